@@ -1,0 +1,108 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! PF_ENET: sockets straight on Ethernet.
+//!
+//! The module registers a socket family with two protocols, EDP (datagrams) and ESP (reliable
+//! byte streams). The protocols decide in `edp/` and `esp/`, which know neither memory nor clocks;
+//! the files here own buffers, locks, timers and wake-ups and move the bytes; what is unsafe about
+//! that is in `rust/`.
+
+use kernel::prelude::*;
+
+#[path = "../edp/src/lib.rs"]
+mod edp;
+#[path = "../esp/src/lib.rs"]
+mod esp;
+#[path = "../rust/mod.rs"]
+mod net;
+
+mod address;
+mod counters;
+mod devices;
+mod edp_input;
+mod edp_socket;
+mod esp_accept;
+mod esp_connection;
+mod esp_input;
+mod esp_output;
+mod esp_socket;
+mod esp_stream;
+mod family;
+mod parameters;
+mod ports;
+mod procfs;
+mod space;
+
+use crate::net::{
+    device::Notifier,
+    family::{FamilyRegistration, ProtocolRegistration},
+    namespace, packet_type,
+};
+
+module! {
+    type: Enet,
+    name: "enet",
+    authors: ["The enet authors"],
+    description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
+    license: "GPL",
+    alias: ["net-pf-28"],
+    params: {
+        family: u16 {
+            default: 28,
+            description: "Number of the socket family (default 28)",
+        },
+        edp_type: u16 {
+            default: 0x88b5,
+            description: "Ethernet type of EDP frames (default 0x88B5)",
+        },
+        esp_type: u16 {
+            default: 0x88b6,
+            description: "Ethernet type of ESP frames (default 0x88B6)",
+        },
+    },
+}
+
+/// The module's registrations. Fields are dropped in the order in which they stand: first nobody
+/// can make sockets any more, then no frame comes in, then the connections end that outlived their
+/// descriptors, and last the protocols go, which waits for their last socket.
+struct Enet {
+    _family: FamilyRegistration<family::Enet>,
+    _edp_frames: packet_type::Registration<edp_input::Frames>,
+    _esp_frames: packet_type::Registration<esp_input::Frames>,
+    _devices: Notifier<devices::Devices>,
+    _space: namespace::Registration<space::Space>,
+    _edp: ProtocolRegistration<edp_socket::Edp>,
+    _esp: ProtocolRegistration<esp_socket::Esp>,
+}
+
+impl kernel::Module for Enet {
+    fn init(module: &'static ThisModule) -> Result<Self> {
+        let parameters = parameters::set(
+            *module_parameters::family.value(),
+            *module_parameters::edp_type.value(),
+            *module_parameters::esp_type.value(),
+        )?;
+        // The reverse of the order above: what is made first is used by what follows.
+        let esp = ProtocolRegistration::new(parameters.family, module)?;
+        let edp = ProtocolRegistration::new(parameters.family, module)?;
+        let space = namespace::Registration::new(module)?;
+        let devices = Notifier::register(module)?;
+        let esp_frames = packet_type::Registration::new(parameters.esp_type, module)?;
+        let edp_frames = packet_type::Registration::new(parameters.edp_type, module)?;
+        let family = FamilyRegistration::new(parameters.family, module).inspect_err(|_| {
+            pr_err!(
+                "family {} is taken by another module; pass family= another number\n",
+                parameters.family
+            )
+        })?;
+        Ok(Enet {
+            _family: family,
+            _edp_frames: edp_frames,
+            _esp_frames: esp_frames,
+            _devices: devices,
+            _space: space,
+            _edp: edp,
+            _esp: esp,
+        })
+    }
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A listener's children: half-open ones, and full ones that wait for `accept`.
+//!
+//! The queue has a lock of its own, a leaf: a child takes it with its own lock held, the listener
+//! likewise, and neither ever takes the other's lock for it.
+
+use crate::{
+    esp_socket::Esp,
+    net::{bh_lock::BhLock, sock::SockRef},
+};
+use crate::net::errno::prelude::*;
+use core::sync::atomic::Ordering::Relaxed;
+use kernel::sync::Arc;
+
+/// The queue as listener and children hold it.
+pub(crate) type Shared = Arc<BhLock<Queue>>;
+
+/// Children of one listener, in slots that were allocated when it began to listen: a packet from
+/// the wire never makes it allocate.
+pub(crate) struct Queue {
+    /// Whom to wake; none once the listener is closed.
+    listener: Option<SockRef<Esp>>,
+    /// The children. Each holds the one reference that its protocol has on it.
+    slots: KVVec<Option<SockRef<Esp>>>,
+    /// Indices of empty slots.
+    free: KVVec<u32>,
+    /// Indices of full connections, a ring in the order in which they became so.
+    ready: KVVec<u32>,
+    ready_head: usize,
+    ready_len: usize,
+    /// How many children there may be.
+    limit: usize,
+}
+
+/// The most that `listen` may ask for; the core has cut the number at `net.core.somaxconn`.
+const MOST: usize = 65535;
+
+impl Queue {
+    /// A queue for `backlog` children of `listener`, and one more, as the kernel counts backlogs.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(listener: SockRef<Esp>, backlog: u32) -> Result<Shared> {
+        let mut queue = Queue {
+            listener: Some(listener),
+            slots: KVVec::new(),
+            free: KVVec::new(),
+            ready: KVVec::new(),
+            ready_head: 0,
+            ready_len: 0,
+            limit: 0,
+        };
+        queue.resize(backlog)?;
+        Ok(Arc::new(BhLock::new(queue)?, GFP_KERNEL)?)
+    }
+
+    /// Makes the slots.
+    fn resize(&mut self, backlog: u32) -> Result {
+        let limit = (backlog as usize + 1).min(MOST);
+        for slot in 0..limit {
+            self.slots.push(None, GFP_KERNEL)?;
+            self.free.push((limit - 1 - slot) as u32, GFP_KERNEL)?;
+            self.ready.push(0, GFP_KERNEL)?;
+        }
+        self.limit = limit;
+        Ok(())
+    }
+
+    /// A further `listen` on the same socket: changes the limit, up to what the first one asked.
+    pub(crate) fn set_backlog(&mut self, backlog: u32) {
+        self.limit = (backlog as usize + 1).min(self.slots.len());
+    }
+
+    fn used(&self) -> usize {
+        self.slots.len().saturating_sub(self.free.len())
+    }
+
+    /// Keeps a place for a child, unless there is no room.
+    pub(crate) fn reserve(&mut self) -> Option<u32> {
+        if self.listener.is_none() || self.used() >= self.limit {
+            return None;
+        }
+        self.free.pop()
+    }
+
+    /// Gives back a place that got no child.
+    pub(crate) fn unreserve(&mut self, slot: u32) {
+        // There is room: the index came from here.
+        let _ = self.free.push_within_capacity(slot);
+    }
+
+    /// Puts a half-open child in its place, unless the listener has closed meanwhile.
+    pub(crate) fn put(&mut self, slot: u32, child: SockRef<Esp>) -> Option<SockRef<Esp>> {
+        if self.listener.is_none() {
+            return Some(child);
+        }
+        match self.slots.get_mut(slot as usize) {
+            Some(place) => place.replace(child),
+            None => Some(child),
+        }
+    }
+
+    /// Takes a child out, if it is still there.
+    pub(crate) fn take(&mut self, slot: u32) -> Option<SockRef<Esp>> {
+        let child = self.slots.get_mut(slot as usize)?.take()?;
+        self.unreserve(slot);
+        Some(child)
+    }
+
+    /// A child is connected: it waits for `accept` now. Returns the listener to wake, none if it
+    /// has closed.
+    pub(crate) fn complete(&mut self, slot: u32) -> Option<SockRef<Esp>> {
+        self.slots.get(slot as usize)?.as_ref()?;
+        let listener = self.listener.as_ref()?.hold();
+        let tail = (self.ready_head + self.ready_len).checked_rem(self.ready.len())?;
+        *self.ready.get_mut(tail)? = slot;
+        self.ready_len += 1;
+        self.publish();
+        Some(listener)
+    }
+
+    /// Whether `accept` would find a connection.
+    pub(crate) fn has_ready(&self) -> bool {
+        self.ready_len > 0
+    }
+
+    /// Tells `poll` how many connections wait, where it looks without a lock.
+    fn publish(&self) {
+        if let Some(listener) = &self.listener {
+            let readable = &listener.shared().readable;
+            readable.store(self.ready_len as u32, Relaxed);
+        }
+    }
+
+    /// The connection that has waited longest.
+    pub(crate) fn pop_ready(&mut self) -> Option<SockRef<Esp>> {
+        if self.ready_len == 0 {
+            return None;
+        }
+        let slot = *self.ready.get(self.ready_head)?;
+        self.ready_head = (self.ready_head + 1).checked_rem(self.ready.len())?;
+        self.ready_len -= 1;
+        self.publish();
+        self.take(slot)
+    }
+
+    /// The listener closes: no child comes in or is completed any more. Returns its reference.
+    pub(crate) fn close(&mut self) -> Option<SockRef<Esp>> {
+        self.ready_len = 0;
+        self.listener.take()
+    }
+
+    /// Any child that is left in a closed queue.
+    pub(crate) fn drain(&mut self) -> Option<SockRef<Esp>> {
+        self.slots.iter_mut().find_map(Option::take)
+    }
+}

@@ -1,0 +1,176 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ESP packets that leave.
+
+use crate::{
+    address::Address,
+    esp::{self, Header, Transmit, HEADER_LEN},
+    esp_connection::Stream,
+    esp_socket::Esp,
+    net::{
+        device::Device,
+        rcu,
+        skb::{Context, Skb},
+        sock::Sock,
+    },
+    parameters,
+};
+use core::sync::atomic::Ordering::Relaxed;
+use crate::net::errno::prelude::*;
+
+/// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
+#[inline]
+pub(crate) fn transmit(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
+    let queue = sock.write_queue();
+    let mut way: Option<(rcu::Read, Address)> = None;
+    loop {
+        let Stream {
+            connection, cursor, ..
+        } = stream;
+        let kept = |seq: esp::Seq| queue.seek(cursor, seq.0).map_or(0, |skb| skb.note().flags);
+        let Some(next) = connection.poll_transmit(now, kept) else {
+            break;
+        };
+        let (section, peer) =
+            way.get_or_insert_with(|| (rcu::Read::enter(), sock.shared().peer()));
+        let device = Device::find(sock.net(), peer.ifindex, section);
+        let sent = match (next, device) {
+            (_, None) => Err(ENODEV),
+            (Transmit::Control(header), Some(device)) => control(sock, device, peer, header),
+            (Transmit::Data(header), Some(device)) => data(sock, stream, device, peer, header),
+        };
+        if sent.is_err() {
+            // As good as lost on the wire: the protocol sends it again.
+            stream.connection.stats.tx_err = stream.connection.stats.tx_err.wrapping_add(1);
+        }
+    }
+    arm(sock, stream);
+}
+
+/// Arms the timer if the engine needs it earlier than it is armed. A deadline that has moved away
+/// is met early and found to be nothing: cheaper than moving the timer with every packet.
+#[inline]
+fn arm(sock: &Sock<Esp>, stream: &mut Stream) {
+    if let Some(deadline) = stream.connection.deadline() {
+        if deadline < stream.armed {
+            stream.armed = deadline;
+            sock.arm_timer(deadline);
+        }
+    }
+}
+
+/// Sends a packet of the write queue, which keeps its payload for another time.
+#[inline]
+fn data(
+    sock: &Sock<Esp>,
+    stream: &mut Stream,
+    device: &Device,
+    peer: &Address,
+    mut header: Header,
+) -> Result {
+    let queue = sock.write_queue();
+    let packet = queue
+        .seek(&mut stream.cursor, header.seq.0)
+        .ok_or(ENOENT)?;
+    header.len = packet.len() as u16;
+    queue.with(packet, |skb| {
+        let mut note = skb.note();
+        note.flags = header.flags;
+        skb.set_note(note);
+    });
+    // While an earlier transmission is still with a device or a receiver on this host, the room
+    // for headers is in use and must not be written.
+    let copy = if packet.is_cloned() {
+        packet.copy(Context::Softirq)
+    } else {
+        packet.try_clone(Context::Softirq)
+    };
+    let mut skb = copy.ok_or(ENOBUFS)?;
+    if !skb.push(&header.emit()) {
+        return Err(ENOBUFS);
+    }
+    skb.set_class(sock);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+/// Sends a packet without payload.
+fn control(sock: &Sock<Esp>, device: &Device, peer: &Address, header: Header) -> Result {
+    let mut skb = empty(device, &header)?;
+    skb.set_class(sock);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+fn empty(device: &Device, header: &Header) -> Result<Skb> {
+    let mut skb = Skb::alloc(device.headroom(), HEADER_LEN, Context::Softirq).ok_or(ENOBUFS)?;
+    if !skb.put(&header.emit()) {
+        return Err(ENOBUFS);
+    }
+    Ok(skb)
+}
+
+/// Sends a packet without payload to the socket's peer, outside the engine's order.
+pub(crate) fn send_control(sock: &Sock<Esp>, stream: &mut Stream, header: Header) {
+    let peer = sock.shared().peer();
+    let section = rcu::Read::enter();
+    let sent = Device::find(sock.net(), peer.ifindex, &section)
+        .ok_or(ENODEV)
+        .and_then(|device| control(sock, device, &peer, header));
+    let stats = &mut stream.connection.stats;
+    match sent {
+        Ok(()) => stats.pkt_tx = stats.pkt_tx.wrapping_add(1),
+        Err(_) => stats.tx_err = stats.tx_err.wrapping_add(1),
+    }
+}
+
+/// Answers a packet that no socket knows.
+pub(crate) fn send_reset(device: &Device, to: crate::net::device::Mac, header: &Header) {
+    if let Some(reset) = esp::reset_for(header) {
+        if let Ok(skb) = empty(device, &reset) {
+            // A reset that is lost is asked for again by the next packet.
+            let _ = device.send(skb, parameters::esp_type(), to);
+        }
+    }
+}
+
+/// Frees `count` packets at the head of the write queue, and wakes writers.
+pub(crate) fn free_acknowledged(sock: &Sock<Esp>, stream: &mut Stream, count: u16) {
+    for _ in 0..count {
+        let Some(skb) = sock.write_queue().pop_before(&mut stream.cursor) else {
+            break;
+        };
+        uncharge(sock, &skb);
+        skb.consume();
+    }
+    if writable(sock) {
+        sock.wake_writers();
+    }
+}
+
+/// Empties the write queue.
+pub(crate) fn discard(sock: &Sock<Esp>, stream: &mut Stream) {
+    while let Some(skb) = sock.write_queue().pop_before(&mut stream.cursor) {
+        uncharge(sock, &skb);
+    }
+}
+
+fn uncharge(sock: &Sock<Esp>, skb: &Skb) {
+    let queued = sock.write_queued();
+    queued.store(queued.load(Relaxed).saturating_sub(skb.truesize()), Relaxed);
+    let unacknowledged = &sock.shared().unacknowledged;
+    let left = unacknowledged.load(Relaxed).saturating_sub(skb.len() as u32);
+    unacknowledged.store(left, Relaxed);
+}
+
+/// Charges a packet that joins the write queue.
+pub(crate) fn charge(sock: &Sock<Esp>, skb: &Skb) {
+    let queued = sock.write_queued();
+    queued.store(queued.load(Relaxed).saturating_add(skb.truesize()), Relaxed);
+}
+
+/// Whether a writer is told that there is room: when a third of the send buffer is free, as the
+/// core's streams do it.
+#[inline]
+pub(crate) fn writable(sock: &Sock<Esp>) -> bool {
+    let queued = sock.write_queued().load(Relaxed);
+    sock.send_limit().saturating_sub(queued) >= queued / 2
+}

@@ -1,0 +1,373 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Bytes into and out of an ESP connection.
+
+use crate::{
+    esp_connection::Stream,
+    esp_output,
+    esp::HEADER_LEN,
+    esp_socket::Esp,
+    net::{
+        device::{Device, DeviceRef},
+        message::Message,
+        rcu,
+        skb::{Buffer, Context, Note, Skb},
+        sock::{Guard, Sock, TcpState},
+        timer, uapi,
+        wait::Waiter,
+    },
+};
+use core::sync::atomic::Ordering::Relaxed;
+use crate::net::errno::prelude::*;
+
+/// Ends the own half of the stream: a FIN follows what is queued.
+pub(crate) fn finish_sending(sock: &Sock<Esp>, stream: &mut Stream) {
+    let now = timer::now();
+    stream.connection.close_send(now);
+    sock.set_tcp_state(crate::esp_connection::tcp_state(stream.connection.state()));
+    esp_output::transmit(sock, stream, now);
+}
+
+/// `sendmsg`: one call, one message (S1), as much of it as fits or as time allows.
+pub(crate) fn send(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+    let flags = msg.flags();
+    if flags & uapi::MSG_OOB != 0 {
+        return Err(EOPNOTSUPP);
+    }
+    let mut timeout = sock.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    let mut guard = sock.lock();
+    let mut sent = 0;
+    let mut result = ready_to_send(&mut guard, &mut timeout);
+    if result.is_ok() {
+        let device = DeviceRef::get(sock.net(), sock.shared().peer().ifindex);
+        result = match &device {
+            None => Err(ENODEV),
+            Some(device) if !device.is_up() => Err(ENETDOWN),
+            Some(device) => queue_message(&mut guard, msg, len, device, &mut timeout, &mut sent),
+        };
+        let (sk, stream) = guard.parts();
+        stream.connection.hold_last(false);
+        push(sk, stream);
+    }
+    drop(guard);
+    match result {
+        Err(e) if sent == 0 => {
+            if e == EPIPE && flags & uapi::MSG_NOSIGNAL == 0 {
+                sock.broken_pipe();
+            }
+            Err(e)
+        }
+        _ => Ok(sent),
+    }
+}
+
+/// Waits for a connection attempt that is under way, and reports why sending is not possible.
+fn ready_to_send(guard: &mut Guard<'_, Esp>, timeout: &mut kernel::ffi::c_long) -> Result {
+    let sock = guard.sock();
+    if sock.tcp_state() == TcpState::SynSent as u8 {
+        guard.wait(timeout, Waiter::Shared, |sock, _| {
+            sock.tcp_state() != TcpState::SynSent as u8
+        })?;
+    }
+    sendable(sock, guard.state())
+}
+
+fn sendable(sock: &Sock<Esp>, stream: &Stream) -> Result {
+    sock.take_error()?;
+    if stream.timed_out {
+        return Err(ETIMEDOUT);
+    }
+    if sock.shutdown() & uapi::SEND_SHUTDOWN != 0 {
+        return Err(EPIPE);
+    }
+    match sock.tcp_state() {
+        s if s == TcpState::Established as u8 || s == TcpState::CloseWait as u8 => Ok(()),
+        s if s == TcpState::Listen as u8 || !stream.was_connected => Err(ENOTCONN),
+        _ => Err(EPIPE),
+    }
+}
+
+/// Sends what the engine lets go now.
+#[inline]
+fn push(sock: &Sock<Esp>, stream: &mut Stream) {
+    rcu::without_bottom_halves(|| esp_output::transmit(sock, stream, timer::now()));
+}
+
+fn queue_message(
+    guard: &mut Guard<'_, Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    device: &Device,
+    timeout: &mut kernel::ffi::c_long,
+    sent: &mut usize,
+) -> Result {
+    let headroom = device.headroom() + HEADER_LEN;
+    while *sent < len {
+        let (sock, stream) = guard.parts();
+        let has_room = |sock: &Sock<Esp>, stream: &Stream| {
+            sock.write_queued().load(Relaxed) < sock.send_limit()
+                && stream.connection.can_enqueue()
+        };
+        if !has_room(sock, stream) {
+            stream.connection.hold_last(false);
+            push(sock, stream);
+            sock.want_write_space();
+            guard.wait(timeout, Waiter::Shared, |sock, stream| {
+                // The wish is used up by a wake-up that came too early.
+                sock.want_write_space();
+                has_room(sock, stream) || sendable_now(sock).is_err()
+            })?;
+            let (sock, stream) = guard.parts();
+            sendable(sock, stream)?;
+            continue;
+        }
+        let rest = len.saturating_sub(*sent);
+        let taken = match extend_last(sock, stream, msg, rest)? {
+            0 => append(sock, stream, msg, rest, headroom)?,
+            taken => taken,
+        };
+        *sent = sent.saturating_add(taken);
+        let unacknowledged = &sock.shared().unacknowledged;
+        unacknowledged.store(
+            unacknowledged.load(Relaxed).wrapping_add(taken as u32),
+            Relaxed,
+        );
+        if *sent < len {
+            // Copying on beside what is on its way: all but the last packet may leave, which
+            // would otherwise have to say that the message ends with it (S6).
+            stream.connection.hold_last(true);
+            push(sock, stream);
+        }
+    }
+    Ok(())
+}
+
+/// Whether a blocked writer has a reason to give up; takes nothing.
+fn sendable_now(sock: &Sock<Esp>) -> Result {
+    if sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0 {
+        return Err(EPIPE);
+    }
+    Ok(())
+}
+
+/// Appends to the last packet while that has never left and has room (S5). Returns the bytes
+/// taken.
+#[inline]
+fn extend_last(
+    sock: &Sock<Esp>,
+    stream: &Stream,
+    msg: &mut Message<'_>,
+    rest: usize,
+) -> Result<usize> {
+    if !stream.connection.last_is_unsent() {
+        return Ok(0);
+    }
+    let mss = stream.mss as usize;
+    sock.write_queue()
+        .with_last(|skb| {
+            let room = skb.tailroom().min(mss.saturating_sub(skb.len()));
+            let take = rest.min(room);
+            if take > 0 {
+                skb.put_from(msg, take)?;
+            }
+            Ok(take)
+        })
+        .unwrap_or(Ok(0))
+}
+
+/// Queues a new packet. Returns the bytes taken.
+#[inline]
+fn append(
+    sock: &Sock<Esp>,
+    stream: &mut Stream,
+    msg: &mut Message<'_>,
+    rest: usize,
+    headroom: usize,
+) -> Result<usize> {
+    let take = rest.min(stream.mss as usize);
+    // A packet that cannot leave at once gets room for what may still join it.
+    let size = if stream.connection.last_is_unsent() {
+        stream.mss as usize
+    } else {
+        take
+    };
+    let mut skb = Skb::alloc(headroom, size, Context::Task).ok_or(ENOBUFS)?;
+    skb.put_from(msg, take)?;
+    skb.release_header();
+    skb.set_note(Note {
+        seq: stream.connection.next_number().0,
+        ..Note::default()
+    });
+    esp_output::charge(sock, &skb);
+    sock.write_queue().push(skb);
+    stream.connection.enqueue();
+    Ok(take)
+}
+
+/// How far a receive call has come.
+struct Progress {
+    copied: usize,
+    /// Enough to return with.
+    target: usize,
+    len: usize,
+    flags: i32,
+}
+
+impl Progress {
+    fn peeks(&self) -> bool {
+        self.flags & uapi::MSG_PEEK != 0
+    }
+}
+
+/// `recvmsg`: the bytes that are there, or after a wait the ones that come.
+pub(crate) fn receive(
+    sock: &Sock<Esp>,
+    msg: &mut Message<'_>,
+    len: usize,
+    flags: i32,
+) -> Result<usize> {
+    if flags & uapi::MSG_OOB != 0 {
+        return Err(EINVAL);
+    }
+    if flags & uapi::MSG_ERRQUEUE != 0 {
+        return Err(EAGAIN);
+    }
+    let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    let mut progress = Progress {
+        copied: 0,
+        target: sock.low_water(flags & uapi::MSG_WAITALL != 0, len),
+        len,
+        flags,
+    };
+    let mut guard = sock.lock();
+    if sock.tcp_state() == TcpState::Listen as u8 {
+        return Err(ENOTCONN);
+    }
+    let result = loop {
+        if let Err(e) = take(&mut guard, msg, &mut progress) {
+            break Err(e);
+        }
+        if progress.copied >= progress.target || progress.copied == progress.len {
+            break Ok(());
+        }
+        if let Some(end) = ended(&mut guard, progress.copied) {
+            break end;
+        }
+        if timeout == 0 {
+            break Err(EAGAIN);
+        }
+        acknowledge(&mut guard, true);
+        let seen = progress.copied;
+        let peeks = progress.peeks();
+        let waited = guard.wait(&mut timeout, Waiter::Shared, |sock, stream| {
+            let more = if peeks {
+                sock.shared().readable.load(Relaxed) as usize > seen
+            } else {
+                !sock.receive_queue().is_empty()
+            };
+            more || sock.has_error()
+                || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
+                || !stream.was_connected && sock.tcp_state() == TcpState::Close as u8
+        });
+        if waited.is_err() {
+            break waited;
+        }
+    };
+    if progress.copied > 0 && !progress.peeks() {
+        acknowledge(&mut guard, false);
+    }
+    match result {
+        Err(e) if progress.copied == 0 => Err(e),
+        _ => Ok(progress.copied),
+    }
+}
+
+/// Whether nothing more can come: with what the call then returns.
+fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
+    let (sock, stream) = guard.parts();
+    if copied > 0 && (sock.has_error() || sock.shutdown() & uapi::RCV_SHUTDOWN != 0) {
+        return Some(Ok(()));
+    }
+    if let Err(e) = sock.take_error() {
+        return Some(Err(e));
+    }
+    if stream.timed_out {
+        return Some(Err(ETIMEDOUT));
+    }
+    if sock.shutdown() & uapi::RCV_SHUTDOWN != 0 {
+        return Some(Ok(()));
+    }
+    if sock.tcp_state() == TcpState::Close as u8 {
+        return Some(Err(ENOTCONN));
+    }
+    None
+}
+
+/// Copies queued bytes to the user, and frees what has been read.
+fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
+    let (sock, _) = guard.parts();
+    let queue = sock.receive_queue();
+    let mut skip = if progress.peeks() { progress.copied } else { 0 };
+    let mut next = queue.first();
+    while let Some(skb) = next {
+        if progress.copied >= progress.len {
+            break;
+        }
+        let start = skb.note().taken as usize;
+        let there = skb.len().saturating_sub(start);
+        if progress.peeks() {
+            let skipped = skip.min(there);
+            skip = skip.saturating_sub(skipped);
+            copy(msg, skb, start.saturating_add(skipped), there.saturating_sub(skipped), progress)?;
+            next = queue.after(skb);
+            continue;
+        }
+        let copied = copy(msg, skb, start, there, progress)?;
+        let readable = &sock.shared().readable;
+        readable.store(readable.load(Relaxed).wrapping_sub(copied as u32), Relaxed);
+        if copied == there {
+            if let Some(skb) = queue.pop() {
+                skb.consume();
+            }
+            next = queue.first();
+        } else {
+            queue.with(skb, |skb| {
+                let mut note = skb.note();
+                note.taken = note.taken.saturating_add(copied as u32);
+                skb.set_note(note);
+            });
+        }
+    }
+    Ok(())
+}
+
+/// Copies up to `there` bytes from `start` on; with `MSG_TRUNC` they are thrown away, as TCP does.
+#[inline]
+fn copy(
+    msg: &mut Message<'_>,
+    skb: &Buffer,
+    start: usize,
+    there: usize,
+    progress: &mut Progress,
+) -> Result<usize> {
+    let n = there.min(progress.len.saturating_sub(progress.copied));
+    if progress.flags & uapi::MSG_TRUNC == 0 {
+        msg.put(skb, start, n)?;
+    }
+    progress.copied = progress.copied.saturating_add(n);
+    Ok(n)
+}
+
+/// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
+/// to carry them.
+#[inline]
+fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+    let (sock, stream) = guard.parts();
+    let now = timer::now();
+    let room = stream.room(sock);
+    stream.connection.on_read(room, now);
+    if sleeping {
+        stream.connection.flush_ack();
+    }
+    rcu::without_bottom_halves(|| esp_output::transmit(sock, stream, now));
+}

@@ -1,0 +1,31 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `socket(PF_ENET, type, protocol)`.
+
+use crate::{
+    edp_socket, esp_socket,
+    net::family::{Family, NewSocket},
+};
+use crate::net::errno::prelude::*;
+
+const SOCK_STREAM: u32 = 1;
+const SOCK_DGRAM: u32 = 2;
+const EPPROTO_EDP: i32 = 0;
+const EPPROTO_ESP: i32 = 0;
+
+/// Level of socket options of both protocols.
+pub(crate) const SOL_EP: i32 = 285;
+
+/// The socket family.
+pub(crate) struct Enet;
+
+impl Family for Enet {
+    fn create(new: NewSocket<'_>, protocol: i32) -> Result {
+        match (new.kind(), protocol) {
+            (SOCK_DGRAM, EPPROTO_EDP) => edp_socket::create(new, protocol),
+            (SOCK_STREAM, EPPROTO_ESP) => esp_socket::create(new, protocol),
+            (SOCK_DGRAM | SOCK_STREAM, _) => Err(EPROTONOSUPPORT),
+            _ => Err(ESOCKTNOSUPPORT),
+        }
+    }
+}

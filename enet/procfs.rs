@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `/proc/net/edp`, `/proc/net/esp`: the sockets of a namespace. `/proc/net/enet`: its counters.
+
+use crate::{
+    address::Address,
+    counters::Counter,
+    esp_socket::Esp,
+    net::{
+        device::{Device, Mac},
+        namespace::{Net, PerNet},
+        procfs::{Output, Show, Table},
+        rcu,
+        sock::{RawSock, Sock},
+    },
+    space::{Refused, Space},
+};
+use core::{
+    fmt::{self, Write},
+    sync::atomic::Ordering::Relaxed,
+};
+use kernel::{c_str, str::CStr};
+
+/// `/proc/net/edp`.
+pub(crate) struct EdpFile;
+/// `/proc/net/esp`.
+pub(crate) struct EspFile;
+/// `/proc/net/enet`.
+pub(crate) struct EnetFile;
+
+static EDP: Table<EdpFile> = Table::new();
+static ESP: Table<EspFile> = Table::new();
+static ENET: Table<EnetFile> = Table::new();
+
+fn heading(out: &mut Output) -> fmt::Result {
+    writeln!(
+        out,
+        "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8}",
+        "local", "remote", "state", "recv-q", "send-q", "drops", "uid", "inode"
+    )
+}
+
+/// An address as the tools write it: `02:00:00:00:00:01%2:2805`, the interface by its index.
+struct Text(Address);
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0.mac.0;
+        let Address { port, ifindex, .. } = self.0;
+        let wildcard = self.0.mac == Mac::default();
+        let mut text = Line::new();
+        match (wildcard, ifindex, port) {
+            (true, 0, 0) => write!(text, "*")?,
+            (true, 0, _) => write!(text, "*:{port}")?,
+            (true, _, _) => write!(text, "*%{ifindex}:{port}")?,
+            _ => write!(
+                text,
+                "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}%{ifindex}:{port}"
+            )?,
+        }
+        f.pad(text.as_str())
+    }
+}
+
+/// A short text, so that a column can be padded.
+struct Line {
+    bytes: [u8; 40],
+    len: usize,
+}
+
+impl Line {
+    const fn new() -> Self {
+        Line {
+            bytes: [0; 40],
+            len: 0,
+        }
+    }
+
+    fn as_str(&self) -> &str {
+        self.bytes
+            .get(..self.len)
+            .and_then(|bytes| core::str::from_utf8(bytes).ok())
+            .unwrap_or("?")
+    }
+}
+
+impl Write for Line {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        let end = self.len.saturating_add(s.len());
+        self.bytes
+            .get_mut(self.len..end)
+            .ok_or(fmt::Error)?
+            .copy_from_slice(s.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+fn local(net: &Net, section: &rcu::Read, port: u16, ifindex: u32) -> Address {
+    let mac = Device::find(net, ifindex, section)
+        .filter(|device| device.is_ethernet())
+        .map_or(Mac::default(), Device::address);
+    Address { port, ifindex, mac }
+}
+
+struct Row<'a> {
+    sock: &'a RawSock,
+    local: Address,
+    remote: Address,
+    state: &'static str,
+    unread: u32,
+    unsent: u32,
+    drops: u32,
+}
+
+impl Row<'_> {
+    fn show(&self, out: &mut Output) -> fmt::Result {
+        writeln!(
+            out,
+            "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8}",
+            Text(self.local),
+            Text(self.remote),
+            self.state,
+            self.unread,
+            self.unsent,
+            self.drops,
+            self.sock.uid(),
+            self.sock.inode()
+        )
+    }
+}
+
+impl Show for EdpFile {
+    const NAME: &'static CStr = c_str!("edp");
+
+    fn table() -> &'static Table<Self> {
+        &EDP
+    }
+
+    fn show(net: &Net, out: &mut Output) -> fmt::Result {
+        heading(out)?;
+        let section = rcu::Read::enter();
+        let mut result = Ok(());
+        Space::of(net).edp_ports.for_each(&section, |sock| {
+            let shared = sock.shared();
+            let peer = shared.peer.get();
+            let ifindex = match shared.binding.ifindex() {
+                0 => peer.map_or(0, |peer| peer.ifindex),
+                ifindex => ifindex,
+            };
+            let row = Row {
+                sock,
+                local: local(net, &section, shared.binding.port(), ifindex),
+                remote: peer.unwrap_or_default(),
+                state: if peer.is_some() { "connected" } else { "bound" },
+                unread: sock.receive_queued(),
+                unsent: sock.in_devices(),
+                drops: shared.stats.pkt_rx_drop.get(),
+            };
+            result = result.and_then(|()| row.show(out));
+        });
+        result
+    }
+}
+
+fn state_name(state: u8) -> &'static str {
+    match state {
+        1 => "established",
+        2 => "syn-sent",
+        3 => "syn-recv",
+        4 => "fin-wait-1",
+        5 => "fin-wait-2",
+        7 => "closed",
+        8 => "close-wait",
+        9 => "last-ack",
+        10 => "listen",
+        11 => "closing",
+        _ => "unknown",
+    }
+}
+
+impl EspFile {
+    fn row(net: &Net, section: &rcu::Read, sock: &Sock<Esp>, out: &mut Output) -> fmt::Result {
+        let shared = sock.shared();
+        let peer = shared.peer();
+        let ifindex = match shared.binding.ifindex() {
+            0 => peer.ifindex,
+            ifindex => ifindex,
+        };
+        Row {
+            sock,
+            local: local(net, section, shared.binding.port(), ifindex),
+            remote: peer,
+            state: state_name(sock.tcp_state()),
+            unread: shared.readable.load(Relaxed),
+            unsent: shared.unacknowledged.load(Relaxed),
+            drops: sock.drops(),
+        }
+        .show(out)
+    }
+}
+
+impl Show for EspFile {
+    const NAME: &'static CStr = c_str!("esp");
+
+    fn table() -> &'static Table<Self> {
+        &ESP
+    }
+
+    fn show(net: &Net, out: &mut Output) -> fmt::Result {
+        heading(out)?;
+        let space = Space::of(net);
+        let section = rcu::Read::enter();
+        let mut result = Ok(());
+        for table in [&space.esp_listeners, &space.esp_connections] {
+            table.for_each(&section, |sock| {
+                result = result.and_then(|()| Self::row(net, &section, sock, out));
+            });
+        }
+        // Sockets that are bound and nothing more.
+        space.esp_ports.for_each(&section, |sock| {
+            if state_name(sock.tcp_state()) == "closed" {
+                result = result.and_then(|()| Self::row(net, &section, sock, out));
+            }
+        });
+        result
+    }
+}
+
+impl Show for EnetFile {
+    const NAME: &'static CStr = c_str!("enet");
+
+    fn table() -> &'static Table<Self> {
+        &ENET
+    }
+
+    fn show(net: &Net, out: &mut Output) -> fmt::Result {
+        let space = Space::of(net);
+        let mut line = |name: &str, counter: &Counter| writeln!(out, "{name} {}", counter.get());
+        line("EdpInEcho", &space.edp_echoed)?;
+        for (protocol, refused) in [("Edp", &space.edp_refused), ("Esp", &space.esp_refused)] {
+            let Refused {
+                not_ours,
+                malformed,
+                no_socket,
+                no_memory,
+            } = refused;
+            for (name, counter) in [
+                ("NotOurs", not_ours),
+                ("Malformed", malformed),
+                ("NoSocket", no_socket),
+                ("NoMemory", no_memory),
+            ] {
+                let mut text = Line::new();
+                write!(text, "{protocol}In{name}")?;
+                line(text.as_str(), counter)?;
+            }
+        }
+        Ok(())
+    }
+}

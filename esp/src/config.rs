@@ -1,0 +1,65 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What can be set, and what is counted.
+
+/// The protocol's parameters, as under `/proc/sys/esp/` (Treydte 2007).
+///
+/// Ranges are the business of whoever sets them; values out of range cannot
+/// harm the engine, 0 counts as 1 where 0 would stop it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Config {
+    /// The window during bulk transfer, in packets: 1 to 32767.
+    pub burst_length: u16,
+    /// Packets that may follow an unacknowledged announcement: 0 up to
+    /// `burst_length`.
+    pub initial_ack_burst_length: u16,
+    /// Received packets that make an acknowledgement due: 1 up to
+    /// `burst_length`.
+    pub packets_to_ack: u16,
+    /// The least time, in microseconds, after which a receiver asks for missing
+    /// packets.
+    pub round_trip_time: u32,
+}
+
+impl Default for Config {
+    fn default() -> Self {
+        Self {
+            burst_length: 21,
+            initial_ack_burst_length: 1,
+            packets_to_ack: 10,
+            round_trip_time: 200,
+        }
+    }
+}
+
+impl Config {
+    /// The window, at least one packet and at most what serial numbers can
+    /// tell apart.
+    #[inline]
+    pub(super) fn window(&self) -> u16 {
+        self.burst_length.clamp(1, 0x7fff)
+    }
+}
+
+/// The counters that `ESP_SO_STATS` reports, in its layout: eight `u32` in host
+/// byte order. They wrap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[repr(C)]
+pub struct Stats {
+    /// Packets given out for sending, empty ones and resends included.
+    pub pkt_tx: u32,
+    /// Of these, data, SYN and FIN sent again.
+    pub pkt_rtx: u32,
+    /// Packets the device did not take; counted by the caller.
+    pub tx_err: u32,
+    /// Packets that reached the connection.
+    pub pkt_rx: u32,
+    /// Of these, packets with a number other than the expected one.
+    pub pkt_rx_oos: u32,
+    /// Of these, packets dropped for any other reason.
+    pub pkt_rx_drop: u32,
+    /// Numbers found missing: what lay before a packet that came too early.
+    pub seq_lost: u32,
+    /// Retransmission requests sent.
+    pub arq_tx: u32,
+}

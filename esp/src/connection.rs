@@ -1,0 +1,560 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! One connection: handshake, end, resets, and what ties its halves together.
+//!
+//! The engine is pulled. The caller hands in packets, reads and expired timers,
+//! then asks [`Connection::poll_transmit`] until that has nothing to send, and
+//! arms one timer for [`Connection::deadline`].
+//!
+//! Choices beyond the theses:
+//!
+//! * A SYN without ACK that answers a SYN is dropped: there is no simultaneous
+//!   open.
+//! * There is no TIME-WAIT. The side that acknowledges the other's FIN last
+//!   forgets the connection; if that acknowledgement is lost, what is repeated
+//!   finds no socket and is answered with RST. So once the other side's FIN has
+//!   come and ours has left, a RST is a clean end if only our FIN is
+//!   unacknowledged, or if it comes from a host that knows of no connection
+//!   ([`reset_for`](super::reset_for)) and not from a peer that gives up.
+//! * A packet with an acknowledgement out of bounds is dropped whole, its data
+//!   too.
+//! * A connection whose socket is closed is an orphan: nobody will read, so data
+//!   that comes for it ends it with a RST, and the other side's FIN is waited for
+//!   only some seconds.
+
+use super::config::{Config, Stats};
+use super::outcome::{DropReason, Outcome, Room, Transmit};
+use super::receiver::{Receiver, Taken};
+use super::rtt::Rtt;
+use super::sender::{Kind, Leaving, Sender};
+use super::seq::Seq;
+use super::state::{Failure, State};
+use super::timers::{earlier, is_due, Liveness, Nanos, ORPHAN_WAIT, SYN_ACK_TRIES, SYN_TRIES};
+use super::wire::{flags, Header};
+
+/// The engine of one connection.
+#[derive(Clone, Debug)]
+pub struct Connection {
+    /// The counters; `tx_err` is the caller's to count.
+    pub stats: Stats,
+    local_port: u16,
+    remote_port: u16,
+    state: State,
+    failure: Option<Failure>,
+    config: Config,
+    sender: Sender,
+    receiver: Receiver,
+    rtt: Rtt,
+    liveness: Liveness,
+    orphan: bool,
+    /// When an orphan stops waiting for a FIN.
+    orphan_until: Option<Nanos>,
+    /// Data came for an orphan; the RST that says so has not left.
+    reset: bool,
+}
+
+impl Connection {
+    /// A connection that is yet to be opened.
+    pub fn new(local_port: u16, remote_port: u16, config: Config) -> Self {
+        Self {
+            stats: Stats::default(),
+            local_port,
+            remote_port,
+            state: State::Closed,
+            failure: None,
+            config,
+            sender: Sender::new(Seq(0)),
+            receiver: Receiver::new(Seq(0), 0),
+            rtt: Rtt::default(),
+            liveness: Liveness::default(),
+            orphan: false,
+            orphan_until: None,
+            reset: false,
+        }
+    }
+
+    /// Opens the connection: a SYN with the random number `isn` is due.
+    pub fn connect(&mut self, isn: Seq, now: Nanos) {
+        self.sender = Sender::new(isn);
+        self.receiver = Receiver::new(Seq(0), now);
+        self.failure = None;
+        self.state = State::SynSent;
+    }
+
+    /// The connection that a listener makes of a SYN: a SYN|ACK with the random
+    /// number `isn` is due.
+    pub fn accept(local_port: u16, syn: &Header, isn: Seq, config: Config, now: Nanos) -> Self {
+        let mut connection = Self::new(local_port, syn.src, config);
+        connection.sender = Sender::new(isn);
+        connection.receiver = Receiver::new(syn.seq, now);
+        connection.state = State::SynReceived;
+        connection.stats.pkt_rx = 1;
+        connection
+    }
+
+    /// The state.
+    #[inline]
+    pub fn state(&self) -> State {
+        self.state
+    }
+
+    /// Why the connection ended, `None` while it lasts and after a clean end.
+    #[inline]
+    pub fn failure(&self) -> Option<Failure> {
+        self.failure
+    }
+
+    /// Changes the parameters for what comes.
+    pub fn set_config(&mut self, config: Config) {
+        self.config = config;
+    }
+
+    /// Whether the write queue may grow: the stream is not ended and the
+    /// numbers suffice, some 32,000 packets.
+    #[inline]
+    pub fn can_enqueue(&self) -> bool {
+        matches!(
+            self.state,
+            State::SynSent | State::SynReceived | State::Established | State::CloseWait
+        ) && self.sender.can_enqueue()
+    }
+
+    /// The number that the packet queued next will take.
+    #[inline]
+    pub fn next_number(&self) -> Seq {
+        self.sender.tail()
+    }
+
+    /// One data packet was appended to the write queue; it takes the next
+    /// number. Only when [`can_enqueue`](Self::can_enqueue).
+    #[inline]
+    pub fn enqueue(&mut self) {
+        if self.can_enqueue() {
+            self.sender.enqueue();
+        }
+    }
+
+    /// While `hold`, the last queued packet does not leave: a send call that
+    /// still copies has more to queue behind it, and the packet need not carry
+    /// TXF. To be released before the call sleeps or returns.
+    #[inline]
+    pub fn hold_last(&mut self, hold: bool) {
+        self.sender.hold_last(hold);
+    }
+
+    /// Whether the last queued packet has never left, so that bytes may be
+    /// appended to it (S5).
+    #[inline]
+    pub fn last_is_unsent(&self) -> bool {
+        self.sender.last_is_unsent()
+    }
+
+    /// The number of the packet that
+    /// [`poll_transmit`](Self::poll_transmit) gives out next, window permitting.
+    #[inline]
+    pub fn cursor(&self) -> Seq {
+        self.sender.cursor()
+    }
+
+    /// The number of the first packet that is not acknowledged: of the write
+    /// queue's head, if that holds any.
+    #[inline]
+    pub fn first_unacked(&self) -> Seq {
+        self.sender.una()
+    }
+
+    /// Queued data packets not yet acknowledged, sent or not.
+    #[inline]
+    pub fn unacked(&self) -> u16 {
+        self.sender.queued()
+    }
+
+    /// Ends the sending direction: a FIN follows all queued data. Without
+    /// effect when it is ended already; a connection whose SYN is unanswered is
+    /// simply over.
+    pub fn close_send(&mut self, _now: Nanos) {
+        self.state = match self.state {
+            State::SynReceived | State::Established => State::FinWait1,
+            State::CloseWait => State::LastAck,
+            State::SynSent => State::Closed,
+            _ => return,
+        };
+        self.sender.finish();
+    }
+
+    /// The socket is closed and nobody will read again; to follow
+    /// [`close_send`](Self::close_send). From now on data that comes fails the
+    /// connection with [`Failure::Reset`], and a RST tells the other side: it is
+    /// the next packet to send.
+    pub fn orphan(&mut self, now: Nanos) {
+        self.orphan = true;
+        self.limit_orphan(now);
+    }
+
+    fn limit_orphan(&mut self, now: Nanos) {
+        if self.orphan && self.state == State::FinWait2 {
+            self.orphan_until = Some(now.saturating_add(ORPHAN_WAIT));
+        }
+    }
+
+    /// Ends the connection at once. Returns the RST to send if the other side
+    /// knows of the connection; the caller counts it.
+    pub fn abort(&mut self) -> Option<Header> {
+        let known = !matches!(self.state, State::Closed | State::SynSent);
+        let reset = (known || self.reset).then(|| self.reset_header());
+        self.state = State::Closed;
+        self.reset = false;
+        self.receiver.silence();
+        reset
+    }
+
+    fn reset_header(&self) -> Header {
+        self.header(self.sender.high(), flags::RST | flags::ACK)
+    }
+
+    /// Takes in a packet addressed to this connection. `room`: the receive queue
+    /// before it.
+    #[inline]
+    pub fn on_segment(&mut self, header: &Header, room: Room, now: Nanos) -> Outcome {
+        self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(1);
+        let mut outcome = Outcome::default();
+        if let Err(reason) = self.segment(header, room, now, &mut outcome) {
+            outcome.drop = Some(reason);
+            let counter = match reason {
+                DropReason::Duplicate | DropReason::OutOfSequence => &mut self.stats.pkt_rx_oos,
+                _ => &mut self.stats.pkt_rx_drop,
+            };
+            *counter = counter.wrapping_add(1);
+        }
+        outcome
+    }
+
+    #[inline]
+    fn segment(
+        &mut self,
+        header: &Header,
+        room: Room,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if header.is_malformed() {
+            return Err(DropReason::Malformed);
+        }
+        match self.state {
+            State::Closed => return Err(DropReason::BadState),
+            State::SynSent => return self.on_answer(header, now, outcome),
+            _ => {}
+        }
+        if header.has(flags::RST) {
+            return self.on_reset(header, outcome);
+        }
+        if header.has(flags::SYN) {
+            return self.on_repeated_syn(header, now);
+        }
+        self.on_ack(header, now, outcome)?;
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        self.on_payload(header, room, now, outcome)
+    }
+
+    /// The answer to our SYN.
+    fn on_answer(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if !header.has(flags::ACK) {
+            return Err(DropReason::BadState);
+        }
+        if !self.sender.is_acceptable(header.ack) {
+            return Err(DropReason::BadAck);
+        }
+        if header.has(flags::RST) {
+            self.fail(Failure::Refused, outcome);
+            return Ok(());
+        }
+        if !header.has(flags::SYN) {
+            return Err(DropReason::BadState);
+        }
+        let _ = self.sender.on_ack(header.ack, &mut self.rtt, now);
+        self.receiver = Receiver::new(header.seq, now);
+        self.receiver.answer();
+        self.liveness.restart(now);
+        self.state = State::Established;
+        outcome.established = true;
+        Ok(())
+    }
+
+    fn on_reset(&mut self, header: &Header, outcome: &mut Outcome) -> Result<(), DropReason> {
+        if !self.receiver.in_window(header.seq, &self.config) {
+            return Err(DropReason::BadState);
+        }
+        let ending = matches!(self.state, State::LastAck | State::Closing);
+        let forgotten = !header.has(flags::ACK) && self.sender.has_left_whole();
+        if ending && (self.sender.is_drained() || forgotten) {
+            self.receiver.silence();
+            self.close(outcome);
+        } else {
+            self.fail(Failure::Reset, outcome);
+        }
+        Ok(())
+    }
+
+    /// A SYN or SYN|ACK that comes again means that its answer was lost.
+    fn on_repeated_syn(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
+        if header.seq != self.receiver.irs() {
+            return Err(DropReason::BadState);
+        }
+        if self.sender.is_open() {
+            self.liveness.restart(now);
+            self.receiver.answer();
+        } else {
+            self.sender.repeat_syn();
+        }
+        Err(DropReason::Duplicate)
+    }
+
+    #[inline]
+    fn on_ack(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if !self.sender.is_acceptable(header.ack) {
+            return Err(DropReason::BadAck);
+        }
+        self.liveness.restart(now);
+        let acked = self.sender.on_ack(header.ack, &mut self.rtt, now);
+        outcome.acked = acked.data;
+        if acked.syn && self.state == State::SynReceived {
+            self.state = State::Established;
+            outcome.established = true;
+        }
+        if acked.fin {
+            match self.state {
+                State::FinWait1 => {
+                    self.state = State::FinWait2;
+                    self.limit_orphan(now);
+                }
+                State::Closing | State::LastAck => self.close(outcome),
+                _ => {}
+            }
+        }
+        if header.has(flags::RRQ) {
+            self.sender.on_request(&self.config, &self.rtt, now);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn on_payload(
+        &mut self,
+        header: &Header,
+        room: Room,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if self.orphan && header.len > 0 && self.receiver.is_new(header.seq) {
+            self.fail(Failure::Reset, outcome);
+            self.reset = true;
+            return Err(DropReason::BadState);
+        }
+        let mut lost = 0;
+        let taken = self
+            .receiver
+            .on_packet(header, room, &self.config, now, &mut lost);
+        self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
+        match taken? {
+            Taken::Empty => {}
+            Taken::Data => outcome.deliver = true,
+            Taken::Fin => {
+                outcome.fin = true;
+                match self.state {
+                    State::Established => self.state = State::CloseWait,
+                    State::FinWait1 => self.state = State::Closing,
+                    State::FinWait2 => self.close(outcome),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The end that both sides wanted. An answer that is due still leaves.
+    fn close(&mut self, outcome: &mut Outcome) {
+        self.state = State::Closed;
+        outcome.closed = true;
+    }
+
+    fn fail(&mut self, failure: Failure, outcome: &mut Outcome) {
+        self.failure = Some(failure);
+        self.receiver.silence();
+        self.close(outcome);
+        outcome.failed = Some(failure);
+    }
+
+    /// The reader took data and left `room`: a withheld acknowledgement may
+    /// leave.
+    #[inline]
+    pub fn on_read(&mut self, room: Room, now: Nanos) {
+        self.receiver.on_read(room, &self.config, now);
+    }
+
+    /// The reader is about to sleep: a delayed acknowledgement need not wait
+    /// for data any longer.
+    #[inline]
+    pub fn flush_ack(&mut self) {
+        self.receiver.flush();
+    }
+
+    /// The next packet to send; to be called until `None`, also after the
+    /// connection has closed. `kept` tells with which flags a packet left
+    /// before; it is asked for resends of data only.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Nanos, kept: impl FnOnce(Seq) -> u8) -> Option<Transmit> {
+        if self.state == State::Closed {
+            return self.poll_last(now);
+        }
+        if self.sender.is_open() && self.receiver.request_leaves() {
+            self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
+            let header = self.header(self.sender.high(), flags::ACK | flags::RRQ);
+            return Some(self.control(header, now));
+        }
+        let waiting = self.sender.is_outstanding();
+        if let Some(leaving) = self.sender.poll(&self.config, &self.rtt, now, kept) {
+            if !waiting && !self.receiver.is_receiving() {
+                self.liveness.restart(now);
+            }
+            return Some(self.numbered(leaving, now));
+        }
+        if !self.sender.is_open() {
+            return None;
+        }
+        self.poll_ack(now)
+    }
+
+    /// What a connection that is over still has to say.
+    fn poll_last(&mut self, now: Nanos) -> Option<Transmit> {
+        if self.reset {
+            self.reset = false;
+            return Some(self.control(self.reset_header(), now));
+        }
+        self.poll_ack(now)
+    }
+
+    /// An acknowledgement or a probe in a packet of its own.
+    #[inline]
+    fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
+        if self.receiver.ack_leaves() {
+            let header = self.header(self.sender.high(), flags::ACK);
+            return Some(self.control(header, now));
+        }
+        if self.state != State::Closed && self.liveness.probe {
+            self.liveness.probe = false;
+            // The number before the first unacknowledged one was surely
+            // received, so the peer takes the probe for a duplicate.
+            let header = self.header(self.sender.una().sub(1), flags::ACK);
+            return Some(self.control(header, now));
+        }
+        None
+    }
+
+    #[inline]
+    fn numbered(&mut self, leaving: Leaving, now: Nanos) -> Transmit {
+        if leaving.resend {
+            self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(1);
+        }
+        match leaving.kind {
+            Kind::Data => {
+                let header = self.header(leaving.seq, leaving.flags | flags::ACK);
+                self.left(now, false);
+                Transmit::Data(header)
+            }
+            Kind::Fin => self.control(self.header(leaving.seq, flags::FIN | flags::ACK), now),
+            Kind::Syn if self.state == State::SynSent => {
+                let mut header = self.header(leaving.seq, flags::SYN);
+                header.ack = Seq(0);
+                self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
+                Transmit::Control(header)
+            }
+            Kind::Syn => self.control(self.header(leaving.seq, flags::SYN | flags::ACK), now),
+        }
+    }
+
+    #[inline]
+    fn control(&mut self, header: Header, now: Nanos) -> Transmit {
+        self.left(now, header.has(flags::RRQ));
+        Transmit::Control(header)
+    }
+
+    /// A packet with an acknowledgement leaves.
+    #[inline]
+    fn left(&mut self, now: Nanos, requested: bool) {
+        self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
+        self.receiver.ack_left(requested, now);
+    }
+
+    #[inline]
+    fn header(&self, seq: Seq, flags: u8) -> Header {
+        Header {
+            src: self.local_port,
+            dst: self.remote_port,
+            len: 0,
+            seq,
+            ack: self.receiver.ack_number(),
+            flags,
+        }
+    }
+
+    /// Whether the peer owes a sign of life soon.
+    #[inline]
+    fn is_active(&self) -> bool {
+        self.sender.is_outstanding() || self.receiver.is_receiving()
+    }
+
+    /// When [`on_deadline`](Self::on_deadline) is next to be called, `None` for
+    /// never. To be asked after anything else was called; the caller may keep an
+    /// earlier timer running, to call too early does nothing.
+    #[inline]
+    pub fn deadline(&self) -> Option<Nanos> {
+        if self.state == State::Closed {
+            return None;
+        }
+        if !self.sender.is_open() {
+            return self.sender.deadline();
+        }
+        let alive = Some(self.liveness.deadline(self.is_active()));
+        let halves = earlier(
+            self.sender.deadline(),
+            self.receiver.deadline(&self.config, &self.rtt),
+        );
+        earlier(earlier(halves, alive), self.orphan_until)
+    }
+
+    /// Runs the timers that are due.
+    pub fn on_deadline(&mut self, now: Nanos) -> Outcome {
+        let mut outcome = Outcome::default();
+        if self.state == State::Closed {
+            return outcome;
+        }
+        let tries = if self.state == State::SynSent {
+            SYN_TRIES
+        } else {
+            SYN_ACK_TRIES
+        };
+        let mut gone = self.sender.expire(&self.rtt, tries, now);
+        if self.sender.is_open() {
+            self.receiver.expire(&self.config, &self.rtt, now);
+            gone |= self.liveness.expire(self.is_active(), now);
+        }
+        if gone {
+            self.fail(Failure::TimedOut, &mut outcome);
+        } else if is_due(self.orphan_until, now) {
+            self.close(&mut outcome);
+        }
+        outcome
+    }
+}

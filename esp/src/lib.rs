@@ -1,0 +1,42 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Ethernet Streaming Protocol: its wire format and a deterministic engine for
+//! one connection.
+//!
+//! Nothing here owns memory, takes a lock or knows a clock. The caller owns the
+//! queues, hands in what arrives and what time it is, and asks what to send;
+//! [`Connection`] decides. The same sources are built by cargo, where they are
+//! tested on a simulated wire, and inside the kernel module, where a panic
+//! would be a kernel BUG: so no function here can panic.
+//!
+//! The protocol is that of Reinhardt 2006 with the flow control of Treydte 2007.
+//! What those leave open, and how this engine fills it, stands where it is
+//! decided: [`connection`] for the handshake, its end and resets, `sender` for
+//! windows and retransmission, `receiver` for acknowledgements and requests,
+//! `timers` for liveness.
+
+#![cfg_attr(not(MODULE), no_std)]
+#![forbid(unsafe_code)]
+#![warn(missing_docs)]
+// Inside the module this is a private part of one large crate, which need not
+// use all that a library offers.
+#![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
+
+pub mod config;
+pub mod connection;
+pub mod outcome;
+mod receiver;
+mod rtt;
+mod sender;
+mod seq;
+pub mod state;
+mod timers;
+pub mod wire;
+
+pub use self::config::{Config, Stats};
+pub use self::connection::Connection;
+pub use self::outcome::{DropReason, Outcome, Room, Transmit};
+pub use self::seq::Seq;
+pub use self::state::{Failure, State};
+pub use self::timers::Nanos;
+pub use self::wire::{flags, mss, reset_for, Header, HEADER_LEN};

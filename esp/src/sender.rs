@@ -1,0 +1,468 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sending half: windows, announcements and retransmission.
+//!
+//! The write queue is the caller's; here are only the numbers that divide it:
+//!
+//! ```text
+//!      una          next         high         tail
+//! acked | sent once, | sent once, | queued,    | the FIN's
+//!       | sent again | to be sent | never sent | number
+//!       | if need be | again      |            |
+//! ```
+//!
+//! Choices beyond the theses:
+//!
+//! * Whether a packet carries TXS and TXF is decided when it first leaves: TXS
+//!   if no transmission is open, TXF if nothing is queued behind it. A resend
+//!   carries what the packet carried first, since the receiver's view of the
+//!   transmission hangs on it.
+//! * No packet leaves beyond a burst from the first unacknowledged one, however
+//!   many announcements there are.
+//! * The FIN is no packet of the queue. It takes the number behind the last one
+//!   and obeys the same window.
+//! * The retransmission timer sends the first unacknowledged packet again, not
+//!   the last announced or finished one: a receiver that has it answers with
+//!   the number it expects, one that has not gets just what it needs. Until all
+//!   that was then outstanding is acknowledged, an acknowledgement of a part
+//!   sends the next first packet at once, so that a row of lost messages costs
+//!   one timeout and not one each.
+
+use super::config::Config;
+use super::rtt::{handshake_timeout, Rtt};
+use super::seq::Seq;
+use super::timers::{from_micros, is_due, Nanos};
+use super::wire::flags;
+
+/// What a number stands for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Syn,
+    Data,
+    Fin,
+}
+
+/// A packet that leaves now.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Leaving {
+    pub(super) seq: Seq,
+    pub(super) kind: Kind,
+    /// TXS and TXF.
+    pub(super) flags: u8,
+    pub(super) resend: bool,
+}
+
+/// What an acknowledgement covered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Acked {
+    pub(super) data: u16,
+    pub(super) syn: bool,
+    pub(super) fin: bool,
+}
+
+/// The packet whose round trip is being measured.
+#[derive(Clone, Copy, Debug)]
+struct Timed {
+    seq: Seq,
+    left: Nanos,
+    delayable: bool,
+}
+
+#[derive(Clone, Debug)]
+pub(super) struct Sender {
+    una: Seq,
+    next: Seq,
+    high: Seq,
+    tail: Seq,
+    syn_acked: bool,
+    fin: bool,
+    hold: bool,
+    /// The last packet that first left was without TXF.
+    open: bool,
+    /// The last packet with TXS, while unacknowledged.
+    announced: Option<Seq>,
+    /// The last packet with TXF, while unacknowledged.
+    finished: Option<Seq>,
+    /// The packet at `una` is to be sent again, wherever `next` is.
+    resend_first: bool,
+    /// What `high` was at a timeout, until `una` gets there.
+    recover: Option<Seq>,
+    /// Where and when a request was last followed.
+    rewound: Option<(Seq, Nanos)>,
+    timed: Option<Timed>,
+    /// Timeouts since the last progress.
+    tries: u8,
+    timer: Option<Nanos>,
+}
+
+impl Sender {
+    /// A sender whose SYN has the number `isn` and is due.
+    pub(super) fn new(isn: Seq) -> Self {
+        Self {
+            una: isn,
+            next: isn.add(1),
+            high: isn,
+            tail: isn.add(1),
+            syn_acked: false,
+            fin: false,
+            hold: false,
+            open: false,
+            announced: None,
+            finished: None,
+            resend_first: true,
+            recover: None,
+            rewound: None,
+            timed: None,
+            tries: 0,
+            timer: None,
+        }
+    }
+
+    /// The first number not acknowledged.
+    #[inline]
+    pub(super) fn una(&self) -> Seq {
+        self.una
+    }
+
+    /// The number behind the last one that was ever sent.
+    #[inline]
+    pub(super) fn high(&self) -> Seq {
+        self.high
+    }
+
+    /// Whether the SYN is acknowledged.
+    #[inline]
+    pub(super) fn is_open(&self) -> bool {
+        self.syn_acked
+    }
+
+    /// Whether anything sent is not acknowledged.
+    #[inline]
+    pub(super) fn is_outstanding(&self) -> bool {
+        self.una != self.high
+    }
+
+    /// Whether no queued packet is unacknowledged.
+    #[inline]
+    pub(super) fn is_drained(&self) -> bool {
+        self.queued() == 0
+    }
+
+    /// Whether everything up to and with the FIN has left at least once.
+    #[inline]
+    pub(super) fn has_left_whole(&self) -> bool {
+        self.fin && self.high.after(self.tail)
+    }
+
+    /// See [`Connection::unacked`](super::Connection::unacked).
+    #[inline]
+    pub(super) fn queued(&self) -> u16 {
+        if self.una.after(self.tail) {
+            return 0;
+        }
+        let numbers = self.una.distance(self.tail);
+        numbers.saturating_sub(u16::from(!self.syn_acked))
+    }
+
+    /// See [`Connection::cursor`](super::Connection::cursor).
+    #[inline]
+    pub(super) fn cursor(&self) -> Seq {
+        if self.resend_first {
+            self.una
+        } else {
+            self.next
+        }
+    }
+
+    /// Whether one more packet can be told apart from those queued.
+    #[inline]
+    pub(super) fn can_enqueue(&self) -> bool {
+        // Two numbers are kept back, for the SYN and the FIN.
+        !self.fin && self.una.distance(self.tail) < 0x7ffd
+    }
+
+    /// The number of the packet that is queued next.
+    #[inline]
+    pub(super) fn tail(&self) -> Seq {
+        self.tail
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&mut self) {
+        self.tail = self.tail.add(1);
+    }
+
+    #[inline]
+    pub(super) fn hold_last(&mut self, hold: bool) {
+        self.hold = hold;
+    }
+
+    /// See [`Connection::last_is_unsent`](super::Connection::last_is_unsent).
+    #[inline]
+    pub(super) fn last_is_unsent(&self) -> bool {
+        let sent = if self.syn_acked {
+            self.high
+        } else {
+            self.una.add(1)
+        };
+        !self.fin && sent.before(self.tail)
+    }
+
+    /// Ends the stream behind what is queued.
+    #[inline]
+    pub(super) fn finish(&mut self) {
+        self.fin = true;
+        self.hold = false;
+    }
+
+    /// The SYN or SYN|ACK is to be sent again, as the other side repeats itself.
+    #[inline]
+    pub(super) fn repeat_syn(&mut self) {
+        self.resend_first = true;
+    }
+
+    /// The next packet to leave. `kept` tells with which flags a packet left
+    /// before.
+    #[inline]
+    pub(super) fn poll(
+        &mut self,
+        config: &Config,
+        rtt: &Rtt,
+        now: Nanos,
+        kept: impl FnOnce(Seq) -> u8,
+    ) -> Option<Leaving> {
+        if self.resend_first {
+            self.resend_first = false;
+            if !self.syn_acked {
+                return Some(self.syn(now));
+            }
+            if self.una.before(self.next) {
+                return Some(self.again(self.una, kept));
+            }
+        }
+        if !self.syn_acked || self.una.distance(self.next) >= config.window() {
+            return None;
+        }
+        let seq = self.next;
+        if seq.before(self.high) {
+            self.next = seq.add(1);
+            return Some(self.again(seq, kept));
+        }
+        let leaving = if seq.before(self.tail) {
+            self.first_data(seq, config)?
+        } else if seq == self.tail && self.fin {
+            Leaving {
+                seq,
+                kind: Kind::Fin,
+                flags: 0,
+                resend: false,
+            }
+        } else {
+            return None;
+        };
+        self.next = seq.add(1);
+        self.high = self.next;
+        self.started(&leaving, rtt, now);
+        Some(leaving)
+    }
+
+    /// Decides how a packet leaves for the first time (S1, S2, S4, S6).
+    #[inline]
+    fn first_data(&mut self, seq: Seq, config: &Config) -> Option<Leaving> {
+        if self.open {
+            if let Some(announced) = self.announced {
+                if announced.distance(seq) > config.initial_ack_burst_length {
+                    return None;
+                }
+            }
+        }
+        let last = seq.add(1) == self.tail;
+        if last && self.hold {
+            return None;
+        }
+        let mut bits = 0;
+        if !self.open {
+            bits |= flags::TXS;
+            self.announced = Some(seq);
+        }
+        if last {
+            bits |= flags::TXF;
+            self.finished = Some(seq);
+        }
+        self.open = !last;
+        Some(Leaving {
+            seq,
+            kind: Kind::Data,
+            flags: bits,
+            resend: false,
+        })
+    }
+
+    /// Starts what a packet that just left for the first time needs: the timer
+    /// of those nobody can ask for (S3), which are also those answered soon
+    /// enough to tell the round trip.
+    #[inline]
+    fn started(&mut self, leaving: &Leaving, rtt: &Rtt, now: Nanos) {
+        if leaving.kind == Kind::Data && leaving.flags == 0 {
+            return;
+        }
+        if self.timer.is_none() {
+            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+        }
+        if self.timed.is_none() {
+            self.timed = Some(Timed {
+                seq: leaving.seq,
+                left: now,
+                delayable: leaving.flags & flags::TXF != 0,
+            });
+        }
+    }
+
+    /// A packet that was sent before.
+    #[inline]
+    fn again(&mut self, seq: Seq, kept: impl FnOnce(Seq) -> u8) -> Leaving {
+        self.timed = None;
+        if self.fin && seq == self.tail {
+            return Leaving {
+                seq,
+                kind: Kind::Fin,
+                flags: 0,
+                resend: true,
+            };
+        }
+        Leaving {
+            seq,
+            kind: Kind::Data,
+            flags: kept(seq) & (flags::TXS | flags::TXF),
+            resend: true,
+        }
+    }
+
+    fn syn(&mut self, now: Nanos) -> Leaving {
+        let seq = self.una;
+        let resend = self.high != seq;
+        self.high = seq.add(1);
+        if self.timer.is_none() {
+            self.timer = Some(now.saturating_add(handshake_timeout(self.tries)));
+        }
+        self.timed = (!resend).then_some(Timed {
+            seq,
+            left: now,
+            delayable: false,
+        });
+        Leaving {
+            seq,
+            kind: Kind::Syn,
+            flags: 0,
+            resend,
+        }
+    }
+
+    /// Whether an acknowledgement is of something that was sent and not less
+    /// than was acknowledged before.
+    #[inline]
+    pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
+        let advance = self.una.distance(ack);
+        advance <= self.una.distance(self.high) && (self.syn_acked || advance > 0)
+    }
+
+    /// Takes in an acceptable acknowledgement (S7).
+    #[inline]
+    pub(super) fn on_ack(&mut self, ack: Seq, rtt: &mut Rtt, now: Nanos) -> Acked {
+        let mut acked = Acked {
+            data: self.una.distance(ack),
+            syn: false,
+            fin: false,
+        };
+        if acked.data == 0 {
+            return acked;
+        }
+        if !self.syn_acked {
+            self.syn_acked = true;
+            acked.syn = true;
+            acked.data = acked.data.saturating_sub(1);
+        }
+        if self.fin && ack.after(self.tail) {
+            acked.fin = true;
+            acked.data = acked.data.saturating_sub(1);
+        }
+        self.una = ack;
+        if self.next.before(ack) {
+            self.next = ack;
+        }
+        if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
+            rtt.sample(now.saturating_sub(timed.left), timed.delayable);
+            self.timed = None;
+        }
+        self.announced = self.announced.filter(|s| !s.before(ack));
+        self.finished = self.finished.filter(|s| !s.before(ack));
+        self.recover = self.recover.filter(|r| ack.before(*r));
+        self.resend_first = self.recover.is_some();
+        self.rewound = None;
+        self.tries = 0;
+        self.timer = if self.needs_timer() {
+            Some(now.saturating_add(rtt.timeout(0)))
+        } else {
+            None
+        };
+        acked
+    }
+
+    /// Whether something is outstanding that nobody can ask for (S3).
+    #[inline]
+    fn needs_timer(&self) -> bool {
+        !self.syn_acked
+            || self.announced.is_some()
+            || self.finished.is_some()
+            || (self.has_left_whole() && self.una != self.high)
+    }
+
+    /// Goes back to the first unacknowledged packet, as asked (S8). A request
+    /// that repeats one just followed, for packets still on their way, changes
+    /// nothing; the receiver asks again if it has to.
+    pub(super) fn on_request(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
+        if !self.is_outstanding() {
+            return;
+        }
+        let guard = rtt.smoothed().min(from_micros(config.round_trip_time));
+        let repeated = self
+            .rewound
+            .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard);
+        if repeated {
+            return;
+        }
+        self.rewound = Some((self.una, now));
+        self.next = self.una;
+        self.resend_first = false;
+        self.recover = None;
+        self.timed = None;
+        if self.timer.is_some() {
+            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+        }
+    }
+
+    /// When the retransmission timer expires.
+    #[inline]
+    pub(super) fn deadline(&self) -> Option<Nanos> {
+        self.timer
+    }
+
+    /// Runs the retransmission timer; `true` when a handshake of
+    /// `handshake_tries` packets has come to its end.
+    pub(super) fn expire(&mut self, rtt: &Rtt, handshake_tries: u8, now: Nanos) -> bool {
+        if !is_due(self.timer, now) {
+            return false;
+        }
+        self.tries = self.tries.saturating_add(1);
+        self.resend_first = true;
+        self.timed = None;
+        if self.syn_acked {
+            self.recover = Some(self.high);
+            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+            false
+        } else {
+            self.timer = Some(now.saturating_add(handshake_timeout(self.tries)));
+            self.tries >= handshake_tries
+        }
+    }
+}

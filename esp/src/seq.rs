@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sequence numbers: packets counted modulo 2^16.
+
+/// The number of a packet. Comparisons are those of serial number arithmetic
+/// (RFC 1982): right for numbers less than 2^15 apart.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Seq(pub u16);
+
+impl Seq {
+    /// The number `n` packets later.
+    // Not `core::ops::Add`: callers want no trait in scope for it.
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    #[must_use]
+    pub const fn add(self, n: u16) -> Self {
+        Self(self.0.wrapping_add(n))
+    }
+
+    /// The number `n` packets earlier.
+    #[allow(clippy::should_implement_trait)]
+    #[inline]
+    #[must_use]
+    pub const fn sub(self, n: u16) -> Self {
+        Self(self.0.wrapping_sub(n))
+    }
+
+    /// Steps forward from `self` to `later`: `a.distance(a.add(n)) == n`.
+    #[inline]
+    pub const fn distance(self, later: Self) -> u16 {
+        later.0.wrapping_sub(self.0)
+    }
+
+    /// Whether `self` comes earlier than `other`.
+    #[inline]
+    pub const fn before(self, other: Self) -> bool {
+        let ahead = self.distance(other);
+        ahead != 0 && ahead < 1 << 15
+    }
+
+    /// Whether `self` comes later than `other`.
+    #[inline]
+    pub const fn after(self, other: Self) -> bool {
+        other.before(self)
+    }
+}

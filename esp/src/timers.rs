@@ -1,0 +1,150 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The times of the protocol, and the watch over a silent peer.
+//!
+//! No timer runs here: each part says when it next wants to be asked, the
+//! caller arms one timer for the earliest. Asking too early does nothing.
+
+/// Nanoseconds of a clock that never goes back.
+pub type Nanos = u64;
+
+const MICROSECOND: Nanos = 1_000;
+const MILLISECOND: Nanos = 1_000_000;
+const SECOND: Nanos = 1_000_000_000;
+
+/// How long the final acknowledgement of a transmission, which opens no
+/// window, waits for data to carry it.
+pub(super) const ACK_DELAY: Nanos = MILLISECOND;
+
+/// Retransmission timeout before any round trip was measured.
+pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
+/// Its lower bound: several [`ACK_DELAY`]s.
+pub(super) const RETRANSMIT_MIN: Nanos = 5 * MILLISECOND;
+/// Its upper bound.
+pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
+
+/// Timeout of the first SYN and SYN|ACK.
+pub(super) const HANDSHAKE_TIMEOUT: Nanos = 200 * MILLISECOND;
+/// A SYN is sent this often; with the doubling the last timeout ends after
+/// 12.6 s.
+pub(super) const SYN_TRIES: u8 = 6;
+/// A SYN|ACK is sent this often, the last timeout ends after 6.2 s.
+pub(super) const SYN_ACK_TRIES: u8 = 5;
+
+/// Upper bound of the time between two retransmission requests, unless the
+/// configured round trip time is longer.
+pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
+
+/// How long a connection whose socket is closed waits for the other side's FIN
+/// after its own is acknowledged.
+pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
+
+/// A configured time as [`Nanos`].
+#[inline]
+pub(super) fn from_micros(micros: u32) -> Nanos {
+    Nanos::from(micros).saturating_mul(MICROSECOND)
+}
+
+/// Whether a timer has expired.
+#[inline]
+pub(super) fn is_due(at: Option<Nanos>, now: Nanos) -> bool {
+    at.is_some_and(|at| at <= now)
+}
+
+/// The earlier of two timers.
+#[inline]
+pub(super) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
+    match (a, b) {
+        (Some(a), Some(b)) => Some(a.min(b)),
+        (a, None) => a,
+        (None, b) => b,
+    }
+}
+
+/// How a silent peer is asked for a sign of life.
+struct Pace {
+    /// Silence before the first probe.
+    first: Nanos,
+    /// Time from probe to probe.
+    interval: Nanos,
+    /// Unanswered probes after which the peer is gone, one interval later.
+    limit: u8,
+}
+
+/// Something is outstanding: 15 s in all.
+const ACTIVE: Pace = Pace {
+    first: SECOND,
+    interval: SECOND,
+    limit: 14,
+};
+
+/// Neither side owes the other anything: 50 s in all.
+const IDLE: Pace = Pace {
+    first: 30 * SECOND,
+    interval: 2 * SECOND,
+    limit: 10,
+};
+
+/// Tells a peer that is gone from one that is slow.
+///
+/// Retransmission cannot: a sender with a full window and a receiver between
+/// two packets wait for the other side and send nothing on their own. So
+/// silence itself is measured. After [`Pace::first`] the peer is probed; probes
+/// are counted, rather than time, since a suspended machine's first timers
+/// after waking all see a long silence. A peer that answers is alive, however
+/// long it withholds its window.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Liveness {
+    /// When the silence began.
+    since: Nanos,
+    /// Probes sent into it.
+    probes: u8,
+    /// When the last of these was due.
+    probed: Nanos,
+    /// One is to be sent.
+    pub(super) probe: bool,
+}
+
+impl Liveness {
+    /// The peer gave a sign of life, or now first owes one.
+    #[inline]
+    pub(super) fn restart(&mut self, now: Nanos) {
+        self.since = now;
+        self.probes = 0;
+        self.probe = false;
+    }
+
+    fn pace(active: bool) -> Pace {
+        if active {
+            ACTIVE
+        } else {
+            IDLE
+        }
+    }
+
+    /// When the next probe, or the end, is due. `active`: something is
+    /// outstanding.
+    #[inline]
+    pub(super) fn deadline(&self, active: bool) -> Nanos {
+        let pace = Self::pace(active);
+        if self.probes == 0 {
+            self.since.saturating_add(pace.first)
+        } else {
+            self.probed.saturating_add(pace.interval)
+        }
+    }
+
+    /// Runs what is due; `true` when the peer is gone.
+    pub(super) fn expire(&mut self, active: bool, now: Nanos) -> bool {
+        if now < self.deadline(active) {
+            return false;
+        }
+        if self.probes >= Self::pace(active).limit {
+            return true;
+        }
+        self.probes = self.probes.saturating_add(1);
+        self.probed = now;
+        self.probe = true;
+        false
+    }
+}

@@ -1,0 +1,166 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The header of an ESP packet: bytes and nothing else.
+//!
+//! ```text
+//!  0         2         4         6          8          10      11
+//!  | source  | dest.   | payload | sequence | acknow-  | flags | payload ...
+//!  | port    | port    | length  | number   | ledgement|       |
+//! ```
+//!
+//! Numbers are big-endian; the first six bytes are those of an EDP header.
+
+use super::seq::Seq;
+
+/// Bytes of the header.
+pub const HEADER_LEN: usize = 11;
+
+/// Bits of [`Header::flags`]. 0x80 is sent as 0 and ignored.
+pub mod flags {
+    /// Opens a connection and takes a sequence number.
+    pub const SYN: u8 = 0x01;
+    /// The acknowledgement number counts.
+    pub const ACK: u8 = 0x02;
+    /// The sender's stream ends here; takes a sequence number.
+    pub const FIN: u8 = 0x04;
+    /// The connection is gone.
+    pub const RST: u8 = 0x08;
+    /// Retransmission request: send again from the acknowledgement number on.
+    pub const RRQ: u8 = 0x10;
+    /// First packet of a transmission.
+    pub const TXS: u8 = 0x20;
+    /// Last packet of a transmission.
+    pub const TXF: u8 = 0x40;
+}
+
+/// The header, in host byte order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// The sending socket's port.
+    pub src: u16,
+    /// The receiving socket's port.
+    pub dst: u16,
+    /// Bytes of payload, without header and padding.
+    pub len: u16,
+    /// The packet's number, or, of a packet that takes none, the number of the
+    /// next one that does.
+    pub seq: Seq,
+    /// The number expected next from the other side, when [`flags::ACK`] is set.
+    pub ack: Seq,
+    /// [`flags`].
+    pub flags: u8,
+}
+
+impl Header {
+    /// Reads the header at the start of `bytes`, `None` if there are fewer than
+    /// [`HEADER_LEN`].
+    #[inline]
+    pub fn parse(bytes: &[u8]) -> Option<Self> {
+        match *bytes {
+            [s0, s1, d0, d1, l0, l1, q0, q1, a0, a1, flags, ..] => Some(Self {
+                src: u16::from_be_bytes([s0, s1]),
+                dst: u16::from_be_bytes([d0, d1]),
+                len: u16::from_be_bytes([l0, l1]),
+                seq: Seq(u16::from_be_bytes([q0, q1])),
+                ack: Seq(u16::from_be_bytes([a0, a1])),
+                flags,
+            }),
+            _ => None,
+        }
+    }
+
+    /// The header as it stands on the wire.
+    #[inline]
+    pub const fn emit(&self) -> [u8; HEADER_LEN] {
+        let [s0, s1] = self.src.to_be_bytes();
+        let [d0, d1] = self.dst.to_be_bytes();
+        let [l0, l1] = self.len.to_be_bytes();
+        let [q0, q1] = self.seq.0.to_be_bytes();
+        let [a0, a1] = self.ack.0.to_be_bytes();
+        [s0, s1, d0, d1, l0, l1, q0, q1, a0, a1, self.flags]
+    }
+
+    /// How many of the `following` bytes behind the header are payload; the
+    /// rest is padding to be trimmed. `None` when the frame holds fewer than
+    /// the header claims: such a frame is dropped.
+    #[inline]
+    pub fn payload_len(&self, following: usize) -> Option<usize> {
+        let len = usize::from(self.len);
+        (len <= following).then_some(len)
+    }
+
+    /// Whether any of the given [`flags`] is set.
+    #[inline]
+    pub const fn has(&self, flag: u8) -> bool {
+        self.flags & flag != 0
+    }
+
+    /// Whether the packet takes a sequence number: data, SYN and FIN do.
+    #[inline]
+    pub const fn takes_number(&self) -> bool {
+        self.len > 0 || self.has(flags::SYN | flags::FIN)
+    }
+
+    /// Whether the packet asks to open a connection: what a listener makes a
+    /// connection of with [`Connection::accept`](super::Connection::accept).
+    #[inline]
+    pub const fn opens(&self) -> bool {
+        self.has(flags::SYN) && !self.has(flags::ACK) && !self.is_malformed()
+    }
+
+    /// Whether no sender would form such a packet: a SYN, FIN or RST combined
+    /// with each other, with payload or with a request, or a packet that
+    /// neither opens nor resets a connection and yet acknowledges nothing.
+    #[inline]
+    pub(super) const fn is_malformed(&self) -> bool {
+        let control = self.flags & (flags::SYN | flags::FIN | flags::RST);
+        if control == 0 {
+            return !self.has(flags::ACK);
+        }
+        !control.is_power_of_two()
+            || self.len > 0
+            || self.has(flags::RRQ)
+            || (control == flags::FIN && !self.has(flags::ACK))
+    }
+}
+
+/// The RST that answers a packet for which there is no socket; `None` for a
+/// RST, which is never answered.
+///
+/// As in TCP (RFC 9293, 3.10.7.1) it carries the numbers by which the other
+/// side will believe it: the packet's own acknowledgement number as its sequence
+/// number or, for a packet without one, 0 and an acknowledgement of the packet.
+/// So a RST with ACK in a connection comes from a peer that gives it up, one
+/// without from a host that knows of none.
+#[inline]
+pub fn reset_for(header: &Header) -> Option<Header> {
+    if header.has(flags::RST) {
+        return None;
+    }
+    let (seq, bits) = if header.has(flags::ACK) {
+        (header.ack, flags::RST)
+    } else {
+        (Seq(0), flags::RST | flags::ACK)
+    };
+    Some(Header {
+        src: header.dst,
+        dst: header.src,
+        len: 0,
+        seq,
+        ack: header.seq.add(header.takes_number() as u16),
+        flags: bits,
+    })
+}
+
+/// The most payload, in bytes, that a device with an MTU of `device_mtu` bytes
+/// carries in one packet: what `ESP_SO_MTU` reports. Never more than the length
+/// field can say.
+#[inline]
+pub const fn mss(device_mtu: u32) -> u32 {
+    let room = device_mtu.saturating_sub(HEADER_LEN as u32);
+    if room > u16::MAX as u32 {
+        u16::MAX as u32
+    } else {
+        room
+    }
+}

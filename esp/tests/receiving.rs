@@ -1,0 +1,464 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receiving rules R1 to R4 and the receiver's congestion.
+
+mod common;
+
+use common::*;
+use esp::{flags, Config, DropReason, Header};
+
+/// A side that does not read, with room for `packets`.
+fn sleeping(packets: u32) -> Pair {
+    let mut pair = Pair::established();
+    pair.sides[B].reads = false;
+    pair.sides[B].limit = packets * pair.sides[B].packet_cost();
+    pair
+}
+
+fn acks(pair: &Pair) -> Vec<u16> {
+    let first = pair.data_sent(A)[0].seq;
+    pair.sent_by(B, |s| s.header.has(flags::ACK))
+        .iter()
+        .map(|h| first.distance(h.ack))
+        .collect()
+}
+
+#[test]
+fn announcement_every_tenth_and_last_are_acknowledged() {
+    // R2.
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(3_500, 1));
+    pair.settle();
+    assert_eq!(acks(&pair), [1, 11, 21, 31, 35]);
+    pair.assert_intact();
+    assert_eq!(pair.data_sent(A).len(), 35);
+}
+
+#[test]
+fn packets_to_ack_counts_across_messages() {
+    let mut pair = Pair::established();
+    for _ in 0..10 {
+        pair.send(A, b"x");
+    }
+    let sent = pair.now;
+    pair.run_until(|p| p.sent_by(B, |_| true).len() == 1);
+    assert!(pair.now - sent < MS, "without waiting for the delay");
+    assert_eq!(acks(&pair), [10]);
+}
+
+#[test]
+fn the_final_acknowledgement_waits_for_data_to_carry_it() {
+    let mut pair = Pair::established();
+    pair.send(A, b"x");
+    pair.run_until(|p| p.sides[B].received.len() == 1);
+    let arrived = pair.now;
+    pair.run_for(900 * US);
+    assert!(pair.sent_by(B, |_| true).is_empty());
+    pair.run_for(200 * US);
+    let sent = pair.log.last().expect("an acknowledgement");
+    assert!(sent.is_pure_ack());
+    assert_eq!(sent.at - arrived, MS);
+}
+
+#[test]
+fn one_request_per_hole() {
+    // R1: the rest of the burst behind the hole brings none.
+    let mut pair = Pair::established();
+    pair.lose(A, 3);
+    pair.send(A, &bytes(2_000, 1));
+    pair.settle();
+    pair.assert_intact();
+    let stats = pair.sides[B].conn().stats;
+    assert_eq!(stats.arq_tx, 1);
+    assert!(stats.pkt_rx_oos > 10, "{stats:?}");
+    assert_eq!(stats.seq_lost, 1);
+}
+
+#[test]
+fn two_holes_bring_two_requests() {
+    let mut pair = Pair::established();
+    pair.lose(A, 3);
+    let first = pair.sides[A].conn().first_unacked();
+    pair.lose_matching(A, 2, move |h| h.len > 0 && h.seq == first.add(10));
+    pair.send(A, &bytes(2_000, 1));
+    pair.settle();
+    pair.assert_intact();
+    let stats = pair.sides[B].conn().stats;
+    assert_eq!(stats.arq_tx, 2, "{pair:?}");
+    assert_eq!(stats.seq_lost, 2);
+}
+
+#[test]
+fn a_lost_request_is_repeated_by_the_timer() {
+    let mut pair = Pair::established();
+    let start = pair.now;
+    pair.lose(A, 3);
+    pair.lose_matching(B, 2, |h| h.has(flags::RRQ));
+    pair.send(A, &bytes(2_000, 1));
+    pair.run_until(|p| p.sides[B].received.len() == 2_000);
+    assert!(pair.now - start < 2 * MS, "200 us, then 400 us");
+    assert_eq!(pair.sides[B].conn().stats.arq_tx, 3);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_lost_tail_is_asked_for_by_the_timer() {
+    // R4: nothing behind the hole would reveal it.
+    let mut pair = Pair::established();
+    let start = pair.now;
+    for nth in 15..20 {
+        pair.lose(A, nth);
+    }
+    pair.send(A, &bytes(2_000, 1));
+    pair.run_until(|p| p.sides[B].received.len() == 2_000);
+    assert!(pair.now - start < MS, "well before the sender's timeout");
+    assert_eq!(pair.sides[B].conn().stats.arq_tx, 1);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn the_request_timer_rests_when_no_data_is_coming() {
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(2_000, 1));
+    pair.run_for(10 * S);
+    assert_eq!(pair.sides[B].conn().stats.arq_tx, 0);
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+}
+
+#[test]
+fn an_acknowledgement_reveals_that_data_before_it_is_lost() {
+    let mut pair = Pair::established();
+    let start = pair.now;
+    pair.lose(A, 0);
+    pair.send(A, b"lost");
+    // B announces something; A's acknowledgement bears the number behind the
+    // lost packet.
+    pair.send(B, &bytes(2_000, 1));
+    pair.run_until(|p| p.sides[B].received == b"lost");
+    assert!(pair.now - start < MS, "before A's timeout");
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_duplicate_is_answered_at_once() {
+    let mut pair = Pair::established();
+    pair.fate(A, 0, Fate::Twice);
+    pair.send(A, b"x");
+    pair.run_until(|p| p.sides[B].drops == [DropReason::Duplicate]);
+    assert_eq!(acks(&pair), [1]);
+    assert_eq!(pair.sides[B].received, b"x");
+}
+
+#[test]
+fn acknowledgements_are_never_acknowledged() {
+    let mut pair = Pair::established();
+    pair.rule(|_, _, h| {
+        if h.takes_number() {
+            Fate::Pass
+        } else {
+            Fate::Twice
+        }
+    });
+    pair.send(A, b"x");
+    pair.send(B, b"y");
+    pair.settle();
+    assert!(pair.log.len() <= 4, "{pair:?}");
+}
+
+#[test]
+fn without_room_for_a_burst_acknowledgements_are_withheld() {
+    // R3: 25 packets of room, so from the fifth on a burst does not fit.
+    let mut pair = sleeping(25);
+    pair.send(A, &bytes(10_000, 1));
+    pair.run_for(900 * MS);
+    assert_eq!(acks(&pair), [1], "only that of the announcement");
+    let sent = pair.data_sent(A).len();
+    assert_eq!(sent, 22, "what was granted, and nothing again");
+    assert!(pair.sides[B].drops.is_empty());
+    // The reader comes back.
+    pair.sides[B].reads = true;
+    pair.read(B);
+    pair.settle();
+    pair.assert_intact();
+    assert_eq!(pair.data_sent(A).len(), 100);
+    assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
+    assert_eq!(pair.sides[B].conn().stats.arq_tx, 0);
+}
+
+#[test]
+fn a_slow_reader_loses_nothing_and_has_nothing_sent_again() {
+    let mut pair = sleeping(40);
+    pair.send(A, &bytes(20_000, 1));
+    let mut rounds = 0;
+    while pair.sides[B].received.len() < 20_000 {
+        pair.run_for(3 * MS);
+        pair.read_packets(B, 2);
+        rounds += 1;
+        assert!(rounds < 1_000);
+    }
+    pair.settle();
+    pair.assert_intact();
+    assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
+    assert_eq!(pair.sides[B].conn().stats.arq_tx, 0);
+    assert!(pair.sides[B].most_queued <= pair.sides[B].limit);
+    // The end of the message may be asked after, by the sender's timer.
+    let twice = pair.data_sent(A).len() - 200;
+    assert!(twice <= 8, "{twice}");
+}
+
+#[test]
+fn a_tiny_buffer_still_moves_everything() {
+    for packets in [1, 2, 3] {
+        let mut pair = sleeping(packets);
+        pair.sides[B].reads = true;
+        pair.send(A, &bytes(5_000, 1));
+        pair.run_until(|p| p.sides[B].received.len() == 5_000);
+        pair.settle();
+        pair.assert_intact();
+        assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
+        assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+    }
+}
+
+#[test]
+fn a_reader_that_sleeps_for_minutes_keeps_the_connection() {
+    let mut pair = sleeping(5);
+    pair.send(A, &bytes(9_000, 1));
+    pair.run_for(300 * S);
+    assert_eq!(pair.sides[A].failed, None);
+    assert_eq!(pair.sides[B].failed, None);
+    assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
+    let limit = pair.sides[B].limit + 22 * pair.sides[B].packet_cost();
+    assert!(pair.sides[B].most_queued <= limit, "at most a burst more");
+    // One sign of life a second, and the announcement's timer.
+    assert!(pair.log.len() < 1_400, "{}", pair.log.len());
+    pair.sides[B].reads = true;
+    pair.read(B);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_lost_window_update_is_made_good() {
+    let mut pair = sleeping(25);
+    pair.send(A, &bytes(4_000, 1));
+    pair.run_for(100 * MS);
+    pair.sides[B].reads = true;
+    pair.lose_matching(B, 1, |_| true);
+    let start = pair.now;
+    pair.read(B);
+    pair.run_until(|p| p.sides[B].received.len() == 4_000);
+    assert!(pair.now - start < 5 * MS, "by the request timer");
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn small_messages_do_not_overrun_a_sleeping_reader() {
+    let mut pair = sleeping(8);
+    for i in 0..200u8 {
+        pair.send(A, &[i; 10]);
+    }
+    pair.run_for(30 * S);
+    assert_eq!(pair.sides[B].conn().stats.pkt_rx_drop, 0);
+    assert!(pair.sides[B].room().queued <= 21 * pair.sides[B].packet_cost());
+    pair.sides[B].reads = true;
+    pair.read(B);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_sender_with_a_larger_burst_finds_no_room_and_is_asked_later() {
+    let mut pair = Pair::new();
+    pair.sides[A].config.burst_length = 100;
+    pair.sides[B].config.burst_length = 4;
+    pair.sides[B].config.packets_to_ack = 4;
+    let mut pair = pair.establish();
+    pair.sides[B].reads = false;
+    pair.sides[B].limit = 6 * pair.sides[B].packet_cost();
+    pair.send(A, &bytes(20_000, 1));
+    pair.run_for(500 * MS);
+    assert!(pair.sides[B].drops.contains(&DropReason::NoRoom));
+    let most = 6 + 4;
+    assert!(pair.sides[B].most_queued <= most * pair.sides[B].packet_cost());
+    pair.sides[B].reads = true;
+    pair.read(B);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_receiver_that_acknowledges_less_often_than_the_burst_still_goes_on() {
+    let mut pair = Pair::new();
+    pair.sides[A].config = Config {
+        burst_length: 4,
+        packets_to_ack: 2,
+        ..Config::default()
+    };
+    let mut pair = pair.establish();
+    pair.send(A, &bytes(5_000, 1));
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn data_carries_no_more_than_was_granted_while_congested() {
+    let mut pair = sleeping(25);
+    pair.send(A, &bytes(4_000, 1));
+    pair.run_for(100 * MS);
+    pair.send(B, b"from the congested side");
+    pair.run_for(MS);
+    let carried = pair.data_sent(B)[0].ack;
+    let first = pair.data_sent(A)[0].seq;
+    assert_eq!(first.distance(carried), 1);
+    assert_eq!(pair.data_sent(A).len(), 22, "nothing was opened by it");
+}
+
+#[test]
+fn a_request_is_withheld_while_congested() {
+    let mut pair = sleeping(25);
+    pair.lose(A, 18);
+    pair.send(A, &bytes(4_000, 1));
+    pair.run_for(500 * MS);
+    assert!(pair.sent_by(B, |s| s.header.has(flags::RRQ)).is_empty());
+    pair.sides[B].reads = true;
+    pair.read(B);
+    pair.settle();
+    pair.assert_intact();
+    let requests = pair.sent_by(B, |s| s.header.has(flags::RRQ));
+    let first = pair.data_sent(A)[0].seq;
+    assert_eq!(requests[0].ack, first.add(18));
+}
+
+#[test]
+fn the_end_of_stream_is_acknowledged_though_congested() {
+    let mut pair = sleeping(2);
+    pair.send(A, b"x");
+    pair.run_for(100 * MS);
+    pair.close(A);
+    pair.run_for(100 * MS);
+    assert!(pair.sides[B].eof);
+    let acked = pair.sides[A].conn().unacked() == 0;
+    assert!(acked, "{pair:?}");
+    pair.read(B);
+    pair.assert_intact();
+}
+
+#[test]
+fn wrong_packets_are_dropped_and_counted() {
+    let mut pair = Pair::established();
+    let una = pair.sides[B].conn().first_unacked();
+    let seq = pair.sides[A].conn().first_unacked();
+    let good = Header {
+        src: PORTS[A],
+        dst: PORTS[B],
+        len: 1,
+        seq,
+        ack: una,
+        flags: flags::ACK | flags::TXS | flags::TXF,
+    };
+    let bad = [
+        (
+            Header {
+                flags: 0xff,
+                ..good
+            },
+            DropReason::Malformed,
+        ),
+        (Header { flags: 0, ..good }, DropReason::Malformed),
+        (
+            Header {
+                flags: flags::RRQ,
+                ..good
+            },
+            DropReason::Malformed,
+        ),
+        (
+            Header {
+                flags: flags::SYN | flags::RST,
+                len: 0,
+                ..good
+            },
+            DropReason::Malformed,
+        ),
+        (
+            Header {
+                flags: flags::SYN | flags::FIN,
+                len: 0,
+                ..good
+            },
+            DropReason::Malformed,
+        ),
+        (
+            Header {
+                flags: flags::FIN | flags::ACK,
+                len: 9,
+                ..good
+            },
+            DropReason::Malformed,
+        ),
+        (
+            Header {
+                ack: una.add(1),
+                ..good
+            },
+            DropReason::BadAck,
+        ),
+        (
+            Header {
+                ack: una.sub(1),
+                ..good
+            },
+            DropReason::BadAck,
+        ),
+        (
+            Header {
+                flags: flags::SYN,
+                len: 0,
+                ..good
+            },
+            DropReason::BadState,
+        ),
+        (
+            Header {
+                flags: flags::RST,
+                len: 0,
+                seq: seq.add(21),
+                ..good
+            },
+            DropReason::BadState,
+        ),
+        (
+            Header {
+                flags: flags::RST,
+                len: 0,
+                seq: seq.sub(1),
+                ..good
+            },
+            DropReason::BadState,
+        ),
+    ];
+    for (n, (header, reason)) in bad.iter().enumerate() {
+        let payload = vec![7; usize::from(header.len)];
+        let outcome = pair.receive(B, header, &payload);
+        assert_eq!(outcome.drop, Some(*reason), "{header:?}");
+        assert!(!outcome.deliver && outcome.acked == 0 && !outcome.closed);
+        let stats = pair.sides[B].conn().stats;
+        assert_eq!(stats.pkt_rx_drop, n as u32 + 1);
+    }
+    assert!(pair.log.is_empty(), "none is answered: {pair:?}");
+    let outcome = pair.receive(B, &good, &[7]);
+    assert!(outcome.deliver);
+    // 0x80 is ignored.
+    let next = Header {
+        seq: seq.add(1),
+        flags: good.flags | 0x80,
+        ..good
+    };
+    assert!(pair.receive(B, &next, &[8]).deliver);
+    assert_eq!(pair.sides[B].received, [7, 8]);
+}

@@ -1,0 +1,388 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The sending rules S1 to S8.
+
+mod common;
+
+use common::*;
+use esp::{flags, Config, Header, State};
+
+const TX: u8 = flags::TXS | flags::TXF;
+
+/// TXS and TXF of the data packets that A sent first, in order.
+fn marks(pair: &Pair) -> Vec<u8> {
+    pair.data_sent(A).iter().map(|h| h.flags & TX).collect()
+}
+
+#[test]
+fn a_message_of_one_packet_carries_both_marks() {
+    let mut pair = Pair::established();
+    pair.send(A, b"one");
+    pair.settle();
+    assert_eq!(marks(&pair), [TX]);
+    pair.assert_intact();
+}
+
+#[test]
+fn a_message_starts_with_txs_and_ends_with_txf() {
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(450, 1));
+    pair.settle();
+    assert_eq!(marks(&pair), [flags::TXS, 0, 0, 0, flags::TXF]);
+    pair.send(A, &bytes(200, 2));
+    pair.settle();
+    assert_eq!(marks(&pair)[5..], [flags::TXS, flags::TXF]);
+    pair.assert_intact();
+}
+
+#[test]
+fn a_message_joins_one_that_waits() {
+    // S4: the window holds the first message's tail back; the second one's
+    // packets follow without a TXS of their own.
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(400, 1));
+    assert_eq!(pair.data_sent(A).len(), 2, "announcement and one more");
+    pair.send(A, &bytes(200, 2));
+    pair.settle();
+    assert_eq!(marks(&pair), [flags::TXS, 0, 0, 0, 0, flags::TXF]);
+    pair.assert_intact();
+}
+
+#[test]
+fn a_small_write_fills_the_last_unsent_packet() {
+    // S5.
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(250, 1));
+    assert!(pair.sides[A].conn().last_is_unsent());
+    pair.send(A, &bytes(50, 2));
+    pair.send(A, &bytes(10, 3));
+    pair.settle();
+    let lengths: Vec<_> = pair.data_sent(A).iter().map(|h| h.len).collect();
+    assert_eq!(lengths, [100, 100, 100, 10]);
+    assert!(!pair.sides[A].conn().last_is_unsent());
+    pair.assert_intact();
+}
+
+#[test]
+fn nothing_is_delayed_for_a_small_write() {
+    let mut pair = Pair::established();
+    for _ in 0..5 {
+        pair.send(A, b"x");
+    }
+    assert_eq!(marks(&pair), [TX; 5], "each left at once");
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn what_leaves_last_is_finished_though_the_call_had_more() {
+    // S6: a call that could queue only a part releases the hold; the rest then
+    // is a transmission of its own.
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(200, 1));
+    pair.settle();
+    pair.send(A, &bytes(100, 2));
+    pair.settle();
+    assert_eq!(marks(&pair), [flags::TXS, flags::TXF, TX]);
+}
+
+#[test]
+fn a_held_packet_stays_until_it_is_not_the_last_one() {
+    let mut pair = Pair::established();
+    let conn = pair.sides[A].conn();
+    conn.hold_last(true);
+    conn.enqueue();
+    assert_eq!(conn.poll_transmit(0, |_| 0), None);
+    conn.enqueue();
+    let flags = |t: Option<esp::Transmit>| match t {
+        Some(esp::Transmit::Data(h)) => h.flags & TX,
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(flags(conn.poll_transmit(0, |_| 0)), flags::TXS);
+    assert_eq!(conn.poll_transmit(0, |_| 0), None);
+    conn.hold_last(false);
+    assert_eq!(flags(conn.poll_transmit(0, |_| 0)), flags::TXF);
+}
+
+#[test]
+fn the_announcement_opens_as_much_as_configured() {
+    // S2, before the announcement is acknowledged.
+    for initial in [0, 1, 4] {
+        let config = Config {
+            initial_ack_burst_length: initial,
+            ..Config::default()
+        };
+        let mut pair = Pair::with_config(config).establish();
+        pair.send(A, &bytes(3_000, 1));
+        assert_eq!(pair.data_sent(A).len(), usize::from(initial) + 1);
+        pair.settle();
+        pair.assert_intact();
+    }
+}
+
+#[test]
+fn the_window_is_a_burst_once_the_announcement_is_acknowledged() {
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(10_000, 1));
+    // No further acknowledgement than that of the announcement.
+    let first = pair.data_sent(A)[0].seq;
+    pair.lose_matching(B, usize::MAX, move |h| h.ack != first.add(1));
+    pair.run_for(300 * US);
+    let sent = pair.data_sent(A);
+    let last = sent.iter().map(|h| first.distance(h.seq)).max();
+    assert_eq!(last, Some(21), "una is 1, so 21 and no further: {pair:?}");
+}
+
+#[test]
+fn at_any_time_less_than_a_burst_is_unacknowledged() {
+    let config = Config {
+        burst_length: 8,
+        initial_ack_burst_length: 8,
+        packets_to_ack: 4,
+        ..Config::default()
+    };
+    let mut pair = Pair::with_config(config).establish();
+    // Every message announces itself; together they obey the window.
+    for i in 0..200 {
+        pair.send(A, &[i; 3]);
+    }
+    pair.send(A, &bytes(5_000, 1));
+    assert!(pair.data_sent(A).len() <= 8);
+    while pair.sides[A].sent.len() != pair.sides[B].received.len() {
+        assert!(pair.step());
+        let conn = pair.sides[A].conn();
+        assert!(conn.first_unacked().distance(conn.cursor()) <= 8);
+    }
+    pair.settle();
+    pair.assert_intact();
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+}
+
+#[test]
+fn a_small_message_costs_two_packets_one_way() {
+    let mut pair = Pair::established();
+    pair.send(A, b"message");
+    pair.settle();
+    assert_eq!(pair.log.len(), 2, "the message and its acknowledgement");
+}
+
+#[test]
+fn a_dialogue_needs_no_acknowledgements_of_its_own() {
+    let mut pair = Pair::established();
+    for round in 0..100u8 {
+        pair.send(A, &[round; 10]);
+        let want = (usize::from(round) + 1) * 10;
+        pair.run_until(|p| p.sides[B].received.len() == want);
+        pair.send(B, &[!round; 10]);
+        // Who has answered goes on to wait for the next question.
+        pair.sleep(B);
+        pair.run_until(|p| p.sides[A].received.len() == want);
+    }
+    pair.assert_intact();
+    assert_eq!(pair.log.len(), 200, "{pair:?}");
+    assert_eq!(pair.log.iter().filter(|s| s.is_pure_ack()).count(), 0);
+    // Only the very last packet is left to be acknowledged by itself.
+    pair.settle();
+    assert_eq!(pair.log.len(), 201);
+}
+
+#[test]
+fn a_sleeping_reader_acknowledges_at_once() {
+    let mut pair = Pair::established();
+    pair.send(A, b"x");
+    pair.run_until(|p| p.sides[B].received.len() == 1);
+    let before = pair.log.len();
+    pair.sleep(B);
+    assert_eq!(pair.log.len(), before + 1);
+    assert!(pair.log[before].is_pure_ack());
+}
+
+#[test]
+fn a_lost_single_message_is_sent_again_by_the_timer() {
+    let mut pair = Pair::established();
+    pair.lose(A, 0);
+    pair.send(A, b"once more");
+    pair.settle();
+    pair.assert_intact();
+    assert_eq!(marks(&pair), [TX, TX], "with the marks it had");
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 1);
+    let waited = pair.log[1].at - pair.log[0].at;
+    assert!((5 * MS..=10 * MS).contains(&waited), "{waited}");
+}
+
+#[test]
+fn timeouts_double_up_to_a_bound() {
+    let mut pair = Pair::established();
+    pair.lose_matching(A, 12, Header::takes_number);
+    pair.send(A, b"x");
+    pair.settle();
+    pair.assert_intact();
+    let sent: Vec<_> = pair.log.iter().filter(|s| s.is_data()).collect();
+    assert_eq!(sent.len(), 13);
+    for pair in sent.windows(3) {
+        let (first, second) = (pair[1].at - pair[0].at, pair[2].at - pair[1].at);
+        assert!(second == (2 * first).min(2 * S), "{first} {second}");
+    }
+}
+
+#[test]
+fn a_row_of_lost_messages_costs_one_timeout() {
+    let mut pair = Pair::established();
+    let start = pair.now;
+    pair.lose_matching(A, 8, |_| true);
+    for i in 0..8 {
+        pair.send(A, &[i; 20]);
+    }
+    pair.run_until(|p| p.sides[B].received.len() == 160);
+    pair.assert_intact();
+    let took = pair.now - start;
+    assert!(took < 5 * MS + 8 * 2 * MS, "{took}");
+    pair.settle();
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 8);
+}
+
+#[test]
+fn a_lost_announcement_is_sent_again() {
+    for initial in [0, 1] {
+        let config = Config {
+            initial_ack_burst_length: initial,
+            ..Config::default()
+        };
+        let mut pair = Pair::with_config(config).establish();
+        pair.lose(A, 0);
+        pair.send(A, &bytes(2_000, 1));
+        pair.settle();
+        pair.assert_intact();
+    }
+}
+
+#[test]
+fn a_lost_acknowledgement_of_the_announcement_costs_one_timeout() {
+    let mut pair = Pair::established();
+    let start = pair.now;
+    pair.lose(B, 0);
+    pair.send(A, &bytes(2_000, 1));
+    pair.run_until(|p| p.sides[B].received.len() == 2_000);
+    assert!(pair.now - start < 12 * MS);
+    pair.assert_intact();
+}
+
+#[test]
+fn a_lost_final_acknowledgement_is_repeated_for_the_duplicate() {
+    let mut pair = Pair::established();
+    pair.lose(B, 0);
+    pair.send(A, b"x");
+    pair.settle();
+    pair.assert_intact();
+    assert_eq!(pair.sides[A].conn().unacked(), 0);
+    assert_eq!(pair.data_sent(A).len(), 2);
+    assert_eq!(pair.sides[B].received, b"x");
+}
+
+#[test]
+fn a_request_sends_again_from_the_missing_packet_on() {
+    // S8.
+    let mut pair = Pair::established();
+    pair.lose(A, 5);
+    pair.send(A, &bytes(3_000, 1));
+    pair.settle();
+    pair.assert_intact();
+    let requests = pair.sent_by(B, |s| s.header.has(flags::RRQ));
+    assert_eq!(requests.len(), 1, "{pair:?}");
+    let first = pair.data_sent(A)[0].seq;
+    assert_eq!(requests[0].ack, first.add(5));
+    assert!(requests[0].has(flags::ACK));
+    assert_eq!(pair.sides[B].conn().stats.arq_tx, 1);
+    assert_eq!(pair.sides[B].conn().stats.seq_lost, 1);
+    // The resends carry what the packets carried first.
+    for header in pair.data_sent(A) {
+        let at = first.distance(header.seq);
+        let marks = match at {
+            0 => flags::TXS,
+            29 => flags::TXF,
+            _ => 0,
+        };
+        assert_eq!(header.flags & TX, marks, "packet {at}");
+    }
+}
+
+#[test]
+fn a_request_that_comes_twice_is_followed_once() {
+    let count = |twice: bool| {
+        let mut pair = Pair::established();
+        pair.latency = 100 * US;
+        pair.lose(A, 5);
+        if twice {
+            pair.rule(|from, _, h| {
+                if from == B && h.has(flags::RRQ) {
+                    Fate::Twice
+                } else {
+                    Fate::Pass
+                }
+            });
+        }
+        pair.send(A, &bytes(3_000, 1));
+        pair.settle();
+        pair.assert_intact();
+        pair.data_sent(A).len()
+    };
+    assert_eq!(count(true), count(false));
+}
+
+#[test]
+fn the_cursor_names_the_packet_that_leaves_next() {
+    let mut pair = Pair::established();
+    let first = pair.sides[A].conn().cursor();
+    pair.send(A, &bytes(500, 1));
+    let conn = pair.sides[A].conn();
+    assert_eq!(conn.cursor(), first.add(2));
+    assert_eq!(conn.first_unacked(), first);
+    assert_eq!(conn.unacked(), 5);
+    pair.settle();
+    let conn = pair.sides[A].conn();
+    assert_eq!((conn.cursor(), conn.unacked()), (first.add(5), 0));
+    assert_eq!(conn.first_unacked(), first.add(5));
+}
+
+#[test]
+fn the_write_queue_is_bounded_by_what_numbers_can_tell_apart() {
+    let mut pair = Pair::established();
+    pair.cut(A);
+    let conn = pair.sides[A].conn();
+    let mut n = 0u32;
+    while conn.can_enqueue() {
+        conn.enqueue();
+        n += 1;
+    }
+    assert!((32_000..1 << 15).contains(&n), "{n}");
+    assert_eq!(u32::from(conn.unacked()), n);
+    conn.enqueue();
+    assert_eq!(u32::from(conn.unacked()), n, "no more are taken");
+}
+
+#[test]
+fn nothing_can_be_queued_behind_the_end() {
+    let mut pair = Pair::established();
+    assert!(pair.sides[A].conn().can_enqueue());
+    pair.close(A);
+    assert!(!pair.sides[A].conn().can_enqueue());
+    assert_eq!(pair.sides[A].state(), State::FinWait1);
+}
+
+#[test]
+fn the_round_trip_is_learnt() {
+    // With 30 ms one way nothing is sent again for want of patience.
+    let mut pair = Pair::new();
+    pair.latency = 30 * MS;
+    let mut pair = pair.establish();
+    for _ in 0..20 {
+        pair.send(A, b"ping");
+        pair.settle();
+        pair.send(B, &bytes(2_000, 1));
+        pair.settle();
+    }
+    pair.assert_intact();
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+    assert_eq!(pair.sides[B].conn().stats.pkt_rtx, 0);
+    assert_eq!(pair.sides[A].conn().stats.arq_tx, 0);
+}

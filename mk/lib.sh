@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: GPL-2.0-only
+# What the build scripts share: messages, steps that log, disk checks. Sourced by bash scripts that set -euo pipefail.
+
+project=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
+ENET_CACHE=${ENET_CACHE:-${HOME:-/root}/.cache/enet}
+case $ENET_CACHE in
+/*) ;;
+*) ENET_CACHE=$PWD/$ENET_CACHE ;;
+esac
+logs=$project/build/logs
+
+say() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
+
+die() {
+    printf 'error: %s\n' "$*" >&2
+    exit 1
+}
+
+# step NAME "what happens" CMD...: runs CMD with its output in build/logs/NAME.log, says what
+# happens and how long it took; on failure prints the end of the log and where the whole of it is.
+step() {
+    local name=$1 what=$2 log start=$SECONDS status
+    shift 2
+    mkdir -p "$logs"
+    log=$logs/$name.log
+    say "$what"
+    # not `if "$@"`: bash ignores set -e in what is run there
+    set +e
+    (
+        set -e
+        "$@"
+    ) >"$log" 2>&1
+    status=$?
+    set -e
+    if [ "$status" -eq 0 ]; then
+        say "  done in $((SECONDS - start)) s"
+    else
+        # what compilers say first is what is wrong; the end only counts it
+        if grep -qm 1 '^error' "$log"; then
+            printf -- '---- first error in %s ----\n' "$log" >&2
+            grep -m 3 -A 12 '^error' "$log" | head -n 40 >&2
+        fi
+        printf -- '---- end of %s ----\n' "$log" >&2
+        tail -n 20 "$log" >&2
+        printf -- '----\n' >&2
+        die "$what: failed with status $status; the whole log is $log"
+    fi
+}
+
+# need_space GIGABYTES: the cache's file system must have that much room.
+need_space() {
+    local free
+    mkdir -p "$ENET_CACHE"
+    free=$(($(df --output=avail -k "$ENET_CACHE" | tail -n 1) / 1048576))
+    [ "$free" -ge "$1" ] ||
+        die "$ENET_CACHE has $free GB free, $1 GB are needed: make room, or set ENET_CACHE to a directory that has it"
+}
+
+# Holds the lock NAME of the cache until this process ends, so that two makes do not build the same thing twice.
+take_lock() {
+    mkdir -p "$ENET_CACHE"
+    exec {lock_fd}>"$ENET_CACHE/$1.lock"
+    if ! flock --nonblock "$lock_fd"; then
+        say "waiting for another build that holds $ENET_CACHE/$1.lock"
+        flock "$lock_fd"
+    fi
+}

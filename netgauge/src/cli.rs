@@ -1,0 +1,336 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The command line.
+
+use std::net::IpAddr;
+use std::num::NonZeroU32;
+use std::time::Duration;
+
+use anyhow::{bail, Result};
+use clap::{ArgGroup, Parser};
+use sockaddr_en::constants::{AF_ENET, NETGAUGE_PORT};
+use sockaddr_en::Family;
+
+use crate::client::ClientOptions;
+use crate::pattern::{self, Pattern, Plan};
+use crate::report::Format;
+use crate::server::ServerOptions;
+use crate::sizes::SizeSpec;
+use crate::transport;
+
+/// Ethernet type of raw packets, host order: "NG" in ASCII. It is in neither `linux/if_ether.h` nor
+/// IANA's list, and is not one of the two experimental types that EDP and ESP use.
+pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
+
+/// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
+const LEAST_ETHERTYPE: u16 = 0x0600;
+
+const EXAMPLES: &str = "\
+Examples:
+  On one host, wait for clients:
+    netgauge --server
+
+  On the other, compare all transports:
+    netgauge -m all --connect 10.0.0.2
+
+  Two of them over a certain interface, 64 and 1024 bytes, 1000 tests each:
+    netgauge -m tcp,esp -s 64,1024 -c 1000 --connect 10.0.0.2 --interface eth0
+
+  From 1 byte to 1 MiB with four sizes per doubling, for a program to read:
+    netgauge -m edp -s 1-1M -g 4 --format json --connect 10.0.0.2
+
+  What a byte costs in a long stream:
+    netgauge -m tcp,esp -x bulk -s 16M -c 10 --connect 10.0.0.2
+
+Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet)
+Patterns (-x):   one-one (ping-pong), bulk (one-way stream)
+
+Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line.";
+
+/// Measures latency and throughput between two hosts, by several transports in comparison.
+///
+/// One netgauge waits as the server, another measures as the client.
+#[derive(Clone, Debug, Parser)]
+#[command(version, after_help = EXAMPLES)]
+#[command(group(ArgGroup::new("side").required(true).args(["server", "connect"])))]
+pub struct Cli {
+    /// Wait for clients and do their bidding, until killed
+    #[arg(long)]
+    pub server: bool,
+
+    /// Measure, with the server on this host
+    #[arg(long, value_name = "HOST")]
+    pub connect: Option<String>,
+
+    /// Transports to measure: names with commas between, or `all`
+    #[arg(
+        short = 'm',
+        long = "mode",
+        value_name = "NAMES",
+        default_value = "tcp"
+    )]
+    pub mode: String,
+
+    /// Patterns to measure them with: names with commas between, or `all`
+    #[arg(
+        short = 'x',
+        long = "pattern",
+        value_name = "NAMES",
+        default_value = "one-one"
+    )]
+    pub pattern: String,
+
+    /// Message sizes in bytes: from-to, one, or several with commas between; K, M, G are powers of
+    /// 1024 [default: 1-65536; bulk: 16M]
+    #[arg(short = 's', long = "size", value_name = "SIZES")]
+    pub size: Option<SizeSpec>,
+
+    /// Tests per size [default: 100; bulk: 10]
+    #[arg(short = 'c', long = "tests", value_name = "NUMBER")]
+    pub tests: Option<NonZeroU32>,
+
+    /// Steps in a range of sizes: so many sizes per doubling
+    #[arg(
+        short = 'g',
+        long = "grade",
+        value_name = "NUMBER",
+        default_value = "1"
+    )]
+    pub grade: NonZeroU32,
+
+    /// Rounds before the tests of each size, not counted (bulk: at most 1)
+    #[arg(long, value_name = "NUMBER", default_value = "10")]
+    pub warmup: u32,
+
+    /// Form of the report
+    #[arg(long, value_enum, default_value = "table")]
+    pub format: Format,
+
+    /// Ethernet interface for raw, edp, esp [default: the one that leads to the peer]
+    #[arg(long, value_name = "NAME")]
+    pub interface: Option<String>,
+
+    /// TCP port on which the peers find each other; for the server, 0 is any free one
+    #[arg(long, default_value_t = NETGAUGE_PORT)]
+    pub port: u16,
+
+    /// Server: address to wait on [default: all]
+    #[arg(long, value_name = "ADDRESS", conflicts_with = "connect")]
+    pub listen: Option<IpAddr>,
+
+    /// Server: end after the first client
+    #[arg(long, conflicts_with = "connect")]
+    pub once: bool,
+
+    /// Client: seconds to wait for a server that is not up yet
+    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    pub wait: u16,
+
+    /// Milliseconds after which a datagram counts as lost
+    #[arg(long, value_name = "MS", default_value = "1000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub loss_timeout: u32,
+
+    /// Seconds of silence after which a stream is given up
+    #[arg(long, value_name = "SECONDS", default_value = "10",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub give_up: u16,
+
+    /// Ethernet type of raw packets
+    #[arg(long, value_name = "TYPE", default_value = "0x4E47", value_parser = parse_ethertype)]
+    pub ethertype: u16,
+
+    /// Family number of PF_ENET, if the module was loaded with another
+    #[arg(long, value_name = "NUMBER", default_value_t = AF_ENET)]
+    pub family: u16,
+}
+
+impl Cli {
+    /// What the server needs of it.
+    pub fn server_options(&self) -> ServerOptions {
+        ServerOptions {
+            interface: self.interface.clone(),
+            family: Family::new(self.family),
+            give_up: Duration::from_secs(self.give_up.into()),
+            once: self.once,
+        }
+    }
+
+    /// What the client needs of it, for the server on `host`.
+    ///
+    /// # Errors
+    ///
+    /// An unknown transport or pattern.
+    pub fn client_options(&self, host: &str) -> Result<ClientOptions> {
+        let transports = if self.mode == "all" {
+            transport::KINDS.iter().collect()
+        } else {
+            self.mode
+                .split(',')
+                .map(transport::find)
+                .collect::<Result<_>>()?
+        };
+        let patterns: Vec<&'static dyn Pattern> = if self.pattern == "all" {
+            pattern::PATTERNS.to_vec()
+        } else {
+            self.pattern
+                .split(',')
+                .map(pattern::find)
+                .collect::<Result<_>>()?
+        };
+        if self.port == 0 {
+            bail!("port 0 is nobody's: give the server's with --port");
+        }
+        let plan = |pattern: &'static dyn Pattern| {
+            let sizes = self.size.clone().unwrap_or_else(|| pattern.default_sizes());
+            let plan = Plan {
+                sizes: sizes.expand(self.grade),
+                tests: self
+                    .tests
+                    .map_or_else(|| pattern.default_tests(), NonZeroU32::get),
+                warmup: self.warmup,
+            };
+            (pattern, plan)
+        };
+        Ok(ClientOptions {
+            host: host.to_owned(),
+            port: self.port,
+            wait: Duration::from_secs(self.wait.into()),
+            transports,
+            patterns: patterns.into_iter().map(plan).collect(),
+            interface: self.interface.clone(),
+            ethertype: self.ethertype,
+            family: Family::new(self.family),
+            loss_timeout: Duration::from_millis(self.loss_timeout.into()),
+            give_up: Duration::from_secs(self.give_up.into()),
+        })
+    }
+}
+
+fn parse_ethertype(text: &str) -> Result<u16, String> {
+    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number
+        .ok()
+        .filter(|number| *number >= LEAST_ETHERTYPE)
+        .ok_or_else(|| format!("write a number from {LEAST_ETHERTYPE:#06x} to 0xffff"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::error::ErrorKind;
+    use clap::CommandFactory;
+
+    fn parse(line: &str) -> Result<Cli, clap::Error> {
+        Cli::try_parse_from(std::iter::once("netgauge").chain(line.split_whitespace()))
+    }
+
+    fn client(line: &str) -> ClientOptions {
+        parse(line).unwrap().client_options("10.0.0.2").unwrap()
+    }
+
+    #[test]
+    fn the_definition_is_sound() {
+        Cli::command().debug_assert();
+    }
+
+    #[test]
+    fn one_side_has_to_be_chosen() {
+        assert_eq!(
+            parse("").unwrap_err().kind(),
+            ErrorKind::MissingRequiredArgument
+        );
+        assert_eq!(
+            parse("--server --connect 10.0.0.2").unwrap_err().kind(),
+            ErrorKind::ArgumentConflict
+        );
+        assert!(parse("--server").unwrap().server);
+        assert_eq!(parse("--connect h").unwrap().connect.as_deref(), Some("h"));
+    }
+
+    #[test]
+    fn defaults_are_those_in_the_help() {
+        let options = client("--connect 10.0.0.2");
+        assert_eq!(options.port, 2805);
+        assert_eq!(options.family, Family::ENET);
+        assert_eq!(options.ethertype, DEFAULT_ETHERTYPE);
+        assert_eq!(
+            options
+                .transports
+                .iter()
+                .map(|kind| kind.name)
+                .collect::<Vec<_>>(),
+            ["tcp"]
+        );
+        let (pattern, plan) = &options.patterns[0];
+        assert_eq!(pattern.name(), "one-one");
+        assert_eq!((plan.sizes.len(), plan.tests, plan.warmup), (17, 100, 10));
+    }
+
+    #[test]
+    fn the_originals_options() {
+        let options = client("-m tcp,udp,raw,edp,esp -x one-one -s 1-1024 -c 7 -g 2 --connect h");
+        assert_eq!(options.transports.len(), 5);
+        let (_, plan) = &options.patterns[0];
+        assert_eq!(plan.tests, 7);
+        assert_eq!(
+            (plan.sizes.first(), plan.sizes.last()),
+            (Some(&1), Some(&1024))
+        );
+        assert!(plan.sizes.contains(&91), "{:?}", plan.sizes);
+    }
+
+    #[test]
+    fn all_means_all_and_each_pattern_has_its_defaults() {
+        let options = client("-m all -x all --connect h");
+        assert_eq!(options.transports.len(), transport::KINDS.len());
+        let (pattern, plan) = &options.patterns[1];
+        assert_eq!((pattern.name(), plan.tests), ("bulk", 10));
+        assert_eq!(plan.sizes, [16 << 20]);
+    }
+
+    #[test]
+    fn mistakes_are_answered_with_what_to_write() {
+        let unknown = |line| {
+            parse(line)
+                .unwrap()
+                .client_options("h")
+                .err()
+                .unwrap()
+                .to_string()
+        };
+        assert!(unknown("-m tpc --connect h").contains("choose from tcp"));
+        assert!(unknown("-x ring --connect h").contains("choose from one-one"));
+        assert!(unknown("--port 0 --connect h").contains("--port"));
+        for line in [
+            "-s 0 --connect h",
+            "-s 8-1 --connect h",
+            "-c 0 --connect h",
+            "-g 0 --connect h",
+            "--loss-timeout 0 --connect h",
+            "--give-up 0 --connect h",
+            "--ethertype 0x05ff --connect h",
+            "--ethertype x --connect h",
+            "--format xml --connect h",
+            "--once --connect h",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn ethernet_types_are_hexadecimal_or_decimal() {
+        assert_eq!(
+            parse("--server --ethertype 0x88B7").unwrap().ethertype,
+            0x88B7
+        );
+        assert_eq!(
+            parse("--server --ethertype 35000").unwrap().ethertype,
+            35000
+        );
+        assert_eq!(parse("--server").unwrap().ethertype, DEFAULT_ETHERTYPE);
+    }
+}

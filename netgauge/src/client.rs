@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The side that measures.
+
+use std::io;
+use std::net::{TcpStream, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use sockaddr_en::Family;
+
+use crate::control::{Control, Message, VERSION};
+use crate::pattern::{is_peer_gone, Link, Pattern, Plan};
+use crate::progress::Progress;
+use crate::report::{Outcome, Report, Row, Run};
+use crate::transport::{Context, Kind, Role};
+
+/// How long to wait between two attempts to reach a server that is not up yet.
+const RETRY: Duration = Duration::from_millis(100);
+
+/// What the client is told.
+#[derive(Clone)]
+pub struct ClientOptions {
+    /// The server's name or address.
+    pub host: String,
+    /// The server's port.
+    pub port: u16,
+    /// How long to keep trying to reach a server that is not up yet.
+    pub wait: Duration,
+    /// Transports to measure, in this order.
+    pub transports: Vec<&'static Kind>,
+    /// Patterns to measure each with, and how.
+    pub patterns: Vec<(&'static dyn Pattern, Plan)>,
+    /// Ethernet interface; without one, that of the control connection.
+    pub interface: Option<String>,
+    /// Ethernet type for raw packets, host order.
+    pub ethertype: u16,
+    /// Family number of PF_ENET.
+    pub family: Family,
+    /// How long a datagram may take before it counts as lost.
+    pub loss_timeout: Duration,
+    /// How long a stream may be silent before it is given up.
+    pub give_up: Duration,
+}
+
+/// Measures everything that was asked for. A transport that fails is reported as failed, and the
+/// others are measured all the same, unless the peer is gone.
+///
+/// # Errors
+///
+/// A size is not the pattern's, or no server can be reached.
+pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
+    for (pattern, plan) in &options.patterns {
+        let most = pattern.max_size();
+        if let Some(size) = plan.sizes.iter().find(|size| **size > most) {
+            bail!(
+                "size {size} is above what {} takes, {most} bytes: lower -s",
+                pattern.name()
+            );
+        }
+        ensure!(
+            plan.tests > 0,
+            "without tests there is nothing to report: raise -c"
+        );
+    }
+    let mut client = Client {
+        control: connect(options)?,
+        options,
+    };
+    let mut report = Report::new(client.control.peer());
+    let mut gone = None;
+    for (pattern, plan) in &options.patterns {
+        for kind in &options.transports {
+            let mut rows = Vec::new();
+            let mut on_row = |row: Row| {
+                progress.advance(1);
+                rows.push(row);
+            };
+            let result = match &gone {
+                Some(reason) => Err(anyhow!("not measured: {reason}")),
+                None => {
+                    progress.begin(kind.name, pattern.name());
+                    client.measure(kind, *pattern, plan, &mut on_row)
+                }
+            };
+            let outcome = match result {
+                Ok(()) => Outcome::Ok,
+                Err(error) => {
+                    progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
+                    if is_peer_gone(&error) {
+                        gone = Some(error.to_string());
+                    }
+                    Outcome::Failed {
+                        error: format!("{error:#}"),
+                    }
+                }
+            };
+            report.runs.push(Run::new(kind, *pattern, outcome, rows));
+        }
+    }
+    Ok(report)
+}
+
+/// Reaches the server, trying again while it is not up yet.
+fn connect(options: &ClientOptions) -> Result<Control> {
+    let target = (options.host.as_str(), options.port);
+    let deadline = Instant::now() + options.wait;
+    let stream = loop {
+        match try_connect(target, options.give_up) {
+            Ok(stream) => break stream,
+            Err(error) if Instant::now() + RETRY < deadline && may_come_up(&error) => {
+                thread::sleep(RETRY);
+            }
+            Err(error) => {
+                return Err(error).with_context(|| {
+                    format!(
+                        "no netgauge at {} port {}: start `netgauge --server` there",
+                        options.host, options.port
+                    )
+                })
+            }
+        }
+    };
+    // A server that has failed to open a transport needs its own time to notice.
+    let mut control = Control::new(stream, Some(options.give_up * 3))?;
+    control.send(&Message::Hello { version: VERSION })?;
+    match control.answer()? {
+        Message::Hello { version: VERSION } => Ok(control),
+        Message::Hello { version } => bail!(
+            "the server speaks version {version} of the control protocol, this client {VERSION}: \
+             run the same netgauge on both hosts"
+        ),
+        other => bail!("the server greeted with {other:?}"),
+    }
+}
+
+fn try_connect(target: (&str, u16), timeout: Duration) -> io::Result<TcpStream> {
+    let mut last = io::Error::new(io::ErrorKind::NotFound, "the name has no address");
+    for address in target.to_socket_addrs()? {
+        match TcpStream::connect_timeout(&address, timeout) {
+            Ok(stream) => return Ok(stream),
+            Err(error) => last = error,
+        }
+    }
+    Err(last)
+}
+
+/// Errors that end by themselves when the other host has come up.
+fn may_come_up(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::ConnectionRefused
+            | io::ErrorKind::ConnectionReset
+            | io::ErrorKind::HostUnreachable
+            | io::ErrorKind::NetworkUnreachable
+            | io::ErrorKind::TimedOut
+    )
+}
+
+struct Client<'a> {
+    control: Control,
+    options: &'a ClientOptions,
+}
+
+impl Client<'_> {
+    /// Measures one transport with one pattern, and leaves the peer ready for the next.
+    fn measure(
+        &mut self,
+        kind: &Kind,
+        pattern: &dyn Pattern,
+        plan: &Plan,
+        rows: &mut dyn FnMut(Row),
+    ) -> Result<()> {
+        let context = Context {
+            role: Role::Leader,
+            local: self.control.local(),
+            peer: self.control.peer(),
+            interface: self.options.interface.clone(),
+            ethertype: self.options.ethertype,
+            family: self.options.family,
+            loss_timeout: self.options.loss_timeout,
+            give_up: self.options.give_up,
+        };
+        // What fails here is no business of the peer's.
+        let prepared = (kind.prepare)(&context)?;
+        let endpoint = prepared.endpoint()?;
+        self.control.send(&Message::Open {
+            transport: kind.name.to_owned(),
+            pattern: pattern.name().to_owned(),
+            ethertype: context.ethertype,
+            endpoint,
+        })?;
+        let result = self.open_and_lead(prepared, pattern, plan, rows);
+        match result {
+            Err(error) if is_peer_gone(&error) => Err(error),
+            // A peer that dies on the way out has still been measured.
+            result => self.close().and(result),
+        }
+    }
+
+    fn open_and_lead(
+        &mut self,
+        prepared: Box<dyn crate::transport::Prepared>,
+        pattern: &dyn Pattern,
+        plan: &Plan,
+        rows: &mut dyn FnMut(Row),
+    ) -> Result<()> {
+        let endpoint = match self.control.answer()? {
+            Message::Endpoint(endpoint) => endpoint,
+            other => bail!("the peer answered {other:?} to an opening"),
+        };
+        let mut transport = prepared.open(&endpoint)?;
+        match self.control.answer()? {
+            Message::Opened => {}
+            other => bail!("the peer answered {other:?} to an opening"),
+        }
+        let mut link = Link {
+            transport: transport.as_mut(),
+            control: &mut self.control,
+        };
+        pattern.lead(&mut link, plan, rows)
+    }
+
+    /// Tells the peer that this transport is done, and takes what it still had to say.
+    fn close(&mut self) -> Result<()> {
+        self.control.send(&Message::Close)?;
+        while self.control.receive()? != Message::Closed {}
+        Ok(())
+    }
+}

@@ -1,0 +1,366 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The control connection: how two netgauges agree on what to measure.
+//!
+//! One TCP connection, one JSON object per line, one answer per question:
+//!
+//! ```text
+//! client                                  server
+//! Hello                         ->
+//!                               <-        Hello
+//! Open (transport, pattern,     ->
+//!       client's endpoint)      <-        Endpoint   (its socket is bound and listens)
+//!                               <-        Opened     (both sockets are connected)
+//! Step (size, rounds)           ->
+//!                               <-        Ready      (now the data goes over the transport)
+//!   ... more steps ...
+//! Close                         ->
+//!                               <-        Closed
+//!   ... more transports ...
+//! ```
+//!
+//! In place of any answer the server may say `Failed`; then `Close` follows as ever.
+
+use std::fmt;
+use std::io::{self, BufRead, BufReader, Read, Write};
+use std::net::{SocketAddr, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use anyhow::{bail, Context as _, Result};
+use serde::{Deserialize, Serialize};
+use socket2::{SockRef, TcpKeepalive};
+
+use crate::host::{is_timeout, wait_readable};
+
+/// Version of the messages below; both sides must have the same.
+pub const VERSION: u32 = 1;
+
+/// After how long without a sign of life the system gives the peer's host up.
+const HOST_TIMEOUT: Duration = Duration::from_secs(10);
+
+/// The longest line taken, bytes: none of the messages comes near it.
+const LINE_LIMIT: u64 = 64 * 1024;
+
+/// Where a transport's socket can be reached.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Endpoint {
+    /// Port; 0 where the transport has none, or the side only connects.
+    pub port: u16,
+    /// Ethernet address, where the transport uses one.
+    pub mac: Option<String>,
+}
+
+/// One series of messages of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Step {
+    /// Bytes: of one message, or of the whole stream in a bulk transfer.
+    pub size: u64,
+    /// Bytes of one message of a bulk transfer.
+    pub chunk: u32,
+    /// Messages, or transfers, if nothing is lost.
+    pub rounds: u32,
+    /// What the messages of a bulk transfer are filled with.
+    pub tag: u8,
+}
+
+/// What is said on the control connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Message {
+    /// Both: the first message.
+    Hello {
+        /// [`VERSION`] of the sender.
+        version: u32,
+    },
+    /// Client: open a transport and get ready for a pattern.
+    Open {
+        /// Transport's name.
+        transport: String,
+        /// Pattern's name.
+        pattern: String,
+        /// Ethernet type for raw packets, host order.
+        ethertype: u16,
+        /// The client's socket.
+        endpoint: Endpoint,
+    },
+    /// Server: its socket waits there.
+    Endpoint(Endpoint),
+    /// Server: the transport is connected.
+    Opened,
+    /// Client: a series of messages comes next.
+    Step(Step),
+    /// Server: let them come.
+    Ready,
+    /// Client: done with this transport.
+    Close,
+    /// Server: the transport is closed.
+    Closed,
+    /// Server: something went wrong; the text says what.
+    Failed(String),
+}
+
+/// The peer does not answer any more or has ended.
+#[derive(Debug)]
+pub struct PeerGone {
+    peer: SocketAddr,
+    reason: String,
+}
+
+impl fmt::Display for PeerGone {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "peer {} is gone: {}", self.peer, self.reason)
+    }
+}
+
+impl std::error::Error for PeerGone {}
+
+/// One end of the control connection.
+#[derive(Debug)]
+pub struct Control {
+    stream: BufReader<TcpStream>,
+    local: SocketAddr,
+    peer: SocketAddr,
+}
+
+impl Control {
+    /// Takes a connection. `answer_timeout` bounds the wait for each message; a peer whose host
+    /// dies without a word is noticed in any case.
+    ///
+    /// # Errors
+    ///
+    /// The connection has ended already, or an option cannot be set.
+    pub fn new(stream: TcpStream, answer_timeout: Option<Duration>) -> Result<Self> {
+        let (local, peer) = (
+            canonical(stream.local_addr()?),
+            canonical(stream.peer_addr()?),
+        );
+        stream.set_nodelay(true)?;
+        stream.set_read_timeout(answer_timeout)?;
+        stream.set_write_timeout(Some(HOST_TIMEOUT))?;
+        let socket = SockRef::from(&stream);
+        let keepalive = TcpKeepalive::new()
+            .with_time(HOST_TIMEOUT / 2)
+            .with_interval(HOST_TIMEOUT / 10)
+            .with_retries(5);
+        socket.set_tcp_keepalive(&keepalive)?;
+        socket.set_tcp_user_timeout(Some(HOST_TIMEOUT))?;
+        Ok(Self {
+            stream: BufReader::new(stream),
+            local,
+            peer,
+        })
+    }
+
+    /// This side's address.
+    pub fn local(&self) -> SocketAddr {
+        self.local
+    }
+
+    /// The peer's address.
+    pub fn peer(&self) -> SocketAddr {
+        self.peer
+    }
+
+    /// Sends one message.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerGone`].
+    pub fn send(&mut self, message: &Message) -> Result<()> {
+        let mut line = serde_json::to_vec(message)?;
+        line.push(b'\n');
+        self.stream
+            .get_mut()
+            .write_all(&line)
+            .map_err(|error| self.gone(&error).into())
+    }
+
+    /// Waits for one message; `None` if the peer has ended the connection between two.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerGone`], or what came is not a message.
+    pub fn receive_or_end(&mut self) -> Result<Option<Message>> {
+        let mut line = Vec::new();
+        let read = (&mut self.stream)
+            .take(LINE_LIMIT)
+            .read_until(b'\n', &mut line);
+        match read {
+            Err(error) => Err(self.gone(&error).into()),
+            Ok(0) => Ok(None),
+            Ok(_) if line.last() != Some(&b'\n') && (line.len() as u64) < LINE_LIMIT => {
+                Err(self.gone(&io::ErrorKind::UnexpectedEof.into()).into())
+            }
+            Ok(_) => serde_json::from_slice(&line).map(Some).with_context(|| {
+                format!("{} does not speak netgauge's control protocol", self.peer)
+            }),
+        }
+    }
+
+    /// Waits for one message.
+    ///
+    /// # Errors
+    ///
+    /// [`PeerGone`], also at the end of the connection; or what came is not a message.
+    pub fn receive(&mut self) -> Result<Message> {
+        match self.receive_or_end()? {
+            Some(message) => Ok(message),
+            None => Err(self.gone(&io::ErrorKind::UnexpectedEof.into()).into()),
+        }
+    }
+
+    /// Waits for one answer that is not `Failed`.
+    ///
+    /// # Errors
+    ///
+    /// As [`receive`](Self::receive), and the text of `Failed`.
+    pub fn answer(&mut self) -> Result<Message> {
+        match self.receive()? {
+            Message::Failed(text) => bail!("peer {}: {text}", self.peer.ip()),
+            message => Ok(message),
+        }
+    }
+
+    /// Is there a message, or an end of the connection, to be read within `timeout`?
+    ///
+    /// # Errors
+    ///
+    /// What `poll(2)` says.
+    pub fn is_ready(&self, timeout: Duration) -> io::Result<bool> {
+        if !self.stream.buffer().is_empty() {
+            return Ok(true);
+        }
+        let [ready] = wait_readable([self.as_fd()], Some(timeout))?;
+        Ok(ready)
+    }
+
+    fn gone(&self, error: &io::Error) -> PeerGone {
+        let reason = match error.kind() {
+            io::ErrorKind::UnexpectedEof => "it ended the connection".to_owned(),
+            _ if is_timeout(error) => "it does not answer".to_owned(),
+            _ => error.to_string(),
+        };
+        PeerGone {
+            peer: self.peer,
+            reason,
+        }
+    }
+}
+
+impl AsFd for Control {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.get_ref().as_fd()
+    }
+}
+
+/// IPv4 as IPv4, also where a dual-stack socket shows it mapped into IPv6.
+fn canonical(address: SocketAddr) -> SocketAddr {
+    match address.ip().to_canonical() {
+        // Only a mapped address changes; others keep flow and scope.
+        ip if ip != address.ip() => SocketAddr::new(ip, address.port()),
+        _ => address,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+
+    fn pair() -> (Control, TcpStream) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let other = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (stream, _) = listener.accept().unwrap();
+        (
+            Control::new(stream, Some(Duration::from_secs(10))).unwrap(),
+            other,
+        )
+    }
+
+    #[test]
+    fn messages_are_one_json_line_each() {
+        let (mut one, other) = pair();
+        let mut two = Control::new(other, None).unwrap();
+        let step = Step {
+            size: 1,
+            chunk: 2,
+            rounds: 3,
+            tag: 4,
+        };
+        for message in [
+            Message::Hello { version: VERSION },
+            Message::Step(step),
+            Message::Close,
+        ] {
+            one.send(&message).unwrap();
+            assert!(two.is_ready(Duration::from_secs(10)).unwrap());
+            assert_eq!(two.receive().unwrap(), message);
+        }
+        assert!(!two.is_ready(Duration::ZERO).unwrap());
+        assert_eq!(
+            serde_json::to_string(&Message::Step(step)).unwrap(),
+            r#"{"Step":{"size":1,"chunk":2,"rounds":3,"tag":4}}"#
+        );
+    }
+
+    #[test]
+    fn messages_read_ahead_count_as_ready() {
+        let (mut one, mut other) = pair();
+        other.write_all(b"\"Ready\"\n\"Closed\"\n").unwrap();
+        assert_eq!(one.receive().unwrap(), Message::Ready);
+        assert!(one.is_ready(Duration::ZERO).unwrap());
+        assert_eq!(one.receive().unwrap(), Message::Closed);
+    }
+
+    #[test]
+    fn an_end_is_the_peer_gone_and_between_messages_it_can_be_told() {
+        let (mut one, other) = pair();
+        drop(other);
+        assert!(one.is_ready(Duration::from_secs(10)).unwrap());
+        assert_eq!(one.receive_or_end().unwrap(), None);
+        let error = one.receive().unwrap_err();
+        assert!(error.is::<PeerGone>(), "{error:#}");
+        assert!(error.to_string().contains("127.0.0.1"), "{error:#}");
+
+        let (mut one, mut other) = pair();
+        other.write_all(b"\"Rea").unwrap();
+        drop(other);
+        assert!(one.receive_or_end().unwrap_err().is::<PeerGone>());
+    }
+
+    #[test]
+    fn what_is_no_message_is_an_error() {
+        let (mut one, mut other) = pair();
+        other.write_all(b"GET / HTTP/1.1\r\n").unwrap();
+        let error = one.receive().unwrap_err();
+        assert!(error.to_string().contains("does not speak"), "{error:#}");
+
+        let (mut one, mut other) = pair();
+        other
+            .write_all(&vec![b'x'; LINE_LIMIT as usize + 1])
+            .unwrap();
+        assert!(one.receive().is_err());
+    }
+
+    #[test]
+    fn the_peers_failure_is_quoted() {
+        let (mut one, mut other) = pair();
+        other
+            .write_all(b"{\"Failed\":\"no such thing\"}\n")
+            .unwrap();
+        assert_eq!(
+            one.answer().unwrap_err().to_string(),
+            "peer 127.0.0.1: no such thing"
+        );
+    }
+
+    #[test]
+    fn mapped_addresses_become_ipv4() {
+        assert_eq!(
+            canonical("[::ffff:10.0.0.1]:5".parse().unwrap()),
+            "10.0.0.1:5".parse().unwrap()
+        );
+        let scoped: SocketAddr = "[fe80::1%3]:5".parse().unwrap();
+        assert_eq!(canonical(scoped), scoped);
+    }
+}

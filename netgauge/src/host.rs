@@ -1,0 +1,147 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! This host's interfaces, and waiting for its descriptors.
+
+use std::io;
+use std::net::IpAddr;
+use std::os::fd::BorrowedFd;
+use std::time::Duration;
+
+use anyhow::{anyhow, Context as _, Result};
+use nix::errno::Errno;
+use nix::ifaddrs::getifaddrs;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use sockaddr_en::{interface_index, interface_mac, interface_mtu, MacAddr};
+
+/// An Ethernet interface of this host.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Name.
+    pub name: String,
+    /// Number.
+    pub index: u32,
+    /// Ethernet address.
+    pub mac: MacAddr,
+    /// Payload of the largest frame, bytes.
+    pub mtu: usize,
+}
+
+impl Interface {
+    /// Looks the interface called `name` up.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is not an Ethernet interface.
+    pub fn by_name(name: &str) -> Result<Self> {
+        let index = interface_index(name)
+            .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
+        let mac = interface_mac(name)?;
+        let mtu = interface_mtu(name)? as usize;
+        Ok(Self {
+            name: name.to_owned(),
+            index,
+            mac,
+            mtu,
+        })
+    }
+
+    /// Looks the interface that has address `ip` up.
+    ///
+    /// # Errors
+    ///
+    /// There is none, or it is not an Ethernet interface.
+    pub fn by_ip(ip: IpAddr) -> Result<Self> {
+        let ip = ip.to_canonical();
+        let owner = getifaddrs()
+            .context("listing the interfaces")?
+            .find(|entry| {
+                entry.address.as_ref().is_some_and(|address| {
+                    let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
+                    let v6 = address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip()));
+                    v4.or(v6) == Some(ip)
+                })
+            });
+        let owner = owner
+            .ok_or_else(|| anyhow!("no interface has address {ip}: name one with --interface"))?;
+        Self::by_name(&owner.interface_name)
+            .with_context(|| format!("address {ip}: name an Ethernet interface with --interface"))
+    }
+}
+
+/// Waits until one of the descriptors can be read, has ended or failed, and says which; all false
+/// after `timeout`. Without a timeout it waits as long as it takes.
+///
+/// # Errors
+///
+/// What `poll(2)` says.
+pub fn wait_readable<const N: usize>(
+    fds: [BorrowedFd<'_>; N],
+    timeout: Option<Duration>,
+) -> io::Result<[bool; N]> {
+    let timeout = match timeout {
+        None => PollTimeout::NONE,
+        Some(timeout) => PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX),
+    };
+    let mut fds = fds.map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    loop {
+        match poll(&mut fds, timeout) {
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(_) => return Ok(fds.map(|fd| fd.any().unwrap_or(true))),
+        }
+    }
+}
+
+/// Did a receiving or sending call end because its time was over?
+pub fn is_timeout(error: &io::Error) -> bool {
+    matches!(
+        error.kind(),
+        io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::Write;
+    use std::net::Ipv4Addr;
+    use std::os::fd::AsFd;
+    use std::os::unix::net::UnixStream;
+
+    #[test]
+    fn loopback_is_found_by_its_address_and_is_no_ethernet() {
+        let error = Interface::by_ip(Ipv4Addr::LOCALHOST.into()).unwrap_err();
+        assert!(
+            format!("{error:#}").contains("lo is not an Ethernet interface"),
+            "{error:#}"
+        );
+        let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
+        let error = Interface::by_ip(mapped.into()).unwrap_err();
+        assert!(format!("{error:#}").contains("lo is not"), "{error:#}");
+    }
+
+    #[test]
+    fn absent_interfaces_say_what_to_do() {
+        let error = Interface::by_name("absent0").unwrap_err();
+        assert!(error.to_string().contains("ip link"), "{error}");
+        let error = Interface::by_ip(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap_err();
+        assert!(error.to_string().contains("--interface"), "{error}");
+    }
+
+    #[test]
+    fn waiting_tells_which_descriptor_is_ready() {
+        let (one, mut other) = UnixStream::pair().unwrap();
+        let (two, _quiet) = UnixStream::pair().unwrap();
+        let ready = |timeout| wait_readable([one.as_fd(), two.as_fd()], timeout).unwrap();
+        assert_eq!(ready(Some(Duration::ZERO)), [false, false]);
+        other.write_all(b"x").unwrap();
+        assert_eq!(ready(None), [true, false]);
+    }
+
+    #[test]
+    fn a_closed_peer_counts_as_readable() {
+        let (one, other) = UnixStream::pair().unwrap();
+        drop(other);
+        assert_eq!(wait_readable([one.as_fd()], None).unwrap(), [true]);
+    }
+}

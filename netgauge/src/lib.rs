@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Network benchmark: transports times patterns.
+//!
+//! Two netgauges find each other over a TCP connection ([`control`]). The [`server`] does its part
+//! of whatever the [`client`] wants to measure: a [`pattern`] of messages over a [`transport`]. The
+//! two know nothing of each other, so that either can be added alone. The client [`report`]s.
+//!
+//! Times are from the monotonic clock (`CLOCK_MONOTONIC`, through [`std::time::Instant`]).
+
+pub mod cli;
+pub mod client;
+pub mod control;
+pub mod host;
+pub mod pattern;
+pub mod progress;
+pub mod report;
+pub mod server;
+pub mod sizes;
+pub mod summary;
+pub mod transport;

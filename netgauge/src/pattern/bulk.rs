@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A long stream one way: what a byte costs.
+//!
+//! Streams are written in blocks of 64 KiB. Datagrams go as large as they may, not more than
+//! [`WINDOW`] beyond what the receiver has confirmed, so that none finds its buffer full. The
+//! clock runs from the first write to the receiver's word that all has come.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context as _, Result};
+
+use super::{Link, Losses, Pattern, Plan};
+use crate::control::Step;
+use crate::host::is_timeout;
+use crate::report::{Measured, Row};
+use crate::sizes::SizeSpec;
+use crate::summary::{mbit_per_s, Summary};
+use crate::transport::Transport;
+
+/// Bytes of one write to a stream, and the most of one datagram.
+const BLOCK: usize = 64 * 1024;
+/// Datagrams that the receiver confirms with one byte.
+const CREDIT: u64 = 16;
+/// Datagrams that may be on their way unconfirmed.
+const WINDOW: u64 = 2 * CREDIT;
+
+/// The pattern.
+pub(super) struct Bulk;
+
+impl Pattern for Bulk {
+    fn name(&self) -> &'static str {
+        "bulk"
+    }
+
+    fn about(&self) -> &'static str {
+        "one-way stream in 64 KiB writes: time per byte"
+    }
+
+    fn default_sizes(&self) -> SizeSpec {
+        SizeSpec::single(16 << 20)
+    }
+
+    fn default_tests(&self) -> u32 {
+        10
+    }
+
+    fn max_size(&self) -> u64 {
+        1 << 40
+    }
+
+    fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
+        for &size in &plan.sizes {
+            rows(lead_size(link, size, plan)?);
+        }
+        Ok(())
+    }
+
+    fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
+        let chunk = step.chunk as usize;
+        ensure!(
+            (1..=BLOCK).contains(&chunk),
+            "no block size for bulk: {chunk}"
+        );
+        let transfer = Transfer {
+            size: step.size,
+            chunk,
+            tag: step.tag,
+        };
+        let mut buffer = vec![0; chunk];
+        for _ in 0..step.rounds {
+            match transfer.receive(link, &mut buffer) {
+                Ok(Received::All) => {}
+                Ok(Received::Interrupted) => return Ok(()),
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
+    let chunk = link.transport.max_datagram().unwrap_or(BLOCK).min(BLOCK);
+    let rounds = plan.warmup.min(1).saturating_add(plan.tests);
+    let mut times = Vec::with_capacity(plan.tests as usize);
+    let mut losses = Losses::new(plan.tests);
+    let mut tag = 0u8;
+    let mut round = 0;
+    while round < rounds {
+        tag = tag.wrapping_add(1);
+        // A step per transfer: after a loss both sides begin anew.
+        link.begin(Step {
+            size,
+            chunk: chunk as u32,
+            rounds: 1,
+            tag,
+        })?;
+        let transfer = Transfer { size, chunk, tag };
+        let block = vec![tag; chunk];
+        let start = Instant::now();
+        let result = transfer.send(link.transport, &block);
+        let elapsed = start.elapsed();
+        match result {
+            Ok(()) => {
+                if round >= plan.warmup.min(1) {
+                    times.push(elapsed.as_nanos() as u64);
+                }
+                round += 1;
+                losses.success();
+            }
+            Err(error) if is_timeout(&error) && !link.is_reliable() => losses.count(link)?,
+            Err(error) => return Err(link.explain(error)),
+        }
+    }
+    let total_ns = Summary::of(times).context("a plan without tests")?;
+    let ns_per_byte = total_ns.median as f64 / size as f64;
+    Ok(Row {
+        size,
+        tests: plan.tests,
+        lost: losses.total,
+        mbit_per_s: mbit_per_s(size, total_ns.median),
+        measured: Measured::Bulk {
+            total_ns,
+            ns_per_byte,
+        },
+    })
+}
+
+/// One stream, cut into messages of `chunk` bytes, the last one shorter.
+struct Transfer {
+    size: u64,
+    chunk: usize,
+    /// What every byte of it is, and of its confirmations.
+    tag: u8,
+}
+
+enum Received {
+    All,
+    /// The sender has given this transfer up.
+    Interrupted,
+}
+
+impl Transfer {
+    fn send(&self, transport: &mut dyn Transport, block: &[u8]) -> io::Result<()> {
+        let window = transport.max_datagram().map(|_| WINDOW);
+        let (mut left, mut sent, mut confirmed) = (self.size, 0u64, 0u64);
+        while left > 0 {
+            let length = left.min(self.chunk as u64) as usize;
+            transport.send(&block[..length])?;
+            left -= length as u64;
+            sent += 1;
+            if window.is_some_and(|window| sent - confirmed >= window) {
+                self.await_confirmation(transport)?;
+                confirmed += CREDIT;
+            }
+        }
+        if window.is_some() {
+            for _ in confirmed / CREDIT..sent / CREDIT {
+                self.await_confirmation(transport)?;
+            }
+        }
+        self.await_confirmation(transport)
+    }
+
+    fn await_confirmation(&self, transport: &mut dyn Transport) -> io::Result<()> {
+        let mut confirmation = [!self.tag];
+        while confirmation != [self.tag] {
+            transport.recv(&mut confirmation)?;
+        }
+        Ok(())
+    }
+
+    fn receive(&self, link: &mut Link<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+        let reliable = link.is_reliable();
+        let (mut left, mut received) = (self.size, 0u64);
+        while left > 0 {
+            let length = left.min(self.chunk as u64) as usize;
+            match link.transport.recv(&mut buffer[..length]) {
+                // A late datagram of a transfer that was given up.
+                Ok(()) if buffer[0] != self.tag => continue,
+                Ok(()) => {}
+                Err(error) if is_timeout(&error) && !reliable => {
+                    if link.control.is_ready(Duration::ZERO)? {
+                        return Ok(Received::Interrupted);
+                    }
+                    continue;
+                }
+                Err(error) => return Err(error),
+            }
+            left -= length as u64;
+            received += 1;
+            if !reliable && received % CREDIT == 0 {
+                link.transport.send(&[self.tag])?;
+            }
+        }
+        link.transport.send(&[self.tag])?;
+        Ok(Received::All)
+    }
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Every pattern over datagrams that get lost now and then, on both sides' way.
+
+use std::cell::Cell;
+use std::io;
+use std::net::{TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixDatagram;
+use std::thread;
+use std::time::Duration;
+
+use super::{Link, Pattern, Plan, PATTERNS};
+use crate::control::{Control, Message};
+use crate::report::Row;
+use crate::transport::datagram::{DatagramSocket, Datagrams};
+use crate::transport::Transport;
+
+const MAX_DATAGRAM: usize = 100;
+
+/// Drops one datagram of `period`.
+struct Lossy {
+    socket: UnixDatagram,
+    period: u32,
+    sent: Cell<u32>,
+}
+
+impl DatagramSocket for Lossy {
+    fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+        self.sent.set(self.sent.get() + 1);
+        if self.sent.get() % self.period == 0 {
+            return Ok(datagram.len());
+        }
+        self.socket.send(datagram)
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.socket.recv(buffer)
+    }
+}
+
+impl AsFd for Lossy {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn transport(socket: UnixDatagram, period: u32, timeout: Duration) -> Datagrams<Lossy> {
+    let socket = Lossy {
+        socket,
+        period,
+        sent: Cell::new(0),
+    };
+    Datagrams::new(socket, MAX_DATAGRAM, timeout).unwrap()
+}
+
+fn controls() -> (Control, Control) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+    let (two, _) = listener.accept().unwrap();
+    let patience = Some(Duration::from_secs(60));
+    (
+        Control::new(one, patience).unwrap(),
+        Control::new(two, patience).unwrap(),
+    )
+}
+
+/// Follows steps until the leader ends the control connection.
+fn follow(pattern: &dyn Pattern, mut transport: Datagrams<Lossy>, mut control: Control) {
+    while let Some(message) = control.receive_or_end().unwrap() {
+        let Message::Step(step) = message else {
+            panic!("{message:?}")
+        };
+        transport.discard_pending().unwrap();
+        control.send(&Message::Ready).unwrap();
+        let mut link = Link {
+            transport: &mut transport,
+            control: &mut control,
+        };
+        pattern.follow(&mut link, &step).unwrap();
+    }
+}
+
+/// Measures over a pair of which each side drops one datagram of its `periods`.
+fn measure(
+    pattern: &'static dyn Pattern,
+    sizes: &[u64],
+    periods: [u32; 2],
+    timeout: Duration,
+) -> Vec<Row> {
+    let (one, two) = UnixDatagram::pair().unwrap();
+    let (mut control, other) = controls();
+    let follower = thread::spawn(move || {
+        // Much shorter than the leader's, as in the server; or longer, if a user says so.
+        follow(
+            pattern,
+            transport(two, periods[1], Duration::from_millis(20)),
+            other,
+        );
+    });
+    let mut transport = transport(one, periods[0], timeout);
+    let plan = Plan {
+        sizes: sizes.to_vec(),
+        tests: 20,
+        warmup: 1,
+    };
+    let mut rows = Vec::new();
+    let mut link = Link {
+        transport: &mut transport,
+        control: &mut control,
+    };
+    pattern
+        .lead(&mut link, &plan, &mut |row| rows.push(row))
+        .unwrap();
+    drop(control);
+    follower.join().unwrap();
+    rows
+}
+
+#[test]
+fn lost_datagrams_are_counted_and_the_tests_repeated() {
+    for pattern in PATTERNS {
+        // The second size goes as several datagrams, so more messages lose one of theirs.
+        for (size, periods) in [(1, [9, 7]), (350, [31, 37])] {
+            for timeout in [10, 100] {
+                let rows = measure(*pattern, &[size], periods, Duration::from_millis(timeout));
+                assert_eq!((rows.len(), rows[0].size, rows[0].tests), (1, size, 20));
+                assert!(rows[0].lost > 0, "{}: {rows:?}", pattern.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn without_loss_none_is_counted() {
+    for pattern in PATTERNS {
+        // Bulk: several windows, and a last datagram that is not full.
+        let patience = Duration::from_secs(60);
+        let rows = measure(*pattern, &[1, 350, 12_345], [u32::MAX; 2], patience);
+        assert!(
+            rows.iter().all(|row| row.lost == 0),
+            "{}: {rows:?}",
+            pattern.name()
+        );
+    }
+}

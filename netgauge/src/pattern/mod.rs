@@ -1,0 +1,216 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Patterns: in what order messages go, and what is measured of it.
+//!
+//! Adding one is a file here with a [`Pattern`], and its line in [`PATTERNS`].
+
+mod bulk;
+#[cfg(test)]
+mod lossy_tests;
+mod one_one;
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Result};
+
+use crate::control::{Control, Message, PeerGone, Step};
+use crate::host::{is_timeout, wait_readable};
+use crate::report::Row;
+use crate::sizes::SizeSpec;
+use crate::transport::Transport;
+
+/// A pattern of communication.
+pub trait Pattern: Sync {
+    /// Name in option `-x`.
+    fn name(&self) -> &'static str;
+
+    /// One line for people.
+    fn about(&self) -> &'static str;
+
+    /// The sizes if option `-s` names none.
+    fn default_sizes(&self) -> SizeSpec;
+
+    /// The tests per size if option `-c` names no number.
+    fn default_tests(&self) -> u32;
+
+    /// Bytes of the largest size it takes.
+    fn max_size(&self) -> u64;
+
+    /// The client's part: measures, and hands each row over as soon as it is known.
+    ///
+    /// # Errors
+    ///
+    /// The transport or the peer failed; [`PeerGone`] if the peer is no more.
+    fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()>;
+
+    /// The server's part of one step. Returns when the step is done, or the client has something
+    /// else to say on the control connection.
+    ///
+    /// # Errors
+    ///
+    /// The transport failed, or the step is none of this pattern's.
+    fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()>;
+}
+
+/// All patterns, in the order they are listed.
+pub const PATTERNS: &[&dyn Pattern] = &[&one_one::OneOne, &bulk::Bulk];
+
+/// Finds a pattern by its name.
+///
+/// # Errors
+///
+/// There is none of that name.
+pub fn find(name: &str) -> Result<&'static dyn Pattern> {
+    PATTERNS
+        .iter()
+        .copied()
+        .find(|pattern| pattern.name() == name)
+        .ok_or_else(|| {
+            let names: Vec<_> = PATTERNS.iter().map(|pattern| pattern.name()).collect();
+            anyhow!(
+                "there is no pattern `{name}`: choose from {}",
+                names.join(", ")
+            )
+        })
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// Sizes in bytes, ascending.
+    pub sizes: Vec<u64>,
+    /// Tests per size.
+    pub tests: u32,
+    /// Rounds before the tests of each size, not counted.
+    pub warmup: u32,
+}
+
+/// How long to wait for the peer's word on a failure that this side saw first.
+const LAST_WORD: Duration = Duration::from_secs(1);
+
+/// A connected pair: the transport, and the control connection beside it.
+pub struct Link<'a> {
+    /// What is measured.
+    pub transport: &'a mut dyn Transport,
+    /// The connection to agree by.
+    pub control: &'a mut Control,
+}
+
+impl Link<'_> {
+    /// Announces a step and waits until the peer is ready for it.
+    fn begin(&mut self, step: Step) -> Result<()> {
+        self.control.send(&Message::Step(step))?;
+        match self.control.answer()? {
+            Message::Ready => {}
+            other => bail!("the peer answered {other:?} to a step"),
+        }
+        Ok(self.transport.discard_pending()?)
+    }
+
+    /// Does the transport lose nothing?
+    fn is_reliable(&self) -> bool {
+        self.transport.max_datagram().is_none()
+    }
+
+    /// Waits until there is data, or a word on the control connection: `true` for the latter.
+    fn wait_for_control(&self) -> Result<bool> {
+        if self.control.is_ready(Duration::ZERO)? {
+            return Ok(true);
+        }
+        let [data, control] = wait_readable([self.transport.as_fd(), self.control_fd()], None)?;
+        Ok(control && !data)
+    }
+
+    fn control_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+        std::os::fd::AsFd::as_fd(&*self.control)
+    }
+
+    /// What a failed call on the transport means, with the peer's word on it if there is one.
+    fn explain(&mut self, error: io::Error) -> anyhow::Error {
+        if self.control.is_ready(LAST_WORD).unwrap_or(false) {
+            match self.control.answer() {
+                Err(told) => return told,
+                Ok(other) => return anyhow!(error).context(format!("the peer said {other:?}")),
+            }
+        }
+        if is_timeout(&error) {
+            return anyhow!("nothing came for too long: is the link up?");
+        }
+        error.into()
+    }
+
+    /// What a lost message means: an error once the peer is known to have failed.
+    fn check_peer(&mut self) -> Result<()> {
+        if !self.control.is_ready(Duration::ZERO)? {
+            return Ok(());
+        }
+        let said = self.control.answer()?;
+        bail!("the peer said {said:?} in the middle of a step")
+    }
+}
+
+/// Counts what got lost, and says when to give up.
+struct Losses {
+    total: u32,
+    in_a_row: u32,
+    limit: u32,
+}
+
+impl Losses {
+    /// So many losses one after the other are no accident.
+    const IN_A_ROW: u32 = 5;
+
+    fn new(tests: u32) -> Self {
+        Self {
+            total: 0,
+            in_a_row: 0,
+            limit: tests.saturating_add(20),
+        }
+    }
+
+    fn success(&mut self) {
+        self.in_a_row = 0;
+    }
+
+    fn count(&mut self, link: &mut Link<'_>) -> Result<()> {
+        self.total += 1;
+        self.in_a_row += 1;
+        link.check_peer()?;
+        if self.in_a_row >= Self::IN_A_ROW {
+            bail!(
+                "no answer to {} messages in a row: is the link up on both hosts?",
+                self.in_a_row
+            );
+        }
+        if self.total >= self.limit {
+            bail!(
+                "{} messages got lost: the link is too lossy to measure",
+                self.total
+            );
+        }
+        Ok(())
+    }
+}
+
+/// Did the run end because the peer is no more?
+pub fn is_peer_gone(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<PeerGone>().is_some()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_pattern_is_found_by_its_own_name() {
+        for pattern in PATTERNS {
+            assert_eq!(
+                find(pattern.name()).map(Pattern::name).unwrap(),
+                pattern.name()
+            );
+        }
+        let error = find("all-all").map(Pattern::name).unwrap_err().to_string();
+        assert!(error.contains("one-one, bulk"), "{error}");
+    }
+}

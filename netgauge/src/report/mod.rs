@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What was measured, and the forms it is printed in.
+
+mod csv;
+mod table;
+
+use std::io::{self, Write};
+use std::net::SocketAddr;
+
+use serde::{Deserialize, Serialize};
+
+use crate::pattern::Pattern;
+use crate::summary::Summary;
+use crate::transport::Kind;
+
+/// Everything one client measured. Printed as JSON it is what programs read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Report {
+    /// netgauge's version.
+    pub netgauge: String,
+    /// The server's address.
+    pub peer: String,
+    /// One per pattern and transport, in the order measured.
+    pub runs: Vec<Run>,
+}
+
+impl Report {
+    /// A report with nothing measured yet.
+    pub fn new(peer: SocketAddr) -> Self {
+        Self {
+            netgauge: env!("CARGO_PKG_VERSION").to_owned(),
+            peer: peer.to_string(),
+            runs: Vec::new(),
+        }
+    }
+
+    /// Was everything measured that was asked for?
+    pub fn is_complete(&self) -> bool {
+        self.runs.iter().all(|run| run.outcome == Outcome::Ok)
+    }
+
+    /// Prints the report.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Table => table::write(self, out),
+            Format::Csv => csv::write(self, out),
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, self)?;
+                writeln!(out)
+            }
+        }
+    }
+}
+
+/// Forms of a report.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum Format {
+    /// For people.
+    Table,
+    /// For programs: one document.
+    Json,
+    /// For programs: one line per transport, pattern and size.
+    Csv,
+}
+
+/// One transport, measured with one pattern.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Run {
+    /// Transport's name.
+    pub transport: String,
+    /// One line on the transport.
+    pub about: String,
+    /// Pattern's name.
+    pub pattern: String,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// One per size, ascending; those measured before a failure too.
+    pub rows: Vec<Row>,
+}
+
+impl Run {
+    /// What came of `kind` with `pattern`.
+    pub fn new(kind: &Kind, pattern: &dyn Pattern, outcome: Outcome, rows: Vec<Row>) -> Self {
+        Self {
+            transport: kind.name.to_owned(),
+            about: kind.about.to_owned(),
+            pattern: pattern.name().to_owned(),
+            outcome,
+            rows,
+        }
+    }
+}
+
+/// How a run ended.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "status", rename_all = "lowercase")]
+pub enum Outcome {
+    /// Every size was measured.
+    Ok,
+    /// It failed.
+    Failed {
+        /// What was wrong and what to do.
+        error: String,
+    },
+}
+
+/// One size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Row {
+    /// Bytes, of a message or of a bulk transfer.
+    pub size: u64,
+    /// Tests measured.
+    pub tests: u32,
+    /// Tests repeated because something got lost.
+    pub lost: u32,
+    /// Throughput in 10^6 bit/s: the size in one direction, by the median.
+    pub mbit_per_s: f64,
+    /// The pattern's own numbers.
+    #[serde(flatten)]
+    pub measured: Measured,
+}
+
+/// What a pattern measured of one size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Measured {
+    /// Pattern one-one.
+    HalfRoundTrip {
+        /// Half of the time from sending a message to having it back, nanoseconds.
+        half_rtt_ns: Summary,
+    },
+    /// Pattern bulk.
+    Bulk {
+        /// Time of a transfer, nanoseconds.
+        total_ns: Summary,
+        /// The median's share of each byte, nanoseconds.
+        ns_per_byte: f64,
+    },
+}
+
+impl Measured {
+    /// The times that were summed up, nanoseconds.
+    pub fn times(&self) -> &Summary {
+        match self {
+            Self::HalfRoundTrip { half_rtt_ns } => half_rtt_ns,
+            Self::Bulk { total_ns, .. } => total_ns,
+        }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod samples {
+    use super::*;
+
+    fn row(size: u64, median: u64) -> Row {
+        let half_rtt_ns = Summary {
+            min: median - 500,
+            avg: median + 7,
+            median,
+            max: median * 3,
+        };
+        Row {
+            size,
+            tests: 100,
+            lost: u32::from(size == 64),
+            mbit_per_s: crate::summary::mbit_per_s(size, median),
+            measured: Measured::HalfRoundTrip { half_rtt_ns },
+        }
+    }
+
+    pub(crate) fn run(transport: &str, pattern: &str, outcome: Outcome, rows: Vec<Row>) -> Run {
+        let about = format!("about {transport}");
+        let (transport, pattern) = (transport.to_owned(), pattern.to_owned());
+        Run {
+            transport,
+            about,
+            pattern,
+            outcome,
+            rows,
+        }
+    }
+
+    /// Two transports measured, one failed, and one measured in bulk.
+    pub(crate) fn report() -> Report {
+        let rows = |base| {
+            [1, 64, 1024, 65_536]
+                .map(|size| row(size, base + size))
+                .to_vec()
+        };
+        let total_ns = Summary {
+            min: 900_000,
+            avg: 1_000_000,
+            median: 1_048_576,
+            max: 2_000_000,
+        };
+        let bulk = Row {
+            size: 1 << 20,
+            tests: 10,
+            lost: 0,
+            mbit_per_s: 8000.0,
+            measured: Measured::Bulk {
+                total_ns,
+                ns_per_byte: 1.0,
+            },
+        };
+        let failed = Outcome::Failed {
+            error: "no module: run `modprobe enet`, please".to_owned(),
+        };
+        Report {
+            netgauge: "0.1.0".to_owned(),
+            peer: "10.0.0.2:2805".to_owned(),
+            runs: vec![
+                run("tcp", "one-one", Outcome::Ok, rows(17_000)),
+                run("udp", "one-one", Outcome::Ok, rows(13_700)),
+                run("esp", "one-one", failed, Vec::new()),
+                run("tcp", "bulk", Outcome::Ok, vec![bulk]),
+            ],
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{json, Value};
+
+    fn printed(format: Format) -> String {
+        let mut out = Vec::new();
+        samples::report().write(format, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn json_has_the_documented_names_and_whole_nanoseconds() {
+        let report: Value = serde_json::from_str(&printed(Format::Json)).unwrap();
+        assert_eq!(report["peer"], "10.0.0.2:2805");
+        let run = &report["runs"][0];
+        assert_eq!(
+            (&run["transport"], &run["pattern"]),
+            (&json!("tcp"), &json!("one-one"))
+        );
+        assert_eq!(run["status"], "ok");
+        let row = &run["rows"][1];
+        assert_eq!(
+            row["half_rtt_ns"],
+            json!({"min": 16_564, "avg": 17_071, "median": 17_064, "max": 51_192})
+        );
+        assert_eq!(
+            (&row["size"], &row["tests"], &row["lost"]),
+            (&json!(64), &json!(100), &json!(1))
+        );
+        assert!(row["mbit_per_s"].is_f64());
+
+        let failed = &report["runs"][2];
+        assert_eq!(failed["status"], "failed");
+        assert!(failed["error"].as_str().unwrap().contains("modprobe"));
+        assert_eq!(failed["rows"], json!([]));
+
+        let bulk = &report["runs"][3]["rows"][0];
+        assert_eq!(bulk["total_ns"]["median"], 1_048_576);
+        assert_eq!(bulk["ns_per_byte"], 1.0);
+    }
+
+    #[test]
+    fn json_reads_back_as_what_was_printed() {
+        let report: Report = serde_json::from_str(&printed(Format::Json)).unwrap();
+        assert_eq!(report, samples::report());
+        assert!(!report.is_complete());
+    }
+}

@@ -1,0 +1,269 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Tables for people: one per transport, and one that compares them.
+
+use std::io::{self, Write};
+
+use super::{Measured, Outcome, Report, Row, Run};
+use crate::sizes::human;
+
+/// Message sizes whose latency is compared, bytes, if they were measured.
+const COMPARED: [u64; 3] = [1, 64, 1024];
+
+/// Prints the report.
+pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    for run in &report.runs {
+        write_run(run, out)?;
+    }
+    let mut patterns: Vec<&str> = Vec::new();
+    for run in &report.runs {
+        if !patterns.contains(&run.pattern.as_str()) {
+            patterns.push(&run.pattern);
+        }
+    }
+    for pattern in patterns {
+        let runs: Vec<_> = report
+            .runs
+            .iter()
+            .filter(|run| run.pattern == pattern)
+            .collect();
+        if runs.len() > 1 {
+            write_comparison(pattern, &runs, out)?;
+        }
+    }
+    Ok(())
+}
+
+fn write_run(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+    writeln!(
+        out,
+        "{}  {}, pattern {}",
+        run.transport, run.about, run.pattern
+    )?;
+    if !run.rows.is_empty() {
+        let bulk = run
+            .rows
+            .iter()
+            .any(|row| matches!(row.measured, Measured::Bulk { .. }));
+        let unit = if bulk { "ms" } else { "us" };
+        let header = [
+            "size".to_owned(),
+            format!("min {unit}"),
+            format!("average {unit}"),
+            format!("median {unit}"),
+            format!("max {unit}"),
+            "Mbit/s".to_owned(),
+            if bulk { "ns/byte" } else { "tests" }.to_owned(),
+            "lost".to_owned(),
+        ];
+        let mut lines = vec![header.to_vec()];
+        lines.extend(run.rows.iter().map(cells));
+        write_aligned(&lines, out)?;
+    }
+    if let Outcome::Failed { error } = &run.outcome {
+        writeln!(out, "  FAILED: {error}")?;
+    }
+    writeln!(out)
+}
+
+fn cells(row: &Row) -> Vec<String> {
+    let times = row.measured.times();
+    let (per_unit, seventh) = match row.measured {
+        Measured::HalfRoundTrip { .. } => (1e3, row.tests.to_string()),
+        Measured::Bulk { ns_per_byte, .. } => (1e6, format!("{ns_per_byte:.3}")),
+    };
+    let time = |ns: u64| format!("{:.2}", ns as f64 / per_unit);
+    vec![
+        human(row.size),
+        time(times.min),
+        time(times.avg),
+        time(times.median),
+        time(times.max),
+        throughput(row),
+        seventh,
+        row.lost.to_string(),
+    ]
+}
+
+fn throughput(row: &Row) -> String {
+    // Small messages have little of it, and large ones no use for decimals.
+    let decimals = if row.mbit_per_s < 100.0 { 2 } else { 0 };
+    format!("{:.decimals$}", row.mbit_per_s)
+}
+
+/// One line per transport: latency at the usual sizes and throughput at the largest.
+fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Result<()> {
+    let measured = |size: u64| runs.iter().any(|run| row_of(run, size).is_some());
+    let Some(largest) = runs
+        .iter()
+        .flat_map(|run| &run.rows)
+        .map(|row| row.size)
+        .max()
+    else {
+        return Ok(());
+    };
+    let bulk = runs
+        .iter()
+        .flat_map(|run| &run.rows)
+        .any(|row| matches!(row.measured, Measured::Bulk { .. }));
+    let latency_sizes: Vec<u64> = COMPARED
+        .into_iter()
+        .filter(|size| !bulk && measured(*size))
+        .collect();
+
+    let mut header = vec![String::new()];
+    if bulk {
+        header.push(format!("ns/byte at {}", human(largest)));
+    }
+    header.extend(
+        latency_sizes
+            .iter()
+            .map(|size| format!("us at {}", human(*size))),
+    );
+    header.push(format!("Mbit/s at {}", human(largest)));
+    let mut lines = vec![header];
+    for run in runs {
+        let mut line = vec![run.transport.clone()];
+        if bulk {
+            line.push(cell(run, largest, |row| match row.measured {
+                Measured::Bulk { ns_per_byte, .. } => format!("{ns_per_byte:.3}"),
+                Measured::HalfRoundTrip { .. } => String::new(),
+            }));
+        }
+        line.extend(latency_sizes.iter().map(|size| {
+            cell(run, *size, |row| {
+                format!("{:.2}", row.measured.times().median as f64 / 1e3)
+            })
+        }));
+        line.push(cell(run, largest, throughput));
+        lines.push(line);
+    }
+    let what = if bulk {
+        "time per byte"
+    } else {
+        "half round trip, median"
+    };
+    writeln!(out, "Comparison, pattern {pattern}: {what}, and throughput")?;
+    write_aligned(&lines, out)?;
+    writeln!(out)
+}
+
+fn row_of(run: &Run, size: u64) -> Option<&Row> {
+    run.rows.iter().find(|row| row.size == size)
+}
+
+fn cell(run: &Run, size: u64, text: impl FnOnce(&Row) -> String) -> String {
+    match (row_of(run, size), &run.outcome) {
+        (Some(row), _) => text(row),
+        (None, Outcome::Failed { .. }) => "failed".to_owned(),
+        (None, Outcome::Ok) => "-".to_owned(),
+    }
+}
+
+/// Prints lines of cells in columns: the first column to the left, numbers to the right, a rule
+/// below the first line.
+fn write_aligned(lines: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
+    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
+    let widths: Vec<usize> = (0..columns)
+        .map(|column| {
+            lines
+                .iter()
+                .filter_map(|line| line.get(column))
+                .map(|cell| cell.len())
+                .max()
+        })
+        .map(Option::unwrap_or_default)
+        .collect();
+    for (number, line) in lines.iter().enumerate() {
+        let mut text = String::from(" ");
+        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
+            if column == 0 {
+                text.push_str(&format!(" {cell:<width$}"));
+            } else {
+                text.push_str(&format!("  {cell:>width$}"));
+            }
+        }
+        writeln!(out, "{}", text.trim_end())?;
+        if number == 0 {
+            let width = widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1);
+            writeln!(out, "  {}", "-".repeat(width))?;
+        }
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::samples;
+    use super::*;
+
+    fn printed(report: &Report) -> String {
+        let mut out = Vec::new();
+        write(report, &mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_run_is_a_table_with_aligned_columns() {
+        let text = printed(&samples::report());
+        let expected = "\
+tcp  about tcp, pattern one-one
+  size    min us  average us  median us  max us  Mbit/s  tests  lost
+  ------------------------------------------------------------------
+  1 B      16.50       17.01      17.00   51.00    0.47    100     0
+  64 B     16.56       17.07      17.06   51.19   30.00    100     1
+  1 KiB    17.52       18.03      18.02   54.07     455    100     0
+  64 KiB   82.04       82.54      82.54  247.61    6352    100     0
+";
+        assert!(text.starts_with(expected), "{text}");
+    }
+
+    #[test]
+    fn a_failure_says_what_to_do() {
+        let text = printed(&samples::report());
+        let expected = "\
+esp  about esp, pattern one-one
+  FAILED: no module: run `modprobe enet`, please
+";
+        assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn the_comparison_has_a_line_per_transport() {
+        let text = printed(&samples::report());
+        let expected = "\
+Comparison, pattern one-one: half round trip, median, and throughput
+       us at 1 B  us at 64 B  us at 1 KiB  Mbit/s at 64 KiB
+  ---------------------------------------------------------
+  tcp      17.00       17.06        18.02              6352
+  udp      13.70       13.76        14.72              6617
+  esp     failed      failed       failed            failed
+";
+        assert!(text.contains(expected), "{text}");
+        // One transport alone has nothing to be compared with.
+        assert!(!text.contains("Comparison, pattern bulk"), "{text}");
+    }
+
+    #[test]
+    fn bulk_is_compared_by_time_per_byte() {
+        let mut report = samples::report();
+        let mut other = report.runs[3].clone();
+        other.transport = "udp".to_owned();
+        report.runs.push(other);
+        let text = printed(&report);
+        assert!(text.contains("ns/byte at 1 MiB"), "{text}");
+        assert!(text.contains("  udp             1.000"), "{text}");
+    }
+
+    #[test]
+    fn nothing_measured_is_no_comparison() {
+        let failed = || Outcome::Failed {
+            error: "down".to_owned(),
+        };
+        let mut report = samples::report();
+        report.runs = ["edp", "esp"]
+            .map(|name| samples::run(name, "one-one", failed(), Vec::new()))
+            .to_vec();
+        assert!(!printed(&report).contains("Comparison"));
+    }
+}

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The side that waits: does its part of whatever clients want to measure.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
+use std::time::Duration;
+
+use anyhow::{bail, Context as _, Result};
+use sockaddr_en::Family;
+
+use crate::control::{Control, Endpoint, Message, VERSION};
+use crate::pattern::{self, Link, Pattern};
+use crate::transport::{self, Context, Role, Transport};
+
+/// How often the server looks, while datagrams fail to come, whether the client has given up.
+const LOOK_AROUND: Duration = Duration::from_millis(200);
+
+/// What the server is told.
+#[derive(Clone, Debug)]
+pub struct ServerOptions {
+    /// Ethernet interface; without one, that of the control connection.
+    pub interface: Option<String>,
+    /// Family number of PF_ENET.
+    pub family: Family,
+    /// How long a stream may be silent before it is given up.
+    pub give_up: Duration,
+    /// End after one client.
+    pub once: bool,
+}
+
+/// Opens the port clients come to: IPv6 and IPv4, or IPv4 where there is no IPv6.
+///
+/// # Errors
+///
+/// The port is taken or not allowed.
+pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
+    let bind = |ip: IpAddr| TcpListener::bind(SocketAddr::new(ip, port));
+    let listener = match address {
+        Some(ip) => bind(ip),
+        None => bind(Ipv6Addr::UNSPECIFIED.into()).or_else(|error| match error.raw_os_error() {
+            Some(libc::EAFNOSUPPORT | libc::EADDRNOTAVAIL) => bind(Ipv4Addr::UNSPECIFIED.into()),
+            _ => Err(error),
+        }),
+    };
+    listener.with_context(|| format!("listening on port {port}: choose another with --port"))
+}
+
+/// Serves clients, one after the other; with `once`, the first one only.
+///
+/// # Errors
+///
+/// The listening socket failed; with `once`, also what ended the client's session early.
+pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
+    loop {
+        let stream = match listener.accept() {
+            Ok((stream, _)) => stream,
+            // The client went away before it was its turn.
+            Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
+            Err(error) => return Err(error).context("waiting for clients"),
+        };
+        let result = Control::new(stream, None).and_then(|control| {
+            let peer = control.peer();
+            eprintln!("netgauge: client {peer}");
+            Session { control, options }
+                .run()
+                .with_context(|| format!("client {peer}"))
+        });
+        match result {
+            result if options.once => return result,
+            Ok(()) => {}
+            Err(error) => eprintln!("netgauge: {error:#}"),
+        }
+    }
+}
+
+/// One client's control connection.
+struct Session<'a> {
+    control: Control,
+    options: &'a ServerOptions,
+}
+
+/// What a client has open.
+struct Open {
+    transport: Box<dyn Transport>,
+    pattern: &'static dyn Pattern,
+}
+
+impl Session<'_> {
+    /// Does what the client says until it ends the connection.
+    fn run(mut self) -> Result<()> {
+        self.greet()?;
+        let mut open = None;
+        while let Some(message) = self.control.receive_or_end()? {
+            match message {
+                Message::Open {
+                    transport,
+                    pattern,
+                    ethertype,
+                    endpoint,
+                } => {
+                    open = None;
+                    match self.open(&transport, &pattern, ethertype, &endpoint) {
+                        Ok(opened) => {
+                            open = Some(opened);
+                            self.control.send(&Message::Opened)?;
+                        }
+                        Err(error) => self.failed(&error)?,
+                    }
+                }
+                Message::Step(step) => {
+                    let result = match &mut open {
+                        None => Err(anyhow::anyhow!("no transport is open")),
+                        Some(open) => self.follow(open, &step),
+                    };
+                    if let Err(error) = result {
+                        // The client's end of the transport must hear of it too.
+                        open = None;
+                        self.failed(&error)?;
+                    }
+                }
+                Message::Close => {
+                    open = None;
+                    self.control.send(&Message::Closed)?;
+                }
+                other => bail!("it said {other:?} out of turn"),
+            }
+        }
+        Ok(())
+    }
+
+    fn greet(&mut self) -> Result<()> {
+        match self.control.receive()? {
+            Message::Hello { version } => {
+                self.control.send(&Message::Hello { version: VERSION })?;
+                if version != VERSION {
+                    bail!("it speaks version {version} of the control protocol, not {VERSION}");
+                }
+                Ok(())
+            }
+            other => bail!("it began with {other:?} instead of a greeting"),
+        }
+    }
+
+    fn open(
+        &mut self,
+        transport: &str,
+        pattern: &str,
+        ethertype: u16,
+        endpoint: &Endpoint,
+    ) -> Result<Open> {
+        let kind = transport::find(transport)?;
+        let pattern = pattern::find(pattern)?;
+        let context = Context {
+            role: Role::Follower,
+            local: self.control.local(),
+            peer: self.control.peer(),
+            interface: self.options.interface.clone(),
+            ethertype,
+            family: self.options.family,
+            loss_timeout: LOOK_AROUND,
+            give_up: self.options.give_up,
+        };
+        let prepared = (kind.prepare)(&context)?;
+        self.control
+            .send(&Message::Endpoint(prepared.endpoint()?))?;
+        Ok(Open {
+            transport: prepared.open(endpoint)?,
+            pattern,
+        })
+    }
+
+    fn follow(&mut self, open: &mut Open, step: &crate::control::Step) -> Result<()> {
+        open.transport.discard_pending()?;
+        self.control.send(&Message::Ready)?;
+        let mut link = Link {
+            transport: open.transport.as_mut(),
+            control: &mut self.control,
+        };
+        open.pattern.follow(&mut link, step)
+    }
+
+    fn failed(&mut self, error: &anyhow::Error) -> Result<()> {
+        self.control.send(&Message::Failed(format!("{error:#}")))
+    }
+}

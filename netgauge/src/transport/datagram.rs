@@ -1,0 +1,218 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Messages over datagrams: a large one goes as several.
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use nix::sys::socket::{setsockopt, sockopt};
+use socket2::SockRef;
+
+use super::Transport;
+use crate::host::wait_readable;
+
+/// Room for the datagrams of one large message and of a bulk transfer's window, bytes.
+const RECEIVE_BUFFER: usize = 4 << 20;
+
+/// A connected datagram socket.
+pub(crate) trait DatagramSocket: AsFd {
+    /// Sends one datagram.
+    fn send(&self, datagram: &[u8]) -> io::Result<usize>;
+    /// Receives one datagram, cut to the buffer.
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
+}
+
+/// Messages over a connected datagram socket.
+pub(crate) struct Datagrams<S> {
+    socket: S,
+    max_datagram: usize,
+    /// Holds one datagram where the message has no room for a whole one.
+    spare: Vec<u8>,
+}
+
+impl<S: DatagramSocket> Datagrams<S> {
+    /// Takes a connected socket whose datagrams have at most `max_datagram` bytes.
+    pub(crate) fn new(socket: S, max_datagram: usize, timeout: Duration) -> io::Result<Self> {
+        let options = SockRef::from(&socket);
+        options.set_read_timeout(Some(timeout))?;
+        // Beyond the system's limit only root may go; others get what the limit allows.
+        if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
+            options.set_recv_buffer_size(RECEIVE_BUFFER)?;
+        }
+        let max_datagram = max_datagram.max(1);
+        Ok(Self {
+            socket,
+            max_datagram,
+            spare: vec![0; max_datagram],
+        })
+    }
+}
+
+impl<S: DatagramSocket> Transport for Datagrams<S> {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        for datagram in message.chunks(self.max_datagram) {
+            match self.socket.send(datagram) {
+                // The device's queue was full: one more way for a datagram to get lost.
+                Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
+                Err(error) => return Err(error),
+                Ok(_) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Datagrams of one message begin with the same byte, so that those of an earlier one, part
+    /// of which got lost, are told apart.
+    fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
+        let mut filled = 0;
+        while filled < message.len() {
+            let room = message.len() - filled;
+            // Where the last part is due, the whole first part of the next message may come.
+            let length = if filled > 0 && room < self.max_datagram {
+                let length = self.socket.recv(&mut self.spare)?;
+                let part = &self.spare[..length];
+                if part.first() == message.first() {
+                    let length = length.min(room);
+                    message[filled..filled + length].copy_from_slice(&part[..length]);
+                    length
+                } else {
+                    let length = length.min(message.len());
+                    message[..length].copy_from_slice(&part[..length]);
+                    filled = 0;
+                    length
+                }
+            } else {
+                let length = self.socket.recv(&mut message[filled..])?;
+                if length > 0 && message[filled] != message[0] {
+                    message.copy_within(filled..filled + length, 0);
+                    filled = 0;
+                }
+                length
+            };
+            filled += length;
+        }
+        Ok(())
+    }
+
+    fn max_datagram(&self) -> Option<usize> {
+        Some(self.max_datagram)
+    }
+
+    fn discard_pending(&mut self) -> io::Result<()> {
+        while wait_readable([self.as_fd()], Some(Duration::ZERO))? == [true] {
+            self.socket.recv(&mut [0])?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: AsFd> AsFd for Datagrams<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::is_timeout;
+    use std::os::unix::net::UnixDatagram;
+
+    impl DatagramSocket for UnixDatagram {
+        fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+            self.send(datagram)
+        }
+        fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+            self.recv(buffer)
+        }
+    }
+
+    fn pair(max_datagram: usize) -> (Datagrams<UnixDatagram>, UnixDatagram) {
+        let (one, two) = UnixDatagram::pair().unwrap();
+        (
+            Datagrams::new(one, max_datagram, Duration::from_millis(20)).unwrap(),
+            two,
+        )
+    }
+
+    #[test]
+    fn large_messages_go_as_several_datagrams() {
+        let (mut one, two) = pair(4);
+        one.send(&[7; 10]).unwrap();
+        let mut buffer = [0; 16];
+        assert_eq!([4, 4, 2].map(|_| two.recv(&mut buffer).unwrap()), [4, 4, 2]);
+
+        for length in [4, 4, 2] {
+            two.send(&[9; 4][..length]).unwrap();
+        }
+        let mut message = [0; 10];
+        one.recv(&mut message).unwrap();
+        assert_eq!(message, [9; 10]);
+    }
+
+    #[test]
+    fn parts_of_an_earlier_message_are_thrown_away() {
+        let (mut one, two) = pair(4);
+        // Of message 1 the middle got lost; message 2 is whole.
+        for datagram in [&[1; 4][..], &[1; 2], &[2; 4], &[2; 4], &[2; 2]] {
+            two.send(datagram).unwrap();
+        }
+        let mut message = [0; 10];
+        one.recv(&mut message).unwrap();
+        assert_eq!(message, [2; 10]);
+    }
+
+    #[test]
+    fn a_message_whose_last_part_got_lost_costs_the_next_one_nothing() {
+        let (mut one, two) = pair(4);
+        for datagram in [&[1; 4][..], &[1; 4], &[2; 4], &[2; 4], &[2; 2]] {
+            two.send(datagram).unwrap();
+        }
+        let mut message = [0; 10];
+        one.recv(&mut message).unwrap();
+        assert_eq!(message, [2; 10]);
+    }
+
+    #[test]
+    fn a_stray_datagram_does_not_let_a_padded_message_overflow() {
+        let (mut one, two) = pair(64);
+        two.send(&[1; 3]).unwrap();
+        two.send(&[5; 46]).unwrap();
+        let mut message = [0; 10];
+        one.recv(&mut message).unwrap();
+        assert_eq!(message, [5; 10]);
+    }
+
+    #[test]
+    fn padding_behind_the_message_is_cut() {
+        let (mut one, two) = pair(64);
+        two.send(&[5; 46]).unwrap();
+        let mut message = [0; 3];
+        one.recv(&mut message).unwrap();
+        assert_eq!(message, [5; 3]);
+
+        // The same behind the last part of a larger one.
+        two.send(&[6; 64]).unwrap();
+        two.send(&[6; 46]).unwrap();
+        let mut message = [0; 65];
+        one.recv(&mut message).unwrap();
+        assert_eq!(message, [6; 65]);
+    }
+
+    #[test]
+    fn loss_is_a_timeout() {
+        let (mut one, two) = pair(4);
+        two.send(&[1; 4]).unwrap();
+        assert!(is_timeout(&one.recv(&mut [0; 5]).unwrap_err()));
+    }
+
+    #[test]
+    fn pending_datagrams_can_be_discarded() {
+        let (mut one, two) = pair(4);
+        two.send(&[1; 4]).unwrap();
+        two.send(&[2; 4]).unwrap();
+        one.discard_pending().unwrap();
+        assert!(is_timeout(&one.recv(&mut [0; 1]).unwrap_err()));
+    }
+}

@@ -1,0 +1,200 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Transports: what messages travel by.
+//!
+//! Adding one is a file here with a [`Kind`], and its line in [`KINDS`].
+
+pub(crate) mod datagram;
+mod edp;
+mod esp;
+mod raw;
+mod stream;
+mod tcp;
+mod udp;
+
+use std::io;
+use std::net::SocketAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{anyhow, Context as _, Result};
+use sockaddr_en::{Address, Family, MacAddr};
+
+use crate::control::Endpoint;
+use crate::host::{wait_readable, Interface};
+
+/// A connected pair of sockets, seen from one side.
+pub trait Transport: AsFd {
+    /// Sends one message. On a datagram transport, one that is larger than a datagram goes as
+    /// several, each of which begins with the message's first byte if the message is filled with it.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    fn send(&mut self, message: &[u8]) -> io::Result<()>;
+
+    /// Receives one message that is as long as the buffer.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
+    /// transport means that something got lost.
+    fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
+
+    /// Bytes of the largest message that travels as one datagram; `None` for a reliable stream.
+    fn max_datagram(&self) -> Option<usize>;
+
+    /// Throws away what has arrived: late datagrams of an earlier series.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    fn discard_pending(&mut self) -> io::Result<()>;
+}
+
+/// A socket that waits to be connected to the peer's.
+pub trait Prepared {
+    /// Where the peer can reach it.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    fn endpoint(&self) -> Result<Endpoint>;
+
+    /// Connects it, within the context's time.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says, or the peer did not come in time.
+    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>>;
+}
+
+/// A kind of transport.
+#[derive(Debug)]
+pub struct Kind {
+    /// Name in option `-m`.
+    pub name: &'static str,
+    /// One line for people.
+    pub about: &'static str,
+    /// Makes this side's socket.
+    pub prepare: fn(&Context) -> Result<Box<dyn Prepared>>,
+}
+
+/// All kinds, in the order they are measured and listed.
+pub const KINDS: &[Kind] = &[tcp::KIND, udp::KIND, raw::KIND, edp::KIND, esp::KIND];
+
+/// Finds a kind by its name.
+///
+/// # Errors
+///
+/// There is none of that name.
+pub fn find(name: &str) -> Result<&'static Kind> {
+    KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
+        let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
+        anyhow!(
+            "there is no transport `{name}`: choose from {}",
+            names.join(", ")
+        )
+    })
+}
+
+/// Which side of a pair this is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Role {
+    /// The client: measures. Its stream transports connect.
+    Leader,
+    /// The server. Its stream transports listen.
+    Follower,
+}
+
+/// What a transport needs to know to make its socket.
+#[derive(Clone, Debug)]
+pub struct Context {
+    /// This side.
+    pub role: Role,
+    /// This side's address of the control connection.
+    pub local: SocketAddr,
+    /// The peer's address of the control connection.
+    pub peer: SocketAddr,
+    /// Name of the Ethernet interface to use; without one, that of `local`.
+    pub interface: Option<String>,
+    /// Ethernet type for raw packets, host order.
+    pub ethertype: u16,
+    /// Family number of PF_ENET.
+    pub family: Family,
+    /// How long a datagram may take before it counts as lost.
+    pub loss_timeout: Duration,
+    /// How long a stream may be silent, or the peer take to connect, before it is given up.
+    pub give_up: Duration,
+}
+
+impl Context {
+    /// The Ethernet interface to use.
+    ///
+    /// # Errors
+    ///
+    /// It is absent or no Ethernet interface.
+    pub fn ethernet(&self) -> Result<Interface> {
+        match &self.interface {
+            Some(name) => Interface::by_name(name),
+            None => Interface::by_ip(self.local.ip()),
+        }
+    }
+}
+
+/// The peer's Ethernet address.
+fn peer_mac(peer: &Endpoint) -> Result<MacAddr> {
+    let text = peer
+        .mac
+        .as_deref()
+        .context("the peer gave no Ethernet address")?;
+    Ok(text.parse()?)
+}
+
+/// The peer's PF_ENET address, reached through `interface`.
+fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
+    Ok(Address::new(peer_mac(peer)?, interface.index, peer.port))
+}
+
+/// Says what to do where the kernel does not know PF_ENET.
+fn explain_family(error: io::Error) -> anyhow::Error {
+    let missing = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+    let error = anyhow::Error::new(error);
+    if missing {
+        return error.context("the kernel module is not loaded here: run `modprobe enet`");
+    }
+    error
+}
+
+/// Waits for the peer to connect to a listening socket.
+fn wait_for_peer(listener: &impl AsFd, timeout: Duration) -> Result<()> {
+    match wait_readable([listener.as_fd()], Some(timeout))? {
+        [true] => Ok(()),
+        [false] => Err(anyhow!(
+            "the peer did not connect within {} s",
+            timeout.as_secs()
+        )),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_kind_is_found_by_its_own_name() {
+        for kind in KINDS {
+            assert_eq!(find(kind.name).unwrap().name, kind.name);
+        }
+        let error = find("tpc").unwrap_err().to_string();
+        assert!(error.contains("tcp, udp, raw, edp, esp"), "{error}");
+    }
+
+    #[test]
+    fn a_missing_module_is_answered_with_what_to_do() {
+        let error = explain_family(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        assert!(format!("{error:#}").contains("modprobe enet"), "{error:#}");
+        let error = explain_family(io::Error::from_raw_os_error(libc::ENETDOWN));
+        assert!(!format!("{error:#}").contains("modprobe"), "{error:#}");
+    }
+}

@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Client and server in one process, over the transports that every kernel has.
+
+use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
+use std::thread::{self, JoinHandle};
+
+use clap::Parser;
+use netgauge::cli::Cli;
+use netgauge::progress::{Progress, Quiet};
+use netgauge::report::{Measured, Outcome, Report};
+use netgauge::{client, server};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Starts a server for one client on a free port.
+fn serve_once() -> (u16, JoinHandle<anyhow::Result<()>>) {
+    let cli = Cli::parse_from(["netgauge", "--server", "--once"]);
+    let listener: TcpListener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    (
+        port,
+        thread::spawn(move || server::serve(&listener, &cli.server_options())),
+    )
+}
+
+/// Runs a client with these options against a server of its own.
+fn measure(options: &str) -> Report {
+    measure_watched(options, &Quiet)
+}
+
+fn measure_watched(options: &str, progress: &dyn Progress) -> Report {
+    let (port, server) = serve_once();
+    let line = format!("netgauge --connect 127.0.0.1 --port {port} {options}");
+    let cli = Cli::parse_from(line.split_whitespace());
+    let report = client::run(&cli.client_options("127.0.0.1").unwrap(), progress).unwrap();
+    server.join().unwrap().unwrap();
+    report
+}
+
+#[test]
+fn ping_pong_over_tcp_and_udp() {
+    let report = measure("-m tcp,udp -s 1-256K -c 5 --warmup 1");
+    assert!(report.is_complete(), "{report:?}");
+    let names: Vec<_> = report
+        .runs
+        .iter()
+        .map(|run| run.transport.as_str())
+        .collect();
+    assert_eq!(names, ["tcp", "udp"]);
+    for run in &report.runs {
+        let sizes: Vec<_> = run.rows.iter().map(|row| row.size).collect();
+        assert_eq!(
+            sizes,
+            (0..=18).map(|power| 1 << power).collect::<Vec<u64>>()
+        );
+        for row in &run.rows {
+            let Measured::HalfRoundTrip { half_rtt_ns } = row.measured else {
+                panic!("{row:?}");
+            };
+            assert_eq!(row.tests, 5);
+            assert!(0 < half_rtt_ns.min && half_rtt_ns.min <= half_rtt_ns.median);
+            assert!(half_rtt_ns.median <= half_rtt_ns.max);
+            let expected = row.size as f64 * 8_000.0 / half_rtt_ns.median as f64;
+            assert!((row.mbit_per_s - expected).abs() < 1e-6 * expected);
+        }
+    }
+}
+
+#[test]
+fn bulk_over_tcp_and_udp() {
+    // Neither size is a multiple of a block or of the credit.
+    let report = measure("-m tcp,udp -x bulk -s 1,5000000 -c 2");
+    assert!(report.is_complete(), "{report:?}");
+    for run in &report.runs {
+        assert_eq!(run.rows.len(), 2);
+        for row in &run.rows {
+            let Measured::Bulk {
+                total_ns,
+                ns_per_byte,
+            } = row.measured
+            else {
+                panic!("{row:?}");
+            };
+            let expected = total_ns.median as f64 / row.size as f64;
+            assert!((ns_per_byte - expected).abs() < 1e-9 * expected);
+        }
+    }
+}
+
+#[test]
+fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
+    struct Count(AtomicU64);
+    impl Progress for Count {
+        fn begin(&self, _transport: &str, _pattern: &str) {}
+        fn advance(&self, sizes: u64) {
+            self.0.fetch_add(sizes, Ordering::Relaxed);
+        }
+    }
+    let count = Count(AtomicU64::new(0));
+    // Loopback is no Ethernet device, so these two fail on the client's side, with any kernel.
+    let report = measure_watched("-m raw,tcp,esp,udp -s 1,2 -c 1", &count);
+    assert!(!report.is_complete());
+    let failed: Vec<_> = report
+        .runs
+        .iter()
+        .map(|run| run.outcome != Outcome::Ok)
+        .collect();
+    assert_eq!(failed, [true, false, true, false]);
+    let Outcome::Failed { error } = &report.runs[0].outcome else {
+        unreachable!()
+    };
+    assert!(error.contains("--interface"), "{error}");
+    // A watcher sees the end of the bar all the same.
+    assert_eq!(count.0.into_inner(), 8);
+}
+
+#[test]
+fn a_failure_on_the_servers_side_is_told_by_the_client() {
+    // The server has been told an interface that is not there; tcp needs none.
+    let cli = Cli::parse_from(["netgauge", "--server", "--once", "--interface", "absent0"]);
+    let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
+
+    use netgauge::control::{Control, Endpoint, Message, VERSION};
+    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let stream = std::net::TcpStream::connect(address).unwrap();
+    let mut control = Control::new(stream, Some(std::time::Duration::from_secs(10))).unwrap();
+    control.send(&Message::Hello { version: VERSION }).unwrap();
+    assert_eq!(
+        control.answer().unwrap(),
+        Message::Hello { version: VERSION }
+    );
+    let open = |transport: &str, pattern: &str| Message::Open {
+        transport: transport.to_owned(),
+        pattern: pattern.to_owned(),
+        ethertype: 0x4E47,
+        endpoint: Endpoint::default(),
+    };
+    for (transport, pattern, expected) in [
+        ("raw", "one-one", "absent0"),
+        ("pigeon", "one-one", "pigeon"),
+        ("tcp", "ring", "ring"),
+    ] {
+        control.send(&open(transport, pattern)).unwrap();
+        let error = control.answer().unwrap_err().to_string();
+        assert!(error.contains(expected), "{error}");
+        control.send(&Message::Close).unwrap();
+        assert_eq!(control.answer().unwrap(), Message::Closed);
+    }
+    drop(control);
+    server.join().unwrap().unwrap();
+}
+
+#[test]
+fn sizes_beyond_a_pattern_are_refused_before_anything_runs() {
+    let cli = Cli::parse_from(["netgauge", "--connect", "127.0.0.1", "-s", "1G"]);
+    let error = client::run(&cli.client_options("127.0.0.1").unwrap(), &Quiet).unwrap_err();
+    assert!(error.to_string().contains("-s"), "{error:#}");
+}

@@ -1,0 +1,271 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The program itself: what it prints, how it ends, also when its peer dies.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::process::{Child, ChildStderr, Command, Output, Stdio};
+use std::time::{Duration, Instant};
+
+use netgauge::report::Report;
+
+/// Bounds every wait; far above what anything here takes.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+fn netgauge(arguments: &str) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_netgauge"));
+    command
+        .args(arguments.split_whitespace())
+        .stdin(Stdio::null());
+    command
+}
+
+/// A server process on a free port of loopback; it is killed when dropped.
+struct Server {
+    process: Child,
+    stderr: BufReader<ChildStderr>,
+    port: u16,
+}
+
+impl Server {
+    fn start(arguments: &str) -> Self {
+        let mut process = netgauge("--server --listen 127.0.0.1 --port 0")
+            .args(arguments.split_whitespace())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut stderr = BufReader::new(process.stderr.take().unwrap());
+        let mut line = String::new();
+        stderr.read_line(&mut line).unwrap();
+        let port = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
+        Self {
+            process,
+            stderr,
+            port,
+        }
+    }
+
+    fn client(&self, arguments: &str) -> Command {
+        let mut client = netgauge("--connect 127.0.0.1");
+        client
+            .args(["--port", &self.port.to_string()])
+            .args(arguments.split_whitespace());
+        client
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+/// Waits for a process to end, killing it when patience is over.
+fn finish(mut child: Child) -> Output {
+    let deadline = Instant::now() + PATIENCE;
+    while child.try_wait().unwrap().is_none() {
+        if Instant::now() > deadline {
+            child.kill().unwrap();
+            panic!(
+                "still running after {PATIENCE:?}: {:?}",
+                child.wait_with_output().unwrap()
+            );
+        }
+        std::thread::sleep(Duration::from_millis(10));
+    }
+    child.wait_with_output().unwrap()
+}
+
+fn run(mut command: Command) -> Output {
+    finish(
+        command
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap(),
+    )
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8(bytes.to_vec()).unwrap()
+}
+
+#[test]
+fn one_server_serves_client_after_client_in_every_format() {
+    let server = Server::start("");
+    let options = "-m tcp,udp -x all -s 64,1024 -c 3";
+
+    let json = run(server.client(&format!("{options} --format json")));
+    assert!(json.status.success(), "{}", text(&json.stderr));
+    let report: Report = serde_json::from_slice(&json.stdout).unwrap();
+    assert!(report.is_complete());
+    assert_eq!(report.runs.len(), 4);
+    // Nobody watches, so nothing but the report is printed.
+    assert_eq!(text(&json.stderr), "");
+
+    let csv = run(server.client(&format!("{options} --format csv")));
+    assert_eq!(text(&csv.stdout).lines().count(), 1 + 4 * 2);
+
+    let table = text(&run(server.client(options)).stdout);
+    for expected in [
+        "tcp  TCP over IP",
+        "Comparison, pattern one-one",
+        "Comparison, pattern bulk",
+    ] {
+        assert!(table.contains(expected), "{table}");
+    }
+}
+
+#[test]
+fn a_failed_transport_is_status_1_and_the_others_are_in_the_report() {
+    let server = Server::start("");
+    let output = run(server.client("-m raw,tcp -s 8 -c 2 --format json"));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("raw, one-one: "),
+        "{}",
+        text(&output.stderr)
+    );
+    let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(
+        (report.runs[0].rows.len(), report.runs[1].rows.len()),
+        (0, 1)
+    );
+}
+
+#[test]
+fn a_server_that_is_killed_is_named_and_the_client_ends() {
+    for transport in ["tcp", "udp"] {
+        let mut server = Server::start("");
+        // More tests than could ever be done.
+        let client = server
+            .client(&format!(
+                "-m {transport},tcp -s 1 -c 2000000000 --format json"
+            ))
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        // The server says that it has a client; now there is somebody to die to.
+        let mut line = String::new();
+        server.stderr.read_line(&mut line).unwrap();
+        assert!(line.contains("client 127.0.0.1"), "{line}");
+        server.process.kill().unwrap();
+
+        let output = finish(client);
+        assert_eq!(output.status.code(), Some(1));
+        let stderr = text(&output.stderr);
+        assert!(
+            stderr.contains(&format!("peer 127.0.0.1:{} is gone", server.port)),
+            "{stderr}"
+        );
+    }
+}
+
+#[test]
+fn a_client_that_is_killed_leaves_the_server_serving() {
+    for transport in ["tcp", "udp"] {
+        let mut server = Server::start("");
+        let mut client = server
+            .client(&format!("-m {transport} -s 1 -c 2000000000"))
+            .stdout(Stdio::null())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        server.stderr.read_line(&mut line).unwrap();
+        assert!(line.contains("client 127.0.0.1"), "{line}");
+        client.kill().unwrap();
+        client.wait().unwrap();
+
+        let next = run(server.client("-s 1 -c 1"));
+        assert!(next.status.success(), "{}", text(&next.stderr));
+    }
+}
+
+#[test]
+fn once_ends_the_server_with_its_client() {
+    let mut server = Server::start("--once");
+    assert!(run(server.client("-s 1 -c 1")).status.success());
+    assert!(server.process.wait().unwrap().success());
+    let mut rest = String::new();
+    server.stderr.read_to_string(&mut rest).unwrap();
+    assert_eq!(rest.lines().count(), 1, "{rest}");
+}
+
+#[test]
+fn no_server_is_answered_with_how_to_start_one() {
+    // The port was free a moment ago and nobody listens on it now.
+    let port = TcpListener::bind("127.0.0.1:0")
+        .unwrap()
+        .local_addr()
+        .unwrap()
+        .port();
+    let output = run(netgauge(&format!(
+        "--connect 127.0.0.1 --port {port} --wait 0"
+    )));
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        text(&output.stderr).contains("netgauge --server"),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_client_waits_for_a_server_that_comes_up_later() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    drop(listener);
+    let client = netgauge(&format!(
+        "--connect 127.0.0.1 --port {port} --wait 50 -s 1 -c 1"
+    ))
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    let server = netgauge(&format!("--server --once --listen 127.0.0.1 --port {port}"))
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let output = finish(client);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert!(finish(server).status.success());
+}
+
+#[test]
+fn strangers_do_not_bring_the_server_down() {
+    let mut server = Server::start("");
+    let address = ("127.0.0.1", server.port);
+    for greeting in [
+        &b"GET / HTTP/1.1\r\n\r\n"[..],
+        b"{\"Hello\":{\"version\":4000}}\n",
+        b"",
+    ] {
+        let mut stream = TcpStream::connect(address).unwrap();
+        stream.write_all(greeting).unwrap();
+        let mut line = String::new();
+        server.stderr.read_line(&mut line).unwrap();
+        assert!(line.contains("client 127.0.0.1"), "{line}");
+        drop(stream);
+        if !greeting.is_empty() {
+            line.clear();
+            server.stderr.read_line(&mut line).unwrap();
+            assert!(line.contains("control protocol"), "{line}");
+        }
+    }
+    assert!(run(server.client("-s 1 -c 1")).status.success());
+}
+
+#[test]
+fn a_wrong_command_line_is_status_2() {
+    assert_eq!(run(netgauge("")).status.code(), Some(2));
+    assert_eq!(
+        run(netgauge("--server --format xml")).status.code(),
+        Some(2)
+    );
+    let help = run(netgauge("--help"));
+    assert!(help.status.success());
+    assert!(text(&help.stdout).contains("Examples:"));
+}

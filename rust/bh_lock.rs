@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A spin lock for data that tasks and softirqs share.
+//!
+//! The kernel crate's spin lock leaves bottom halves enabled, so a softirq could meet the lock of
+//! the task it interrupted.
+//!
+//! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
+
+use super::bindings;
+use core::{
+    cell::UnsafeCell,
+    ops::{Deref, DerefMut},
+};
+use crate::net::errno::prelude::*;
+
+/// Data behind a lock that is taken with bottom halves disabled.
+pub(crate) struct BhLock<T> {
+    lock: KBox<UnsafeCell<bindings::spinlock_t>>,
+    data: UnsafeCell<T>,
+}
+
+// SAFETY: The data is reached through the lock only.
+unsafe impl<T: Send> Send for BhLock<T> {}
+// SAFETY: As above.
+unsafe impl<T: Send> Sync for BhLock<T> {}
+
+impl<T> BhLock<T> {
+    /// A lock around `data`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(data: T) -> Result<Self> {
+        // SAFETY: All zeroes are overwritten by `spin_lock_init` next.
+        let lock = unsafe { core::mem::zeroed::<bindings::spinlock_t>() };
+        let lock = KBox::new(UnsafeCell::new(lock), GFP_KERNEL)?;
+        // SAFETY: The lock does not move any more: it is in a box of its own.
+        unsafe { bindings::spin_lock_init(lock.get()) };
+        Ok(BhLock {
+            lock,
+            data: UnsafeCell::new(data),
+        })
+    }
+
+    /// Takes the lock.
+    #[inline]
+    pub(crate) fn lock(&self) -> BhLockGuard<'_, T> {
+        // SAFETY: Initialised in `new`.
+        unsafe { bindings::spin_lock_bh(self.lock.get()) };
+        BhLockGuard(self)
+    }
+}
+
+/// The data, as long as the lock is held.
+pub(crate) struct BhLockGuard<'a, T>(&'a BhLock<T>);
+
+impl<T> Deref for BhLockGuard<'_, T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        // SAFETY: The lock is held.
+        unsafe { &*self.0.data.get() }
+    }
+}
+
+impl<T> DerefMut for BhLockGuard<'_, T> {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut T {
+        // SAFETY: The lock is held, and the guard is borrowed exclusively.
+        unsafe { &mut *self.0.data.get() }
+    }
+}
+
+impl<T> Drop for BhLockGuard<'_, T> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: The guard holds the lock.
+        unsafe { bindings::spin_unlock_bh(self.0.lock.get()) };
+    }
+}

@@ -1,0 +1,29 @@
+/* SPDX-License-Identifier: GPL-2.0 */
+/*
+ * What bindgen reads: the headers of the networking core, whose types the
+ * `kernel` crate leaves opaque or without a size. Which names come through is
+ * in bindings.allow.
+ */
+#include <linux/etherdevice.h>
+#include <linux/hrtimer.h>
+#include <linux/if_arp.h>
+#include <linux/module.h>
+#include <linux/net.h>
+#include <linux/netdevice.h>
+#include <linux/poll.h>
+#include <linux/proc_fs.h>
+#include <linux/random.h>
+#include <linux/seq_file.h>
+#include <linux/seq_file_net.h>
+#include <linux/skbuff.h>
+#include <linux/sockios.h>
+#include <linux/splice.h>
+#include <linux/termios.h>
+#include <net/net_namespace.h>
+#include <net/netns/generic.h>
+#include <net/sock.h>
+#include <net/tcp_states.h>
+
+/* Macros with casts, which bindgen does not evaluate. */
+static const gfp_t ENET_GFP_ATOMIC __maybe_unused = GFP_ATOMIC;
+static const gfp_t ENET_GFP_KERNEL __maybe_unused = GFP_KERNEL;

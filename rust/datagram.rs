@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the core does for datagram sockets: charged buffers, the receive queue, readiness.
+//!
+//! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
+//! [`net/core/datagram.c`](srctree/net/core/datagram.c)
+
+use super::{bindings, skb::Skb, sock::RawSock, uapi};
+use kernel::ffi::c_int;
+use crate::net::errno::prelude::*;
+
+impl RawSock {
+    /// A buffer for `size` bytes of data behind `headroom`, charged to the send buffer until it
+    /// has left the device. Waits for room unless the call must not block.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` without room, `EPIPE` after shutdown, `ENOBUFS` without memory, `EINTR` and
+    /// `ERESTARTSYS` after a signal, and the socket's own pending error.
+    #[inline]
+    pub(crate) fn alloc_send(&self, headroom: usize, size: usize, nonblocking: bool) -> Result<Skb> {
+        let mut code: c_int = 0;
+        // SAFETY: Process context, in a send call. The buffer is ours on success.
+        unsafe {
+            let skb = bindings::sock_alloc_send_pskb(
+                self.as_ptr(),
+                (headroom + size) as _,
+                0,
+                nonblocking.into(),
+                &mut code,
+                0,
+            );
+            match Skb::from_raw(skb) {
+                Some(skb) => {
+                    bindings::skb_reserve(skb.as_ptr(), headroom as c_int);
+                    Ok(skb)
+                }
+                None => Err(Error::from_errno(code)),
+            }
+        }
+    }
+
+    /// Queues a received datagram and wakes a reader, if filter and receive buffer allow it.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` or `ENOBUFS` without room, `EPERM` if the filter refused; counted by the core.
+    #[inline]
+    pub(crate) fn queue_datagram(&self, skb: Skb) -> Result {
+        let raw = skb.into_raw();
+        // SAFETY: The buffer is ours; on success it belongs to the queue, otherwise still to us.
+        unsafe {
+            let code = bindings::sock_queue_rcv_skb(self.as_ptr(), raw);
+            if code < 0 {
+                bindings::kfree_skb(raw);
+            }
+            to_result(code)
+        }
+    }
+
+    /// The next datagram, or with `MSG_PEEK` a look at it, and where to read it from. `None` at
+    /// the end, after shutdown. Waits as the flags and `SO_RCVTIMEO` say.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN`, `EINTR`, `ERESTARTSYS`, and the socket's own pending error.
+    #[inline]
+    pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Skb, usize)>> {
+        let mut code: c_int = 0;
+        let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 { self.peek_offset() } else { 0 };
+        // SAFETY: Process context, in a receive call. The result is null or a reference for us,
+        // shared with the queue when peeking, and then only read.
+        unsafe {
+            let skb = bindings::__skb_recv_datagram(
+                self.as_ptr(),
+                core::ptr::addr_of_mut!((*self.as_ptr()).sk_receive_queue),
+                flags as u32,
+                &mut offset,
+                &mut code,
+            );
+            match Skb::from_raw(skb) {
+                Some(skb) => Ok(Some((skb, offset.max(0) as usize))),
+                None if code == 0 => Ok(None),
+                None => Err(Error::from_errno(code)),
+            }
+        }
+    }
+
+    fn peek_offset(&self) -> c_int {
+        // SAFETY: A single load from a valid socket, as the core does it; negative is off.
+        unsafe {
+            core::ptr::read_volatile(core::ptr::addr_of!((*self.as_ptr()).sk_peek_off)).max(0)
+        }
+    }
+
+    /// Readiness of a datagram socket. The caller has entered the wait queue.
+    pub(crate) fn datagram_readiness(&self) -> u32 {
+        let mut ready = 0;
+        let shutdown = self.shutdown();
+        if self.has_error() {
+            ready |= uapi::EPOLLERR;
+        }
+        if shutdown & uapi::RCV_SHUTDOWN != 0 {
+            ready |= uapi::EPOLLRDHUP | uapi::EPOLLIN | uapi::EPOLLRDNORM;
+        }
+        if shutdown == uapi::SHUTDOWN_MASK {
+            ready |= uapi::EPOLLHUP;
+        }
+        if !self.receive_queue().is_empty() {
+            ready |= uapi::EPOLLIN | uapi::EPOLLRDNORM;
+        }
+        if self.in_devices() < self.send_limit() / 2 {
+            ready |= uapi::EPOLLOUT | uapi::EPOLLWRNORM | uapi::EPOLLWRBAND;
+        } else {
+            self.want_write_space();
+        }
+        ready
+    }
+
+    /// Bytes of the datagram at the head of the queue, for `SIOCINQ`.
+    pub(crate) fn first_datagram_len(&self) -> u32 {
+        // SAFETY: The queue's own lock keeps its head while it is looked at.
+        unsafe {
+            let queue = core::ptr::addr_of_mut!((*self.as_ptr()).sk_receive_queue);
+            let lock = core::ptr::addr_of_mut!((*queue).lock);
+            bindings::spin_lock_bh(lock);
+            let skb = bindings::skb_peek(queue);
+            let len = if skb.is_null() { 0 } else { (*skb).len };
+            bindings::spin_unlock_bh(lock);
+            len
+        }
+    }
+}

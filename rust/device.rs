@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network devices: looking them up, asking them, sending by them, hearing when they go.
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use super::{bindings, namespace::Net, rcu, skb::Skb};
+use core::{cell::UnsafeCell, marker::PhantomData, ops::Deref, ptr, ptr::NonNull};
+use kernel::ffi::c_int;
+use crate::net::errno::prelude::*;
+
+/// An Ethernet address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
+pub(crate) struct Mac(pub(crate) [u8; 6]);
+
+impl Mac {
+    /// Whether it names a group of hosts (multicast or broadcast), not one.
+    #[inline]
+    pub(crate) fn is_group(self) -> bool {
+        self.0[0] & 1 != 0
+    }
+
+    /// The address in the low 48 bits.
+    #[inline]
+    pub(crate) fn to_bits(self) -> u64 {
+        let [a, b, c, d, e, f] = self.0;
+        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+    }
+
+    /// The inverse of [`Self::to_bits`].
+    #[inline]
+    pub(crate) fn from_bits(bits: u64) -> Self {
+        let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
+        Mac([a, b, c, d, e, f])
+    }
+}
+
+/// A network device that is held by a reference or an RCU read section elsewhere.
+#[repr(transparent)]
+pub(crate) struct Device(UnsafeCell<bindings::net_device>);
+
+impl Device {
+    /// # Safety
+    ///
+    /// `dev` must be valid for as long as `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw<'a>(dev: *mut bindings::net_device) -> &'a Device {
+        // SAFETY: Transparent over `net_device`; the rest is the caller's promise.
+        unsafe { &*dev.cast() }
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(&self) -> *mut bindings::net_device {
+        self.0.get()
+    }
+
+    /// The device with index `ifindex` in `net`, for as long as the read section lasts.
+    #[inline]
+    pub(crate) fn find<'a>(net: &Net, ifindex: u32, _section: &'a rcu::Read) -> Option<&'a Device> {
+        // SAFETY: The caller is in an RCU read section, and the result is valid within it.
+        unsafe {
+            let dev = bindings::dev_get_by_index_rcu(net.as_ptr(), ifindex as c_int);
+            NonNull::new(dev).map(|dev| Device::from_raw(dev.as_ptr()))
+        }
+    }
+
+    /// Index in its namespace.
+    #[inline]
+    pub(crate) fn index(&self) -> u32 {
+        // SAFETY: The device is valid; the index changes only when it moves to another namespace.
+        unsafe { (*self.as_ptr()).ifindex as u32 }
+    }
+
+    /// Namespace the device is in.
+    #[inline]
+    pub(crate) fn net(&self) -> &Net {
+        // SAFETY: A device's namespace outlives its stay there.
+        unsafe { Net::from_raw(bindings::dev_net(self.as_ptr())) }
+    }
+
+    /// Largest payload of a frame, bytes.
+    #[inline]
+    pub(crate) fn mtu(&self) -> u32 {
+        // SAFETY: The device is valid.
+        unsafe { bindings::dev_mtu(self.as_ptr()) }
+    }
+
+    /// Whether an administrator has set it up.
+    #[inline]
+    pub(crate) fn is_up(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { bindings::dev_is_up(self.as_ptr()) }
+    }
+
+    /// Whether its frames are Ethernet's.
+    #[inline]
+    pub(crate) fn is_ethernet(&self) -> bool {
+        // SAFETY: The device is valid, and its type never changes while it is registered.
+        unsafe { u32::from((*self.as_ptr()).type_) == bindings::ARPHRD_ETHER }
+    }
+
+    /// Its Ethernet address.
+    #[inline]
+    pub(crate) fn address(&self) -> Mac {
+        // SAFETY: An Ethernet device's `dev_addr` has at least six bytes. A change under us gives
+        // a mix of old and new, as it does to every reader in the stack.
+        Mac(unsafe { ptr::read((*self.as_ptr()).dev_addr.cast()) })
+    }
+
+    /// Bytes that a frame for this device needs in front of its payload.
+    #[inline]
+    pub(crate) fn headroom(&self) -> usize {
+        // SAFETY: The device is valid.
+        unsafe { bindings::ll_reserved_space(self.as_ptr()) as usize }
+    }
+
+    /// Sends `skb` as the payload of one frame. Frames to the device's own address stay inside the
+    /// host and come in again by the device, since no switch would return them.
+    ///
+    /// # Errors
+    ///
+    /// `ENETDOWN` for a device that is down, `ENOBUFS` when the queue in front of it dropped the
+    /// frame or there is no room for its header.
+    #[inline]
+    pub(crate) fn send(&self, skb: Skb, ethertype: u16, to: Mac) -> Result {
+        let len = skb.len() as u32;
+        let raw = skb.as_ptr();
+        // SAFETY: The buffer is ours; the device stays valid over the call, and a queue that keeps
+        // the buffer for longer is flushed before the device goes.
+        unsafe {
+            bindings::skb_set_dev(raw, self.as_ptr(), ethertype.to_be());
+            bindings::skb_reset_network_header(raw);
+            let written = bindings::dev_hard_header(
+                raw,
+                self.as_ptr(),
+                ethertype,
+                to.0.as_ptr().cast(),
+                ptr::null(),
+                len,
+            );
+            if written < 0 {
+                return Err(ENOBUFS);
+            }
+        }
+        if to == self.address() {
+            return self.loop_back(skb);
+        }
+        // SAFETY: Gives the buffer away, as the function wants, in a context where bottom halves
+        // run or are disabled but hard interrupts are on.
+        match unsafe { bindings::dev_queue_xmit(skb.into_raw()) } {
+            // NET_XMIT_SUCCESS and NET_XMIT_CN: on its way, in the second case with a warning.
+            0 | 2 => Ok(()),
+            code if code < 0 => Err(Error::from_errno(code)),
+            _ => Err(ENOBUFS),
+        }
+    }
+
+    /// Hands a complete frame to the receive path, as if the device had received it.
+    fn loop_back(&self, skb: Skb) -> Result {
+        let raw = skb.into_raw();
+        // SAFETY: We own the buffer and give it away to `netif_rx`. Before that it loses its
+        // sending socket, since a receiver will hold it, and gets what a driver would have set.
+        // The frame starts with the Ethernet header that `eth_type_trans` wants to see.
+        let verdict = unsafe {
+            if !bindings::netif_running(self.as_ptr()) {
+                bindings::kfree_skb(raw);
+                return Err(ENETDOWN);
+            }
+            bindings::skb_orphan(raw);
+            bindings::skb_set_protocol(raw, bindings::eth_type_trans(raw, self.as_ptr()));
+            bindings::netif_rx(raw)
+        };
+        if verdict == 0 {
+            Ok(())
+        } else {
+            Err(ENOBUFS)
+        }
+    }
+}
+
+/// A reference to a device.
+///
+/// # Invariants
+///
+/// The pointer is a valid device of which this value holds one reference.
+pub(crate) struct DeviceRef(NonNull<bindings::net_device>);
+
+impl DeviceRef {
+    /// The device with index `ifindex` in `net`.
+    #[inline]
+    pub(crate) fn get(net: &Net, ifindex: u32) -> Option<Self> {
+        // SAFETY: The namespace is valid; the result is null or a reference for us.
+        NonNull::new(unsafe { bindings::dev_get_by_index(net.as_ptr(), ifindex as c_int) })
+            .map(DeviceRef)
+    }
+}
+
+impl Deref for DeviceRef {
+    type Target = Device;
+
+    #[inline]
+    fn deref(&self) -> &Device {
+        // SAFETY: By the type's invariant.
+        unsafe { Device::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for DeviceRef {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Gives back the reference of the invariant.
+        unsafe { bindings::dev_put(self.0.as_ptr()) };
+    }
+}
+
+/// What happens to devices, as far as sockets care.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Event {
+    /// An administrator set the device down.
+    Down,
+    /// The device is being removed, or leaves its namespace.
+    Gone,
+}
+
+/// Who wants to hear of devices.
+pub(crate) trait Listener: 'static {
+    /// Called with the device configuration locked; may sleep.
+    fn device_event(event: Event, device: &Device);
+}
+
+/// The registration of a [`Listener`], ended when dropped.
+pub(crate) struct Notifier<L: Listener> {
+    block: Pin<KBox<UnsafeCell<bindings::notifier_block>>>,
+    _listener: PhantomData<L>,
+}
+
+// SAFETY: The block is only touched by the kernel's notifier chain, which locks.
+unsafe impl<L: Listener> Send for Notifier<L> {}
+// SAFETY: A shared reference gives no access to the block.
+unsafe impl<L: Listener> Sync for Notifier<L> {}
+
+impl<L: Listener> Notifier<L> {
+    /// Starts listening.
+    pub(crate) fn register(_module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: All zeroes is a notifier block that is in no chain.
+        let mut block: bindings::notifier_block = unsafe { core::mem::zeroed() };
+        block.notifier_call = Some(Self::call);
+        let block = KBox::pin(UnsafeCell::new(block), GFP_KERNEL)?;
+        // SAFETY: The block stays where it is until `drop` has taken it out of the chain.
+        let code = unsafe { bindings::register_netdevice_notifier(block.get()) };
+        to_result(code)?;
+        Ok(Notifier {
+            block,
+            _listener: PhantomData,
+        })
+    }
+
+    unsafe extern "C" fn call(
+        _block: *mut bindings::notifier_block,
+        event: kernel::ffi::c_ulong,
+        info: *mut kernel::ffi::c_void,
+    ) -> c_int {
+        const DOWN: u64 = bindings::netdev_cmd_NETDEV_DOWN as u64;
+        const UNREGISTER: u64 = bindings::netdev_cmd_NETDEV_UNREGISTER as u64;
+        // SAFETY: The chain passes a `netdev_notifier_info` of a device that is valid meanwhile.
+        let device = unsafe { Device::from_raw(bindings::notifier_dev(info.cast())) };
+        match event as u64 {
+            DOWN => L::device_event(Event::Down, device),
+            UNREGISTER => L::device_event(Event::Gone, device),
+            _ => {}
+        }
+        bindings::NOTIFY_DONE as c_int
+    }
+}
+
+impl<L: Listener> Drop for Notifier<L> {
+    fn drop(&mut self) {
+        // SAFETY: Registered in `register`, once; may sleep here, in module exit.
+        unsafe { bindings::unregister_netdevice_notifier(self.block.get()) };
+    }
+}

@@ -1,0 +1,83 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Errors of socket calls: the kernel crate names no errno of networking.
+//!
+//! C headers: [`include/uapi/asm-generic/errno.h`](srctree/include/uapi/asm-generic/errno.h),
+//! [`include/linux/errno.h`](srctree/include/linux/errno.h)
+
+use super::bindings;
+use kernel::ffi::c_int;
+
+/// A negative errno.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Error(c_int);
+
+/// The result of whatever a socket call does.
+pub(crate) type Result<T = (), E = Error> = core::result::Result<T, E>;
+
+impl Error {
+    /// The error that a kernel function returned; `EINVAL` for what is no errno.
+    pub(crate) fn from_errno(code: c_int) -> Self {
+        if (-4095..0).contains(&code) {
+            Error(code)
+        } else {
+            EINVAL
+        }
+    }
+
+    /// The negative number.
+    pub(crate) fn to_errno(self) -> c_int {
+        self.0
+    }
+}
+
+/// What a kernel function that returns 0 or a negative errno means.
+pub(crate) fn to_result(code: c_int) -> Result {
+    if code < 0 {
+        Err(Error::from_errno(code))
+    } else {
+        Ok(())
+    }
+}
+
+impl From<kernel::error::Error> for Error {
+    fn from(error: kernel::error::Error) -> Self {
+        Error::from_errno(error.to_errno())
+    }
+}
+
+impl From<kernel::alloc::AllocError> for Error {
+    fn from(_: kernel::alloc::AllocError) -> Self {
+        ENOMEM
+    }
+}
+
+impl From<Error> for kernel::error::Error {
+    fn from(error: Error) -> Self {
+        kernel::error::Error::from_errno(error.0)
+    }
+}
+
+macro_rules! errnos {
+    ($($name:ident)+) => {
+        $(pub(crate) const $name: Error = Error(-(bindings::$name as c_int));)+
+    };
+}
+
+errnos! {
+    EACCES EADDRINUSE EADDRNOTAVAIL EAFNOSUPPORT EAGAIN EALREADY ECONNABORTED ECONNREFUSED
+    ECONNRESET EDESTADDRREQ EFAULT EINPROGRESS EINVAL EIO EISCONN EMSGSIZE ENETDOWN
+    ENETUNREACH ENOBUFS ENODEV ENOENT ENOIOCTLCMD ENOMEM ENOPROTOOPT ENOTCONN EOPNOTSUPP EPIPE
+    EPROTONOSUPPORT ESOCKTNOSUPPORT ETIMEDOUT
+}
+
+/// What the files of the module use, in place of the kernel crate's prelude with its own errors.
+pub(crate) mod prelude {
+    pub(crate) use super::*;
+    pub(crate) use core::pin::Pin;
+    pub(crate) use kernel::{
+        alloc::flags::GFP_KERNEL,
+        alloc::{KBox, KVVec},
+        pr_err, ThisModule,
+    };
+}

@@ -1,0 +1,547 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Registration of a socket family and its protocols, and the way from the kernel's tables of
+//! functions into safe ones.
+//!
+//! C headers: [`include/linux/net.h`](srctree/include/linux/net.h),
+//! [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use super::{
+    bindings,
+    message::Message,
+    options::{IntArgument, OptionBuffer},
+    rcu,
+    skb::{Context, Skb},
+    sock::{Protocol, RawSock, Sock, SockRef},
+};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem, ptr, slice,
+    sync::atomic::{AtomicUsize, Ordering},
+};
+use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
+use crate::net::errno::prelude::*;
+
+/// Length of `struct sockaddr_en`, bytes.
+pub(crate) const ADDRESS_LEN: usize = 16;
+
+/// `sock->state`, which the core shows and some helpers look at.
+#[derive(Clone, Copy)]
+#[allow(missing_docs)]
+pub(crate) enum SocketState {
+    Unconnected,
+    Connecting,
+    Connected,
+}
+
+/// The descriptor's side of a socket.
+pub(crate) struct Socket(*mut bindings::socket);
+
+impl Socket {
+    /// Sets the descriptor's state; the socket is locked.
+    pub(crate) fn set_state(&self, state: SocketState) {
+        // SAFETY: The socket of a running call.
+        unsafe {
+            (*self.0).state = match state {
+                SocketState::Unconnected => bindings::socket_state_SS_UNCONNECTED,
+                SocketState::Connecting => bindings::socket_state_SS_CONNECTING,
+                SocketState::Connected => bindings::socket_state_SS_CONNECTED,
+            }
+        };
+    }
+
+    /// Whether a connection attempt is under way.
+    pub(crate) fn is_connecting(&self) -> bool {
+        // SAFETY: As above.
+        unsafe { (*self.0).state == bindings::socket_state_SS_CONNECTING }
+    }
+
+    /// Makes `child` the socket behind this fresh descriptor, which takes over the reference that
+    /// the protocol held.
+    pub(crate) fn graft<P: Protocol>(&self, child: &Sock<P>) {
+        // SAFETY: The descriptor has no socket yet, and `child` no descriptor.
+        unsafe { bindings::sock_graft(child.as_ptr(), self.0) };
+        self.set_state(SocketState::Connected);
+    }
+}
+
+/// What socket calls do. The defaults refuse, as protocols that do not know a call do.
+pub(crate) trait Operations: Protocol {
+    /// The last descriptor was closed.
+    fn release(sock: SockRef<Self>);
+    /// `bind`.
+    fn bind(sock: &Sock<Self>, address: &[u8]) -> Result;
+    /// `connect`.
+    fn connect(sock: &Sock<Self>, socket: &Socket, address: &[u8], nonblocking: bool) -> Result;
+    /// `accept`: grafts a connection to `new`.
+    fn accept(_sock: &Sock<Self>, _new: &Socket, _nonblocking: bool) -> Result {
+        Err(EOPNOTSUPP)
+    }
+    /// `getsockname`, or `getpeername` with `peer`.
+    fn name(sock: &Sock<Self>, peer: bool) -> Result<[u8; ADDRESS_LEN]>;
+    /// Readiness, `EPOLL*`.
+    fn poll(sock: &Sock<Self>) -> u32;
+    /// An `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device layer.
+    fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result;
+    /// `listen`.
+    fn listen(_sock: &Sock<Self>, _socket: &Socket, _backlog: u32) -> Result {
+        Err(EOPNOTSUPP)
+    }
+    /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`.
+    fn shutdown(sock: &Sock<Self>, socket: &Socket, halves: u8) -> Result;
+    /// `getsockopt` above the socket level.
+    fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result;
+    /// `sendmsg`; the bytes taken.
+    fn send(sock: &Sock<Self>, message: &mut Message<'_>, len: usize) -> Result<usize>;
+    /// `recvmsg`; the bytes given.
+    fn receive(
+        sock: &Sock<Self>,
+        message: &mut Message<'_>,
+        len: usize,
+        flags: c_int,
+    ) -> Result<usize>;
+}
+
+/// The tables by which the kernel calls a protocol, and the count of its sockets.
+pub(crate) struct Vtable<P: Protocol> {
+    proto: UnsafeCell<bindings::proto>,
+    ops: UnsafeCell<bindings::proto_ops>,
+    live: AtomicUsize,
+    _protocol: PhantomData<fn() -> P>,
+}
+
+// SAFETY: Written before the family is registered, read by the kernel after; `live` is atomic.
+unsafe impl<P: Protocol> Sync for Vtable<P> {}
+
+fn code(result: Result) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(e) => e.to_errno(),
+    }
+}
+
+fn count(result: Result<usize>) -> c_int {
+    match result {
+        Ok(n) => c_int::try_from(n).unwrap_or(c_int::MAX),
+        Err(e) => e.to_errno(),
+    }
+}
+
+impl<P: Operations> Vtable<P> {
+    /// The tables of a protocol called `name` in `/proc/net/protocols`.
+    pub(crate) const fn new(name: &[u8]) -> Self {
+        // SAFETY: All zeroes is a table that leaves everything to the core's defaults.
+        let mut proto: bindings::proto = unsafe { mem::zeroed() };
+        let mut i = 0;
+        while i < name.len() {
+            proto.name[i] = name[i] as c_char;
+            i += 1;
+        }
+        proto.obj_size = mem::size_of::<Sock<P>>() as c_uint;
+        proto.backlog_rcv = Some(backlog::<P>);
+        proto.release_cb = Some(super::timer::release_cb::<P>);
+        // `owner` stays null: a socket's descriptor pins the module by `ops.owner`. A connection
+        // that only waits for its peer to say goodbye does not; module exit ends it.
+
+        // SAFETY: As above.
+        let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
+        ops.release = Some(release::<P>);
+        ops.bind = Some(bind::<P>);
+        ops.connect = Some(connect::<P>);
+        ops.socketpair = Some(bindings::sock_no_socketpair);
+        ops.accept = Some(accept::<P>);
+        ops.getname = Some(getname::<P>);
+        ops.poll = Some(poll::<P>);
+        ops.ioctl = Some(ioctl::<P>);
+        #[cfg(CONFIG_COMPAT)]
+        {
+            ops.compat_ioctl = Some(ioctl::<P>);
+        }
+        ops.gettstamp = Some(bindings::sock_gettstamp);
+        ops.listen = Some(listen::<P>);
+        ops.shutdown = Some(shutdown::<P>);
+        ops.setsockopt = Some(setsockopt);
+        ops.getsockopt = Some(getsockopt::<P>);
+        ops.sendmsg = Some(sendmsg::<P>);
+        ops.recvmsg = Some(recvmsg::<P>);
+        ops.mmap = Some(bindings::sock_no_mmap);
+        Vtable {
+            proto: UnsafeCell::new(proto),
+            ops: UnsafeCell::new(ops),
+            live: AtomicUsize::new(0),
+            _protocol: PhantomData,
+        }
+    }
+}
+
+impl<P: Protocol> Vtable<P> {
+    /// Counts sockets whose memory is in use.
+    pub(super) fn count(&self, change: isize) {
+        if change > 0 {
+            self.live.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.live.fetch_sub(1, Ordering::Release);
+        }
+    }
+
+    /// Counts a socket in `/proc/net/protocols`.
+    pub(super) fn count_in_use(&self, sock: &RawSock, change: c_int) {
+        // SAFETY: The protocol is registered as long as it has sockets.
+        unsafe {
+            bindings::sock_prot_inuse_add(
+                bindings::sock_net(sock.as_ptr()),
+                self.proto.get(),
+                change,
+            )
+        };
+    }
+}
+
+/// A registered protocol; dropping it waits for its last socket.
+pub(crate) struct ProtocolRegistration<P: Operations>(PhantomData<fn() -> P>);
+
+impl<P: Operations> ProtocolRegistration<P> {
+    /// Registers the protocol for sockets of `family`.
+    pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
+        let vtable = P::vtable();
+        // SAFETY: Nobody has seen the tables yet: the family is registered after its protocols.
+        unsafe {
+            (*vtable.ops.get()).family = c_int::from(family);
+            (*vtable.ops.get()).owner = module.as_ptr().cast();
+            to_result(bindings::proto_register(vtable.proto.get(), 1))?;
+        }
+        Ok(ProtocolRegistration(PhantomData))
+    }
+}
+
+impl<P: Operations> Drop for ProtocolRegistration<P> {
+    fn drop(&mut self) {
+        let vtable = P::vtable();
+        // No descriptor is left, and what had none has been ended. What can remain are sockets that
+        // wait for a grace period, or for a device to give back a packet of theirs.
+        loop {
+            rcu::barrier();
+            if vtable.live.load(Ordering::Acquire) == 0 {
+                break;
+            }
+            // SAFETY: Process context, in module exit.
+            unsafe { bindings::schedule_timeout_uninterruptible(1) };
+        }
+        // The last one may have been counted out within its callback, which frees it right after.
+        rcu::barrier();
+        // SAFETY: Registered by `new`, and no socket is left.
+        unsafe { bindings::proto_unregister(vtable.proto.get()) };
+    }
+}
+
+/// A descriptor for which a socket is being made.
+pub(crate) struct NewSocket<'a> {
+    net: *mut bindings::net,
+    socket: *mut bindings::socket,
+    kern: c_int,
+    _call: PhantomData<&'a ()>,
+}
+
+impl NewSocket<'_> {
+    /// The type the user asked for, `SOCK_*`.
+    pub(crate) fn kind(&self) -> u32 {
+        // SAFETY: The core made the descriptor for this call.
+        unsafe { (*self.socket).type_ as u32 }
+    }
+
+    /// Makes a socket of protocol `P` behind the descriptor.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` without memory.
+    pub(crate) fn attach<P: Operations>(
+        self,
+        protocol: i32,
+        shared: P::Shared,
+        state: P::State,
+    ) -> Result {
+        let vtable = P::vtable();
+        // SAFETY: The tables are registered while the family is. What `sk_alloc` returns is ours
+        // until `sock_init_data` ties it to the descriptor; its own parts are made before anyone
+        // can call it.
+        unsafe {
+            let family = (*vtable.ops.get()).family;
+            let sk = bindings::sk_alloc(
+                self.net,
+                family,
+                Context::Task.gfp(),
+                vtable.proto.get(),
+                self.kern,
+            );
+            if sk.is_null() {
+                return Err(ENOBUFS);
+            }
+            bindings::sock_init_data(self.socket, sk);
+            (*sk).sk_protocol = protocol as u16;
+            (*sk).sk_backlog_rcv = Some(backlog::<P>);
+            Sock::<P>::init(sk, shared, state);
+            (*self.socket).ops = vtable.ops.get();
+        }
+        Ok(())
+    }
+}
+
+/// A socket family.
+pub(crate) trait Family: 'static {
+    /// `socket(family, kind, protocol)`.
+    fn create(new: NewSocket<'_>, protocol: i32) -> Result;
+}
+
+/// A registered family; ended when dropped.
+pub(crate) struct FamilyRegistration<F: Family> {
+    table: KBox<UnsafeCell<bindings::net_proto_family>>,
+    _family: PhantomData<F>,
+}
+
+// SAFETY: The table is only read after registration.
+unsafe impl<F: Family> Send for FamilyRegistration<F> {}
+// SAFETY: As above.
+unsafe impl<F: Family> Sync for FamilyRegistration<F> {}
+
+impl<F: Family> FamilyRegistration<F> {
+    /// Registers `family`.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if another module has registered that number.
+    pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: All zeroes is a table without a family.
+        let mut table: bindings::net_proto_family = unsafe { mem::zeroed() };
+        table.family = c_int::from(family);
+        table.create = Some(create::<F>);
+        table.owner = module.as_ptr().cast();
+        let table = KBox::new(UnsafeCell::new(table), GFP_KERNEL)?;
+        // SAFETY: The table stays in its box until `drop` has unregistered it.
+        to_result(unsafe { bindings::sock_register(table.get()) })?;
+        Ok(FamilyRegistration {
+            table,
+            _family: PhantomData,
+        })
+    }
+}
+
+impl<F: Family> Drop for FamilyRegistration<F> {
+    fn drop(&mut self) {
+        // SAFETY: Registered by `new`; waits for calls of `create` that run.
+        unsafe { bindings::sock_unregister((*self.table.get()).family) };
+    }
+}
+
+unsafe extern "C" fn create<F: Family>(
+    net: *mut bindings::net,
+    socket: *mut bindings::socket,
+    protocol: c_int,
+    kern: c_int,
+) -> c_int {
+    code(F::create(
+        NewSocket {
+            net,
+            socket,
+            kern,
+            _call: PhantomData,
+        },
+        protocol,
+    ))
+}
+
+/// The protocol's socket behind a descriptor.
+///
+/// # Safety
+///
+/// `socket` is the descriptor of a running call on a socket of `P`.
+#[inline]
+unsafe fn of<'a, P: Operations>(socket: *mut bindings::socket) -> &'a Sock<P> {
+    // SAFETY: The caller's promise; the call holds the descriptor, which holds the socket.
+    unsafe { Sock::from_raw((*socket).sk) }
+}
+
+/// An address that the core has copied from the user.
+///
+/// # Safety
+///
+/// `address` is valid for `len` bytes.
+unsafe fn address<'a>(address: *const bindings::sockaddr_unsized, len: c_int) -> &'a [u8] {
+    // SAFETY: The caller's promise; the core never passes a negative length.
+    unsafe { slice::from_raw_parts(address.cast(), usize::try_from(len).unwrap_or(0)) }
+}
+
+unsafe extern "C" fn backlog<P: Protocol>(
+    sk: *mut bindings::sock,
+    skb: *mut bindings::sk_buff,
+) -> c_int {
+    // SAFETY: The core calls this with the socket locked, on no one's borrow of the state, and
+    // gives the buffer away. The protocol finds bottom halves disabled, as when it gets a packet
+    // from the device.
+    unsafe {
+        bindings::local_bh_disable();
+        let sock = Sock::<P>::from_raw(sk);
+        if let Some(skb) = Skb::from_raw(skb) {
+            P::backlog(sock, sock.state_mut(), skb);
+        }
+        bindings::local_bh_enable();
+    }
+    0
+}
+
+unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
+    // SAFETY: Called once for a descriptor; null if `create` failed. The reference taken here
+    // keeps the socket while the protocol gives up its own.
+    unsafe {
+        let sk = (*socket).sk;
+        if !sk.is_null() {
+            P::release(Sock::<P>::from_raw(sk).hold());
+            (*socket).sk = ptr::null_mut();
+        }
+    }
+    0
+}
+
+unsafe extern "C" fn bind<P: Operations>(
+    socket: *mut bindings::socket,
+    addr: *mut bindings::sockaddr_unsized,
+    len: c_int,
+) -> c_int {
+    // SAFETY: A running call, with a kernel copy of the address.
+    unsafe { code(P::bind(of(socket), address(addr, len))) }
+}
+
+unsafe extern "C" fn connect<P: Operations>(
+    socket: *mut bindings::socket,
+    addr: *mut bindings::sockaddr_unsized,
+    len: c_int,
+    flags: c_int,
+) -> c_int {
+    let nonblocking = flags & bindings::O_NONBLOCK as c_int != 0;
+    // SAFETY: As in `bind`.
+    unsafe {
+        code(P::connect(
+            of(socket),
+            &Socket(socket),
+            address(addr, len),
+            nonblocking,
+        ))
+    }
+}
+
+unsafe extern "C" fn accept<P: Operations>(
+    socket: *mut bindings::socket,
+    new: *mut bindings::socket,
+    arg: *mut bindings::proto_accept_arg,
+) -> c_int {
+    // SAFETY: A running call; `new` is a descriptor without a socket.
+    unsafe {
+        let nonblocking = (*arg).flags & bindings::O_NONBLOCK as c_int != 0;
+        code(P::accept(of(socket), &Socket(new), nonblocking))
+    }
+}
+
+unsafe extern "C" fn getname<P: Operations>(
+    socket: *mut bindings::socket,
+    addr: *mut bindings::sockaddr,
+    peer: c_int,
+) -> c_int {
+    // SAFETY: A running call.
+    match P::name(unsafe { of(socket) }, peer != 0) {
+        Ok(name) => {
+            // SAFETY: The core passes room for a `sockaddr_storage`.
+            unsafe { ptr::copy_nonoverlapping(name.as_ptr(), addr.cast(), name.len()) };
+            ADDRESS_LEN as c_int
+        }
+        Err(e) => e.to_errno(),
+    }
+}
+
+unsafe extern "C" fn poll<P: Operations>(
+    file: *mut bindings::file,
+    socket: *mut bindings::socket,
+    wait: *mut bindings::poll_table_struct,
+) -> bindings::__poll_t {
+    // SAFETY: A running call; the wait queue is entered before readiness is looked at.
+    unsafe {
+        bindings::sock_poll_wait(file, socket, wait);
+        P::poll(of(socket))
+    }
+}
+
+unsafe extern "C" fn ioctl<P: Operations>(
+    socket: *mut bindings::socket,
+    command: c_uint,
+    argument: c_ulong,
+) -> c_int {
+    // SAFETY: A running call.
+    code(P::ioctl(
+        unsafe { of(socket) },
+        command,
+        IntArgument::new(argument),
+    ))
+}
+
+unsafe extern "C" fn listen<P: Operations>(
+    socket: *mut bindings::socket,
+    backlog: c_int,
+) -> c_int {
+    // SAFETY: A running call.
+    unsafe { code(P::listen(of(socket), &Socket(socket), backlog.max(0) as u32)) }
+}
+
+unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how: c_int) -> c_int {
+    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the halves they mean.
+    let halves = match how {
+        0..=2 => (how + 1) as u8,
+        _ => return EINVAL.to_errno(),
+    };
+    // SAFETY: A running call.
+    unsafe { code(P::shutdown(of(socket), &Socket(socket), halves)) }
+}
+
+/// Neither protocol has an option that can be set.
+unsafe extern "C" fn setsockopt(
+    _socket: *mut bindings::socket,
+    _level: c_int,
+    _name: c_int,
+    _value: bindings::sockptr_t,
+    _len: c_uint,
+) -> c_int {
+    ENOPROTOOPT.to_errno()
+}
+
+unsafe extern "C" fn getsockopt<P: Operations>(
+    socket: *mut bindings::socket,
+    level: c_int,
+    name: c_int,
+    value: *mut c_char,
+    len: *mut c_int,
+) -> c_int {
+    // SAFETY: A running call.
+    code(P::get_option(
+        unsafe { of(socket) },
+        level,
+        name,
+        OptionBuffer::new(value.cast(), len),
+    ))
+}
+
+unsafe extern "C" fn sendmsg<P: Operations>(
+    socket: *mut bindings::socket,
+    msg: *mut bindings::msghdr,
+    len: usize,
+) -> c_int {
+    // SAFETY: A running call with its message.
+    unsafe { count(P::send(of(socket), &mut Message::from_raw(msg), len)) }
+}
+
+unsafe extern "C" fn recvmsg<P: Operations>(
+    socket: *mut bindings::socket,
+    msg: *mut bindings::msghdr,
+    len: usize,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: A running call with its message.
+    unsafe { count(P::receive(of(socket), &mut Message::from_raw(msg), len, flags)) }
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+/*
+ * Static inlines and macros of the kernel's headers as functions that Rust can
+ * call. One line each: nothing is decided here.
+ */
+#include "bindings.h"
+#include <linux/filter.h>
+#include <linux/sched/signal.h>
+#include <linux/sockptr.h>
+#include <linux/uaccess.h>
+
+/* Only bindgen and Rust know these names, so no header declares them. */
+#pragma GCC diagnostic ignored "-Wmissing-prototypes"
+#pragma GCC diagnostic ignored "-Wmissing-declarations"
+
+#define H(ret, name, args, ...) ret rust_helper_enet_##name args { __VA_ARGS__; }
+
+/* sockets */
+H(void, sock_hold, (struct sock *sk), sock_hold(sk))
+H(void, sock_put, (struct sock *sk), sock_put(sk))
+H(void, sock_orphan, (struct sock *sk), sock_orphan(sk))
+H(void, sock_graft, (struct sock *sk, struct socket *sock), sock_graft(sk, sock))
+H(void, sock_set_flag, (struct sock *sk, enum sock_flags flag), sock_set_flag(sk, flag))
+H(bool, sock_flag, (const struct sock *sk, enum sock_flags flag), return sock_flag(sk, flag))
+H(bool, sock_owned_by_user, (const struct sock *sk), return sock_owned_by_user(sk))
+H(void, bh_lock_sock_nested, (struct sock *sk), bh_lock_sock_nested(sk))
+H(void, bh_lock_sock, (struct sock *sk), bh_lock_sock(sk))
+H(void, bh_unlock_sock, (struct sock *sk), bh_unlock_sock(sk))
+H(int, sk_add_backlog, (struct sock *sk, struct sk_buff *skb, unsigned int limit), return sk_add_backlog(sk, skb, limit))
+H(int, sock_error, (struct sock *sk), return sock_error(sk))
+H(int, sock_intr_errno, (long timeo), return sock_intr_errno(timeo))
+H(wait_queue_head_t *, sk_sleep, (struct sock *sk), return sk_sleep(sk))
+H(void, sock_poll_wait, (struct file *file, struct socket *sock, struct poll_table_struct *p), sock_poll_wait(file, sock, p))
+H(void, sk_wake, (struct sock *sk, __poll_t events), guard(rcu)(); if (skwq_has_sleeper(rcu_dereference(sk->sk_wq))) wake_up_interruptible_poll(&rcu_dereference(sk->sk_wq)->wait, events))
+H(void, sk_wake_async, (struct sock *sk, int how, int band), sk_wake_async(sk, how, band))
+H(void, sk_error_report, (struct sock *sk), sk_error_report(sk))
+H(struct net *, sock_net, (const struct sock *sk), return sock_net(sk))
+H(void, sk_drops_inc, (struct sock *sk), sk_drops_inc(sk))
+H(int, sk_drops_read, (struct sock *sk), return sk_drops_read(sk))
+H(void, sock_recv_cmsgs, (struct msghdr *msg, struct sock *sk, struct sk_buff *skb), sock_recv_cmsgs(msg, sk, skb))
+H(void, sock_inuse_add, (struct net *net, int val), sock_inuse_add(net, val))
+H(void, sock_prot_inuse_add, (struct net *net, struct proto *prot, int val), sock_prot_inuse_add(net, prot, val))
+H(int, sk_rmem_alloc_get, (const struct sock *sk), return sk_rmem_alloc_get(sk))
+H(int, sk_wmem_alloc_get, (const struct sock *sk), return sk_wmem_alloc_get(sk))
+H(int, sk_filter, (struct sock *sk, struct sk_buff *skb), return sk_filter(sk, skb))
+H(u32, sk_uid, (const struct sock *sk), return from_kuid_munged(&init_user_ns, sk_uid(sk)))
+H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
+H(bool, signal_pending, (void), return signal_pending(current))
+
+H(void, sk_set_nospace, (struct sock *sk), set_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+H(bool, sk_test_clear_nospace, (struct sock *sk), return sk->sk_socket && test_and_clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+H(void, send_sigpipe, (void), send_sig(SIGPIPE, current, 0))
+
+/* waiting */
+H(void, init_wait_woken, (struct wait_queue_entry *wait), init_wait_func(wait, woken_wake_function))
+H(long, wait_woken, (struct wait_queue_entry *wait, long timeo), return wait_woken(wait, TASK_INTERRUPTIBLE, timeo))
+
+/* socket buffers */
+H(struct sk_buff *, alloc_skb_fclone, (unsigned int size, gfp_t gfp), return alloc_skb_fclone(size, gfp))
+H(struct sk_buff *, alloc_skb, (unsigned int size, gfp_t gfp), return alloc_skb(size, gfp))
+H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
+H(struct sk_buff *, skb_share_check, (struct sk_buff *skb, gfp_t gfp), return skb_share_check(skb, gfp))
+H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
+H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
+H(void, skb_pull_inline, (struct sk_buff *skb, unsigned int len), __skb_pull(skb, len))
+H(void *, skb_put_inline, (struct sk_buff *skb, unsigned int len), return __skb_put(skb, len))
+H(void, skb_reserve, (struct sk_buff *skb, int len), skb_reserve(skb, len))
+H(int, skb_tailroom, (const struct sk_buff *skb), return skb_tailroom(skb))
+H(unsigned int, skb_headroom, (const struct sk_buff *skb), return skb_headroom(skb))
+H(unsigned int, skb_headlen, (const struct sk_buff *skb), return skb_headlen(skb))
+H(int, skb_cloned, (const struct sk_buff *skb), return skb_cloned(skb))
+H(u8, skb_pkt_type, (const struct sk_buff *skb), return skb->pkt_type)
+H(void, skb_set_class, (struct sk_buff *skb, const struct sock *sk), skb->priority = READ_ONCE(sk->sk_priority); skb->mark = READ_ONCE(sk->sk_mark))
+H(void, skb_header_release, (struct sk_buff *skb), __skb_header_release(skb))
+H(int, sock_queue_rcv_skb, (struct sock *sk, struct sk_buff *skb), return sock_queue_rcv_skb(sk, skb))
+H(void, skb_orphan, (struct sk_buff *skb), skb_orphan(skb))
+H(void, skb_set_owner_r, (struct sk_buff *skb, struct sock *sk), skb_set_owner_r(skb, sk))
+H(void, skb_reset_network_header, (struct sk_buff *skb), skb_reset_network_header(skb))
+H(void, skb_reset_mac_header, (struct sk_buff *skb), skb_reset_mac_header(skb))
+H(void, skb_mac_to_data, (struct sk_buff *skb), __skb_pull(skb, skb_network_offset(skb)))
+H(const struct ethhdr *, eth_hdr, (const struct sk_buff *skb), return eth_hdr(skb))
+H(void, skb_queue_head_init, (struct sk_buff_head *list), skb_queue_head_init(list))
+H(void, skb_queue_tail_unlocked, (struct sk_buff_head *list, struct sk_buff *skb), __skb_queue_tail(list, skb))
+H(void, skb_unlink_unlocked, (struct sk_buff *skb, struct sk_buff_head *list), __skb_unlink(skb, list))
+H(struct sk_buff *, skb_dequeue_unlocked, (struct sk_buff_head *list), return __skb_dequeue(list))
+H(struct sk_buff *, skb_peek, (const struct sk_buff_head *list), return skb_peek(list))
+H(struct sk_buff *, skb_peek_tail, (const struct sk_buff_head *list), return skb_peek_tail(list))
+H(struct sk_buff *, skb_peek_next, (struct sk_buff *skb, const struct sk_buff_head *list), return skb_peek_next(skb, list))
+H(void, skb_queue_purge, (struct sk_buff_head *list), skb_queue_purge(list))
+H(void, skb_set_tstamp_now, (struct sk_buff *skb), __net_timestamp(skb))
+H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
+H(size_t, copy_from_iter, (void *to, size_t len, struct iov_iter *from), return copy_from_iter(to, len, from))
+H(size_t, iov_iter_count, (const struct iov_iter *i), return iov_iter_count(i))
+
+/* devices */
+H(bool, dev_is_up, (const struct net_device *dev), return READ_ONCE(dev->flags) & IFF_UP)
+H(void, skb_set_dev, (struct sk_buff *skb, struct net_device *dev, __be16 protocol), skb->dev = dev; skb->protocol = protocol)
+H(void, skb_set_protocol, (struct sk_buff *skb, __be16 protocol), skb->protocol = protocol)
+H(unsigned int, dev_mtu, (const struct net_device *dev), return READ_ONCE(dev->mtu))
+H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned short type, const void *daddr, const void *saddr, unsigned int len), return dev_hard_header(skb, dev, type, daddr, saddr, len))
+H(int, dev_queue_xmit, (struct sk_buff *skb), return dev_queue_xmit(skb))
+H(struct net *, dev_net, (const struct net_device *dev), return dev_net(dev))
+H(void, dev_put, (struct net_device *dev), dev_put(dev))
+H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
+H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
+H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
+H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))
+H(struct proc_dir_entry *, proc_net, (const struct net *net), return net->proc_net)
+H(struct net *, seq_file_net, (struct seq_file *seq), return seq_file_net(seq))
+
+/* RCU, locks, lists */
+H(void, rcu_read_lock, (void), rcu_read_lock())
+H(void, rcu_read_unlock, (void), rcu_read_unlock())
+H(void, spin_lock_init, (spinlock_t *lock), spin_lock_init(lock))
+H(void, spin_lock_bh, (spinlock_t *lock), spin_lock_bh(lock))
+H(void, spin_unlock_bh, (spinlock_t *lock), spin_unlock_bh(lock))
+H(void, hlist_add_head_rcu, (struct hlist_node *n, struct hlist_head *h), hlist_add_head_rcu(n, h))
+H(void, hlist_del_init_rcu, (struct hlist_node *n), hlist_del_init_rcu(n))
+H(void, local_bh_disable, (void), local_bh_disable())
+H(void, local_bh_enable, (void), local_bh_enable())
+
+/* user memory */
+H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_from_sockptr(dst, src, size))
+H(int, copy_to_user, (void __user *to, const void *from, unsigned long n), return copy_to_user(to, from, n))
+H(int, get_user_int, (int *value, const int __user *from), return get_user(*value, from))
+H(int, put_user_int, (int value, int __user *to), return put_user(value, to))
+H(void *, kvzalloc, (size_t size), return kvzalloc(size, GFP_KERNEL))

@@ -1,0 +1,110 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The message of a send or receive call: user memory, address, flags.
+//!
+//! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h)
+
+use super::{
+    bindings,
+    skb::{Buffer, Skb},
+    sock::RawSock,
+};
+use core::{ marker::PhantomData, ptr, slice};
+use kernel::ffi::c_int;
+use crate::net::errno::prelude::*;
+
+/// A `struct msghdr` for the length of one call.
+pub(crate) struct Message<'a> {
+    raw: *mut bindings::msghdr,
+    _call: PhantomData<&'a mut bindings::msghdr>,
+}
+
+impl Message<'_> {
+    /// # Safety
+    ///
+    /// `raw` is the message of the running call, which lasts for `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw(raw: *mut bindings::msghdr) -> Self {
+        Message {
+            raw,
+            _call: PhantomData,
+        }
+    }
+
+    #[inline]
+    pub(super) fn iter(&mut self) -> *mut bindings::iov_iter {
+        // SAFETY: The message is valid; only an address is computed.
+        unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
+    }
+
+    /// The address that the caller of a send call gave, `None` without one.
+    #[inline]
+    pub(crate) fn name(&self) -> Option<&[u8]> {
+        // SAFETY: The core has copied `msg_namelen` bytes of address into kernel memory.
+        unsafe {
+            let name = (*self.raw).msg_name;
+            let len = (*self.raw).msg_namelen;
+            (!name.is_null() && len > 0).then(|| slice::from_raw_parts(name.cast(), len as usize))
+        }
+    }
+
+    /// Reports `address` to a receive call that asked for one.
+    #[inline]
+    pub(crate) fn set_name(&mut self, address: &[u8]) {
+        // SAFETY: A non-null `msg_name` has room for a `sockaddr_storage`, more than any address
+        // of this family.
+        unsafe {
+            if !(*self.raw).msg_name.is_null() {
+                ptr::copy_nonoverlapping(address.as_ptr(), (*self.raw).msg_name.cast(), address.len());
+                (*self.raw).msg_namelen = address.len() as c_int;
+            }
+        }
+    }
+
+    /// `MSG_*` flags of the call.
+    #[inline]
+    pub(crate) fn flags(&self) -> c_int {
+        // SAFETY: The message is valid.
+        unsafe { (*self.raw).msg_flags as c_int }
+    }
+
+    /// Adds flags that a receive call returns.
+    #[inline]
+    pub(crate) fn add_flags(&mut self, flags: c_int) {
+        // SAFETY: The message is valid and ours for the call.
+        unsafe { (*self.raw).msg_flags |= flags as u32 };
+    }
+
+    /// Bytes of user memory that the call still has for data.
+    #[inline]
+    pub(crate) fn remaining(&mut self) -> usize {
+        // SAFETY: The iterator is valid.
+        unsafe { bindings::iov_iter_count(self.iter()) }
+    }
+
+    /// Copies `len` bytes of `skb`, from `offset` on, to the user.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if not all of them could be written.
+    #[inline]
+    pub(crate) fn put(&mut self, skb: &Buffer, offset: usize, len: usize) -> Result {
+        // SAFETY: Both are valid; the function checks the bounds of both.
+        let code = unsafe {
+            bindings::skb_copy_datagram_iter(
+                skb.as_ptr(),
+                offset as c_int,
+                self.iter(),
+                len as c_int,
+            )
+        };
+        to_result(code)
+    }
+
+    /// Delivers what the user asked to learn about `skb`: its time, drops before it.
+    #[inline]
+    pub(crate) fn put_control(&mut self, sock: &RawSock, skb: &Skb) {
+        // SAFETY: All three are valid.
+        unsafe { bindings::sock_recv_cmsgs(self.raw, sock.as_ptr(), skb.as_ptr()) };
+    }
+}

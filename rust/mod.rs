@@ -1,0 +1,82 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sockets, packets, devices and namespaces of the networking core, made safe once.
+//!
+//! The kernel crate does not cover sockets yet, and its bindings declare `sock`, `net_device` and
+//! `net` without a size. The types here stand on bindings of our own, made by bindgen from the
+//! same headers, and kept apart from the kernel crate's: a pointer is cast where the two meet.
+//!
+//! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
+//! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
+//! [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+#[allow(
+    clippy::all,
+    dead_code,
+    improper_ctypes,
+    missing_docs,
+    non_camel_case_types,
+    non_snake_case,
+    non_upper_case_globals,
+    unreachable_pub,
+    unsafe_op_in_unsafe_fn
+)]
+mod bindings {
+    use kernel::ffi;
+
+    type __kernel_size_t = usize;
+    type __kernel_ssize_t = isize;
+    type __kernel_ptrdiff_t = isize;
+
+    include!(env!("ENET_BINDINGS"));
+    include!(env!("ENET_HELPERS"));
+}
+
+pub(crate) mod bh_lock;
+pub(crate) mod datagram;
+pub(crate) mod device;
+pub(crate) mod errno;
+pub(crate) mod family;
+pub(crate) mod message;
+pub(crate) mod namespace;
+pub(crate) mod options;
+pub(crate) mod packet_type;
+pub(crate) mod procfs;
+pub(crate) mod random;
+pub(crate) mod rcu;
+pub(crate) mod skb;
+pub(crate) mod sock;
+pub(crate) mod table;
+pub(crate) mod timer;
+pub(crate) mod wait;
+
+/// Constants of the socket interface, under their names in the kernel's headers.
+pub(crate) mod uapi {
+    use super::bindings;
+    use kernel::ffi::c_int;
+
+    pub(crate) const MSG_OOB: c_int = bindings::MSG_OOB as c_int;
+    pub(crate) const MSG_PEEK: c_int = bindings::MSG_PEEK as c_int;
+    pub(crate) const MSG_TRUNC: c_int = bindings::MSG_TRUNC as c_int;
+    pub(crate) const MSG_DONTWAIT: c_int = bindings::MSG_DONTWAIT as c_int;
+    pub(crate) const MSG_WAITALL: c_int = bindings::MSG_WAITALL as c_int;
+    pub(crate) const MSG_NOSIGNAL: c_int = bindings::MSG_NOSIGNAL as c_int;
+    pub(crate) const MSG_ERRQUEUE: c_int = bindings::MSG_ERRQUEUE as c_int;
+    pub(crate) const MSG_CMSG_COMPAT: c_int = bindings::MSG_CMSG_COMPAT as c_int;
+
+    pub(crate) const RCV_SHUTDOWN: u8 = bindings::RCV_SHUTDOWN as u8;
+    pub(crate) const SEND_SHUTDOWN: u8 = bindings::SEND_SHUTDOWN as u8;
+    pub(crate) const SHUTDOWN_MASK: u8 = bindings::SHUTDOWN_MASK as u8;
+
+    pub(crate) const SIOCINQ: u32 = bindings::FIONREAD;
+    pub(crate) const SIOCOUTQ: u32 = bindings::TIOCOUTQ;
+
+    pub(crate) const EPOLLIN: u32 = 0x001;
+    pub(crate) const EPOLLOUT: u32 = 0x004;
+    pub(crate) const EPOLLERR: u32 = 0x008;
+    pub(crate) const EPOLLHUP: u32 = 0x010;
+    pub(crate) const EPOLLRDNORM: u32 = 0x040;
+    pub(crate) const EPOLLWRNORM: u32 = 0x100;
+    pub(crate) const EPOLLWRBAND: u32 = 0x200;
+    pub(crate) const EPOLLRDHUP: u32 = 0x2000;
+}

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Network namespaces, and what a module keeps for each of them.
+//!
+//! C headers: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h),
+//! [`include/net/netns/generic.h`](srctree/include/net/netns/generic.h)
+
+use super::bindings;
+use core::{cell::UnsafeCell, marker::PhantomData, mem, ptr};
+use kernel::ffi::c_int;
+use crate::net::errno::prelude::*;
+
+/// A network namespace, held by whoever lent the reference.
+#[repr(transparent)]
+pub(crate) struct Net(UnsafeCell<bindings::net>);
+
+impl Net {
+    /// # Safety
+    ///
+    /// `net` must be valid for as long as `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw<'a>(net: *mut bindings::net) -> &'a Net {
+        // SAFETY: Transparent over `net`; the rest is the caller's promise.
+        unsafe { &*net.cast() }
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(&self) -> *mut bindings::net {
+        self.0.get()
+    }
+}
+
+/// The block that the kernel keeps while the registration lasts, filled in by
+/// [`Registration::new`].
+pub(crate) struct Operations<T: PerNet> {
+    ops: UnsafeCell<bindings::pernet_operations>,
+    id: UnsafeCell<kernel::ffi::c_uint>,
+    _state: PhantomData<T>,
+}
+
+// SAFETY: Written only by the one registration, before anyone reads `id`.
+unsafe impl<T: PerNet> Sync for Operations<T> {}
+
+impl<T: PerNet> Operations<T> {
+    /// Not registered yet.
+    pub(crate) const fn new() -> Self {
+        Operations {
+            // SAFETY: All zeroes is an empty set of operations.
+            ops: UnsafeCell::new(unsafe { mem::zeroed() }),
+            id: UnsafeCell::new(0),
+            _state: PhantomData,
+        }
+    }
+}
+
+/// What a module keeps for each namespace.
+pub(crate) trait PerNet: Sync + Sized + 'static {
+    /// Where the registration lives.
+    fn operations() -> &'static Operations<Self>;
+
+    /// Makes the state of a new namespace.
+    fn new(net: &Net) -> Result<Self>;
+
+    /// The state of `net`.
+    #[inline]
+    fn of(net: &Net) -> &Self {
+        // SAFETY: While anyone holds a reference to a namespace that sockets or devices can be in,
+        // the state made by `init` is there: it ends in `exit`, when nothing is left in it.
+        unsafe {
+            let id = *Self::operations().id.get();
+            &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()
+        }
+    }
+}
+
+/// The registration of per-namespace state, ended when dropped.
+pub(crate) struct Registration<T: PerNet>(PhantomData<T>);
+
+impl<T: PerNet> Registration<T> {
+    /// Makes the state of every namespace there is, and of those to come.
+    pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
+        let operations = T::operations();
+        // SAFETY: Nothing is registered yet, so nobody else looks at the block.
+        unsafe {
+            let ops = &mut *operations.ops.get();
+            ops.init = Some(Self::init);
+            ops.exit = Some(Self::exit);
+            // The field is declared const, for its readers; the core writes it once.
+            ptr::write(ptr::addr_of_mut!(ops.id).cast(), operations.id.get());
+            ptr::write(ptr::addr_of_mut!(ops.size).cast(), mem::size_of::<T>());
+            to_result(bindings::register_pernet_subsys(ops))?;
+        }
+        Ok(Registration(PhantomData))
+    }
+
+    unsafe extern "C" fn init(net: *mut bindings::net) -> c_int {
+        // SAFETY: The core passes a valid namespace.
+        match T::new(unsafe { Net::from_raw(net) }) {
+            Ok(state) => {
+                // SAFETY: The core has allocated `size` bytes for us in this namespace, aligned as
+                // `kmalloc` aligns.
+                unsafe {
+                    let id = *T::operations().id.get();
+                    ptr::write(bindings::net_generic(net, id).cast::<T>(), state);
+                }
+                0
+            }
+            Err(e) => e.to_errno(),
+        }
+    }
+
+    unsafe extern "C" fn exit(net: *mut bindings::net) {
+        // SAFETY: `init` made the state, and the core calls `exit` once, when no socket and no
+        // device is left in the namespace.
+        unsafe {
+            let id = *T::operations().id.get();
+            ptr::drop_in_place(bindings::net_generic(net, id).cast::<T>());
+        }
+    }
+}
+
+impl<T: PerNet> Drop for Registration<T> {
+    fn drop(&mut self) {
+        // SAFETY: Registered by `new`.
+        unsafe { bindings::unregister_pernet_subsys(T::operations().ops.get()) };
+    }
+}

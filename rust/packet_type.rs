@@ -1,0 +1,70 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Handlers of received frames.
+//!
+//! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
+
+use super::{bindings, device::Device, skb::{Context, Skb}};
+use core::{cell::UnsafeCell, marker::PhantomData};
+use kernel::ffi::c_int;
+use crate::net::errno::prelude::*;
+
+/// Who takes the frames of one Ethernet type.
+pub(crate) trait Handler: 'static {
+    /// Takes a frame whose data starts behind the Ethernet header. Called in softirq context,
+    /// within an RCU read section, on every device of every namespace.
+    fn receive(skb: Skb, device: &Device);
+}
+
+/// The registration of a [`Handler`], ended when dropped.
+pub(crate) struct Registration<H: Handler> {
+    block: Pin<KBox<UnsafeCell<bindings::packet_type>>>,
+    _handler: PhantomData<H>,
+}
+
+// SAFETY: The block is only touched by the networking core, which locks.
+unsafe impl<H: Handler> Send for Registration<H> {}
+// SAFETY: A shared reference gives no access to the block.
+unsafe impl<H: Handler> Sync for Registration<H> {}
+
+impl<H: Handler> Registration<H> {
+    /// Starts taking the frames of `ethertype`, host order.
+    pub(crate) fn new(ethertype: u16, _module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: All zeroes is a packet type on no list, for any device.
+        let mut block: bindings::packet_type = unsafe { core::mem::zeroed() };
+        block.type_ = ethertype.to_be();
+        block.func = Some(Self::call);
+        let block = KBox::pin(UnsafeCell::new(block), GFP_KERNEL)?;
+        // SAFETY: The block stays where it is until `drop` has taken it off.
+        unsafe { bindings::dev_add_pack(block.get()) };
+        Ok(Registration {
+            block,
+            _handler: PhantomData,
+        })
+    }
+
+    unsafe extern "C" fn call(
+        skb: *mut bindings::sk_buff,
+        dev: *mut bindings::net_device,
+        _block: *mut bindings::packet_type,
+        _original: *mut bindings::net_device,
+    ) -> c_int {
+        // SAFETY: The core passes a reference to a buffer, perhaps shared with other handlers;
+        // `skb_share_check` exchanges it for one that nobody else changes, or frees it.
+        let skb = unsafe {
+            Skb::from_raw(bindings::skb_share_check(skb, Context::Softirq.gfp()))
+        };
+        if let Some(skb) = skb {
+            // SAFETY: The device is valid while the handler runs.
+            H::receive(skb, unsafe { Device::from_raw(dev) });
+        }
+        0
+    }
+}
+
+impl<H: Handler> Drop for Registration<H> {
+    fn drop(&mut self) {
+        // SAFETY: Added by `new`; waits until no CPU runs the handler any more.
+        unsafe { bindings::dev_remove_pack(self.block.get()) };
+    }
+}

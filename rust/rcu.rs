@@ -1,0 +1,51 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Read sections of RCU, as a value that references can be tied to.
+//!
+//! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
+
+use super::bindings;
+use core::marker::PhantomData;
+
+/// Evidence of an RCU read section: what was found under it lives at least as long.
+///
+/// # Invariants
+///
+/// The CPU that made it stays in an RCU read section for as long as it exists.
+pub(crate) struct Read(PhantomData<*mut ()>);
+
+impl Read {
+    /// Enters a read section, left when the value is dropped.
+    #[inline]
+    pub(crate) fn enter() -> Self {
+        // SAFETY: Has no precondition; sections nest.
+        unsafe { bindings::rcu_read_lock() };
+        Read(PhantomData)
+    }
+}
+
+impl Drop for Read {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Pairs with the `rcu_read_lock` of `enter`; the type is not `Send`, so it is left
+        // on the CPU context that entered.
+        unsafe { bindings::rcu_read_unlock() };
+    }
+}
+
+/// Waits until every callback queued with `call_rcu` so far has run.
+pub(crate) fn barrier() {
+    // SAFETY: May sleep; called in process context only, from module exit.
+    unsafe { bindings::rcu_barrier() };
+}
+
+/// Runs `f` with bottom halves disabled, as they are when a packet comes in.
+#[inline]
+pub(crate) fn without_bottom_halves<R>(f: impl FnOnce() -> R) -> R {
+    // SAFETY: Enabled again below, in the same context; pairs nest.
+    unsafe { bindings::local_bh_disable() };
+    let result = f();
+    // SAFETY: Pairs with the call above.
+    unsafe { bindings::local_bh_enable() };
+    result
+}

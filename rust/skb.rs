@@ -1,0 +1,364 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Socket buffers with one owner.
+//!
+//! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use super::{bindings, device::Mac, sock::RawSock};
+use core::{mem, ops::Deref, ptr, ptr::NonNull, slice};
+use crate::net::errno::prelude::*;
+
+/// Where memory is asked for.
+#[derive(Clone, Copy)]
+pub(crate) enum Context {
+    /// By a task that may sleep.
+    Task,
+    /// In a softirq, or with bottom halves disabled or a lock held.
+    Softirq,
+}
+
+impl Context {
+    #[inline]
+    pub(super) const fn gfp(self) -> bindings::gfp_t {
+        match self {
+            Context::Task => bindings::ENET_GFP_KERNEL,
+            Context::Softirq => bindings::ENET_GFP_ATOMIC,
+        }
+    }
+}
+
+/// What a protocol remembers with a buffer, in the buffer's control block (`skb->cb`).
+///
+/// Plain integers only: the control block arrives with whatever the layer below left there, and
+/// every bit pattern is a value of this type.
+#[repr(C)]
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Note {
+    /// Ethernet address of the other side.
+    pub(crate) mac: [u8; 6],
+    /// Port of the other side, host order.
+    pub(crate) port: u16,
+    /// Device the frame came in by.
+    pub(crate) ifindex: u32,
+    /// Sequence number of a queued packet.
+    pub(crate) seq: u16,
+    /// Flags the packet left with.
+    pub(crate) flags: u8,
+    /// Bytes of the payload that a reader has already taken.
+    pub(crate) taken: u32,
+}
+
+// The last word of the control block belongs to the socket layer (`struct sock_skb_cb`).
+const _: () = assert!(mem::size_of::<Note>() <= 32 && mem::align_of::<Note>() <= 8);
+
+/// An `sk_buff` that someone else owns for the length of a borrow.
+#[repr(transparent)]
+pub(crate) struct Buffer(core::cell::UnsafeCell<bindings::sk_buff>);
+
+impl Buffer {
+    /// # Safety
+    ///
+    /// `skb` must be valid, and nobody else may change it, for as long as `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw<'a>(skb: *mut bindings::sk_buff) -> &'a Buffer {
+        // SAFETY: `Buffer` is transparent over `sk_buff`; the rest is the caller's promise.
+        unsafe { &*skb.cast() }
+    }
+
+    #[inline]
+    pub(super) fn as_ptr(&self) -> *mut bindings::sk_buff {
+        self.0.get()
+    }
+
+    /// Bytes of data, linear and paged.
+    #[inline]
+    pub(crate) fn len(&self) -> usize {
+        // SAFETY: A borrow of `Buffer` means that the buffer is valid and not being changed.
+        unsafe { (*self.as_ptr()).len as usize }
+    }
+
+    /// Memory that the buffer costs, bytes.
+    #[inline]
+    pub(crate) fn truesize(&self) -> u32 {
+        // SAFETY: As in `len`.
+        unsafe { (*self.as_ptr()).truesize }
+    }
+
+    /// The linear part of the data.
+    #[inline]
+    pub(crate) fn head(&self) -> &[u8] {
+        // SAFETY: `skb_headlen` bytes from `data` are the linear part, initialised by whoever
+        // filled the buffer, and the borrow keeps them in place.
+        unsafe {
+            let len = bindings::skb_headlen(self.as_ptr()) as usize;
+            slice::from_raw_parts((*self.as_ptr()).data, len)
+        }
+    }
+
+    /// Whether the frame was addressed to this very host.
+    #[inline]
+    pub(crate) fn is_for_this_host(&self) -> bool {
+        // SAFETY: As in `len`.
+        unsafe { bindings::skb_pkt_type(self.as_ptr()) == bindings::PACKET_HOST as u8 }
+    }
+
+    /// The sender's Ethernet address, of a received frame.
+    #[inline]
+    pub(crate) fn source(&self) -> Mac {
+        // SAFETY: Frames reach a packet handler with the Ethernet header in front of the data, at
+        // `mac_header`; the handlers take Ethernet devices only.
+        Mac(unsafe { (*bindings::eth_hdr(self.as_ptr())).h_source })
+    }
+
+    /// What was remembered with the buffer.
+    #[inline]
+    pub(crate) fn note(&self) -> Note {
+        // SAFETY: `cb` has 48 bytes, is aligned to 8, and any bytes are a `Note`.
+        unsafe { ptr::read((*self.as_ptr()).cb.as_ptr().cast()) }
+    }
+
+    /// A second descriptor of the same data.
+    #[inline]
+    pub(crate) fn try_clone(&self, context: Context) -> Option<Skb> {
+        // SAFETY: The buffer is valid; the result is null or a reference for us.
+        unsafe { Skb::from_raw(bindings::skb_clone(self.as_ptr(), context.gfp())) }
+    }
+
+    /// A buffer with the same contents whose header may be written.
+    pub(crate) fn copy(&self, context: Context) -> Option<Skb> {
+        // SAFETY: As in `try_clone`.
+        unsafe { Skb::from_raw(bindings::skb_copy(self.as_ptr(), context.gfp())) }
+    }
+
+    /// Whether another descriptor of the same data exists, so that it must not be written.
+    #[inline]
+    pub(crate) fn is_cloned(&self) -> bool {
+        // SAFETY: The buffer is valid.
+        unsafe { bindings::skb_cloned(self.as_ptr()) != 0 }
+    }
+
+    /// Copies the data from `offset` on into `to`; `false` if there is less.
+    pub(crate) fn copy_bits(&self, offset: usize, to: &mut [u8]) -> bool {
+        // SAFETY: `to` is valid for its length; the function checks the source's bounds.
+        unsafe {
+            bindings::skb_copy_bits(
+                self.as_ptr(),
+                offset as i32,
+                to.as_mut_ptr().cast(),
+                to.len() as i32,
+            ) == 0
+        }
+    }
+}
+
+/// A socket buffer this value owns; dropping it frees the buffer and counts it as dropped.
+///
+/// # Invariants
+///
+/// The pointer is a valid `sk_buff` of which this value holds one reference, and no one else
+/// changes its descriptor.
+pub(crate) struct Skb(NonNull<bindings::sk_buff>);
+
+// SAFETY: A buffer is not tied to the CPU or task that made it.
+unsafe impl Send for Skb {}
+
+impl Skb {
+    /// Takes over a reference. `None` for a null pointer.
+    ///
+    /// # Safety
+    ///
+    /// `skb` is null or a valid buffer, of which the caller gives away one reference and which
+    /// nobody else changes.
+    #[inline]
+    pub(super) unsafe fn from_raw(skb: *mut bindings::sk_buff) -> Option<Self> {
+        NonNull::new(skb).map(Skb)
+    }
+
+    /// Gives the reference away.
+    #[inline]
+    pub(super) fn into_raw(self) -> *mut bindings::sk_buff {
+        let skb = self.0.as_ptr();
+        mem::forget(self);
+        skb
+    }
+
+    /// A new buffer with `headroom` bytes in front and room for `size` bytes of data, made so that
+    /// one clone of it comes without a further allocation.
+    #[inline]
+    pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
+        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
+        // SAFETY: Any size may be asked for; the flags say whether it may sleep, and the caller
+        // chose them for its context.
+        let skb = unsafe { bindings::alloc_skb_fclone(total, context.gfp()) };
+        // SAFETY: A fresh buffer, or null, which is ours.
+        let skb = unsafe { Self::from_raw(skb) }?;
+        // SAFETY: The buffer is empty and has at least `headroom` bytes of room.
+        unsafe { bindings::skb_reserve(skb.as_ptr(), headroom as i32) };
+        Some(skb)
+    }
+
+    /// Gives up the right to the headers in front of the data, so that clones may write them.
+    #[inline]
+    pub(crate) fn release_header(&mut self) {
+        // SAFETY: The buffer is ours and has no clone yet.
+        unsafe { bindings::skb_header_release(self.as_ptr()) };
+    }
+
+    /// Room behind the linear data, bytes.
+    #[inline]
+    pub(crate) fn tailroom(&self) -> usize {
+        // SAFETY: The buffer is valid.
+        unsafe { bindings::skb_tailroom(self.as_ptr()).max(0) as usize }
+    }
+
+    /// Room in front of the data, bytes.
+    #[inline]
+    pub(crate) fn headroom(&self) -> usize {
+        // SAFETY: The buffer is valid.
+        unsafe { bindings::skb_headroom(self.as_ptr()) as usize }
+    }
+
+    /// Remembers `note` with the buffer.
+    #[inline]
+    pub(crate) fn set_note(&mut self, note: Note) {
+        // SAFETY: `cb` has 48 bytes and is aligned to 8; the buffer is ours alone.
+        unsafe { ptr::write((*self.as_ptr()).cb.as_mut_ptr().cast(), note) }
+    }
+
+    /// The first `N` bytes of the data, made linear if they are not. `None` if there are fewer.
+    #[inline]
+    pub(crate) fn header<const N: usize>(&mut self) -> Option<[u8; N]> {
+        // SAFETY: The buffer is ours, not shared, so its head may be reallocated.
+        if !unsafe { bindings::pskb_may_pull(self.as_ptr(), N as u32) } {
+            return None;
+        }
+        self.head().first_chunk().copied()
+    }
+
+    /// Moves the start of the data `n` bytes on. The bytes must have come from [`Self::header`].
+    #[inline]
+    pub(crate) fn pull(&mut self, n: usize) {
+        if n <= self.head().len() {
+            // SAFETY: At least `n` bytes are in the linear part, as just checked.
+            unsafe { bindings::skb_pull_inline(self.as_ptr(), n as u32) };
+        }
+    }
+
+    /// Cuts the data to `len` bytes. `false` if there was no memory for it.
+    #[inline]
+    pub(crate) fn trim(&mut self, len: usize) -> bool {
+        // SAFETY: The buffer is ours and not shared; a longer `len` than the data changes nothing.
+        unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
+    }
+
+    /// Puts `bytes` in front of the data. `false` without enough headroom.
+    #[inline]
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
+        if self.headroom() < bytes.len() {
+            return false;
+        }
+        // SAFETY: The headroom was just checked, so `skb_push` cannot panic, and the bytes it
+        // returns are ours to write: the caller does not push into cloned data.
+        unsafe {
+            let to = bindings::skb_push(self.as_ptr(), bytes.len() as u32);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len());
+        }
+        true
+    }
+
+    /// Appends `bytes` to the linear data. `false` without enough tailroom.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
+        if self.tailroom() < bytes.len() {
+            return false;
+        }
+        // SAFETY: The tailroom was just checked; the new bytes are ours to write.
+        unsafe {
+            let to = bindings::skb_put_inline(self.as_ptr(), bytes.len() as u32);
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len());
+        }
+        true
+    }
+
+    /// Appends `len` bytes of `from`, from `offset` on. `false` if either is too short for it.
+    pub(crate) fn put_copy(&mut self, from: &Buffer, offset: usize, len: usize) -> bool {
+        if self.tailroom() < len {
+            return false;
+        }
+        // SAFETY: The tailroom was just checked; `skb_copy_bits` checks the source's bounds, and
+        // the bytes count as data only when it has written them all.
+        unsafe {
+            let skb = self.as_ptr();
+            let to = (*skb).data.add(bindings::skb_headlen(skb) as usize);
+            if bindings::skb_copy_bits(from.as_ptr(), offset as i32, to.cast(), len as i32) != 0 {
+                return false;
+            }
+            bindings::skb_put_inline(skb, len as u32);
+        }
+        true
+    }
+
+    /// Appends `len` bytes that the caller's message holds next.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if they could not all be read; then neither the buffer nor the message changed.
+    /// `ENOBUFS` without enough tailroom.
+    #[inline]
+    pub(crate) fn put_from(&mut self, msg: &mut super::message::Message<'_>, len: usize) -> Result {
+        if self.tailroom() < len {
+            return Err(ENOBUFS);
+        }
+        // SAFETY: The tailroom was just checked, and `len` bytes behind the data may be written.
+        // `copy_from_iter_full` leaves the iterator as it was when it fails, and then nothing is
+        // appended.
+        unsafe {
+            let skb = self.as_ptr();
+            let to = (*skb).data.add(bindings::skb_headlen(skb) as usize);
+            if !bindings::copy_from_iter_full(to.cast(), len, msg.iter()) {
+                return Err(EFAULT);
+            }
+            bindings::skb_put_inline(skb, len as u32);
+        }
+        Ok(())
+    }
+
+    /// Marks the start of the data as the network header.
+    #[inline]
+    pub(crate) fn mark_network_header(&mut self) {
+        // SAFETY: The buffer is ours.
+        unsafe { bindings::skb_reset_network_header(self.as_ptr()) };
+    }
+
+    /// Frees the buffer as consumed, not as dropped.
+    #[inline]
+    pub(crate) fn consume(self) {
+        // SAFETY: Gives away our reference.
+        unsafe { bindings::consume_skb(self.into_raw()) };
+    }
+
+    /// Gives the priority and mark that frames of `sock` carry.
+    #[inline]
+    pub(crate) fn set_class(&mut self, sock: &RawSock) {
+        // SAFETY: The buffer is ours, and the socket is valid for the borrow; its two fields are
+        // read as the stack reads them, without the lock.
+        unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr()) };
+    }
+}
+
+impl Deref for Skb {
+    type Target = Buffer;
+
+    #[inline]
+    fn deref(&self) -> &Buffer {
+        // SAFETY: By the type's invariant the pointer is valid and ours.
+        unsafe { Buffer::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for Skb {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Gives away the reference that the value held.
+        unsafe { bindings::kfree_skb(self.0.as_ptr()) };
+    }
+}

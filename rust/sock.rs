@@ -1,0 +1,840 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `struct sock` with a protocol's own state behind it: references, locks, flags, queues.
+//!
+//! A [`Sock`] has two parts of its own. `shared` is read by anyone at any time and looks after
+//! itself (atomics, locks). `state` belongs to whoever has the socket locked: a task through
+//! [`Sock::lock`], or the receive path through [`Sock::lock_bh`].
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use super::{
+    bindings,
+    family::Vtable,
+    namespace::Net,
+    skb::{Buffer, Context, Skb},
+};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    ops::Deref,
+    ptr,
+    ptr::NonNull,
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU8, Ordering::Relaxed},
+};
+use kernel::ffi::{c_int, c_long};
+use crate::net::errno::prelude::*;
+
+/// State of a socket, as the core's helpers test it (`TCP_*` of `net/tcp_states.h`).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+#[allow(missing_docs)]
+pub(crate) enum TcpState {
+    Established = 1,
+    SynSent = 2,
+    SynRecv = 3,
+    FinWait1 = 4,
+    FinWait2 = 5,
+    Close = 7,
+    CloseWait = 8,
+    LastAck = 9,
+    Listen = 10,
+    Closing = 11,
+}
+
+/// A protocol: what its sockets carry beside `struct sock`.
+pub(crate) trait Protocol: Sized + 'static {
+    /// Read without the socket lock.
+    type Shared: Sync;
+    /// Guarded by the socket lock.
+    type State;
+
+    /// The tables the kernel calls the protocol by.
+    fn vtable() -> &'static Vtable<Self>;
+    /// A packet that waited while a task held the lock; the caller holds it.
+    fn backlog(sock: &Sock<Self>, state: &mut Self::State, skb: Skb);
+    /// The socket's timer fired; called with the lock held and bottom halves disabled.
+    fn timer(_sock: &Sock<Self>, _state: &mut Self::State) {}
+}
+
+/// A socket of any protocol.
+#[repr(transparent)]
+pub(crate) struct RawSock(UnsafeCell<bindings::sock>);
+
+// SAFETY: All methods are ones the kernel allows from any context, or say what they need.
+unsafe impl Sync for RawSock {}
+
+/// The address of a field of a socket; to be used in an `unsafe` block that argues for it.
+macro_rules! field {
+    ($self:ident, $($field:tt)+) => {
+        ptr::addr_of_mut!((*$self.as_ptr()).$($field)+)
+    };
+}
+
+impl RawSock {
+    #[inline]
+    pub(super) fn as_ptr(&self) -> *mut bindings::sock {
+        self.0.get()
+    }
+
+    /// The namespace the socket was made in.
+    #[inline]
+    pub(crate) fn net(&self) -> &Net {
+        // SAFETY: A socket holds its namespace.
+        unsafe { Net::from_raw(bindings::sock_net(self.as_ptr())) }
+    }
+
+    /// `SOCK_DGRAM` or `SOCK_STREAM`.
+    #[inline]
+    pub(crate) fn family(&self) -> u16 {
+        // SAFETY: Set at creation.
+        unsafe { (*self.as_ptr()).__sk_common.skc_family }
+    }
+
+    /// Connection state.
+    #[inline]
+    pub(crate) fn tcp_state(&self) -> u8 {
+        self.state_cell().load(Relaxed)
+    }
+
+    /// Sets the connection state.
+    #[inline]
+    pub(crate) fn set_tcp_state(&self, state: TcpState) {
+        self.state_cell().store(state as u8, Relaxed);
+    }
+
+    #[inline]
+    fn state_cell(&self) -> &AtomicU8 {
+        // SAFETY: The field is a byte in a valid socket, accessed by everyone in single loads and
+        // stores.
+        unsafe { AtomicU8::from_ptr(field!(self, __sk_common.skc_state).cast()) }
+    }
+
+    #[inline]
+    fn shutdown_cell(&self) -> &AtomicU8 {
+        // SAFETY: As in `state_cell`.
+        unsafe { AtomicU8::from_ptr(field!(self, sk_shutdown)) }
+    }
+
+    /// Which halves are shut down: `RCV_SHUTDOWN | SEND_SHUTDOWN`.
+    #[inline]
+    pub(crate) fn shutdown(&self) -> u8 {
+        self.shutdown_cell().load(Relaxed)
+    }
+
+    /// Shuts down further halves; the caller has the socket locked.
+    #[inline]
+    pub(crate) fn add_shutdown(&self, halves: u8) {
+        self.shutdown_cell().fetch_or(halves, Relaxed);
+    }
+
+    /// Opens both halves again, for a socket that is connected anew.
+    #[inline]
+    pub(crate) fn clear_shutdown(&self) {
+        self.shutdown_cell().store(0, Relaxed);
+    }
+
+    #[inline]
+    fn error_cell(&self) -> &AtomicI32 {
+        // SAFETY: As in `state_cell`.
+        unsafe { AtomicI32::from_ptr(field!(self, sk_err)) }
+    }
+
+    /// Whether an error waits to be reported.
+    #[inline]
+    pub(crate) fn has_error(&self) -> bool {
+        self.error_cell().load(Relaxed) != 0
+    }
+
+    /// Takes the error that waits, if any.
+    #[inline]
+    pub(crate) fn take_error(&self) -> Result {
+        match self.error_cell().swap(0, Relaxed) {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(-errno)),
+        }
+    }
+
+    /// Stores an error for the next call and wakes whoever waits for one.
+    pub(crate) fn report_error(&self, error: Error) {
+        self.error_cell().store(-error.to_errno(), Relaxed);
+        // SAFETY: The socket is valid; its callbacks are the core's.
+        unsafe { bindings::sk_error_report(self.as_ptr()) };
+    }
+
+    /// Wakes readers.
+    #[inline]
+    pub(crate) fn data_ready(&self) {
+        // SAFETY: The callback was set by `sock_init_data` and takes its own socket.
+        unsafe {
+            if let Some(ready) = (*self.as_ptr()).sk_data_ready {
+                ready(self.as_ptr());
+            }
+        }
+    }
+
+    /// Wakes everyone, after a change of state.
+    pub(crate) fn state_change(&self) {
+        // SAFETY: As in `data_ready`.
+        unsafe {
+            if let Some(change) = (*self.as_ptr()).sk_state_change {
+                change(self.as_ptr());
+            }
+        }
+    }
+
+    /// Tells pollers and `SIGIO` owners that the peer hung up.
+    pub(crate) fn wake_hangup(&self) {
+        // SAFETY: The socket is valid.
+        unsafe {
+            bindings::sk_wake_async(
+                self.as_ptr(),
+                bindings::SOCK_WAKE_WAITD as c_int,
+                bindings::POLL_IN as c_int,
+            )
+        };
+    }
+
+    /// Whether the descriptor is closed and only the protocol still holds the socket.
+    #[inline]
+    pub(crate) fn is_dead(&self) -> bool {
+        // SAFETY: Reads a flag of a valid socket.
+        unsafe { bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_DEAD) }
+    }
+
+    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off.
+    pub(crate) fn linger(&self) -> Option<c_long> {
+        // SAFETY: Reads a flag and a number of a valid socket.
+        unsafe {
+            bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_LINGER)
+                .then(|| (*self.as_ptr()).sk_lingertime as c_long)
+        }
+    }
+
+    /// Cuts the socket from its descriptor.
+    pub(crate) fn orphan(&self) {
+        // SAFETY: The caller is the socket's `release`, which runs once.
+        unsafe { bindings::sock_orphan(self.as_ptr()) };
+    }
+
+    /// Limit of the receive buffer, bytes (`SO_RCVBUF`).
+    #[inline]
+    pub(crate) fn receive_limit(&self) -> u32 {
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, sk_rcvbuf)).max(0) as u32 }
+    }
+
+    /// Limit of the send buffer, bytes (`SO_SNDBUF`).
+    #[inline]
+    pub(crate) fn send_limit(&self) -> u32 {
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
+    }
+
+    /// Receive memory charged to the socket, bytes.
+    #[inline]
+    pub(crate) fn receive_queued(&self) -> u32 {
+        // SAFETY: The socket is valid.
+        unsafe { bindings::sk_rmem_alloc_get(self.as_ptr()).max(0) as u32 }
+    }
+
+    /// Memory of packets that are with the devices, bytes.
+    #[inline]
+    pub(crate) fn in_devices(&self) -> u32 {
+        // SAFETY: The socket is valid.
+        unsafe { bindings::sk_wmem_alloc_get(self.as_ptr()).max(0) as u32 }
+    }
+
+    /// Memory of the stream's write queue, bytes (`sk_wmem_queued`).
+    #[inline]
+    pub(crate) fn write_queued(&self) -> &AtomicU32 {
+        // SAFETY: An aligned word in a valid socket; written by the lock's owner, read by anyone.
+        unsafe { AtomicU32::from_ptr(field!(self, sk_wmem_queued).cast()) }
+    }
+
+    /// `SO_RCVTIMEO` in jiffies, 0 for a call that must not block.
+    #[inline]
+    pub(crate) fn receive_timeout(&self, nonblocking: bool) -> c_long {
+        // SAFETY: A single load, as the core does it.
+        if nonblocking { 0 } else { unsafe { ptr::read_volatile(field!(self, sk_rcvtimeo)) as c_long } }
+    }
+
+    /// `SO_SNDTIMEO` in jiffies, 0 for a call that must not block.
+    #[inline]
+    pub(crate) fn send_timeout(&self, nonblocking: bool) -> c_long {
+        // SAFETY: A single load, as the core does it.
+        if nonblocking { 0 } else { unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long } }
+    }
+
+    /// Bytes that make a read return: all of `len` with `MSG_WAITALL`, else `SO_RCVLOWAT`.
+    #[inline]
+    pub(crate) fn low_water(&self, all: bool, len: usize) -> usize {
+        if all {
+            return len;
+        }
+        // SAFETY: A single load, as the core does it.
+        let mark = unsafe { ptr::read_volatile(field!(self, sk_rcvlowat)) };
+        len.min(mark.max(1) as usize)
+    }
+
+    /// `SO_BINDTODEVICE`: the index of the only device to use, or 0.
+    #[inline]
+    pub(crate) fn bound_device(&self) -> u32 {
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, __sk_common.skc_bound_dev_if)).max(0) as u32 }
+    }
+
+    /// How many connections may wait to be accepted, as given to `listen`.
+    #[inline]
+    pub(crate) fn backlog_limit(&self) -> &AtomicU32 {
+        // SAFETY: An aligned word in a valid socket, accessed in single loads and stores.
+        unsafe { AtomicU32::from_ptr(field!(self, sk_max_ack_backlog)) }
+    }
+
+    /// How many connections wait to be accepted.
+    #[inline]
+    pub(crate) fn backlog_used(&self) -> &AtomicU32 {
+        // SAFETY: As in `backlog_limit`.
+        unsafe { AtomicU32::from_ptr(field!(self, sk_ack_backlog)) }
+    }
+
+    /// Counts a packet that the socket could not take.
+    #[inline]
+    pub(crate) fn count_drop(&self) {
+        // SAFETY: The socket is valid.
+        unsafe { bindings::sk_drops_inc(self.as_ptr()) };
+    }
+
+    /// Packets that the socket could not take.
+    pub(crate) fn drops(&self) -> u32 {
+        // SAFETY: The socket is valid.
+        unsafe { bindings::sk_drops_read(self.as_ptr()) as u32 }
+    }
+
+    /// User that made the socket, as seen from the initial user namespace.
+    pub(crate) fn uid(&self) -> u32 {
+        // SAFETY: The socket is valid.
+        unsafe { bindings::sk_uid(self.as_ptr()) }
+    }
+
+    /// Inode number of the descriptor, 0 if there is none.
+    pub(crate) fn inode(&self) -> u64 {
+        // SAFETY: The socket is valid.
+        unsafe { bindings::sock_ino(self.as_ptr()) }
+    }
+
+    /// Sends `SIGPIPE` to the calling task.
+    pub(crate) fn broken_pipe(&self) {
+        // SAFETY: Process context, in a send call.
+        unsafe { bindings::send_sigpipe() };
+    }
+
+    /// Asks to be told (`EPOLLOUT`) when the send buffer has room again.
+    #[inline]
+    pub(crate) fn want_write_space(&self) {
+        // SAFETY: The socket is valid and, having a caller, has its descriptor.
+        unsafe { bindings::sk_set_nospace(self.as_ptr()) };
+    }
+
+    /// Wakes writers, if any asked for room; the caller has the socket locked.
+    #[inline]
+    pub(crate) fn wake_writers(&self) {
+        // SAFETY: The lock is held, so `sk_socket` stays; the helpers look whether it is there.
+        unsafe {
+            if bindings::sk_test_clear_nospace(self.as_ptr()) {
+                bindings::sk_wake(
+                    self.as_ptr(),
+                    super::uapi::EPOLLOUT | super::uapi::EPOLLWRNORM | super::uapi::EPOLLWRBAND,
+                );
+                bindings::sk_wake_async(
+                    self.as_ptr(),
+                    bindings::SOCK_WAKE_SPACE as c_int,
+                    bindings::POLL_OUT as c_int,
+                );
+            }
+        }
+    }
+
+    /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in.
+    #[inline]
+    pub(crate) fn filter(&self, skb: &Skb) -> bool {
+        // SAFETY: Both are valid; a filter may trim the buffer, which is ours.
+        unsafe { bindings::sk_filter(self.as_ptr(), skb.as_ptr()) == 0 }
+    }
+
+    /// Where the core keeps received packets.
+    #[inline]
+    pub(crate) fn receive_queue(&self) -> &Queue {
+        // SAFETY: The queue is part of a valid socket; `Queue` is transparent over it.
+        unsafe { &*field!(self, sk_receive_queue).cast() }
+    }
+
+    /// Where a stream keeps packets until they are acknowledged.
+    #[inline]
+    pub(crate) fn write_queue(&self) -> &Queue {
+        // SAFETY: As in `receive_queue`.
+        unsafe { &*field!(self, sk_write_queue).cast() }
+    }
+
+    /// Charges `skb` to the socket's receive memory.
+    #[inline]
+    pub(crate) fn charge_receive(&self, skb: &mut Skb) {
+        // SAFETY: Both are valid; the charge ends with the buffer, and queued buffers are freed
+        // before the socket.
+        unsafe { bindings::skb_set_owner_r(skb.as_ptr(), self.as_ptr()) };
+    }
+}
+
+/// A place in a [`Queue`] where the next search starts.
+///
+/// # Invariants
+///
+/// Null, or a buffer in the one queue that the cursor is used with: buffers leave that queue by
+/// [`Queue::pop_before`] only.
+pub(crate) struct Cursor(*mut bindings::sk_buff);
+
+// SAFETY: A cursor is used under the lock of its queue's socket.
+unsafe impl Send for Cursor {}
+
+impl Cursor {
+    /// At the head of the queue.
+    pub(crate) const fn new() -> Self {
+        Cursor(ptr::null_mut())
+    }
+}
+
+/// A list of buffers. Its methods do not lock: streams use it under the socket lock.
+#[repr(transparent)]
+pub(crate) struct Queue(UnsafeCell<bindings::sk_buff_head>);
+
+impl Queue {
+    /// Whether nothing is queued. May be asked without a lock.
+    #[inline]
+    pub(crate) fn is_empty(&self) -> bool {
+        // SAFETY: `next` of a valid head is read in one load; the head itself means empty.
+        unsafe {
+            let head = self.0.get();
+            ptr::read_volatile(ptr::addr_of!((*head).__bindgen_anon_1.__bindgen_anon_1.next)).cast()
+                == head
+        }
+    }
+
+    /// The buffer at the head.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&Buffer> {
+        // SAFETY: The caller has the queue to itself, so the buffer stays for the borrow.
+        unsafe { Self::borrow(bindings::skb_peek(self.0.get())) }
+    }
+
+    /// The buffer at the tail.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<&Buffer> {
+        // SAFETY: As in `first`.
+        unsafe { Self::borrow(bindings::skb_peek_tail(self.0.get())) }
+    }
+
+    /// The buffer behind `skb`, which is in this queue.
+    #[inline]
+    pub(crate) fn after(&self, skb: &Buffer) -> Option<&Buffer> {
+        // SAFETY: As in `first`.
+        unsafe { Self::borrow(bindings::skb_peek_next(skb.as_ptr(), self.0.get())) }
+    }
+
+    #[inline]
+    unsafe fn borrow<'a>(skb: *mut bindings::sk_buff) -> Option<&'a Buffer> {
+        // SAFETY: Null or a buffer that the caller knows to stay.
+        NonNull::new(skb).map(|skb| unsafe { Buffer::from_raw(skb.as_ptr()) })
+    }
+
+    /// Lends the buffer at the tail for writing; the caller has the queue to itself.
+    #[inline]
+    pub(crate) fn with_last<R>(&self, f: impl FnOnce(&mut Skb) -> R) -> Option<R> {
+        let skb = self.last()?.as_ptr();
+        // SAFETY: The queue's reference is lent, not given: `into_raw` below takes it back, and a
+        // panic cannot come between, since the module has none.
+        let mut skb = unsafe { Skb::from_raw(skb) }?;
+        let result = f(&mut skb);
+        let _ = skb.into_raw();
+        Some(result)
+    }
+
+    /// Lends `skb`, which is in this queue, for writing; the caller has the queue to itself.
+    #[inline]
+    pub(crate) fn with<R>(&self, skb: &Buffer, f: impl FnOnce(&mut Skb) -> R) -> Option<R> {
+        // SAFETY: As in `with_last`.
+        let mut skb = unsafe { Skb::from_raw(skb.as_ptr()) }?;
+        let result = f(&mut skb);
+        let _ = skb.into_raw();
+        Some(result)
+    }
+
+    /// Appends a buffer.
+    #[inline]
+    pub(crate) fn push(&self, skb: Skb) {
+        // SAFETY: The reference goes to the queue; the caller has it to itself.
+        unsafe { bindings::skb_queue_tail_unlocked(self.0.get(), skb.into_raw()) };
+    }
+
+    /// Takes the buffer at the head.
+    #[inline]
+    pub(crate) fn pop(&self) -> Option<Skb> {
+        // SAFETY: Null, or the queue's reference, which becomes ours.
+        unsafe { Skb::from_raw(bindings::skb_dequeue_unlocked(self.0.get())) }
+    }
+
+    /// The packet numbered `seq` (as its note says), searched from `cursor` on, which moves there.
+    #[inline]
+    pub(crate) fn seek(&self, cursor: &mut Cursor, seq: u16) -> Option<&Buffer> {
+        // SAFETY: By the cursor's invariant.
+        let start = unsafe { Self::borrow(cursor.0) };
+        let behind = |skb: &Buffer| (seq.wrapping_sub(skb.note().seq) as i16) < 0;
+        let mut next = match start {
+            Some(skb) if !behind(skb) => Some(skb),
+            _ => self.first(),
+        };
+        while let Some(skb) = next {
+            if skb.note().seq == seq {
+                cursor.0 = skb.as_ptr();
+                return Some(skb);
+            }
+            next = self.after(skb);
+        }
+        None
+    }
+
+    /// Takes the buffer at the head of a queue that `cursor` is used with.
+    #[inline]
+    pub(crate) fn pop_before(&self, cursor: &mut Cursor) -> Option<Skb> {
+        let skb = self.pop()?;
+        if cursor.0 == skb.as_ptr() {
+            *cursor = Cursor::new();
+        }
+        Some(skb)
+    }
+
+    /// Frees everything queued.
+    pub(crate) fn purge(&self) {
+        while self.pop().is_some() {}
+    }
+}
+
+/// A socket of protocol `P`, held by whoever lent the reference.
+#[repr(C)]
+pub(crate) struct Sock<P: Protocol> {
+    raw: RawSock,
+    pub(super) timer: UnsafeCell<bindings::hrtimer>,
+    /// The timer fired while a task owned the socket.
+    pub(super) timer_missed: AtomicBool,
+    shared: P::Shared,
+    state: UnsafeCell<P::State>,
+}
+
+// SAFETY: `raw` and `shared` are `Sync`; `state` is reached through the lock only.
+unsafe impl<P: Protocol> Sync for Sock<P> {}
+
+impl<P: Protocol> Deref for Sock<P> {
+    type Target = RawSock;
+
+    #[inline]
+    fn deref(&self) -> &RawSock {
+        &self.raw
+    }
+}
+
+impl<P: Protocol> Sock<P> {
+    /// # Safety
+    ///
+    /// `sk` must be a socket of protocol `P`, valid for as long as `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw<'a>(sk: *mut bindings::sock) -> &'a Self {
+        // SAFETY: Sockets of `P` are allocated with this type's size and start with `sock`.
+        unsafe { &*sk.cast() }
+    }
+
+    /// # Safety
+    ///
+    /// `timer` must be the timer of a socket of protocol `P`.
+    pub(super) unsafe fn from_timer(timer: *mut bindings::hrtimer) -> *const Self {
+        // SAFETY: The timer is a field of the socket.
+        unsafe { timer.byte_sub(core::mem::offset_of!(Self, timer)).cast() }
+    }
+
+    /// What may be read without the lock.
+    #[inline]
+    pub(crate) fn shared(&self) -> &P::Shared {
+        &self.shared
+    }
+
+    /// Makes a socket's own parts, in memory that the core allocated.
+    ///
+    /// # Safety
+    ///
+    /// `sk` is a new socket of `P` that nobody else knows of.
+    pub(super) unsafe fn init(sk: *mut bindings::sock, shared: P::Shared, state: P::State) {
+        let this: *mut Self = sk.cast();
+        // SAFETY: The memory is ours, of the right size, and holds nothing that needs dropping.
+        unsafe {
+            ptr::write(ptr::addr_of_mut!((*this).timer_missed), AtomicBool::new(false));
+            ptr::write(ptr::addr_of_mut!((*this).shared), shared);
+            ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
+            (*sk).sk_destruct = Some(Self::destruct);
+            bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_RCU_FREE);
+            super::timer::setup::<P>(&*this);
+        }
+        P::vtable().count(1);
+        // SAFETY: The socket is complete.
+        P::vtable().count_in_use(unsafe { &(*this).raw }, 1);
+    }
+
+    /// Called by the core when the last reference and the last packet in flight are gone.
+    unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
+        // SAFETY: Nobody else has the socket any more, and it is destructed once.
+        unsafe {
+            let this: *mut Self = sk.cast();
+            (*this).raw.receive_queue().purge();
+            (*this).raw.write_queue().purge();
+            ptr::drop_in_place(ptr::addr_of_mut!((*this).shared));
+            ptr::drop_in_place(ptr::addr_of_mut!((*this).state));
+        }
+        // SAFETY: The core still holds the namespace for the socket.
+        P::vtable().count_in_use(unsafe { &*sk.cast::<RawSock>() }, -1);
+        P::vtable().count(-1);
+    }
+
+    /// A reference to the socket.
+    #[inline]
+    pub(crate) fn hold(&self) -> SockRef<P> {
+        // SAFETY: The socket is valid, so its count is not zero.
+        unsafe { bindings::sock_hold(self.as_ptr()) };
+        // SAFETY: The reference just taken.
+        unsafe { SockRef::from_raw(self.as_ptr()) }
+    }
+
+    /// Locks the socket for the calling task; may sleep.
+    #[inline]
+    pub(crate) fn lock(&self) -> Guard<'_, P> {
+        // SAFETY: Process context: only socket calls and module exit come here.
+        unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
+        Guard(self)
+    }
+
+    /// Takes the socket's spin lock, in softirq context or with bottom halves disabled.
+    #[inline]
+    pub(crate) fn lock_bh(&self) -> BhGuard<'_, P> {
+        // SAFETY: The caller is in softirq context; the nested class keeps a child's lock, taken
+        // while its listener's is held, apart from it for the lock checker.
+        unsafe { bindings::bh_lock_sock_nested(self.as_ptr()) };
+        BhGuard(self)
+    }
+
+    /// The state, for a caller that the core has given the lock.
+    ///
+    /// # Safety
+    ///
+    /// The caller has the socket's lock and no other reference to the state.
+    #[allow(clippy::mut_from_ref)]
+    #[inline]
+    pub(super) unsafe fn state_mut(&self) -> &mut P::State {
+        // SAFETY: The caller's promise.
+        unsafe { &mut *self.state.get() }
+    }
+}
+
+/// An owned reference to a socket.
+///
+/// # Invariants
+///
+/// The pointer is a valid socket of `P`, of which this value holds one reference.
+pub(crate) struct SockRef<P: Protocol>(NonNull<Sock<P>>);
+
+// SAFETY: Sockets are shared between CPUs and tasks.
+unsafe impl<P: Protocol> Send for SockRef<P> {}
+// SAFETY: `Sock` is `Sync`.
+unsafe impl<P: Protocol> Sync for SockRef<P> {}
+
+impl<P: Protocol> SockRef<P> {
+    /// # Safety
+    ///
+    /// `sk` is a socket of `P`, and the caller gives away one reference to it.
+    #[inline]
+    pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
+        // SAFETY: Valid, hence not null.
+        SockRef(unsafe { NonNull::new_unchecked(sk.cast()) })
+    }
+
+    /// Gives the reference away.
+    #[inline]
+    pub(super) fn into_raw(self) -> *mut bindings::sock {
+        let sk = self.0.as_ptr().cast();
+        core::mem::forget(self);
+        sk
+    }
+
+    /// Leaves the reference to the socket itself: its protocol holds it until
+    /// [`Self::from_lifetime`] takes it back.
+    #[inline]
+    pub(crate) fn leave(self) {
+        let _ = self.into_raw();
+    }
+
+    /// Takes back the reference that the protocol holds on a socket of its own.
+    ///
+    /// The caller answers for taking it once, when the socket is over.
+    #[inline]
+    pub(crate) fn from_lifetime(sock: &Sock<P>) -> Self {
+        // SAFETY: Every socket is born with one reference that belongs to its protocol; callers
+        // are the protocol's single end of life, guarded by a flag under the socket's lock.
+        unsafe { SockRef::from_raw(sock.as_ptr()) }
+    }
+}
+
+impl<P: Protocol> Deref for SockRef<P> {
+    type Target = Sock<P>;
+
+    #[inline]
+    fn deref(&self) -> &Sock<P> {
+        // SAFETY: By the type's invariant.
+        unsafe { self.0.as_ref() }
+    }
+}
+
+impl<P: Protocol> Drop for SockRef<P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: Gives back the reference of the invariant.
+        unsafe { bindings::sock_put(self.0.as_ptr().cast()) };
+    }
+}
+
+/// A socket locked by the calling task. Dropping it processes the packets that came meanwhile.
+pub(crate) struct Guard<'a, P: Protocol>(&'a Sock<P>);
+
+impl<'a, P: Protocol> Guard<'a, P> {
+    /// The socket and its state.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> (&'a Sock<P>, &mut P::State) {
+        // SAFETY: The lock is held, and the state is borrowed from the guard.
+        (self.0, unsafe { self.0.state_mut() })
+    }
+
+    /// The socket.
+    #[inline]
+    pub(crate) fn sock(&self) -> &'a Sock<P> {
+        self.0
+    }
+
+    /// The state.
+    #[inline]
+    pub(crate) fn state(&mut self) -> &mut P::State {
+        self.parts().1
+    }
+
+    /// Releases the lock, lets `f` run, and takes the lock again.
+    #[inline]
+    pub(super) fn unlocked<R>(&mut self, f: impl FnOnce() -> R) -> R {
+        // SAFETY: The guard holds the lock; nothing borrows the state, since `self` is mutable.
+        unsafe { bindings::release_sock(self.0.as_ptr()) };
+        let result = f();
+        // SAFETY: Process context, as when the guard was made.
+        unsafe { bindings::lock_sock_nested(self.0.as_ptr(), 0) };
+        result
+    }
+
+    /// Processes the packets that came while the lock was held.
+    #[inline]
+    pub(crate) fn flush_backlog(&mut self) {
+        self.unlocked(|| ());
+    }
+}
+
+impl<P: Protocol> Drop for Guard<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: The guard holds the lock.
+        unsafe { bindings::release_sock(self.0.as_ptr()) };
+    }
+}
+
+/// A socket whose spin lock is held in softirq context; a task may own it nevertheless.
+pub(crate) struct BhGuard<'a, P: Protocol>(&'a Sock<P>);
+
+impl<'a, P: Protocol> BhGuard<'a, P> {
+    /// The socket and its state, unless a task owns it.
+    #[inline]
+    pub(crate) fn parts(&mut self) -> Option<(&'a Sock<P>, &mut P::State)> {
+        // SAFETY: The spin lock is held, so ownership cannot change; without an owner the state
+        // is ours for the borrow of the guard.
+        unsafe {
+            (!bindings::sock_owned_by_user(self.0.as_ptr())).then(|| (self.0, self.0.state_mut()))
+        }
+    }
+
+    /// Keeps `skb` for the task that owns the socket. Gives it back if too much waits already.
+    #[inline]
+    pub(crate) fn add_backlog(&mut self, skb: Skb, limit: u32) -> core::result::Result<(), Skb> {
+        let raw = skb.into_raw();
+        // SAFETY: The spin lock is held; on success the buffer belongs to the backlog.
+        unsafe {
+            if bindings::sk_add_backlog(self.0.as_ptr(), raw, limit) == 0 {
+                return Ok(());
+            }
+        }
+        // SAFETY: On failure it is still ours.
+        match unsafe { Skb::from_raw(raw) } {
+            Some(skb) => Err(skb),
+            None => Ok(()),
+        }
+    }
+}
+
+impl<P: Protocol> Drop for BhGuard<'_, P> {
+    #[inline]
+    fn drop(&mut self) {
+        // SAFETY: The guard holds the spin lock.
+        unsafe { bindings::bh_unlock_sock(self.0.as_ptr()) };
+    }
+}
+
+/// A child made from a listener, locked until it is finished.
+pub(crate) struct NewChild<P: Protocol> {
+    sock: SockRef<P>,
+    _protocol: PhantomData<P>,
+}
+
+impl<P: Protocol> NewChild<P> {
+    /// Copies `listener`'s options into a new socket with parts of its own, in softirq context.
+    /// The lifetime reference is the protocol's, as with any socket.
+    pub(crate) fn spawn(listener: &Sock<P>, shared: P::Shared, state: P::State) -> Option<Self> {
+        // SAFETY: The listener is valid and locked by the caller; the copy's lock is ours.
+        let sk = unsafe { bindings::sk_clone(listener.as_ptr(), Context::Softirq.gfp(), true) };
+        let sk = NonNull::new(sk)?.as_ptr();
+        // SAFETY: A new socket that nobody knows of, a byte copy of the listener's: its own parts
+        // are written over without being dropped, since the listener still owns the originals.
+        // Links into hash tables are not copied but made empty.
+        unsafe {
+            Sock::<P>::init(sk, shared, state);
+            (*sk).__sk_common.__bindgen_anon_4.skc_bind_node = core::mem::zeroed();
+            (*sk).sk_ack_backlog = 0;
+            (*sk).sk_max_ack_backlog = 0;
+            (*sk).sk_shutdown = 0;
+        }
+        // SAFETY: `sk_clone` made two references: one is the protocol's, the other ours.
+        Some(NewChild {
+            sock: unsafe { SockRef::from_raw(sk) },
+            _protocol: PhantomData,
+        })
+    }
+
+    /// The child and its state.
+    pub(crate) fn parts(&mut self) -> (&Sock<P>, &mut P::State) {
+        // SAFETY: `sk_clone` locked the child, and nobody owns it.
+        (&self.sock, unsafe { self.sock.state_mut() })
+    }
+}
+
+impl<P: Protocol> Drop for NewChild<P> {
+    fn drop(&mut self) {
+        // SAFETY: Locked by `sk_clone`.
+        unsafe { bindings::bh_unlock_sock(self.sock.as_ptr()) };
+    }
+}

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The one high-resolution timer of a socket.
+//!
+//! A waiting timer holds a reference to its socket. Arming and disarming need the socket's lock.
+//!
+//! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
+
+use super::{
+    bindings,
+    sock::{Protocol, Sock, SockRef},
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// Nanoseconds of the monotonic clock.
+#[inline]
+pub(crate) fn now() -> u64 {
+    // SAFETY: May be called in any context.
+    unsafe { bindings::ktime_get() as u64 }
+}
+
+/// Prepares the timer of a new socket.
+pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
+    // SAFETY: The timer is part of the socket, which holds still, and is not running.
+    unsafe {
+        bindings::hrtimer_setup(
+            sock.timer.get(),
+            Some(fire::<P>),
+            bindings::CLOCK_MONOTONIC as _,
+            bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
+        )
+    };
+}
+
+impl<P: Protocol> Sock<P> {
+    /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed
+    /// for. The caller has the socket locked.
+    pub(crate) fn arm_timer(&self, at: u64) {
+        // SAFETY: The timer was set up with the socket. A queued timer that is taken off leaves us
+        // its reference; otherwise (idle, or its callback running with a reference of its own) the
+        // new start gets a fresh one.
+        unsafe {
+            if bindings::hrtimer_try_to_cancel(self.timer.get()) != 1 {
+                self.hold().leave();
+            }
+            bindings::hrtimer_start_range_ns(
+                self.timer.get(),
+                i64::try_from(at).unwrap_or(i64::MAX),
+                0,
+                bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
+            );
+        }
+    }
+
+    /// Disarms the timer. A callback that runs at this moment finds nothing to do.
+    pub(crate) fn disarm_timer(&self) {
+        // SAFETY: As in `arm_timer`; the caller has a reference of its own, so giving back the
+        // queued timer's does not free the socket under it.
+        unsafe {
+            if bindings::hrtimer_try_to_cancel(self.timer.get()) == 1 {
+                bindings::sock_put(self.as_ptr());
+            }
+        }
+    }
+}
+
+unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+    // SAFETY: The timer is the one of a socket that its pending reference keeps, and that
+    // reference is now ours.
+    let sock = unsafe { SockRef::<P>::from_raw((*Sock::<P>::from_timer(timer)).as_ptr()) };
+    let mut guard = sock.lock_bh();
+    match guard.parts() {
+        Some((sock, state)) => P::timer(sock, state),
+        // The owner looks at the flag when it releases the lock, which it cannot do now.
+        None => sock.timer_missed.store(true, Relaxed),
+    }
+    drop(guard);
+    bindings::hrtimer_restart_HRTIMER_NORESTART
+}
+
+/// Runs a timer that fired while a task owned the socket, as the task releases it.
+///
+/// # Safety
+///
+/// Called by the core with the socket's lock held, on a socket of `P`.
+pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock) {
+    // SAFETY: The caller's promise.
+    let sock = unsafe { Sock::<P>::from_raw(sk) };
+    if sock.timer_missed.load(Relaxed) {
+        sock.timer_missed.store(false, Relaxed);
+        // SAFETY: The lock is held, and the guard that is being released lends the state no more.
+        P::timer(sock, unsafe { sock.state_mut() });
+    }
+}

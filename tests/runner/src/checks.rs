@@ -1,0 +1,202 @@
+//! `make test`: the crates' tests, format and warnings, the module and what it says of itself, the scenarios.
+
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::judge::{cargo_test, Part, Total};
+use crate::layout::Layout;
+use crate::programs;
+use crate::scenarios;
+use crate::step;
+
+/// Tests everything; a part that cannot run has failed.
+///
+/// # Errors
+/// When logs cannot be written.
+pub fn run(layout: &Layout) -> Result<Total> {
+    let mut parts = vec![crates(layout)?, lints(layout)?];
+    let built = programs::build_module(layout);
+    let module_is_there = built.is_ok();
+    let mut module = Part::new("module");
+    module.take("build", built);
+    if module_is_there {
+        modinfo(layout, &mut module);
+    }
+    parts.push(module);
+    // Each thing tells its own failure; without the module the scenarios still count, as failed.
+    let outcome = if module_is_there {
+        scenarios::run(layout, &[])
+    } else {
+        Err(anyhow::anyhow!("there is no module to run them with"))
+    };
+    parts.push(outcome.unwrap_or_else(|error| Part::single::<()>("scenarios", Err(error))));
+    Ok(Total(parts))
+}
+
+/// `cargo test`, with its own output passed through.
+fn crates(layout: &Layout) -> Result<Part> {
+    step::say("running the crates' tests");
+    let mut child = Command::new("cargo")
+        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .current_dir(&layout.project)
+        .stdin(Stdio::null())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting cargo")?;
+    let reader = BufReader::new(child.stdout.take().context("cargo without an output")?);
+    let mut output = String::new();
+    for line in reader.lines() {
+        let line = line?;
+        println!("{line}");
+        output += &line;
+        output.push('\n');
+    }
+    std::io::stdout().flush()?;
+    let status = child.wait()?;
+    let (passed, failed) = cargo_test(&output);
+    let mut part = Part::new("crates");
+    part.passed = passed;
+    if !status.success() && failed.is_empty() {
+        part.failed.push(format!("cargo test: {status}, see above"));
+    }
+    part.failed.extend(failed);
+    Ok(part)
+}
+
+/// Format, clippy and rustdoc, all without a warning.
+fn lints(layout: &Layout) -> Result<Part> {
+    let mut part = Part::new("lints");
+    let logs = layout.logs()?;
+    let lints: [(&str, &[&str]); 3] = [
+        ("fmt", &["fmt", "--all", "--check"]),
+        (
+            "clippy",
+            &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
+        ),
+        (
+            "rustdoc",
+            &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"],
+        ),
+    ];
+    for (name, arguments) in lints {
+        let outcome = step::run(
+            &format!("cargo {}", arguments[0]),
+            &logs.join(format!("lint-{name}.log")),
+            Command::new("cargo")
+                .args(arguments)
+                .env("RUSTDOCFLAGS", "-D warnings")
+                .current_dir(&layout.project),
+        );
+        part.take(name, outcome);
+    }
+    Ok(part)
+}
+
+/// What users of the module read in `modinfo`.
+fn modinfo(layout: &Layout, part: &mut Part) {
+    let text = match step::output(Command::new("modinfo").arg(layout.module())) {
+        Ok(text) => text,
+        Err(error) => return part.take::<()>("modinfo", Err(error)),
+    };
+    for (what, outcome) in judge_modinfo(&text, &layout.release) {
+        part.take(&format!("modinfo: {what}"), outcome);
+    }
+}
+
+/// Looks for each thing that `modinfo` must say about a module for the kernel `release`.
+fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
+    let values = |field: &str| -> Vec<&str> {
+        text.lines()
+            .filter_map(|line| line.split_once(':'))
+            .filter(|(name, _)| *name == field)
+            .map(|(_, value)| value.trim())
+            .collect()
+    };
+    let mut outcomes = Vec::new();
+    let mut demand = |what: &str, fulfilled: bool, found: &[&str]| {
+        let outcome = (|| {
+            ensure!(fulfilled, "modinfo says {found:?} for {what}");
+            Ok(())
+        })();
+        outcomes.push((what.to_owned(), outcome));
+    };
+    for field in ["filename", "author", "description"] {
+        let found = values(field);
+        demand(field, found.iter().any(|value| !value.is_empty()), &found);
+    }
+    let found = values("license");
+    demand("license GPL", matches!(found[..], ["GPL"] | ["GPL v2"]), &found);
+    let found = values("alias");
+    demand("alias net-pf-28", found.contains(&"net-pf-28"), &found);
+    let found = values("vermagic");
+    let ours = |value: &&str| value.split(' ').next() == Some(release);
+    demand("vermagic", found.iter().any(ours), &found);
+    let found = values("parm");
+    for parameter in ["family", "edp_type", "esp_type"] {
+        // "name:what it is (type)"
+        let described = found.iter().any(|value| {
+            value
+                .split_once(':')
+                .is_some_and(|(name, text)| name == parameter && !text.starts_with('('))
+        });
+        demand(&format!("parm {parameter}"), described, &found);
+    }
+    outcomes
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const COMPLETE: &str = "filename:       /x/enet.ko
+alias:          net-pf-28
+license:        GPL
+description:    Ethernet sockets
+author:         Somebody
+name:           enet
+vermagic:       7.2.12+deb13-cloud-amd64 SMP preempt mod_unload
+parm:           family:address family (int)
+parm:           edp_type:EtherType of EDP (int)
+parm:           esp_type:EtherType of ESP (int)
+";
+
+    fn failures(text: &str) -> Vec<String> {
+        judge_modinfo(text, "7.2.12+deb13-cloud-amd64")
+            .into_iter()
+            .filter(|(_, outcome)| outcome.is_err())
+            .map(|(what, _)| what)
+            .collect()
+    }
+
+    #[test]
+    fn complete_modinfo_passes() {
+        assert_eq!(failures(COMPLETE), Vec::<String>::new());
+    }
+
+    #[test]
+    fn each_missing_field_is_a_failure() {
+        for (line, what) in [
+            ("filename", "filename"),
+            ("alias", "alias net-pf-28"),
+            ("license", "license GPL"),
+            ("description", "description"),
+            ("author", "author"),
+            ("vermagic", "vermagic"),
+            ("parm:           esp_type", "parm esp_type"),
+        ] {
+            let text: String = COMPLETE
+                .lines()
+                .filter(|text| !text.starts_with(line))
+                .map(|text| format!("{text}\n"))
+                .collect();
+            assert_eq!(failures(&text), [what]);
+        }
+    }
+
+    #[test]
+    fn another_kernels_module_is_refused() {
+        assert_eq!(failures(&COMPLETE.replace("7.2.12", "7.3.4")), ["vermagic"]);
+    }
+}

@@ -1,0 +1,293 @@
+//! Builds the guests' file system: an initramfs with the programs, the libraries and modules they need, and an init.
+
+use std::collections::BTreeSet;
+use std::fs::{self, File};
+use std::io::Write;
+use std::os::unix::fs::{symlink, PermissionsExt};
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+use std::time::UNIX_EPOCH;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::layout::Layout;
+use crate::step;
+
+/// The guest's first program.
+const INIT: &str = include_str!("../guest/init");
+
+/// Programs of the toolbox that scenarios call, beside busybox.
+const TOOLS: &[&str] = &[
+    "/usr/bin/busybox",
+    "/usr/bin/kmod",
+    "/usr/bin/ip",
+    "/usr/sbin/tc",
+    "/usr/bin/ss",
+    "/usr/sbin/bridge",
+    "/usr/sbin/ethtool",
+    "/usr/bin/socat",
+];
+
+/// Names under which kmod works; the kernel itself calls `/sbin/modprobe`.
+const KMOD_NAMES: &[&str] = &["modprobe", "insmod", "rmmod", "lsmod", "modinfo", "depmod"];
+
+/// Modules without which the guests are of no use.
+const REQUIRED: &[&str] = &[
+    "8021q",
+    "bonding",
+    "bridge",
+    "dummy",
+    "macvlan",
+    "sch_netem",
+    "sch_tbf",
+    "tipc",
+    "veth",
+    "virtio_net",
+    "virtio_pci",
+];
+
+/// Modules that some scenario may use; a kernel that has them built in or not at all is fine.
+const WELCOME: &[&str] = &[
+    "act_gact",
+    "act_mirred",
+    "af_packet",
+    "cls_matchall",
+    "cls_u32",
+    "failover",
+    "ifb",
+    "ip_gre",
+    "ipvlan",
+    "net_failover",
+    "nlmon",
+    "sch_fq_codel",
+    "sch_ingress",
+    "sch_prio",
+    "sit",
+    "tun",
+    "vcan",
+];
+
+/// What the archive is made of beside the tools: the programs, and the module if it exists already.
+#[derive(Debug)]
+pub struct Contents {
+    /// Programs to put into `/bin`.
+    pub programs: Vec<PathBuf>,
+    /// `enet.ko`; goes where out-of-tree modules go.
+    pub module: PathBuf,
+}
+
+/// Makes the archive if anything it is made of changed, and returns where it is.
+///
+/// # Errors
+/// When a tool, a library or a required module is missing, or the disk is full.
+pub fn build(layout: &Layout, contents: &Contents) -> Result<PathBuf> {
+    let guest = layout.guest();
+    let archive = guest.join("initramfs.cpio");
+    let stamp = guest.join("initramfs.inputs");
+    fs::create_dir_all(&guest).with_context(|| guest.display().to_string())?;
+    let inputs = describe_inputs(layout, contents)?;
+    if archive.exists() && fs::read_to_string(&stamp).is_ok_and(|old| old == inputs) {
+        return Ok(archive);
+    }
+    step::say("building the guests' file system");
+    let root = guest.join("root");
+    let _ = fs::remove_file(&stamp);
+    if root.exists() {
+        fs::remove_dir_all(&root).with_context(|| root.display().to_string())?;
+    }
+    lay_out(&root)?;
+    add_programs(&root, contents)?;
+    add_modules(layout, &root, &contents.module)?;
+    pack(&root, &archive)?;
+    fs::write(&stamp, inputs)?;
+    Ok(archive)
+}
+
+/// One line per input with its size and time of change; this program is one of them.
+fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
+    let own = std::env::current_exe().context("own path")?;
+    let kernel = layout.kernel.join("release");
+    let mut text = String::new();
+    let tools = TOOLS.iter().map(Path::new);
+    let built = contents.programs.iter().map(PathBuf::as_path);
+    for path in built
+        .chain([contents.module.as_path(), &own, &kernel])
+        .chain(tools)
+    {
+        let data = fs::metadata(path).with_context(|| path.display().to_string())?;
+        let changed = data.modified()?.duration_since(UNIX_EPOCH)?;
+        text += &format!(
+            "{} {} {}\n",
+            path.display(),
+            data.len(),
+            changed.as_nanos()
+        );
+    }
+    Ok(text)
+}
+
+/// The directories, as Debian has them since /usr was merged.
+fn lay_out(root: &Path) -> Result<()> {
+    for directory in [
+        "usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "dev", "proc", "sys", "tmp", "run", "etc",
+        "root", "mnt", "var/tmp",
+    ] {
+        fs::create_dir_all(root.join(directory))?;
+    }
+    for name in ["bin", "sbin", "lib", "lib64"] {
+        symlink(format!("usr/{name}"), root.join(name))?;
+    }
+    symlink("../run", root.join("var/run"))?;
+    symlink("/proc/mounts", root.join("etc/mtab"))?;
+    fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
+    fs::write(root.join("etc/group"), "root:x:0:\n")?;
+    fs::write(root.join("etc/hosts"), "127.0.0.1 localhost\n")?;
+    let init = root.join("init");
+    fs::write(&init, INIT)?;
+    fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;
+    Ok(())
+}
+
+fn add_programs(root: &Path, contents: &Contents) -> Result<()> {
+    let mut libraries = BTreeSet::new();
+    for tool in TOOLS {
+        let tool = Path::new(tool);
+        fs::copy(tool, root.join(tool.strip_prefix("/")?))
+            .with_context(|| format!("{}: not in the toolbox", tool.display()))?;
+        libraries.append(&mut shared_libraries(tool)?);
+    }
+    for program in &contents.programs {
+        let name = program.file_name().context("a program without a name")?;
+        let copy = root.join("usr/bin").join(name);
+        step::output(
+            Command::new("strip")
+                .args(["--strip-debug", "-o"])
+                .arg(&copy)
+                .arg(program),
+        )?;
+        libraries.append(&mut shared_libraries(program)?);
+    }
+    for library in libraries {
+        let copy = root.join(library.strip_prefix("/")?);
+        fs::create_dir_all(copy.parent().context("a library without a directory")?)?;
+        fs::copy(&library, &copy).with_context(|| library.display().to_string())?;
+    }
+    for name in KMOD_NAMES {
+        symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
+    }
+    // The rest is busybox's: what is there already is the better one.
+    for name in step::output(Command::new("busybox").arg("--list"))?.lines() {
+        let places = ["usr/bin", "usr/sbin"].map(|directory| root.join(directory).join(name));
+        if !places.iter().any(|place| place.symlink_metadata().is_ok()) {
+            symlink("busybox", &places[0])?;
+        }
+    }
+    Ok(())
+}
+
+/// The loader and the libraries that `program` needs, as files of this system.
+fn shared_libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
+    let output = Command::new("ldd").arg(program).output().context("ldd")?;
+    let text = String::from_utf8_lossy(&output.stdout);
+    // ldd fails on static programs, and says so in words.
+    let mut found = BTreeSet::new();
+    for line in text.lines() {
+        ensure!(
+            !line.contains("not found"),
+            "{}: {}",
+            program.display(),
+            line.trim()
+        );
+        let path = line
+            .split_whitespace()
+            .find(|word| word.starts_with('/') && Path::new(word).exists());
+        found.extend(path.map(PathBuf::from));
+    }
+    Ok(found)
+}
+
+/// The kernel's modules that guests need, unpacked, with an index so that modprobe and the kernel's own requests work.
+fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
+    let from = layout.kernel.join("lib/modules").join(&layout.release);
+    let to = root.join("lib/modules").join(&layout.release);
+    fs::create_dir_all(to.join("updates"))?;
+    for name in REQUIRED {
+        let found = resolve(layout, name)?;
+        ensure!(
+            found.is_some(),
+            "{} has no module {name}, which the guests need",
+            layout.release
+        );
+    }
+    let mut files = BTreeSet::new();
+    for name in REQUIRED.iter().chain(WELCOME) {
+        files.extend(resolve(layout, name)?.unwrap_or_default());
+    }
+    for file in files {
+        let copy = to.join(file.strip_prefix(&from)?);
+        fs::create_dir_all(copy.parent().context("a module without a directory")?)?;
+        if file.extension().is_some_and(|extension| extension == "xz") {
+            let status = Command::new("xz")
+                .args(["--decompress", "--stdout"])
+                .arg(&file)
+                .stdout(File::create(copy.with_extension(""))?)
+                .status()
+                .context("xz")?;
+            ensure!(status.success(), "xz: {}: {status}", file.display());
+        } else {
+            fs::copy(&file, &copy)?;
+        }
+    }
+    for list in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
+        fs::copy(from.join(list), to.join(list)).with_context(|| list.to_owned())?;
+    }
+    fs::copy(ours, to.join("updates/enet.ko")).with_context(|| ours.display().to_string())?;
+    step::output(
+        Command::new("depmod")
+            .arg("-b")
+            .arg(root)
+            .arg(&layout.release),
+    )?;
+    Ok(())
+}
+
+/// The files of module `name` and of what it depends on; none if it is built in, `None` if there is no such module.
+fn resolve(layout: &Layout, name: &str) -> Result<Option<Vec<PathBuf>>> {
+    let output = Command::new("modprobe")
+        .args(["--show-depends", "-S", &layout.release, "-d"])
+        .arg(&layout.kernel)
+        .arg(name)
+        .output()
+        .context("modprobe")?;
+    if !output.status.success() {
+        return Ok(None);
+    }
+    let text = String::from_utf8(output.stdout)?;
+    let files = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("insmod "))
+        .map(|line| PathBuf::from(line.trim()))
+        .collect();
+    Ok(Some(files))
+}
+
+/// Packs `root` as the kernel reads it; uncompressed, since emulated processors unpack slowly.
+fn pack(root: &Path, archive: &Path) -> Result<()> {
+    let names = step::output(Command::new("find").current_dir(root).arg("."))?;
+    let partial = archive.with_extension("partial");
+    let mut cpio = Command::new("cpio")
+        .args(["--create", "--quiet", "--format=newc", "--owner=0:0"])
+        .current_dir(root)
+        .stdin(Stdio::piped())
+        .stdout(File::create(&partial)?)
+        .spawn()
+        .context("cpio")?;
+    cpio.stdin
+        .take()
+        .context("cpio without an input")?
+        .write_all(names.as_bytes())?;
+    let status = cpio.wait()?;
+    ensure!(status.success(), "cpio: {status}");
+    fs::rename(&partial, archive)?;
+    Ok(())
+}

@@ -1,0 +1,92 @@
+//! Where things are: the project, its products, Debian's kernel.
+
+use std::env;
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use anyhow::{ensure, Context, Result};
+
+/// The directories everything else is found in.
+#[derive(Clone, Debug)]
+pub struct Layout {
+    /// The root of the project.
+    pub project: PathBuf,
+    /// What `mk/kernel path` prints: `vmlinuz`, `release`, `lib/modules/`, `tree/`.
+    pub kernel: PathBuf,
+    /// What `uname -r` says in the guest.
+    pub release: String,
+    /// Take the module and the programs as they were built last.
+    pub as_built: bool,
+}
+
+impl Layout {
+    /// Finds the project from the current directory upwards and reads the kernel's release.
+    ///
+    /// # Errors
+    /// When this is not the project, or `kernel` is not a directory that `mk/kernel` made.
+    pub fn new(kernel: &Path, as_built: bool) -> Result<Self> {
+        let here = env::current_dir().context("current directory")?;
+        let project = here
+            .ancestors()
+            .find(|directory| directory.join("mk/kernel").exists())
+            .with_context(|| {
+                format!(
+                    "{} is not inside the project: run this by make",
+                    here.display()
+                )
+            })?
+            .to_owned();
+        let release = fs::read_to_string(kernel.join("release"))
+            .with_context(|| {
+                format!(
+                    "{} holds no kernel; mk/kernel path prints where one is",
+                    kernel.display()
+                )
+            })?
+            .trim()
+            .to_owned();
+        ensure!(!release.is_empty(), "{} is empty", kernel.display());
+        Ok(Self {
+            project,
+            kernel: kernel.to_owned(),
+            release,
+            as_built,
+        })
+    }
+
+    /// Everything made from the project.
+    pub fn build(&self) -> PathBuf {
+        self.project.join("build")
+    }
+
+    /// Where logs of steps and consoles of guests go.
+    ///
+    /// # Errors
+    /// When the directory cannot be made.
+    pub fn logs(&self) -> Result<PathBuf> {
+        let logs = self.build().join("logs");
+        fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
+        Ok(logs)
+    }
+
+    /// Where cargo puts its products.
+    pub fn cargo_target(&self) -> PathBuf {
+        env::var_os("CARGO_TARGET_DIR")
+            .map_or_else(|| self.build().join("cargo"), PathBuf::from)
+    }
+
+    /// A program built by cargo for the guests.
+    pub fn program(&self, name: &str) -> PathBuf {
+        self.cargo_target().join("release").join(name)
+    }
+
+    /// The module, built by `mk/module`.
+    pub fn module(&self) -> PathBuf {
+        self.build().join("module/enet.ko")
+    }
+
+    /// The guests' file system as a directory, and its archive beside it.
+    pub fn guest(&self) -> PathBuf {
+        self.build().join("guest")
+    }
+}

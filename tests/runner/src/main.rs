@@ -1,0 +1,84 @@
+//! Boots guests with Debian's stock kernel and runs the scenarios, the demonstration and the benchmark in them.
+//!
+//! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
+
+mod checks;
+mod demo;
+mod initramfs;
+mod judge;
+mod layout;
+mod programs;
+mod qemu;
+mod scenarios;
+mod step;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+use judge::Total;
+use layout::Layout;
+
+/// Boots guests with a stock kernel and judges what happens in them.
+#[derive(Debug, Parser)]
+struct Options {
+    #[command(subcommand)]
+    verb: Verb,
+    /// The kernel's directory, as `mk/kernel path` prints it.
+    #[arg(long)]
+    kernel: PathBuf,
+    /// Take the module and the programs as they were built last, while their sources are being changed.
+    #[arg(long)]
+    as_built: bool,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// Test everything.
+    Test,
+    /// Run the scenarios alone.
+    Scenarios {
+        /// Only these.
+        names: Vec<String>,
+    },
+    /// Print netgauge's table, measured between two guests.
+    Demo,
+    /// Open a shell in a guest.
+    Shell,
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    match run(&options) {
+        Ok(true) => ExitCode::SUCCESS,
+        Ok(false) => ExitCode::FAILURE,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+/// True when all is well; what is not, has been said.
+fn run(options: &Options) -> Result<bool> {
+    let layout = Layout::new(&options.kernel, options.as_built)?;
+    match &options.verb {
+        Verb::Test => {
+            let total = checks::run(&layout)?;
+            println!("\n{total}");
+            Ok(total.good())
+        }
+        Verb::Scenarios { names } => {
+            let total = Total(vec![scenarios::run(&layout, names)?]);
+            println!("{total}");
+            Ok(total.good())
+        }
+        Verb::Demo => demo::run(&layout).map(|()| true),
+        Verb::Shell => {
+            programs::build_module(&layout)?;
+            programs::build_crates(&layout, programs::CRATES)?;
+            qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true)
+        }
+    }
+}

@@ -1,0 +1,92 @@
+//! Builds what runs in the guests: the module, the Rust programs, the peers in C.
+
+use std::fs;
+use std::path::PathBuf;
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::layout::Layout;
+use crate::step;
+
+/// The programs built from crates of the workspace, each by its package's name.
+pub const CRATES: &[&str] = &["netgauge", "scenarios"];
+
+/// Builds the module if its sources changed; `mk/module` tells how that goes.
+///
+/// # Errors
+/// When it does not build.
+pub fn build_module(layout: &Layout) -> Result<()> {
+    if layout.as_built {
+        return Ok(());
+    }
+    let status = Command::new(layout.project.join("mk/module"))
+        .current_dir(&layout.project)
+        .env_remove("KDIR")
+        .status()
+        .context("mk/module")?;
+    ensure!(status.success(), "enet.ko does not build; see above");
+    Ok(())
+}
+
+/// Builds the Rust programs `names` if their sources changed.
+///
+/// # Errors
+/// When they do not build.
+pub fn build_crates(layout: &Layout, names: &[&str]) -> Result<()> {
+    if layout.as_built {
+        return Ok(());
+    }
+    let mut command = Command::new("cargo");
+    command
+        .args(["build", "--release", "--locked"])
+        .current_dir(&layout.project);
+    for name in names {
+        command.args(["-p", name]);
+    }
+    step::run(
+        &format!("building {}", names.join(" and ")),
+        &layout.logs()?.join("programs.log"),
+        &mut command,
+    )
+}
+
+/// Compiles the C programs in `tests/peers` that changed, with the header as users get it, and returns them.
+///
+/// # Errors
+/// When one does not compile without a warning.
+pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
+    let sources = layout.project.join("tests/peers");
+    let include = layout.project.join("tools/sockaddr_en/include");
+    let header = include.join("af_enet.h");
+    let target = layout.build().join("peers");
+    fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+    let mut peers = Vec::new();
+    let entries =
+        fs::read_dir(&sources).with_context(|| format!("no peers in {}", sources.display()))?;
+    for entry in entries {
+        let source = entry?.path();
+        if source.extension().is_none_or(|extension| extension != "c") {
+            continue;
+        }
+        let stem = source.file_stem().context("a source without a name")?;
+        let peer = target.join(stem);
+        let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
+        if age(&peer).is_none() || age(&peer) < age(&source) || age(&peer) < age(&header) {
+            step::run(
+                &format!("compiling {}", stem.to_string_lossy()),
+                &layout.logs()?.join("peers.log"),
+                Command::new("gcc-14")
+                    .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
+                    .arg(&include)
+                    .arg("-o")
+                    .arg(&peer)
+                    .arg(&source)
+                    .arg("-lpthread"),
+            )?;
+        }
+        peers.push(peer);
+    }
+    peers.sort();
+    Ok(peers)
+}

@@ -1,0 +1,373 @@
+//! Boots guests in QEMU and reports what they say, line by line, until they end; none outlives its deadline.
+//!
+//! A guest's first serial port is the kernel's console, the second carries what programs print, so that neither
+//! disturbs the other. See `guest/init` for the lines by which the guest tells the runner how it goes.
+
+use std::fs::File;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::net::{UnixListener, UnixStream};
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Context, Result};
+use tempfile::TempDir;
+
+use crate::layout::Layout;
+use crate::step;
+
+/// How a guest's processors are emulated.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Clock {
+    /// As fast as the host allows, on this many processors.
+    Free(u32),
+    /// One processor whose clock advances one nanosecond per instruction, so that time counts instructions.
+    Instructions,
+}
+
+/// One end of an emulated wire between two guests: what one sends, the other receives, and nothing is lost on it.
+#[derive(Clone, Debug)]
+pub struct Wire {
+    /// Socket that joins the two.
+    socket: PathBuf,
+    /// This end waits for the other to come.
+    waits: bool,
+    /// Address of the network device.
+    mac: &'static str,
+}
+
+/// A guest to boot.
+#[derive(Debug)]
+pub struct Boot<'a> {
+    /// Names the guest in messages and its logs.
+    pub name: &'a str,
+    /// The archive with the guest's file system.
+    pub initramfs: &'a Path,
+    /// What its init is told to do.
+    pub verb: &'a [String],
+    /// Its processors.
+    pub clock: Clock,
+    /// Its network device, if it has one.
+    pub wire: Option<Wire>,
+    /// After this it is ended, whatever it does.
+    pub deadline: Duration,
+}
+
+/// Something a guest said.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Said {
+    /// A line on the kernel's console.
+    Kernel(String),
+    /// A line printed by a program.
+    Program(String),
+    /// The guest is ready for what the runner says.
+    Ready,
+    /// A command the runner gave has ended with this status.
+    Done(i32),
+    /// The kernel's taint bits at the end.
+    Tainted(u64),
+    /// The init's verb ended with this status.
+    Exit(i32),
+    /// QEMU has ended.
+    Off,
+}
+
+enum Port {
+    Console(String),
+    Program(String),
+    Closed,
+}
+
+/// A running guest; ended when dropped.
+#[derive(Debug)]
+pub struct Guest {
+    name: String,
+    child: Child,
+    lines: Receiver<Port>,
+    to_programs: UnixStream,
+    open_ports: u32,
+    deadline: Instant,
+    console: PathBuf,
+    // Holds the socket of the second serial port.
+    _directory: TempDir,
+}
+
+impl Guest {
+    /// Starts QEMU.
+    ///
+    /// # Errors
+    /// When QEMU does not start.
+    pub fn boot(layout: &Layout, boot: &Boot<'_>) -> Result<Self> {
+        let directory = TempDir::with_prefix("guest-").context("a temporary directory")?;
+        let port = directory.path().join("programs");
+        let listener = UnixListener::bind(&port).context("the programs' port")?;
+        let console = layout.logs()?.join(format!("{}.console.log", boot.name));
+        let errors = layout.logs()?.join(format!("{}.qemu.log", boot.name));
+        let mut child = command(layout, boot, &port)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped())
+            .stderr(File::create(&errors)?)
+            .spawn()
+            .context("starting qemu-system-x86_64")?;
+        let Some(programs) = accept(&listener, &mut child)? else {
+            bail!(
+                "QEMU did not start guest {}:\n{}",
+                boot.name,
+                step::tail(&errors, 20)
+            );
+        };
+        let to_programs = programs.try_clone()?;
+        let from_console = child.stdout.take().context("QEMU without an output")?;
+        let (sender, lines) = mpsc::channel();
+        let log = File::create(&console).with_context(|| console.display().to_string())?;
+        read_lines(from_console, Some(log), sender.clone(), Port::Console);
+        read_lines(programs, None, sender, Port::Program);
+        Ok(Self {
+            name: boot.name.to_owned(),
+            child,
+            lines,
+            to_programs,
+            open_ports: 2,
+            deadline: Instant::now() + boot.deadline,
+            console,
+            _directory: directory,
+        })
+    }
+
+    /// Waits for the next thing the guest says; after [`Said::Off`] there is nothing more.
+    ///
+    /// # Errors
+    /// When the guest has not ended by its deadline; it is ended then.
+    pub fn next(&mut self) -> Result<Said> {
+        while self.open_ports > 0 {
+            let left = self.deadline.saturating_duration_since(Instant::now());
+            match self.lines.recv_timeout(left) {
+                Ok(Port::Console(line)) => return Ok(Said::Kernel(line)),
+                Ok(Port::Program(line)) => return Ok(interpret(line)),
+                Ok(Port::Closed) => self.open_ports -= 1,
+                Err(RecvTimeoutError::Disconnected) => self.open_ports = 0,
+                Err(RecvTimeoutError::Timeout) => {
+                    self.end();
+                    bail!(
+                        "guest {} did not end in time; the end of {}:\n{}",
+                        self.name,
+                        self.console.display(),
+                        step::tail(&self.console, 15)
+                    );
+                }
+            }
+        }
+        self.child.wait().context("waiting for QEMU")?;
+        Ok(Said::Off)
+    }
+
+    /// Sends a line to the guest's init.
+    ///
+    /// # Errors
+    /// When the guest is gone.
+    pub fn tell(&mut self, line: &str) -> Result<()> {
+        self.to_programs
+            .write_all(format!("{line}\n").as_bytes())
+            .with_context(|| format!("guest {} is gone", self.name))
+    }
+
+    /// Where the kernel's messages are kept.
+    pub fn console(&self) -> &Path {
+        &self.console
+    }
+
+    fn end(&mut self) {
+        // It may have ended meanwhile, which is as well.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+impl Drop for Guest {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+/// Runs an interactive guest on this terminal until it ends.
+///
+/// # Errors
+/// When QEMU does not start.
+pub fn interact(layout: &Layout, initramfs: &Path) -> Result<()> {
+    let verb = ["shell".to_owned()];
+    let boot = Boot {
+        name: "shell",
+        initramfs,
+        verb: &verb,
+        clock: Clock::Free(2),
+        wire: None,
+        deadline: Duration::MAX,
+    };
+    // The second serial port goes nowhere here.
+    let mut command = machine(layout, &boot);
+    let status = command
+        .args(["-serial", "mon:stdio"])
+        .status()
+        .context("starting qemu-system-x86_64")?;
+    anyhow::ensure!(status.success(), "QEMU: {status}");
+    Ok(())
+}
+
+/// QEMU's command line without serial ports; its process dies with the runner.
+fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
+    command.args([
+        "-nodefaults",
+        "-no-user-config",
+        "-no-reboot",
+        "-display",
+        "none",
+    ]);
+    command.args(["-m", "1024"]);
+    let (accelerator, processor, more) = match boot.clock {
+        Clock::Free(processors) => {
+            command.args(["-smp", &processors.to_string()]);
+            ("tcg,thread=multi", "max", "")
+        }
+        Clock::Instructions => {
+            command.args(["-smp", "1", "-icount", "shift=0,sleep=off"]);
+            // Emulated string instructions count as one, however much they copy.
+            ("tcg", "max,-erms,-fsrm", "mitigations=off ")
+        }
+    };
+    command.args(["-accel", accelerator, "-cpu", processor]);
+    command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
+    command.arg("-initrd").arg(boot.initramfs);
+    let verb = boot.verb.join(" ");
+    command.args([
+        "-append",
+        &format!("console=ttyS0 loglevel=7 panic=-1 {more}-- {verb}"),
+    ]);
+    if let Some(wire) = &boot.wire {
+        let socket = wire.socket.display();
+        let role = if wire.waits {
+            "server=on"
+        } else {
+            "server=off,reconnect-ms=100"
+        };
+        command.args([
+            "-netdev",
+            &format!("stream,id=wire,addr.type=unix,addr.path={socket},{role}"),
+            "-device",
+            &format!("virtio-net-pci,netdev=wire,mac={},romfile=", wire.mac),
+        ]);
+    }
+    command
+}
+
+fn command(layout: &Layout, boot: &Boot<'_>, port: &Path) -> Command {
+    let mut command = machine(layout, boot);
+    command.args(["-serial", "stdio", "-chardev"]);
+    command.arg(format!(
+        "socket,id=programs,path={},server=off",
+        port.display()
+    ));
+    command.args(["-serial", "chardev:programs"]);
+    command
+}
+
+/// QEMU's connection to the second port, or none if it ended instead.
+fn accept(listener: &UnixListener, child: &mut Child) -> Result<Option<UnixStream>> {
+    listener.set_nonblocking(true)?;
+    let deadline = Instant::now() + Duration::from_secs(60);
+    while Instant::now() < deadline {
+        match listener.accept() {
+            Ok((stream, _)) => {
+                stream.set_nonblocking(false)?;
+                return Ok(Some(stream));
+            }
+            Err(error) if error.kind() == std::io::ErrorKind::WouldBlock => {}
+            Err(error) => return Err(error).context("the programs' port"),
+        }
+        if child.try_wait()?.is_some() {
+            return Ok(None);
+        }
+        thread::sleep(Duration::from_millis(20));
+    }
+    child.kill()?;
+    child.wait()?;
+    Ok(None)
+}
+
+/// Passes on lines from a thread of their own, so that no port blocks the other.
+fn read_lines(
+    from: impl Read + Send + 'static,
+    mut log: Option<File>,
+    to: Sender<Port>,
+    wrap: fn(String) -> Port,
+) {
+    thread::spawn(move || {
+        let mut reader = BufReader::new(from);
+        let mut line = Vec::new();
+        loop {
+            line.clear();
+            match reader.read_until(b'\n', &mut line) {
+                Ok(0) | Err(_) => break,
+                Ok(_) => {}
+            }
+            if let Some(log) = &mut log {
+                // A full disk shows elsewhere.
+                let _ = log.write_all(&line);
+            }
+            let text = String::from_utf8_lossy(&line);
+            let text = text.trim_end_matches(['\r', '\n']);
+            if to.send(wrap(text.to_owned())).is_err() {
+                return;
+            }
+        }
+        let _ = to.send(Port::Closed);
+    });
+}
+
+/// Tells lines for the runner from those for people.
+fn interpret(line: String) -> Said {
+    let Some(rest) = line.strip_prefix('@') else {
+        return Said::Program(line);
+    };
+    let (word, value) = rest.split_once(' ').unwrap_or((rest, ""));
+    match (word, value.parse::<i32>(), value.parse::<u64>()) {
+        ("ready", ..) => Said::Ready,
+        ("done", Ok(status), _) => Said::Done(status),
+        ("exit", Ok(status), _) => Said::Exit(status),
+        ("tainted", _, Ok(bits)) => Said::Tainted(bits),
+        _ => Said::Program(line),
+    }
+}
+
+/// The two ends of a wire with its socket in `directory`, which is this wire's own.
+pub fn wire(directory: &Path) -> [Wire; 2] {
+    let end = |waits, mac| Wire {
+        socket: directory.join("wire"),
+        waits,
+        mac,
+    };
+    [
+        end(false, "02:00:00:00:00:01"),
+        end(true, "02:00:00:00:00:02"),
+    ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_for_the_runner_are_told_from_others() {
+        let say = |line: &str| interpret(line.to_owned());
+        assert_eq!(say("@ready"), Said::Ready);
+        assert_eq!(say("@exit 3"), Said::Exit(3));
+        assert_eq!(say("@done 0"), Said::Done(0));
+        assert_eq!(say("@tainted 12288"), Said::Tainted(12288));
+        for other in ["ok a_scenario", "@exit soon", "@nonsense", ""] {
+            assert_eq!(say(other), Said::Program(other.to_owned()));
+        }
+    }
+}

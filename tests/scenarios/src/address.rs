@@ -1,0 +1,107 @@
+//! Endpoint addresses as the kernel takes them: `struct sockaddr_en`, written out byte by byte.
+//!
+//! The scenarios spell the layout out on purpose, so that a mistake in the library crate that programs use cannot hide
+//! the same mistake in the module.
+
+use anyhow::{ensure, Result};
+
+/// `AF_ENET`, the family's default number.
+pub const AF_ENET: i32 = 28;
+/// `SOL_EP`, the option level of both protocols.
+pub const SOL_EP: i32 = 285;
+/// `EPPROTO_EZDP`, EDP whose sends do not copy.
+pub const EPPROTO_EZDP: i32 = 1;
+/// `EDP_SO_MTU` and `ESP_SO_MTU`: the largest payload of one packet, a u32.
+pub const SO_MTU: i32 = 1;
+/// `EDP_SO_STATS` and `ESP_SO_STATS`: the socket's counters, an array of u32.
+pub const SO_STATS: i32 = 2;
+/// Length of `struct sockaddr_en` in bytes.
+pub const SOCKADDR_LEN: usize = 16;
+
+/// One end of a conversation: a station, a port on it, and the local interface that leads there.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Address {
+    /// Port number, host order here and network order in the kernel's structure.
+    pub port: u16,
+    /// Index of the local interface; 0 means all of them (bind only).
+    pub ifindex: u32,
+    /// Hardware address of the station.
+    pub mac: [u8; 6],
+}
+
+impl Address {
+    /// The structure as bytes, for family [`AF_ENET`].
+    pub fn to_bytes(self) -> [u8; SOCKADDR_LEN] {
+        self.with_family(AF_ENET)
+    }
+
+    /// The structure as bytes with any family number in it.
+    pub fn with_family(self, family: i32) -> [u8; SOCKADDR_LEN] {
+        let mut bytes = [0; SOCKADDR_LEN];
+        bytes[0..2].copy_from_slice(&(family as u16).to_ne_bytes());
+        bytes[2..4].copy_from_slice(&self.port.to_be_bytes());
+        bytes[4..8].copy_from_slice(&self.ifindex.to_ne_bytes());
+        bytes[8] = 6;
+        bytes[9..15].copy_from_slice(&self.mac);
+        bytes
+    }
+
+    /// Reads a structure that the kernel wrote.
+    ///
+    /// # Errors
+    /// When the length, the family or the address length is not what the kernel must report.
+    pub fn from_bytes(bytes: &[u8]) -> Result<Self> {
+        Self::from_bytes_of(bytes, AF_ENET)
+    }
+
+    /// Like [`Address::from_bytes`], for a module loaded with another family number.
+    ///
+    /// # Errors
+    /// As [`Address::from_bytes`].
+    pub fn from_bytes_of(bytes: &[u8], family: i32) -> Result<Self> {
+        ensure!(
+            bytes.len() == SOCKADDR_LEN,
+            "an address of {} bytes came back, not {SOCKADDR_LEN}",
+            bytes.len()
+        );
+        let found = u16::from_ne_bytes([bytes[0], bytes[1]]);
+        ensure!(i32::from(found) == family, "address of family {found}");
+        ensure!(bytes[8] == 6, "sen_addrlen {} on output", bytes[8]);
+        ensure!(bytes[15] == 0, "the last byte is {:#x}", bytes[15]);
+        let mut mac = [0; 6];
+        mac.copy_from_slice(&bytes[9..15]);
+        Ok(Self {
+            port: u16::from_be_bytes([bytes[2], bytes[3]]),
+            ifindex: u32::from_ne_bytes([bytes[4], bytes[5], bytes[6], bytes[7]]),
+            mac,
+        })
+    }
+
+    /// The same address with another port.
+    pub fn port(self, port: u16) -> Self {
+        Self { port, ..self }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn layout_is_the_protocols() {
+        let address = Address {
+            port: 0x0af5,
+            ifindex: 7,
+            mac: [2, 0, 0, 0, 0, 1],
+        };
+        let bytes = address.to_bytes();
+        assert_eq!(&bytes[2..4], &[0x0a, 0xf5]);
+        assert_eq!(&bytes[8..], &[6, 2, 0, 0, 0, 0, 1, 0]);
+        assert_eq!(Address::from_bytes(&bytes).unwrap(), address);
+    }
+
+    #[test]
+    fn a_short_address_is_refused() {
+        assert!(Address::from_bytes(&Address::default().to_bytes()[..15]).is_err());
+    }
+}

@@ -1,0 +1,181 @@
+//! Frames built and taken apart by hand, byte for byte as protocol.md has them, and the packet sockets that carry them.
+
+use std::io;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, Result};
+
+use crate::netns::Netns;
+use crate::socket::{bind_packet, interface_index, Socket};
+
+/// EDP's default ethertype.
+pub const ETH_P_EDP: u16 = 0x88b5;
+/// ESP's default ethertype.
+pub const ETH_P_ESP: u16 = 0x88b6;
+/// Every ethertype, for receiving.
+pub const ETH_P_ALL: u16 = 3;
+
+/// ESP's flag bits.
+pub mod flag {
+    /// Opens a connection.
+    pub const SYN: u8 = 0x01;
+    /// The acknowledgement number counts.
+    pub const ACK: u8 = 0x02;
+    /// The sender's half ends here.
+    pub const FIN: u8 = 0x04;
+    /// The connection is gone.
+    pub const RST: u8 = 0x08;
+    /// Start of transmission.
+    pub const TXS: u8 = 0x20;
+    /// Transmission finished.
+    pub const TXF: u8 = 0x40;
+}
+
+/// An Ethernet frame: two addresses, the type, the payload.
+pub fn ethernet(to: [u8; 6], from: [u8; 6], ethertype: u16, payload: &[u8]) -> Vec<u8> {
+    let mut frame = Vec::with_capacity(14 + payload.len());
+    frame.extend_from_slice(&to);
+    frame.extend_from_slice(&from);
+    frame.extend_from_slice(&ethertype.to_be_bytes());
+    frame.extend_from_slice(payload);
+    frame
+}
+
+/// EDP's header, whose length field may lie, and a payload.
+pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8> {
+    let mut packet = Vec::with_capacity(6 + payload.len());
+    for field in [source, destination, length] {
+        packet.extend_from_slice(&field.to_be_bytes());
+    }
+    packet.extend_from_slice(payload);
+    packet
+}
+
+/// ESP's header.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct EspHeader {
+    /// Source port.
+    pub source: u16,
+    /// Destination port.
+    pub destination: u16,
+    /// Bytes of payload that follow, or are said to.
+    pub length: u16,
+    /// Sequence number of this packet.
+    pub sequence: u16,
+    /// Next sequence number expected.
+    pub acknowledgement: u16,
+    /// Bits of [`flag`].
+    pub flags: u8,
+}
+
+impl EspHeader {
+    /// The header and a payload.
+    pub fn packet(&self, payload: &[u8]) -> Vec<u8> {
+        let mut packet = edp(self.source, self.destination, self.length, &[]);
+        packet.extend_from_slice(&self.sequence.to_be_bytes());
+        packet.extend_from_slice(&self.acknowledgement.to_be_bytes());
+        packet.push(self.flags);
+        packet.extend_from_slice(payload);
+        packet
+    }
+
+    /// Reads the header of an Ethernet frame that carries ESP.
+    pub fn of_frame(frame: &[u8]) -> Option<Self> {
+        let word = |at: usize| Some(u16::from_be_bytes([*frame.get(at)?, *frame.get(at + 1)?]));
+        if word(12)? != ETH_P_ESP {
+            return None;
+        }
+        Some(Self {
+            source: word(14)?,
+            destination: word(16)?,
+            length: word(18)?,
+            sequence: word(20)?,
+            acknowledgement: word(22)?,
+            flags: *frame.get(24)?,
+        })
+    }
+}
+
+/// A packet socket on a host's only Ethernet device.
+#[derive(Debug)]
+pub struct PacketSocket(Socket);
+
+impl PacketSocket {
+    /// Opens one for whole frames of `ethertype` on `device` in `namespace`.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn open(namespace: &Netns, device: &str, ethertype: u16) -> Result<Self> {
+        let socket = namespace.within(|| -> io::Result<Socket> {
+            // Protocol 0 hears nothing until it is bound, so no frame of another device slips in.
+            let socket = Socket::new(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
+            let ignore_outgoing = 23; // PACKET_IGNORE_OUTGOING, <linux/if_packet.h>
+            socket.set_int_option(libc::SOL_PACKET, ignore_outgoing, 1)?;
+            socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20)?;
+            bind_packet(&socket, interface_index(device)?, ethertype)?;
+            Ok(socket)
+        })??;
+        Ok(Self(socket))
+    }
+
+    /// Sends one frame as it is.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn send(&self, frame: &[u8]) -> io::Result<()> {
+        self.0.send(frame, 0).map(drop)
+    }
+
+    /// Takes the next frame without waiting.
+    ///
+    /// # Errors
+    /// The errno of `recv(2)`; `EAGAIN` when there is none.
+    pub fn take(&self, frame: &mut [u8]) -> io::Result<usize> {
+        self.0.receive(frame, libc::MSG_DONTWAIT)
+    }
+
+    /// Waits for a frame that `wanted` accepts; others are dropped.
+    ///
+    /// # Errors
+    /// When none came within `patience`.
+    pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>> {
+        let end = Instant::now() + patience;
+        let mut frame = [0u8; 2048];
+        loop {
+            let left = end.saturating_duration_since(Instant::now());
+            if self.0.poll(libc::POLLIN, left)? == 0 {
+                bail!("no such frame within {patience:?}");
+            }
+            let length = self.take(&mut frame)?;
+            if wanted(&frame[..length]) {
+                return Ok(frame[..length].to_vec());
+            }
+        }
+    }
+
+    /// The socket underneath.
+    pub fn socket(&self) -> &Socket {
+        &self.0
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn esp_header_survives_the_round_trip() {
+        let header = EspHeader {
+            source: 1,
+            destination: 2805,
+            length: 3,
+            sequence: 0xfffe,
+            acknowledgement: 7,
+            flags: flag::SYN | flag::TXF,
+        };
+        let frame = ethernet([1; 6], [2; 6], ETH_P_ESP, &header.packet(b"abc"));
+        assert_eq!(frame.len(), 14 + 11 + 3);
+        assert_eq!(EspHeader::of_frame(&frame), Some(header));
+        assert_eq!(EspHeader::of_frame(&frame[..20]), None);
+    }
+}

@@ -1,0 +1,297 @@
+//! Runs scenarios, each in a process of its own, with a deadline, and watches what it leaves behind.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::fd::{AsRawFd, OwnedFd, RawFd};
+use std::panic::{catch_unwind, AssertUnwindSafe};
+use std::sync::atomic::{AtomicI32, Ordering};
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context, Result};
+use nix::sys::signal::{killpg, Signal};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
+
+use crate::kernel_log::{alarms, KernelLog};
+use crate::lab::{Lab, Wiring};
+use crate::module;
+use crate::socket::check;
+
+/// How a scenario ends: with a reason when it failed.
+pub type Outcome = Result<()>;
+
+/// What a scenario does.
+#[derive(Clone, Copy, Debug)]
+pub enum Body {
+    /// Works on the whole guest.
+    Guest(fn() -> Outcome),
+    /// Works on two hosts made for it; afterwards no socket of the module may be left on them.
+    Lab(Wiring, fn(&Lab) -> Outcome),
+}
+
+/// A scenario.
+#[derive(Clone, Copy, Debug)]
+pub struct Scenario {
+    /// Tells what it shows.
+    pub name: &'static str,
+    /// How long it may take before it counts as hanging.
+    pub deadline: Duration,
+    /// What it does.
+    pub body: Body,
+}
+
+const DEADLINE: Duration = Duration::from_secs(60);
+
+impl Scenario {
+    /// A scenario about the whole guest.
+    pub const fn guest(name: &'static str, body: fn() -> Outcome) -> Self {
+        Self::new(name, Body::Guest(body))
+    }
+
+    /// A scenario on two hosts joined by a cable.
+    pub const fn direct(name: &'static str, body: fn(&Lab) -> Outcome) -> Self {
+        Self::new(name, Body::Lab(Wiring::Direct, body))
+    }
+
+    /// A scenario on two hosts joined by a switch that can misbehave.
+    pub const fn switched(name: &'static str, body: fn(&Lab) -> Outcome) -> Self {
+        Self::new(name, Body::Lab(Wiring::Switched, body))
+    }
+
+    const fn new(name: &'static str, body: Body) -> Self {
+        Self {
+            name,
+            deadline: DEADLINE,
+            body,
+        }
+    }
+
+    /// The same with another deadline, in seconds.
+    pub const fn within(self, seconds: u64) -> Self {
+        Self {
+            deadline: Duration::from_secs(seconds),
+            ..self
+        }
+    }
+}
+
+/// Where [`note`] writes; -1 outside of a scenario.
+static NOTES: AtomicI32 = AtomicI32::new(-1);
+
+/// Leaves a remark that is printed if the scenario fails, also when it is killed.
+pub fn note(text: &str) {
+    let line = format!("{}\n", one_line(text));
+    let fd = NOTES.load(Ordering::Relaxed);
+    if fd >= 0 {
+        // SAFETY: `line` is readable for its length. The pipe does not block; a lost remark is no failure.
+        unsafe { libc::write(fd, line.as_ptr().cast(), line.len()) };
+    }
+}
+
+fn one_line(text: &str) -> String {
+    text.split_whitespace().collect::<Vec<_>>().join(" ")
+}
+
+/// Runs one scenario to its end and prints its line; true when it passed.
+pub fn run(scenario: &Scenario) -> bool {
+    let mut notes = Vec::new();
+    let outcome = supervise(scenario, &mut notes);
+    match &outcome {
+        Ok(()) => println!("ok {}", scenario.name),
+        Err(error) => {
+            for line in notes {
+                println!("# {line}");
+            }
+            println!(
+                "not ok {}: {}",
+                scenario.name,
+                one_line(&format!("{error:#}"))
+            );
+        }
+    }
+    // The runner reads line by line; a guest that dies must not take earlier results with it.
+    let _ = std::io::stdout().flush();
+    outcome.is_ok()
+}
+
+fn supervise(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
+    module::ensure_loaded()?;
+    let mut log = KernelLog::from_now()?;
+    let mut outcome = in_child(scenario, notes);
+    if outcome.is_ok() {
+        outcome = module::await_unused().context("sockets outlived the scenario");
+    }
+    if outcome.is_err() && matches!(scenario.body, Body::Guest(_)) {
+        // It may have been killed with other parameters in force. If this fails the next scenario says so.
+        let _ = module::reload();
+    }
+    let records = log.records()?;
+    let alarms = alarms(&records);
+    if let Some(first) = alarms.first() {
+        notes.extend(records.iter().map(|record| format!("kernel: {record}")));
+        let first = anyhow!("kernel log: {first}");
+        outcome = Err(match outcome {
+            Ok(()) => first,
+            Err(error) => error.context(first.to_string()),
+        });
+    }
+    outcome
+}
+
+fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
+    let flags = nix::fcntl::OFlag::O_CLOEXEC | nix::fcntl::OFlag::O_NONBLOCK;
+    let (reader, writer) = pipe2(flags).context("pipe")?;
+    std::io::stdout().flush()?;
+    // SAFETY: this process has a single thread here, so the child may go on like any program.
+    let child = match unsafe { fork() }.context("fork")? {
+        ForkResult::Child => {
+            drop(reader);
+            become_scenario(scenario, &writer)
+        }
+        ForkResult::Parent { child } => child,
+    };
+    // Both sides set the group, so that neither is early.
+    let _ = setpgid(child, child);
+    drop(writer);
+    let ended = await_end(child, scenario.deadline);
+    if let Ok(false) = ended {
+        notes.extend(where_it_hangs(child));
+    }
+    // Whatever happened, nothing of the scenario runs on. ESRCH means that nothing does.
+    let _ = killpg(child, Signal::SIGKILL);
+    let status = waitpid(child, None).context("waitpid")?;
+    let mut text = Vec::new();
+    // The pipe does not block: once the scenario is gone its remarks are all there.
+    let _ = fs::File::from(reader).read_to_end(&mut text);
+    let said: Vec<String> = String::from_utf8_lossy(&text)
+        .lines()
+        .map(str::to_owned)
+        .collect();
+    let last = said.last().cloned().unwrap_or_default();
+    notes.splice(0..0, said);
+    if !ended? {
+        bail!(
+            "still running after {:?}; last word: {last}",
+            scenario.deadline
+        );
+    }
+    match status {
+        WaitStatus::Exited(_, 0) => Ok(()),
+        WaitStatus::Exited(_, 1) => bail!("{last}"),
+        WaitStatus::Exited(_, code) => bail!("exit status {code}; last word: {last}"),
+        WaitStatus::Signaled(_, signal, _) => bail!("killed by {signal}; last word: {last}"),
+        status => bail!("unexpected end {status:?}"),
+    }
+}
+
+/// True when the child ended within `deadline`; it stays to be waited for.
+fn await_end(child: Pid, deadline: Duration) -> Result<bool> {
+    // SAFETY: pidfd_open takes two integers.
+    let fd = check(unsafe { libc::syscall(libc::SYS_pidfd_open, child.as_raw(), 0) })?;
+    // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+    let fd: OwnedFd = unsafe { std::os::fd::FromRawFd::from_raw_fd(fd as RawFd) };
+    let mut entry = libc::pollfd {
+        fd: fd.as_raw_fd(),
+        events: libc::POLLIN,
+        revents: 0,
+    };
+    // SAFETY: one pollfd, alive and writable for the call.
+    let ready = check(unsafe { libc::poll(&mut entry, 1, deadline.as_millis() as i32) })?;
+    Ok(ready == 1)
+}
+
+/// What the threads of an overdue scenario wait for, and the sockets they wait with.
+fn where_it_hangs(child: Pid) -> Vec<String> {
+    let mut lines = Vec::new();
+    let Ok(threads) = fs::read_dir(format!("/proc/{child}/task")) else {
+        return lines;
+    };
+    for thread in threads.flatten() {
+        let path = thread.path();
+        let read = |file: &str| fs::read_to_string(path.join(file)).unwrap_or_default();
+        lines.push(format!(
+            "thread {}: {} syscall {} stack {}",
+            path.display(),
+            read("wchan"),
+            one_line(&read("syscall")),
+            one_line(&read("stack"))
+        ));
+    }
+    lines
+}
+
+/// The child's whole life.
+fn become_scenario(scenario: &Scenario, notes: &OwnedFd) -> ! {
+    let _ = setpgid(Pid::from_raw(0), Pid::from_raw(0));
+    NOTES.store(notes.as_raw_fd(), Ordering::Relaxed);
+    std::panic::set_hook(Box::new(|panic| note(&panic.to_string())));
+    let outcome = catch_unwind(AssertUnwindSafe(|| play(scenario)));
+    let code = match outcome {
+        Ok(Ok(())) => 0,
+        Ok(Err(error)) => {
+            note(&format!("{error:#}"));
+            1
+        }
+        // The hook has noted why.
+        Err(_) => 1,
+    };
+    std::process::exit(code)
+}
+
+fn play(scenario: &Scenario) -> Outcome {
+    match scenario.body {
+        Body::Guest(body) => body(),
+        Body::Lab(wiring, body) => {
+            let lab = Lab::new(wiring).context("setting up the lab")?;
+            body(&lab)?;
+            lab.await_no_sockets()
+        }
+    }
+}
+
+/// Runs `work` in a forked process and returns how that ended. The calling process must have a single thread.
+///
+/// # Errors
+/// When the process cannot be made or waited for.
+pub fn in_process(work: impl FnOnce() -> i32) -> Result<WaitStatus> {
+    let child = start_process(work)?;
+    waitpid(child, Some(WaitPidFlag::empty())).context("waitpid")
+}
+
+/// Starts `work` in a forked process that exits with its result.
+///
+/// # Errors
+/// When the calling process has other threads, or the process cannot be made.
+pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
+    let threads = fs::read_dir("/proc/self/task")?.count();
+    anyhow::ensure!(threads == 1, "forking with {threads} threads");
+    // SAFETY: there is a single thread, as just checked, so the child may go on like any program.
+    match unsafe { fork() }.context("fork")? {
+        ForkResult::Child => {
+            let code = catch_unwind(AssertUnwindSafe(work)).unwrap_or(99);
+            // SAFETY: _exit takes an integer and does not return; destructors of the copied process must not run.
+            unsafe { libc::_exit(code) }
+        }
+        ForkResult::Parent { child } => Ok(child),
+    }
+}
+
+/// Demands that `result` failed with `errno`.
+///
+/// # Errors
+/// When it succeeded or failed with another.
+pub fn refused<T: std::fmt::Debug>(
+    result: std::io::Result<T>,
+    errno: i32,
+    what: &str,
+) -> Result<()> {
+    let wanted = nix::errno::Errno::from_raw(errno);
+    match result {
+        Ok(value) => bail!("{what}: expected {wanted:?}, got success ({value:?})"),
+        Err(error) if error.raw_os_error() == Some(errno) => Ok(()),
+        Err(error) => {
+            let found = error.raw_os_error().map(nix::errno::Errno::from_raw);
+            bail!("{what}: expected {wanted:?}, got {found:?} ({error})")
+        }
+    }
+}

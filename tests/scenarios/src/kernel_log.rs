@@ -1,0 +1,97 @@
+//! What the kernel says while a scenario runs.
+
+use std::fs::{File, OpenOptions};
+use std::io::{ErrorKind, Read, Seek, SeekFrom};
+use std::os::unix::fs::OpenOptionsExt;
+
+use anyhow::{Context, Result};
+
+/// Words that a healthy kernel does not write.
+const ALARMS: &[&str] = &[
+    "WARNING:",
+    "BUG:",
+    "kernel BUG",
+    "Oops",
+    "panic",
+    "Call Trace",
+    "refcount_t",
+    "general protection",
+    "hung task",
+    "blocked for more than",
+    "soft lockup",
+    "rcu_preempt detected",
+    "rcu: INFO",
+    "unregister_netdevice",
+    "Attempt to release",
+    "possible recursive locking",
+    "possible circular locking",
+    "scheduling while atomic",
+    "sleeping function called",
+    "use-after-free",
+    "memory leak",
+];
+
+/// The kernel's log from a moment on.
+#[derive(Debug)]
+pub struct KernelLog(File);
+
+impl KernelLog {
+    /// Starts at the end of what has been said.
+    ///
+    /// # Errors
+    /// When `/dev/kmsg` cannot be read.
+    pub fn from_now() -> Result<Self> {
+        let mut log = OpenOptions::new()
+            .read(true)
+            .custom_flags(libc::O_NONBLOCK)
+            .open("/dev/kmsg")
+            .context("/dev/kmsg")?;
+        log.seek(SeekFrom::End(0)).context("/dev/kmsg")?;
+        Ok(Self(log))
+    }
+
+    /// Everything said since the last call, a record per element, without its prefix.
+    ///
+    /// # Errors
+    /// When the log cannot be read.
+    pub fn records(&mut self) -> Result<Vec<String>> {
+        let mut records = Vec::new();
+        let mut record = [0u8; 8192];
+        loop {
+            match self.0.read(&mut record) {
+                Ok(0) => return Ok(records),
+                Ok(length) => {
+                    let text = String::from_utf8_lossy(&record[..length]);
+                    let message = text.split_once(';').map_or(&*text, |(_, rest)| rest);
+                    records.push(message.lines().next().unwrap_or_default().to_owned());
+                }
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(records),
+                // Records were overwritten before they were read; the next read goes on with the oldest one left.
+                Err(error) if error.raw_os_error() == Some(libc::EPIPE) => {
+                    records.push("(records lost)".to_owned());
+                }
+                Err(error) => return Err(error).context("/dev/kmsg"),
+            }
+        }
+    }
+}
+
+/// The records that tell of trouble.
+pub fn alarms(records: &[String]) -> Vec<&String> {
+    let alarming = |record: &&String| ALARMS.iter().any(|word| record.contains(word));
+    records.iter().filter(alarming).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn trouble_is_told_from_chatter() {
+        let records = [
+            "veth: driver loaded".to_owned(),
+            "WARNING: CPU: 0 PID: 1 at net/core/sock.c:1".to_owned(),
+        ];
+        assert_eq!(alarms(&records), [&records[1]]);
+    }
+}

@@ -1,0 +1,347 @@
+//! Two hosts and the wire between them.
+
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::Address;
+use crate::frame::PacketSocket;
+use crate::netns::Netns;
+use crate::relay::Relay;
+use crate::socket::{interface_index, Socket};
+
+/// Name of each host's device.
+pub const DEVICE: &str = "eth0";
+/// Maximum transmission unit of the devices, bytes.
+pub const MTU: usize = 1500;
+/// Largest EDP payload.
+pub const EDP_MAX: usize = MTU - 6;
+/// Largest ESP payload of one packet.
+pub const ESP_MSS: usize = MTU - 11;
+/// For how long an event that must come may take; only a broken module needs all of it.
+pub const PATIENCE: Duration = Duration::from_secs(20);
+
+/// A host: a namespace with one Ethernet device.
+#[derive(Debug)]
+pub struct Host {
+    /// Where it lives.
+    pub namespace: Netns,
+    /// Its device's address.
+    pub mac: [u8; 6],
+    /// Its device's index.
+    pub ifindex: u32,
+}
+
+impl Host {
+    fn named(namespace: Netns, mac: [u8; 6]) -> Result<Self> {
+        let ifindex = namespace.within(|| interface_index(DEVICE))??;
+        Ok(Self {
+            namespace,
+            mac,
+            ifindex,
+        })
+    }
+
+    /// A host whose device leads nowhere: the other end of the pair is up but nobody listens there.
+    ///
+    /// # Errors
+    /// When it cannot be set up.
+    pub fn alone(mac: [u8; 6]) -> Result<Self> {
+        let namespace = Netns::create()?;
+        namespace.ip(&format!(
+            "link add {DEVICE} address {} type veth peer name far0\n\
+             link set {DEVICE} up\nlink set far0 up\nlink set lo up\n",
+            print_mac(mac)
+        ))?;
+        Self::named(namespace, mac)
+    }
+
+    /// A new ESP socket of this host.
+    ///
+    /// # Errors
+    /// The errno of `socket(2)`.
+    pub fn esp(&self) -> Result<Socket> {
+        self.namespace.within(Socket::esp)?.context("ESP socket")
+    }
+
+    /// A new EDP socket of this host.
+    ///
+    /// # Errors
+    /// The errno of `socket(2)`.
+    pub fn edp(&self) -> Result<Socket> {
+        self.namespace.within(Socket::edp)?.context("EDP socket")
+    }
+
+    /// An EDP socket bound to `port` on the device.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn edp_bound(&self, port: u16) -> Result<Socket> {
+        let socket = self.edp()?;
+        socket
+            .bind(&self.here(port))
+            .with_context(|| format!("binding EDP port {port}"))?;
+        Ok(socket)
+    }
+
+    /// An ESP socket listening on `port` of the device.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn esp_listener(&self, port: u16, backlog: i32) -> Result<Socket> {
+        let socket = self.esp()?;
+        socket
+            .bind(&self.here(port))
+            .with_context(|| format!("binding ESP port {port}"))?;
+        socket.listen(backlog).context("listen")?;
+        Ok(socket)
+    }
+
+    /// A packet socket for whole frames of `ethertype`.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn packets(&self, ethertype: u16) -> Result<PacketSocket> {
+        PacketSocket::open(&self.namespace, DEVICE, ethertype)
+    }
+
+    /// `port` on this host's device, to bind to.
+    pub fn here(&self, port: u16) -> Address {
+        Address {
+            port,
+            ifindex: self.ifindex,
+            mac: [0; 6],
+        }
+    }
+
+    /// `port` on every interface, to bind to.
+    pub fn anywhere(&self, port: u16) -> Address {
+        Address {
+            port,
+            ..Address::default()
+        }
+    }
+
+    /// `port` of `other`, as this host addresses it.
+    pub fn to(&self, other: &Self, port: u16) -> Address {
+        Address {
+            port,
+            ifindex: self.ifindex,
+            mac: other.mac,
+        }
+    }
+
+    /// `port` of a station that does not exist.
+    pub fn to_nobody(&self, port: u16) -> Address {
+        Address {
+            port,
+            ifindex: self.ifindex,
+            mac: [2, 0, 0, 0, 0xde, 0xad],
+        }
+    }
+
+    /// Waits until `file` of `/proc/net` satisfies `wanted`.
+    ///
+    /// # Errors
+    /// With the file's text, when it still does not after [`PATIENCE`].
+    pub fn await_proc(&self, file: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
+        let mut text = String::new();
+        eventually(&format!("/proc/net/{file}"), || {
+            text = self.namespace.proc_net(file)?;
+            Ok(wanted(&text))
+        })
+        .with_context(|| format!("the file reads {text:?}"))
+    }
+
+    /// Waits until neither protocol has a socket left here.
+    ///
+    /// # Errors
+    /// When one still is there after [`PATIENCE`].
+    pub fn await_no_sockets(&self) -> Result<()> {
+        for file in ["edp", "esp"] {
+            self.await_proc(file, |text| text.lines().count() <= 1)
+                .with_context(|| format!("{file} sockets are left behind"))?;
+        }
+        Ok(())
+    }
+}
+
+/// Two hosts, `a` with 02:00:00:00:00:01 and `b` with 02:00:00:00:00:02.
+#[derive(Debug)]
+pub struct Lab {
+    /// The first host.
+    pub a: Host,
+    /// The second host.
+    pub b: Host,
+    // Stopped before the namespace of the switch goes.
+    relay: Option<Relay>,
+    _switch: Option<Netns>,
+}
+
+/// How the hosts of a [`Lab`] are joined.
+#[derive(Clone, Copy, Debug)]
+pub enum Wiring {
+    /// One veth pair: the fast way.
+    Direct,
+    /// A veth pair each to a [`Relay`], which can be told to misbehave.
+    Switched,
+}
+
+impl Lab {
+    /// Sets up both hosts.
+    ///
+    /// # Errors
+    /// When the namespaces or devices cannot be made.
+    pub fn new(wiring: Wiring) -> Result<Self> {
+        let (mac_a, mac_b) = ([2, 0, 0, 0, 0, 1], [2, 0, 0, 0, 0, 2]);
+        let (a, b) = (Netns::create()?, Netns::create()?);
+        let switch = match wiring {
+            Wiring::Direct => {
+                a.ip(&format!(
+                    "link add {DEVICE} address {} type veth peer name {DEVICE} address {} netns {}\n",
+                    print_mac(mac_a),
+                    print_mac(mac_b),
+                    b.path()
+                ))?;
+                None
+            }
+            Wiring::Switched => Some(Self::join_by_switch([(&a, mac_a), (&b, mac_b)])?),
+        };
+        for namespace in [&a, &b] {
+            namespace.ip(&format!("link set lo up\nlink set {DEVICE} up\n"))?;
+        }
+        let relay = switch
+            .as_ref()
+            .map(|switch| Relay::start(switch, ["port0", "port1"], 0x5eed))
+            .transpose()?;
+        let lab = Self {
+            a: Host::named(a, mac_a)?,
+            b: Host::named(b, mac_b)?,
+            relay,
+            _switch: switch,
+        };
+        lab.await_carrier()?;
+        Ok(lab)
+    }
+
+    fn join_by_switch(hosts: [(&Netns, [u8; 6]); 2]) -> Result<Netns> {
+        let switch = Netns::create()?;
+        for (port, (namespace, mac)) in hosts.iter().enumerate() {
+            switch.ip(&format!(
+                "link add port{port} type veth peer name {DEVICE} address {} netns {}\n\
+                 link set port{port} up promisc on\n",
+                print_mac(*mac),
+                namespace.path()
+            ))?;
+        }
+        Ok(switch)
+    }
+
+    /// A device is up at once, but sends nothing before its carrier has been noticed.
+    fn await_carrier(&self) -> Result<()> {
+        for host in [&self.a, &self.b] {
+            eventually("the carrier", || {
+                let state = host.namespace.run("ip", &["link", "show", DEVICE])?;
+                Ok(state.contains("state UP"))
+            })?;
+        }
+        Ok(())
+    }
+
+    /// The switch.
+    ///
+    /// # Panics
+    /// In a lab that has none.
+    pub fn relay(&self) -> &Relay {
+        self.relay.as_ref().expect("a lab made with a switch")
+    }
+
+    /// Puts `netem` on both hosts' devices, for what they send.
+    ///
+    /// # Errors
+    /// With `tc`'s own words when it fails.
+    pub fn netem(&self, arguments: &[&str]) -> Result<()> {
+        for host in [&self.a, &self.b] {
+            let mut all = vec!["qdisc", "add", "dev", DEVICE, "root", "netem"];
+            all.extend_from_slice(arguments);
+            host.namespace.run("tc", &all)?;
+        }
+        Ok(())
+    }
+
+    /// An ESP connection from `a` to `b`'s `port`: both ends.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn esp_pair(&self, port: u16) -> Result<(Socket, Socket)> {
+        let listener = self.b.esp_listener(port, 16)?;
+        self.esp_pair_through(&listener, port)
+    }
+
+    /// An ESP connection from `a` to a listener of `b`: both ends.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn esp_pair_through(&self, listener: &Socket, port: u16) -> Result<(Socket, Socket)> {
+        let client = self.a.esp()?;
+        client
+            .connect(&self.a.to(&self.b, port))
+            .with_context(|| format!("connecting to ESP port {port}"))?;
+        let (server, _) = listener.accept(0).context("accept")?;
+        Ok((client, server))
+    }
+
+    /// An EDP socket on each host, each connected to the other's `port`.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn edp_pair(&self, port: u16) -> Result<(Socket, Socket)> {
+        let (a, b) = (self.a.edp_bound(port)?, self.b.edp_bound(port)?);
+        a.connect(&self.a.to(&self.b, port)).context("connect")?;
+        b.connect(&self.b.to(&self.a, port)).context("connect")?;
+        Ok((a, b))
+    }
+
+    /// Waits until no socket of the module is left on either host.
+    ///
+    /// # Errors
+    /// When one still is there after [`PATIENCE`].
+    pub fn await_no_sockets(&self) -> Result<()> {
+        self.a.await_no_sockets().context("host a")?;
+        self.b.await_no_sockets().context("host b")
+    }
+}
+
+/// Looks again and again until `done`, with short pauses.
+///
+/// # Errors
+/// When `done` fails, or is not true within [`PATIENCE`].
+pub fn eventually(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while !done()? {
+        ensure!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
+}
+
+/// Waits until one of `events` is reported for `socket`; returns all that are.
+///
+/// # Errors
+/// When none is within [`PATIENCE`].
+pub fn await_events(socket: &Socket, events: i16) -> Result<i16> {
+    let found = socket.poll(events, PATIENCE)?;
+    ensure!(
+        found != 0,
+        "descriptor {}: none of the events {events:#x} came",
+        socket.as_raw_fd()
+    );
+    Ok(found)
+}
+
+/// An address in colon notation, for `ip`.
+pub fn print_mac(mac: [u8; 6]) -> String {
+    mac.map(|byte| format!("{byte:02x}")).join(":")
+}

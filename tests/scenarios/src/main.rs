@@ -1,0 +1,131 @@
+//! Scenarios that prove, by real system calls, how the kernel module behaves.
+//!
+//! They run as root inside a guest that was booted for them. Each prints one line, `ok NAME` or `not ok NAME: reason`;
+//! lines that begin with `# ` are remarks. A scenario that cannot run has failed.
+
+mod address;
+mod frame;
+mod harness;
+mod kernel_log;
+mod lab;
+mod module;
+mod netns;
+mod relay;
+mod scenarios;
+mod socket;
+mod transfer;
+
+use std::process::ExitCode;
+use std::str::FromStr;
+
+use anyhow::{bail, ensure, Context};
+use clap::Parser;
+use harness::Scenario;
+
+/// Proves the behaviour of PF_ENET in a guest booted for it. Run it as root, and never on a machine of value.
+#[derive(Debug, Parser)]
+#[command(version)]
+struct Options {
+    /// Print the scenarios' names instead of running them.
+    #[arg(long)]
+    list: bool,
+    /// Run only every n-th scenario, beginning with the i-th (from 1).
+    #[arg(long, value_name = "I/N")]
+    shard: Option<Shard>,
+    /// Run only these.
+    names: Vec<String>,
+}
+
+/// One of several equal shares of the work.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Shard {
+    index: usize,
+    count: usize,
+}
+
+impl FromStr for Shard {
+    type Err = anyhow::Error;
+
+    fn from_str(text: &str) -> anyhow::Result<Self> {
+        let (index, count) = text.split_once('/').context("a shard is written I/N")?;
+        let (index, count) = (index.parse()?, count.parse()?);
+        ensure!(
+            1 <= index && index <= count,
+            "shards of {count} are numbered 1 to {count}, not {index}"
+        );
+        Ok(Self { index, count })
+    }
+}
+
+fn select(options: &Options) -> anyhow::Result<Vec<&'static Scenario>> {
+    let all = scenarios::all();
+    for name in &options.names {
+        if !all.iter().any(|scenario| scenario.name == name) {
+            bail!("no scenario is called {name}; --list prints all names");
+        }
+    }
+    let Shard { index, count } = options.shard.unwrap_or(Shard { index: 1, count: 1 });
+    let wanted = |scenario: &&Scenario| {
+        options.names.is_empty() || options.names.iter().any(|name| name == scenario.name)
+    };
+    Ok(all
+        .into_iter()
+        .filter(wanted)
+        .skip(index - 1)
+        .step_by(count)
+        .collect())
+}
+
+fn main() -> ExitCode {
+    let options = Options::parse();
+    let chosen = match select(&options) {
+        Ok(chosen) => chosen,
+        Err(error) => {
+            eprintln!("scenarios: {error:#}");
+            return ExitCode::from(2);
+        }
+    };
+    if options.list {
+        for scenario in chosen {
+            println!("{}", scenario.name);
+        }
+        return ExitCode::SUCCESS;
+    }
+    let failed = chosen
+        .into_iter()
+        .filter(|scenario| !harness::run(scenario))
+        .count();
+    ExitCode::from(u8::from(failed > 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::HashSet;
+
+    #[test]
+    fn names_are_unique() {
+        let all = scenarios::all();
+        let names: HashSet<_> = all.iter().map(|scenario| scenario.name).collect();
+        assert_eq!(names.len(), all.len());
+    }
+
+    #[test]
+    fn shards_cover_everything_once() {
+        let of = |shard| {
+            select(&Options {
+                list: true,
+                shard,
+                names: Vec::new(),
+            })
+            .unwrap()
+        };
+        let parts: usize = ["1/3", "2/3", "3/3"]
+            .map(|text| of(Some(text.parse().unwrap())).len())
+            .iter()
+            .sum();
+        assert_eq!(parts, of(None).len());
+        assert!("0/3".parse::<Shard>().is_err());
+        assert!("4/3".parse::<Shard>().is_err());
+    }
+}

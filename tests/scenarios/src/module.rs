@@ -1,0 +1,99 @@
+//! The kernel module as the system sees it: loading, unloading, its reference count.
+
+use std::fs;
+use std::io;
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::lab::eventually;
+use crate::socket::check;
+
+/// The module's name.
+pub const NAME: &str = "enet";
+
+/// Whether the module is in the kernel.
+pub fn loaded() -> bool {
+    fs::metadata(format!("/sys/module/{NAME}/refcnt")).is_ok()
+}
+
+/// Number of references to the module; every socket holds at least one.
+///
+/// # Errors
+/// When the module is not loaded.
+pub fn references() -> Result<u32> {
+    let path = format!("/sys/module/{NAME}/refcnt");
+    let text = fs::read_to_string(&path).context(path)?;
+    text.trim().parse().context("refcnt")
+}
+
+/// Loads the module with `parameters`, each `name=value`.
+///
+/// # Errors
+/// With modprobe's own words.
+pub fn load(parameters: &[&str]) -> Result<()> {
+    let output = Command::new("modprobe")
+        .arg(NAME)
+        .args(parameters)
+        .output()
+        .context("starting modprobe")?;
+    ensure!(
+        output.status.success() && loaded(),
+        "modprobe {NAME} {parameters:?} failed ({}): {}",
+        output.status,
+        String::from_utf8_lossy(&output.stderr).trim()
+    );
+    Ok(())
+}
+
+/// `delete_module(2)`, without waiting.
+///
+/// # Errors
+/// The call's errno: `EWOULDBLOCK` while a socket is open.
+pub fn try_unload() -> io::Result<()> {
+    let name = std::ffi::CString::new(NAME)?;
+    // SAFETY: `name` is a terminated string that lives across the call; the flags are an integer.
+    let result = unsafe { libc::syscall(libc::SYS_delete_module, name.as_ptr(), libc::O_NONBLOCK) };
+    check(result).map(drop)
+}
+
+/// Unloads the module once its last socket is gone.
+///
+/// # Errors
+/// When it does not go.
+pub fn unload() -> Result<()> {
+    await_unused()?;
+    try_unload().context("delete_module")
+}
+
+/// Waits until no socket refers to the module any more.
+///
+/// # Errors
+/// When one still does after some seconds.
+pub fn await_unused() -> Result<()> {
+    eventually("the module's reference count falling to 0", || {
+        Ok(references()? == 0)
+    })
+}
+
+/// Loads the module unless it is in the kernel already.
+///
+/// # Errors
+/// With modprobe's own words.
+pub fn ensure_loaded() -> Result<()> {
+    if loaded() {
+        return Ok(());
+    }
+    load(&[])
+}
+
+/// Loads the module afresh, with its defaults.
+///
+/// # Errors
+/// When it cannot be unloaded or loaded.
+pub fn reload() -> Result<()> {
+    if loaded() {
+        unload()?;
+    }
+    load(&[])
+}

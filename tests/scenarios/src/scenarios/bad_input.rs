@@ -1,0 +1,403 @@
+//! What programs may do wrong, and the errno each mistake brings. A mistake costs its call, never the socket.
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::{Address, AF_ENET, SOL_EP, SO_MTU, SO_STATS};
+use crate::harness::{refused, Outcome, Scenario};
+use crate::lab::{await_events, eventually, Host, Lab};
+use crate::socket::{interface_index, Piece, PieceMut, Socket};
+use crate::transfer::{exchange, random};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("bad_input_short_address_is_einval", short_address),
+    Scenario::direct("bad_input_wrong_family_is_eafnosupport", wrong_family),
+    Scenario::direct("bad_input_missing_interface_is_enodev", missing_interface),
+    Scenario::direct(
+        "bad_input_interface_that_is_down_is_enetdown",
+        interface_down,
+    ),
+    Scenario::direct(
+        "bad_input_device_that_is_not_ethernet_is_enodev",
+        not_ethernet,
+    ),
+    Scenario::direct("bad_input_unconnected_stream_is_enotconn", unconnected),
+    Scenario::direct("bad_input_unknown_options_are_enoprotoopt", unknown_options),
+    Scenario::direct(
+        "bad_input_unreadable_addresses_are_efault",
+        unreadable_addresses,
+    ),
+    Scenario::direct("bad_input_efault_leaves_the_stream_usable", stream_faults),
+    Scenario::direct("bad_input_efault_leaves_datagrams_usable", datagram_faults),
+];
+
+const KINDS: [i32; 2] = [libc::SOCK_DGRAM, libc::SOCK_STREAM];
+
+fn fresh(host: &Host, kind: i32) -> Result<Socket> {
+    Ok(host.namespace.within(|| Socket::new(AF_ENET, kind, 0))??)
+}
+
+/// Demands `errno` of every call that takes an address, given `name`.
+fn refuse_everywhere(host: &Host, name: &[u8], errno: i32, what: &str) -> Outcome {
+    for kind in KINDS {
+        let socket = fresh(host, kind)?;
+        refused(
+            socket.bind_bytes(name),
+            errno,
+            &format!("bind, type {kind}, {what}"),
+        )?;
+        refused(
+            socket.connect_bytes(name),
+            errno,
+            &format!("connect, type {kind}, {what}"),
+        )?;
+    }
+    let datagram = host.edp()?;
+    refused(
+        datagram.send_to_bytes(b"x", 0, name),
+        errno,
+        &format!("sendto, {what}"),
+    )
+}
+
+/// The sockets of `host` that were refused something still do their work.
+fn still_useful(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(799)?;
+    exchange(&client, &server)?;
+    let (a, b) = lab.edp_pair(799)?;
+    a.send(b"fine", 0)?;
+    let mut bytes = [0; 8];
+    await_events(&b, libc::POLLIN)?;
+    ensure!(b.receive(&mut bytes, 0)? == 4, "EDP after refusals");
+    Ok(())
+}
+
+fn short_address(lab: &Lab) -> Outcome {
+    let name = lab.a.to(&lab.b, 80).to_bytes();
+    for length in 1..name.len() {
+        let what = format!("{length} bytes of address");
+        refuse_everywhere(&lab.a, &name[..length], libc::EINVAL, &what)?;
+    }
+    for kind in KINDS {
+        refused(
+            fresh(&lab.a, kind)?.bind_bytes(&[]),
+            libc::EINVAL,
+            "bind without address",
+        )?;
+        refused(
+            fresh(&lab.a, kind)?.connect_bytes(&[]),
+            libc::EINVAL,
+            "connect without address",
+        )?;
+    }
+    // A longer one is taken, as by other families.
+    let mut long = name.to_vec();
+    long.extend_from_slice(&[0; 8]);
+    lab.a
+        .edp()?
+        .send_to_bytes(b"x", 0, &long)
+        .context("a longer address")?;
+    still_useful(lab)
+}
+
+fn wrong_family(lab: &Lab) -> Outcome {
+    for family in [
+        libc::AF_INET,
+        libc::AF_INET6,
+        libc::AF_PACKET,
+        27,
+        29,
+        0xffff,
+    ] {
+        let name = lab.a.to(&lab.b, 81).with_family(family);
+        refuse_everywhere(
+            &lab.a,
+            &name,
+            libc::EAFNOSUPPORT,
+            &format!("family {family}"),
+        )?;
+    }
+    // An address that is no Ethernet address.
+    for length in [1, 5, 7, 255] {
+        let mut name = lab.a.to(&lab.b, 81).to_bytes();
+        name[8] = length;
+        let what = format!("connect, sen_addrlen {length}");
+        refused(lab.a.esp()?.connect_bytes(&name), libc::EINVAL, &what)?;
+        refused(
+            lab.a.edp()?.send_to_bytes(b"x", 0, &name),
+            libc::EINVAL,
+            &what,
+        )?;
+    }
+    still_useful(lab)
+}
+
+fn missing_interface(lab: &Lab) -> Outcome {
+    for ifindex in [9999, 0x7fff_ffff, 0x8000_0000, u32::MAX] {
+        let name = Address {
+            ifindex,
+            ..lab.a.to(&lab.b, 82)
+        };
+        let what = format!("interface {ifindex}");
+        refuse_everywhere(&lab.a, &name.to_bytes(), libc::ENODEV, &what)?;
+    }
+    // No interface to leave by is none that exists.
+    let name = Address {
+        ifindex: 0,
+        ..lab.a.to(&lab.b, 82)
+    };
+    refused(
+        lab.a.esp()?.connect(&name),
+        libc::ENODEV,
+        "connect through interface 0",
+    )?;
+    refused(
+        lab.a.edp()?.send_to(b"x", 0, &name),
+        libc::ENODEV,
+        "sendto through interface 0",
+    )?;
+    still_useful(lab)
+}
+
+fn interface_down(lab: &Lab) -> Outcome {
+    let (a, _b) = lab.edp_pair(83)?;
+    lab.a.namespace.ip("link set eth0 down\n")?;
+    let there = lab.a.to(&lab.b, 84).to_bytes();
+    refused(
+        lab.a.esp()?.connect_bytes(&there),
+        libc::ENETDOWN,
+        "connect of a stream",
+    )?;
+    refused(
+        lab.a.edp()?.connect_bytes(&there),
+        libc::ENETDOWN,
+        "connect of a datagram socket",
+    )?;
+    refused(
+        lab.a.edp()?.send_to_bytes(b"x", 0, &there),
+        libc::ENETDOWN,
+        "sendto",
+    )?;
+    refused(
+        a.send(b"x", 0),
+        libc::ENETDOWN,
+        "send of a connected datagram socket",
+    )?;
+    for kind in KINDS {
+        let what = format!("bind, type {kind}");
+        refused(
+            fresh(&lab.a, kind)?.bind(&lab.a.here(84)),
+            libc::ENETDOWN,
+            &what,
+        )?;
+    }
+    lab.a.namespace.ip("link set eth0 up\n")?;
+    eventually("the device working again", || {
+        Ok(a.send(b"x", 0).is_ok() && lab.a.esp()?.bind(&lab.a.here(85)).is_ok())
+    })?;
+    still_useful(lab)
+}
+
+fn not_ethernet(lab: &Lab) -> Outcome {
+    let lo = lab.a.namespace.within(|| interface_index("lo"))??;
+    let name = Address {
+        ifindex: lo,
+        ..lab.a.to(&lab.b, 86)
+    };
+    refuse_everywhere(&lab.a, &name.to_bytes(), libc::ENODEV, "loopback")?;
+    still_useful(lab)
+}
+
+fn unconnected(lab: &Lab) -> Outcome {
+    let fresh = lab.a.esp()?;
+    let listener = lab.a.esp_listener(87, 1)?;
+    for (name, socket) in [("fresh", &fresh), ("listening", &listener)] {
+        let what = |call: &str| format!("{call} of a {name} stream");
+        refused(
+            socket.send(b"x", libc::MSG_NOSIGNAL),
+            libc::ENOTCONN,
+            &what("send"),
+        )?;
+        refused(
+            socket.receive(&mut [0; 4], 0),
+            libc::ENOTCONN,
+            &what("recv"),
+        )?;
+        refused(socket.peer_name(), libc::ENOTCONN, &what("getpeername"))?;
+    }
+    refused(
+        fresh.shutdown(libc::SHUT_RDWR),
+        libc::ENOTCONN,
+        "shutdown of a fresh stream",
+    )?;
+    refused(fresh.accept(0), libc::EINVAL, "accept of a fresh stream")?;
+    still_useful(lab)
+}
+
+fn unknown_options(lab: &Lab) -> Outcome {
+    for kind in KINDS {
+        let socket = fresh(&lab.a, kind)?;
+        socket.bind(&lab.a.here(0))?;
+        let what = |call: &str, name: i32| format!("{call}, type {kind}, option {name}");
+        for name in [0, 3, 99, -1] {
+            refused(
+                socket.int_option(SOL_EP, name),
+                libc::ENOPROTOOPT,
+                &what("get", name),
+            )?;
+            refused(
+                socket.set_int_option(SOL_EP, name, 1),
+                libc::ENOPROTOOPT,
+                &what("set", name),
+            )?;
+        }
+        // Known, but nothing one could set.
+        for name in [SO_MTU, SO_STATS] {
+            refused(
+                socket.set_int_option(SOL_EP, name, 1),
+                libc::ENOPROTOOPT,
+                &what("set", name),
+            )?;
+            refused(
+                socket.option(SOL_EP, name, 4, -1),
+                libc::EINVAL,
+                &what("get, length -1,", name),
+            )?;
+        }
+        for level in [libc::SOL_TCP, libc::SOL_UDP, 0, 286] {
+            let what = format!("get, type {kind}, level {level}");
+            refused(socket.int_option(level, 1), libc::ENOPROTOOPT, &what)?;
+        }
+        // Less room brings less of the answer, as with the kernel's own options; more room is not all used.
+        let short = socket.option(SOL_EP, SO_STATS, 8, 8)?;
+        ensure!(
+            short.len() == 8,
+            "{} bytes of statistics for 8",
+            short.len()
+        );
+        let size = if kind == libc::SOCK_DGRAM { 16 } else { 32 };
+        let all = socket.option(SOL_EP, SO_STATS, 64, 64)?;
+        ensure!(
+            all.len() == size,
+            "{} bytes of statistics for 64",
+            all.len()
+        );
+    }
+    still_useful(lab)
+}
+
+fn unreadable_addresses(lab: &Lab) -> Outcome {
+    for kind in KINDS {
+        let socket = fresh(&lab.a, kind)?;
+        socket
+            .names_from_nowhere()
+            .with_context(|| format!("type {kind}"))?;
+        socket.bind(&lab.a.here(88)).context("bind after EFAULT")?;
+    }
+    still_useful(lab)
+}
+
+fn stream_faults(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(89)?;
+    let bytes = random(20_000, 89);
+    let mut accepted = Vec::new();
+    refused(
+        client.send_message(&[Piece::Bad(100)], 0, &[]),
+        libc::EFAULT,
+        "send of unreadable bytes",
+    )?;
+    // Unreadable bytes in the middle: within the first packet, behind it, and far behind.
+    for good in [10, 1489, 1500, 9000] {
+        let pieces = [
+            Piece::Good(&bytes[..good]),
+            Piece::Bad(3000),
+            Piece::Good(&bytes[good..]),
+        ];
+        match client.send_message(&pieces, 0, &[]) {
+            Ok(took) => {
+                ensure!(took <= good, "{took} bytes taken, {good} were readable");
+                accepted.extend_from_slice(&bytes[..took]);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {}
+            Err(error) => return Err(error).context("send with a hole"),
+        }
+        client.send_all(b"<next>")?;
+        accepted.extend_from_slice(b"<next>");
+    }
+    let mut got = vec![0; accepted.len()];
+    server.receive_exact(&mut got)?;
+    ensure!(
+        got == accepted,
+        "the stream differs from what the calls accepted"
+    );
+
+    // Unwritable room, at the start and in the middle: what was not delivered is still there.
+    client.send_all(&bytes)?;
+    await_events(&server, libc::POLLIN)?;
+    refused(
+        server.receive_message(&mut [PieceMut::Bad(100)], 0),
+        libc::EFAULT,
+        "recv into unwritable room",
+    )?;
+    let mut got = Vec::new();
+    for good in [1, 100, 1489, 4000] {
+        let mut first = vec![0; good];
+        let mut last = vec![0; 100];
+        let mut pieces = [
+            PieceMut::Good(&mut first),
+            PieceMut::Bad(2000),
+            PieceMut::Good(&mut last),
+        ];
+        match server.receive_message(&mut pieces, 0) {
+            Ok(received) => {
+                ensure!(
+                    received.length <= good,
+                    "{} bytes, room for {good}",
+                    received.length
+                );
+                got.extend_from_slice(&first[..received.length]);
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {}
+            Err(error) => return Err(error).context("recv with a hole"),
+        }
+    }
+    let mut rest = vec![0; bytes.len() - got.len()];
+    server.receive_exact(&mut rest)?;
+    got.extend_from_slice(&rest);
+    ensure!(got == bytes, "a failed recv lost or repeated bytes");
+    exchange(&client, &server)
+}
+
+fn datagram_faults(lab: &Lab) -> Outcome {
+    let (a, b) = lab.edp_pair(90)?;
+    let pieces = [Piece::Good(b"begin"), Piece::Bad(10), Piece::Good(b"end")];
+    refused(
+        a.send_message(&pieces, 0, &[]),
+        libc::EFAULT,
+        "send with a hole",
+    )?;
+    refused(
+        b.receive(&mut [0; 8], libc::MSG_DONTWAIT),
+        libc::EAGAIN,
+        "half a datagram",
+    )?;
+    a.send(b"0123456789", 0)?;
+    await_events(&b, libc::POLLIN)?;
+    refused(
+        b.receive_message(&mut [PieceMut::Bad(100)], 0),
+        libc::EFAULT,
+        "recv into unwritable room",
+    )?;
+    a.send(b"next", 0)?;
+    let mut bytes = [0; 16];
+    // As with UDP, the datagram that could not be delivered is gone; a kernel may also keep it.
+    loop {
+        await_events(&b, libc::POLLIN)?;
+        match b.receive(&mut bytes, 0)? {
+            4 => break,
+            length => ensure!(&bytes[..length] == b"0123456789", "{length} other bytes"),
+        }
+    }
+    ensure!(&bytes[..4] == b"next", "{bytes:?}");
+    still_useful(lab)
+}

@@ -1,0 +1,297 @@
+//! Much data over ESP: between programs, in messages of every size, both ways at once, to slow readers.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure, Context, Result};
+use fastrand::Rng;
+use sha2::{Digest, Sha256};
+
+use crate::address::Address;
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::{print_mac, Host, Lab, DEVICE};
+use crate::transfer::{beside, random, receive_to_end, transfer, transfer_both_ways, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("esp_64_mib_through_a_c_program", c_program).within(180),
+    Scenario::direct("esp_64_mib_through_socat", socat_forth).within(180),
+    Scenario::direct("esp_64_mib_through_socat_backwards", socat_back).within(180),
+    Scenario::direct("esp_two_processes_of_one_host", c_program_on_one_host).within(120),
+    Scenario::direct("esp_8_mib_in_one_send", one_big_message),
+    Scenario::direct("esp_8_mib_both_ways_at_once", both_ways),
+    Scenario::direct("esp_odd_sizes_of_calls", odd_sizes),
+    Scenario::direct("esp_slow_reader_with_small_buffer", slow_reader),
+    Scenario::direct("esp_10000_one_byte_round_trips", ping_pong),
+    Scenario::direct("esp_8_senders_to_one_host", many_senders),
+];
+
+const MIB: usize = 1 << 20;
+
+/// Runs two programs, feeds `total` random bytes to the sender and compares what the receiver prints.
+///
+/// The receiver says "listening" on standard error when the sender may start.
+fn pipe_through(receiver: (&Host, Command), sender: (&Host, Command), total: usize) -> Result<()> {
+    let mut receiving = start(receiver, Stdio::null(), Stdio::piped())?;
+    let listening = wait_for_word(&mut receiving, "listening")?;
+    let mut sending = start(sender, Stdio::piped(), Stdio::null())?;
+    let sent = feed(&mut sending, total)?;
+    let mut output = receiving.stdout.take().context("no output")?;
+    let (mut hash, mut length) = (Sha256::new(), 0);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match output.read(&mut buffer)? {
+            0 => break,
+            got => {
+                hash.update(&buffer[..got]);
+                length += got;
+            }
+        }
+    }
+    let sent = sent.join().map_err(|_| anyhow!("the feeder panicked"))??;
+    let mut complaints = String::new();
+    if let Some(mut stderr) = sending.stderr.take() {
+        stderr.read_to_string(&mut complaints)?;
+    }
+    for (name, mut child) in [("sender", sending), ("receiver", receiving)] {
+        let status = child.wait()?;
+        ensure!(
+            status.success(),
+            "the {name} ended with {status}: {complaints}"
+        );
+    }
+    let words = listening
+        .join()
+        .map_err(|_| anyhow!("the listener panicked"))?;
+    note(&words);
+    ensure!(length == total, "{length} of {total} bytes arrived");
+    ensure!(
+        sent == <[u8; 32]>::from(hash.finalize()),
+        "the checksums differ"
+    );
+    Ok(())
+}
+
+fn start((host, mut command): (&Host, Command), input: Stdio, output: Stdio) -> Result<Child> {
+    command.stdin(input).stdout(output).stderr(Stdio::piped());
+    let program = command.get_program().to_string_lossy().into_owned();
+    host.namespace
+        .within(|| command.spawn())?
+        .with_context(|| format!("starting {program}"))
+}
+
+/// Waits for a line with `word` on the child's standard error and goes on collecting what it says.
+fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle<String>> {
+    let mut lines = BufReader::new(child.stderr.take().context("no standard error")?);
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        let length = lines.read_line(&mut line)?;
+        ensure!(length > 0, "the receiver ended early: {said}");
+        said.push_str(&line);
+        if line.contains(word) {
+            return Ok(thread::spawn(move || {
+                // What cannot be read is only missing from the remarks.
+                let _ = lines.read_to_string(&mut said);
+                said
+            }));
+        }
+    }
+}
+
+/// Writes `total` random bytes to the child's standard input from a thread of its own; their checksum.
+fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8; 32]>>> {
+    let mut input = child.stdin.take().context("no input")?;
+    Ok(thread::spawn(move || {
+        let (mut rng, mut hash) = (Rng::with_seed(64), Sha256::new());
+        let mut buffer = vec![0; 1 << 16];
+        for _ in 0..total / buffer.len() {
+            rng.fill(&mut buffer);
+            hash.update(&buffer);
+            input.write_all(&buffer).context("feeding the sender")?;
+        }
+        Ok(hash.finalize().into())
+    }))
+}
+
+fn esp_stream(arguments: &[&str]) -> Command {
+    let mut command = Command::new("esp_stream");
+    command.args(arguments);
+    command
+}
+
+fn c_program(lab: &Lab) -> Outcome {
+    let mac = print_mac(lab.b.mac);
+    pipe_through(
+        (&lab.b, esp_stream(&["recv", DEVICE, "2805"])),
+        (&lab.a, esp_stream(&["send", DEVICE, &mac, "2805"])),
+        64 * MIB,
+    )
+}
+
+fn c_program_on_one_host(lab: &Lab) -> Outcome {
+    let mac = print_mac(lab.a.mac);
+    pipe_through(
+        (&lab.a, esp_stream(&["recv", DEVICE, "2805"])),
+        (&lab.a, esp_stream(&["send", DEVICE, &mac, "2805"])),
+        8 * MIB,
+    )
+}
+
+/// An address as socat's generic socket addresses take it: what follows the family, in hexadecimal.
+fn socat_address(kind: &str, address: Address) -> String {
+    let data: Vec<_> = address.to_bytes()[2..]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{kind}:28:0:x{}", data.concat())
+}
+
+fn socat(arguments: &[&str]) -> Command {
+    let mut command = Command::new("socat");
+    command
+        .args(["-d", "-d", "-b", "65536", "-u"])
+        .args(arguments);
+    command
+}
+
+fn socat_between(from: &Host, to: &Host) -> Outcome {
+    let listen = socat_address("SOCKET-LISTEN", to.here(2806));
+    let connect = socat_address("SOCKET-CONNECT", from.to(to, 2806));
+    let sender = (from, quiet(socat(&["STDIN", &connect])));
+    pipe_through((to, socat(&[&listen, "STDOUT"])), sender, 64 * MIB)
+}
+
+/// Nobody reads the sender's remarks while it works, so it should not make many.
+fn quiet(command: Command) -> Command {
+    let mut same = Command::new(command.get_program());
+    same.args(command.get_args().filter(|argument| *argument != "-d"));
+    same
+}
+
+fn socat_forth(lab: &Lab) -> Outcome {
+    socat_between(&lab.a, &lab.b)
+}
+
+fn socat_back(lab: &Lab) -> Outcome {
+    socat_between(&lab.b, &lab.a)
+}
+
+fn one_big_message(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(300)?;
+    let message = random(8 * MIB, 8);
+    let send = || {
+        let sent = client.send(&message, 0).context("send")?;
+        ensure!(sent == message.len(), "send took only {sent} bytes");
+        client.shutdown(libc::SHUT_WR).context("shutdown")
+    };
+    let ((), (length, sum)) = beside(send, || receive_to_end(&server, 1 << 16))?;
+    ensure!(length == message.len(), "{length} bytes arrived");
+    let sent: [u8; 32] = Sha256::digest(&message).into();
+    ensure!(sum == sent, "the bytes changed on the way");
+    Ok(())
+}
+
+fn both_ways(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(301)?;
+    let load = Load {
+        total: 8 * MIB,
+        chunk: 1 << 16,
+        seed: 301,
+    };
+    transfer_both_ways(&client, &server, load)
+}
+
+fn odd_sizes(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(302, 4)?;
+    // Around the largest payload of a packet, and sizes that fit nothing.
+    for chunk in [1, 7, 1488, 1489, 1490, 2978, 2979, 4097, 65_537] {
+        let (client, server) = lab.esp_pair_through(&listener, 302)?;
+        let load = Load {
+            total: chunk * 300 + 1,
+            chunk,
+            seed: chunk as u64,
+        };
+        transfer(&client, &server, load).with_context(|| format!("{chunk} bytes per call"))?;
+    }
+    Ok(())
+}
+
+fn slow_reader(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(303, 4)?;
+    // A child takes its buffer sizes from the listener, as with TCP.
+    listener.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 8192)?;
+    let (client, server) = lab.esp_pair_through(&listener, 303)?;
+    let message = random(4 * MIB, 303);
+    let mut got = vec![0; message.len()];
+    let half = got.len() / 2;
+    let receive = || {
+        server
+            .receive_exact(&mut got[..half])
+            .context("first half")?;
+        // The pause is the point: the sender meets a full buffer, its timers run, and nothing may be lost.
+        thread::sleep(Duration::from_secs(2));
+        server
+            .receive_exact(&mut got[half..])
+            .context("second half")
+    };
+    beside(|| Ok(client.send_all(&message)?), receive)?;
+    ensure!(got == message, "the bytes changed on the way");
+    Ok(())
+}
+
+fn ping_pong(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(304)?;
+    let rounds = 10_000u32;
+    let echo = || {
+        let mut byte = [0];
+        for _ in 0..rounds {
+            server.receive_exact(&mut byte).context("the echo")?;
+            server.send_all(&[!byte[0]]).context("the echo")?;
+        }
+        Ok(())
+    };
+    let ask = || {
+        for round in 0..rounds {
+            let mut byte = [round as u8];
+            client.send_all(&byte)?;
+            client
+                .receive_exact(&mut byte)
+                .with_context(|| format!("round {round}"))?;
+            ensure!(byte[0] == !(round as u8), "round {round}: wrong byte");
+        }
+        Ok(())
+    };
+    beside(echo, ask)?;
+    Ok(())
+}
+
+fn many_senders(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(305, 8)?;
+    let pairs = (0..8)
+        .map(|_| lab.esp_pair_through(&listener, 305))
+        .collect::<Result<Vec<_>>>()?;
+    thread::scope(|scope| {
+        let transfers: Vec<_> = pairs
+            .iter()
+            .zip(0..)
+            .map(|((client, server), seed)| {
+                let load = Load {
+                    total: MIB,
+                    chunk: 1 << 15,
+                    seed,
+                };
+                scope.spawn(move || transfer(client, server, load))
+            })
+            .collect();
+        for (number, transfer) in transfers.into_iter().enumerate() {
+            transfer
+                .join()
+                .map_err(|_| anyhow!("a thread panicked"))?
+                .with_context(|| format!("sender {number}"))?;
+        }
+        Ok(())
+    })
+}

@@ -1,0 +1,174 @@
+//! Peers that vanish, and peers that only seem to.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure, Context, Result};
+
+use crate::harness::{note, refused, Outcome, Scenario};
+use crate::lab::{await_events, eventually, Lab};
+use crate::relay::Mode;
+use crate::socket::Socket;
+use crate::transfer::{beside, exchange, random};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::switched("esp_connect_to_silent_host_times_out", silent_host),
+    Scenario::switched("esp_vanished_peer_times_out_every_blocked_call", vanished).within(90),
+    Scenario::switched("esp_idle_or_paused_peer_is_not_taken_for_vanished", patient).within(120),
+];
+
+fn silent_host(lab: &Lab) -> Outcome {
+    let limited = lab.a.esp()?;
+    limited.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
+    // As TCP: the wait ends, the attempt goes on.
+    refused(
+        limited.connect(&lab.a.to_nobody(1)),
+        libc::EINPROGRESS,
+        "connect with a time limit",
+    )?;
+    let background = lab.a.esp()?;
+    background.set_nonblocking(true)?;
+    refused(
+        background.connect(&lab.a.to_nobody(1)),
+        libc::EINPROGRESS,
+        "connect",
+    )?;
+
+    let blocked = lab.a.esp()?;
+    refused(
+        blocked.connect(&lab.a.to_nobody(1)),
+        libc::ETIMEDOUT,
+        "connect to a silent host",
+    )?;
+    let events = await_events(&background, libc::POLLOUT)?;
+    ensure!(events & libc::POLLHUP != 0, "events {events:#x}");
+    let error = background.pending_error()?;
+    ensure!(
+        error == libc::ETIMEDOUT,
+        "SO_ERROR {error} after connecting to a silent host"
+    );
+    Ok(())
+}
+
+/// Ends with success when `result` is `ETIMEDOUT`.
+fn timed_out<T: std::fmt::Debug>(name: &str, result: std::io::Result<T>) -> Result<()> {
+    let outcome = refused(result, libc::ETIMEDOUT, name);
+    note(&format!("{name}: {outcome:?}"));
+    outcome
+}
+
+/// The wire is cut under connections in every state; all of them wait at the same time.
+fn vanished(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(700, 16)?;
+    let pair = || lab.esp_pair_through(&listener, 700);
+    let (writer, _writers_peer) = pair()?;
+    let (reader, readers_peer) = pair()?;
+    let (idle, _idles_peer) = pair()?;
+    let (asker, _askers_peer) = pair()?;
+    let (congested, congesting) = pair()?;
+    let (closed, closeds_peer) = pair()?;
+    for (a, b) in [(&reader, &readers_peer), (&closed, &closeds_peer)] {
+        exchange(a, b)?;
+    }
+    let message = random(32 << 20, 700);
+
+    let write_for_ever = || loop {
+        if let Err(error) = writer.send(&message, libc::MSG_NOSIGNAL) {
+            return timed_out("blocked send", Err::<(), _>(error));
+        }
+    };
+    let read_for_ever = || {
+        let mut bytes = vec![0; 1 << 16];
+        loop {
+            match reader.receive(&mut bytes, 0) {
+                Ok(0) => return Err(anyhow!("the end of a stream that was cut")),
+                Ok(_) => {}
+                Err(error) => return timed_out("recv amid a message", Err::<(), _>(error)),
+            }
+        }
+    };
+    let send_to_reader = || loop {
+        if let Err(error) = readers_peer.send(&message, libc::MSG_NOSIGNAL) {
+            return timed_out("send to a reader", Err::<(), _>(error));
+        }
+    };
+    let ask = || {
+        // A request that is never answered: nobody but the timers can notice.
+        asker.send_all(b"request")?;
+        timed_out("recv of an answer", asker.receive(&mut [0; 8], 0))
+    };
+    // A reader that does not read withholds its ACKs; the sender that waits for them must notice all the same.
+    let congest = || loop {
+        if let Err(error) = congesting.send(&message, libc::MSG_NOSIGNAL) {
+            return timed_out("send to a full buffer", Err::<(), _>(error));
+        }
+    };
+    thread::scope(|scope| {
+        let started = [
+            scope.spawn(send_to_reader),
+            scope.spawn(congest),
+            scope.spawn(read_for_ever),
+        ];
+        eventually("full buffers", || {
+            Ok(congested.queued(libc::FIONREAD)? > 10_000)
+        })?;
+        lab.relay().set_mode(Mode::Cut);
+        drop(closed);
+        drop(closeds_peer);
+        let rest = [
+            scope.spawn(write_for_ever),
+            scope.spawn(ask),
+            scope.spawn(|| timed_out("idle recv", idle.receive(&mut [0; 8], 0))),
+            scope.spawn(|| {
+                let late = lab.a.esp()?;
+                timed_out("connect", late.connect(&lab.a.to(&lab.b, 700)))
+            }),
+        ];
+        for thread in started.into_iter().chain(rest) {
+            thread.join().map_err(|_| anyhow!("a thread panicked"))??;
+        }
+        Ok(())
+    })
+}
+
+/// A connection without traffic, and one whose reader pauses, outlive every bound on silence.
+fn patient(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(701, 16)?;
+    let (idle, idles_peer) = lab.esp_pair_through(&listener, 701)?;
+    let (sender, reader) = lab.esp_pair_through(&listener, 701)?;
+    let (waiter, waiters_peer) = lab.esp_pair_through(&listener, 701)?;
+    exchange(&idle, &idles_peer)?;
+    let message = random(4 << 20, 701);
+    let mut got = vec![0; message.len()];
+    let wait = |socket: &Socket| -> Result<()> {
+        let mut byte = [0];
+        let length = socket.receive(&mut byte, 0).context("a patient reader")?;
+        ensure!(length == 1, "the end of an idle stream");
+        Ok(())
+    };
+    thread::scope(|scope| {
+        let waiting = scope.spawn(|| wait(&waiter));
+        let receive = || {
+            reader.receive_exact(&mut got[..1000])?;
+            // Longer than a vanished peer is given, idle or not.
+            thread::sleep(Duration::from_secs(60));
+            reader
+                .receive_exact(&mut got[1000..])
+                .context("after the pause")
+        };
+        let moved = beside(
+            || {
+                sender
+                    .send_all(&message)
+                    .context("a paused reader's sender")
+            },
+            receive,
+        );
+        waiters_peer.send_all(b"!").context("after a minute")?;
+        waiting.join().map_err(|_| anyhow!("a thread panicked"))??;
+        moved.map(drop)
+    })?;
+    ensure!(got == message, "the bytes changed on the way");
+    exchange(&idle, &idles_peer).context("an idle connection after a minute")
+}

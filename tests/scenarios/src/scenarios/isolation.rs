@@ -1,0 +1,136 @@
+//! Hosts see their own devices, ports and traffic, and nobody else's.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::address::Address;
+use crate::frame::ETH_P_ALL;
+use crate::harness::{refused, Outcome, Scenario};
+use crate::lab::{await_events, Host, Lab, PATIENCE};
+use crate::transfer::exchange;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("namespaces_do_not_reach_each_others_ports", unreachable),
+    Scenario::direct("namespaces_hold_the_same_port_each", same_port),
+    Scenario::guest("namespaces_see_their_own_devices_only", own_devices),
+    Scenario::direct("own_address_never_reaches_the_wire", own_address),
+];
+
+/// Two hosts without a wire between them, even with the same addresses, port numbers and interface numbers.
+fn unreachable() -> Outcome {
+    let mac = [2, 0, 0, 0, 0, 5];
+    let (here, there) = (Host::alone(mac)?, Host::alone(mac)?);
+    ensure!(
+        here.ifindex == there.ifindex,
+        "the two hosts should be alike"
+    );
+    let (mine, theirs) = (here.edp_bound(200)?, there.edp_bound(200)?);
+    let their_listener = there.esp_listener(201, 4)?;
+    here.edp()?.send_to(b"mine", 0, &here.to(&here, 200))?;
+    await_events(&mine, libc::POLLIN)?;
+    refused(
+        theirs.receive(&mut [0; 8], libc::MSG_DONTWAIT),
+        libc::EAGAIN,
+        "the other host's socket",
+    )?;
+    // Nobody listens here, whatever goes on there.
+    refused(
+        here.esp()?.connect(&here.to(&here, 201)),
+        libc::ECONNREFUSED,
+        "connect to the port of another host",
+    )?;
+    their_listener.set_nonblocking(true)?;
+    refused(
+        their_listener.accept(0),
+        libc::EAGAIN,
+        "the other host's listener",
+    )?;
+    let listed = here.namespace.proc_net("esp")?;
+    ensure!(
+        listed.lines().count() <= 1,
+        "another host's sockets are listed: {listed}"
+    );
+    for host in [&here, &there] {
+        drop(host.edp_bound(202)?);
+    }
+    drop((mine, theirs, their_listener));
+    here.await_no_sockets()?;
+    there.await_no_sockets()
+}
+
+fn same_port(lab: &Lab) -> Outcome {
+    let (a, b) = (lab.a.edp_bound(203)?, lab.b.edp_bound(203)?);
+    let outside = lab.b.edp()?;
+    outside.send_to(b"for a", 0, &lab.b.to(&lab.a, 203))?;
+    await_events(&a, libc::POLLIN)?;
+    refused(
+        b.receive(&mut [0; 8], libc::MSG_DONTWAIT),
+        libc::EAGAIN,
+        "b hears a's datagram",
+    )?;
+    let listeners = [lab.a.esp_listener(203, 4)?, lab.b.esp_listener(203, 4)?];
+    let client = lab.b.esp()?;
+    client.connect(&lab.b.to(&lab.a, 203))?;
+    let (server, _) = listeners[0].accept(0)?;
+    exchange(&client, &server)?;
+    ensure!(
+        listeners[1].poll(libc::POLLIN, Duration::ZERO)? == 0,
+        "b's listener noticed"
+    );
+    Ok(())
+}
+
+fn own_devices() -> Outcome {
+    let (here, there) = (
+        Host::alone([2, 0, 0, 0, 0, 5])?,
+        Host::alone([2, 0, 0, 0, 0, 6])?,
+    );
+    there
+        .namespace
+        .ip("link add eth7 index 777 type veth peer name far7\nlink set eth7 up\n")?;
+    let foreign = Address {
+        ifindex: 777,
+        ..here.to(&there, 204)
+    };
+    there.edp()?.bind(&Address {
+        mac: [0; 6],
+        ..foreign
+    })?;
+    refused(
+        here.edp()?.bind(&foreign),
+        libc::ENODEV,
+        "bind to another host's device",
+    )?;
+    refused(
+        here.esp()?.bind(&foreign),
+        libc::ENODEV,
+        "bind to another host's device",
+    )?;
+    refused(
+        here.esp()?.connect(&foreign),
+        libc::ENODEV,
+        "connect through another host's device",
+    )?;
+    refused(
+        here.edp()?.send_to(b"x", 0, &foreign),
+        libc::ENODEV,
+        "send through another host's device",
+    )
+}
+
+fn own_address(lab: &Lab) -> Outcome {
+    let wire = lab.b.packets(ETH_P_ALL)?;
+    let listener = lab.a.esp_listener(205, 4)?;
+    let client = lab.a.esp()?;
+    client.connect(&lab.a.to(&lab.a, 205))?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)?;
+    drop((client, server));
+    lab.a.edp()?.send_to(b"marker", 0, &lab.a.to(&lab.b, 205))?;
+    let is_ours = |frame: &[u8]| matches!(frame.get(12..14), Some([0x88, 0xb5 | 0xb6]));
+    let frame = wire.wait_for(PATIENCE, is_ours)?;
+    ensure!(frame[20..26] == *b"marker", "on the wire: {frame:02x?}");
+    Ok(())
+}

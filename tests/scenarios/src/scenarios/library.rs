@@ -1,0 +1,107 @@
+//! The Rust library's typed sockets, used as any program would use them.
+
+use std::io::{ErrorKind, Read, Write};
+use std::net::Shutdown;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context};
+use sockaddr_en::{Address, EdpSocket, EspListener, EspStream, MacAddr};
+
+use crate::harness::{Outcome, Scenario};
+use crate::lab::{Lab, DEVICE, PATIENCE};
+use crate::transfer::{beside, random};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("library_datagrams", datagrams),
+    Scenario::direct("library_streams", streams),
+];
+
+fn datagrams(lab: &Lab) -> Outcome {
+    let name = format!("*%{DEVICE}:2810");
+    let a = lab
+        .a
+        .namespace
+        .within(|| EdpSocket::bind(name.as_str()))??;
+    let b = lab.b.namespace.within(|| EdpSocket::bind("*:2811"))??;
+    for socket in [&a, &b] {
+        socket.set_read_timeout(Some(PATIENCE))?;
+    }
+    a.send_to(
+        b"question",
+        Address::new(MacAddr(lab.b.mac), lab.a.ifindex, 2811),
+    )?;
+    let mut buffer = [0; 100];
+    let (length, sender) = b.recv_from(&mut buffer)?;
+    ensure!(&buffer[..length] == b"question", "{:?}", &buffer[..length]);
+    let expected = Address::new(MacAddr(lab.a.mac), lab.b.ifindex, 2810);
+    ensure!(sender == expected, "from {sender:?}");
+    let printed = lab.b.namespace.within(|| sender.to_string())?;
+    ensure!(
+        printed == "02:00:00:00:00:01%eth0:2810",
+        "prints as {printed}"
+    );
+
+    b.connect(sender)?;
+    ensure!(b.peer_addr()? == sender, "peer_addr {:?}", b.peer_addr()?);
+    b.send(b"answer")?;
+    ensure!(a.recv(&mut buffer)? == 6, "recv");
+    ensure!(a.mtu()? == 1494, "mtu {}", a.mtu()?);
+    let stats = a.stats()?;
+    ensure!((stats.pkt_tx, stats.pkt_rx) == (1, 1), "{stats:?}");
+    a.set_read_timeout(Some(Duration::from_millis(50)))?;
+    match a.recv(&mut buffer) {
+        Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+        other => bail!("recv with a time limit: {other:?}"),
+    }
+}
+
+fn streams(lab: &Lab) -> Outcome {
+    let name = format!("*%{DEVICE}:2812");
+    let listener = lab
+        .b
+        .namespace
+        .within(|| EspListener::bind(name.as_str()))??;
+    let there = Address::new(MacAddr(lab.b.mac), lab.a.ifindex, 2812);
+    let message = random(300_000, 2812);
+    let send = || {
+        let connected = lab
+            .a
+            .namespace
+            .within(|| EspStream::connect("02:00:00:00:00:02%eth0:2812"))?;
+        let mut stream = connected.context("connect by text")?;
+        stream.write_all(&message)?;
+        stream.shutdown(Shutdown::Write)?;
+        let mut answer = String::new();
+        stream.read_to_string(&mut answer)?;
+        ensure!(stream.stats()?.pkt_tx > 0, "nothing was counted");
+        Ok(answer)
+    };
+    let receive = || {
+        let (mut stream, peer) = listener.accept()?;
+        ensure!(peer.mac == MacAddr(lab.a.mac), "accepted {peer:?}");
+        let mut got = Vec::new();
+        stream.read_to_end(&mut got)?;
+        stream.write_all(b"thanks")?;
+        Ok(got)
+    };
+    let (answer, got) = beside(send, receive)?;
+    ensure!(
+        answer == "thanks" && got == message,
+        "the bytes changed on the way"
+    );
+
+    let limit = Duration::from_secs(5);
+    let stream = lab
+        .a
+        .namespace
+        .within(|| EspStream::connect_timeout(&there, limit))?
+        .context("connect with a time limit")?;
+    drop(listener);
+    drop(stream);
+    let refused = lab.a.namespace.within(|| EspStream::connect(there))?;
+    match refused {
+        Err(error) if error.kind() == ErrorKind::ConnectionRefused => Ok(()),
+        other => bail!("connect to a closed port: {other:?}"),
+    }
+}

@@ -1,0 +1,196 @@
+//! The module's life: loading, use, refusal to go, going, parameters.
+
+use anyhow::{ensure, Context};
+
+use crate::address::{Address, AF_ENET};
+use crate::frame::{PacketSocket, ETH_P_ALL};
+use crate::harness::{note, refused, Outcome, Scenario};
+use crate::lab::{Host, DEVICE, PATIENCE};
+use crate::module;
+use crate::socket::Socket;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("module_loads_by_modprobe_and_unloads", load_and_unload),
+    Scenario::guest("module_loads_by_socket_call", autoload),
+    Scenario::guest("module_stays_while_a_socket_is_open", refuse_unload),
+    Scenario::guest("module_loads_and_unloads_20_times", load_often),
+    Scenario::guest("module_parameter_family", other_family),
+    Scenario::guest("module_parameters_ethertypes", other_types),
+    Scenario::guest("module_refuses_parameters_that_clash", clashing_parameters),
+];
+
+/// Leaves the module loaded with its defaults, however a scenario ends.
+struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        if let Err(error) = module::reload() {
+            note(&format!("the module cannot be restored: {error:#}"));
+        }
+    }
+}
+
+fn load_and_unload() -> Outcome {
+    let _restore = Restore;
+    module::unload()?;
+    ensure!(!module::loaded(), "the module is still there");
+    ensure!(!registered()?, "the protocols are still registered");
+    module::load(&[])?;
+    ensure!(
+        registered()?,
+        "the protocols are not in /proc/net/protocols"
+    );
+    Socket::edp().context("EDP socket")?;
+    Socket::esp().context("ESP socket")?;
+    module::unload()?;
+    ensure!(
+        !registered()?,
+        "the protocols are registered after unloading"
+    );
+    Ok(())
+}
+
+/// Whether both protocols are listed.
+fn registered() -> anyhow::Result<bool> {
+    let text = std::fs::read_to_string("/proc/net/protocols")?;
+    let names: Vec<_> = text
+        .lines()
+        .filter_map(|line| line.split_whitespace().next())
+        .collect();
+    Ok(names.contains(&"EDP") && names.contains(&"ESP"))
+}
+
+fn autoload() -> Outcome {
+    let _restore = Restore;
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_STREAM] {
+        module::unload()?;
+        drop(Socket::new(AF_ENET, kind, 0).context("socket(28) with the module not loaded")?);
+        ensure!(module::loaded(), "a socket came, but no module");
+    }
+    Ok(())
+}
+
+fn refuse_unload() -> Outcome {
+    for kind in [libc::SOCK_DGRAM, libc::SOCK_STREAM] {
+        let socket = Socket::new(AF_ENET, kind, 0)?;
+        ensure!(
+            module::references()? > 0,
+            "an open socket holds no reference"
+        );
+        refused(module::try_unload(), libc::EWOULDBLOCK, "delete_module")?;
+        drop(socket);
+        module::await_unused()?;
+    }
+    let _restore = Restore;
+    module::unload()
+}
+
+fn load_often() -> Outcome {
+    let _restore = Restore;
+    for round in 0..20 {
+        module::unload().with_context(|| format!("round {round}"))?;
+        module::load(&[]).with_context(|| format!("round {round}"))?;
+        let host = Host::alone([2, 0, 0, 0, 0, 9])?;
+        exchange_on_one_host(&host, AF_ENET).with_context(|| format!("round {round}"))?;
+    }
+    Ok(())
+}
+
+/// A datagram and a stream of one host through its own address, with the given family number.
+fn exchange_on_one_host(host: &Host, family: i32) -> Outcome {
+    let here = host.here(700).with_family(family);
+    let there = host.to(host, 700).with_family(family);
+    host.namespace.within(|| -> Outcome {
+        let receiver = Socket::new(family, libc::SOCK_DGRAM, 0)?;
+        receiver.bind_bytes(&here)?;
+        let sender = Socket::new(family, libc::SOCK_DGRAM, 0)?;
+        sender.send_to_bytes(b"datagram", 0, &there)?;
+        let mut bytes = [0; 64];
+        receiver.set_timeout(libc::SO_RCVTIMEO, PATIENCE)?;
+        let (length, from) = receiver.receive_from(&mut bytes, 0)?;
+        ensure!(&bytes[..length] == b"datagram", "another datagram came");
+        Address::from_bytes_of(&from, family)?;
+
+        let listener = Socket::new(family, libc::SOCK_STREAM, 0)?;
+        listener.bind_bytes(&here)?;
+        listener.listen(1)?;
+        let client = Socket::new(family, libc::SOCK_STREAM, 0)?;
+        client.connect_bytes(&there)?;
+        let (server, from) = listener.accept(0)?;
+        Address::from_bytes_of(&from, family)?;
+        client.send_all(b"stream")?;
+        server.receive_exact(&mut bytes[..6])?;
+        ensure!(&bytes[..6] == b"stream", "other bytes came");
+        Ok(())
+    })?
+}
+
+fn other_family() -> Outcome {
+    let _restore = Restore;
+    // AF_MCTP: Debian's cloud kernel has no module for it.
+    let family = 45;
+    module::unload()?;
+    module::load(&[&format!("family={family}")])?;
+    refused(Socket::edp(), libc::EAFNOSUPPORT, "family 28 meanwhile")?;
+    let host = Host::alone([2, 0, 0, 0, 0, 9])?;
+    exchange_on_one_host(&host, family)?;
+    let socket = host
+        .namespace
+        .within(|| Socket::new(family, libc::SOCK_DGRAM, 0))??;
+    refused(
+        socket.bind_bytes(&host.here(5).with_family(AF_ENET)),
+        libc::EAFNOSUPPORT,
+        "bind with family 28 in the address",
+    )
+}
+
+fn other_types() -> Outcome {
+    let _restore = Restore;
+    let (edp_type, esp_type) = (0x9a10u16, 0x9a11u16);
+    module::unload()?;
+    module::load(&[
+        &format!("edp_type={edp_type}"),
+        &format!("esp_type={esp_type}"),
+    ])?;
+    let lab = crate::lab::Lab::new(crate::lab::Wiring::Direct)?;
+    let wire = PacketSocket::open(&lab.b.namespace, DEVICE, ETH_P_ALL)?;
+    let is =
+        |ethertype: u16| move |frame: &[u8]| frame.get(12..14) == Some(&ethertype.to_be_bytes());
+
+    let (a, b) = lab.edp_pair(31)?;
+    a.send(b"typed", 0)?;
+    let mut bytes = [0; 8];
+    ensure!(
+        b.receive(&mut bytes, 0)? == 5,
+        "the datagram did not arrive"
+    );
+    wire.wait_for(PATIENCE, is(edp_type))
+        .context("an EDP frame of the new type")?;
+
+    let (client, server) = lab.esp_pair(31)?;
+    client.send_all(b"typed")?;
+    server.receive_exact(&mut bytes[..5])?;
+    wire.wait_for(PATIENCE, is(esp_type))
+        .context("an ESP frame of the new type")?;
+    Ok(())
+}
+
+fn clashing_parameters() -> Outcome {
+    let _restore = Restore;
+    module::unload()?;
+    for parameters in [
+        // A family that is taken, one that cannot be, one type for both protocols, a type that is a length.
+        &["family=2"][..],
+        &["family=4711"],
+        &["edp_type=0x88b5", "esp_type=0x88b5"],
+        &["edp_type=100"],
+    ] {
+        ensure!(
+            module::load(parameters).is_err(),
+            "the module loaded with {parameters:?}"
+        );
+        ensure!(!module::loaded(), "{parameters:?} left the module behind");
+    }
+    module::load(&[]).context("loading properly afterwards")
+}

@@ -1,0 +1,126 @@
+//! `/proc/net/edp` and `/proc/net/esp`.
+
+use anyhow::{ensure, Context, Result};
+
+use crate::harness::{Outcome, Scenario};
+use crate::lab::{await_events, eventually, Host, Lab};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("proc_net_edp_lists_sockets", edp),
+    Scenario::direct("proc_net_esp_lists_sockets", esp),
+];
+
+/// The line of `file` that names the local `port`, as a list of fields.
+fn line(host: &Host, file: &str, port: u16) -> Result<Vec<String>> {
+    let text = host.namespace.proc_net(file)?;
+    let (decimal, hexadecimal) = (format!(":{port}"), format!(":{port:04X}"));
+    text.lines()
+        .skip(1)
+        .map(|line| {
+            line.split_whitespace()
+                .map(str::to_owned)
+                .collect::<Vec<_>>()
+        })
+        .find(|fields| {
+            fields.iter().take(2).any(|field| {
+                field.ends_with(&decimal) || field.to_uppercase().ends_with(&hexadecimal)
+            })
+        })
+        .with_context(|| format!("port {port} is not listed in {text:?}"))
+}
+
+/// The column under `name` in the header of `file`.
+fn column(host: &Host, file: &str, name: &str) -> Result<usize> {
+    let text = host.namespace.proc_net(file)?;
+    let header = text.lines().next().context("no header")?;
+    header
+        .split_whitespace()
+        .position(|word| word == name)
+        .with_context(|| format!("no column {name} in {header:?}"))
+}
+
+fn edp(lab: &Lab) -> Outcome {
+    for host in [&lab.a, &lab.b] {
+        ensure!(
+            host.namespace.proc_net("edp")?.lines().count() == 1,
+            "a header and nothing else"
+        );
+    }
+    let (a, b) = lab.edp_pair(2805)?;
+    let fields = line(&lab.a, "edp", 2805)?;
+    ensure!(
+        fields
+            .join(" ")
+            .to_lowercase()
+            .replace(':', "")
+            .contains("020000000002"),
+        "the peer's address is missing in {fields:?}"
+    );
+    b.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
+    for _ in 0..50 {
+        a.send(&[0; 1000], 0)?;
+    }
+    await_events(&b, libc::POLLIN)?;
+    let (drops, queue) = (
+        column(&lab.b, "edp", "drops")?,
+        column(&lab.b, "edp", "rx_queue")?,
+    );
+    eventually("all datagrams accounted for", || {
+        let stats = b.counters(4)?;
+        Ok(stats[2] + stats[3] == 50)
+    })?;
+    let fields = line(&lab.b, "edp", 2805)?;
+    let counted = b.counters(4)?[3];
+    ensure!(
+        fields[drops] == counted.to_string(),
+        "{counted} drops, listed: {fields:?}"
+    );
+    ensure!(
+        !fields[queue].trim_start_matches('0').is_empty(),
+        "an empty queue: {fields:?}"
+    );
+    drop(a);
+    ensure!(
+        lab.a.namespace.proc_net("edp")?.lines().count() == 1,
+        "a closed socket is listed"
+    );
+    Ok(())
+}
+
+fn esp(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(2805, 4)?;
+    let state = column(&lab.b, "esp", "st")?;
+    let listening = line(&lab.b, "esp", 2805)?;
+    // Either the name or the number of include/net/tcp_states.h.
+    ensure!(
+        ["LISTEN", "0A"].contains(&listening[state].as_str()),
+        "a listener is listed as {listening:?}"
+    );
+    let (client, server) = lab.esp_pair_through(&listener, 2805)?;
+    let port = client.local_address()?.port;
+    let fields = line(&lab.a, "esp", port)?;
+    ensure!(
+        ["ESTABLISHED", "01"].contains(&fields[state].as_str()),
+        "a connection is listed as {fields:?}"
+    );
+    let joined = fields.join(" ").to_lowercase().replace(':', "");
+    ensure!(
+        joined.contains("020000000002"),
+        "the peer is missing in {fields:?}"
+    );
+    client.send_all(&[0; 5000])?;
+    eventually("the data's arrival", || {
+        Ok(server.queued(libc::FIONREAD)? == 5000)
+    })?;
+    let lines = lab.b.namespace.proc_net("esp")?.lines().count();
+    ensure!(
+        lines == 3,
+        "a header, a listener and a connection make {lines} lines"
+    );
+    client.shutdown(libc::SHUT_WR)?;
+    eventually("FIN_WAIT2", || {
+        let fields = line(&lab.a, "esp", port)?;
+        Ok(["FIN_WAIT2", "05"].contains(&fields[state].as_str()))
+    })
+}

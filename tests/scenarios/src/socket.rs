@@ -1,0 +1,603 @@
+//! Socket calls as the kernel has them: nothing is retried, nothing is hidden, an error is its errno.
+
+use std::io::{Error, Result};
+use std::mem::{size_of, zeroed};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+use std::ptr;
+use std::time::Duration;
+
+use libc::{c_int, c_void, socklen_t};
+
+use crate::address::{Address, AF_ENET, SOL_EP, SO_STATS};
+
+/// Largest socket address the wrappers read back.
+const NAME_MAX: usize = 128;
+
+/// A socket of any family.
+#[derive(Debug)]
+pub struct Socket(OwnedFd);
+
+/// What [`Socket::receive_message`] learned.
+#[derive(Debug)]
+pub struct Received {
+    /// The call's return value.
+    pub length: usize,
+    /// `msg_flags`.
+    pub flags: c_int,
+    /// The sender's address as the kernel wrote it.
+    pub name: Vec<u8>,
+}
+
+/// Turns a system call's -1 into its errno.
+pub fn check(result: impl Into<i64>) -> Result<i64> {
+    match result.into() {
+        -1 => Err(Error::last_os_error()),
+        value => Ok(value),
+    }
+}
+
+/// A piece of a vector to send from.
+#[derive(Clone, Copy, Debug)]
+pub enum Piece<'a> {
+    /// Readable bytes.
+    Good(&'a [u8]),
+    /// This many bytes that the process may not touch.
+    Bad(usize),
+}
+
+/// A piece of a vector to receive into.
+#[derive(Debug)]
+pub enum PieceMut<'a> {
+    /// Writable bytes.
+    Good(&'a mut [u8]),
+    /// This many bytes that the process may not touch.
+    Bad(usize),
+}
+
+/// An address that is never mapped: inside the first page, below `vm.mmap_min_addr`.
+const NOWHERE: *mut c_void = 8 as *mut c_void;
+
+fn vector(pieces: &[Piece]) -> Vec<libc::iovec> {
+    let entry = |piece: &Piece| match *piece {
+        Piece::Good(bytes) => libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        },
+        Piece::Bad(length) => libc::iovec {
+            iov_base: NOWHERE,
+            iov_len: length,
+        },
+    };
+    pieces.iter().map(entry).collect()
+}
+
+fn vector_mut(pieces: &mut [PieceMut]) -> Vec<libc::iovec> {
+    let entry = |piece: &mut PieceMut| match piece {
+        PieceMut::Good(bytes) => libc::iovec {
+            iov_base: bytes.as_mut_ptr().cast(),
+            iov_len: bytes.len(),
+        },
+        PieceMut::Bad(length) => libc::iovec {
+            iov_base: NOWHERE,
+            iov_len: *length,
+        },
+    };
+    pieces.iter_mut().map(entry).collect()
+}
+
+impl Socket {
+    /// `socket(2)`, close-on-exec.
+    ///
+    /// # Errors
+    /// The call's errno, as for every function here.
+    pub fn new(family: c_int, kind: c_int, protocol: c_int) -> Result<Self> {
+        // SAFETY: socket takes three integers and touches no memory of ours.
+        let fd = check(unsafe { libc::socket(family, kind | libc::SOCK_CLOEXEC, protocol) })?;
+        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
+    }
+
+    /// An ESP socket in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// The errno of `socket(2)`.
+    pub fn esp() -> Result<Self> {
+        Self::new(AF_ENET, libc::SOCK_STREAM, 0)
+    }
+
+    /// An EDP socket in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// The errno of `socket(2)`.
+    pub fn edp() -> Result<Self> {
+        Self::new(AF_ENET, libc::SOCK_DGRAM, 0)
+    }
+
+    /// `bind(2)`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn bind(&self, address: &Address) -> Result<()> {
+        self.bind_bytes(&address.to_bytes())
+    }
+
+    /// `bind(2)` with any bytes as the address.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn bind_bytes(&self, name: &[u8]) -> Result<()> {
+        let length = name.len() as socklen_t;
+        // SAFETY: `name` is readable for the length given.
+        check(unsafe { libc::bind(self.raw(), name.as_ptr().cast(), length) }).map(drop)
+    }
+
+    /// `connect(2)`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn connect(&self, address: &Address) -> Result<()> {
+        self.connect_bytes(&address.to_bytes())
+    }
+
+    /// `connect(2)` with any bytes as the address.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn connect_bytes(&self, name: &[u8]) -> Result<()> {
+        let length = name.len() as socklen_t;
+        // SAFETY: `name` is readable for the length given.
+        check(unsafe { libc::connect(self.raw(), name.as_ptr().cast(), length) }).map(drop)
+    }
+
+    /// `bind(2)` and `connect(2)` with an address the process may not read: the errnos of both.
+    ///
+    /// # Errors
+    /// The errno of whichever call did not fail with `EFAULT`; success when both did.
+    pub fn names_from_nowhere(&self) -> Result<()> {
+        let length = size_of::<[u8; 16]>() as socklen_t;
+        // SAFETY: the kernel validates the pointer, which is never mapped, and answers EFAULT without touching it.
+        let bound = check(unsafe { libc::bind(self.raw(), NOWHERE.cast(), length) });
+        // SAFETY: as above.
+        let connected = check(unsafe { libc::connect(self.raw(), NOWHERE.cast(), length) });
+        for result in [bound, connected] {
+            match result {
+                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {}
+                Err(error) => return Err(error),
+                Ok(_) => return Err(Error::other("an unreadable address was accepted")),
+            }
+        }
+        Ok(())
+    }
+
+    /// `listen(2)`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn listen(&self, backlog: c_int) -> Result<()> {
+        // SAFETY: listen takes two integers.
+        check(unsafe { libc::listen(self.raw(), backlog) }).map(drop)
+    }
+
+    /// `accept4(2)` with `flags`; the peer's address comes back as bytes.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn accept(&self, flags: c_int) -> Result<(Self, Vec<u8>)> {
+        let mut name = [0u8; NAME_MAX];
+        let mut length = NAME_MAX as socklen_t;
+        // SAFETY: `name` is writable for `length` bytes, and `length` itself is writable.
+        let fd = check(unsafe {
+            libc::accept4(
+                self.raw(),
+                name.as_mut_ptr().cast(),
+                &mut length,
+                flags | libc::SOCK_CLOEXEC,
+            )
+        })?;
+        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        let accepted = Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) });
+        Ok((accepted, name[..NAME_MAX.min(length as usize)].to_vec()))
+    }
+
+    /// `send(2)`. `MSG_NOSIGNAL` is not added.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn send(&self, bytes: &[u8], flags: c_int) -> Result<usize> {
+        // SAFETY: `bytes` is readable for its length.
+        let sent = check(unsafe {
+            libc::send(self.raw(), bytes.as_ptr().cast(), bytes.len(), flags) as i64
+        })?;
+        Ok(sent as usize)
+    }
+
+    /// Sends all of `bytes`, call after call.
+    ///
+    /// # Errors
+    /// The errno of the first call that fails.
+    pub fn send_all(&self, mut bytes: &[u8]) -> Result<()> {
+        while !bytes.is_empty() {
+            let sent = self.send(bytes, libc::MSG_NOSIGNAL)?;
+            bytes = &bytes[sent..];
+        }
+        Ok(())
+    }
+
+    /// `sendto(2)`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn send_to(&self, bytes: &[u8], flags: c_int, address: &Address) -> Result<usize> {
+        self.send_to_bytes(bytes, flags, &address.to_bytes())
+    }
+
+    /// `sendto(2)` with any bytes as the address.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn send_to_bytes(&self, bytes: &[u8], flags: c_int, name: &[u8]) -> Result<usize> {
+        // SAFETY: `bytes` and `name` are readable for their lengths.
+        let sent = check(unsafe {
+            libc::sendto(
+                self.raw(),
+                bytes.as_ptr().cast(),
+                bytes.len(),
+                flags,
+                name.as_ptr().cast(),
+                name.len() as socklen_t,
+            ) as i64
+        })?;
+        Ok(sent as usize)
+    }
+
+    /// `sendmsg(2)` from several pieces, to `name` unless that is empty.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn send_message(&self, pieces: &[Piece], flags: c_int, name: &[u8]) -> Result<usize> {
+        let mut vector = vector(pieces);
+        // SAFETY: all-zero is a valid msghdr, which is plain data.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        if !name.is_empty() {
+            message.msg_name = name.as_ptr().cast_mut().cast();
+            message.msg_namelen = name.len() as socklen_t;
+        }
+        message.msg_iov = vector.as_mut_ptr();
+        message.msg_iovlen = vector.len();
+        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are readable for their lengths, and
+        // a bad one makes the kernel answer EFAULT.
+        let sent = check(unsafe { libc::sendmsg(self.raw(), &message, flags) as i64 })?;
+        Ok(sent as usize)
+    }
+
+    /// `recv(2)`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn receive(&self, bytes: &mut [u8], flags: c_int) -> Result<usize> {
+        // SAFETY: `bytes` is writable for its length.
+        let got = check(unsafe {
+            libc::recv(self.raw(), bytes.as_mut_ptr().cast(), bytes.len(), flags) as i64
+        })?;
+        Ok(got as usize)
+    }
+
+    /// Fills `bytes` call after call.
+    ///
+    /// # Errors
+    /// The errno of the first call that fails; `UnexpectedEof` when the stream ends early.
+    pub fn receive_exact(&self, bytes: &mut [u8]) -> Result<()> {
+        let mut filled = 0;
+        while filled < bytes.len() {
+            match self.receive(&mut bytes[filled..], 0)? {
+                0 => return Err(std::io::ErrorKind::UnexpectedEof.into()),
+                got => filled += got,
+            }
+        }
+        Ok(())
+    }
+
+    /// `recvfrom(2)`: length and the sender's address as bytes.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn receive_from(&self, bytes: &mut [u8], flags: c_int) -> Result<(usize, Vec<u8>)> {
+        let received = self.receive_message(&mut [PieceMut::Good(bytes)], flags)?;
+        Ok((received.length, received.name))
+    }
+
+    /// `recvmsg(2)` into several pieces.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn receive_message(&self, pieces: &mut [PieceMut], flags: c_int) -> Result<Received> {
+        let mut name = [0u8; NAME_MAX];
+        let mut vector = vector_mut(pieces);
+        // SAFETY: all-zero is a valid msghdr, which is plain data.
+        let mut message: libc::msghdr = unsafe { zeroed() };
+        message.msg_name = name.as_mut_ptr().cast();
+        message.msg_namelen = NAME_MAX as socklen_t;
+        message.msg_iov = vector.as_mut_ptr();
+        message.msg_iovlen = vector.len();
+        // SAFETY: the header points to `name` and `vector`, both alive; good pieces are writable for their lengths, and
+        // a bad one makes the kernel answer EFAULT.
+        let got = check(unsafe { libc::recvmsg(self.raw(), &mut message, flags) as i64 })?;
+        Ok(Received {
+            length: got as usize,
+            flags: message.msg_flags,
+            name: name[..NAME_MAX.min(message.msg_namelen as usize)].to_vec(),
+        })
+    }
+
+    /// `getsockname(2)`, as bytes.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn local_name(&self) -> Result<Vec<u8>> {
+        let mut name = [0u8; NAME_MAX];
+        let mut length = NAME_MAX as socklen_t;
+        // SAFETY: `name` is writable for `length` bytes, and `length` itself is writable.
+        check(unsafe { libc::getsockname(self.raw(), name.as_mut_ptr().cast(), &mut length) })?;
+        Ok(name[..NAME_MAX.min(length as usize)].to_vec())
+    }
+
+    /// `getpeername(2)`, as bytes.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn peer_name(&self) -> Result<Vec<u8>> {
+        let mut name = [0u8; NAME_MAX];
+        let mut length = NAME_MAX as socklen_t;
+        // SAFETY: `name` is writable for `length` bytes, and `length` itself is writable.
+        check(unsafe { libc::getpeername(self.raw(), name.as_mut_ptr().cast(), &mut length) })?;
+        Ok(name[..NAME_MAX.min(length as usize)].to_vec())
+    }
+
+    /// `getsockname(2)`, decoded.
+    ///
+    /// # Errors
+    /// The call's errno, or what [`Address::from_bytes`] finds wrong.
+    pub fn local_address(&self) -> anyhow::Result<Address> {
+        Address::from_bytes(&self.local_name()?)
+    }
+
+    /// `getpeername(2)`, decoded.
+    ///
+    /// # Errors
+    /// The call's errno, or what [`Address::from_bytes`] finds wrong.
+    pub fn peer_address(&self) -> anyhow::Result<Address> {
+        Address::from_bytes(&self.peer_name()?)
+    }
+
+    /// `shutdown(2)`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn shutdown(&self, how: c_int) -> Result<()> {
+        // SAFETY: shutdown takes two integers.
+        check(unsafe { libc::shutdown(self.raw(), how) }).map(drop)
+    }
+
+    /// `setsockopt(2)` with any bytes as the value.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn set_option(&self, level: c_int, name: c_int, value: &[u8]) -> Result<()> {
+        let length = value.len() as socklen_t;
+        // SAFETY: `value` is readable for the length given.
+        check(unsafe { libc::setsockopt(self.raw(), level, name, value.as_ptr().cast(), length) })
+            .map(drop)
+    }
+
+    /// `getsockopt(2)` with room for `room` bytes, of which the kernel is told `told`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    ///
+    /// # Panics
+    /// When `told` is more than `room`.
+    pub fn option(&self, level: c_int, name: c_int, room: usize, told: i32) -> Result<Vec<u8>> {
+        assert!(told <= room as i32, "the kernel would write past the room");
+        let mut value = vec![0u8; room];
+        let mut length = told as socklen_t;
+        // SAFETY: `value` is writable for at least `told` bytes (a negative length is refused unread), `length` too.
+        check(unsafe {
+            libc::getsockopt(
+                self.raw(),
+                level,
+                name,
+                value.as_mut_ptr().cast(),
+                &mut length,
+            )
+        })?;
+        value.truncate(length as usize);
+        Ok(value)
+    }
+
+    /// An option of one `int`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn int_option(&self, level: c_int, name: c_int) -> Result<i32> {
+        let value = self.option(level, name, 4, 4)?;
+        let bytes: [u8; 4] = value
+            .try_into()
+            .map_err(|_| Error::other("the option is not four bytes long"))?;
+        Ok(i32::from_ne_bytes(bytes))
+    }
+
+    /// Sets an option of one `int`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn set_int_option(&self, level: c_int, name: c_int, value: i32) -> Result<()> {
+        self.set_option(level, name, &value.to_ne_bytes())
+    }
+
+    /// The protocol's counters, an array of u32 in the order of its `_stats` structure.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn counters(&self, count: usize) -> Result<Vec<u32>> {
+        let value = self.option(SOL_EP, SO_STATS, 4 * count, 4 * count as i32)?;
+        if value.len() != 4 * count {
+            return Err(Error::other(format!("{} bytes of counters", value.len())));
+        }
+        Ok(value
+            .chunks_exact(4)
+            .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
+            .collect())
+    }
+
+    /// The pending error, `SO_ERROR`; reading it clears it.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn pending_error(&self) -> Result<i32> {
+        self.int_option(libc::SOL_SOCKET, libc::SO_ERROR)
+    }
+
+    /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn set_timeout(&self, which: c_int, timeout: Duration) -> Result<()> {
+        let seconds = timeout.as_secs() as i64;
+        let micros = i64::from(timeout.subsec_micros());
+        let mut value = [0u8; 16];
+        value[..8].copy_from_slice(&seconds.to_ne_bytes());
+        value[8..].copy_from_slice(&micros.to_ne_bytes());
+        self.set_option(libc::SOL_SOCKET, which, &value)
+    }
+
+    /// Sets or clears `O_NONBLOCK`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn set_nonblocking(&self, on: bool) -> Result<()> {
+        let mut value = c_int::from(on);
+        // SAFETY: FIONBIO reads one int through the pointer, which lives across the call.
+        check(unsafe { libc::ioctl(self.raw(), libc::FIONBIO, &mut value) }).map(drop)
+    }
+
+    /// An ioctl that returns one int, such as `FIONREAD` or `TIOCOUTQ`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn queued(&self, request: libc::c_ulong) -> Result<i32> {
+        let mut value: c_int = 0;
+        // SAFETY: the queue-length requests write one int through the pointer, which lives across the call.
+        check(unsafe { libc::ioctl(self.raw(), request, &mut value) })?;
+        Ok(value)
+    }
+
+    /// The hardware address of the interface `name`, through `SIOCGIFHWADDR` on this socket.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn hardware_address(&self, name: &str) -> Result<[u8; 6]> {
+        let mut request = interface_request(name);
+        // SAFETY: SIOCGIFHWADDR reads the name from, and writes the address to, this one ifreq.
+        check(unsafe { libc::ioctl(self.raw(), libc::SIOCGIFHWADDR, &mut request) })?;
+        // SAFETY: the call succeeded, so the union holds a hardware address.
+        let data = unsafe { request.ifr_ifru.ifru_hwaddr.sa_data };
+        Ok(std::array::from_fn(|index| data[index] as u8))
+    }
+
+    /// The index of the interface `name`, through `SIOCGIFINDEX` on this socket.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn interface_index(&self, name: &str) -> Result<u32> {
+        let mut request = interface_request(name);
+        // SAFETY: SIOCGIFINDEX reads the name from, and writes the index to, this one ifreq.
+        check(unsafe { libc::ioctl(self.raw(), libc::SIOCGIFINDEX, &mut request) })?;
+        // SAFETY: the call succeeded, so the union holds an index.
+        Ok(unsafe { request.ifr_ifru.ifru_ifindex } as u32)
+    }
+
+    /// `poll(2)` on this socket alone: the returned events, 0 when `timeout` passed first.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn poll(&self, events: i16, timeout: Duration) -> Result<i16> {
+        let mut entry = libc::pollfd {
+            fd: self.raw(),
+            events,
+            revents: 0,
+        };
+        // SAFETY: one pollfd, alive and writable for the call.
+        check(unsafe { libc::poll(&mut entry, 1, timeout.as_millis() as c_int) })?;
+        Ok(entry.revents)
+    }
+
+    /// `socketpair(2)` of any kind, closed again at once.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn pair(family: c_int, kind: c_int) -> Result<()> {
+        let mut both = [0; 2];
+        // SAFETY: the array has room for the two descriptors.
+        check(unsafe { libc::socketpair(family, kind, 0, both.as_mut_ptr()) })?;
+        for fd in both {
+            // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+            drop(unsafe { OwnedFd::from_raw_fd(fd) });
+        }
+        Ok(())
+    }
+
+    fn raw(&self) -> RawFd {
+        self.0.as_raw_fd()
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.raw()
+    }
+}
+
+fn interface_request(name: &str) -> libc::ifreq {
+    // SAFETY: all-zero is a valid ifreq, which is plain data.
+    let mut request: libc::ifreq = unsafe { zeroed() };
+    let room = request.ifr_name.len() - 1;
+    for (target, byte) in request.ifr_name.iter_mut().zip(name.bytes().take(room)) {
+        *target = byte as libc::c_char;
+    }
+    request
+}
+
+/// The index of an interface in the calling thread's namespace.
+///
+/// # Errors
+/// `ENODEV` when there is none of that name.
+pub fn interface_index(name: &str) -> Result<u32> {
+    let name = std::ffi::CString::new(name)?;
+    // SAFETY: `name` is a terminated string that lives across the call.
+    match unsafe { libc::if_nametoindex(name.as_ptr()) } {
+        0 => Err(Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// `bind(2)` of a packet socket to `ifindex` and `ethertype` (host order).
+///
+/// # Errors
+/// The call's errno.
+pub fn bind_packet(socket: &Socket, ifindex: u32, ethertype: u16) -> Result<()> {
+    // SAFETY: all-zero is a valid sockaddr_ll, which is plain data.
+    let mut name: libc::sockaddr_ll = unsafe { zeroed() };
+    name.sll_family = libc::AF_PACKET as u16;
+    name.sll_protocol = ethertype.to_be();
+    name.sll_ifindex = ifindex as c_int;
+    let length = size_of::<libc::sockaddr_ll>();
+    // SAFETY: the structure is plain data, readable for its own size.
+    let bytes = unsafe { std::slice::from_raw_parts(ptr::from_ref(&name).cast::<u8>(), length) };
+    socket.bind_bytes(bytes)
+}

@@ -1,0 +1,148 @@
+//! Random bytes through a stream, compared by their SHA-256.
+
+use std::thread;
+
+use anyhow::{anyhow, ensure, Context, Result};
+use fastrand::Rng;
+use sha2::{Digest, Sha256};
+
+use crate::harness::note;
+use crate::socket::Socket;
+
+/// A SHA-256 checksum.
+pub type Checksum = [u8; 32];
+
+/// `length` random bytes.
+pub fn random(length: usize, seed: u64) -> Vec<u8> {
+    let mut bytes = vec![0; length];
+    Rng::with_seed(seed).fill(&mut bytes);
+    bytes
+}
+
+/// Sends `total` random bytes, `chunk` per call; their checksum.
+///
+/// # Errors
+/// The errno of the first call that fails.
+pub fn send_random(socket: &Socket, total: usize, chunk: usize, seed: u64) -> Result<Checksum> {
+    let mut rng = Rng::with_seed(seed);
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; chunk];
+    let mut left = total;
+    while left > 0 {
+        let part = &mut buffer[..chunk.min(left)];
+        rng.fill(part);
+        hash.update(&*part);
+        socket
+            .send_all(part)
+            .with_context(|| format!("sending with {left} of {total} bytes to go"))?;
+        left -= part.len();
+    }
+    Ok(hash.finalize().into())
+}
+
+/// Receives to the end of the stream, `chunk` at most per call: how many bytes, and their checksum.
+///
+/// # Errors
+/// The errno of the first call that fails.
+pub fn receive_to_end(socket: &Socket, chunk: usize) -> Result<(usize, Checksum)> {
+    let mut hash = Sha256::new();
+    let mut buffer = vec![0; chunk];
+    let mut total = 0;
+    loop {
+        let got = socket
+            .receive(&mut buffer, 0)
+            .with_context(|| format!("receiving after {total} bytes"))?;
+        if got == 0 {
+            return Ok((total, hash.finalize().into()));
+        }
+        hash.update(&buffer[..got]);
+        total += got;
+    }
+}
+
+/// A transfer's size, the bytes per call at both ends, and the seed of its contents.
+#[derive(Clone, Copy, Debug)]
+pub struct Load {
+    /// Bytes in all.
+    pub total: usize,
+    /// Bytes per call.
+    pub chunk: usize,
+    /// Settles the contents.
+    pub seed: u64,
+}
+
+/// Runs `other` in a thread while `here` runs in this one.
+///
+/// Either may block for ever when its counterpart fails, so a failure is noted at once: the reason must not be lost when
+/// the deadline strikes.
+///
+/// # Errors
+/// When either fails; that of `here` comes first.
+pub fn beside<T: Send, U>(
+    other: impl FnOnce() -> Result<T> + Send,
+    here: impl FnOnce() -> Result<U>,
+) -> Result<(T, U)> {
+    thread::scope(|scope| {
+        let other = scope.spawn(|| {
+            let ended = other();
+            if let Err(error) = &ended {
+                note(&format!("the other side failed: {error:#}"));
+            }
+            ended
+        });
+        let here = here();
+        if let Err(error) = &here {
+            note(&format!("this side failed: {error:#}"));
+        }
+        let other = other.join().map_err(|_| anyhow!("a thread panicked"))?;
+        let here = here?;
+        Ok((other?, here))
+    })
+}
+
+/// Moves `load` from one end to the other, ends that half, and compares.
+///
+/// # Errors
+/// When a call fails or the bytes differ.
+pub fn transfer(from: &Socket, to: &Socket, load: Load) -> Result<()> {
+    let Load { total, chunk, seed } = load;
+    let send = || {
+        let sum = send_random(from, total, chunk, seed)?;
+        from.shutdown(libc::SHUT_WR).context("shutdown")?;
+        Ok(sum)
+    };
+    let (sent, (length, received)) = beside(send, || receive_to_end(to, chunk))?;
+    ensure!(length == total, "{length} of {total} bytes arrived");
+    ensure!(received == sent, "the bytes changed on the way");
+    Ok(())
+}
+
+/// Both ends send and receive `load` at once, then compare.
+///
+/// # Errors
+/// When a call fails or the bytes differ.
+pub fn transfer_both_ways(a: &Socket, b: &Socket, load: Load) -> Result<()> {
+    let back = Load {
+        seed: !load.seed,
+        ..load
+    };
+    beside(
+        || transfer(b, a, back).context("from b to a"),
+        || transfer(a, b, load).context("from a to b"),
+    )?;
+    Ok(())
+}
+
+/// A few bytes each way over a connected stream.
+///
+/// # Errors
+/// When a call fails or the bytes differ.
+pub fn exchange(a: &Socket, b: &Socket) -> Result<()> {
+    for (from, to, bytes) in [(a, b, b"hither"), (b, a, b"tither")] {
+        from.send_all(bytes).context("sending")?;
+        let mut got = [0; 6];
+        to.receive_exact(&mut got).context("receiving")?;
+        ensure!(&got == bytes, "{got:?} arrived");
+    }
+    Ok(())
+}

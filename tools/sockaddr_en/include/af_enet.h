@@ -1,0 +1,99 @@
+/* SPDX-License-Identifier: MIT OR Apache-2.0 */
+/*
+ * PF_ENET: datagrams (EDP) and streams (ESP) straight on Ethernet, without IP.
+ *
+ *   int fd = socket(AF_ENET, SOCK_STREAM, EPPROTO_ESP);
+ *   struct sockaddr_en peer = { 0 };
+ *   peer.sen_family  = AF_ENET;
+ *   peer.sen_port    = htons(2805);
+ *   peer.sen_ifindex = if_nametoindex("eth0");
+ *   peer.sen_addrlen = 6;
+ *   memcpy(peer.sen_addr, mac, 6);
+ *   connect(fd, (struct sockaddr *)&peer, sizeof(peer));
+ */
+#ifndef AF_ENET_H
+#define AF_ENET_H
+
+#include <stddef.h>
+#include <stdint.h>
+#include <sys/socket.h>
+
+/* The number of AF_MPLS, under which Linux registers no sockets. */
+#define PF_ENET 28
+#define AF_ENET PF_ENET
+
+/* Level of getsockopt and setsockopt for both protocols. */
+#define SOL_EP 285
+
+/* Protocols: with SOCK_DGRAM */
+#define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
+#define EPPROTO_EZDP 1 /* EDP whose sends do not copy the user's data */
+/* with SOCK_STREAM */
+#define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
+
+/* sen_ifindex in bind: receive on every interface. */
+#define ENET_INTERFACE_ANY 0
+
+/* Options of a SOCK_DGRAM socket */
+#define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
+#define EDP_SO_STATS 2 /* struct edp_stats */
+/* Options of a SOCK_STREAM socket */
+#define ESP_SO_MTU 1   /* uint32_t: the most payload of one packet, bytes */
+#define ESP_SO_STATS 2 /* struct esp_stats */
+
+/* First byte of a datagram to EDP port 0, and of the protocol's answer. */
+#define EDP_ECHO_REQUEST 1
+#define EDP_ECHO_REPLY 2
+
+/* Ethernet types, host order: the two IEEE local experimental ones. */
+#define ETH_P_EDP 0x88B5
+#define ETH_P_ESP 0x88B6
+
+struct sockaddr_en {
+	sa_family_t sen_family; /* AF_ENET, host order */
+	uint16_t sen_port;      /* network order */
+	uint32_t sen_ifindex;   /* interface number, host order */
+	uint8_t sen_addrlen;    /* 6; 0 is taken as 6 */
+	uint8_t sen_addr[6];    /* Ethernet address; ignored in bind */
+	uint8_t sen_zero;       /* 0 */
+};
+
+/* What a datagram socket counted since it was made; counters wrap. */
+struct edp_stats {
+	uint32_t pkt_tx;      /* handed to the device */
+	uint32_t tx_err;      /* refused by the device or its queue */
+	uint32_t pkt_rx;      /* received and queued */
+	uint32_t pkt_rx_drop; /* received and dropped */
+};
+
+/* What a stream socket counted since it was made; counters wrap. */
+struct esp_stats {
+	uint32_t pkt_tx;      /* handed to the device for the first time */
+	uint32_t pkt_rtx;     /* sent again */
+	uint32_t tx_err;      /* refused by the device or its queue */
+	uint32_t pkt_rx;      /* received */
+	uint32_t pkt_rx_oos;  /* received out of sequence */
+	uint32_t pkt_rx_drop; /* received and dropped */
+	uint32_t seq_lost;    /* found missing in the sequence */
+	uint32_t arq_tx;      /* requests for retransmission sent */
+};
+
+#if defined(__cplusplus) && __cplusplus >= 201103L
+#define ENET_LAYOUT(condition) static_assert(condition, #condition)
+#elif defined(__STDC_VERSION__) && __STDC_VERSION__ >= 201112L
+#define ENET_LAYOUT(condition) _Static_assert(condition, #condition)
+#endif
+#ifdef ENET_LAYOUT
+ENET_LAYOUT(sizeof(struct sockaddr_en) == 16);
+ENET_LAYOUT(offsetof(struct sockaddr_en, sen_family) == 0);
+ENET_LAYOUT(offsetof(struct sockaddr_en, sen_port) == 2);
+ENET_LAYOUT(offsetof(struct sockaddr_en, sen_ifindex) == 4);
+ENET_LAYOUT(offsetof(struct sockaddr_en, sen_addrlen) == 8);
+ENET_LAYOUT(offsetof(struct sockaddr_en, sen_addr) == 9);
+ENET_LAYOUT(offsetof(struct sockaddr_en, sen_zero) == 15);
+ENET_LAYOUT(sizeof(struct edp_stats) == 16);
+ENET_LAYOUT(sizeof(struct esp_stats) == 32);
+#undef ENET_LAYOUT
+#endif
+
+#endif /* AF_ENET_H */

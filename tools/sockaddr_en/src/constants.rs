@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The numbers of the family, as the kernel module and `include/af_enet.h` have them.
+
+/// Address and protocol family the module registers unless its parameter `family` says otherwise.
+/// The number is `AF_MPLS` in `linux/socket.h`, under which Linux registers no sockets.
+pub const AF_ENET: u16 = 28;
+/// Protocol family, the same number as [`AF_ENET`].
+pub const PF_ENET: u16 = AF_ENET;
+
+/// Level of `getsockopt` and `setsockopt` for EDP and ESP.
+pub const SOL_EP: i32 = 285;
+
+/// Protocol of a `SOCK_DGRAM` socket: Ethernet Datagram Protocol.
+pub const EPPROTO_EDP: i32 = 0;
+/// Protocol of a `SOCK_DGRAM` socket: EDP whose sends do not copy the user's data.
+pub const EPPROTO_EZDP: i32 = 1;
+/// Protocol of a `SOCK_STREAM` socket: Ethernet Streaming Protocol.
+pub const EPPROTO_ESP: i32 = 0;
+
+/// Interface number that means every interface in `bind`.
+pub const ENET_INTERFACE_ANY: u32 = 0;
+
+/// EDP option, `u32`: the largest datagram in bytes.
+pub const EDP_SO_MTU: i32 = 1;
+/// EDP option, [`EdpStats`](crate::EdpStats): what the socket counted.
+pub const EDP_SO_STATS: i32 = 2;
+/// ESP option, `u32`: the most payload one packet carries, in bytes.
+pub const ESP_SO_MTU: i32 = 1;
+/// ESP option, [`EspStats`](crate::EspStats): what the socket counted.
+pub const ESP_SO_STATS: i32 = 2;
+
+/// First payload byte of a datagram to EDP port 0 that asks for an echo.
+pub const EDP_ECHO_REQUEST: u8 = 1;
+/// First payload byte of the answer to [`EDP_ECHO_REQUEST`].
+pub const EDP_ECHO_REPLY: u8 = 2;
+
+/// Ethernet type of EDP (host order): IEEE local experimental type 1.
+pub const ETH_P_EDP: u16 = 0x88B5;
+/// Ethernet type of ESP (host order): IEEE local experimental type 2.
+pub const ETH_P_ESP: u16 = 0x88B6;
+
+/// Bytes of an Ethernet address.
+pub const ETH_ALEN: usize = 6;
+
+/// Port on which netgauge's peers find each other.
+pub const NETGAUGE_PORT: u16 = 2805;

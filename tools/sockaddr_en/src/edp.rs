@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Datagrams.
+
+use std::io;
+
+use socket2::Type;
+
+use crate::constants::{EDP_SO_MTU, EDP_SO_STATS, EPPROTO_EDP, EPPROTO_EZDP};
+use crate::socket::{common_methods, data_methods, Socket};
+use crate::{Address, EdpStats, Family, ToAddress};
+
+/// Protocols of a datagram socket.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub enum EdpProtocol {
+    /// Ethernet Datagram Protocol.
+    #[default]
+    Edp,
+    /// The same, but sends do not copy the user's data.
+    Ezdp,
+}
+
+impl EdpProtocol {
+    const fn number(self) -> i32 {
+        match self {
+            Self::Edp => EPPROTO_EDP,
+            Self::Ezdp => EPPROTO_EZDP,
+        }
+    }
+}
+
+/// A socket for EDP datagrams, used as [`std::net::UdpSocket`] is.
+///
+/// Datagrams may be lost, as on any Ethernet, but come whole. One larger than [`mtu`](Self::mtu)
+/// is refused with `EMSGSIZE`.
+///
+/// ```no_run
+/// use sockaddr_en::EdpSocket;
+///
+/// let socket = EdpSocket::bind("*%eth0:2805")?;
+/// let mut buffer = [0; 1500];
+/// let (length, sender) = socket.recv_from(&mut buffer)?;
+/// println!("{length} bytes from {sender}");
+/// socket.send_to(&buffer[..length], sender)?;
+/// # Ok::<(), std::io::Error>(())
+/// ```
+#[derive(Debug)]
+pub struct EdpSocket(Socket);
+
+common_methods!(EdpSocket);
+data_methods!(EdpSocket);
+
+impl EdpSocket {
+    /// Opens a socket and binds it.
+    ///
+    /// # Errors
+    ///
+    /// `EAFNOSUPPORT` where the module is not loaded, `AddrInUse` for a port that is taken,
+    /// `ENODEV` for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
+    pub fn bind(address: impl ToAddress) -> io::Result<Self> {
+        Self::bind_with(Family::ENET, EdpProtocol::Edp, address)
+    }
+
+    /// As [`bind`](Self::bind), with another family number or protocol.
+    ///
+    /// # Errors
+    ///
+    /// As [`bind`](Self::bind); `EPROTONOSUPPORT` if the module lacks the protocol.
+    pub fn bind_with(
+        family: Family,
+        protocol: EdpProtocol,
+        address: impl ToAddress,
+    ) -> io::Result<Self> {
+        let socket = Socket::new(family, Type::DGRAM, protocol.number())?;
+        socket.bind(address)?;
+        Ok(Self(socket))
+    }
+
+    /// Stores the peer: [`send`](Self::send) goes to it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidInput` for a wildcard, otherwise what `connect(2)` says.
+    pub fn connect(&self, address: impl ToAddress) -> io::Result<()> {
+        self.0.connect(address)
+    }
+
+    /// Sends one datagram to `address`; its length is returned.
+    ///
+    /// # Errors
+    ///
+    /// `EMSGSIZE` for a datagram above [`mtu`](Self::mtu); `WouldBlock` when non-blocking or
+    /// timed and the send buffer is full; otherwise what `sendto(2)` says.
+    pub fn send_to(&self, datagram: &[u8], address: impl ToAddress) -> io::Result<usize> {
+        self.0.send_to(datagram, address)
+    }
+
+    /// Sends one datagram to the peer.
+    ///
+    /// # Errors
+    ///
+    /// As [`send_to`](Self::send_to); `EDESTADDRREQ` or `ENOTCONN` without a peer.
+    pub fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+        self.0.send(datagram)
+    }
+
+    /// Receives one datagram and its sender. What does not fit into `buffer` is cut off.
+    ///
+    /// # Errors
+    ///
+    /// `WouldBlock` when non-blocking or timed and none is there; otherwise what `recvfrom(2)` says.
+    pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
+        self.0.recv_from(buffer, 0)
+    }
+
+    /// As [`recv_from`](Self::recv_from), leaving the datagram in the queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_from`](Self::recv_from).
+    pub fn peek_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
+        self.0.recv_from(buffer, libc::MSG_PEEK)
+    }
+
+    /// Receives one datagram. What does not fit into `buffer` is cut off.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_from`](Self::recv_from).
+    pub fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.recv(buffer)
+    }
+
+    /// As [`recv`](Self::recv), leaving the datagram in the queue.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_from`](Self::recv_from).
+    pub fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.peek(buffer)
+    }
+
+    /// The largest datagram in bytes: the MTU of the interface it is bound to, less EDP's header.
+    ///
+    /// # Errors
+    ///
+    /// What the module says while the socket is bound to no interface.
+    pub fn mtu(&self) -> io::Result<u32> {
+        self.0.option(EDP_SO_MTU)
+    }
+
+    /// What the socket counted since it was made.
+    ///
+    /// # Errors
+    ///
+    /// What `getsockopt(2)` says.
+    pub fn stats(&self) -> io::Result<EdpStats> {
+        self.0.option(EDP_SO_STATS)
+    }
+}

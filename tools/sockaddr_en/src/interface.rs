@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Network interfaces by name and number (`netdevice(7)`).
+
+use std::ffi::{CStr, CString};
+use std::io;
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+
+use crate::constants::ETH_ALEN;
+use crate::MacAddr;
+
+/// The number of the interface called `name`.
+///
+/// # Errors
+///
+/// `ENODEV` if this network namespace has none of that name.
+pub fn interface_index(name: &str) -> io::Result<u32> {
+    let c_name = c_name(name)?;
+    // SAFETY: `c_name` is a NUL-terminated string that outlives the call, which only reads it.
+    match unsafe { libc::if_nametoindex(c_name.as_ptr()) } {
+        0 => Err(io::Error::last_os_error()),
+        index => Ok(index),
+    }
+}
+
+/// The name of interface number `index`.
+///
+/// # Errors
+///
+/// `ENXIO` if this network namespace has none of that number.
+pub fn interface_name(index: u32) -> io::Result<String> {
+    let mut buffer = [0u8; libc::IF_NAMESIZE];
+    // SAFETY: the buffer holds IF_NAMESIZE bytes, the most that the call writes.
+    let name = unsafe { libc::if_indextoname(index, buffer.as_mut_ptr().cast()) };
+    if name.is_null() {
+        return Err(io::Error::last_os_error());
+    }
+    let name = CStr::from_bytes_until_nul(&buffer)
+        .map_err(|_| io::Error::from(io::ErrorKind::InvalidData))?;
+    Ok(name.to_string_lossy().into_owned())
+}
+
+/// The Ethernet address of the interface called `name`.
+///
+/// # Errors
+///
+/// `ENODEV` if there is no such interface; `Unsupported` if it is not an Ethernet device.
+pub fn interface_mac(name: &str) -> io::Result<MacAddr> {
+    let answer = device_request(name, libc::SIOCGIFHWADDR)?;
+    // SAFETY: SIOCGIFHWADDR succeeded, so the kernel filled this member of the union; the bytes
+    // were zeroed before, so they are initialised in any case.
+    let hardware = unsafe { answer.ifr_ifru.ifru_hwaddr };
+    if hardware.sa_family != libc::ARPHRD_ETHER {
+        return Err(io::Error::new(
+            io::ErrorKind::Unsupported,
+            format!("{name} is not an Ethernet interface"),
+        ));
+    }
+    let mut octets = [0; ETH_ALEN];
+    for (octet, byte) in octets.iter_mut().zip(hardware.sa_data) {
+        *octet = byte.to_ne_bytes()[0];
+    }
+    Ok(MacAddr(octets))
+}
+
+/// The MTU of the interface called `name`: bytes of payload in its largest frame.
+///
+/// # Errors
+///
+/// `ENODEV` if there is no such interface.
+pub fn interface_mtu(name: &str) -> io::Result<u32> {
+    let answer = device_request(name, libc::SIOCGIFMTU)?;
+    // SAFETY: SIOCGIFMTU succeeded, so the kernel filled this member of the union; the bytes
+    // were zeroed before, so they are initialised in any case.
+    let mtu = unsafe { answer.ifr_ifru.ifru_mtu };
+    u32::try_from(mtu).map_err(|_| io::ErrorKind::InvalidData.into())
+}
+
+/// Asks the device layer about the interface called `name`.
+fn device_request(name: &str, request: libc::Ioctl) -> io::Result<libc::ifreq> {
+    let c_name = c_name(name)?;
+    // SAFETY: `ifreq` is plain C data for which all zero bytes are a value.
+    let mut ask: libc::ifreq = unsafe { std::mem::zeroed() };
+    if c_name.as_bytes_with_nul().len() > ask.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in ask.ifr_name.iter_mut().zip(c_name.to_bytes()) {
+        *to = libc::c_char::from_ne_bytes([*from]);
+    }
+    let socket = any_socket()?;
+    // SAFETY: the descriptor is open, and the request reads the name in `ask`, which is
+    // terminated, and writes into `ask` only.
+    if unsafe { libc::ioctl(socket.as_raw_fd(), request, &mut ask) } < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    Ok(ask)
+}
+
+/// A socket to send device requests through; any family will do, and every kernel has this one.
+fn any_socket() -> io::Result<OwnedFd> {
+    // SAFETY: the call takes no pointers.
+    let fd = unsafe { libc::socket(libc::AF_UNIX, libc::SOCK_DGRAM | libc::SOCK_CLOEXEC, 0) };
+    if fd < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // SAFETY: the descriptor was opened just now and nobody else knows it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
+}
+
+fn c_name(name: &str) -> io::Result<CString> {
+    CString::new(name).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_by_name_and_number() {
+        let index = interface_index("lo").unwrap();
+        assert_eq!(interface_name(index).unwrap(), "lo");
+        assert!(interface_mtu("lo").unwrap() >= 1500);
+        assert_eq!(
+            interface_mac("lo").unwrap_err().kind(),
+            io::ErrorKind::Unsupported
+        );
+    }
+
+    #[test]
+    fn absent_interfaces() {
+        let absent = "absent0";
+        assert_eq!(
+            interface_index(absent).unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            interface_mac(absent).unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            interface_mtu(absent).unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            interface_mac("a-name-longer-than-any")
+                .unwrap_err()
+                .raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            interface_index("l\0o").unwrap_err().raw_os_error(),
+            Some(libc::ENODEV)
+        );
+        assert_eq!(
+            interface_name(u32::MAX).unwrap_err().raw_os_error(),
+            Some(libc::ENXIO)
+        );
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Addresses and typed sockets for PF_ENET: datagrams (EDP) and streams (ESP) straight on
+//! Ethernet, without IP.
+//!
+//! The sockets have the manners of those in [`std::net`]; an [`Address`] is an Ethernet address,
+//! the interface to leave by, and a port:
+//!
+//! ```no_run
+//! use std::io::Write;
+//!
+//! use sockaddr_en::EspStream;
+//!
+//! let mut stream = EspStream::connect("02:00:00:00:00:01%eth0:2805")?;
+//! stream.write_all(b"hello")?;
+//! # Ok::<(), std::io::Error>(())
+//! ```
+//!
+//! They need the kernel module `enet`; without it, opening one fails with `EAFNOSUPPORT`. Parsing
+//! and printing need nothing. C programs include `include/af_enet.h`, which has the same numbers.
+
+mod address;
+pub mod constants;
+mod edp;
+mod esp;
+mod family;
+mod interface;
+mod mac;
+mod raw;
+mod socket;
+
+pub use address::{Address, AddressError, Interface, NamedAddress, ToAddress};
+pub use edp::{EdpProtocol, EdpSocket};
+pub use esp::{EspListener, EspStream, Incoming};
+pub use family::Family;
+pub use interface::{interface_index, interface_mac, interface_mtu, interface_name};
+pub use mac::{MacAddr, ParseMacError};
+pub use raw::{EdpStats, EspStats, SockaddrEn};

@@ -1,0 +1,127 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Ethernet addresses.
+
+use std::fmt;
+use std::str::FromStr;
+
+use crate::constants::ETH_ALEN;
+
+/// An Ethernet address, in the order its bytes travel.
+///
+/// ```
+/// use sockaddr_en::MacAddr;
+///
+/// let mac: MacAddr = "02:00:00:00:00:01".parse()?;
+/// assert_eq!(mac, MacAddr([2, 0, 0, 0, 0, 1]));
+/// assert_eq!(mac.to_string(), "02:00:00:00:00:01");
+/// # Ok::<(), sockaddr_en::ParseMacError>(())
+/// ```
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct MacAddr(pub [u8; ETH_ALEN]);
+
+impl MacAddr {
+    /// All zero: no address given, as in `bind`.
+    pub const UNSPECIFIED: Self = Self([0; ETH_ALEN]);
+    /// All ones: every host of the segment.
+    pub const BROADCAST: Self = Self([0xff; ETH_ALEN]);
+
+    /// Is this the all-zero address?
+    pub const fn is_unspecified(&self) -> bool {
+        let [a, b, c, d, e, f] = self.0;
+        a | b | c | d | e | f == 0
+    }
+
+    /// Does this address a group of hosts (the group bit, IEEE 802 clause 8.2)? Broadcast is one.
+    pub const fn is_multicast(&self) -> bool {
+        self.0[0] & 1 == 1
+    }
+}
+
+impl fmt::Display for MacAddr {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let [a, b, c, d, e, g] = self.0;
+        write!(f, "{a:02x}:{b:02x}:{c:02x}:{d:02x}:{e:02x}:{g:02x}")
+    }
+}
+
+impl From<[u8; ETH_ALEN]> for MacAddr {
+    fn from(octets: [u8; ETH_ALEN]) -> Self {
+        Self(octets)
+    }
+}
+
+/// The text is not six pairs of hexadecimal digits with colons between.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("`{0}` is not an Ethernet address: write six hexadecimal pairs, as in 02:00:00:00:00:01")]
+pub struct ParseMacError(pub(crate) String);
+
+impl FromStr for MacAddr {
+    type Err = ParseMacError;
+
+    fn from_str(text: &str) -> Result<Self, Self::Err> {
+        let wrong = || ParseMacError(text.to_owned());
+        let mut octets = [0; ETH_ALEN];
+        let mut pairs = text.split(':');
+        for octet in &mut octets {
+            let pair = pairs.next().ok_or_else(wrong)?;
+            // from_str_radix alone would let `+1` pass.
+            if pair.len() != 2 || !pair.bytes().all(|b| b.is_ascii_hexdigit()) {
+                return Err(wrong());
+            }
+            *octet = u8::from_str_radix(pair, 16).map_err(|_| wrong())?;
+        }
+        match pairs.next() {
+            None => Ok(Self(octets)),
+            Some(_) => Err(wrong()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn print_and_parse_are_inverse() {
+        for octets in [[0; 6], [0xff; 6], [2, 0xab, 0, 0x0c, 0xd0, 9]] {
+            let mac = MacAddr(octets);
+            assert_eq!(mac.to_string().parse(), Ok(mac));
+        }
+        assert_eq!(
+            "0A:bC:00:00:00:01".parse(),
+            Ok(MacAddr([0x0a, 0xbc, 0, 0, 0, 1]))
+        );
+    }
+
+    #[test]
+    fn what_is_no_address_is_refused() {
+        for text in [
+            "",
+            "02",
+            "02:00:00:00:00",
+            "02:00:00:00:00:01:02",
+            "02:00:00:00:00:1",
+            "02:00:00:00:00:+1",
+            "02:00:00:00:00:0g",
+            "02-00-00-00-00-01",
+            " 02:00:00:00:00:01",
+            "02:00:00:00:00:é",
+        ] {
+            assert_eq!(
+                text.parse::<MacAddr>(),
+                Err(ParseMacError(text.to_owned())),
+                "{text}"
+            );
+        }
+    }
+
+    #[test]
+    fn group_and_unspecified() {
+        assert!(MacAddr::BROADCAST.is_multicast());
+        assert!(MacAddr([1, 0, 0x5e, 0, 0, 1]).is_multicast());
+        assert!(!MacAddr([2, 0, 0, 0, 0, 1]).is_multicast());
+        assert!(MacAddr::UNSPECIFIED.is_unspecified());
+        assert!(!MacAddr([0, 0, 0, 0, 0, 1]).is_unspecified());
+    }
+}

@@ -1,0 +1,453 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What the typed sockets share: a descriptor that knows its family.
+
+use std::io::{self, IoSlice, Read};
+use std::mem::MaybeUninit;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
+use std::time::Duration;
+
+use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Type};
+
+use crate::constants::SOL_EP;
+use crate::raw::{EdpStats, EspStats, SockaddrEn};
+use crate::{Address, Family, ToAddress};
+
+/// A socket of the family.
+#[derive(Debug)]
+pub(crate) struct Socket {
+    inner: socket2::Socket,
+    family: Family,
+}
+
+impl Socket {
+    /// Opens a socket that is closed on exec.
+    pub(crate) fn new(family: Family, kind: Type, protocol: i32) -> io::Result<Self> {
+        let domain = Domain::from(i32::from(family.number()));
+        let inner = socket2::Socket::new(domain, kind, Some(Protocol::from(protocol)))?;
+        Ok(Self { inner, family })
+    }
+
+    pub(crate) fn bind(&self, address: impl ToAddress) -> io::Result<()> {
+        self.inner.bind(&self.to_sockaddr(&address.to_address()?))
+    }
+
+    /// Connects; a signal does not end it, as in the standard library.
+    pub(crate) fn connect(&self, address: impl ToAddress) -> io::Result<()> {
+        let address = self.to_sockaddr(&peer(address)?);
+        loop {
+            match self.inner.connect(&address) {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                // The interrupted call went on in the kernel and got there.
+                Err(error) if error.raw_os_error() == Some(libc::EISCONN) => return Ok(()),
+                done => return done,
+            }
+        }
+    }
+
+    pub(crate) fn connect_timeout(&self, address: &Address, timeout: Duration) -> io::Result<()> {
+        if timeout.is_zero() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidInput,
+                "a timeout of zero would never let it connect",
+            ));
+        }
+        self.inner
+            .connect_timeout(&self.to_sockaddr(&peer(address)?), timeout)
+    }
+
+    pub(crate) fn listen(&self, backlog: i32) -> io::Result<()> {
+        self.inner.listen(backlog)
+    }
+
+    pub(crate) fn accept(&self) -> io::Result<(Self, Address)> {
+        loop {
+            match self.inner.accept() {
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(error),
+                Ok((inner, address)) => {
+                    let address = self.parse_sockaddr(&address)?;
+                    return Ok((
+                        Self {
+                            inner,
+                            family: self.family,
+                        },
+                        address,
+                    ));
+                }
+            }
+        }
+    }
+
+    pub(crate) fn local_addr(&self) -> io::Result<Address> {
+        self.parse_sockaddr(&self.inner.local_addr()?)
+    }
+
+    pub(crate) fn peer_addr(&self) -> io::Result<Address> {
+        self.parse_sockaddr(&self.inner.peer_addr()?)
+    }
+
+    /// Sends; a peer that is gone is `BrokenPipe`, never a signal.
+    pub(crate) fn send(&self, data: &[u8]) -> io::Result<usize> {
+        self.inner.send_with_flags(data, libc::MSG_NOSIGNAL)
+    }
+
+    pub(crate) fn send_vectored(&self, data: &[IoSlice<'_>]) -> io::Result<usize> {
+        self.inner
+            .send_vectored_with_flags(data, libc::MSG_NOSIGNAL)
+    }
+
+    pub(crate) fn send_to(&self, data: &[u8], address: impl ToAddress) -> io::Result<usize> {
+        let address = self.to_sockaddr(&peer(address)?);
+        self.inner
+            .send_to_with_flags(data, &address, libc::MSG_NOSIGNAL)
+    }
+
+    pub(crate) fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        (&self.inner).read(buffer)
+    }
+
+    pub(crate) fn recv_vectored(&self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
+        (&self.inner).read_vectored(buffers)
+    }
+
+    pub(crate) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.inner.peek(uninit(buffer))
+    }
+
+    pub(crate) fn recv_from(&self, buffer: &mut [u8], flags: i32) -> io::Result<(usize, Address)> {
+        let (length, address) = self.inner.recv_from_with_flags(uninit(buffer), flags)?;
+        Ok((length, self.parse_sockaddr(&address)?))
+    }
+
+    pub(crate) fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
+        self.inner.shutdown(how)
+    }
+
+    pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        self.inner.set_nonblocking(nonblocking)
+    }
+
+    pub(crate) fn read_timeout(&self) -> io::Result<Option<Duration>> {
+        self.inner.read_timeout()
+    }
+
+    pub(crate) fn write_timeout(&self) -> io::Result<Option<Duration>> {
+        self.inner.write_timeout()
+    }
+
+    pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.inner.set_read_timeout(not_zero(timeout)?)
+    }
+
+    pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        self.inner.set_write_timeout(not_zero(timeout)?)
+    }
+
+    pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
+        self.inner.take_error()
+    }
+
+    pub(crate) fn try_clone(&self) -> io::Result<Self> {
+        Ok(Self {
+            inner: self.inner.try_clone()?,
+            family: self.family,
+        })
+    }
+
+    /// Reads option `name` of level [`SOL_EP`].
+    pub(crate) fn option<T: PlainOption>(&self, name: i32) -> io::Result<T> {
+        get_option(self.as_fd(), SOL_EP, name)
+    }
+
+    fn to_sockaddr(&self, address: &Address) -> SockAddr {
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: `SockaddrEn` is plain data, smaller than the storage and no stricter aligned,
+        // and all zero bytes are a value of it.
+        *unsafe { storage.view_as::<SockaddrEn>() } = address.to_raw(self.family);
+        // SAFETY: the storage holds a complete `SockaddrEn`, and the length is that of one.
+        unsafe { SockAddr::new(storage, size_of::<SockaddrEn>() as libc::socklen_t) }
+    }
+
+    fn parse_sockaddr(&self, address: &SockAddr) -> io::Result<Address> {
+        if (address.len() as usize) < size_of::<SockaddrEn>() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a socket address of {} bytes", address.len()),
+            ));
+        }
+        // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for any socket address, of
+        // which the system call filled at least these bytes; any bytes are a `SockaddrEn`.
+        let raw = unsafe { address.as_ptr().cast::<SockaddrEn>().read() };
+        Address::from_raw(&raw, self.family)
+    }
+}
+
+impl AsFd for Socket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.inner.as_fd()
+    }
+}
+
+impl AsRawFd for Socket {
+    fn as_raw_fd(&self) -> RawFd {
+        self.inner.as_raw_fd()
+    }
+}
+
+impl From<OwnedFd> for Socket {
+    /// Asks the descriptor for its family, so that addresses read from it are understood.
+    fn from(fd: OwnedFd) -> Self {
+        let domain = get_option::<u32>(fd.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN);
+        let family = domain.ok().and_then(|domain| u16::try_from(domain).ok());
+        Self {
+            inner: fd.into(),
+            family: family.map_or(Family::ENET, Family::new),
+        }
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.inner.into()
+    }
+}
+
+/// The address, which must be one that can be sent to.
+fn peer(address: impl ToAddress) -> io::Result<Address> {
+    let address = address.to_address()?;
+    if address.is_wildcard() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            format!("`{address}` can only be bound: write the peer's Ethernet address for `*`"),
+        ));
+    }
+    Ok(address)
+}
+
+/// A timeout of zero means none to the kernel, which is never what a caller meant.
+fn not_zero(timeout: Option<Duration>) -> io::Result<Option<Duration>> {
+    match timeout {
+        Some(timeout) if timeout.is_zero() => Err(io::Error::new(
+            io::ErrorKind::InvalidInput,
+            "a timeout of zero would mean none: give None, or make the socket non-blocking",
+        )),
+        timeout => Ok(timeout),
+    }
+}
+
+fn uninit(buffer: &mut [u8]) -> &mut [MaybeUninit<u8>] {
+    // SAFETY: the layouts are the same, and the slice only goes to receive calls of socket2,
+    // which promise to write no uninitialised bytes, so the buffer stays initialised.
+    unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) }
+}
+
+/// Values that socket options have.
+///
+/// # Safety
+///
+/// Any bytes must be a value of the type, and it must have no padding.
+pub(crate) unsafe trait PlainOption: Default {}
+
+// SAFETY: an integer.
+unsafe impl PlainOption for u32 {}
+// SAFETY: `repr(C)` of four u32.
+unsafe impl PlainOption for EdpStats {}
+// SAFETY: `repr(C)` of eight u32.
+unsafe impl PlainOption for EspStats {}
+
+fn get_option<T: PlainOption>(fd: BorrowedFd<'_>, level: i32, name: i32) -> io::Result<T> {
+    let mut value = T::default();
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: the descriptor is open; the kernel writes at most `length` bytes, the size of
+    // `value`, and any bytes are a `T`.
+    let result = unsafe {
+        libc::getsockopt(
+            fd.as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_mut(&mut value).cast(),
+            &mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    if length as usize != size_of::<T>() {
+        return Err(io::Error::new(
+            io::ErrorKind::InvalidData,
+            format!(
+                "socket option {name} has {length} bytes, not {}",
+                size_of::<T>()
+            ),
+        ));
+    }
+    Ok(value)
+}
+
+/// Gives a typed socket the descriptor traits and the methods that all of them have.
+macro_rules! common_methods {
+    ($type:ident) => {
+        impl $type {
+            /// The address this socket is bound to.
+            ///
+            /// # Errors
+            ///
+            /// What `getsockname(2)` says.
+            pub fn local_addr(&self) -> std::io::Result<$crate::Address> {
+                self.0.local_addr()
+            }
+
+            /// Makes a second handle of the same socket.
+            ///
+            /// # Errors
+            ///
+            /// What `fcntl(2)` says of `F_DUPFD_CLOEXEC`.
+            pub fn try_clone(&self) -> std::io::Result<Self> {
+                self.0.try_clone().map(Self)
+            }
+
+            /// Makes calls that would wait fail with `WouldBlock`, or wait again.
+            ///
+            /// # Errors
+            ///
+            /// What `fcntl(2)` says of `F_SETFL`.
+            pub fn set_nonblocking(&self, nonblocking: bool) -> std::io::Result<()> {
+                self.0.set_nonblocking(nonblocking)
+            }
+
+            /// Takes the error that waits on the socket (`SO_ERROR`), which clears it.
+            ///
+            /// # Errors
+            ///
+            /// What `getsockopt(2)` says.
+            pub fn take_error(&self) -> std::io::Result<Option<std::io::Error>> {
+                self.0.take_error()
+            }
+        }
+
+        impl std::os::fd::AsFd for $type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.0.as_fd()
+            }
+        }
+
+        impl std::os::fd::AsRawFd for $type {
+            fn as_raw_fd(&self) -> std::os::fd::RawFd {
+                self.0.as_raw_fd()
+            }
+        }
+
+        /// Takes the descriptor over; calls fail if it is no socket of this kind.
+        impl From<std::os::fd::OwnedFd> for $type {
+            fn from(fd: std::os::fd::OwnedFd) -> Self {
+                Self(fd.into())
+            }
+        }
+
+        impl From<$type> for std::os::fd::OwnedFd {
+            fn from(socket: $type) -> Self {
+                socket.0.into()
+            }
+        }
+    };
+}
+
+/// Gives a typed socket the methods of those that carry data.
+macro_rules! data_methods {
+    ($type:ident) => {
+        impl $type {
+            /// The address this socket is connected to.
+            ///
+            /// # Errors
+            ///
+            /// `NotConnected` if it is not.
+            pub fn peer_addr(&self) -> std::io::Result<$crate::Address> {
+                self.0.peer_addr()
+            }
+
+            /// How long a receiving call waits at most; `None` for as long as it takes.
+            ///
+            /// # Errors
+            ///
+            /// What `getsockopt(2)` says.
+            pub fn read_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                self.0.read_timeout()
+            }
+
+            /// How long a sending call waits at most; `None` for as long as it takes.
+            ///
+            /// # Errors
+            ///
+            /// What `getsockopt(2)` says.
+            pub fn write_timeout(&self) -> std::io::Result<Option<std::time::Duration>> {
+                self.0.write_timeout()
+            }
+
+            /// Lets receiving calls fail with `WouldBlock` after `timeout`.
+            ///
+            /// # Errors
+            ///
+            /// `InvalidInput` for a timeout of zero.
+            pub fn set_read_timeout(
+                &self,
+                timeout: Option<std::time::Duration>,
+            ) -> std::io::Result<()> {
+                self.0.set_read_timeout(timeout)
+            }
+
+            /// Lets sending calls fail with `WouldBlock` after `timeout`.
+            ///
+            /// # Errors
+            ///
+            /// `InvalidInput` for a timeout of zero.
+            pub fn set_write_timeout(
+                &self,
+                timeout: Option<std::time::Duration>,
+            ) -> std::io::Result<()> {
+                self.0.set_write_timeout(timeout)
+            }
+        }
+    };
+}
+
+pub(crate) use {common_methods, data_methods};
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn addresses_survive_the_way_through_the_system_calls_storage() {
+        let (one, _) = std::os::unix::net::UnixDatagram::pair().unwrap();
+        let mut socket = Socket::from(OwnedFd::from(one));
+        assert_eq!(socket.family.number(), libc::AF_UNIX as u16);
+        socket.family = Family::ENET;
+
+        let address = Address::new(crate::MacAddr([2, 0, 0, 0, 0, 1]), 7, 2805);
+        let sockaddr = socket.to_sockaddr(&address);
+        assert_eq!((sockaddr.len(), sockaddr.family()), (16, 28));
+        assert_eq!(socket.parse_sockaddr(&sockaddr).unwrap(), address);
+
+        let mut short = sockaddr.clone();
+        // SAFETY: a shorter part of the storage is initialised as well.
+        unsafe { short.set_length(15) };
+        assert_eq!(
+            socket.parse_sockaddr(&short).unwrap_err().kind(),
+            io::ErrorKind::InvalidData
+        );
+    }
+
+    #[test]
+    fn zero_timeouts_and_wildcard_peers_are_refused() {
+        assert_eq!(
+            not_zero(Some(Duration::ZERO)).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+        assert_eq!(not_zero(None).unwrap(), None);
+        assert_eq!(
+            peer(Address::any(1)).unwrap_err().kind(),
+            io::ErrorKind::InvalidInput
+        );
+    }
+}
