@@ -223,7 +223,7 @@ impl Operations for Edp {
         );
         sock.add_shutdown(uapi::SHUTDOWN_MASK);
         sock.orphan();
-        drop(SockRef::from_lifetime(&sock));
+        SockRef::from_lifetime(&sock).retire();
     }
 
     fn bind(sock: &Sock<Self>, address: &[u8]) -> Result {

@@ -245,12 +245,13 @@ fn over(sock: &Sock<Esp>, stream: &mut Stream) {
     if let Parent::HalfOpen(queue, slot) = core::mem::replace(&mut stream.parent, Parent::None) {
         // A child that failed before anyone could accept it.
         let child = queue.lock().take(slot);
-        stream.released = child.is_some();
-        drop(child);
+        if let Some(child) = child {
+            release(stream, child);
+        }
         return;
     }
     if sock.is_dead() {
-        release(sock, stream);
+        release_own(sock, stream);
     }
 }
 
@@ -265,16 +266,20 @@ pub(crate) fn unhash(sock: &Sock<Esp>) {
         .remove(hash(port, &shared.peer()), sock);
 }
 
-/// Gives back the local port and the protocol's reference, once.
-pub(crate) fn release(sock: &Sock<Esp>, stream: &mut Stream) {
-    if stream.released {
-        return;
+/// Ends the protocol's use of a socket that nobody else holds for it, once.
+pub(crate) fn release_own(sock: &Sock<Esp>, stream: &mut Stream) {
+    if !stream.released {
+        release(stream, SockRef::from_lifetime(sock));
     }
+}
+
+/// Gives back the local port and `lifetime`, the protocol's reference.
+pub(crate) fn release(stream: &mut Stream, lifetime: SockRef<Esp>) {
     stream.released = true;
     ports::give_back(
-        &Space::of(sock.net()).esp_ports,
-        sock,
-        &sock.shared().binding,
+        &Space::of(lifetime.net()).esp_ports,
+        &lifetime,
+        &lifetime.shared().binding,
     );
-    drop(SockRef::from_lifetime(sock));
+    lifetime.retire();
 }

@@ -91,6 +91,12 @@ pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
+    // A filter that shortens a packet would take bytes out of the stream: it can only refuse.
+    let len = skb.len();
+    if !sock.filter(&skb) || skb.len() != len {
+        sock.count_drop();
+        return;
+    }
     if stream.listening.is_some() {
         open(sock, stream, &skb, &header);
         return;
@@ -183,8 +189,7 @@ fn spawn(
     drop(table);
     if known {
         queue.lock().unreserve(slot);
-        stream.released = true;
-        drop(SockRef::from_lifetime(sock));
+        esp_connection::release_own(sock, stream);
         return None;
     }
     stream.parent = Parent::HalfOpen(queue.clone(), slot);
@@ -193,8 +198,7 @@ fn spawn(
         // The listener has closed meanwhile.
         esp_connection::unhash(sock);
         stream.parent = Parent::None;
-        stream.released = true;
-        drop(lifetime);
+        esp_connection::release(stream, lifetime);
         return None;
     }
     esp_output::transmit(sock, stream, timer::now());

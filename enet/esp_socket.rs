@@ -157,11 +157,12 @@ impl Esp {
             let Some(child) = child else {
                 break;
             };
-            let mut guard = child.lock();
-            let (child, stream) = guard.parts();
+            let held = child.hold();
+            let mut guard = held.lock();
+            let (sock, stream) = guard.parts();
             stream.parent = Parent::None;
-            rcu::without_bottom_halves(|| esp_connection::abort(child, stream));
-            stream.released = true;
+            rcu::without_bottom_halves(|| esp_connection::abort(sock, stream));
+            esp_connection::release(stream, child);
         }
     }
 
@@ -211,7 +212,7 @@ impl Operations for Esp {
             if sk.tcp_state() == TcpState::Close as u8 || !is_connected(sk.tcp_state()) {
                 esp_connection::unhash(sk);
                 sk.disarm_timer();
-                esp_connection::release(sk, stream);
+                esp_connection::release_own(sk, stream);
             } else {
                 // The local port stays taken until the connection is over.
                 stream.connection.orphan(timer::now());

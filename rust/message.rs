@@ -75,13 +75,6 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags |= flags as u32 };
     }
 
-    /// Bytes of user memory that the call still has for data.
-    #[inline]
-    pub(crate) fn remaining(&mut self) -> usize {
-        // SAFETY: The iterator is valid.
-        unsafe { bindings::iov_iter_count(self.iter()) }
-    }
-
     /// Copies `len` bytes of `skb`, from `offset` on, to the user.
     ///
     /// # Errors

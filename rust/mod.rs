@@ -62,7 +62,6 @@ pub(crate) mod uapi {
     pub(crate) const MSG_WAITALL: c_int = bindings::MSG_WAITALL as c_int;
     pub(crate) const MSG_NOSIGNAL: c_int = bindings::MSG_NOSIGNAL as c_int;
     pub(crate) const MSG_ERRQUEUE: c_int = bindings::MSG_ERRQUEUE as c_int;
-    pub(crate) const MSG_CMSG_COMPAT: c_int = bindings::MSG_CMSG_COMPAT as c_int;
 
     pub(crate) const RCV_SHUTDOWN: u8 = bindings::RCV_SHUTDOWN as u8;
     pub(crate) const SEND_SHUTDOWN: u8 = bindings::SEND_SHUTDOWN as u8;

@@ -322,13 +322,6 @@ impl Skb {
         Ok(())
     }
 
-    /// Marks the start of the data as the network header.
-    #[inline]
-    pub(crate) fn mark_network_header(&mut self) {
-        // SAFETY: The buffer is ours.
-        unsafe { bindings::skb_reset_network_header(self.as_ptr()) };
-    }
-
     /// Frees the buffer as consumed, not as dropped.
     #[inline]
     pub(crate) fn consume(self) {

@@ -84,13 +84,6 @@ impl RawSock {
         unsafe { Net::from_raw(bindings::sock_net(self.as_ptr())) }
     }
 
-    /// `SOCK_DGRAM` or `SOCK_STREAM`.
-    #[inline]
-    pub(crate) fn family(&self) -> u16 {
-        // SAFETY: Set at creation.
-        unsafe { (*self.as_ptr()).__sk_common.skc_family }
-    }
-
     /// Connection state.
     #[inline]
     pub(crate) fn tcp_state(&self) -> u8 {
@@ -289,13 +282,6 @@ impl RawSock {
     pub(crate) fn backlog_limit(&self) -> &AtomicU32 {
         // SAFETY: An aligned word in a valid socket, accessed in single loads and stores.
         unsafe { AtomicU32::from_ptr(field!(self, sk_max_ack_backlog)) }
-    }
-
-    /// How many connections wait to be accepted.
-    #[inline]
-    pub(crate) fn backlog_used(&self) -> &AtomicU32 {
-        // SAFETY: As in `backlog_limit`.
-        unsafe { AtomicU32::from_ptr(field!(self, sk_ack_backlog)) }
     }
 
     /// Counts a packet that the socket could not take.
@@ -596,8 +582,6 @@ impl<P: Protocol> Sock<P> {
             ptr::drop_in_place(ptr::addr_of_mut!((*this).shared));
             ptr::drop_in_place(ptr::addr_of_mut!((*this).state));
         }
-        // SAFETY: The core still holds the namespace for the socket.
-        P::vtable().count_in_use(unsafe { &*sk.cast::<RawSock>() }, -1);
         P::vtable().count(-1);
     }
 
@@ -677,9 +661,14 @@ impl<P: Protocol> SockRef<P> {
         let _ = self.into_raw();
     }
 
-    /// Takes back the reference that the protocol holds on a socket of its own.
+    /// Ends the protocol's use of a socket: gives back the reference that it had on it.
+    pub(crate) fn retire(self) {
+        P::vtable().count_in_use(&self, -1);
+    }
+
+    /// Takes the reference that the protocol holds on a socket of its own.
     ///
-    /// The caller answers for taking it once, when the socket is over.
+    /// The caller answers for taking it once.
     #[inline]
     pub(crate) fn from_lifetime(sock: &Sock<P>) -> Self {
         // SAFETY: Every socket is born with one reference that belongs to its protocol; callers
@@ -738,12 +727,6 @@ impl<'a, P: Protocol> Guard<'a, P> {
         // SAFETY: Process context, as when the guard was made.
         unsafe { bindings::lock_sock_nested(self.0.as_ptr(), 0) };
         result
-    }
-
-    /// Processes the packets that came while the lock was held.
-    #[inline]
-    pub(crate) fn flush_backlog(&mut self) {
-        self.unlocked(|| ());
     }
 }
 

@@ -292,9 +292,7 @@ impl Receiver {
         }
         if was_congested {
             self.quiet = now;
-            if self.due != Due::Not {
-                self.due = Due::Now;
-            }
+            self.flush();
         }
     }
 

@@ -318,7 +318,8 @@ impl Sender {
         }
     }
 
-    /// A packet that was sent before.
+    /// A packet that was sent before. From here on an acknowledgement may have
+    /// waited for it, so none measures the round trip (Karn's rule).
     #[inline]
     fn again(&mut self, seq: Seq, kept: impl FnOnce(Seq) -> u8) -> Leaving {
         self.timed = None;
@@ -435,7 +436,6 @@ impl Sender {
         self.next = self.una;
         self.resend_first = false;
         self.recover = None;
-        self.timed = None;
         if self.timer.is_some() {
             self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
         }
@@ -455,7 +455,6 @@ impl Sender {
         }
         self.tries = self.tries.saturating_add(1);
         self.resend_first = true;
-        self.timed = None;
         if self.syn_acked {
             self.recover = Some(self.high);
             self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));

@@ -376,6 +376,15 @@ fn data_after_long_silence_does_not_find_the_peer_gone() {
 }
 
 #[test]
+fn data_after_silence_starts_the_watch_anew() {
+    let mut pair = Pair::established();
+    pair.run_for(20 * S);
+    pair.send(A, b"after twenty seconds");
+    pair.settle();
+    assert_eq!(pair.log.len(), 2, "data and its acknowledgement, no probe");
+}
+
+#[test]
 fn a_machine_that_slept_does_not_think_its_peers_gone() {
     let mut pair = Pair::established();
     pair.send(A, b"x");

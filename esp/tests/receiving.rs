@@ -462,3 +462,63 @@ fn wrong_packets_are_dropped_and_counted() {
     assert!(pair.receive(B, &next, &[8]).deliver);
     assert_eq!(pair.sides[B].received, [7, 8]);
 }
+
+#[test]
+fn messages_without_room_are_asked_for_when_there_is_some() {
+    let mut pair = Pair::new();
+    pair.sides[A].config.burst_length = 100;
+    pair.sides[B].config.burst_length = 4;
+    let mut pair = pair.establish();
+    pair.sides[B].reads = false;
+    pair.sides[B].limit = 4 * pair.sides[B].packet_cost();
+    for i in 0..60 {
+        pair.send(A, &[i; 10]);
+    }
+    pair.run_for(3 * MS);
+    assert!(pair.sides[B].drops.contains(&DropReason::NoRoom));
+    pair.sides[B].reads = true;
+    let start = pair.now;
+    pair.read(B);
+    pair.run_until(|p| p.sides[B].received.len() == 600);
+    assert!(pair.now - start < 2 * MS, "without the sender's timer");
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn the_request_timer_starts_anew_when_congestion_ends() {
+    let mut pair = sleeping(25);
+    for nth in 9..20 {
+        pair.lose(A, nth);
+    }
+    pair.send(A, &bytes(2_000, 1));
+    pair.run_for(3 * MS);
+    pair.sides[B].reads = true;
+    let start = pair.now;
+    pair.read(B);
+    pair.run_until(|p| !p.sent_by(B, |s| s.header.has(flags::RRQ)).is_empty());
+    assert_eq!(pair.now - start, 200 * US);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn request_timeouts_start_anew_after_progress() {
+    let mut pair = Pair::established();
+    pair.lose_matching(B, 5, |h| h.has(flags::RRQ));
+    let lose_tail = |pair: &mut Pair| {
+        let first = pair.sides[A].conn().first_unacked();
+        pair.lose_matching(A, 5, move |h| h.len > 0 && first.distance(h.seq) >= 15);
+    };
+    lose_tail(&mut pair);
+    pair.send(A, &bytes(2_000, 1));
+    pair.settle();
+    assert!(pair.sides[B].conn().stats.arq_tx >= 5);
+    lose_tail(&mut pair);
+    let start = pair.now;
+    pair.send(A, &bytes(2_000, 2));
+    pair.run_until(|p| p.sides[B].received.len() == 4_000);
+    assert!(pair.now - start < MS, "{}", pair.now - start);
+    pair.settle();
+    pair.assert_intact();
+}

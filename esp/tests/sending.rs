@@ -105,6 +105,19 @@ fn a_held_packet_stays_until_it_is_not_the_last_one() {
 }
 
 #[test]
+fn the_end_releases_a_held_packet() {
+    let mut pair = Pair::established();
+    let conn = pair.sides[A].conn();
+    conn.hold_last(true);
+    conn.enqueue();
+    conn.close_send(0);
+    let left = conn.poll_transmit(0, |_| 0);
+    assert!(matches!(left, Some(esp::Transmit::Data(h)) if h.flags & TX == TX));
+    let left = conn.poll_transmit(0, |_| 0);
+    assert!(matches!(left, Some(esp::Transmit::Control(h)) if h.has(flags::FIN)));
+}
+
+#[test]
 fn the_announcement_opens_as_much_as_configured() {
     // S2, before the announcement is acknowledged.
     for initial in [0, 1, 4] {
@@ -385,4 +398,117 @@ fn the_round_trip_is_learnt() {
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
     assert_eq!(pair.sides[B].conn().stats.pkt_rtx, 0);
     assert_eq!(pair.sides[A].conn().stats.arq_tx, 0);
+}
+
+#[test]
+fn a_lost_final_acknowledgement_of_a_long_message_is_missed_soon() {
+    let mut pair = Pair::established();
+    let first = pair.sides[A].conn().first_unacked();
+    pair.lose_matching(B, 1, move |h| h.ack == first.add(15));
+    let start = pair.now;
+    pair.send(A, &bytes(1_500, 1));
+    pair.run_until(|p| p.sides[A].conn.as_ref().is_some_and(|c| c.unacked() == 0));
+    assert!(pair.now - start < 10 * MS, "not only by a probe");
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 1);
+}
+
+#[test]
+fn a_lost_request_for_messages_costs_one_timeout() {
+    // The others arrived, too early: when the first is there, the receiver
+    // says so at once, for it knows that there are more.
+    let mut pair = Pair::established();
+    let start = pair.now;
+    pair.lose(A, 0);
+    pair.lose_matching(B, 1, |h| h.has(flags::RRQ));
+    for i in 0..8 {
+        pair.send(A, &[i; 20]);
+    }
+    pair.run_until(|p| p.sides[B].received.len() == 160);
+    pair.assert_intact();
+    assert!(pair.now - start < 6 * MS, "{}", pair.now - start);
+}
+
+/// How long A's next message, lost once, takes to be sent again.
+fn timeout_of(pair: &mut Pair) -> u64 {
+    pair.restart_log();
+    pair.lose_matching(A, 1, |h| h.len > 0);
+    pair.send(A, b"lost");
+    pair.settle();
+    pair.assert_intact();
+    let sent: Vec<_> = pair.log.iter().filter(|s| s.is_data()).collect();
+    assert_eq!(sent.len(), 2);
+    sent[1].at - sent[0].at
+}
+
+#[test]
+fn timeouts_start_anew_after_progress() {
+    let mut pair = Pair::established();
+    pair.lose_matching(A, 6, |h| h.len > 0);
+    pair.send(A, b"hard to deliver");
+    pair.settle();
+    assert_eq!(timeout_of(&mut pair), 5 * MS);
+}
+
+#[test]
+fn packets_sent_again_measure_no_round_trip() {
+    let mut pair = Pair::new();
+    pair.latency = 30 * MS;
+    let mut pair = pair.establish();
+    let first = timeout_of(&mut pair);
+    assert!((120 * MS..125 * MS).contains(&first), "{first}");
+    for _ in 0..10 {
+        assert_eq!(timeout_of(&mut pair), first);
+    }
+}
+
+#[test]
+fn delayed_acknowledgements_measure_no_round_trip() {
+    let mut pair = Pair::established();
+    for _ in 0..50 {
+        pair.send(A, b"x");
+        pair.settle();
+    }
+    // A's request timer follows its round trip time.
+    let start = pair.now;
+    let first = pair.sides[B].conn().first_unacked();
+    pair.lose_matching(B, 3, move |h| h.len > 0 && first.distance(h.seq) >= 17);
+    pair.send(B, &bytes(2_000, 1));
+    pair.run_until(|p| p.sides[A].received.len() == 2_000);
+    assert!(pair.now - start < MS, "{}", pair.now - start);
+}
+
+#[test]
+fn a_smaller_window_does_not_stop_what_is_on_its_way() {
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(6_000, 1));
+    pair.run_for(100 * US);
+    let first = pair.sides[A].conn().first_unacked();
+    let smaller = Config {
+        burst_length: 2,
+        packets_to_ack: 1,
+        ..Config::default()
+    };
+    pair.sides[A].conn().set_config(smaller);
+    // A request for the first packet, though all are on their way.
+    let request = Header {
+        src: PORTS[B],
+        dst: PORTS[A],
+        len: 0,
+        seq: pair.sides[B].conn().cursor(),
+        ack: first,
+        flags: flags::ACK | flags::RRQ,
+    };
+    let _ = pair.receive(A, &request, &[]);
+    let cursor = pair.sides[A].conn().cursor();
+    assert_eq!(first.distance(cursor), 2);
+    let all = Header {
+        ack: first.add(10),
+        flags: flags::ACK,
+        ..request
+    };
+    let _ = pair.receive(A, &all, &[]);
+    assert_eq!(pair.sides[A].conn().first_unacked(), first.add(10));
+    assert_eq!(pair.sides[A].conn().cursor(), first.add(12));
+    pair.settle();
+    pair.assert_intact();
 }

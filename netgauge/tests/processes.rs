@@ -110,9 +110,9 @@ fn one_server_serves_client_after_client_in_every_format() {
 
     let table = text(&run(server.client(options)).stdout);
     for expected in [
-        "tcp  TCP over IP",
-        "Comparison, pattern one-one",
-        "Comparison, pattern bulk",
+        "tcp: TCP over IP",
+        "Comparison (one-one)",
+        "Comparison (bulk)",
     ] {
         assert!(table.contains(expected), "{table}");
     }

@@ -35,28 +35,24 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 }
 
 fn write_run(run: &Run, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "{}  {}, pattern {}",
-        run.transport, run.about, run.pattern
-    )?;
+    writeln!(out, "{}: {} ({})", run.transport, run.about, run.pattern)?;
     if !run.rows.is_empty() {
-        let bulk = run
-            .rows
-            .iter()
-            .any(|row| matches!(row.measured, Measured::Bulk { .. }));
-        let unit = if bulk { "ms" } else { "us" };
-        let header = [
-            "size".to_owned(),
-            format!("min {unit}"),
-            format!("average {unit}"),
-            format!("median {unit}"),
-            format!("max {unit}"),
-            "Mbit/s".to_owned(),
-            if bulk { "ns/byte" } else { "tests" }.to_owned(),
-            "lost".to_owned(),
-        ];
-        let mut lines = vec![header.to_vec()];
+        let bulk = is_bulk(&run.rows);
+        let tests = run.rows.iter().map(|row| row.tests).max().unwrap_or(0);
+        let (what, unit) = if bulk {
+            ("whole transfers", "ms")
+        } else {
+            ("half round trips", "us")
+        };
+        writeln!(out, "  {what}, {tests} tests per size")?;
+        let mut header = vec!["size".to_owned()];
+        header.extend(["min", "average", "median", "max"].map(|name| format!("{name} {unit}")));
+        header.push("Mbit/s".to_owned());
+        if bulk {
+            header.push("ns/byte".to_owned());
+        }
+        header.push("lost".to_owned());
+        let mut lines = vec![header];
         lines.extend(run.rows.iter().map(cells));
         write_aligned(&lines, out)?;
     }
@@ -66,23 +62,24 @@ fn write_run(run: &Run, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out)
 }
 
+fn is_bulk<'a>(rows: impl IntoIterator<Item = &'a Row>) -> bool {
+    rows.into_iter()
+        .any(|row| matches!(row.measured, Measured::Bulk { .. }))
+}
+
 fn cells(row: &Row) -> Vec<String> {
     let times = row.measured.times();
-    let (per_unit, seventh) = match row.measured {
-        Measured::HalfRoundTrip { .. } => (1e3, row.tests.to_string()),
-        Measured::Bulk { ns_per_byte, .. } => (1e6, format!("{ns_per_byte:.3}")),
+    let (per_unit, ns_per_byte) = match row.measured {
+        Measured::HalfRoundTrip { .. } => (1e3, None),
+        Measured::Bulk { ns_per_byte, .. } => (1e6, Some(format!("{ns_per_byte:.3}"))),
     };
     let time = |ns: u64| format!("{:.2}", ns as f64 / per_unit);
-    vec![
-        human(row.size),
-        time(times.min),
-        time(times.avg),
-        time(times.median),
-        time(times.max),
-        throughput(row),
-        seventh,
-        row.lost.to_string(),
-    ]
+    let mut cells = vec![human(row.size)];
+    cells.extend([times.min, times.avg, times.median, times.max].map(time));
+    cells.push(throughput(row));
+    cells.extend(ns_per_byte);
+    cells.push(row.lost.to_string());
+    cells
 }
 
 fn throughput(row: &Row) -> String {
@@ -102,10 +99,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     else {
         return Ok(());
     };
-    let bulk = runs
-        .iter()
-        .flat_map(|run| &run.rows)
-        .any(|row| matches!(row.measured, Measured::Bulk { .. }));
+    let bulk = is_bulk(runs.iter().flat_map(|run| &run.rows));
     let latency_sizes: Vec<u64> = COMPARED
         .into_iter()
         .filter(|size| !bulk && measured(*size))
@@ -143,7 +137,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     } else {
         "half round trip, median"
     };
-    writeln!(out, "Comparison, pattern {pattern}: {what}, and throughput")?;
+    writeln!(out, "Comparison ({pattern}): {what}, and throughput")?;
     write_aligned(&lines, out)?;
     writeln!(out)
 }
@@ -207,13 +201,14 @@ mod tests {
     fn a_run_is_a_table_with_aligned_columns() {
         let text = printed(&samples::report());
         let expected = "\
-tcp  about tcp, pattern one-one
-  size    min us  average us  median us  max us  Mbit/s  tests  lost
-  ------------------------------------------------------------------
-  1 B      16.50       17.01      17.00   51.00    0.47    100     0
-  64 B     16.56       17.07      17.06   51.19   30.00    100     1
-  1 KiB    17.52       18.03      18.02   54.07     455    100     0
-  64 KiB   82.04       82.54      82.54  247.61    6352    100     0
+tcp: about tcp (one-one)
+  half round trips, 100 tests per size
+  size    min us  average us  median us  max us  Mbit/s  lost
+  -----------------------------------------------------------
+  1 B      16.50       17.01      17.00   51.00    0.47     0
+  64 B     16.56       17.07      17.06   51.19   30.00     1
+  1 KiB    17.52       18.03      18.02   54.07     455     0
+  64 KiB   82.04       82.54      82.54  247.61    6352     0
 ";
         assert!(text.starts_with(expected), "{text}");
     }
@@ -222,7 +217,7 @@ tcp  about tcp, pattern one-one
     fn a_failure_says_what_to_do() {
         let text = printed(&samples::report());
         let expected = "\
-esp  about esp, pattern one-one
+esp: about esp (one-one)
   FAILED: no module: run `modprobe enet`, please
 ";
         assert!(text.contains(expected), "{text}");
@@ -232,7 +227,7 @@ esp  about esp, pattern one-one
     fn the_comparison_has_a_line_per_transport() {
         let text = printed(&samples::report());
         let expected = "\
-Comparison, pattern one-one: half round trip, median, and throughput
+Comparison (one-one): half round trip, median, and throughput
        us at 1 B  us at 64 B  us at 1 KiB  Mbit/s at 64 KiB
   ---------------------------------------------------------
   tcp      17.00       17.06        18.02              6352
@@ -241,7 +236,7 @@ Comparison, pattern one-one: half round trip, median, and throughput
 ";
         assert!(text.contains(expected), "{text}");
         // One transport alone has nothing to be compared with.
-        assert!(!text.contains("Comparison, pattern bulk"), "{text}");
+        assert!(!text.contains("Comparison (bulk)"), "{text}");
     }
 
     #[test]

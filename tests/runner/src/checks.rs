@@ -73,11 +73,25 @@ fn lints(layout: &Layout) -> Result<Part> {
         ("fmt", &["fmt", "--all", "--check"]),
         (
             "clippy",
-            &["clippy", "--workspace", "--all-targets", "--locked", "--", "-D", "warnings"],
+            &[
+                "clippy",
+                "--workspace",
+                "--all-targets",
+                "--locked",
+                "--",
+                "-D",
+                "warnings",
+            ],
         ),
         (
             "rustdoc",
-            &["doc", "--workspace", "--no-deps", "--document-private-items", "--locked"],
+            &[
+                "doc",
+                "--workspace",
+                "--no-deps",
+                "--document-private-items",
+                "--locked",
+            ],
         ),
     ];
     for (name, arguments) in lints {
@@ -127,7 +141,11 @@ fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
         demand(field, found.iter().any(|value| !value.is_empty()), &found);
     }
     let found = values("license");
-    demand("license GPL", matches!(found[..], ["GPL"] | ["GPL v2"]), &found);
+    demand(
+        "license GPL",
+        matches!(found[..], ["GPL"] | ["GPL v2"]),
+        &found,
+    );
     let found = values("alias");
     demand("alias net-pf-28", found.contains(&"net-pf-28"), &found);
     let found = values("vermagic");

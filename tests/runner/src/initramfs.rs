@@ -18,7 +18,9 @@ const INIT: &str = include_str!("../guest/init");
 
 /// Programs of the toolbox that scenarios call, beside busybox.
 const TOOLS: &[&str] = &[
+    "/usr/bin/bash",
     "/usr/bin/busybox",
+    "/usr/bin/dash",
     "/usr/bin/kmod",
     "/usr/bin/ip",
     "/usr/sbin/tc",
@@ -116,12 +118,7 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     {
         let data = fs::metadata(path).with_context(|| path.display().to_string())?;
         let changed = data.modified()?.duration_since(UNIX_EPOCH)?;
-        text += &format!(
-            "{} {} {}\n",
-            path.display(),
-            data.len(),
-            changed.as_nanos()
-        );
+        text += &format!("{} {} {}\n", path.display(), data.len(), changed.as_nanos());
     }
     Ok(text)
 }
@@ -129,8 +126,19 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
 /// The directories, as Debian has them since /usr was merged.
 fn lay_out(root: &Path) -> Result<()> {
     for directory in [
-        "usr/bin", "usr/sbin", "usr/lib", "usr/lib64", "dev", "proc", "sys", "tmp", "run", "etc",
-        "root", "mnt", "var/tmp",
+        "usr/bin",
+        "usr/sbin",
+        "usr/lib",
+        "usr/lib64",
+        "dev",
+        "proc",
+        "sys",
+        "tmp",
+        "run",
+        "etc",
+        "root",
+        "mnt",
+        "var/tmp",
     ] {
         fs::create_dir_all(root.join(directory))?;
     }
@@ -175,6 +183,8 @@ fn add_programs(root: &Path, contents: &Contents) -> Result<()> {
     for name in KMOD_NAMES {
         symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
     }
+    // Debian's busybox, as a shell, takes its own ip and modprobe before those in the PATH.
+    symlink("dash", root.join("usr/bin/sh"))?;
     // The rest is busybox's: what is there already is the better one.
     for name in step::output(Command::new("busybox").arg("--list"))?.lines() {
         let places = ["usr/bin", "usr/sbin"].map(|directory| root.join(directory).join(name));
@@ -238,7 +248,11 @@ fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
             fs::copy(&file, &copy)?;
         }
     }
-    for list in ["modules.builtin", "modules.builtin.modinfo", "modules.order"] {
+    for list in [
+        "modules.builtin",
+        "modules.builtin.modinfo",
+        "modules.order",
+    ] {
         fs::copy(from.join(list), to.join(list)).with_context(|| list.to_owned())?;
     }
     fs::copy(ours, to.join("updates/enet.ko")).with_context(|| ours.display().to_string())?;

@@ -87,7 +87,8 @@ pub struct Total(pub Vec<Part>);
 impl Total {
     /// Whether nothing failed and anything was tested.
     pub fn good(&self) -> bool {
-        self.0.iter().all(|part| part.failed.is_empty()) && self.0.iter().any(|part| part.passed > 0)
+        self.0.iter().all(|part| part.failed.is_empty())
+            && self.0.iter().any(|part| part.passed > 0)
     }
 }
 
@@ -170,7 +171,9 @@ pub fn cargo_test(output: &str) -> (u64, Vec<String>) {
             let count = counts
                 .split([';', '.'])
                 .find_map(|part| part.trim().strip_suffix(" passed"));
-            passed += count.and_then(|text| text.trim().parse::<u64>().ok()).unwrap_or(0);
+            passed += count
+                .and_then(|text| text.trim().parse::<u64>().ok())
+                .unwrap_or(0);
         } else if let Some(name) = line
             .strip_prefix("test ")
             .and_then(|rest| rest.strip_suffix(" ... FAILED"))
@@ -249,6 +252,8 @@ mod tests {
         )]);
         assert!(!bad.good());
         assert!(!Total::default().good());
-        assert!(bad.to_string().contains("failed: module: module: no\n0 passed, 1 failed"));
+        assert!(bad
+            .to_string()
+            .contains("failed: module: module: no\n0 passed, 1 failed"));
     }
 }

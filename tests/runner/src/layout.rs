@@ -71,8 +71,7 @@ impl Layout {
 
     /// Where cargo puts its products.
     pub fn cargo_target(&self) -> PathBuf {
-        env::var_os("CARGO_TARGET_DIR")
-            .map_or_else(|| self.build().join("cargo"), PathBuf::from)
+        env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.build().join("cargo"), PathBuf::from)
     }
 
     /// A program built by cargo for the guests.

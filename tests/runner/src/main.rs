@@ -2,6 +2,7 @@
 //!
 //! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
 
+mod bench;
 mod checks;
 mod demo;
 mod initramfs;
@@ -44,6 +45,8 @@ enum Verb {
     },
     /// Print netgauge's table, measured between two guests.
     Demo,
+    /// Print instructions per half round trip and per byte.
+    Bench,
     /// Open a shell in a guest.
     Shell,
 }
@@ -75,6 +78,7 @@ fn run(options: &Options) -> Result<bool> {
             Ok(total.good())
         }
         Verb::Demo => demo::run(&layout).map(|()| true),
+        Verb::Bench => bench::run(&layout),
         Verb::Shell => {
             programs::build_module(&layout)?;
             programs::build_crates(&layout, programs::CRATES)?;

@@ -52,7 +52,11 @@ pub fn file_system(layout: &Layout) -> Result<std::path::PathBuf> {
 }
 
 fn judge(layout: &Layout, initramfs: &Path, names: &[String]) -> Result<Part> {
-    let list = step::output(Command::new(layout.program("scenarios")).arg("--list").args(names))?;
+    let list = step::output(
+        Command::new(layout.program("scenarios"))
+            .arg("--list")
+            .args(names),
+    )?;
     let awaited: Vec<String> = list.lines().map(str::to_owned).collect();
     ensure!(!awaited.is_empty(), "scenarios --list names none");
     let guests = GUESTS.min(awaited.len());
@@ -96,7 +100,9 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String]) -> Result<Part> {
             })
             .collect()
     });
-    let scenarios = scenarios.into_inner().unwrap_or_else(|poison| poison.into_inner());
+    let scenarios = scenarios
+        .into_inner()
+        .unwrap_or_else(|poison| poison.into_inner());
     scenarios.conclude(&mut part);
     for (name, outcome) in health {
         part.take(&format!("{name}: kernel log clean"), outcome);
@@ -114,7 +120,9 @@ fn watch(layout: &Layout, boot: &Boot<'_>, scenarios: &Mutex<Scenarios>) -> Resu
             Said::Kernel(line) => faults.extend(alarm(&line).map(str::to_owned)),
             Said::Program(line) => {
                 println!("{line}");
-                let mut scenarios = scenarios.lock().unwrap_or_else(|poison| poison.into_inner());
+                let mut scenarios = scenarios
+                    .lock()
+                    .unwrap_or_else(|poison| poison.into_inner());
                 scenarios.hear(&line);
             }
             Said::Tainted(bits) => tainted = Some(bits),

@@ -142,6 +142,33 @@ impl Host {
         }
     }
 
+    /// The counter `name` of `/proc/net/enet`: frames that reached no socket, by the reason.
+    ///
+    /// # Errors
+    /// When there is no such counter.
+    pub fn counter(&self, name: &str) -> Result<u32> {
+        let text = self.namespace.proc_net("enet")?;
+        let value = text
+            .lines()
+            .filter_map(|line| line.split_once(' '))
+            .find_map(|(label, value)| (label == name).then_some(value))
+            .with_context(|| format!("no {name} in {text:?}"))?;
+        value.trim().parse().context("a counter")
+    }
+
+    /// Waits until the counter `name` of `/proc/net/enet` reads `wanted`.
+    ///
+    /// # Errors
+    /// When it still does not after [`PATIENCE`].
+    pub fn await_counter(&self, name: &str, wanted: u32) -> Result<()> {
+        let mut value = 0;
+        eventually(name, || {
+            value = self.counter(name)?;
+            Ok(value == wanted)
+        })
+        .with_context(|| format!("{name} is {value}, not {wanted}"))
+    }
+
     /// Waits until `file` of `/proc/net` satisfies `wanted`.
     ///
     /// # Errors

@@ -57,7 +57,8 @@ fn edp_frames(lab: &Lab) -> Outcome {
     )?;
     let stats = socket.counters(4)?;
     ensure!(stats[2] == 1, "pkt_rx is {}", stats[2]);
-    Ok(())
+    lab.a.await_counter("EdpInMalformed", 5 + 4)?;
+    lab.a.await_counter("EdpInNoSocket", 1)
 }
 
 /// A connection to be left alone, and the station that will not.
@@ -138,6 +139,7 @@ fn esp_frames(lab: &Lab) -> Outcome {
         }
     }
     exchange(&client, &server).context("the connection after all of this")?;
+    lab.b.await_counter("EspInMalformed", 10 + 4)?;
     let stats = server.counters(8)?;
     ensure!(stats[5] > 0, "no dropped packet was counted: {stats:?}");
     Ok(())
@@ -222,7 +224,8 @@ fn to_others(lab: &Lab) -> Outcome {
         header.destination == 11 && header.flags & flag::RST != 0,
         "answered: {header:?}"
     );
-    Ok(())
+    lab.a.await_counter("EdpInNotOurs", 6)?;
+    lab.a.await_counter("EspInNotOurs", 6)
 }
 
 fn listener_accept(listener: &Socket) -> std::io::Result<Vec<u8>> {
