@@ -2,8 +2,8 @@
 
 //! `struct sockaddr_en`: 16 bytes, family and interface in host order, port in network order.
 
-use crate::{net::device::Mac, net::family::ADDRESS_LEN, parameters};
 use crate::net::errno::prelude::*;
+use crate::{net::device::Mac, net::family::ADDRESS_LEN, parameters};
 
 /// `ENET_INTERFACE_ANY`: receive on every interface.
 pub(crate) const INTERFACE_ANY: u32 = 0;

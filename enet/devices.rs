@@ -2,6 +2,7 @@
 
 //! What happens to sockets when their device goes.
 
+use crate::net::errno::prelude::*;
 use crate::{
     esp_connection, esp_socket,
     net::{
@@ -11,7 +12,6 @@ use crate::{
     },
     space::Space,
 };
-use crate::net::errno::prelude::*;
 
 /// Hears of devices.
 pub(crate) struct Devices;

@@ -94,8 +94,13 @@ fn control(skb: &mut Skb, device: &Device, header: &edp::wire::Header, source: M
 
 fn echo(request: &mut Skb, device: &Device, reply: &edp::wire::Header, to: Mac) -> Option<()> {
     let len = request.len();
-    let mut skb = Skb::alloc(device.headroom(), edp::wire::HEADER_LEN + len, Context::Softirq)?;
+    let mut skb = Skb::alloc(
+        device.headroom(),
+        edp::wire::HEADER_LEN + len,
+        Context::Softirq,
+    )?;
     (skb.put(&reply.emit()) && skb.put(&[edp::echo::REPLY])).then_some(())?;
-    skb.put_copy(request, 1, len.saturating_sub(1)).then_some(())?;
+    skb.put_copy(request, 1, len.saturating_sub(1))
+        .then_some(())?;
     device.send(skb, parameters::edp_type(), to).ok()
 }

@@ -2,6 +2,7 @@
 
 //! EDP sockets: what the socket calls do.
 
+use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
     counters::Counter,
@@ -23,7 +24,6 @@ use crate::{
     space::Space,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::net::errno::prelude::*;
 
 const EDP_SO_MTU: i32 = 1;
 const EDP_SO_STATS: i32 = 2;
@@ -201,7 +201,8 @@ impl Edp {
             dst: to.port,
             len: len as u16,
         };
-        let mut skb = sock.alloc_send(device.headroom(), edp::wire::HEADER_LEN + len, nonblocking)?;
+        let mut skb =
+            sock.alloc_send(device.headroom(), edp::wire::HEADER_LEN + len, nonblocking)?;
         if !skb.put(&header.emit()) {
             return Err(ENOBUFS);
         }
@@ -337,12 +338,7 @@ impl Operations for Edp {
         Ok(len)
     }
 
-    fn receive(
-        sock: &Sock<Self>,
-        msg: &mut Message<'_>,
-        len: usize,
-        flags: i32,
-    ) -> Result<usize> {
+    fn receive(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize, flags: i32) -> Result<usize> {
         if flags & uapi::MSG_OOB != 0 {
             return Err(EOPNOTSUPP);
         }

@@ -5,11 +5,11 @@
 //! The queue has a lock of its own, a leaf: a child takes it with its own lock held, the listener
 //! likewise, and neither ever takes the other's lock for it.
 
+use crate::net::errno::prelude::*;
 use crate::{
     esp_socket::Esp,
     net::{bh_lock::BhLock, sock::SockRef},
 };
-use crate::net::errno::prelude::*;
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::sync::Arc;
 

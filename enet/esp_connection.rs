@@ -2,6 +2,7 @@
 
 //! An ESP socket's own part, and what becomes of it when its engine has decided.
 
+use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     counters::Counter,
@@ -11,14 +12,14 @@ use crate::{
     net::{
         device::Mac,
         namespace::PerNet,
-        sock::{Cursor, Sock, SockRef, TcpState},
+        queue::Cursor,
+        sock::{Sock, SockRef, TcpState},
         timer, uapi,
     },
     ports::{self, Binding},
     space::Space,
 };
 use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
-use crate::net::errno::prelude::*;
 
 /// What is read without the socket lock: the local end, and the other one of a connection.
 #[derive(Default)]

@@ -118,7 +118,10 @@ fn deliver(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
     }
     stream.packet_cost = stream.packet_cost.max(skb.truesize());
     let readable = &sock.shared().readable;
-    readable.store(readable.load(Relaxed).wrapping_add(skb.len() as u32), Relaxed);
+    readable.store(
+        readable.load(Relaxed).wrapping_add(skb.len() as u32),
+        Relaxed,
+    );
     skb.set_note(Note::default());
     sock.charge_receive(&mut skb);
     sock.receive_queue().push(skb);

@@ -2,6 +2,7 @@
 
 //! ESP packets that leave.
 
+use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     esp::{self, Header, Transmit, HEADER_LEN},
@@ -16,7 +17,6 @@ use crate::{
     parameters,
 };
 use core::sync::atomic::Ordering::Relaxed;
-use crate::net::errno::prelude::*;
 
 /// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
 #[inline]
@@ -31,8 +31,7 @@ pub(crate) fn transmit(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
         let Some(next) = connection.poll_transmit(now, kept) else {
             break;
         };
-        let (section, peer) =
-            way.get_or_insert_with(|| (rcu::Read::enter(), sock.shared().peer()));
+        let (section, peer) = way.get_or_insert_with(|| (rcu::Read::enter(), sock.shared().peer()));
         let device = Device::find(sock.net(), peer.ifindex, section);
         let sent = match (next, device) {
             (_, None) => Err(ENODEV),
@@ -69,9 +68,7 @@ fn data(
     mut header: Header,
 ) -> Result {
     let queue = sock.write_queue();
-    let packet = queue
-        .seek(&mut stream.cursor, header.seq.0)
-        .ok_or(ENOENT)?;
+    let packet = queue.seek(&mut stream.cursor, header.seq.0).ok_or(ENOENT)?;
     header.len = packet.len() as u16;
     queue.with(packet, |skb| {
         let mut note = skb.note();
@@ -157,7 +154,9 @@ fn uncharge(sock: &Sock<Esp>, skb: &Skb) {
     let queued = sock.write_queued();
     queued.store(queued.load(Relaxed).saturating_sub(skb.truesize()), Relaxed);
     let unacknowledged = &sock.shared().unacknowledged;
-    let left = unacknowledged.load(Relaxed).saturating_sub(skb.len() as u32);
+    let left = unacknowledged
+        .load(Relaxed)
+        .saturating_sub(skb.len() as u32);
     unacknowledged.store(left, Relaxed);
 }
 

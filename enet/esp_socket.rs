@@ -2,6 +2,7 @@
 
 //! ESP sockets: what the socket calls do, but for sending and receiving.
 
+use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
     edp_socket::{outgoing, usable},
@@ -26,7 +27,6 @@ use crate::{
     space::Space,
 };
 use core::sync::atomic::Ordering::Relaxed;
-use crate::net::errno::prelude::*;
 
 const ESP_SO_MTU: i32 = 1;
 const ESP_SO_STATS: i32 = 2;
@@ -67,9 +67,7 @@ pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
 
 /// Ends every connection of a namespace that only waits for its peer, at module exit.
 pub(crate) fn end_all(space: &Space) {
-    end_where(space, |_| true, |sock, stream| {
-        esp_connection::abort(sock, stream)
-    });
+    end_where(space, |_| true, esp_connection::abort);
 }
 
 /// Ends the connections that `chosen` picks, in process context, each by `end`, which takes it out
@@ -312,7 +310,11 @@ impl Operations for Esp {
         let state = sock.tcp_state();
         if state == TcpState::Listen as u8 {
             // The count is kept where it can be read without the socket's lock.
-            return if sock.shared().readable.load(Relaxed) > 0 { READABLE } else { 0 };
+            return if sock.shared().readable.load(Relaxed) > 0 {
+                READABLE
+            } else {
+                0
+            };
         }
         let mut ready = 0;
         let shutdown = sock.shutdown();
@@ -323,9 +325,10 @@ impl Operations for Esp {
             ready |= READABLE | uapi::EPOLLRDHUP;
         }
         if state != TcpState::SynSent as u8 {
-            if !sock.receive_queue().is_empty()
-                && sock.shared().readable.load(Relaxed) as usize >= sock.low_water(false, usize::MAX)
-            {
+            // A low-water mark that the buffer cannot reach would never be met.
+            let full = sock.receive_queued() >= sock.receive_limit() / 2;
+            let readable = sock.shared().readable.load(Relaxed) as usize;
+            if readable > 0 && (full || readable >= sock.low_water(false, usize::MAX)) {
                 ready |= READABLE;
             }
             if shutdown & uapi::SEND_SHUTDOWN != 0 || esp_output::writable(sock) {
@@ -447,12 +450,7 @@ impl Operations for Esp {
         esp_stream::send(sock, msg, len)
     }
 
-    fn receive(
-        sock: &Sock<Self>,
-        msg: &mut Message<'_>,
-        len: usize,
-        flags: i32,
-    ) -> Result<usize> {
+    fn receive(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize, flags: i32) -> Result<usize> {
         esp_stream::receive(sock, msg, len, flags)
     }
 }

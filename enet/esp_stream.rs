@@ -2,10 +2,11 @@
 
 //! Bytes into and out of an ESP connection.
 
+use crate::net::errno::prelude::*;
 use crate::{
+    esp::HEADER_LEN,
     esp_connection::Stream,
     esp_output,
-    esp::HEADER_LEN,
     esp_socket::Esp,
     net::{
         device::{Device, DeviceRef},
@@ -18,7 +19,6 @@ use crate::{
     },
 };
 use core::sync::atomic::Ordering::Relaxed;
-use crate::net::errno::prelude::*;
 
 /// Ends the own half of the stream: a FIN follows what is queued.
 pub(crate) fn finish_sending(sock: &Sock<Esp>, stream: &mut Stream) {
@@ -105,8 +105,7 @@ fn queue_message(
     while *sent < len {
         let (sock, stream) = guard.parts();
         let has_room = |sock: &Sock<Esp>, stream: &Stream| {
-            sock.write_queued().load(Relaxed) < sock.send_limit()
-                && stream.connection.can_enqueue()
+            sock.write_queued().load(Relaxed) < sock.send_limit() && stream.connection.can_enqueue()
         };
         if !has_room(sock, stream) {
             stream.connection.hold_last(false);
@@ -318,7 +317,13 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
         if progress.peeks() {
             let skipped = skip.min(there);
             skip = skip.saturating_sub(skipped);
-            copy(msg, skb, start.saturating_add(skipped), there.saturating_sub(skipped), progress)?;
+            copy(
+                msg,
+                skb,
+                start.saturating_add(skipped),
+                there.saturating_sub(skipped),
+                progress,
+            )?;
             next = queue.after(skb);
             continue;
         }

@@ -2,11 +2,11 @@
 
 //! `socket(PF_ENET, type, protocol)`.
 
+use crate::net::errno::prelude::*;
 use crate::{
     edp_socket, esp_socket,
     net::family::{Family, NewSocket},
 };
-use crate::net::errno::prelude::*;
 
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;

@@ -2,8 +2,8 @@
 
 //! What the module was loaded with.
 
-use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 use crate::net::errno::prelude::*;
+use core::sync::atomic::{AtomicU16, Ordering::Relaxed};
 
 static FAMILY: AtomicU16 = AtomicU16::new(28);
 static EDP_TYPE: AtomicU16 = AtomicU16::new(0x88b5);

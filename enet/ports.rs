@@ -2,6 +2,7 @@
 
 //! Taking local ports, by the rule that `edp/` states for both protocols.
 
+use crate::net::errno::prelude::*;
 use crate::{
     edp::ports as rule,
     net::{
@@ -10,7 +11,6 @@ use crate::{
     },
 };
 use core::sync::atomic::{AtomicU16, AtomicU32, Ordering::Relaxed};
-use crate::net::errno::prelude::*;
 
 /// Where the search for a free port starts.
 static ROVER: AtomicU16 = AtomicU16::new(0);

@@ -2,6 +2,7 @@
 
 //! What each network namespace has of its own: ports, connections, counters, files.
 
+use crate::net::errno::prelude::*;
 use crate::{
     counters::Counter,
     edp_socket::Edp,
@@ -13,7 +14,6 @@ use crate::{
     },
     procfs,
 };
-use crate::net::errno::prelude::*;
 
 /// Buckets of the tables of ports, as a power of two.
 const PORT_BITS: u32 = 8;

@@ -8,11 +8,11 @@
 //! C header: [`include/linux/spinlock.h`](srctree/include/linux/spinlock.h)
 
 use super::bindings;
+use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     ops::{Deref, DerefMut},
 };
-use crate::net::errno::prelude::*;
 
 /// Data behind a lock that is taken with bottom halves disabled.
 pub(crate) struct BhLock<T> {

@@ -6,8 +6,8 @@
 //! [`net/core/datagram.c`](srctree/net/core/datagram.c)
 
 use super::{bindings, skb::Skb, sock::RawSock, uapi};
-use kernel::ffi::c_int;
 use crate::net::errno::prelude::*;
+use kernel::ffi::c_int;
 
 impl RawSock {
     /// A buffer for `size` bytes of data behind `headroom`, charged to the send buffer until it
@@ -18,13 +18,18 @@ impl RawSock {
     /// `EAGAIN` without room, `EPIPE` after shutdown, `ENOBUFS` without memory, `EINTR` and
     /// `ERESTARTSYS` after a signal, and the socket's own pending error.
     #[inline]
-    pub(crate) fn alloc_send(&self, headroom: usize, size: usize, nonblocking: bool) -> Result<Skb> {
+    pub(crate) fn alloc_send(
+        &self,
+        headroom: usize,
+        size: usize,
+        nonblocking: bool,
+    ) -> Result<Skb> {
         let mut code: c_int = 0;
         // SAFETY: Process context, in a send call. The buffer is ours on success.
         unsafe {
             let skb = bindings::sock_alloc_send_pskb(
                 self.as_ptr(),
-                (headroom + size) as _,
+                headroom.saturating_add(size),
                 0,
                 nonblocking.into(),
                 &mut code,
@@ -67,7 +72,11 @@ impl RawSock {
     #[inline]
     pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Skb, usize)>> {
         let mut code: c_int = 0;
-        let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 { self.peek_offset() } else { 0 };
+        let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
+            self.peek_offset()
+        } else {
+            0
+        };
         // SAFETY: Process context, in a receive call. The result is null or a reference for us,
         // shared with the queue when peeking, and then only read.
         unsafe {

@@ -5,9 +5,9 @@
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use super::{bindings, namespace::Net, rcu, skb::Skb};
+use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, marker::PhantomData, ops::Deref, ptr, ptr::NonNull};
 use kernel::ffi::c_int;
-use crate::net::errno::prelude::*;
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -255,6 +255,9 @@ impl<L: Listener> Notifier<L> {
         })
     }
 
+    /// # Safety
+    ///
+    /// The notifier chain's, with the information of a device event.
     unsafe extern "C" fn call(
         _block: *mut bindings::notifier_block,
         event: kernel::ffi::c_ulong,

@@ -14,6 +14,7 @@ use super::{
     skb::{Context, Skb},
     sock::{Protocol, RawSock, Sock, SockRef},
 };
+use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -21,7 +22,6 @@ use core::{
     sync::atomic::{AtomicUsize, Ordering},
 };
 use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
-use crate::net::errno::prelude::*;
 
 /// Length of `struct sockaddr_en`, bytes.
 pub(crate) const ADDRESS_LEN: usize = 16;
@@ -333,6 +333,9 @@ impl<F: Family> Drop for FamilyRegistration<F> {
     }
 }
 
+/// # Safety
+///
+/// The core's, for a descriptor without a socket.
 unsafe extern "C" fn create<F: Family>(
     net: *mut bindings::net,
     socket: *mut bindings::socket,
@@ -371,6 +374,9 @@ unsafe fn address<'a>(address: *const bindings::sockaddr_unsized, len: c_int) ->
     unsafe { slice::from_raw_parts(address.cast(), usize::try_from(len).unwrap_or(0)) }
 }
 
+/// # Safety
+///
+/// The core's, with the lock of a socket of `P` held and a buffer to give away.
 unsafe extern "C" fn backlog<P: Protocol>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
@@ -389,6 +395,9 @@ unsafe extern "C" fn backlog<P: Protocol>(
     0
 }
 
+/// # Safety
+///
+/// The core's, once for a descriptor, whose socket is of `P` if it has one.
 unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
     // SAFETY: Called once for a descriptor; null if `create` failed. The reference taken here
     // keeps the socket while the protocol gives up its own.
@@ -402,6 +411,9 @@ unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_
     0
 }
 
+/// # Safety
+///
+/// The core's, in a `bind` call on a socket of `P`.
 unsafe extern "C" fn bind<P: Operations>(
     socket: *mut bindings::socket,
     addr: *mut bindings::sockaddr_unsized,
@@ -411,6 +423,9 @@ unsafe extern "C" fn bind<P: Operations>(
     unsafe { code(P::bind(of(socket), address(addr, len))) }
 }
 
+/// # Safety
+///
+/// The core's, in a `connect` call on a socket of `P`.
 unsafe extern "C" fn connect<P: Operations>(
     socket: *mut bindings::socket,
     addr: *mut bindings::sockaddr_unsized,
@@ -429,6 +444,9 @@ unsafe extern "C" fn connect<P: Operations>(
     }
 }
 
+/// # Safety
+///
+/// The core's, in a `accept` call on a socket of `P`.
 unsafe extern "C" fn accept<P: Operations>(
     socket: *mut bindings::socket,
     new: *mut bindings::socket,
@@ -441,6 +459,9 @@ unsafe extern "C" fn accept<P: Operations>(
     }
 }
 
+/// # Safety
+///
+/// The core's, in a `getname` call on a socket of `P`.
 unsafe extern "C" fn getname<P: Operations>(
     socket: *mut bindings::socket,
     addr: *mut bindings::sockaddr,
@@ -457,6 +478,9 @@ unsafe extern "C" fn getname<P: Operations>(
     }
 }
 
+/// # Safety
+///
+/// The core's, in a `poll` call on a socket of `P`.
 unsafe extern "C" fn poll<P: Operations>(
     file: *mut bindings::file,
     socket: *mut bindings::socket,
@@ -469,27 +493,36 @@ unsafe extern "C" fn poll<P: Operations>(
     }
 }
 
+/// # Safety
+///
+/// The core's, in a `ioctl` call on a socket of `P`.
 unsafe extern "C" fn ioctl<P: Operations>(
     socket: *mut bindings::socket,
     command: c_uint,
     argument: c_ulong,
 ) -> c_int {
     // SAFETY: A running call.
-    code(P::ioctl(
-        unsafe { of(socket) },
-        command,
-        IntArgument::new(argument),
-    ))
+    let sock = unsafe { of(socket) };
+    code(P::ioctl(sock, command, IntArgument::new(argument)))
 }
 
-unsafe extern "C" fn listen<P: Operations>(
-    socket: *mut bindings::socket,
-    backlog: c_int,
-) -> c_int {
+/// # Safety
+///
+/// The core's, in a `listen` call on a socket of `P`.
+unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
     // SAFETY: A running call.
-    unsafe { code(P::listen(of(socket), &Socket(socket), backlog.max(0) as u32)) }
+    unsafe {
+        code(P::listen(
+            of(socket),
+            &Socket(socket),
+            backlog.max(0) as u32,
+        ))
+    }
 }
 
+/// # Safety
+///
+/// The core's, in a `shutdown` call on a socket of `P`.
 unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how: c_int) -> c_int {
     // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the halves they mean.
     let halves = match how {
@@ -501,6 +534,10 @@ unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how:
 }
 
 /// Neither protocol has an option that can be set.
+///
+/// # Safety
+///
+/// The core's; nothing is touched.
 unsafe extern "C" fn setsockopt(
     _socket: *mut bindings::socket,
     _level: c_int,
@@ -511,6 +548,9 @@ unsafe extern "C" fn setsockopt(
     ENOPROTOOPT.to_errno()
 }
 
+/// # Safety
+///
+/// The core's, in a `getsockopt` call on a socket of `P`.
 unsafe extern "C" fn getsockopt<P: Operations>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -519,14 +559,14 @@ unsafe extern "C" fn getsockopt<P: Operations>(
     len: *mut c_int,
 ) -> c_int {
     // SAFETY: A running call.
-    code(P::get_option(
-        unsafe { of(socket) },
-        level,
-        name,
-        OptionBuffer::new(value.cast(), len),
-    ))
+    let sock = unsafe { of(socket) };
+    let value = OptionBuffer::new(value.cast(), len);
+    code(P::get_option(sock, level, name, value))
 }
 
+/// # Safety
+///
+/// The core's, in a `sendmsg` call on a socket of `P`.
 unsafe extern "C" fn sendmsg<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,
@@ -536,6 +576,9 @@ unsafe extern "C" fn sendmsg<P: Operations>(
     unsafe { count(P::send(of(socket), &mut Message::from_raw(msg), len)) }
 }
 
+/// # Safety
+///
+/// The core's, in a `recvmsg` call on a socket of `P`.
 unsafe extern "C" fn recvmsg<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,
@@ -543,5 +586,12 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     flags: c_int,
 ) -> c_int {
     // SAFETY: A running call with its message.
-    unsafe { count(P::receive(of(socket), &mut Message::from_raw(msg), len, flags)) }
+    unsafe {
+        count(P::receive(
+            of(socket),
+            &mut Message::from_raw(msg),
+            len,
+            flags,
+        ))
+    }
 }

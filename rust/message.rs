@@ -9,9 +9,9 @@ use super::{
     skb::{Buffer, Skb},
     sock::RawSock,
 };
-use core::{ marker::PhantomData, ptr, slice};
-use kernel::ffi::c_int;
 use crate::net::errno::prelude::*;
+use core::{marker::PhantomData, ptr, slice};
+use kernel::ffi::c_int;
 
 /// A `struct msghdr` for the length of one call.
 pub(crate) struct Message<'a> {
@@ -55,7 +55,11 @@ impl Message<'_> {
         // of this family.
         unsafe {
             if !(*self.raw).msg_name.is_null() {
-                ptr::copy_nonoverlapping(address.as_ptr(), (*self.raw).msg_name.cast(), address.len());
+                ptr::copy_nonoverlapping(
+                    address.as_ptr(),
+                    (*self.raw).msg_name.cast(),
+                    address.len(),
+                );
                 (*self.raw).msg_namelen = address.len() as c_int;
             }
         }

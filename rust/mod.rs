@@ -12,6 +12,12 @@
 
 #[allow(
     clippy::all,
+    clippy::as_ptr_cast_mut,
+    clippy::as_underscore,
+    clippy::cast_lossless,
+    clippy::ptr_as_ptr,
+    clippy::ref_as_ptr,
+    clippy::undocumented_unsafe_blocks,
     dead_code,
     improper_ctypes,
     missing_docs,
@@ -42,6 +48,7 @@ pub(crate) mod namespace;
 pub(crate) mod options;
 pub(crate) mod packet_type;
 pub(crate) mod procfs;
+pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rcu;
 pub(crate) mod skb;

@@ -6,9 +6,9 @@
 //! [`include/net/netns/generic.h`](srctree/include/net/netns/generic.h)
 
 use super::bindings;
+use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, marker::PhantomData, mem, ptr};
 use kernel::ffi::c_int;
-use crate::net::errno::prelude::*;
 
 /// A network namespace, held by whoever lent the reference.
 #[repr(transparent)]
@@ -93,6 +93,9 @@ impl<T: PerNet> Registration<T> {
         Ok(Registration(PhantomData))
     }
 
+    /// # Safety
+    ///
+    /// The core's, once for a namespace.
     unsafe extern "C" fn init(net: *mut bindings::net) -> c_int {
         // SAFETY: The core passes a valid namespace.
         match T::new(unsafe { Net::from_raw(net) }) {
@@ -109,6 +112,9 @@ impl<T: PerNet> Registration<T> {
         }
     }
 
+    /// # Safety
+    ///
+    /// The core's, once for a namespace that `init` was called for.
     unsafe extern "C" fn exit(net: *mut bindings::net) {
         // SAFETY: `init` made the state, and the core calls `exit` once, when no socket and no
         // device is left in the namespace.

@@ -5,9 +5,9 @@
 //! C header: [`include/linux/uaccess.h`](srctree/include/linux/uaccess.h)
 
 use super::bindings;
-use core::{ mem};
-use kernel::ffi::c_int;
 use crate::net::errno::prelude::*;
+use core::mem;
+use kernel::ffi::c_int;
 
 /// Where `getsockopt` wants its value.
 pub(crate) struct OptionBuffer {
@@ -33,7 +33,7 @@ impl OptionBuffer {
         // SAFETY: `len` bytes of `bytes` are ours; the functions check the user's pointers.
         unsafe {
             if bindings::put_user_int(len as c_int, self.len) != 0
-                || bindings::copy_to_user(self.value.cast(), bytes.as_ptr().cast(), len as _) != 0
+                || bindings::copy_to_user(self.value.cast(), bytes.as_ptr().cast(), len) != 0
             {
                 return Err(EFAULT);
             }

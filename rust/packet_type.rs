@@ -4,10 +4,14 @@
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-use super::{bindings, device::Device, skb::{Context, Skb}};
+use super::{
+    bindings,
+    device::Device,
+    skb::{Context, Skb},
+};
+use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, marker::PhantomData};
 use kernel::ffi::c_int;
-use crate::net::errno::prelude::*;
 
 /// Who takes the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
@@ -43,6 +47,9 @@ impl<H: Handler> Registration<H> {
         })
     }
 
+    /// # Safety
+    ///
+    /// The core's, with a buffer to give away and the device it came by.
     unsafe extern "C" fn call(
         skb: *mut bindings::sk_buff,
         dev: *mut bindings::net_device,
@@ -51,9 +58,7 @@ impl<H: Handler> Registration<H> {
     ) -> c_int {
         // SAFETY: The core passes a reference to a buffer, perhaps shared with other handlers;
         // `skb_share_check` exchanges it for one that nobody else changes, or frees it.
-        let skb = unsafe {
-            Skb::from_raw(bindings::skb_share_check(skb, Context::Softirq.gfp()))
-        };
+        let skb = unsafe { Skb::from_raw(bindings::skb_share_check(skb, Context::Softirq.gfp())) };
         if let Some(skb) = skb {
             // SAFETY: The device is valid while the handler runs.
             H::receive(skb, unsafe { Device::from_raw(dev) });

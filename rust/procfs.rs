@@ -5,14 +5,10 @@
 //! C header: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h)
 
 use super::{bindings, namespace::Net};
-use core::{
-    cell::UnsafeCell,
-    fmt,
-    marker::PhantomData,
-    mem, ptr,
-};
-use kernel::ffi::{c_int, c_void};
 use crate::net::errno::prelude::*;
+use core::{cell::UnsafeCell, fmt, marker::PhantomData, mem, ptr};
+use kernel::ffi::{c_int, c_void};
+use kernel::str::CStrExt;
 
 /// Where a file's text goes.
 pub(crate) struct Output(*mut bindings::seq_file);
@@ -81,7 +77,7 @@ impl<S: Show> File<S> {
         unsafe {
             let directory = bindings::proc_net(net.as_ptr());
             let entry = bindings::proc_create_net_data(
-                S::NAME.as_ptr().cast(),
+                S::NAME.as_char_ptr(),
                 0o444,
                 directory,
                 S::table().0.get(),
@@ -102,11 +98,15 @@ impl<S: Show> File<S> {
 impl<S: Show> Drop for File<S> {
     fn drop(&mut self) {
         // SAFETY: Made by `new`; waits for readers.
-        unsafe { bindings::remove_proc_entry(S::NAME.as_ptr().cast(), self.directory) };
+        unsafe { bindings::remove_proc_entry(S::NAME.as_char_ptr(), self.directory) };
     }
 }
 
 /// One record, the whole text: position 0 shows it, every other is the end.
+///
+/// # Safety
+///
+/// The core's, with a valid position.
 unsafe extern "C" fn start(_file: *mut bindings::seq_file, position: *mut i64) -> *mut c_void {
     // SAFETY: The core passes a valid position.
     if unsafe { *position } == 0 {
@@ -117,6 +117,9 @@ unsafe extern "C" fn start(_file: *mut bindings::seq_file, position: *mut i64) -
     }
 }
 
+/// # Safety
+///
+/// The core's, with a valid position.
 unsafe extern "C" fn next(
     _file: *mut bindings::seq_file,
     _record: *mut c_void,
@@ -127,8 +130,14 @@ unsafe extern "C" fn next(
     ptr::null_mut()
 }
 
+/// # Safety
+///
+/// The core's.
 unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) {}
 
+/// # Safety
+///
+/// The core's, with a file made by [`File::new`].
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
     // SAFETY: The file was made for a namespace, which its opener holds.
     let net = unsafe { Net::from_raw(bindings::seq_file_net(file)) };

@@ -5,8 +5,8 @@
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{bindings, device::Mac, sock::RawSock};
-use core::{mem, ops::Deref, ptr, ptr::NonNull, slice};
 use crate::net::errno::prelude::*;
+use core::{mem, ops::Deref, ptr, ptr::NonNull, slice};
 
 /// Where memory is asked for.
 #[derive(Clone, Copy)]

@@ -12,8 +12,10 @@ use super::{
     bindings,
     family::Vtable,
     namespace::Net,
-    skb::{Buffer, Context, Skb},
+    queue::Queue,
+    skb::{Context, Skb},
 };
+use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
@@ -23,7 +25,6 @@ use core::{
     sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU8, Ordering::Relaxed},
 };
 use kernel::ffi::{c_int, c_long};
-use crate::net::errno::prelude::*;
 
 /// State of a socket, as the core's helpers test it (`TCP_*` of `net/tcp_states.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -248,15 +249,21 @@ impl RawSock {
     /// `SO_RCVTIMEO` in jiffies, 0 for a call that must not block.
     #[inline]
     pub(crate) fn receive_timeout(&self, nonblocking: bool) -> c_long {
+        if nonblocking {
+            return 0;
+        }
         // SAFETY: A single load, as the core does it.
-        if nonblocking { 0 } else { unsafe { ptr::read_volatile(field!(self, sk_rcvtimeo)) as c_long } }
+        unsafe { ptr::read_volatile(field!(self, sk_rcvtimeo)) as c_long }
     }
 
     /// `SO_SNDTIMEO` in jiffies, 0 for a call that must not block.
     #[inline]
     pub(crate) fn send_timeout(&self, nonblocking: bool) -> c_long {
+        if nonblocking {
+            return 0;
+        }
         // SAFETY: A single load, as the core does it.
-        if nonblocking { 0 } else { unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long } }
+        unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long }
     }
 
     /// Bytes that make a read return: all of `len` with `MSG_WAITALL`, else `SO_RCVLOWAT`.
@@ -371,139 +378,6 @@ impl RawSock {
     }
 }
 
-/// A place in a [`Queue`] where the next search starts.
-///
-/// # Invariants
-///
-/// Null, or a buffer in the one queue that the cursor is used with: buffers leave that queue by
-/// [`Queue::pop_before`] only.
-pub(crate) struct Cursor(*mut bindings::sk_buff);
-
-// SAFETY: A cursor is used under the lock of its queue's socket.
-unsafe impl Send for Cursor {}
-
-impl Cursor {
-    /// At the head of the queue.
-    pub(crate) const fn new() -> Self {
-        Cursor(ptr::null_mut())
-    }
-}
-
-/// A list of buffers. Its methods do not lock: streams use it under the socket lock.
-#[repr(transparent)]
-pub(crate) struct Queue(UnsafeCell<bindings::sk_buff_head>);
-
-impl Queue {
-    /// Whether nothing is queued. May be asked without a lock.
-    #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        // SAFETY: `next` of a valid head is read in one load; the head itself means empty.
-        unsafe {
-            let head = self.0.get();
-            ptr::read_volatile(ptr::addr_of!((*head).__bindgen_anon_1.__bindgen_anon_1.next)).cast()
-                == head
-        }
-    }
-
-    /// The buffer at the head.
-    #[inline]
-    pub(crate) fn first(&self) -> Option<&Buffer> {
-        // SAFETY: The caller has the queue to itself, so the buffer stays for the borrow.
-        unsafe { Self::borrow(bindings::skb_peek(self.0.get())) }
-    }
-
-    /// The buffer at the tail.
-    #[inline]
-    pub(crate) fn last(&self) -> Option<&Buffer> {
-        // SAFETY: As in `first`.
-        unsafe { Self::borrow(bindings::skb_peek_tail(self.0.get())) }
-    }
-
-    /// The buffer behind `skb`, which is in this queue.
-    #[inline]
-    pub(crate) fn after(&self, skb: &Buffer) -> Option<&Buffer> {
-        // SAFETY: As in `first`.
-        unsafe { Self::borrow(bindings::skb_peek_next(skb.as_ptr(), self.0.get())) }
-    }
-
-    #[inline]
-    unsafe fn borrow<'a>(skb: *mut bindings::sk_buff) -> Option<&'a Buffer> {
-        // SAFETY: Null or a buffer that the caller knows to stay.
-        NonNull::new(skb).map(|skb| unsafe { Buffer::from_raw(skb.as_ptr()) })
-    }
-
-    /// Lends the buffer at the tail for writing; the caller has the queue to itself.
-    #[inline]
-    pub(crate) fn with_last<R>(&self, f: impl FnOnce(&mut Skb) -> R) -> Option<R> {
-        let skb = self.last()?.as_ptr();
-        // SAFETY: The queue's reference is lent, not given: `into_raw` below takes it back, and a
-        // panic cannot come between, since the module has none.
-        let mut skb = unsafe { Skb::from_raw(skb) }?;
-        let result = f(&mut skb);
-        let _ = skb.into_raw();
-        Some(result)
-    }
-
-    /// Lends `skb`, which is in this queue, for writing; the caller has the queue to itself.
-    #[inline]
-    pub(crate) fn with<R>(&self, skb: &Buffer, f: impl FnOnce(&mut Skb) -> R) -> Option<R> {
-        // SAFETY: As in `with_last`.
-        let mut skb = unsafe { Skb::from_raw(skb.as_ptr()) }?;
-        let result = f(&mut skb);
-        let _ = skb.into_raw();
-        Some(result)
-    }
-
-    /// Appends a buffer.
-    #[inline]
-    pub(crate) fn push(&self, skb: Skb) {
-        // SAFETY: The reference goes to the queue; the caller has it to itself.
-        unsafe { bindings::skb_queue_tail_unlocked(self.0.get(), skb.into_raw()) };
-    }
-
-    /// Takes the buffer at the head.
-    #[inline]
-    pub(crate) fn pop(&self) -> Option<Skb> {
-        // SAFETY: Null, or the queue's reference, which becomes ours.
-        unsafe { Skb::from_raw(bindings::skb_dequeue_unlocked(self.0.get())) }
-    }
-
-    /// The packet numbered `seq` (as its note says), searched from `cursor` on, which moves there.
-    #[inline]
-    pub(crate) fn seek(&self, cursor: &mut Cursor, seq: u16) -> Option<&Buffer> {
-        // SAFETY: By the cursor's invariant.
-        let start = unsafe { Self::borrow(cursor.0) };
-        let behind = |skb: &Buffer| (seq.wrapping_sub(skb.note().seq) as i16) < 0;
-        let mut next = match start {
-            Some(skb) if !behind(skb) => Some(skb),
-            _ => self.first(),
-        };
-        while let Some(skb) = next {
-            if skb.note().seq == seq {
-                cursor.0 = skb.as_ptr();
-                return Some(skb);
-            }
-            next = self.after(skb);
-        }
-        None
-    }
-
-    /// Takes the buffer at the head of a queue that `cursor` is used with.
-    #[inline]
-    pub(crate) fn pop_before(&self, cursor: &mut Cursor) -> Option<Skb> {
-        let skb = self.pop()?;
-        if cursor.0 == skb.as_ptr() {
-            *cursor = Cursor::new();
-        }
-        Some(skb)
-    }
-
-    /// Frees everything queued.
-    pub(crate) fn purge(&self) {
-        while self.pop().is_some() {}
-    }
-}
-
 /// A socket of protocol `P`, held by whoever lent the reference.
 #[repr(C)]
 pub(crate) struct Sock<P: Protocol> {
@@ -560,7 +434,10 @@ impl<P: Protocol> Sock<P> {
         let this: *mut Self = sk.cast();
         // SAFETY: The memory is ours, of the right size, and holds nothing that needs dropping.
         unsafe {
-            ptr::write(ptr::addr_of_mut!((*this).timer_missed), AtomicBool::new(false));
+            ptr::write(
+                ptr::addr_of_mut!((*this).timer_missed),
+                AtomicBool::new(false),
+            );
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
             ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
             (*sk).sk_destruct = Some(Self::destruct);
@@ -573,6 +450,10 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// Called by the core when the last reference and the last packet in flight are gone.
+    ///
+    /// # Safety
+    ///
+    /// The core's, once for a socket of `P`.
     unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
         // SAFETY: Nobody else has the socket any more, and it is destructed once.
         unsafe {
@@ -802,8 +683,9 @@ impl<P: Protocol> NewChild<P> {
             (*sk).sk_shutdown = 0;
         }
         // SAFETY: `sk_clone` made two references: one is the protocol's, the other ours.
+        let sock = unsafe { SockRef::from_raw(sk) };
         Some(NewChild {
-            sock: unsafe { SockRef::from_raw(sk) },
+            sock,
             _protocol: PhantomData,
         })
     }

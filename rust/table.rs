@@ -13,13 +13,13 @@ use super::{
     bindings, rcu,
     sock::{Protocol, Sock, SockRef},
 };
+use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
     ptr, slice,
     sync::atomic::{AtomicPtr, AtomicU32, Ordering},
 };
-use crate::net::errno::prelude::*;
 
 /// Which of a socket's two links a table uses.
 pub(crate) trait Link {

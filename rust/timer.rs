@@ -26,7 +26,7 @@ pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
         bindings::hrtimer_setup(
             sock.timer.get(),
             Some(fire::<P>),
-            bindings::CLOCK_MONOTONIC as _,
+            bindings::CLOCK_MONOTONIC as i32,
             bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
         )
     };
@@ -64,6 +64,9 @@ impl<P: Protocol> Sock<P> {
     }
 }
 
+/// # Safety
+///
+/// The timer core's, with the timer of a socket of `P`.
 unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
     // SAFETY: The timer is the one of a socket that its pending reference keeps, and that
     // reference is now ours.

@@ -8,9 +8,9 @@ use super::{
     bindings,
     sock::{Guard, Protocol, Sock},
 };
-use core::{ mem::MaybeUninit};
-use kernel::ffi::c_long;
 use crate::net::errno::prelude::*;
+use core::mem::MaybeUninit;
+use kernel::ffi::c_long;
 
 /// Who is woken by one event.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -69,7 +69,9 @@ impl<P: Protocol> Guard<'_, P> {
             // SAFETY: Looks at the calling task.
             if unsafe { bindings::signal_pending() } {
                 // SAFETY: Computes an errno from the time left.
-                break Err(Error::from_errno(unsafe { bindings::sock_intr_errno(*timeout) }));
+                break Err(Error::from_errno(unsafe {
+                    bindings::sock_intr_errno(*timeout)
+                }));
             }
             // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
             // between the test above and the sleep count.

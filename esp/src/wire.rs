@@ -147,7 +147,7 @@ pub fn reset_for(header: &Header) -> Option<Header> {
         dst: header.src,
         len: 0,
         seq,
-        ack: header.seq.add(header.takes_number() as u16),
+        ack: header.seq.add(u16::from(header.takes_number())),
         flags: bits,
     })
 }

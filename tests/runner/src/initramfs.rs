@@ -20,6 +20,7 @@ const INIT: &str = include_str!("../guest/init");
 const TOOLS: &[&str] = &[
     "/usr/bin/bash",
     "/usr/bin/busybox",
+    "/usr/bin/chrt",
     "/usr/bin/dash",
     "/usr/bin/kmod",
     "/usr/bin/ip",

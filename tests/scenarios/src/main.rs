@@ -32,7 +32,7 @@ struct Options {
     /// Run only every n-th scenario, beginning with the i-th (from 1).
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
-    /// Run only these.
+    /// Run only these; a name that ends with * stands for all that begin so.
     names: Vec<String>,
 }
 
@@ -57,16 +57,23 @@ impl FromStr for Shard {
     }
 }
 
+fn stands_for(name: &str, scenario: &Scenario) -> bool {
+    match name.strip_suffix('*') {
+        Some(beginning) => scenario.name.starts_with(beginning),
+        None => scenario.name == name,
+    }
+}
+
 fn select(options: &Options) -> anyhow::Result<Vec<&'static Scenario>> {
     let all = scenarios::all();
     for name in &options.names {
-        if !all.iter().any(|scenario| scenario.name == name) {
+        if !all.iter().any(|scenario| stands_for(name, scenario)) {
             bail!("no scenario is called {name}; --list prints all names");
         }
     }
     let Shard { index, count } = options.shard.unwrap_or(Shard { index: 1, count: 1 });
     let wanted = |scenario: &&Scenario| {
-        options.names.is_empty() || options.names.iter().any(|name| name == scenario.name)
+        options.names.is_empty() || options.names.iter().any(|name| stands_for(name, scenario))
     };
     Ok(all
         .into_iter()

@@ -29,6 +29,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::switched("esp_simultaneous_close", simultaneous_close),
     Scenario::direct("esp_close_delivers_what_was_sent", close_after_send),
     Scenario::direct("esp_close_with_unread_data_resets", close_unread),
+    Scenario::direct("esp_linger_waits_or_resets", linger),
     Scenario::direct("esp_sending_to_a_closed_peer_fails", send_to_closed),
     Scenario::direct("esp_1000_connections_leave_no_memory_behind", thousand).within(120),
     Scenario::direct("esp_device_that_goes_ends_its_connections", device_gone),
@@ -399,6 +400,30 @@ fn close_unread(lab: &Lab) -> Outcome {
         "recv after the error was told"
     );
     Ok(())
+}
+
+fn linger(lab: &Lab) -> Outcome {
+    let option = |seconds: i32| [1i32.to_ne_bytes(), seconds.to_ne_bytes()].concat();
+    let listener = lab.b.esp_listener(573, 4)?;
+    let (client, server) = lab.esp_pair_through(&listener, 573)?;
+    // Longer than the scenario may last: close must come back because everything has arrived, not for the time.
+    client.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &option(3600))?;
+    client.send_all(&[9; 5000])?;
+    drop(client);
+    let queued = server.queued(libc::FIONREAD)?;
+    ensure!(
+        queued == 5000,
+        "close came back with {queued} of 5000 bytes delivered"
+    );
+
+    let (client, server) = lab.esp_pair_through(&listener, 573)?;
+    client.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &option(0))?;
+    drop(client);
+    refused(
+        server.receive(&mut [0; 4], 0),
+        libc::ECONNRESET,
+        "recv after a hard close",
+    )
 }
 
 fn send_to_closed(lab: &Lab) -> Outcome {
