@@ -9,7 +9,7 @@ use crate::{
     esp_output,
     esp_socket::Esp,
     net::{
-        device::{Device, DeviceRef},
+        device::Device,
         message::Message,
         rcu,
         skb::{Buffer, Context, Note, Skb},
@@ -39,12 +39,9 @@ pub(crate) fn send(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Resul
     let mut sent = 0;
     let mut result = ready_to_send(&mut guard, &mut timeout);
     if result.is_ok() {
-        let device = DeviceRef::get(sock.net(), sock.shared().peer().ifindex);
-        result = match &device {
-            None => Err(ENODEV),
-            Some(device) if !device.is_up() => Err(ENETDOWN),
-            Some(device) => queue_message(&mut guard, msg, len, device, &mut timeout, &mut sent),
-        };
+        result = headroom(sock).and_then(|headroom| {
+            queue_message(&mut guard, msg, len, headroom, &mut timeout, &mut sent)
+        });
         let (sk, stream) = guard.parts();
         stream.connection.hold_last(false);
         push(sk, stream);
@@ -59,6 +56,21 @@ pub(crate) fn send(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Resul
         }
         _ => Ok(sent),
     }
+}
+
+/// Bytes that a packet needs in front of its payload.
+///
+/// # Errors
+///
+/// `ENODEV` or `ENETDOWN` if the connection's device cannot send.
+fn headroom(sock: &Sock<Esp>) -> Result<usize> {
+    let section = rcu::Read::enter();
+    let ifindex = sock.shared().peer().ifindex;
+    let device = Device::find(sock.net(), ifindex, &section).ok_or(ENODEV)?;
+    if !device.is_up() {
+        return Err(ENETDOWN);
+    }
+    Ok(device.headroom().saturating_add(HEADER_LEN))
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
@@ -97,11 +109,10 @@ fn queue_message(
     guard: &mut Guard<'_, Esp>,
     msg: &mut Message<'_>,
     len: usize,
-    device: &Device,
+    headroom: usize,
     timeout: &mut kernel::ffi::c_long,
     sent: &mut usize,
 ) -> Result {
-    let headroom = device.headroom() + HEADER_LEN;
     while *sent < len {
         let (sock, stream) = guard.parts();
         let has_room = |sock: &Sock<Esp>, stream: &Stream| {
