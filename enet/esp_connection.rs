@@ -165,20 +165,20 @@ pub(crate) fn settle(sock: &Sock<Esp>, stream: &mut Stream, outcome: esp::Outcom
     if outcome.acked > 0 {
         esp_output::free_acknowledged(sock, stream, outcome.acked);
     }
-    let quiet = !(outcome.established || outcome.fin || outcome.closed);
-    if quiet && outcome.failed.is_none() {
+    let before = sock.tcp_state();
+    let state = tcp_state(stream.connection.state());
+    if state as u8 == before {
         return;
     }
-    let before = sock.tcp_state();
-    if stream.listening.is_none() {
-        sock.set_tcp_state(tcp_state(stream.connection.state()));
-    }
-    if outcome.established {
-        established(sock, stream);
-    }
+    sock.set_tcp_state(state);
     if outcome.fin {
         sock.add_shutdown(uapi::RCV_SHUTDOWN);
-        sock.state_change();
+    }
+    if outcome.established {
+        established(stream);
+    }
+    sock.state_change();
+    if outcome.fin {
         sock.wake_hangup();
     }
     if let Some(failure) = outcome.failed {
@@ -198,17 +198,15 @@ fn error_for(failure: Failure, before: u8) -> Error {
     }
 }
 
-fn established(sock: &Sock<Esp>, stream: &mut Stream) {
+/// The handshake is complete: a child joins those that wait for `accept`.
+fn established(stream: &mut Stream) {
     stream.was_connected = true;
-    match core::mem::replace(&mut stream.parent, Parent::None) {
-        Parent::None => sock.state_change(),
-        Parent::HalfOpen(queue, slot) => {
-            let listener = queue.lock().complete(slot);
-            match listener {
-                Some(listener) => listener.data_ready(),
-                // It has closed and will end this child too, if it has not yet.
-                None => stream.parent = Parent::HalfOpen(queue, slot),
-            }
+    if let Parent::HalfOpen(queue, slot) = core::mem::replace(&mut stream.parent, Parent::None) {
+        let listener = queue.lock().complete(slot);
+        match listener {
+            Some(listener) => listener.data_ready(),
+            // It has closed and will end this child too, if it has not yet.
+            None => stream.parent = Parent::HalfOpen(queue, slot),
         }
     }
 }

@@ -24,7 +24,7 @@ const ALARMS: &[&str] = &[
 
 /// Taint bits that a healthy run never sets: bad page, died, warned, lockup.
 /// Source: Documentation/admin-guide/tainted-kernels.rst.
-const BAD_TAINTS: u64 = 1 << 5 | 1 << 7 | 1 << 9 | 1 << 14;
+const BAD_TAINTS: u64 = (1 << 5) | (1 << 7) | (1 << 9) | (1 << 14);
 
 /// The line's fault, if the kernel reports one in it.
 pub fn alarm(line: &str) -> Option<&str> {
@@ -233,8 +233,8 @@ mod tests {
         assert!(alarm("[    1.2] refcount_t: underflow; use-after-free.").is_some());
         assert!(alarm("[    1.2] enet: loading out-of-tree module taints kernel.").is_none());
         // out of tree and unsigned, which ours is
-        assert!(!badly_tainted(1 << 12 | 1 << 13));
-        assert!(badly_tainted(1 << 12 | 1 << 9));
+        assert!(!badly_tainted((1 << 12) | (1 << 13)));
+        assert!(badly_tainted((1 << 12) | (1 << 9)));
     }
 
     #[test]

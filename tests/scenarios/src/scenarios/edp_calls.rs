@@ -133,6 +133,13 @@ fn connected(lab: &Lab) -> Outcome {
     a.send(b"new peer", 0)?;
     ensure!(take(&stranger)?.0 == b"new peer", "send to the new peer");
 
+    // Like UDP's, it lets go of its peer, and then hears everybody.
+    a.connect_bytes(&[0; 16]).context("connect to AF_UNSPEC")?;
+    refused(a.peer_name(), libc::ENOTCONN, "getpeername without a peer")?;
+    refused(a.send(b"x", 0), libc::EDESTADDRREQ, "send without a peer")?;
+    b.send(b"anyone", 0)?;
+    ensure!(take(&a)?.0 == b"anyone", "a datagram after letting go");
+
     let fresh = lab.a.edp()?;
     fresh.connect(&lab.a.to(&lab.b, 42))?;
     let own = fresh.local_address()?;

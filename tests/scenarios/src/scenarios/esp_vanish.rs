@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Context, Result};
 
 use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab};
+use crate::lab::{await_events, eventually, Lab, Wiring};
+use crate::module;
 use crate::relay::Mode;
 use crate::socket::Socket;
 use crate::transfer::{beside, exchange, random};
@@ -15,6 +16,7 @@ use crate::transfer::{beside, exchange, random};
 pub const ALL: &[Scenario] = &[
     Scenario::switched("esp_connect_to_silent_host_times_out", silent_host),
     Scenario::switched("esp_vanished_peer_times_out_every_blocked_call", vanished).within(90),
+    Scenario::guest("esp_orphans_do_not_outlive_a_vanished_peer", orphans).within(90),
     Scenario::switched("esp_idle_or_paused_peer_is_not_taken_for_vanished", patient).within(120),
 ];
 
@@ -130,6 +132,33 @@ fn vanished(lab: &Lab) -> Outcome {
         }
         Ok(())
     })
+}
+
+/// Closed connections whose last bytes nobody acknowledges, in namespaces that nobody uses any more.
+fn orphans() -> Outcome {
+    let lab = Lab::new(Wiring::Switched)?;
+    let listener = lab.b.esp_listener(702, 16)?;
+    let pairs = (0..10)
+        .map(|_| lab.esp_pair_through(&listener, 702))
+        .collect::<Result<Vec<_>>>()?;
+    lab.relay().set_mode(Mode::Cut);
+    for (client, server) in &pairs {
+        client.send_all(&[1; 5000])?;
+        server.send_all(&[2; 5000])?;
+    }
+    drop((pairs, listener));
+    drop(lab);
+    // As long as a sender may take to give up.
+    for _ in 0..600 {
+        if module::references()? == 0 {
+            return Ok(());
+        }
+        thread::sleep(Duration::from_millis(100));
+    }
+    Err(anyhow!(
+        "{} references to the module are left",
+        module::references()?
+    ))
 }
 
 /// A connection without traffic, and one whose reader pauses, outlive every bound on silence.

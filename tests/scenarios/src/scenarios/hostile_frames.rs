@@ -434,6 +434,17 @@ fn random_frames(lab: &Lab) -> Outcome {
         }
     }
     exchange(&client, &server).context("after 10,000 frames")?;
+    for protocol in ["Edp", "Esp"] {
+        let mut total = 0;
+        for reason in ["NotOurs", "Malformed", "NoSocket"] {
+            total += lab.b.counter(&format!("{protocol}In{reason}"))?;
+        }
+        // Half of them were not even aimed at a socket.
+        ensure!(
+            total > 5000,
+            "only {total} of 10,000 {protocol} frames were refused"
+        );
+    }
     a.send(b"alive", 0)?;
     await_events(&b, libc::POLLIN)?;
     let mut bytes = [0; 8];

@@ -1,12 +1,16 @@
 //! The module's life: loading, use, refusal to go, going, parameters.
 
+use std::thread;
+use std::time::Duration;
+
 use anyhow::{ensure, Context};
 
 use crate::address::{Address, AF_ENET};
-use crate::frame::{PacketSocket, ETH_P_ALL};
+use crate::frame::{ethernet, PacketSocket, ETH_P_ALL, ETH_P_ESP};
 use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{Host, DEVICE, PATIENCE};
+use crate::lab::{Host, Lab, Wiring, DEVICE, PATIENCE};
 use crate::module;
+use crate::relay::Mode;
 use crate::socket::Socket;
 
 /// The scenarios of this file.
@@ -17,6 +21,11 @@ pub const ALL: &[Scenario] = &[
     Scenario::guest("module_loads_and_unloads_20_times", load_often),
     Scenario::guest("module_parameter_family", other_family),
     Scenario::guest("module_parameters_ethertypes", other_types),
+    Scenario::guest(
+        "module_unloads_after_connections_that_were_cut",
+        unload_after_cut,
+    )
+    .within(90),
     Scenario::guest("module_refuses_parameters_that_clash", clashing_parameters),
 ];
 
@@ -153,7 +162,7 @@ fn other_types() -> Outcome {
         &format!("edp_type={edp_type}"),
         &format!("esp_type={esp_type}"),
     ])?;
-    let lab = crate::lab::Lab::new(crate::lab::Wiring::Direct)?;
+    let lab = Lab::new(Wiring::Direct)?;
     let wire = PacketSocket::open(&lab.b.namespace, DEVICE, ETH_P_ALL)?;
     let is =
         |ethertype: u16| move |frame: &[u8]| frame.get(12..14) == Some(&ethertype.to_be_bytes());
@@ -174,6 +183,35 @@ fn other_types() -> Outcome {
     wire.wait_for(PATIENCE, is(esp_type))
         .context("an ESP frame of the new type")?;
     Ok(())
+}
+
+/// Connections may outlive their descriptors; the module goes with or after them, while frames still come in.
+fn unload_after_cut() -> Outcome {
+    let _restore = Restore;
+    let lab = Lab::new(Wiring::Switched)?;
+    let listener = lab.b.esp_listener(710, 4)?;
+    let (client, server) = lab.esp_pair_through(&listener, 710)?;
+    lab.relay().set_mode(Mode::Hold);
+    client.send_all(&[1; 5000])?;
+    server.send_all(&[2; 5000])?;
+    drop((client, server, listener));
+    let mut tries = 0;
+    while let Err(error) = module::try_unload() {
+        ensure!(
+            error.raw_os_error() == Some(libc::EWOULDBLOCK) && tries < 600,
+            "the module does not go: {error}"
+        );
+        tries += 1;
+        thread::sleep(Duration::from_millis(100));
+    }
+    lab.relay().set_mode(Mode::Forward);
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    for _ in 0..100 {
+        wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &[0; 60]))?;
+    }
+    ensure!(!module::loaded(), "the module is still there");
+    module::load(&[])?;
+    exchange_on_one_host(&lab.a, AF_ENET)
 }
 
 fn clashing_parameters() -> Outcome {
