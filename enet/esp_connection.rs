@@ -14,7 +14,7 @@ use crate::{
         namespace::PerNet,
         queue::Cursor,
         sock::{Sock, SockRef, TcpState},
-        timer, uapi,
+        uapi,
     },
     ports::{self, Binding},
     space::Space,
@@ -160,8 +160,8 @@ pub(crate) fn tcp_state(state: State) -> TcpState {
 }
 
 /// Acts on what the engine says has come about, and sends what it now wants sent.
-pub(crate) fn settle(sock: &Sock<Esp>, stream: &mut Stream, outcome: esp::Outcome) {
-    esp_output::transmit(sock, stream, timer::now());
+pub(crate) fn settle(sock: &Sock<Esp>, stream: &mut Stream, outcome: esp::Outcome, now: u64) {
+    esp_output::transmit(sock, stream, now);
     if outcome.acked > 0 {
         esp_output::free_acknowledged(sock, stream, outcome.acked);
     }

@@ -102,12 +102,13 @@ pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
         return;
     }
     let room = stream.room(sock);
-    let outcome = stream.connection.on_segment(&header, room, timer::now());
+    let now = timer::now();
+    let outcome = stream.connection.on_segment(&header, room, now);
     if outcome.deliver {
         skb.pull(HEADER_LEN);
         deliver(sock, stream, skb);
     }
-    esp_connection::settle(sock, stream, outcome);
+    esp_connection::settle(sock, stream, outcome, now);
 }
 
 /// Queues the payload that is next in the stream.

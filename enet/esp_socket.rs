@@ -50,8 +50,9 @@ impl Protocol for Esp {
 
     fn timer(sock: &Sock<Self>, stream: &mut Stream) {
         stream.armed = u64::MAX;
-        let outcome = stream.connection.on_deadline(timer::now());
-        esp_connection::settle(sock, stream, outcome);
+        let now = timer::now();
+        let outcome = stream.connection.on_deadline(now);
+        esp_connection::settle(sock, stream, outcome, now);
     }
 }
 

@@ -379,10 +379,14 @@ fn copy(
 #[inline]
 fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let (sock, stream) = guard.parts();
+    let flush = sleeping && stream.connection.waits_for_data();
+    if !flush && !stream.connection.waits_for_room() {
+        return;
+    }
     let now = timer::now();
     let room = stream.room(sock);
     stream.connection.on_read(room, now);
-    if sleeping {
+    if flush {
         stream.connection.flush_ack();
     }
     rcu::without_bottom_halves(|| esp_output::transmit(sock, stream, now));

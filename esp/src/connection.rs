@@ -396,6 +396,20 @@ impl Connection {
         outcome.failed = Some(failure);
     }
 
+    /// Whether an acknowledgement or a request is withheld until the reader
+    /// makes room: only then [`on_read`](Self::on_read) changes anything.
+    #[inline]
+    pub fn waits_for_room(&self) -> bool {
+        self.receiver.waits_for_room()
+    }
+
+    /// Whether an acknowledgement waits for data to carry it: only then
+    /// [`flush_ack`](Self::flush_ack) changes anything.
+    #[inline]
+    pub fn waits_for_data(&self) -> bool {
+        self.receiver.waits_for_data()
+    }
+
     /// The reader took data and left `room`: a withheld acknowledgement may
     /// leave.
     #[inline]

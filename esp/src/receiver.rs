@@ -296,6 +296,18 @@ impl Receiver {
         }
     }
 
+    /// Whether reading can make something leave.
+    #[inline]
+    pub(super) fn waits_for_room(&self) -> bool {
+        self.congested || self.starved
+    }
+
+    /// Whether an acknowledgement waits for data to carry it.
+    #[inline]
+    pub(super) fn waits_for_data(&self) -> bool {
+        self.due != Due::Not
+    }
+
     /// A delayed acknowledgement need not wait for data any longer.
     #[inline]
     pub(super) fn flush(&mut self) {
