@@ -114,7 +114,10 @@ fn queue_message(
     sent: &mut usize,
 ) -> Result {
     while *sent < len {
+        guard.flush_backlog();
         let (sock, stream) = guard.parts();
+        // A reset or the like may have come with it.
+        go_on(sock, stream, *sent)?;
         let has_room = |sock: &Sock<Esp>, stream: &Stream| {
             sock.write_queued().load(Relaxed) < sock.send_limit() && stream.connection.can_enqueue()
         };
@@ -125,10 +128,8 @@ fn queue_message(
             guard.wait(timeout, Waiter::Shared, |sock, stream| {
                 // The wish is used up by a wake-up that came too early.
                 sock.want_write_space();
-                has_room(sock, stream) || sendable_now(sock).is_err()
+                has_room(sock, stream) || is_stopped(sock)
             })?;
-            let (sock, stream) = guard.parts();
-            sendable(sock, stream)?;
             continue;
         }
         let rest = len.saturating_sub(*sent);
@@ -152,12 +153,21 @@ fn queue_message(
     Ok(())
 }
 
-/// Whether a blocked writer has a reason to give up; takes nothing.
-fn sendable_now(sock: &Sock<Esp>) -> Result {
-    if sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0 {
+/// Whether a writer has a reason to give up.
+fn is_stopped(sock: &Sock<Esp>) -> bool {
+    sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
+}
+
+/// Whether a call that has taken `sent` bytes so far goes on. If it has taken any it will report
+/// these, and the pending error is left for the next call.
+fn go_on(sock: &Sock<Esp>, stream: &Stream, sent: usize) -> Result {
+    if !is_stopped(sock) {
+        return Ok(());
+    }
+    if sent > 0 {
         return Err(EPIPE);
     }
-    Ok(())
+    sendable(sock, stream)
 }
 
 /// Appends to the last packet while that has never left and has room (S5). Returns the bytes
@@ -345,6 +355,7 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
             if let Some(skb) = queue.pop() {
                 skb.consume();
             }
+            guard.flush_backlog();
             next = queue.first();
         } else {
             queue.with(skb, |skb| {

@@ -189,6 +189,13 @@ impl RawSock {
         };
     }
 
+    /// Whether packets wait for the task that owns the socket.
+    #[inline]
+    pub(crate) fn has_backlog(&self) -> bool {
+        // SAFETY: A single load, as the core does it.
+        unsafe { !ptr::read_volatile(field!(self, sk_backlog.tail)).is_null() }
+    }
+
     /// Whether the descriptor is closed and only the protocol still holds the socket.
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
@@ -597,6 +604,15 @@ impl<'a, P: Protocol> Guard<'a, P> {
     #[inline]
     pub(crate) fn state(&mut self) -> &mut P::State {
         self.parts().1
+    }
+
+    /// Processes the packets that came while the lock was held, if any: acknowledgements and
+    /// windows must not wait for a long copy.
+    #[inline]
+    pub(crate) fn flush_backlog(&mut self) {
+        if self.0.has_backlog() {
+            self.unlocked(|| ());
+        }
     }
 
     /// Releases the lock, lets `f` run, and takes the lock again.

@@ -87,8 +87,8 @@ pub(super) struct Sender {
     resend_first: bool,
     /// What `high` was at a timeout, until `una` gets there.
     recover: Option<Seq>,
-    /// Where and when a request was last followed.
-    rewound: Option<(Seq, Nanos)>,
+    /// A packet that was the first unacknowledged one when it left, and when it left last.
+    first_left: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     /// Timeouts since the last progress.
     tries: u8,
@@ -111,7 +111,7 @@ impl Sender {
             finished: None,
             resend_first: true,
             recover: None,
-            rewound: None,
+            first_left: None,
             timed: None,
             tries: 0,
             timer: None,
@@ -237,6 +237,7 @@ impl Sender {
                 return Some(self.syn(now));
             }
             if self.una.before(self.next) {
+                self.first_left = Some((self.una, now));
                 return Some(self.again(self.una, kept));
             }
         }
@@ -245,6 +246,9 @@ impl Sender {
         }
         let seq = self.next;
         if seq.before(self.high) {
+            if seq == self.una {
+                self.first_left = Some((seq, now));
+            }
             self.next = seq.add(1);
             return Some(self.again(seq, kept));
         }
@@ -260,6 +264,9 @@ impl Sender {
         } else {
             return None;
         };
+        if seq == self.una {
+            self.first_left = Some((seq, now));
+        }
         self.next = seq.add(1);
         self.high = self.next;
         self.started(&leaving, rtt, now);
@@ -399,7 +406,6 @@ impl Sender {
         self.finished = self.finished.filter(|s| !s.before(ack));
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
-        self.rewound = None;
         self.tries = 0;
         self.timer = if self.needs_timer() {
             Some(now.saturating_add(rtt.timeout(0)))
@@ -419,20 +425,21 @@ impl Sender {
     }
 
     /// Goes back to the first unacknowledged packet, as asked (S8). A request
-    /// that repeats one just followed, for packets still on their way, changes
-    /// nothing; the receiver asks again if it has to.
+    /// that comes sooner than that packet can have been missed, since it has
+    /// only just left, changes nothing: it was made before, and repeats one
+    /// just followed or crossed the packet. The receiver asks again if it has
+    /// to.
     pub(super) fn on_request(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if !self.is_outstanding() {
             return;
         }
         let guard = rtt.smoothed().min(from_micros(config.round_trip_time));
-        let repeated = self
-            .rewound
+        let too_soon = self
+            .first_left
             .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard);
-        if repeated {
+        if too_soon {
             return;
         }
-        self.rewound = Some((self.una, now));
         self.next = self.una;
         self.resend_first = false;
         self.recover = None;

@@ -343,6 +343,38 @@ fn a_request_that_comes_twice_is_followed_once() {
 }
 
 #[test]
+fn a_request_that_crossed_its_packet_is_not_followed() {
+    // A busy sender finds two packets waiting: an acknowledgement of all it sent, and the request
+    // that the receiver made when nothing more came. The first lets packets go, and it is these
+    // that the second asks for.
+    let mut pair = Pair::established();
+    pair.latency = 100 * US;
+    let mut answers = 0;
+    pair.rule(move |from, _, _| {
+        answers += usize::from(from == B);
+        if answers > 1 {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+    pair.send(A, &bytes(4_000, 1));
+    pair.run_until(|p| p.data_sent(A).len() > 20);
+    let mut header = pair.sent_by(B, |s| s.header.has(flags::ACK))[0];
+    header.ack = pair.sides[A].conn().cursor();
+    header.flags = flags::ACK;
+    let before = pair.data_sent(A).len();
+    let _ = pair.receive(A, &header, &[]);
+    pair.transmit(A);
+    let released = pair.data_sent(A).len();
+    assert!(released > before, "the acknowledgement opened no window");
+    header.flags |= flags::RRQ;
+    let _ = pair.receive(A, &header, &[]);
+    pair.transmit(A);
+    assert_eq!(pair.data_sent(A).len(), released);
+}
+
+#[test]
 fn the_cursor_names_the_packet_that_leaves_next() {
     let mut pair = Pair::established();
     let first = pair.sides[A].conn().cursor();
