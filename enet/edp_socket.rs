@@ -282,7 +282,6 @@ impl Operations for Edp {
     fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result {
         match command {
             uapi::SIOCINQ => argument.write(sock.first_datagram_len()),
-            // One reference beyond the packets keeps the count from zero.
             uapi::SIOCOUTQ => argument.write(sock.in_devices()),
             _ => Err(ENOIOCTLCMD),
         }

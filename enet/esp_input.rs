@@ -72,6 +72,13 @@ impl Handler for Frames {
             esp_output::send_reset(device, peer.mac, &header);
             return;
         };
+        // A filter that shortens a packet would take bytes out of the stream: it can only refuse.
+        let whole = skb.len();
+        if !sock.filter(&skb) || skb.len() != whole {
+            sock.count_drop();
+            return;
+        }
+        skb.forget_device();
         let mut guard = sock.lock_bh();
         match guard.parts() {
             Some((sock, stream)) => process(sock, stream, skb),
@@ -91,12 +98,6 @@ pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
-    // A filter that shortens a packet would take bytes out of the stream: it can only refuse.
-    let len = skb.len();
-    if !sock.filter(&skb) || skb.len() != len {
-        sock.count_drop();
-        return;
-    }
     if stream.listening.is_some() {
         open(sock, stream, &skb, &header);
         return;

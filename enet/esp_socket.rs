@@ -151,6 +151,7 @@ impl Esp {
         drop(table);
         let listener = queue.lock().close();
         drop(listener);
+        sock.shared().readable.store(0, Relaxed);
         loop {
             let child = queue.lock().drain();
             let Some(child) = child else {
@@ -241,7 +242,7 @@ impl Operations for Esp {
             if state == TcpState::SynSent as u8 && nonblocking {
                 return Err(EALREADY);
             }
-        } else if state != TcpState::Close as u8 {
+        } else if state != TcpState::Close as u8 || socket.is_connected() {
             return Err(EISCONN);
         } else {
             sk.take_error()?;

@@ -51,6 +51,12 @@ impl Socket {
         };
     }
 
+    /// Whether the descriptor has been connected, even if the connection is over.
+    pub(crate) fn is_connected(&self) -> bool {
+        // SAFETY: As above.
+        unsafe { (*self.0).state == bindings::socket_state_SS_CONNECTED }
+    }
+
     /// Whether a connection attempt is under way.
     pub(crate) fn is_connecting(&self) -> bool {
         // SAFETY: As above.

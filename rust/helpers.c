@@ -95,6 +95,7 @@ H(size_t, iov_iter_count, (const struct iov_iter *i), return iov_iter_count(i))
 /* devices */
 H(bool, dev_is_up, (const struct net_device *dev), return READ_ONCE(dev->flags) & IFF_UP)
 H(void, skb_set_dev, (struct sk_buff *skb, struct net_device *dev, __be16 protocol), skb->dev = dev; skb->protocol = protocol)
+H(void, skb_forget_dev, (struct sk_buff *skb), skb->dev = NULL)
 H(void, skb_set_protocol, (struct sk_buff *skb, __be16 protocol), skb->protocol = protocol)
 H(unsigned int, dev_mtu, (const struct net_device *dev), return READ_ONCE(dev->mtu))
 H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned short type, const void *daddr, const void *saddr, unsigned int len), return dev_hard_header(skb, dev, type, daddr, saddr, len))

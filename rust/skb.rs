@@ -329,6 +329,13 @@ impl Skb {
         unsafe { bindings::consume_skb(self.into_raw()) };
     }
 
+    /// Forgets the device the frame came by, which may go while the buffer waits.
+    #[inline]
+    pub(crate) fn forget_device(&mut self) {
+        // SAFETY: The buffer is ours, and on no list.
+        unsafe { bindings::skb_forget_dev(self.as_ptr()) };
+    }
+
     /// Gives the priority and mark that frames of `sock` carry.
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock) {
