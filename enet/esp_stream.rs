@@ -102,7 +102,7 @@ fn sendable(sock: &Sock<Esp>, stream: &Stream) -> Result {
 /// Sends what the engine lets go now.
 #[inline]
 fn push(sock: &Sock<Esp>, stream: &mut Stream) {
-    rcu::without_bottom_halves(|| esp_output::transmit(sock, stream, timer::now()));
+    esp_output::transmit(sock, stream, timer::now());
 }
 
 fn queue_message(
@@ -400,5 +400,5 @@ fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     if flush {
         stream.connection.flush_ack();
     }
-    rcu::without_bottom_halves(|| esp_output::transmit(sock, stream, now));
+    esp_output::transmit(sock, stream, now);
 }
