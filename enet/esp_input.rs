@@ -98,8 +98,18 @@ pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
+    let note = skb.note();
+    let peer = Address {
+        port: header.src,
+        mac: Mac(note.mac),
+        ifindex: note.ifindex,
+    };
     if stream.listening.is_some() {
-        open(sock, stream, &skb, &header);
+        open(sock, stream, &peer, &header);
+        return;
+    }
+    // Since it was looked up, the socket may have got another peer.
+    if !sock.shared().connects(header.dst, &peer) {
         return;
     }
     let room = stream.room(sock);
@@ -131,13 +141,7 @@ fn deliver(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
 }
 
 /// A packet for a listener: the start of a connection, or a mistake.
-fn open(sock: &Sock<Esp>, stream: &mut Stream, skb: &Skb, header: &Header) {
-    let note = skb.note();
-    let peer = Address {
-        port: header.src,
-        mac: Mac(note.mac),
-        ifindex: note.ifindex,
-    };
+fn open(sock: &Sock<Esp>, stream: &mut Stream, peer: &Address, header: &Header) {
     let section = rcu::Read::enter();
     let Some(device) = Device::find(sock.net(), peer.ifindex, &section) else {
         return;
@@ -150,7 +154,7 @@ fn open(sock: &Sock<Esp>, stream: &mut Stream, skb: &Skb, header: &Header) {
         esp_output::send_reset(device, peer.mac, header);
         return;
     }
-    if spawn(sock, stream, device, &peer, header).is_none() {
+    if spawn(sock, stream, device, peer, header).is_none() {
         sock.count_drop();
     }
 }

@@ -18,8 +18,8 @@ use crate::server::ServerOptions;
 use crate::sizes::SizeSpec;
 use crate::transport;
 
-/// Ethernet type of raw packets, host order: "NG" in ASCII. It is in neither `linux/if_ether.h` nor
-/// IANA's list, and is not one of the two experimental types that EDP and ESP use.
+/// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and not one of the
+/// two experimental types that EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
 
 /// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
