@@ -158,7 +158,7 @@ impl Esp {
                 break;
             };
             let held = child.hold();
-            let mut guard = held.lock();
+            let mut guard = held.lock_child();
             let (sock, stream) = guard.parts();
             stream.parent = Parent::None;
             rcu::without_bottom_halves(|| esp_connection::abort(sock, stream));

@@ -490,6 +490,15 @@ impl<P: Protocol> Sock<P> {
         Guard(self)
     }
 
+    /// Locks a child for the task that has its listener locked. Never the other way round: a child
+    /// reaches its listener without that one's lock.
+    pub(crate) fn lock_child(&self) -> Guard<'_, P> {
+        const SINGLE_DEPTH_NESTING: i32 = 1;
+        // SAFETY: As in `lock`; the class tells the lock checker of the order.
+        unsafe { bindings::lock_sock_nested(self.as_ptr(), SINGLE_DEPTH_NESTING) };
+        Guard(self)
+    }
+
     /// Takes the socket's spin lock, in softirq context or with bottom halves disabled.
     #[inline]
     pub(crate) fn lock_bh(&self) -> BhGuard<'_, P> {
