@@ -17,6 +17,9 @@ ifeq ($(strip $(ENET_CACHE)),)
 unexport ENET_CACHE
 endif
 
+# the scripts tell how long everything has taken so far
+export ENET_STARTED := $(shell date +%s)
+
 in-toolbox := mk/toolbox run
 run-guests = $(in-toolbox) build/cargo-toolbox/release/runner --kernel "$$(mk/kernel path)"
 

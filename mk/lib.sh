@@ -9,6 +9,10 @@ case $ENET_CACHE in
 esac
 logs=$project/build/logs
 
+# One clock for all scripts of one make.
+export ENET_STARTED=${ENET_STARTED:-$(date +%s)}
+SECONDS=$(($(date +%s) - ENET_STARTED))
+
 say() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
 
 die() {

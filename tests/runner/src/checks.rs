@@ -27,7 +27,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
     parts.push(module);
     // Each thing tells its own failure; without the module the scenarios still count, as failed.
     let outcome = if module_is_there {
-        scenarios::run(layout, &[])
+        scenarios::run(layout, &[], scenarios::GUESTS)
     } else {
         Err(anyhow::anyhow!("there is no module to run them with"))
     };

@@ -42,6 +42,9 @@ enum Verb {
     Scenarios {
         /// Only these.
         names: Vec<String>,
+        /// Guests at a time; with one, the scenarios run in order, last first.
+        #[arg(long, default_value_t = scenarios::GUESTS)]
+        guests: usize,
     },
     /// Print netgauge's table, measured between two guests.
     Demo,
@@ -72,8 +75,8 @@ fn run(options: &Options) -> Result<bool> {
             println!("\n{total}");
             Ok(total.good())
         }
-        Verb::Scenarios { names } => {
-            let total = Total(vec![scenarios::run(&layout, names)?]);
+        Verb::Scenarios { names, guests } => {
+            let total = Total(vec![scenarios::run(&layout, names, *guests)?]);
             println!("{total}");
             Ok(total.good())
         }

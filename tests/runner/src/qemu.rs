@@ -173,6 +173,11 @@ impl Guest {
             .with_context(|| format!("guest {} is gone", self.name))
     }
 
+    /// Gives the guest this long from now on.
+    pub fn extend(&mut self, time: Duration) {
+        self.deadline = Instant::now() + time;
+    }
+
     /// Where the kernel's messages are kept.
     pub fn console(&self) -> &Path {
         &self.console
@@ -244,7 +249,7 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let verb = boot.verb.join(" ");
     command.args([
         "-append",
-        &format!("console=ttyS0 loglevel=7 panic=-1 {more}-- {verb}"),
+        &format!("rcutree.sysrq_rcu=1 console=ttyS0 loglevel=7 panic=-1 {more}-- {verb}"),
     ]);
     if let Some(wire) = &boot.wire {
         let socket = wire.socket.display();

@@ -1,10 +1,12 @@
-//! Runs the scenarios in guests, shard by shard side by side, and judges them.
+//! Runs the scenarios in guests side by side, each taking the next that waits, and judges them.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::sync::Mutex;
+use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
 
@@ -15,21 +17,25 @@ use crate::programs;
 use crate::qemu::{Boot, Clock, Guest, Said};
 use crate::step;
 
-/// Guests at a time; each has a share of the scenarios.
-const GUESTS: usize = 2;
+/// Guests at a time, unless told otherwise. More than processors, since the longest scenarios mostly wait.
+pub const GUESTS: usize = 3;
 
-/// No guest runs longer, whatever its scenarios' own deadlines add up to.
-const DEADLINE: Duration = Duration::from_secs(900);
+/// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter.
+const DEADLINE: Duration = Duration::from_secs(400);
 
-/// Builds what the guests need, runs the scenarios `names` (all, if empty), and returns the results.
+/// Guests that one thread boots at most, when they keep dying.
+const BOOTS: usize = 4;
+
+/// Builds what the guests need, runs the scenarios `names` (all, if empty) in `guests` guests at a time, and returns
+/// the results.
 ///
 /// # Errors
 /// When something does not build or a guest does not boot.
-pub fn run(layout: &Layout, names: &[String]) -> Result<Part> {
+pub fn run(layout: &Layout, names: &[String], guests: usize) -> Result<Part> {
     programs::build_module(layout)?;
     programs::build_crates(layout, programs::CRATES)?;
     let initramfs = file_system(layout)?;
-    judge(layout, &initramfs, names)
+    judge(layout, &initramfs, names, guests)
 }
 
 /// The guests' file system with everything in it; what it is made of is built already.
@@ -51,7 +57,7 @@ pub fn file_system(layout: &Layout) -> Result<std::path::PathBuf> {
     )
 }
 
-fn judge(layout: &Layout, initramfs: &Path, names: &[String]) -> Result<Part> {
+fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> Result<Part> {
     let list = step::output(
         Command::new(layout.program("scenarios"))
             .arg("--list")
@@ -59,59 +65,97 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String]) -> Result<Part> {
     )?;
     let awaited: Vec<String> = list.lines().map(str::to_owned).collect();
     ensure!(!awaited.is_empty(), "scenarios --list names none");
-    let guests = GUESTS.min(awaited.len());
+    let guests = guests.clamp(1, awaited.len());
     step::say(&format!(
         "running {} scenarios in {guests} guests with {}",
         awaited.len(),
         layout.release
     ));
-    let scenarios = Mutex::new(Scenarios::awaiting(awaited));
+    let work = Work {
+        // Taken from the end: there the long ones are, and starting with those leaves no guest alone at the end.
+        waiting: Mutex::new(awaited.clone()),
+        results: Mutex::new(Scenarios::awaiting(awaited)),
+    };
     let mut part = Part::new("scenarios");
     let health: Vec<(String, Result<()>)> = thread::scope(|scope| {
+        let work = &work;
         let threads: Vec<_> = (1..=guests)
             .map(|index| {
-                let scenarios = &scenarios;
                 scope.spawn(move || {
-                    let name = format!("scenarios-{index}");
-                    let mut verb = vec![
-                        "scenarios".to_owned(),
-                        "--shard".to_owned(),
-                        format!("{index}/{guests}"),
-                    ];
-                    verb.extend_from_slice(names);
-                    let boot = Boot {
-                        name: &name,
-                        initramfs,
-                        verb: &verb,
-                        clock: Clock::Free(2),
-                        wire: None,
-                        deadline: DEADLINE,
-                    };
-                    let outcome = watch(layout, &boot, scenarios);
-                    (name, outcome)
+                    run_guests(layout, initramfs, &format!("scenarios-{index}"), work)
                 })
             })
             .collect();
         threads
             .into_iter()
-            .map(|thread| match thread.join() {
-                Ok(result) => result,
+            .flat_map(|thread| match thread.join() {
+                Ok(results) => results,
                 Err(panic) => std::panic::resume_unwind(panic),
             })
             .collect()
     });
-    let scenarios = scenarios
-        .into_inner()
-        .unwrap_or_else(|poison| poison.into_inner());
-    scenarios.conclude(&mut part);
+    let results = work.results.into_inner();
+    results
+        .unwrap_or_else(PoisonError::into_inner)
+        .conclude(&mut part);
     for (name, outcome) in health {
         part.take(&format!("{name}: kernel log clean"), outcome);
     }
     Ok(part)
 }
 
-/// Runs one guest to its end, passing on what it says; an error is what its kernel, not a scenario, did wrong.
-fn watch(layout: &Layout, boot: &Boot<'_>, scenarios: &Mutex<Scenarios>) -> Result<()> {
+/// What the guests share.
+struct Work {
+    waiting: Mutex<Vec<String>>,
+    results: Mutex<Scenarios>,
+}
+
+impl Work {
+    fn next(&self) -> Option<String> {
+        lock(&self.waiting).pop()
+    }
+
+    fn is_done(&self) -> bool {
+        lock(&self.waiting).is_empty()
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Runs one guest after the other until no work is left; usually one. Returns each one's state of health.
+fn run_guests(
+    layout: &Layout,
+    initramfs: &Path,
+    name: &str,
+    work: &Work,
+) -> Vec<(String, Result<()>)> {
+    let mut health = Vec::new();
+    while health.len() < BOOTS && (health.is_empty() || !work.is_done()) {
+        let name = match health.len() {
+            0 => name.to_owned(),
+            again => format!("{name}-again-{again}"),
+        };
+        let verb = ["scenarios".to_owned()];
+        let boot = Boot {
+            name: &name,
+            initramfs,
+            verb: &verb,
+            clock: Clock::Free(2),
+            wire: None,
+            deadline: DEADLINE,
+        };
+        let outcome = watch(layout, &boot, work);
+        health.push((name, outcome));
+    }
+    health
+}
+
+/// Runs scenarios in one guest, passing on what it says; an error is what its kernel, not a scenario, did wrong.
+fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work) -> Result<()> {
+    let started = Instant::now();
+    let mut times = File::create(layout.logs()?.join(format!("{}.log", boot.name)))?;
     let mut guest = Guest::boot(layout, boot)?;
     let mut faults = Vec::new();
     let mut tainted = None;
@@ -120,13 +164,16 @@ fn watch(layout: &Layout, boot: &Boot<'_>, scenarios: &Mutex<Scenarios>) -> Resu
             Said::Kernel(line) => faults.extend(alarm(&line).map(str::to_owned)),
             Said::Program(line) => {
                 println!("{line}");
-                let mut scenarios = scenarios
-                    .lock()
-                    .unwrap_or_else(|poison| poison.into_inner());
-                scenarios.hear(&line);
+                writeln!(times, "{:6.1} {line}", started.elapsed().as_secs_f64())?;
+                lock(&work.results).hear(&line);
+            }
+            Said::Ready | Said::Done(_) => {
+                guest.extend(DEADLINE);
+                // An empty line ends the guest.
+                guest.tell(&work.next().unwrap_or_default())?;
             }
             Said::Tainted(bits) => tainted = Some(bits),
-            Said::Ready | Said::Done(_) | Said::Exit(_) => {}
+            Said::Exit(_) => {}
             Said::Off => break,
         }
     }

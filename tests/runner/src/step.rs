@@ -1,19 +1,34 @@
 //! Long work as announced steps whose output goes to a log.
 
+use std::env;
 use std::fs::{self, File};
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
-use std::time::Instant;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use anyhow::{bail, Context, Result};
 
-static START: OnceLock<Instant> = OnceLock::new();
-
-/// Tells people what is going on; standard output is for results.
+/// Tells people what is going on, with the time since `make` was started; standard output is for results.
 pub fn say(text: &str) {
-    let start = START.get_or_init(Instant::now);
-    eprintln!("[{:4}s] {text}", start.elapsed().as_secs());
+    eprintln!("[{:4}s] {text}", since_make());
+}
+
+/// Seconds since `make` was started, by the clock that the scripts in `mk/` go by too.
+fn since_make() -> u64 {
+    static START: OnceLock<u64> = OnceLock::new();
+    let now = || {
+        SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| time.as_secs())
+    };
+    let start = START.get_or_init(|| {
+        env::var("ENET_STARTED")
+            .ok()
+            .and_then(|text| text.parse().ok())
+            .unwrap_or_else(now)
+    });
+    now().saturating_sub(*start)
 }
 
 /// The last lines of a file, for a failure's message.
