@@ -462,9 +462,11 @@ impl<P: Protocol> Sock<P> {
     ///
     /// The core's, once for a socket of `P`.
     unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
-        // SAFETY: Nobody else has the socket any more, and it is destructed once.
+        // SAFETY: Nobody else has the socket any more, and it is destructed once, in an RCU
+        // callback, which holds no lock. The timer may still be waiting, or running elsewhere.
         unsafe {
             let this: *mut Self = sk.cast();
+            super::timer::cancel(&*this);
             (*this).raw.receive_queue().purge();
             (*this).raw.write_queue().purge();
             ptr::drop_in_place(ptr::addr_of_mut!((*this).shared));

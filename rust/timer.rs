@@ -2,13 +2,15 @@
 
 //! The one high-resolution timer of a socket.
 //!
-//! A waiting timer holds a reference to its socket. Arming and disarming need the socket's lock.
+//! The timer holds no reference: whether one is due cannot be told when the timer is started beside
+//! its running callback. The socket's end waits for it instead, after the last reference and an RCU
+//! grace period. Arming and disarming need the socket's lock.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
 use super::{
     bindings,
-    sock::{Protocol, Sock, SockRef},
+    sock::{Protocol, Sock},
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -36,13 +38,9 @@ impl<P: Protocol> Sock<P> {
     /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed
     /// for. The caller has the socket locked.
     pub(crate) fn arm_timer(&self, at: u64) {
-        // SAFETY: The timer was set up with the socket. A queued timer that is taken off leaves us
-        // its reference; otherwise (idle, or its callback running with a reference of its own) the
-        // new start gets a fresh one.
+        // SAFETY: The timer was set up with the socket, and is cancelled before the socket's memory
+        // goes, in [`cancel`]. It may be started while its callback runs.
         unsafe {
-            if bindings::hrtimer_try_to_cancel(self.timer.get()) != 1 {
-                self.hold().leave();
-            }
             bindings::hrtimer_start_range_ns(
                 self.timer.get(),
                 i64::try_from(at).unwrap_or(i64::MAX),
@@ -54,23 +52,28 @@ impl<P: Protocol> Sock<P> {
 
     /// Disarms the timer. A callback that runs at this moment finds nothing to do.
     pub(crate) fn disarm_timer(&self) {
-        // SAFETY: As in `arm_timer`; the caller has a reference of its own, so giving back the
-        // queued timer's does not free the socket under it.
-        unsafe {
-            if bindings::hrtimer_try_to_cancel(self.timer.get()) == 1 {
-                bindings::sock_put(self.as_ptr());
-            }
-        }
+        // SAFETY: The timer was set up with the socket.
+        unsafe { bindings::hrtimer_try_to_cancel(self.timer.get()) };
     }
+}
+
+/// Makes sure that the timer of a socket that nobody holds any more does not run again.
+///
+/// # Safety
+///
+/// Nobody can arm the timer any more, and the caller has no lock that its callback takes.
+pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
+    // SAFETY: The timer was set up with the socket; waits for a callback on another processor.
+    unsafe { bindings::hrtimer_cancel(sock.timer.get()) };
 }
 
 /// # Safety
 ///
 /// The timer core's, with the timer of a socket of `P`.
 unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
-    // SAFETY: The timer is the one of a socket that its pending reference keeps, and that
-    // reference is now ours.
-    let sock = unsafe { SockRef::<P>::from_raw((*Sock::<P>::from_timer(timer)).as_ptr()) };
+    // SAFETY: The socket's memory stays until [`cancel`] has waited for this callback, even if the
+    // protocol gives up the last reference in it: that only starts an RCU grace period.
+    let sock = unsafe { &*Sock::<P>::from_timer(timer) };
     let mut guard = sock.lock_bh();
     match guard.parts() {
         Some((sock, state)) => P::timer(sock, state),

@@ -249,7 +249,7 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let verb = boot.verb.join(" ");
     command.args([
         "-append",
-        &format!("rcutree.sysrq_rcu=1 console=ttyS0 loglevel=7 panic=-1 {more}-- {verb}"),
+        &format!("console=ttyS0 loglevel=7 panic=-1 {more}-- {verb}"),
     ]);
     if let Some(wire) = &boot.wire {
         let socket = wire.socket.display();
