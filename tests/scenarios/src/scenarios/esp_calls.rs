@@ -304,8 +304,10 @@ fn options(lab: &Lab) -> Outcome {
         received[3]
     );
     ensure!(sent[2] == 0, "tx_err is {}", sent[2]);
+    // A host that is not scheduled for longer than the request timer makes its peer ask again, so a
+    // packet may come twice; but none is missing and none is dropped.
     ensure!(
-        received[4] == 0 && received[6] == 0,
+        received[5] == 0 && received[6] == 0,
         "loss on a cable: {received:?}"
     );
     let fresh = lab.a.esp()?.counters(8)?;
