@@ -55,100 +55,77 @@ fn a_request_is_answered_to_its_asker() {
     assert_eq!(echo::reply_to(&from_port_0, Some(echo::REQUEST)), None);
 }
 
+fn claim(ifindex: u32, shares: bool, listens: bool) -> ports::Claim {
+    ports::Claim {
+        ifindex,
+        shares,
+        listens,
+    }
+}
+
 #[test]
 fn only_sockets_that_share_an_interface_exclude_each_other() {
-    assert!(ports::conflicts(0, 0));
-    assert!(ports::conflicts(0, 3));
-    assert!(ports::conflicts(3, 0));
-    assert!(ports::conflicts(3, 3));
-    assert!(!ports::conflicts(3, 4));
-}
-
-/// A table of sockets as the caller of [`ports::pick`] keeps it.
-struct Table {
-    buckets: usize,
-    taken: HashSet<u16>,
-}
-
-impl Table {
-    fn new(buckets: usize, taken: impl IntoIterator<Item = u16>) -> Self {
-        Self {
-            buckets,
-            taken: taken.into_iter().collect(),
-        }
-    }
-
-    fn load(&self, bucket: usize) -> u32 {
-        let held = |p: &&u16| usize::from(**p) % self.buckets == bucket;
-        self.taken.iter().filter(held).count() as u32
-    }
-
-    fn pick(&self, rover: u16) -> Option<u16> {
-        ports::pick(
-            self.buckets,
-            rover,
-            |b| self.load(b),
-            |p| self.taken.contains(&p),
-        )
-    }
+    let plain = |ifindex| claim(ifindex, false, false);
+    assert!(ports::conflicts(plain(0), plain(0)));
+    assert!(ports::conflicts(plain(0), plain(3)));
+    assert!(ports::conflicts(plain(3), plain(0)));
+    assert!(ports::conflicts(plain(3), plain(3)));
+    assert!(!ports::conflicts(plain(3), plain(4)));
 }
 
 #[test]
-fn the_rover_chooses_among_equally_full_buckets() {
-    let table = Table::new(64, []);
-    assert_eq!(table.pick(0), Some(49_152));
-    assert_eq!(table.pick(5), Some(49_157));
-    assert_eq!(table.pick(64 + 5), Some(49_157));
+fn a_port_is_shared_when_both_say_so_and_nobody_listens() {
+    let (shy, free) = (claim(0, false, false), claim(0, true, false));
+    assert!(ports::conflicts(shy, free));
+    assert!(ports::conflicts(free, shy));
+    assert!(!ports::conflicts(free, free));
+    assert!(ports::conflicts(claim(0, true, true), free));
+    assert!(!ports::conflicts(
+        claim(3, true, true),
+        claim(4, true, false)
+    ));
+}
+
+/// Picks as a caller would that has given out `taken`.
+fn pick(rover: u16, taken: &HashSet<u16>) -> Option<u16> {
+    ports::pick(rover, |from| (from..=u16::MAX).find(|p| !taken.contains(p)))
+}
+
+fn ports_in(range: impl IntoIterator<Item = u16>) -> HashSet<u16> {
+    range.into_iter().collect()
 }
 
 #[test]
-fn the_emptiest_bucket_is_taken_first() {
-    // Every bucket holds one but the 17th.
-    let table = Table::new(64, (0..64).filter(|p| *p != 17));
-    assert_eq!(table.pick(30), Some(49_152 + 17));
-}
-
-#[test]
-fn a_full_bucket_gives_way_to_the_next_emptiest() {
-    // Bucket 3 is the emptiest by its count and yet has no port left.
-    let picked = ports::pick(4, 0, |b| [5, 3, 4, 0][b], |p| p % 4 == 3);
-    assert_eq!(picked, Some(49_153));
-    let picked = ports::pick(4, 0, |b| [5, 3, 4, 0][b], |p| p % 4 == 3 || p % 4 == 1);
-    assert_eq!(picked, Some(49_154));
+fn the_rover_is_followed_around_the_dynamic_ports() {
+    let none = HashSet::new();
+    assert_eq!(pick(0, &none), Some(49_152));
+    assert_eq!(pick(50_000, &none), Some(50_000));
+    assert_eq!(pick(50_000, &ports_in(50_000..=50_009)), Some(50_010));
+    assert_eq!(pick(65_535, &ports_in([65_535])), Some(49_152));
+    assert_eq!(pick(65_000, &ports_in(49_160..=65_535)), Some(49_152));
 }
 
 #[test]
 fn the_registered_ports_follow_the_dynamic_ones() {
-    let table = Table::new(16, 49_152..=65_535);
-    assert_eq!(table.pick(0), Some(1_024));
-    let table = Table::new(16, 1_024..=65_535);
-    assert_eq!(table.pick(0), None);
-    let table = Table::new(16, (1_024..=65_535).filter(|p| *p != 30_001));
-    assert_eq!(table.pick(9), Some(30_001));
+    let dynamic = ports_in(49_152..=65_535);
+    assert_eq!(pick(0, &dynamic), Some(1_024));
+    assert_eq!(pick(30_000, &dynamic), Some(30_000));
+    assert_eq!(pick(60_000, &dynamic), Some(1_024));
+    let all = ports_in(1_024..=65_535);
+    assert_eq!(pick(0, &all), None);
+    let all_but_one = ports_in((1_024..=65_535).filter(|p| *p != 30_001));
+    assert_eq!(pick(40_000, &all_but_one), Some(30_001));
 }
 
 #[test]
-fn the_usual_choice_asks_for_one_port() {
+fn the_usual_choice_asks_once() {
     let asked = Cell::new(0);
-    let picked = ports::pick(
-        256,
-        77,
-        |_| 0,
-        |_| {
-            asked.set(asked.get() + 1);
-            false
-        },
-    );
-    assert_eq!(picked, Some(49_152 + 77));
+    let picked = ports::pick(49_229, |from| {
+        asked.set(asked.get() + 1);
+        Some(from)
+    });
+    assert_eq!(picked, Some(49_229));
     assert_eq!(asked.get(), 1);
-}
-
-#[test]
-fn odd_tables_are_no_reason_to_panic() {
-    assert_eq!(ports::pick(0, 1, |_| 0, |_| false), None);
-    assert_eq!(ports::pick(1, 1, |_| 0, |_| false), Some(49_152));
-    assert!(ports::pick(1 << 17, 40_000, |_| 0, |_| false).is_some());
-    assert_eq!(ports::pick(3, 2, |_| u32::MAX, |_| false), Some(49_154));
 }
 
 proptest! {
@@ -190,22 +167,20 @@ proptest! {
         }
     }
 
-    /// Against a model that sorts all buckets.
+    /// Every free port comes up once before one comes up again.
     #[test]
-    fn the_choice_is_the_documented_one(
-        bits in 0u32..7,
+    fn a_port_rests_while_others_are_free(
         rover in any::<u16>(),
-        taken in prop::collection::hash_set(49_152u16..49_300, 0..140),
+        free in prop::collection::hash_set(49_152u16..=65_535, 1..40),
     ) {
-        let table = Table::new(1 << bits, taken);
-        let n = table.buckets;
-        let start = usize::from(rover) % n;
-        let best = (0..n)
-            .map(|d| (table.load((start + d) % n), d, (start + d) % n))
-            .min()
-            .map(|(_, _, bucket)| bucket);
-        let port = (49_152..=65_535u16)
-            .find(|p| Some(usize::from(*p) % n) == best && !table.taken.contains(p));
-        prop_assert_eq!(table.pick(rover), port);
+        let pick = |rover| ports::pick(rover, |from| free.iter().copied().filter(|p| *p >= from).min());
+        let mut next = rover;
+        let mut given = HashSet::new();
+        for _ in 0..free.len() {
+            let port = pick(next).unwrap();
+            prop_assert!(given.insert(port));
+            next = port.wrapping_add(1);
+        }
+        prop_assert!(given.contains(&pick(next).unwrap()));
     }
 }

@@ -6,7 +6,7 @@
 ///
 /// Ranges are the business of whoever sets them; values out of range cannot
 /// harm the engine, 0 counts as 1 where 0 would stop it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
     /// The window during bulk transfer, in packets: 1 to 32767.
     pub burst_length: u16,
@@ -43,7 +43,7 @@ impl Config {
 
 /// The counters that `ESP_SO_STATS` reports, in its layout: eight `u32` in host
 /// byte order. They wrap.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[repr(C)]
 pub struct Stats {
     /// Packets given out for sending, empty ones and resends included.

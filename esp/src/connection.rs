@@ -20,11 +20,12 @@
 //!   too.
 //! * A connection whose socket is closed is an orphan: nobody will read, so data
 //!   that comes for it ends it with a RST, and the other side's FIN is waited for
-//!   only some seconds.
+//!   only some seconds. Data ends one whose user has only ended both halves in the
+//!   same way, as TCP does it.
 
 use super::config::{Config, Stats};
 use super::outcome::{DropReason, Outcome, Room, Transmit};
-use super::receiver::{Receiver, Taken};
+use super::receiver::{Receiver, Saying, Taken};
 use super::rtt::Rtt;
 use super::sender::{Kind, Leaving, Sender};
 use super::seq::Seq;
@@ -33,7 +34,7 @@ use super::timers::{earlier, is_due, Liveness, Nanos, ORPHAN_WAIT, SYN_ACK_TRIES
 use super::wire::{flags, Header};
 
 /// The engine of one connection.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Connection {
     /// The counters; `tx_err` is the caller's to count.
     pub stats: Stats,
@@ -47,6 +48,8 @@ pub struct Connection {
     rtt: Rtt,
     liveness: Liveness,
     orphan: bool,
+    /// The user does not want to read any more.
+    deaf: bool,
     /// When an orphan stops waiting for a FIN.
     orphan_until: Option<Nanos>,
     /// Data came for an orphan; the RST that says so has not left.
@@ -68,6 +71,7 @@ impl Connection {
             rtt: Rtt::default(),
             liveness: Liveness::default(),
             orphan: false,
+            deaf: false,
             orphan_until: None,
             reset: false,
         }
@@ -134,9 +138,39 @@ impl Connection {
         }
     }
 
-    /// While `hold`, the last queued packet does not leave: a send call that
-    /// still copies has more to queue behind it, and the packet need not carry
-    /// TXF. To be released before the call sleeps or returns.
+    /// Whether the packets with the number `seq` and behind it have never left:
+    /// then they may be cut anew at once, see [`recut`](Self::recut).
+    pub fn is_unsent(&self, seq: Seq) -> bool {
+        self.sender.is_unsent(seq)
+    }
+
+    /// Packets that have left are too large to leave again. No packet of the
+    /// queue leaves until it is known which of them the other side has; then
+    /// [`Outcome::cut`] has all that are left in the queue cut anew.
+    pub fn pause(&mut self, now: Nanos) {
+        if self.sender.is_open() {
+            self.sender.pause(now);
+        }
+    }
+
+    /// Whether a [`pause`](Self::pause) lasts.
+    pub fn is_paused(&self) -> bool {
+        self.sender.is_paused()
+    }
+
+    /// The write queue was cut anew from the number `from` on, and holds
+    /// `packets` packets from there. To be called after [`Outcome::cut`] with
+    /// [`first_unacked`](Self::first_unacked), or without one with a number that
+    /// [`is_unsent`](Self::is_unsent). `kept` tells with which flags the packet
+    /// `from` left before.
+    pub fn recut(&mut self, from: Seq, packets: u16, kept: impl FnOnce(Seq) -> u8) {
+        self.sender.recut(from, packets, kept);
+    }
+
+    /// While `hold`, the last queued packet does not leave: there is more to
+    /// queue behind it, by a send call that still copies or by one that was
+    /// announced, and the packet need not carry TXF. To be released before a
+    /// call sleeps, and within a time that the peer can wait for the data.
     #[inline]
     pub fn hold_last(&mut self, hold: bool) {
         self.sender.hold_last(hold);
@@ -147,6 +181,12 @@ impl Connection {
     #[inline]
     pub fn last_is_unsent(&self) -> bool {
         self.sender.last_is_unsent()
+    }
+
+    /// Queued data packets that have never left.
+    #[inline]
+    pub fn unsent(&self) -> u16 {
+        self.sender.unsent()
     }
 
     /// The number of the packet that
@@ -182,6 +222,12 @@ impl Connection {
         self.sender.finish();
     }
 
+    /// The user does not want to read any more: once the sending direction is
+    /// ended too, data that comes is answered with a RST.
+    pub fn stop_reading(&mut self) {
+        self.deaf = true;
+    }
+
     /// The socket is closed and nobody will read again; to follow
     /// [`close_send`](Self::close_send). From now on data that comes fails the
     /// connection with [`Failure::Reset`], and a RST tells the other side: it is
@@ -205,6 +251,7 @@ impl Connection {
         self.state = State::Closed;
         self.reset = false;
         self.receiver.silence();
+        self.receiver.end();
         reset
     }
 
@@ -278,7 +325,7 @@ impl Connection {
         if !header.has(flags::SYN) {
             return Err(DropReason::BadState);
         }
-        let _ = self.sender.on_ack(header.ack, &mut self.rtt, now);
+        let _ = self.sender.on_ack(header.ack, true, &mut self.rtt, now);
         self.receiver = Receiver::new(header.seq, now);
         self.receiver.answer();
         self.liveness.restart(now);
@@ -327,7 +374,8 @@ impl Connection {
             return Err(DropReason::BadAck);
         }
         self.liveness.restart(now);
-        let acked = self.sender.on_ack(header.ack, &mut self.rtt, now);
+        let opens = !header.is_hold();
+        let acked = self.sender.on_ack(header.ack, opens, &mut self.rtt, now);
         outcome.acked = acked.data;
         if acked.syn && self.state == State::SynReceived {
             self.state = State::Established;
@@ -344,7 +392,14 @@ impl Connection {
             }
         }
         if header.has(flags::RRQ) {
-            self.sender.on_request(&self.config, &self.rtt, now);
+            self.sender
+                .on_request(header.ack, &self.config, &self.rtt, now);
+        }
+        if self.sender.is_paused() {
+            // A packet with a number, or a probe with an old one, may repeat an earlier
+            // acknowledgement; any other says what has come.
+            let told = !header.takes_number() && self.receiver.is_new(header.seq);
+            outcome.cut = self.sender.is_settled(told);
         }
         Ok(())
     }
@@ -357,7 +412,7 @@ impl Connection {
         now: Nanos,
         outcome: &mut Outcome,
     ) -> Result<(), DropReason> {
-        if self.orphan && header.len > 0 && self.receiver.is_new(header.seq) {
+        if self.refuses_data() && header.len > 0 && self.receiver.is_new(header.seq) {
             self.fail(Failure::Reset, outcome);
             self.reset = true;
             return Err(DropReason::BadState);
@@ -383,9 +438,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Whether nobody will read what comes.
+    #[inline]
+    fn refuses_data(&self) -> bool {
+        self.orphan || self.deaf && matches!(self.state, State::FinWait1 | State::FinWait2)
+    }
+
     /// The end that both sides wanted. An answer that is due still leaves.
     fn close(&mut self, outcome: &mut Outcome) {
         self.state = State::Closed;
+        self.receiver.end();
         outcome.closed = true;
     }
 
@@ -424,6 +486,43 @@ impl Connection {
         self.receiver.flush();
     }
 
+    /// Whether a transmission is announced and its sender is kept waiting by
+    /// nothing here but its turn: what [`Turns`](super::Turns) counts.
+    #[inline]
+    pub fn is_scheduled(&self) -> bool {
+        self.receiver.is_scheduled()
+    }
+
+    /// Whether an acknowledgement, or a request for what a later packet showed
+    /// to be missing, is due that opens the window of a counted connection. It
+    /// stays due until [`take_turn`](Self::take_turn).
+    #[inline]
+    pub fn wants_turn(&self) -> bool {
+        self.receiver.wants_turn()
+    }
+
+    /// The wanted turn is not now.
+    #[inline]
+    pub fn wait_turn(&mut self) {
+        self.receiver.wait_turn();
+    }
+
+    /// The turn has come: [`poll_transmit`](Self::poll_transmit) lets the
+    /// acknowledgement go.
+    #[inline]
+    pub fn take_turn(&mut self) {
+        self.receiver.take_turn();
+    }
+
+    /// When a packet of any connection last came by the device of this one; to
+    /// be said before [`on_deadline`](Self::on_deadline). One's own packets may
+    /// still wait in a port behind those of others, so a request for them counts
+    /// its time from here, within limits.
+    #[inline]
+    pub fn port_busy(&mut self, at: Nanos) {
+        self.receiver.port_busy(at);
+    }
+
     /// The next packet to send; to be called until `None`, also after the
     /// connection has closed. `kept` tells with which flags a packet left
     /// before; it is asked for resends of data only.
@@ -432,12 +531,12 @@ impl Connection {
         if self.state == State::Closed {
             return self.poll_last(now);
         }
+        self.receiver.look_back(&self.config, &self.rtt, now);
         if self.sender.is_open() && self.receiver.request_leaves() {
             self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
-            let header = self.header(self.sender.high(), flags::ACK | flags::RRQ);
-            return Some(self.control(header, now));
+            return Some(self.empty(Saying::Request, now));
         }
-        let waiting = self.sender.is_outstanding();
+        let waiting = self.sender.awaits_peer();
         if let Some(leaving) = self.sender.poll(&self.config, &self.rtt, now, kept) {
             if !waiting && !self.receiver.is_receiving() {
                 self.liveness.restart(now);
@@ -462,11 +561,11 @@ impl Connection {
     /// An acknowledgement or a probe in a packet of its own.
     #[inline]
     fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
-        if self.receiver.ack_leaves() {
-            let header = self.header(self.sender.high(), flags::ACK);
-            return Some(self.control(header, now));
+        if let Some(saying) = self.receiver.ack_leaves() {
+            return Some(self.empty(saying, now));
         }
-        if self.state != State::Closed && self.liveness.probe {
+        let probe = self.sender.take_probe() || self.liveness.probe;
+        if self.state != State::Closed && probe {
             self.liveness.probe = false;
             // The number before the first unacknowledged one was surely
             // received, so the peer takes the probe for a duplicate.
@@ -484,7 +583,7 @@ impl Connection {
         match leaving.kind {
             Kind::Data => {
                 let header = self.header(leaving.seq, leaving.flags | flags::ACK);
-                self.left(now, false);
+                self.left(Saying::Carried, now);
                 Transmit::Data(header)
             }
             Kind::Fin => self.control(self.header(leaving.seq, flags::FIN | flags::ACK), now),
@@ -498,17 +597,27 @@ impl Connection {
         }
     }
 
+    /// A packet that is there for something else than its acknowledgement.
     #[inline]
     fn control(&mut self, header: Header, now: Nanos) -> Transmit {
-        self.left(now, header.has(flags::RRQ));
+        self.left(Saying::Carried, now);
+        Transmit::Control(header)
+    }
+
+    /// A packet that is there for its acknowledgement.
+    #[inline]
+    fn empty(&mut self, saying: Saying, now: Nanos) -> Transmit {
+        let mut header = self.header(self.sender.high(), saying.flags());
+        header.ack = self.receiver.ack_number(saying);
+        self.left(saying, now);
         Transmit::Control(header)
     }
 
     /// A packet with an acknowledgement leaves.
     #[inline]
-    fn left(&mut self, now: Nanos, requested: bool) {
+    fn left(&mut self, saying: Saying, now: Nanos) {
         self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
-        self.receiver.ack_left(requested, now);
+        self.receiver.ack_left(saying, &self.config, now);
     }
 
     #[inline]
@@ -518,7 +627,7 @@ impl Connection {
             dst: self.remote_port,
             len: 0,
             seq,
-            ack: self.receiver.ack_number(),
+            ack: self.receiver.ack_number(Saying::Carried),
             flags,
         }
     }
@@ -526,7 +635,7 @@ impl Connection {
     /// Whether the peer owes a sign of life soon.
     #[inline]
     fn is_active(&self) -> bool {
-        self.sender.is_outstanding() || self.receiver.is_receiving()
+        self.sender.awaits_peer() || self.receiver.is_receiving()
     }
 
     /// When [`on_deadline`](Self::on_deadline) is next to be called, `None` for

@@ -13,7 +13,7 @@
 //! What those leave open, and how this engine fills it, stands where it is
 //! decided: [`connection`] for the handshake, its end and resets, `sender` for
 //! windows and retransmission, `receiver` for acknowledgements and requests,
-//! `timers` for liveness.
+//! `timers` for liveness, [`turns`] for the order of many senders.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
@@ -31,6 +31,7 @@ mod sender;
 mod seq;
 pub mod state;
 mod timers;
+pub mod turns;
 pub mod wire;
 
 pub use self::config::{Config, Stats};
@@ -39,4 +40,5 @@ pub use self::outcome::{DropReason, Outcome, Room, Transmit};
 pub use self::seq::Seq;
 pub use self::state::{Failure, State};
 pub use self::timers::Nanos;
+pub use self::turns::{Ticket, Turns};
 pub use self::wire::{flags, mss, reset_for, Header, HEADER_LEN};

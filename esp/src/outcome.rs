@@ -6,7 +6,7 @@ use super::state::Failure;
 use super::wire::Header;
 
 /// Why a packet was not taken.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DropReason {
     /// Flags or lengths that no sender would put together.
     Malformed,
@@ -23,7 +23,7 @@ pub enum DropReason {
 }
 
 /// The receive queue as the caller charges it, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Room {
     /// In the queue now.
     pub queued: u32,
@@ -34,7 +34,7 @@ pub struct Room {
 }
 
 /// What a packet or a timer brought about. More than one of these can hold.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {
     /// The packet's payload is next in the stream: queue it.
@@ -44,6 +44,9 @@ pub struct Outcome {
     pub drop: Option<DropReason>,
     /// Data packets to free from the head of the write queue.
     pub acked: u16,
+    /// What is queued is to be cut anew now, and
+    /// [`recut`](super::Connection::recut) to be called, after `acked` was freed.
+    pub cut: bool,
     /// The handshake is complete.
     pub established: bool,
     /// The other side's stream has ended, just now.
@@ -57,7 +60,7 @@ pub struct Outcome {
 }
 
 /// A packet to send.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transmit {
     /// The queued packet with the header's number. The caller fills in
     /// [`Header::len`] and keeps the flags with the packet for resends.

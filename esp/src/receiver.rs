@@ -10,15 +10,27 @@
 //!   answers something (duplicate, FIN). The final one of a transmission opens
 //!   none: it is *delayed*, for data to carry it, until the reader is about to
 //!   sleep or [`ACK_DELAY`] is over; a dialogue then needs no packet of its own
-//!   for it. While the receiver is congested (R3) both are *withheld*; what has
-//!   to be said all the same, say in answer to a duplicate, then repeats the
-//!   number given last, which opens nothing.
+//!   for it. While the receiver is congested (R3) both are *withheld*.
+//! * While a transmission is announced, what opens its window needs a *turn*,
+//!   which the caller gives ([`turns`](super::turns)). Data carries new numbers
+//!   meanwhile only as long as no turn is being waited for, and does not stand
+//!   for one: the next turn is asked for as if the data had not carried any.
+//! * Receipt and permission are two things. What arrives while its
+//!   acknowledgement is withheld or waits for its turn is reported by a *hold*:
+//!   at the start and the end of a transmission, which the sender would
+//!   otherwise send again, and in answer to what comes twice.
 //! * What was granted is kept: a packet within a burst of the number given last
 //!   is never dropped for want of room, so the receive queue's limit is exceeded
 //!   by at most one burst. Packets of a sender with a larger burst are dropped
 //!   when there is no room, and asked for when there is.
-//! * A request for a hole is withheld like any acknowledgement, since the
-//!   number it must name opens a window.
+//! * A request for a hole is withheld and waits for its turn like any
+//!   acknowledgement, since the number it must name opens a window.
+//! * The request timer's round trip is the time from an acknowledgement to the
+//!   first packet that it let go. Each request that the timer makes doubles the
+//!   time, and it stays so until a round trip is measured without one: a timer
+//!   that is too short for the link would otherwise never learn it. While packets
+//!   of others come by the same device, one's own may stand behind them in the
+//!   port: the timer counts from the last of them, [`PORT_DELAY`] at most.
 //! * An empty packet carries the number of the next one that takes one. If that
 //!   reveals a hole nobody knew of, it is asked for as well.
 
@@ -26,15 +38,66 @@ use super::config::Config;
 use super::outcome::{DropReason, Room};
 use super::rtt::{doubled, Rtt};
 use super::seq::Seq;
-use super::timers::{from_micros, is_due, Nanos, ACK_DELAY, REQUEST_MAX};
-use super::wire::{flags, Header};
+use super::timers::{
+    from_micros, is_due, Nanos, ACK_DELAY, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX,
+};
+use super::wire::{flags, Header, HOLD};
 
 /// When an acknowledgement is due.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Due {
     Not,
     At(Nanos),
     Now,
+}
+
+/// Whether a request is due.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Request {
+    Not,
+    /// For what a later packet showed to be missing.
+    Hole,
+    /// The timer's, whose sender has the turn.
+    Timer,
+}
+
+/// The turn in which the window opens.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Turn {
+    /// None is needed, or none asked for yet.
+    Not,
+    Waiting,
+    Granted,
+}
+
+/// How an acknowledgement number leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Saying {
+    /// In a packet that leaves for another reason.
+    Carried,
+    Ack,
+    /// Receipt without permission.
+    Hold,
+    Request,
+}
+
+impl Saying {
+    /// The flags of an empty packet that says this.
+    #[inline]
+    pub(super) fn flags(self) -> u8 {
+        match self {
+            Self::Carried | Self::Ack => flags::ACK,
+            Self::Hold => HOLD,
+            Self::Request => flags::ACK | flags::RRQ,
+        }
+    }
+}
+
+/// The first packet that an acknowledgement lets go, and when that left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Timed {
+    seq: Seq,
+    left: Nanos,
 }
 
 /// A packet that was taken.
@@ -46,13 +109,13 @@ pub(super) enum Taken {
     Fin,
 }
 
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Receiver {
     /// The number of the other side's SYN.
     irs: Seq,
     /// The number taken next.
     expected: Seq,
-    /// The acknowledgement number that left last.
+    /// The acknowledgement number that left last and opened a window.
     given: Seq,
     /// Behind the highest number known to be in use.
     seen: Seq,
@@ -62,21 +125,31 @@ pub(super) struct Receiver {
     receiving: bool,
     /// R3: due acknowledgements are withheld.
     congested: bool,
-    /// Packets taken since `given` was.
+    /// Packets taken since an acknowledgement left in its turn.
     since: u16,
     due: Due,
+    turn: Turn,
+    /// The start or the end of a transmission has come and no acknowledgement
+    /// has left since.
+    unreported: bool,
+    /// The number of a packet with TXS, until it is acknowledged.
+    announced: Option<Seq>,
     /// An answer is due, congested or not.
     answer: bool,
-    /// A request is due.
-    request: bool,
+    request: Request,
     /// The expected number as which a hole was asked for.
     asked: Option<Seq>,
     /// A packet was dropped for want of room.
     starved: bool,
     /// When the request timer started.
     quiet: Nanos,
-    /// Its expirations without progress.
+    /// Its expirations since a round trip was measured that none fell into.
     tries: u8,
+    /// When others' packets came by the same device.
+    busy: Nanos,
+    timed: Option<Timed>,
+    /// From acknowledgements to the packets that they let go.
+    turnaround: Rtt,
 }
 
 impl Receiver {
@@ -93,12 +166,18 @@ impl Receiver {
             congested: false,
             since: 0,
             due: Due::Not,
+            turn: Turn::Not,
+            unreported: false,
+            announced: None,
             answer: false,
-            request: false,
+            request: Request::Not,
             asked: None,
             starved: false,
             quiet: now,
             tries: 0,
+            busy: 0,
+            timed: None,
+            turnaround: Rtt::default(),
         }
     }
 
@@ -137,8 +216,87 @@ impl Receiver {
     /// Nothing is to be said any more.
     pub(super) fn silence(&mut self) {
         self.due = Due::Not;
+        self.turn = Turn::Not;
+        self.unreported = false;
         self.answer = false;
-        self.request = false;
+        self.request = Request::Not;
+    }
+
+    /// Nothing comes in any more.
+    pub(super) fn end(&mut self) {
+        self.receiving = false;
+        self.leave_turns();
+    }
+
+    /// See [`Connection::is_scheduled`](super::Connection::is_scheduled).
+    #[inline]
+    pub(super) fn is_scheduled(&self) -> bool {
+        self.receiving && !self.congested
+    }
+
+    /// See [`Connection::wants_turn`](super::Connection::wants_turn).
+    #[inline]
+    pub(super) fn wants_turn(&self) -> bool {
+        self.is_scheduled()
+            && self.turn == Turn::Not
+            && (self.due == Due::Now || self.request == Request::Hole)
+    }
+
+    /// See [`Connection::wait_turn`](super::Connection::wait_turn).
+    #[inline]
+    pub(super) fn wait_turn(&mut self) {
+        if self.is_scheduled() {
+            self.turn = Turn::Waiting;
+        }
+    }
+
+    /// See [`Connection::take_turn`](super::Connection::take_turn). What the
+    /// turn was wanted for may be gone, a hole filled; it is used all the same.
+    #[inline]
+    pub(super) fn take_turn(&mut self) {
+        if self.is_scheduled() {
+            self.turn = Turn::Granted;
+            self.due = Due::Now;
+        }
+    }
+
+    /// An announcement's turn that comes after a silence finds all that came with
+    /// it, unscheduled as it was, taken or lost: if less has come than may, this
+    /// is the time to ask for it. A sender that has nothing outstanding takes the
+    /// request for an acknowledgement.
+    #[inline]
+    pub(super) fn look_back(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
+        if self.turn != Turn::Granted || self.request != Request::Not {
+            return;
+        }
+        let Some(start) = self.announced else { return };
+        if self.expected.before(unscheduled_end(start, config))
+            && now >= self.quiet.saturating_add(self.patience(config, rtt))
+        {
+            self.request = Request::Hole;
+            self.asked = Some(self.expected);
+        }
+    }
+
+    /// See [`Connection::port_busy`](super::Connection::port_busy).
+    #[inline]
+    pub(super) fn port_busy(&mut self, at: Nanos) {
+        self.busy = at;
+    }
+
+    /// What has to wait for room, or need no longer wait for others, needs no
+    /// turn.
+    #[inline]
+    fn leave_turns(&mut self) {
+        if !self.is_scheduled() {
+            self.turn = Turn::Not;
+        }
+    }
+
+    /// Whether a number that leaves now may open the window.
+    #[inline]
+    fn is_open(&self) -> bool {
+        !self.congested && self.turn != Turn::Waiting
     }
 
     /// Decides what becomes of a packet (R1 to R3). `lost` counts the numbers
@@ -168,6 +326,7 @@ impl Receiver {
             self.receiving = false;
             // Nothing can follow, so there is no window to withhold.
             self.congested = false;
+            self.leave_turns();
             self.answer = true;
             return Ok(Taken::Fin);
         }
@@ -178,6 +337,13 @@ impl Receiver {
         self.since = self.since.saturating_add(1);
         self.congested = is_congested(room, room.packet, config);
         self.owe(header, config, now);
+        self.leave_turns();
+        if let Some(timed) = self.timed.filter(|t| !header.seq.before(t.seq)) {
+            self.turnaround
+                .sample(now.saturating_sub(timed.left), false);
+            self.timed = None;
+            self.tries = 0;
+        }
         Ok(Taken::Data)
     }
 
@@ -188,10 +354,12 @@ impl Receiver {
             self.seen = self.expected;
         }
         self.asked = None;
-        self.request = false;
+        // What waits for its turn asks for the rest of the hole then.
+        if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
+            self.request = Request::Not;
+        }
         self.starved = false;
         self.quiet = now;
-        self.tries = 0;
     }
 
     /// Decides how soon data just taken is acknowledged (R2).
@@ -203,7 +371,9 @@ impl Receiver {
             self.receiving = false;
         } else if starts {
             self.receiving = true;
+            self.announced = Some(header.seq);
         }
+        self.unreported |= starts || ends;
         // Behind the end of one message others are known to be missing: their
         // sender goes on at once when it hears of this one.
         let behind = ends && self.expected.before(self.seen);
@@ -237,6 +407,7 @@ impl Receiver {
         if header.seq.before(self.expected) {
             if !self.fin {
                 self.congested = is_congested(room, 0, config);
+                self.leave_turns();
             }
             self.answer = true;
             return DropReason::Duplicate;
@@ -261,7 +432,9 @@ impl Receiver {
             return;
         }
         self.asked = Some(self.expected);
-        self.request = true;
+        self.request = Request::Hole;
+        // What fills the hole comes for a request's sake.
+        self.timed = None;
         *lost = u32::from(self.expected.distance(seq));
     }
 
@@ -282,13 +455,14 @@ impl Receiver {
         }
         let was_congested = self.congested;
         self.congested = is_congested(room, 0, config);
+        self.leave_turns();
         if self.congested {
             return;
         }
         if self.starved {
             self.starved = false;
             self.asked = Some(self.expected);
-            self.request = true;
+            self.request = Request::Hole;
         }
         if was_congested {
             self.quiet = now;
@@ -318,8 +492,8 @@ impl Receiver {
 
     /// The acknowledgement number that a packet leaving now carries.
     #[inline]
-    pub(super) fn ack_number(&self) -> Seq {
-        if self.congested {
+    pub(super) fn ack_number(&self, saying: Saying) -> Seq {
+        if saying == Saying::Carried && !self.is_open() {
             self.given
         } else {
             self.expected
@@ -329,29 +503,64 @@ impl Receiver {
     /// Whether a request is to leave now.
     #[inline]
     pub(super) fn request_leaves(&self) -> bool {
-        self.request && !self.congested
+        match self.request {
+            Request::Not => false,
+            Request::Timer => self.is_open(),
+            Request::Hole => self.is_open() && !self.wants_turn(),
+        }
     }
 
     /// Whether an acknowledgement is to leave now, in a packet of its own if
     /// there is none to carry it.
     #[inline]
-    pub(super) fn ack_leaves(&self) -> bool {
-        self.answer || (self.due == Due::Now && !self.congested)
+    pub(super) fn ack_leaves(&self) -> Option<Saying> {
+        let due = self.due == Due::Now;
+        if self.is_open() {
+            let leaves = self.answer || (due && !self.wants_turn());
+            leaves.then_some(Saying::Ack)
+        } else {
+            (self.answer || (due && self.unreported)).then_some(Saying::Hold)
+        }
     }
 
-    /// A packet left with [`ack_number`](Self::ack_number), a request if
-    /// `requested`.
+    /// A packet left with [`ack_number`](Self::ack_number).
     #[inline]
-    pub(super) fn ack_left(&mut self, requested: bool, now: Nanos) {
-        self.answer = false;
-        if requested {
-            self.request = false;
+    pub(super) fn ack_left(&mut self, saying: Saying, config: &Config, now: Nanos) {
+        if saying == Saying::Request {
+            self.request = Request::Not;
         }
-        if !self.congested {
-            self.given = self.expected;
+        if saying == Saying::Hold {
+            self.answer = false;
+            self.unreported = false;
+            return;
+        }
+        if !self.is_open() {
+            return;
+        }
+        self.answer = false;
+        self.unreported = false;
+        self.quiet = now;
+        self.time(saying, config, now);
+        self.given = self.expected;
+        self.announced = None;
+        if !self.receiving || self.turn == Turn::Granted || saying == Saying::Request {
             self.since = 0;
             self.due = Due::Not;
-            self.quiet = now;
+            self.turn = Turn::Not;
+        }
+    }
+
+    /// Starts measuring a round trip with an acknowledgement that leaves.
+    #[inline]
+    fn time(&mut self, saying: Saying, config: &Config, now: Nanos) {
+        if saying == Saying::Request {
+            self.timed = None;
+        } else if self.timed.is_none() && self.turn == Turn::Granted {
+            let seq = match self.announced {
+                Some(start) => unscheduled_end(start, config),
+                None => self.given.add(config.window()),
+            };
+            self.timed = Some(Timed { seq, left: now });
         }
     }
 
@@ -359,21 +568,36 @@ impl Receiver {
     /// acknowledgement has left.
     #[inline]
     fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
-        let runs = self.receiving && !self.congested && !self.request && self.due != Due::Now;
+        let runs = self.is_scheduled()
+            && self.turn == Turn::Not
+            && self.request == Request::Not
+            && self.due != Due::Now;
         if !runs {
             return None;
         }
+        let latest = self.quiet.saturating_add(PORT_DELAY);
+        let from = self.busy.max(self.quiet).min(latest);
+        let mut patience = self.patience(config, rtt);
+        if self.turnaround.smoothed() == 0 {
+            patience = patience.max(REQUEST_INITIAL);
+        }
+        Some(from.saturating_add(patience))
+    }
+
+    /// How long nothing has to come before it is asked for.
+    #[inline]
+    fn patience(&self, config: &Config, rtt: &Rtt) -> Nanos {
         let least = from_micros(config.round_trip_time);
-        let base = rtt.smoothed().saturating_mul(2).max(least);
-        let timeout = doubled(base, self.tries).min(REQUEST_MAX.max(least));
-        Some(self.quiet.saturating_add(timeout))
+        let mean = rtt.smoothed().max(self.turnaround.smoothed());
+        let base = mean.saturating_mul(2).max(least);
+        doubled(base, self.tries).min(REQUEST_MAX.max(least))
     }
 
     /// The delayed acknowledgement's timer.
     #[inline]
     fn ack_timer(&self) -> Option<Nanos> {
         match self.due {
-            Due::At(at) if !self.congested => Some(at),
+            Due::At(at) if !self.congested || self.unreported => Some(at),
             _ => None,
         }
     }
@@ -387,7 +611,7 @@ impl Receiver {
     /// Runs the timers that are due.
     pub(super) fn expire(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if is_due(self.request_timer(config, rtt), now) {
-            self.request = true;
+            self.request = Request::Timer;
             self.asked = Some(self.expected);
             self.tries = self.tries.saturating_add(1);
             self.quiet = now;
@@ -396,6 +620,13 @@ impl Receiver {
             self.due = Due::Now;
         }
     }
+}
+
+/// Behind the last packet that may follow the announcement with the number
+/// `start` on its own, if the sender's parameters are ours.
+#[inline]
+fn unscheduled_end(start: Seq, config: &Config) -> Seq {
+    start.add(config.initial_ack_burst_length).add(1)
 }
 
 /// R3: whether the receive queue, with `more` bytes added, cannot take another

@@ -16,7 +16,7 @@ pub(super) fn doubled(base: Nanos, times: u8) -> Nanos {
 }
 
 /// Round trips measured on packets that were sent once (Karn's rule).
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rtt {
     smoothed: Option<Nanos>,
 }

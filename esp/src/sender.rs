@@ -11,27 +11,36 @@
 //!       | if need be | again      |            |
 //! ```
 //!
+//! The window is counted from `granted`, the last acknowledgement that opened
+//! one. A hold acknowledges receipt only: it moves `una` and leaves `granted`
+//! behind.
+//!
 //! Choices beyond the theses:
 //!
 //! * Whether a packet carries TXS and TXF is decided when it first leaves: TXS
 //!   if no transmission is open, TXF if nothing is queued behind it. A resend
 //!   carries what the packet carried first, since the receiver's view of the
 //!   transmission hangs on it.
-//! * No packet leaves beyond a burst from the first unacknowledged one, however
-//!   many announcements there are.
+//! * No packet leaves beyond a burst from the last acknowledgement that opened a
+//!   window, however many announcements there are.
 //! * The FIN is no packet of the queue. It takes the number behind the last one
 //!   and obeys the same window.
 //! * The retransmission timer sends the first unacknowledged packet again, not
 //!   the last announced or finished one: a receiver that has it answers with
 //!   the number it expects, one that has not gets just what it needs. Until all
 //!   that was then outstanding is acknowledged, an acknowledgement of a part
-//!   sends the next first packet at once, so that a row of lost messages costs
-//!   one timeout and not one each.
+//!   goes back, as a request does, and a hold of a part sends the next first
+//!   packet at once: a row of lost messages costs one timeout and not one each.
+//! * Packets that never left may be cut anew at any time, and take other
+//!   numbers. Those that left can be once it is known which of them the
+//!   receiver has: it keeps nothing behind a missing one, so all others are as
+//!   if they had never left. To know it, nothing leaves until no frame can be
+//!   on its way any more, then the receiver is asked; see [`Pause`].
 
 use super::config::Config;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
-use super::timers::{from_micros, is_due, Nanos};
+use super::timers::{from_micros, is_due, Nanos, FRAME_LIFE, WINDOW_PROBE_MIN};
 use super::wire::flags;
 
 /// What a number stands for.
@@ -61,16 +70,27 @@ pub(super) struct Acked {
 }
 
 /// The packet whose round trip is being measured.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Timed {
     seq: Seq,
     left: Nanos,
     delayable: bool,
 }
 
-#[derive(Clone, Debug)]
+/// Why nothing leaves: packets that have left are too large to leave again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Pause {
+    /// Frames may still be on their way.
+    Quiet,
+    /// The receiver is asked what it has.
+    Asking,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
     una: Seq,
+    /// The highest number acknowledged by what opens a window; not after `una`.
+    granted: Seq,
     next: Seq,
     high: Seq,
     tail: Seq,
@@ -79,10 +99,12 @@ pub(super) struct Sender {
     hold: bool,
     /// The last packet that first left was without TXF.
     open: bool,
-    /// The last packet with TXS, while unacknowledged.
+    /// The last packet with TXS, until an acknowledgement of it opens a window.
     announced: Option<Seq>,
     /// The last packet with TXF, while unacknowledged.
     finished: Option<Seq>,
+    /// The peer is to be asked for the window's opening.
+    probe: bool,
     /// The packet at `una` is to be sent again, wherever `next` is.
     resend_first: bool,
     /// What `high` was at a timeout, until `una` gets there.
@@ -90,6 +112,7 @@ pub(super) struct Sender {
     /// A packet that was the first unacknowledged one when it left, and when it left last.
     first_left: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
+    pause: Option<Pause>,
     /// Timeouts since the last progress.
     tries: u8,
     timer: Option<Nanos>,
@@ -100,6 +123,7 @@ impl Sender {
     pub(super) fn new(isn: Seq) -> Self {
         Self {
             una: isn,
+            granted: isn,
             next: isn.add(1),
             high: isn,
             tail: isn.add(1),
@@ -109,10 +133,12 @@ impl Sender {
             open: false,
             announced: None,
             finished: None,
+            probe: false,
             resend_first: true,
             recover: None,
             first_left: None,
             timed: None,
+            pause: None,
             tries: 0,
             timer: None,
         }
@@ -140,6 +166,80 @@ impl Sender {
     #[inline]
     pub(super) fn is_outstanding(&self) -> bool {
         self.una != self.high
+    }
+
+    /// Whether the other side owes an acknowledgement: of what was sent, or the
+    /// one that opens the window for what waits.
+    #[inline]
+    pub(super) fn awaits_peer(&self) -> bool {
+        self.is_outstanding() || self.is_blocked()
+    }
+
+    /// Whether all that was sent is acknowledged, by holds, and more waits for the
+    /// window to open. The acknowledgement that opens it may be lost, and then
+    /// nobody at the other side knows that something is missing.
+    #[inline]
+    fn is_blocked(&self) -> bool {
+        let end = self.tail.add(u16::from(self.fin));
+        self.syn_acked && self.una == self.high && self.granted != self.una && self.high != end
+    }
+
+    /// Takes the wish to ask for the window's opening.
+    #[inline]
+    pub(super) fn take_probe(&mut self) -> bool {
+        core::mem::take(&mut self.probe)
+    }
+
+    /// Whether the packet `seq` has never left.
+    pub(super) fn is_unsent(&self, seq: Seq) -> bool {
+        !seq.before(self.high)
+    }
+
+    /// See [`Connection::pause`](super::Connection::pause).
+    pub(super) fn pause(&mut self, now: Nanos) {
+        self.pause = Some(Pause::Quiet);
+        self.resend_first = false;
+        self.recover = None;
+        self.timed = None;
+        self.tries = 0;
+        self.timer = Some(now.saturating_add(FRAME_LIFE));
+    }
+
+    #[inline]
+    pub(super) fn is_paused(&self) -> bool {
+        self.pause.is_some()
+    }
+
+    /// Whether the pause has told what the receiver has: all that was sent, or
+    /// what was acknowledged just now if the receiver said so outright (`told`)
+    /// when it was asked.
+    pub(super) fn is_settled(&self, told: bool) -> bool {
+        match self.pause {
+            None => false,
+            Some(Pause::Quiet) => !self.is_outstanding(),
+            Some(Pause::Asking) => told || !self.is_outstanding(),
+        }
+    }
+
+    /// See [`Connection::recut`](super::Connection::recut).
+    pub(super) fn recut(&mut self, from: Seq, packets: u16, kept: impl FnOnce(Seq) -> u8) {
+        if self.pause.take().is_some() {
+            self.probe = false;
+            self.tries = 0;
+            self.timer = None;
+        }
+        if from.before(self.high) {
+            // As if none of these had left.
+            if from.before(self.tail) {
+                self.open = kept(from) & flags::TXS == 0;
+            }
+            self.next = from;
+            self.high = from;
+            self.announced = self.announced.filter(|s| s.before(from));
+            self.finished = self.finished.filter(|s| s.before(from));
+            self.first_left = None;
+        }
+        self.tail = from.add(packets);
     }
 
     /// Whether no queued packet is unacknowledged.
@@ -200,12 +300,22 @@ impl Sender {
     /// See [`Connection::last_is_unsent`](super::Connection::last_is_unsent).
     #[inline]
     pub(super) fn last_is_unsent(&self) -> bool {
+        !self.fin && self.unsent() > 0
+    }
+
+    /// See [`Connection::unsent`](super::Connection::unsent).
+    #[inline]
+    pub(super) fn unsent(&self) -> u16 {
         let sent = if self.syn_acked {
             self.high
         } else {
             self.una.add(1)
         };
-        !self.fin && sent.before(self.tail)
+        if sent.before(self.tail) {
+            sent.distance(self.tail)
+        } else {
+            0
+        }
     }
 
     /// Ends the stream behind what is queued.
@@ -231,6 +341,9 @@ impl Sender {
         now: Nanos,
         kept: impl FnOnce(Seq) -> u8,
     ) -> Option<Leaving> {
+        if self.is_paused() {
+            return None;
+        }
         if self.resend_first {
             self.resend_first = false;
             if !self.syn_acked {
@@ -241,7 +354,13 @@ impl Sender {
                 return Some(self.again(self.una, kept));
             }
         }
-        if !self.syn_acked || self.una.distance(self.next) >= config.window() {
+        if !self.syn_acked {
+            return None;
+        }
+        if self.granted.distance(self.next) >= config.window() {
+            if self.timer.is_none() && self.is_blocked() {
+                self.timer = Some(now.saturating_add(self.timeout(rtt)));
+            }
             return None;
         }
         let seq = self.next;
@@ -366,25 +485,36 @@ impl Sender {
         }
     }
 
-    /// Whether an acknowledgement is of something that was sent and not less
-    /// than was acknowledged before.
+    /// Whether an acknowledgement is of something that was sent, and not less
+    /// than what last opened a window. A packet with data repeats that number
+    /// while a later one is held back.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
-        let advance = self.una.distance(ack);
-        advance <= self.una.distance(self.high) && (self.syn_acked || advance > 0)
+        let advance = self.granted.distance(ack);
+        advance <= self.granted.distance(self.high) && (self.syn_acked || advance > 0)
     }
 
-    /// Takes in an acceptable acknowledgement (S7).
+    /// Takes in an acceptable acknowledgement (S7); a hold if not `opens`.
     #[inline]
-    pub(super) fn on_ack(&mut self, ack: Seq, rtt: &mut Rtt, now: Nanos) -> Acked {
+    pub(super) fn on_ack(&mut self, ack: Seq, opens: bool, rtt: &mut Rtt, now: Nanos) -> Acked {
+        if opens && self.granted.before(ack) {
+            if self.una == self.high {
+                // The window that a probe would ask for.
+                self.timer = None;
+                self.tries = 0;
+            }
+            self.granted = ack;
+            self.announced = self.announced.filter(|s| !s.before(ack));
+        }
         let mut acked = Acked {
-            data: self.una.distance(ack),
+            data: 0,
             syn: false,
             fin: false,
         };
-        if acked.data == 0 {
+        if !self.una.before(ack) {
             return acked;
         }
+        acked.data = self.una.distance(ack);
         if !self.syn_acked {
             self.syn_acked = true;
             acked.syn = true;
@@ -402,38 +532,58 @@ impl Sender {
             rtt.sample(now.saturating_sub(timed.left), timed.delayable);
             self.timed = None;
         }
-        self.announced = self.announced.filter(|s| !s.before(ack));
         self.finished = self.finished.filter(|s| !s.before(ack));
         self.recover = self.recover.filter(|r| ack.before(*r));
         self.resend_first = self.recover.is_some();
+        if opens && self.recover.is_some() {
+            // What was outstanding at the timeout and is not acknowledged now was thrown away behind
+            // the packet that was missing.
+            self.next = ack;
+            self.resend_first = false;
+        }
         self.tries = 0;
-        self.timer = if self.needs_timer() {
-            Some(now.saturating_add(rtt.timeout(0)))
-        } else {
-            None
-        };
+        if self.is_paused() {
+            self.resend_first = false;
+            return acked;
+        }
+        self.timer = self
+            .needs_timer()
+            .then(|| now.saturating_add(self.timeout(rtt)));
         acked
+    }
+
+    /// The time until the timer's next expiry.
+    #[inline]
+    fn timeout(&self, rtt: &Rtt) -> Nanos {
+        let timeout = rtt.timeout(self.tries);
+        if self.is_blocked() {
+            timeout.max(WINDOW_PROBE_MIN)
+        } else {
+            timeout
+        }
     }
 
     /// Whether something is outstanding that nobody can ask for (S3).
     #[inline]
     fn needs_timer(&self) -> bool {
         !self.syn_acked
-            || self.announced.is_some()
+            || self.announced.is_some_and(|s| !s.before(self.una))
             || self.finished.is_some()
             || (self.has_left_whole() && self.una != self.high)
+            || self.is_blocked()
     }
 
     /// Goes back to the first unacknowledged packet, as asked (S8). A request
     /// that comes sooner than that packet can have been missed, since it has
     /// only just left, changes nothing: it was made before, and repeats one
     /// just followed or crossed the packet. The receiver asks again if it has
-    /// to.
-    pub(super) fn on_request(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
-        if !self.is_outstanding() {
+    /// to. Nor does one for what has been acknowledged meanwhile.
+    pub(super) fn on_request(&mut self, ack: Seq, config: &Config, rtt: &Rtt, now: Nanos) {
+        if ack != self.una || !self.is_outstanding() || self.is_paused() {
             return;
         }
-        let guard = rtt.smoothed().min(from_micros(config.round_trip_time));
+        let mean = rtt.smoothed();
+        let guard = mean.min(from_micros(config.round_trip_time)).max(mean / 2);
         let too_soon = self
             .first_left
             .is_some_and(|(seq, at)| seq == self.una && now.saturating_sub(at) < guard);
@@ -461,6 +611,21 @@ impl Sender {
             return false;
         }
         self.tries = self.tries.saturating_add(1);
+        if self.is_paused() {
+            self.pause = Some(Pause::Asking);
+            self.probe = true;
+            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+            return false;
+        }
+        if self.is_blocked() {
+            self.probe = true;
+            self.timer = Some(now.saturating_add(self.timeout(rtt)));
+            return false;
+        }
+        if self.syn_acked && self.una == self.high {
+            self.timer = None;
+            return false;
+        }
         self.resend_first = true;
         if self.syn_acked {
             self.recover = Some(self.high);

@@ -4,7 +4,7 @@
 
 /// The states of TCP (RFC 9293, 3.3.2) without LISTEN, which is the listener's,
 /// and without TIME-WAIT, which this protocol does not have.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum State {
     /// Not yet opened, or over.
     Closed,
@@ -27,7 +27,7 @@ pub enum State {
 }
 
 /// Why a connection ended other than by two FINs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Failure {
     /// No socket listens there: `ECONNREFUSED`.
     Refused,

@@ -9,7 +9,7 @@
 pub type Nanos = u64;
 
 const MICROSECOND: Nanos = 1_000;
-const MILLISECOND: Nanos = 1_000_000;
+pub(super) const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
 /// How long the final acknowledgement of a transmission, which opens no
@@ -18,10 +18,20 @@ pub(super) const ACK_DELAY: Nanos = MILLISECOND;
 
 /// Retransmission timeout before any round trip was measured.
 pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
-/// Its lower bound: several [`ACK_DELAY`]s.
-pub(super) const RETRANSMIT_MIN: Nanos = 5 * MILLISECOND;
+/// Its lower bound: several [`ACK_DELAY`]s, and what a full buffer of 128 KiB
+/// takes to leave at 100 Mbit/s: a packet behind it is not lost.
+pub(super) const RETRANSMIT_MIN: Nanos = 10 * MILLISECOND;
 /// Its upper bound.
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
+
+/// Lower bound of the time after which a sender whose window is closed, with all
+/// it sent acknowledged, asks whether it has missed its opening.
+pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
+
+/// How long a frame may be on its way, queues and switches included: so long
+/// nothing leaves before the receiver is asked what it has, when packets that
+/// left are to be cut anew.
+pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
 pub(super) const HANDSHAKE_TIMEOUT: Nanos = 200 * MILLISECOND;
@@ -31,9 +41,17 @@ pub(super) const SYN_TRIES: u8 = 6;
 /// A SYN|ACK is sent this often, the last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
+/// Lower bound of the time before the first retransmission request, as long as
+/// no packet was seen to follow an acknowledgement: a full packet at 12 Mbit/s.
+pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
+
 /// Upper bound of the time between two retransmission requests, unless the
 /// configured round trip time is longer.
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
+
+/// How long a packet may wait in the receiver's port behind those of others, at
+/// most: so much later a request leaves while others are heard.
+pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
 /// How long a connection whose socket is closed waits for the other side's FIN
 /// after its own is acknowledged.
@@ -93,7 +111,7 @@ const IDLE: Pace = Pace {
 /// are counted, rather than time, since a suspended machine's first timers
 /// after waking all see a long silence. A peer that answers is alive, however
 /// long it withholds its window.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// When the silence began.
     since: Nanos,

@@ -33,8 +33,14 @@ pub mod flags {
     pub const TXF: u8 = 0x40;
 }
 
+/// The flags of an empty packet that acknowledges receipt and opens no window:
+/// what it acknowledges need not be kept or sent again, but those that may
+/// follow wait for their turn or for room. `TXS` means nothing else in a packet
+/// without payload.
+pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
+
 /// The header, in host byte order.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
     /// The sending socket's port.
     pub src: u16,
@@ -106,6 +112,13 @@ impl Header {
     #[inline]
     pub const fn opens(&self) -> bool {
         self.has(flags::SYN) && !self.has(flags::ACK) && !self.is_malformed()
+    }
+
+    /// Whether the packet is a hold: an empty packet that acknowledges receipt
+    /// and opens no window, [`HOLD`].
+    #[inline]
+    pub(super) const fn is_hold(&self) -> bool {
+        self.len == 0 && self.flags == HOLD
     }
 
     /// Whether no sender would form such a packet: a SYN, FIN or RST combined

@@ -430,6 +430,23 @@ fn data_for_an_orphan_is_answered_with_a_reset() {
 }
 
 #[test]
+fn data_is_refused_once_both_halves_are_shut() {
+    let mut pair = Pair::established();
+    pair.sides[A].conn().stop_reading();
+    pair.send(B, b"still taken");
+    pair.settle();
+    assert_eq!(pair.sides[A].received, b"still taken");
+    pair.close(A);
+    pair.settle();
+    pair.send(B, b"for nobody");
+    pair.run_until(|p| p.sides[A].closed && p.sides[B].closed);
+    for side in [A, B] {
+        assert_eq!(pair.sides[side].failed, Some(Failure::Reset));
+    }
+    assert_eq!(pair.sides[A].received, b"still taken");
+}
+
+#[test]
 fn an_orphan_delivers_what_was_queued() {
     let mut pair = Pair::established();
     pair.send(A, &bytes(30_000, 1));

@@ -66,6 +66,7 @@ enum Event {
     Hold(bool),
     Flush,
     Close,
+    Deaf,
     Orphan,
     Abort,
     Configure(Config),
@@ -127,6 +128,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Hold),
         1 => Just(Event::Flush),
         1 => Just(Event::Close),
+        1 => Just(Event::Deaf),
         1 => Just(Event::Orphan),
         1 => Just(Event::Abort),
         1 => config,
@@ -202,6 +204,7 @@ proptest! {
                 Event::Hold(hold) => conn.hold_last(hold),
                 Event::Flush => conn.flush_ack(),
                 Event::Close => conn.close_send(now),
+                Event::Deaf => conn.stop_reading(),
                 Event::Orphan => conn.orphan(now),
                 Event::Abort => {
                     let _ = conn.abort();

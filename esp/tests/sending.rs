@@ -98,10 +98,13 @@ fn a_held_packet_stays_until_it_is_not_the_last_one() {
         Some(esp::Transmit::Data(h)) => h.flags & TX,
         other => panic!("{other:?}"),
     };
+    assert_eq!(conn.unsent(), 2);
     assert_eq!(flags(conn.poll_transmit(0, |_| 0)), flags::TXS);
     assert_eq!(conn.poll_transmit(0, |_| 0), None);
+    assert_eq!(conn.unsent(), 1);
     conn.hold_last(false);
     assert_eq!(flags(conn.poll_transmit(0, |_| 0)), flags::TXF);
+    assert_eq!(conn.unsent(), 0);
 }
 
 #[test]
@@ -440,7 +443,7 @@ fn a_lost_final_acknowledgement_of_a_long_message_is_missed_soon() {
     let start = pair.now;
     pair.send(A, &bytes(1_500, 1));
     pair.run_until(|p| p.sides[A].conn.as_ref().is_some_and(|c| c.unacked() == 0));
-    assert!(pair.now - start < 10 * MS, "not only by a probe");
+    assert!(pair.now - start < 15 * MS, "not only by a probe");
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 1);
 }
 
@@ -457,7 +460,7 @@ fn a_lost_request_for_messages_costs_one_timeout() {
     }
     pair.run_until(|p| p.sides[B].received.len() == 160);
     pair.assert_intact();
-    assert!(pair.now - start < 6 * MS, "{}", pair.now - start);
+    assert!(pair.now - start < 11 * MS, "{}", pair.now - start);
 }
 
 /// How long A's next message, lost once, takes to be sent again.
@@ -478,7 +481,7 @@ fn timeouts_start_anew_after_progress() {
     pair.lose_matching(A, 6, |h| h.len > 0);
     pair.send(A, b"hard to deliver");
     pair.settle();
-    assert_eq!(timeout_of(&mut pair), 5 * MS);
+    assert_eq!(timeout_of(&mut pair), 10 * MS);
 }
 
 #[test]

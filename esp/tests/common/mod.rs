@@ -15,7 +15,7 @@ use std::collections::{BinaryHeap, VecDeque};
 
 use esp::{
     flags, reset_for, Config, Connection, DropReason, Failure, Header, Nanos, Outcome, Room, Seq,
-    State, Transmit, HEADER_LEN,
+    State, Ticket, Transmit, Turns, HEADER_LEN,
 };
 
 pub const US: Nanos = 1_000;
@@ -87,6 +87,10 @@ pub struct Side {
     /// Bytes that the send calls took.
     pub sent: Vec<u8>,
     pub most_queued: u32,
+    turns: Turns,
+    ticket: Ticket,
+    /// Others have the turn.
+    pub kept_waiting: bool,
 }
 
 impl Side {
@@ -109,6 +113,9 @@ impl Side {
             drops: Vec::new(),
             sent: Vec::new(),
             most_queued: 0,
+            turns: Turns::default(),
+            ticket: Ticket::default(),
+            kept_waiting: false,
         }
     }
 
@@ -130,6 +137,22 @@ impl Side {
 
     pub fn conn(&mut self) -> &mut Connection {
         self.conn.as_mut().expect("a connection")
+    }
+
+    /// Each side is a host of its own, where nobody competes for the turn, unless
+    /// a test takes it away.
+    fn take_turns(&mut self, now: Nanos) {
+        let Some(conn) = &mut self.conn else { return };
+        let waited = self.turns.update(&mut self.ticket, conn.is_scheduled());
+        assert!(!waited);
+        if conn.wants_turn() {
+            if self.kept_waiting {
+                conn.wait_turn();
+            } else {
+                assert!(self.turns.ask(&mut self.ticket, now));
+                conn.take_turn();
+            }
+        }
     }
 
     fn note(&mut self, outcome: &Outcome) {
@@ -291,7 +314,7 @@ impl Pair {
             let conn = side.conn.as_mut().expect("a connection");
             if conn.last_is_unsent() {
                 let last = side.write.back_mut().expect("an unsent packet");
-                let n = rest.len().min(mss - last.payload.len());
+                let n = rest.len().min(mss.saturating_sub(last.payload.len()));
                 last.payload.extend_from_slice(&rest[..n]);
                 side.sent.extend_from_slice(&rest[..n]);
                 rest = &rest[n..];
@@ -316,6 +339,42 @@ impl Pair {
         self.sides[from].conn().hold_last(false);
         self.transmit(from);
         message.len() - rest.len()
+    }
+
+    /// From now on `at` sends packets of at most `mss` bytes.
+    pub fn shrink(&mut self, at: usize, mss: usize) {
+        let now = self.now;
+        let side = &mut self.sides[at];
+        side.mss = mss;
+        let Some(oversized) = side.write.iter().position(|q| q.payload.len() > mss) else {
+            return;
+        };
+        let conn = side.conn.as_mut().expect("a connection");
+        let from = conn.first_unacked().add(oversized as u16);
+        if conn.is_unsent(from) {
+            self.recut(at, oversized);
+        } else {
+            conn.pause(now);
+        }
+        self.transmit(at);
+    }
+
+    /// Cuts what is queued behind the first `keep` packets.
+    fn recut(&mut self, at: usize, keep: usize) {
+        let side = &mut self.sides[at];
+        let conn = side.conn.as_mut().expect("a connection");
+        let from = conn.first_unacked().add(keep as u16);
+        let old: Vec<Queued> = side.write.drain(keep..).collect();
+        let flags = old.first().map_or(0, |queued| queued.flags);
+        for queued in &old {
+            for piece in queued.payload.chunks(side.mss) {
+                side.write.push_back(Queued {
+                    payload: piece.to_vec(),
+                    flags: 0,
+                });
+            }
+        }
+        conn.recut(from, (side.write.len() - keep) as u16, |_| flags);
     }
 
     /// Takes everything out of the receive queue.
@@ -396,6 +455,7 @@ impl Pair {
 
     /// Sends all that the engine gives out.
     pub fn transmit(&mut self, from: usize) {
+        self.sides[from].take_turns(self.now);
         loop {
             let side = &mut self.sides[from];
             let Some(conn) = &mut side.conn else { return };
@@ -454,6 +514,9 @@ impl Pair {
             assert!(!side.eof, "no data behind the end");
             side.receive.push_back(payload.to_vec());
             side.most_queued = side.most_queued.max(side.room().queued);
+        }
+        if outcome.cut {
+            self.recut(at, 0);
         }
         self.transmit(at);
         if self.sides[at].reads && outcome.deliver {

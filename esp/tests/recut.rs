@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that become too large for the device under the stream.
+
+mod common;
+
+use std::cell::Cell;
+use std::rc::Rc;
+
+use common::*;
+use esp::{flags, Header, State};
+
+/// Everything larger than `most` is lost, from either side.
+fn narrow(pair: &mut Pair, most: u16) {
+    pair.rule(move |_, _, header| {
+        if header.len > most {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+}
+
+/// The data that A sent from `at` on.
+fn since(pair: &Pair, at: u64) -> Vec<Header> {
+    pair.sent_by(A, |sent| sent.at >= at && sent.is_data())
+}
+
+#[test]
+fn what_waits_behind_the_window_is_cut_without_a_pause() {
+    let mut pair = Pair::established();
+    pair.sides[A].mss = 30;
+    pair.send(A, &bytes(90, 1));
+    // The announcement and one more have left, both small; larger ones join the one that waits.
+    pair.sides[A].mss = 100;
+    pair.send(A, &bytes(900, 2));
+    let then = pair.now;
+    pair.shrink(A, 50);
+    assert!(!pair.sides[A].conn().is_paused());
+    pair.settle();
+    assert!(pair.now - then < 100 * MS);
+    assert!(since(&pair, then).iter().all(|header| header.len <= 50));
+    pair.assert_intact();
+}
+
+#[test]
+fn packets_on_their_way_that_arrive_need_no_question() {
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(5000, 1));
+    let then = pair.now;
+    pair.shrink(A, 60);
+    assert!(pair.sides[A].conn().is_paused());
+    pair.settle();
+    assert!(!pair.sides[A].conn().is_paused());
+    assert!(since(&pair, then + 1).iter().all(|header| header.len <= 60));
+    pair.assert_intact();
+}
+
+#[test]
+fn packets_that_no_longer_fit_are_cut_and_sent_anew() {
+    let mut pair = Pair::established();
+    // The receiver's device is the smaller one first: all that leaves is lost.
+    narrow(&mut pair, 60);
+    pair.send(A, &bytes(5000, 1));
+    pair.run_for(50 * MS);
+    let then = pair.now;
+    pair.shrink(A, 60);
+    pair.settle();
+    let sent = since(&pair, then);
+    assert!(sent.iter().all(|header| header.len <= 60));
+    assert!(sent[0].has(flags::TXS), "nobody has heard of the message");
+    pair.assert_intact();
+}
+
+#[test]
+fn what_the_receiver_has_is_not_sent_again() {
+    let mut pair = Pair::established();
+    let silent = Rc::new(Cell::new(true));
+    let until = silent.clone();
+    pair.rule(move |from, _, _| {
+        if from == B && until.get() {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+    pair.send(A, &bytes(2000, 3));
+    pair.run_for(30 * MS);
+    let had = pair.sides[B].received.len();
+    assert!(had > 0 && pair.sides[A].conn().unacked() == 20);
+    silent.set(false);
+    narrow(&mut pair, 60);
+    let then = pair.now;
+    pair.shrink(A, 60);
+    pair.settle();
+    let again: usize = since(&pair, then + 1)
+        .iter()
+        .map(|h| usize::from(h.len))
+        .sum();
+    assert_eq!(again, 2000 - had);
+    pair.assert_intact();
+}
+
+#[test]
+fn the_end_of_the_stream_follows_what_was_cut() {
+    let mut pair = Pair::established();
+    narrow(&mut pair, 60);
+    pair.send(A, &bytes(180, 1));
+    pair.close(A);
+    pair.run_for(50 * MS);
+    pair.shrink(A, 60);
+    pair.run_until(|p| p.sides[B].eof);
+    pair.close(B);
+    pair.settle();
+    pair.assert_intact();
+    assert!(pair.sides.iter().all(|side| side.state() == State::Closed));
+    assert!(pair.sides.iter().all(|side| side.failed.is_none()));
+}
+
+#[test]
+fn data_the_other_way_goes_on_meanwhile() {
+    let mut pair = Pair::established();
+    narrow(&mut pair, 60);
+    pair.sides[B].mss = 60;
+    pair.send(A, &bytes(1000, 1));
+    pair.run_for(20 * MS);
+    pair.shrink(A, 60);
+    pair.send(B, &bytes(3000, 2));
+    pair.run_for(100 * MS);
+    assert!(pair.sides[A].conn().is_paused());
+    assert_eq!(pair.sides[A].received.len(), 3000);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_peer_that_is_gone_is_noticed_all_the_same() {
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(1000, 1));
+    pair.cut(A);
+    pair.cut(B);
+    pair.shrink(A, 60);
+    pair.run_until(|p| p.sides[A].failed.is_some());
+}
+
+#[test]
+fn a_device_that_shrinks_at_any_time_loses_no_byte() {
+    for round in 0..300u64 {
+        let mut pair = Pair::established();
+        // Losses here and there, in both directions.
+        let mut state = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
+        let mut random = move || {
+            state ^= state << 13;
+            state ^= state >> 7;
+            state ^= state << 17;
+            state
+        };
+        let first = random() % 400;
+        let loss = 3 + random() % 20;
+        pair.rule(move |_, _, _| {
+            if random() % loss == 0 {
+                Fate::Lose
+            } else {
+                Fate::Pass
+            }
+        });
+        pair.send(A, &bytes(6000, round));
+        pair.send(B, &bytes(1500, !round));
+        pair.run_for(first * US);
+        // The receiver's end may be the first, and takes nothing large any more.
+        if round % 2 == 0 {
+            narrow(&mut pair, 64);
+            pair.run_for(round * 500 * US);
+        }
+        for mss in [80, 64, 37] {
+            pair.shrink(A, mss);
+            pair.shrink(B, mss);
+            pair.send(A, &bytes(300, round + mss as u64));
+            pair.run_for((round % 7) * 150 * MS);
+        }
+        pair.close(A);
+        pair.close(B);
+        pair.settle();
+        pair.assert_intact();
+        assert!(
+            pair.sides.iter().all(|s| s.eof && s.failed.is_none()),
+            "round {round}: {pair:?}"
+        );
+    }
+}
