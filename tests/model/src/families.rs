@@ -1,0 +1,570 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What is checked: families of small cases.
+//!
+//! A family is every combination of a few parameters with a few programs. Its bound is stated with it and lies close to
+//! what its longest run takes, so that a protocol that recovers later than it does now is noticed:
+//! the retransmission timer's 10, 20 and 40 ms for three losses in a row make most of it, the handshake's 200, 400 and
+//! 800 ms where connections are opened.
+
+use esp::turns::IDLE;
+use esp::{Config, Nanos};
+
+use crate::case::{Begin, Case, Close, Program, Reader, MS, US};
+use crate::scene::Sights;
+use crate::world::Budget;
+
+/// How large the cases are.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Scale {
+    /// Some cases of each family, with one loss and one duplicate: seconds, also without optimisation.
+    Quick,
+    /// Small cases.
+    Small,
+    /// Larger ones too: takes long.
+    Deep,
+}
+
+impl Scale {
+    /// The first values of a list, fewer at the smaller scales.
+    fn of<T>(self, quick: usize, small: usize, all: &[T]) -> &[T] {
+        let n = match self {
+            Self::Quick => quick,
+            Self::Small => small,
+            Self::Deep => all.len(),
+        };
+        all.get(..n).unwrap_or(all)
+    }
+}
+
+/// Cases of one kind.
+#[derive(Clone, Debug)]
+pub struct Family {
+    /// Its name.
+    pub name: &'static str,
+    /// Its cases.
+    pub cases: Vec<Case>,
+    /// The faults of a run.
+    pub budget: Budget,
+    /// Without which it would show nothing.
+    pub must_see: Sights,
+}
+
+/// The faults that small configurations are to stand, in every placement.
+pub const FULL: Budget = Budget {
+    losses: 3,
+    duplicates: 1,
+    death: false,
+};
+
+/// Most runs take less, in nanoseconds.
+const USUAL: Nanos = 100 * MS;
+/// Runs that begin with a handshake take less.
+const WITH_HANDSHAKE: Nanos = 1_500 * MS;
+
+/// Runs whose reader makes room late, for each packet anew, take less.
+const WITH_SLOW_READER: Nanos = 500 * MS;
+/// The same with a reader that is late by little.
+const WITH_LATE_READER: Nanos = 200 * MS;
+
+/// When nothing goes wrong but that one sender dies, the others take less.
+const AFTER_DEATH: Nanos = IDLE + MS;
+
+const SLEEPS: Reader = Reader::AtOnce { sleeps: true };
+const POLLS: Reader = Reader::AtOnce { sleeps: false };
+
+fn config(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: u16) -> Config {
+    Config {
+        burst_length,
+        packets_to_ack,
+        initial_ack_burst_length,
+        ..Config::default()
+    }
+}
+
+/// Parameters in all combinations that are in range.
+fn grid(bursts: &[u16], acks: &[u16], initials: &[u16]) -> Vec<Config> {
+    let mut all = Vec::new();
+    for burst in bursts {
+        for ack in acks.iter().filter(|ack| *ack <= burst) {
+            for initial in initials.iter().filter(|initial| *initial <= burst) {
+                all.push(config(*burst, *ack, *initial));
+            }
+        }
+    }
+    all
+}
+
+fn writes(messages: &[u16]) -> Program {
+    Program {
+        messages: messages.to_vec(),
+        ..Program::SILENT
+    }
+}
+
+/// Writes messages, each after that many bytes were read.
+fn answers(first: u16, each: u16, messages: &[u16]) -> Program {
+    Program {
+        begin: Begin { first, each },
+        ..writes(messages)
+    }
+}
+
+fn reads(reader: Reader, program: Program) -> Program {
+    Program { reader, ..program }
+}
+
+fn limited(limit: u32, program: Program) -> Program {
+    Program { limit, ..program }
+}
+
+fn closes(close: Close, program: Program) -> Program {
+    Program { close, ..program }
+}
+
+/// Connections that are open, each with the programs of its receiver and its sender.
+fn open(config: Config, programs: Vec<[Program; 2]>) -> Case {
+    Case {
+        configs: [config; 2],
+        later: None,
+        programs,
+        open: true,
+        latency: 20 * US,
+        bound: USUAL,
+        sabotage: None,
+    }
+}
+
+fn to_be_opened(config: Config, programs: Vec<[Program; 2]>) -> Case {
+    Case {
+        open: false,
+        bound: WITH_HANDSHAKE,
+        ..open(config, programs)
+    }
+}
+
+fn family(name: &'static str, must_see: Sights, cases: Vec<Case>) -> Family {
+    Family {
+        name,
+        cases,
+        budget: FULL,
+        must_see,
+    }
+}
+
+/// Opening, a message in either direction, closing.
+fn handshake(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let messages: [(&[u16], &[u16]); 5] = [
+        (&[], &[2]),
+        (&[1], &[]),
+        (&[], &[]),
+        (&[1], &[1]),
+        (&[2], &[2]),
+    ];
+    for (receiver, sender) in scale.of(2, 4, &messages) {
+        for [receives, sends] in [[Close::Never, Close::Never], [Close::Ended, Close::Written]] {
+            let programs = [
+                closes(receives, writes(receiver)),
+                closes(sends, writes(sender)),
+            ];
+            cases.push(to_be_opened(config(2, 1, 1), vec![programs]));
+        }
+    }
+    family("handshake", Sights::RESENT | Sights::RESET, cases)
+}
+
+/// Messages of 1 to 5 packets: TXS, TXF, RRQ.
+fn transfer(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let messages: [&[u16]; 11] = [
+        &[3],
+        &[5],
+        &[1],
+        &[2],
+        &[4],
+        &[1, 1],
+        &[2, 1],
+        &[1, 3],
+        &[1, 1, 1],
+        &[3, 2],
+        &[5, 5],
+    ];
+    for config in grid(scale.of(2, 4, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
+        for messages in scale.of(2, 10, &messages) {
+            for reader in [SLEEPS, POLLS] {
+                cases.push(open(
+                    config,
+                    vec![[reads(reader, Program::SILENT), writes(messages)]],
+                ));
+            }
+        }
+    }
+    family("transfer", Sights::REQUEST | Sights::RESENT, cases)
+}
+
+/// A round trip longer than the delay of an acknowledgement.
+fn far(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    for config in grid(scale.of(1, 2, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
+        for messages in scale.of(1, 2, &[&[3][..], &[1, 2], &[5]]) {
+            let receiver = answers(Program::bytes(1), 0, &[1]);
+            cases.push(Case {
+                latency: 3 * MS,
+                bound: 3 * USUAL,
+                ..open(config, vec![[receiver, writes(messages)]])
+            });
+        }
+    }
+    family("far", Sights::REQUEST | Sights::RESENT, cases)
+}
+
+/// Send calls that sleep for room: one message leaves as several transmissions.
+fn short_queue(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    for config in grid(scale.of(1, 2, &[2, 4, 3]), &[1, 2], &[0, 1]) {
+        for send_room in [1, 2] {
+            for messages in scale.of(1, 3, &[&[3][..], &[1, 2], &[5], &[3, 3]]) {
+                let sender = Program {
+                    send_room,
+                    ..writes(messages)
+                };
+                cases.push(open(config, vec![[Program::SILENT, sender]]));
+            }
+        }
+    }
+    family("short queue", Sights::RESENT, cases)
+}
+
+/// Receive buffers of 1 to 4 packets, read late or a packet at a time.
+fn slow_reader(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    for config in grid(scale.of(1, 3, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
+        for limit in scale.of(2, 3, &[1, 2, 4, 3]) {
+            for reader in [Reader::Late(30 * MS), Reader::Paced(500 * US)] {
+                for messages in scale.of(1, 2, &[&[4][..], &[2, 1], &[5]]) {
+                    let receiver = reads(reader, limited(*limit, Program::SILENT));
+                    cases.push(Case {
+                        bound: WITH_SLOW_READER,
+                        ..open(config, vec![[receiver, writes(messages)]])
+                    });
+                }
+            }
+        }
+    }
+    family(
+        "slow reader",
+        Sights::REQUEST | Sights::CONGESTED | Sights::HOLD,
+        cases,
+    )
+}
+
+/// Data in both directions, at once, in answer, and in turn.
+fn reverse(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let two = Program::bytes(2);
+    let pairs = [
+        [writes(&[2]), writes(&[2])],
+        [answers(1, 0, &[1]), writes(&[3])],
+        [answers(two, 0, &[2]), writes(&[2])],
+        [
+            answers(two, two, &[1, 1]),
+            answers(0, Program::bytes(1), &[2, 2]),
+        ],
+        [writes(&[3]), writes(&[3])],
+    ];
+    for config in grid(scale.of(1, 2, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
+        for [receiver, sender] in scale.of(2, 4, &pairs) {
+            for reader in [SLEEPS, POLLS] {
+                cases.push(open(
+                    config,
+                    vec![[
+                        reads(reader, receiver.clone()),
+                        reads(reader, sender.clone()),
+                    ]],
+                ));
+            }
+        }
+    }
+    family("reverse data", Sights::REQUEST, cases)
+}
+
+/// Hosts that do not agree on the parameters, and a request timer shorter than the round trip.
+fn unequal(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let hasty = |config| Config {
+        round_trip_time: 10,
+        ..config
+    };
+    let pairs = [
+        // burst_length and packets_to_ack of the receiver, burst_length of the sender
+        (1, 1, 4),
+        (4, 2, 1),
+        (2, 1, 4),
+        (4, 1, 2),
+        (2, 2, 3),
+        (3, 2, 2),
+    ];
+    for (burst, ack, sender) in scale.of(2, 4, &pairs) {
+        for limit in scale.of(1, 2, &[2, 1_000, 1, 3]) {
+            for reader in [SLEEPS, Reader::Late(2 * MS)] {
+                for messages in scale.of(1, 2, &[&[4][..], &[2, 2], &[5]]) {
+                    let programs = [
+                        reads(reader, limited(*limit, Program::SILENT)),
+                        writes(messages),
+                    ];
+                    cases.push(Case {
+                        configs: [hasty(config(*burst, *ack, 0)), config(*sender, 1, 1)],
+                        bound: WITH_LATE_READER,
+                        ..open(config(1, 1, 0), vec![programs])
+                    });
+                }
+            }
+        }
+    }
+    family("unequal hosts", Sights::REQUEST | Sights::CONGESTED, cases)
+}
+
+/// Parameters that are changed on both hosts in the midst of a transfer.
+fn changed(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let changes = [
+        [config(4, 2, 1), config(1, 1, 0)],
+        [config(1, 1, 0), config(4, 2, 1)],
+        [config(4, 1, 0), config(2, 2, 0)],
+        [config(2, 1, 1), config(3, 1, 0)],
+    ];
+    for [before, after] in scale.of(2, 3, &changes) {
+        // From before the first acknowledgement arrives to the end.
+        for at in scale.of(
+            2,
+            4,
+            &[
+                30 * US,
+                50 * US,
+                70 * US,
+                300 * US,
+                10 * US,
+                90 * US,
+                110 * US,
+            ],
+        ) {
+            for (limit, reader) in [(1_000, SLEEPS), (3, Reader::Late(2 * MS))] {
+                let receiver = reads(reader, limited(limit, Program::SILENT));
+                for senders in scale.of(1, 1, &[1, 2]) {
+                    cases.push(Case {
+                        later: Some((*at, [*after; 2])),
+                        bound: WITH_LATE_READER,
+                        ..open(*before, vec![[receiver.clone(), writes(&[5])]; *senders])
+                    });
+                }
+            }
+        }
+    }
+    family("changed", Sights::REQUEST | Sights::CONGESTED, cases)
+}
+
+/// Either side first, both at once, one never, and a socket closed whole.
+fn close(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let pairs = [
+        // the receiver, the sender
+        [Close::Ended, Close::Written],
+        [Close::Written, Close::Ended],
+        [Close::Written, Close::Written],
+        [Close::Ended, Close::Abandoned],
+        [Close::Never, Close::Written],
+    ];
+    for [receives, sends] in pairs {
+        for messages in scale.of(2, 3, &[&[][..], &[1], &[3], &[2, 2]]) {
+            for answer in scale.of(2, 2, &[&[][..], &[1], &[3]]) {
+                if sends == Close::Abandoned && !answer.is_empty() {
+                    // Nobody is there to read it: a RST is right.
+                    continue;
+                }
+                let programs = [
+                    closes(receives, writes(answer)),
+                    closes(sends, writes(messages)),
+                ];
+                cases.push(open(config(2, 1, 1), vec![programs]));
+            }
+        }
+    }
+    family("close", Sights::RESET, cases)
+}
+
+/// The ACK queue, two at once.
+fn two_senders(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let messages: [[&[u16]; 2]; 6] = [
+        [&[2], &[2]],
+        [&[3], &[3]],
+        [&[1], &[4]],
+        [&[2, 1], &[2]],
+        [&[4], &[4]],
+        [&[5], &[3]],
+    ];
+    for config in grid(scale.of(1, 3, &[2, 1, 3, 4]), &[1, 2], &[0, 1]) {
+        for each in scale.of(2, 4, &messages) {
+            let programs = each.map(|messages| [Program::SILENT, writes(messages)]);
+            cases.push(open(config, programs.to_vec()));
+        }
+    }
+    family(
+        "two senders",
+        Sights::REQUEST | Sights::WAITED | Sights::HOLD,
+        cases,
+    )
+}
+
+/// The ACK queue, three at once.
+fn three_senders(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let messages: [[&[u16]; 3]; 5] = [
+        [&[2], &[2], &[2]],
+        [&[1], &[3], &[2]],
+        [&[3], &[3], &[3]],
+        [&[1, 1], &[2], &[4]],
+        [&[5], &[3], &[1]],
+    ];
+    for config in grid(scale.of(1, 2, &[1, 2, 3]), &[1, 2], &[0, 1]) {
+        for each in scale.of(1, 2, &messages) {
+            let programs = each.map(|messages| [Program::SILENT, writes(messages)]);
+            cases.push(open(config, programs.to_vec()));
+        }
+    }
+    family(
+        "three senders",
+        Sights::REQUEST | Sights::WAITED_TWO | Sights::HOLD,
+        cases,
+    )
+}
+
+/// The ACK queue with data the other way, and with readers that make room late.
+fn two_ways(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let late = reads(Reader::Late(2 * MS), limited(2, Program::SILENT));
+    let pairs = [
+        vec![[answers(1, 0, &[1]), writes(&[2])]; 2],
+        vec![
+            [late.clone(), writes(&[3])],
+            [Program::SILENT, writes(&[3])],
+        ],
+        vec![
+            [writes(&[2]), writes(&[2])],
+            [Program::SILENT, writes(&[2])],
+        ],
+        vec![[late, writes(&[3])]; 2],
+    ];
+    for config in grid(scale.of(1, 2, &[2, 1, 3]), &[1, 2], &[0, 1]) {
+        for programs in scale.of(2, 4, &pairs) {
+            cases.push(open(config, programs.clone()));
+        }
+    }
+    family(
+        "queue both ways",
+        Sights::REQUEST | Sights::WAITED | Sights::HOLD | Sights::CONGESTED,
+        cases,
+    )
+}
+
+/// Whole lives of two connections: opened, used and closed.
+fn lives(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let parameters = [
+        config(2, 1, 1),
+        config(1, 1, 0),
+        config(2, 2, 0),
+        config(3, 2, 1),
+    ];
+    for config in scale.of(1, 2, &parameters) {
+        for messages in scale.of(1, 1, &[&[2][..], &[1, 2], &[3]]) {
+            let programs = [
+                closes(Close::Ended, Program::SILENT),
+                closes(Close::Written, writes(messages)),
+            ];
+            cases.push(to_be_opened(*config, vec![programs; 2]));
+        }
+    }
+    family(
+        "whole lives",
+        Sights::REQUEST | Sights::WAITED | Sights::RESET,
+        cases,
+    )
+}
+
+/// A sender that dies in the midst of others, at any of its packets. The bound is that of the others.
+fn dying_sender(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    for senders in [2, 3] {
+        for config in grid(scale.of(1, 2, &[2, 1, 3]), &[1, 2], &[0, 1]) {
+            for messages in scale.of(1, 2, &[&[3][..], &[5], &[2, 2]]) {
+                cases.push(Case {
+                    bound: AFTER_DEATH,
+                    ..open(config, vec![[Program::SILENT, writes(messages)]; senders])
+                });
+            }
+        }
+    }
+    Family {
+        budget: Budget {
+            losses: 0,
+            duplicates: 0,
+            death: true,
+        },
+        ..family("dying sender", Sights::WAITED | Sights::OVERRUN, cases)
+    }
+}
+
+/// The same with other faults.
+fn dying_and_losses(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    for config in grid(scale.of(1, 2, &[2, 1, 3]), &[1], &[0, 1]) {
+        for senders in scale.of(1, 1, &[2, 3]) {
+            cases.push(open(
+                config,
+                vec![[Program::SILENT, writes(&[3])]; *senders],
+            ));
+        }
+    }
+    let budget = Budget {
+        death: true,
+        ..FULL
+    };
+    Family {
+        budget,
+        ..family(
+            "dying and losses",
+            Sights::WAITED | Sights::OVERRUN | Sights::REQUEST,
+            cases,
+        )
+    }
+}
+
+/// All families.
+pub fn families(scale: Scale) -> Vec<Family> {
+    let all = [
+        handshake,
+        transfer,
+        far,
+        short_queue,
+        slow_reader,
+        reverse,
+        unequal,
+        changed,
+        close,
+        two_senders,
+        three_senders,
+        two_ways,
+        lives,
+        dying_sender,
+        dying_and_losses,
+    ];
+    let mut families: Vec<_> = all.iter().map(|family| family(scale)).collect();
+    if scale == Scale::Quick {
+        for family in &mut families {
+            family.budget.losses = family.budget.losses.min(1);
+        }
+    }
+    families
+}

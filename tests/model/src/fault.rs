@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What must not happen.
+
+use std::fmt;
+
+use esp::{Failure, Nanos};
+
+/// A property that a world broke, with what shows it. A world that broke one goes no further.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Fault {
+    /// What reached a receive queue is not what comes next in the stream.
+    Misplaced(String),
+    /// The engine panicked.
+    Panic(String),
+    /// A receive queue holds more packets than [`most_queued`](crate::case::Case::most_queued) allows.
+    Overfull {
+        /// Packets in the queue.
+        queued: usize,
+        /// The most that there may be.
+        most: usize,
+    },
+    /// The turns, the list of those that wait and the connections contradict each other.
+    Turns(String),
+    /// An acknowledgement left that opens the window of a connection that waits for its turn.
+    OutOfTurn,
+    /// Something was sent again or asked for though nothing had gone wrong and the hosts agree on the parameters.
+    Needless,
+    /// A connection failed though both ends are alive.
+    Failed(Failure),
+    /// A timer that was run is due again at once.
+    Spins,
+    /// Nothing will happen any more and the end is not reached.
+    Deadlock,
+    /// The end is not reached in the time allowed, in nanoseconds.
+    Overtime(Nanos),
+}
+
+/// The properties, one per kind of [`Fault`], as they are reported.
+pub const PROPERTIES: [&str; 10] = [
+    "bytes arrive once, in order, unaltered",
+    "no panic",
+    "receive queues stay bounded",
+    "turns, list and connections agree",
+    "no window opens out of turn",
+    "nothing is sent again unless something went wrong",
+    "no connection fails",
+    "no timer spins",
+    "no deadlock",
+    "every run ends in bounded time",
+];
+
+impl Fault {
+    /// The property that is broken.
+    pub fn property(&self) -> &'static str {
+        let index = match self {
+            Self::Misplaced(_) => 0,
+            Self::Panic(_) => 1,
+            Self::Overfull { .. } => 2,
+            Self::Turns(_) => 3,
+            Self::OutOfTurn => 4,
+            Self::Needless => 5,
+            Self::Failed(_) => 6,
+            Self::Spins => 7,
+            Self::Deadlock => 8,
+            Self::Overtime(_) => 9,
+        };
+        PROPERTIES[index]
+    }
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Misplaced(what) | Self::Panic(what) | Self::Turns(what) => f.write_str(what),
+            Self::Overfull { queued, most } => {
+                write!(
+                    f,
+                    "{queued} packets in a receive queue, at most {most} are allowed"
+                )
+            }
+            Self::OutOfTurn => {
+                f.write_str("a window opens while the connection waits for its turn")
+            }
+            Self::Needless => f.write_str("a resend or a request though nothing was lost"),
+            Self::Failed(failure) => write!(f, "a connection failed: {failure:?}"),
+            Self::Spins => f.write_str("a timer that was run is due again at once"),
+            Self::Deadlock => f.write_str("nothing will happen any more, and this is not the end"),
+            Self::Overtime(bound) => {
+                write!(f, "not at its end after {} ms", bound / 1_000_000)
+            }
+        }
+    }
+}

@@ -1,0 +1,425 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! The hosts, and the switch between them.
+//!
+//! Everything here is determined but the fate of each packet that a host sends. So a world runs on by itself until a
+//! packet is sent, stops, and is told that fate.
+
+use std::collections::VecDeque;
+use std::panic::{catch_unwind, AssertUnwindSafe};
+
+use esp::Nanos;
+
+use crate::case::{Case, MS, US};
+use crate::fault::Fault;
+use crate::host::{Host, Wake};
+use crate::scene::{describe, host_name, Log, Packet, Scene, Sights, EPOCH};
+
+/// What becomes of a packet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum Fate {
+    /// It arrives.
+    Pass,
+    /// It is lost.
+    Lose,
+    /// It arrives twice, one right behind the other.
+    Double,
+    /// It arrives, and once more when what it was about is long over.
+    Echo,
+    /// The host that sends it dies with it: nothing that it sends or is sent arrives any more.
+    Die,
+}
+
+/// Faults that may still happen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Budget {
+    /// Packets that may be lost.
+    pub losses: u8,
+    /// Packets that may arrive twice.
+    pub duplicates: u8,
+    /// Whether sender 1 may die.
+    pub death: bool,
+}
+
+impl Budget {
+    /// Nothing happens.
+    pub const NONE: Self = Self {
+        losses: 0,
+        duplicates: 0,
+        death: false,
+    };
+
+    fn spend(&mut self, fate: Fate) {
+        match fate {
+            Fate::Pass => {}
+            Fate::Lose => self.losses = self.losses.saturating_sub(1),
+            Fate::Double | Fate::Echo => self.duplicates = self.duplicates.saturating_sub(1),
+            Fate::Die => self.death = false,
+        }
+    }
+}
+
+/// What a packet takes in a host's port.
+const SPACING: Nanos = US;
+
+/// How much later the second arrives of a packet that arrives twice, [`Fate::Echo`]: all is recovered by then, and the
+/// next transmission may be under way.
+const ECHO: Nanos = 15 * MS;
+
+/// The host that dies, if one does.
+const MORTAL: u8 = 1;
+
+/// By then a connection whose other end died has failed.
+const GONE: Nanos = 60_000 * MS;
+
+/// A next event this far away is the watch over an idle peer.
+const QUIET: Nanos = 20_000 * MS;
+
+/// A state of the model.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct World {
+    /// Which of a family's cases this is.
+    pub case: u16,
+    /// What may still happen.
+    pub budget: Budget,
+    /// What went wrong.
+    pub fault: Option<Fault>,
+    /// The end that every run is to reach.
+    pub finished: bool,
+    now: Nanos,
+    began: Nanos,
+    awake: bool,
+    /// Every packet has passed so far.
+    calm: bool,
+    hosts: Vec<Host>,
+    /// Packets before each host's port, with the times of their arrival.
+    ports: Vec<VecDeque<(Nanos, Packet)>>,
+    /// Packets sent whose fate is open.
+    sent: VecDeque<Packet>,
+    /// Packets that come once more, and when, in order.
+    late: VecDeque<(Nanos, Packet)>,
+    /// The host that died.
+    dead: Option<u8>,
+    /// When the others had done all that they had to do.
+    survived: Option<Nanos>,
+    /// The parameters are yet to change.
+    to_change: bool,
+}
+
+/// What happens next.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Next {
+    /// The parameters change.
+    Change,
+    /// A packet that was forgotten enters a port.
+    Late,
+    /// A packet arrives at a host.
+    Arrival(usize),
+    /// A host's timer expires.
+    Timer(usize, Wake),
+}
+
+impl World {
+    /// The start of a case.
+    pub fn new(index: u16, case: &Case, budget: Budget, log: &mut Log) -> Self {
+        let senders = case.programs.len() as u8;
+        let mut hosts = vec![Host::new(0, senders)];
+        hosts.extend((1..=senders).map(|id| Host::new(id, 1)));
+        let ports = hosts.iter().map(|_| VecDeque::new()).collect();
+        let mut world = Self {
+            case: index,
+            budget,
+            fault: None,
+            finished: false,
+            now: EPOCH,
+            began: EPOCH,
+            awake: !case.open,
+            calm: true,
+            hosts,
+            ports,
+            sent: VecDeque::new(),
+            late: VecDeque::new(),
+            dead: None,
+            survived: None,
+            to_change: case.later.is_some(),
+        };
+        world.act(case, log, |world, scene| {
+            for host in &mut world.hosts[1..] {
+                host.connect(scene);
+            }
+        });
+        if case.open {
+            world.open(case, log);
+        }
+        world
+    }
+
+    /// Opens all connections, with nothing going wrong; then the programs begin.
+    fn open(&mut self, case: &Case, log: &mut Log) {
+        let mut left = 1_000;
+        while !self.is_open() || self.in_flight() || !self.sent.is_empty() {
+            while !self.sent.is_empty() {
+                self.decide(case, Fate::Pass, &mut Log::default());
+            }
+            self.event(case, &mut Log::default());
+            left -= 1;
+            assert!(
+                left > 0 && self.fault.is_none(),
+                "a handshake with no fault fails: {self:?}"
+            );
+        }
+        self.began = self.now;
+        self.awake = true;
+        self.act(case, log, |world, scene| {
+            for host in &mut world.hosts {
+                for i in 0..host.endpoints.len() as u8 {
+                    host.run(i, scene);
+                }
+            }
+        });
+    }
+
+    fn is_open(&self) -> bool {
+        let mut endpoints = self.hosts.iter().flat_map(|host| &host.endpoints);
+        endpoints.all(|endpoint| endpoint.is_established())
+    }
+
+    fn in_flight(&self) -> bool {
+        !self.late.is_empty() || self.ports.iter().any(|port| !port.is_empty())
+    }
+
+    /// The time since the run began, in nanoseconds; if a host died, until the others had done what they had to do.
+    pub fn elapsed(&self) -> Nanos {
+        self.survived.unwrap_or(self.now) - self.began
+    }
+
+    /// Whether the run is over, well or not.
+    pub fn is_over(&self) -> bool {
+        self.finished || self.fault.is_some()
+    }
+
+    /// What may become of the packet sent first.
+    pub fn fates(&self) -> impl Iterator<Item = Fate> {
+        let budget = self.budget;
+        let mortal = self
+            .sent
+            .front()
+            .is_some_and(|packet| packet.from == MORTAL);
+        let possible = [
+            (Fate::Pass, true),
+            (Fate::Lose, budget.losses > 0),
+            (Fate::Double, budget.duplicates > 0),
+            (Fate::Echo, budget.duplicates > 0),
+            (Fate::Die, budget.death && mortal),
+        ];
+        possible
+            .into_iter()
+            .filter(|(_, may)| *may)
+            .map(|(fate, _)| fate)
+    }
+
+    /// Decides what becomes of the packet sent first, and goes on to the next one whose fate is open, or to the end if
+    /// nothing can happen any more.
+    pub fn step(&mut self, case: &Case, fate: Fate, log: &mut Log) -> Sights {
+        self.budget.spend(fate);
+        self.calm &= fate == Fate::Pass;
+        self.decide(case, fate, log);
+        let mut sights = Sights::NONE;
+        while !self.is_over() {
+            while self.budget == Budget::NONE && !self.sent.is_empty() {
+                self.decide(case, Fate::Pass, log);
+            }
+            if !self.sent.is_empty() {
+                break;
+            }
+            sights = sights | self.event(case, log);
+        }
+        sights
+    }
+
+    fn decide(&mut self, case: &Case, fate: Fate, log: &mut Log) {
+        let Some(packet) = self.sent.pop_front() else {
+            return;
+        };
+        log.note(self.now, || {
+            let fate = match fate {
+                Fate::Pass => "",
+                Fate::Lose => "   *** LOST",
+                Fate::Double => "   *** TWICE",
+                Fate::Echo => "   *** AGAIN, LATER",
+                Fate::Die => "   *** THE SENDER DIES",
+            };
+            format!(
+                "{} -> {}: {}{fate}",
+                host_name(packet.from),
+                host_name(packet.to),
+                describe(&packet.header)
+            )
+        });
+        match fate {
+            Fate::Pass => self.forward(case, packet),
+            Fate::Lose => {}
+            Fate::Double => {
+                self.forward(case, packet);
+                self.forward(case, packet);
+            }
+            Fate::Echo => {
+                self.forward(case, packet);
+                self.late.push_back((self.now + ECHO, packet));
+            }
+            Fate::Die => {
+                self.dead = Some(packet.from);
+                self.ports[usize::from(packet.from)].clear();
+                self.late.retain(|(_, late)| late.to != packet.from);
+                self.drop_dead();
+            }
+        }
+    }
+
+    /// A packet gets through the switch.
+    fn forward(&mut self, case: &Case, packet: Packet) {
+        let port = &mut self.ports[usize::from(packet.to)];
+        let free = port.back().map_or(0, |(at, _)| at + SPACING);
+        port.push_back((free.max(self.now + case.latency), packet));
+    }
+
+    /// What a dead host sends and is sent is nowhere.
+    fn drop_dead(&mut self) {
+        if let Some(dead) = self.dead {
+            self.sent
+                .retain(|packet| packet.from != dead && packet.to != dead);
+        }
+    }
+
+    /// What happens next, and when. Of things that happen at once, a packet's arrival comes before timers.
+    fn next(&self, case: &Case) -> Option<(Nanos, Next)> {
+        let late = self.late.front().map(|(at, _)| (*at, Next::Late));
+        let ports = self.ports.iter().enumerate();
+        let arrivals = ports.filter_map(|(to, port)| Some((port.front()?.0, Next::Arrival(to))));
+        let hosts = self.hosts.iter().enumerate();
+        let timers = hosts
+            .filter(|(id, _)| self.dead.map(usize::from) != Some(*id))
+            .filter_map(|(id, host)| {
+                host.next_deadline(case)
+                    .map(|(at, wake)| (at, Next::Timer(id, wake)))
+            });
+        let change = case.later.filter(|_| self.to_change && self.awake);
+        let change = change.map(|(after, _)| (self.began + after, Next::Change));
+        late.into_iter()
+            .chain(change)
+            .chain(arrivals)
+            .chain(timers)
+            .min()
+    }
+
+    /// Lets the next thing happen.
+    fn event(&mut self, case: &Case, log: &mut Log) -> Sights {
+        let next = self.next(case);
+        let quiet = next.is_none_or(|(at, _)| at > self.now + QUIET);
+        if self.is_done(case) && (self.dead.is_some() || (quiet && !self.in_flight())) {
+            self.finished = true;
+            return Sights::NONE;
+        }
+        let Some((at, next)) = next else {
+            self.fault = Some(Fault::Deadlock);
+            return Sights::NONE;
+        };
+        self.now = self.now.max(at);
+        let bound = if self.survived.is_some() {
+            GONE
+        } else {
+            case.bound
+        };
+        if self.now - self.began > bound {
+            self.fault = Some(Fault::Overtime(bound));
+            return Sights::NONE;
+        }
+        self.act(case, log, |world, scene| match next {
+            Next::Change => {
+                scene.log.note(scene.now, || "the parameters change".into());
+                world.to_change = false;
+                for host in &mut world.hosts {
+                    host.change_config(scene);
+                }
+            }
+            Next::Late => {
+                if let Some((_, packet)) = world.late.pop_front() {
+                    world.forward(case, packet);
+                }
+            }
+            Next::Arrival(to) => {
+                if let Some((_, packet)) = world.ports[to].pop_front() {
+                    world.hosts[to].on_packet(&packet, scene);
+                }
+            }
+            Next::Timer(id, wake) => {
+                scene.log.note(scene.now, || {
+                    format!("{}: a timer, {wake:?}", host_name(id as u8))
+                });
+                world.hosts[id].on_deadline(wake, scene);
+            }
+        })
+    }
+
+    /// Does something that may send, break a property, or panic.
+    fn act(
+        &mut self,
+        case: &Case,
+        log: &mut Log,
+        what: impl FnOnce(&mut Self, &mut Scene<'_>),
+    ) -> Sights {
+        let mut scene = Scene {
+            now: self.now,
+            awake: self.awake,
+            calm: self.calm && case.hosts_agree(),
+            dead: self.dead,
+            case,
+            out: Vec::new(),
+            fault: None,
+            sights: Sights::NONE,
+            log,
+        };
+        let done = catch_unwind(AssertUnwindSafe(|| what(self, &mut scene)));
+        if let Err(panic) = done {
+            let text = panic.downcast_ref::<String>().cloned();
+            let text = text.or_else(|| panic.downcast_ref::<&str>().map(|s| (*s).to_owned()));
+            scene.fail(Fault::Panic(format!("panic: {}", text.unwrap_or_default())));
+        }
+        self.sent.extend(scene.out.drain(..));
+        self.drop_dead();
+        if scene.fault.is_some() {
+            self.fault = scene.fault;
+        }
+        scene.sights
+    }
+
+    /// Whether all that is to be done is done.
+    fn is_done(&mut self, case: &Case) -> bool {
+        if !self.awake {
+            return false;
+        }
+        let hosts = self
+            .hosts
+            .iter()
+            .zip(0u8..)
+            .filter(|(_, id)| self.dead != Some(*id));
+        let mut endpoints = hosts.flat_map(|(host, id)| {
+            host.endpoints
+                .iter()
+                .zip(0u8..)
+                .map(move |(e, i)| (e, id, i))
+        });
+        let done = endpoints.all(|(endpoint, id, i)| {
+            self.dead == Some(endpoint.peer())
+                || endpoint.is_done(case.program(id, i), case.peer(id, i))
+        });
+        let Some(dead) = self.dead else {
+            return done && self.hosts.iter().all(Host::is_idle);
+        };
+        if done && self.survived.is_none() {
+            self.survived = Some(self.now);
+        }
+        let bereaved = &self.hosts[0].endpoints[usize::from(dead) - 1];
+        done && bereaved.state() == esp::State::Closed
+    }
+}

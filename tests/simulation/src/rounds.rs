@@ -1,0 +1,283 @@
+//! The workload: rounds in which every sender has one message for the receiver, and what is measured in a round.
+
+use esp::Nanos;
+use serde::Serialize;
+
+use crate::simulation::{Counts, Simulation};
+
+/// A round that takes longer than this is given up, nanoseconds.
+const LONGEST: Nanos = 60_000_000_000;
+
+/// What is sent in a round.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub enum Message {
+    /// This many bytes.
+    Bytes(u64),
+    /// A random number of full packets, at least and at most these.
+    Packets(u16, u16),
+}
+
+/// Rounds on open connections.
+#[derive(Clone, Copy, Debug, Serialize)]
+pub struct Workload {
+    /// What each sender sends in a round.
+    pub message: Message,
+    /// How many rounds.
+    pub rounds: usize,
+    /// Each sender starts at a random time up to this late, nanoseconds.
+    pub stagger: Nanos,
+    /// Rest between two rounds, nanoseconds.
+    pub rest: Nanos,
+}
+
+impl Default for Workload {
+    fn default() -> Self {
+        Self {
+            message: Message::Bytes(256 << 10),
+            rounds: 5,
+            stagger: 0,
+            rest: 2_000_000,
+        }
+    }
+}
+
+/// What was measured in one round.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Round {
+    /// Whether everything from every sender that was waited for arrived.
+    pub complete: bool,
+    /// From the first start to the last byte, nanoseconds.
+    pub duration: Nanos,
+    /// Payload received in that time as a part of the port's rate.
+    pub goodput: f64,
+    /// Jain's index of the bytes received from each sender when the first was done, 1 for equal shares.
+    pub fairness: f64,
+    /// The most bytes in the receiver's port.
+    pub peak: u32,
+    /// The most acknowledgements that waited for their turn.
+    pub waiting: usize,
+    /// From each sender's start to its message's last byte, nanoseconds, in the senders' order; of those done.
+    #[serde(skip)]
+    pub completions: Vec<Nanos>,
+    /// What was counted in the round.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// A sender's part in a round.
+struct Part {
+    sender: usize,
+    start: Nanos,
+    /// What the connection had received before.
+    base: u64,
+    bytes: u64,
+    done: Option<Nanos>,
+}
+
+/// Lets all senders send, round for round. `waited_for` tells of which of them a round needs the messages.
+pub fn run(
+    simulation: &mut Simulation,
+    workload: &Workload,
+    waited_for: impl Fn(usize) -> bool,
+) -> Vec<Round> {
+    let mut rounds = Vec::new();
+    for _ in 0..workload.rounds {
+        let begin = rest(simulation, workload.rest);
+        let round = one(simulation, workload, begin, &waited_for);
+        let complete = round.complete;
+        rounds.push(round);
+        if !complete {
+            break;
+        }
+    }
+    rounds
+}
+
+/// Lets `time` pass; returns when it is over.
+fn rest(simulation: &mut Simulation, time: Nanos) -> Nanos {
+    let until = simulation.now() + time;
+    while simulation.next().is_some_and(|at| at <= until) {
+        simulation.step();
+    }
+    until
+}
+
+fn one(
+    simulation: &mut Simulation,
+    workload: &Workload,
+    begin: Nanos,
+    waited_for: &impl Fn(usize) -> bool,
+) -> Round {
+    let before = simulation.counts();
+    let _ = simulation.take_peaks();
+    let mut parts = begin_all(simulation, workload, begin);
+    let all = parts.iter().filter(|part| waited_for(part.sender)).count();
+    let mut shares = None;
+    let mut done = 0;
+    while done < all && simulation.next().is_some_and(|at| at < begin + LONGEST) {
+        simulation.step();
+        let Some(sender) = simulation.take_delivery() else {
+            continue;
+        };
+        let part = &mut parts[sender];
+        let received = simulation.received(sender) - part.base;
+        if received < part.bytes || part.done.is_some() {
+            continue;
+        }
+        part.done = Some(simulation.now());
+        done += usize::from(waited_for(sender));
+        if shares.is_none() {
+            shares = Some(jain(parts.iter().map(|part| {
+                (simulation.received(part.sender) - part.base) as f64 / part.bytes as f64
+            })));
+        }
+    }
+    let (peak, waiting) = simulation.take_peaks();
+    let duration = simulation.now() - begin;
+    let received: u64 = parts
+        .iter()
+        .map(|part| simulation.received(part.sender) - part.base)
+        .sum();
+    let port = simulation.setup().rate.bits as f64 / 8e9;
+    Round {
+        complete: done == all,
+        duration,
+        goodput: received as f64 / (duration as f64 * port),
+        fairness: shares.unwrap_or(0.0),
+        peak,
+        waiting,
+        completions: parts
+            .iter()
+            .filter_map(|part| Some(part.done? - part.start))
+            .collect(),
+        counts: simulation.counts().since(&before),
+    }
+}
+
+/// Gives every sender its message. Those that start at the same time do so in a random order.
+fn begin_all(simulation: &mut Simulation, workload: &Workload, begin: Nanos) -> Vec<Part> {
+    let mss = u64::from(simulation.setup().mss());
+    let mut order: Vec<usize> = (0..simulation.setup().senders).collect();
+    simulation.rng().shuffle(&mut order);
+    let mut parts: Vec<Part> = order
+        .into_iter()
+        .map(|sender| {
+            let bytes = match workload.message {
+                Message::Bytes(bytes) => bytes,
+                Message::Packets(least, most) => {
+                    mss * u64::from(simulation.rng().u16(least..=most))
+                }
+            };
+            let start = begin + simulation.rng().u64(0..=workload.stagger);
+            simulation.send_at(start, sender, bytes);
+            Part {
+                sender,
+                start,
+                base: simulation.received(sender),
+                bytes,
+                done: None,
+            }
+        })
+        .collect();
+    parts.sort_unstable_by_key(|part| part.sender);
+    parts
+}
+
+/// Jain's fairness index of some shares: 1 when all are equal, 1/n when one has everything.
+pub fn jain(shares: impl Iterator<Item = f64>) -> f64 {
+    let (n, sum, squares) = shares.fold((0.0, 0.0, 0.0), |(n, sum, squares), share| {
+        (n + 1.0, sum + share, squares + share * share)
+    });
+    if squares > 0.0 {
+        sum * sum / (n * squares)
+    } else {
+        1.0
+    }
+}
+
+/// What several rounds come to.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Summary {
+    /// Whether every round was completed.
+    pub complete: bool,
+    /// The median of the rounds' goodput, as a part of the port's rate.
+    pub goodput: f64,
+    /// The least.
+    pub worst_goodput: f64,
+    /// The least fairness of a round.
+    pub fairness: f64,
+    /// The most bytes ever in the receiver's port.
+    pub peak: u32,
+    /// The most acknowledgements that ever waited for their turn.
+    pub waiting: usize,
+    /// The median time to a message's last byte, nanoseconds.
+    pub completion: Nanos,
+    /// The 99th percentile of it.
+    pub completion_99: Nanos,
+    /// The longest.
+    pub completion_worst: Nanos,
+    /// All that was counted.
+    #[serde(flatten)]
+    pub counts: Counts,
+}
+
+/// Sums up some rounds, at least one.
+pub fn sum_up(rounds: &[Round], counts: Counts) -> Summary {
+    let mut goodput: Vec<f64> = rounds.iter().map(|round| round.goodput).collect();
+    goodput.sort_by(f64::total_cmp);
+    let mut completions: Vec<Nanos> = rounds
+        .iter()
+        .flat_map(|round| round.completions.iter().copied())
+        .collect();
+    completions.sort_unstable();
+    Summary {
+        complete: rounds.iter().all(|round| round.complete),
+        goodput: percentile(&goodput, 50).unwrap_or(0.0),
+        worst_goodput: goodput.first().copied().unwrap_or(0.0),
+        fairness: rounds
+            .iter()
+            .map(|round| round.fairness)
+            .fold(f64::INFINITY, f64::min),
+        peak: rounds.iter().map(|round| round.peak).max().unwrap_or(0),
+        waiting: rounds.iter().map(|round| round.waiting).max().unwrap_or(0),
+        completion: percentile(&completions, 50).unwrap_or(0),
+        completion_99: percentile(&completions, 99).unwrap_or(0),
+        completion_worst: completions.last().copied().unwrap_or(0),
+        counts,
+    }
+}
+
+/// The nearest-rank percentile of sorted values.
+fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
+    let rank = (sorted.len() * percent).div_ceil(100).max(1);
+    sorted.get(rank - 1).copied()
+}
+
+/// Opens connections, lets all senders send, and sums up.
+pub fn measure(setup: crate::simulation::Setup, workload: &Workload) -> Summary {
+    let mut simulation = Simulation::new(setup);
+    let before = simulation.counts();
+    let rounds = run(&mut simulation, workload, |_| true);
+    let counts = simulation.counts().since(&before);
+    sum_up(&rounds, counts)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn fairness_is_jains_index() {
+        assert_eq!(jain([3.0, 3.0, 3.0].into_iter()), 1.0);
+        assert_eq!(jain([1.0, 0.0, 0.0, 0.0].into_iter()), 0.25);
+    }
+
+    #[test]
+    fn percentiles_are_nearest_ranks() {
+        let values: Vec<u32> = (1..=200).collect();
+        assert_eq!(percentile(&values, 50), Some(100));
+        assert_eq!(percentile(&values, 99), Some(198));
+        assert_eq!(percentile(&[7], 99), Some(7));
+        assert_eq!(percentile::<u32>(&[], 50), None);
+    }
+}

@@ -1,0 +1,465 @@
+//! Events in the order of time: the hosts, the switch between them, and what is seen there.
+
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
+
+use esp::{flags, Config, Nanos, Seq, Stats};
+use fastrand::Rng;
+use serde::Serialize;
+
+use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
+use crate::network::{frame_bytes, Port, Rate, Wire};
+
+/// The receiver's place among the hosts; sender `i` has the place `i + 1`.
+const RECEIVER: usize = 0;
+
+/// Time between two handshakes, so that they do not measure each other.
+const HANDSHAKE_INTERVAL: Nanos = 20_000;
+
+/// What is simulated.
+#[derive(Clone, Debug, Serialize)]
+pub struct Setup {
+    /// Hosts that send, each with one connection to the receiver.
+    pub senders: usize,
+    /// Of every link, each way.
+    pub rate: Rate,
+    /// The buffer of every switch port, bytes.
+    pub buffer: u32,
+    /// The protocol's parameters.
+    #[serde(flatten)]
+    pub esp: Parameters,
+    /// The devices' MTU, bytes.
+    pub mtu: u16,
+    /// The receive buffer of each connection, bytes.
+    pub receive_buffer: u32,
+    /// What two hosts need to process a packet, one way: half of it before it reaches the sender's wire, half behind
+    /// the receiver's. Packets are processed beside each other, so this is a latency and limits no rate. Nanoseconds.
+    pub processing: Nanos,
+    /// Of a link, one way, nanoseconds.
+    pub propagation: Nanos,
+    /// The part of all packets that is lost at random in the switch, 0 to 1.
+    pub loss: f64,
+    /// What all that is random begins with.
+    pub seed: u64,
+}
+
+/// [`Config`], to be written down.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Parameters {
+    /// See [`Config::burst_length`].
+    pub burst_length: u16,
+    /// See [`Config::initial_ack_burst_length`].
+    pub initial_ack_burst_length: u16,
+    /// See [`Config::packets_to_ack`].
+    pub packets_to_ack: u16,
+    /// See [`Config::round_trip_time`], microseconds.
+    pub round_trip_time: u32,
+}
+
+impl Default for Parameters {
+    fn default() -> Self {
+        let Config {
+            burst_length,
+            initial_ack_burst_length,
+            packets_to_ack,
+            round_trip_time,
+        } = Config::default();
+        Self {
+            burst_length,
+            initial_ack_burst_length,
+            packets_to_ack,
+            round_trip_time,
+        }
+    }
+}
+
+impl From<Parameters> for Config {
+    fn from(parameters: Parameters) -> Self {
+        Self {
+            burst_length: parameters.burst_length,
+            initial_ack_burst_length: parameters.initial_ack_burst_length,
+            packets_to_ack: parameters.packets_to_ack,
+            round_trip_time: parameters.round_trip_time,
+        }
+    }
+}
+
+impl Setup {
+    /// The most payload in a packet, bytes.
+    pub fn mss(&self) -> u16 {
+        esp::mss(u32::from(self.mtu)) as u16
+    }
+
+    /// The part of a link's rate that payload can have in full packets.
+    pub fn most_goodput(&self) -> f64 {
+        let mss = self.mss();
+        f64::from(mss) / f64::from(frame_bytes(mss) + self.rate.framing)
+    }
+}
+
+#[derive(Debug)]
+enum Event {
+    /// A packet reaches the switch, on its way to a host's connection.
+    Switch(u32, u32, Packet),
+    /// A host is done with receiving a packet for a connection.
+    Host(u32, u32, Packet),
+    Alarm(u32, Alarm),
+    /// A sender begins to connect.
+    Connect(u32),
+    /// A sender begins to send a message.
+    Send(u32, u64),
+}
+
+#[derive(Debug)]
+struct Entry {
+    at: Nanos,
+    /// What is put in first happens first.
+    serial: u64,
+    event: Event,
+}
+
+impl PartialEq for Entry {
+    fn eq(&self, other: &Self) -> bool {
+        self.cmp(other) == Ordering::Equal
+    }
+}
+
+impl Eq for Entry {}
+
+impl PartialOrd for Entry {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl Ord for Entry {
+    fn cmp(&self, other: &Self) -> Ordering {
+        (self.at, self.serial).cmp(&(other.at, other.serial))
+    }
+}
+
+/// The receiver's counters and its port's, summed up over all connections.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Counts {
+    /// Packets dropped at the receiver's port.
+    pub drops: u64,
+    /// Packets dropped at the senders' ports.
+    pub back_drops: u64,
+    /// Packets lost at random, either way.
+    pub lost: u64,
+    /// Data packets that left again.
+    pub retransmissions: u64,
+    /// Packets that came to the receiver though it had them.
+    pub duplicates: u64,
+    /// Retransmission requests.
+    pub requests: u64,
+    /// Of these, requests though neither the packet asked for nor what was said last to its sender was lost, and the
+    /// receiver had not thrown the packet away.
+    pub spurious_requests: u64,
+    /// How often a turn was taken from a silent sender.
+    pub overruns: u32,
+    /// Packets that left the receiver.
+    pub acknowledgements: u64,
+}
+
+impl Counts {
+    /// What was counted after `earlier`.
+    #[must_use]
+    pub fn since(&self, earlier: &Self) -> Self {
+        Self {
+            drops: self.drops - earlier.drops,
+            back_drops: self.back_drops - earlier.back_drops,
+            lost: self.lost - earlier.lost,
+            retransmissions: self.retransmissions - earlier.retransmissions,
+            duplicates: self.duplicates - earlier.duplicates,
+            requests: self.requests - earlier.requests,
+            spurious_requests: self.spurious_requests - earlier.spurious_requests,
+            overruns: self.overruns - earlier.overruns,
+            acknowledgements: self.acknowledgements - earlier.acknowledgements,
+        }
+    }
+}
+
+/// Hosts around one switch.
+#[derive(Debug)]
+pub struct Simulation {
+    setup: Setup,
+    now: Nanos,
+    events: BinaryHeap<Reverse<Entry>>,
+    serial: u64,
+    /// Events that have happened.
+    pub happened: u64,
+    hosts: Vec<Host>,
+    /// From each host to the switch.
+    wires: Vec<Wire>,
+    /// From the switch to each host.
+    ports: Vec<Port>,
+    /// Data packets after which a sender falls silent; [`u64::MAX`] for never.
+    silent_after: Vec<u64>,
+    /// The sender whose data was delivered by the event that happened last.
+    delivery: Option<usize>,
+    rng: Rng,
+    lost: u64,
+    spurious_requests: u64,
+}
+
+impl Simulation {
+    /// Hosts whose connections are open and idle.
+    pub fn new(setup: Setup) -> Self {
+        let config = HostConfig {
+            esp: setup.esp.into(),
+            mss: setup.mss(),
+            receive_buffer: setup.receive_buffer,
+        };
+        let senders = setup.senders;
+        let mut hosts = vec![Host::new(senders, config)];
+        hosts.extend((0..senders).map(|_| Host::new(1, config)));
+        let mut simulation = Self {
+            now: 0,
+            events: BinaryHeap::new(),
+            serial: 0,
+            happened: 0,
+            wires: hosts.iter().map(|_| Wire::new(setup.rate)).collect(),
+            ports: hosts
+                .iter()
+                .map(|_| Port::new(setup.rate, setup.buffer))
+                .collect(),
+            silent_after: vec![u64::MAX; senders],
+            delivery: None,
+            rng: Rng::with_seed(setup.seed),
+            lost: 0,
+            spurious_requests: 0,
+            hosts,
+            setup,
+        };
+        simulation.establish();
+        simulation
+    }
+
+    fn establish(&mut self) {
+        for sender in 0..self.setup.senders {
+            let at = self.now + HANDSHAKE_INTERVAL * sender as Nanos;
+            self.put(at, Event::Connect(sender as u32));
+        }
+        while !self.hosts.iter().all(Host::is_established) {
+            assert!(self.step(), "a timer of each handshake runs");
+        }
+    }
+
+    /// What is simulated.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The time, nanoseconds from the beginning.
+    pub fn now(&self) -> Nanos {
+        self.now
+    }
+
+    /// What all that is random comes from.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// A sender has one message of `bytes` to send `at` some time to come.
+    pub fn send_at(&mut self, at: Nanos, sender: usize, bytes: u64) {
+        self.put(at, Event::Send(sender as u32, bytes));
+    }
+
+    /// A sender is cut off the network when it has sent `packets` more data packets.
+    pub fn silence(&mut self, sender: usize, packets: u64) {
+        self.silent_after[sender] = packets;
+    }
+
+    /// Bytes that came from a sender and were delivered in order, ever.
+    pub fn received(&self, sender: usize) -> u64 {
+        self.receiving(sender).received
+    }
+
+    /// The sender whose data was delivered by the event that happened last, if any was; once.
+    pub fn take_delivery(&mut self) -> Option<usize> {
+        self.delivery.take()
+    }
+
+    fn receiving(&self, sender: usize) -> &Endpoint {
+        &self.hosts[RECEIVER].endpoints[sender]
+    }
+
+    /// The counters.
+    pub fn counts(&self) -> Counts {
+        let sum = |pick: fn(&Stats) -> u32, hosts: &[Host]| {
+            hosts
+                .iter()
+                .flat_map(|host| &host.endpoints)
+                .map(|endpoint| u64::from(pick(&endpoint.conn.stats)))
+                .sum::<u64>()
+        };
+        let (receiver, senders) = self.hosts.split_at(1);
+        let duplicates = receiver[0]
+            .endpoints
+            .iter()
+            .map(|e| u64::from(e.duplicates));
+        Counts {
+            drops: self.ports[RECEIVER].drops,
+            back_drops: self.ports[1..].iter().map(|port| port.drops).sum(),
+            lost: self.lost,
+            retransmissions: sum(|stats| stats.pkt_rtx, senders),
+            duplicates: duplicates.sum(),
+            requests: sum(|stats| stats.arq_tx, receiver),
+            spurious_requests: self.spurious_requests,
+            overruns: receiver[0].overruns(),
+            acknowledgements: sum(|stats| stats.pkt_tx, receiver),
+        }
+    }
+
+    /// The most bytes in the receiver's port, and the most acknowledgements that waited for their turn, since this was
+    /// last called.
+    pub fn take_peaks(&mut self) -> (u32, usize) {
+        (
+            std::mem::take(&mut self.ports[RECEIVER].peak),
+            std::mem::take(&mut self.hosts[RECEIVER].most_waiting),
+        )
+    }
+
+    /// When something happens next; `None` for never.
+    pub fn next(&self) -> Option<Nanos> {
+        self.events.peek().map(|entry| entry.0.at)
+    }
+
+    /// Lets the next thing happen; `false` when there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(Reverse(entry)) = self.events.pop() else {
+            return false;
+        };
+        self.now = entry.at;
+        self.happened += 1;
+        match entry.event {
+            Event::Switch(host, slot, packet) => self.forward(host, slot, packet),
+            Event::Host(host, slot, packet) => self.arrive(host, slot, &packet),
+            Event::Alarm(host, alarm) => {
+                self.hosts[host as usize].wake(alarm, self.now);
+                self.drain(host);
+            }
+            Event::Connect(sender) => {
+                let isn = Seq(self.rng.u16(..));
+                self.hosts[sender as usize + 1].connect(0, isn, self.now);
+                self.drain(sender + 1);
+            }
+            Event::Send(sender, bytes) => {
+                self.hosts[sender as usize + 1].send(0, bytes, self.now);
+                self.drain(sender + 1);
+            }
+        }
+        true
+    }
+
+    fn put(&mut self, at: Nanos, event: Event) {
+        self.serial += 1;
+        self.events.push(Reverse(Entry {
+            at,
+            serial: self.serial,
+            event,
+        }));
+    }
+
+    /// Takes what a host sends, and its timers.
+    fn drain(&mut self, host: u32) {
+        let mut out = std::mem::take(&mut self.hosts[host as usize].out);
+        for (slot, packet) in out.drain(..) {
+            self.leave(host, slot, packet);
+        }
+        let mut alarms = std::mem::take(&mut self.hosts[host as usize].alarms);
+        for (at, alarm) in alarms.drain(..) {
+            self.put(at, Event::Alarm(host, alarm));
+        }
+        // Given back, so that their memory is used again.
+        self.hosts[host as usize].out = out;
+        self.hosts[host as usize].alarms = alarms;
+    }
+
+    /// A packet leaves a host.
+    fn leave(&mut self, host: u32, slot: u32, packet: Packet) {
+        let (to, to_slot) = if host as usize == RECEIVER {
+            (slot + 1, 0)
+        } else {
+            (RECEIVER as u32, host - 1)
+        };
+        if host as usize == RECEIVER {
+            self.judge_request(slot as usize, &packet);
+        } else if self.is_silent(host as usize - 1, &packet) {
+            self.lose(to, to_slot, &packet);
+            return;
+        }
+        let given = self.now + self.setup.processing / 2;
+        let sent = self.wires[host as usize].send(frame_bytes(packet.header.len), given);
+        self.put(
+            sent + self.setup.propagation,
+            Event::Switch(to, to_slot, packet),
+        );
+    }
+
+    fn is_silent(&mut self, sender: usize, packet: &Packet) -> bool {
+        let left = &mut self.silent_after[sender];
+        if *left == 0 {
+            return true;
+        }
+        if *left != u64::MAX && packet.header.len > 0 {
+            *left -= 1;
+        }
+        false
+    }
+
+    /// Counts a request that nothing called for.
+    fn judge_request(&mut self, sender: usize, packet: &Packet) {
+        if packet.header.has(flags::RRQ) {
+            let called_for = self.receiving(sender).mute
+                || self.silent_after[sender] == 0
+                || self.hosts[sender + 1].endpoints[0].has_lost(packet.header.ack);
+            self.spurious_requests += u64::from(!called_for);
+        }
+    }
+
+    /// A packet is in the switch.
+    fn forward(&mut self, to: u32, slot: u32, packet: Packet) {
+        let lost = self.setup.loss > 0.0 && self.rng.f64() < self.setup.loss;
+        self.lost += u64::from(lost);
+        let frame = frame_bytes(packet.header.len);
+        let leaves = if lost {
+            None
+        } else {
+            self.ports[to as usize].send(frame, self.now)
+        };
+        match leaves {
+            Some(leaves) => self.put(
+                leaves + self.setup.propagation + self.setup.processing.div_ceil(2),
+                Event::Host(to, slot, packet),
+            ),
+            None => self.lose(to, slot, &packet),
+        }
+    }
+
+    /// Remembers what was not delivered.
+    fn lose(&mut self, to: u32, slot: u32, packet: &Packet) {
+        if to as usize == RECEIVER {
+            let sender = slot as usize + 1;
+            if packet.header.len > 0 {
+                self.hosts[sender].endpoints[0].lose(packet.header.seq);
+            }
+        } else {
+            self.hosts[RECEIVER].endpoints[to as usize - 1].mute = true;
+        }
+    }
+
+    fn arrive(&mut self, host: u32, slot: u32, packet: &Packet) {
+        if host as usize != RECEIVER {
+            self.hosts[RECEIVER].endpoints[host as usize - 1].mute = false;
+        }
+        let isn = Seq(self.rng.u16(..));
+        let arrival = self.hosts[host as usize].receive(slot, packet, isn, self.now);
+        self.delivery = (arrival == Arrival::Delivered).then_some(slot as usize);
+        if arrival == Arrival::Discarded {
+            self.lose(host, slot, packet);
+        }
+        self.drain(host);
+    }
+}

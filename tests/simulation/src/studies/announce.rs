@@ -1,0 +1,194 @@
+//! What announcements do to a port, which nobody schedules: drops and completion times over
+//! `initial_ack_burst_length`, the number of senders and the port's buffer.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{parameters, Common, GIGABIT};
+use crate::plot::{self, Curve, Panel, SeriesLabelPosition};
+use crate::report::{millis, rate, Table};
+use crate::rounds::{measure, Message, Summary};
+use crate::simulation::Setup;
+
+const INITIAL: [u16; 5] = [0, 1, 2, 4, 8];
+/// The columns of the tables.
+const SENDERS: [usize; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+/// For the picture, and for JSON.
+const ALL_SENDERS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128];
+const BUFFERS: [u32; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
+
+/// A rate with what `burst_length` and `packets_to_ack` are set to there.
+const LINKS: [(u64, u16, u16); 2] = [(GIGABIT, 21, 10), (10 * GIGABIT, 64, 32)];
+
+const MESSAGES: [(&str, Message); 2] = [
+    ("2 to 6 packets", Message::Packets(2, 6)),
+    ("64 KiB", Message::Bytes(64 << 10)),
+];
+
+/// One cell of the study.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    setup: Setup,
+    message: &'static str,
+    rounds: u16,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+/// Runs the whole grid.
+pub fn run(common: &Common) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (bits, burst_length, packets_to_ack) in LINKS {
+        for (name, message) in MESSAGES {
+            for initial in INITIAL {
+                for buffer in BUFFERS {
+                    for senders in ALL_SENDERS {
+                        let esp = parameters(burst_length, packets_to_ack, initial);
+                        let setup = common.setup(senders, bits, buffer, esp);
+                        let workload = common.workload(message);
+                        lines.push(Line {
+                            summary: measure(setup.clone(), &workload),
+                            setup,
+                            message: name,
+                            rounds: common.rounds,
+                        });
+                    }
+                }
+            }
+        }
+    }
+    lines
+}
+
+/// What is shown, and a cell of it.
+type Figure = (&'static str, fn(&Line) -> String);
+
+fn find<'a>(
+    lines: &'a [Line],
+    bits: u64,
+    message: &str,
+    initial: u16,
+    buffer: u32,
+    senders: usize,
+) -> Option<&'a Line> {
+    lines.iter().find(|line| {
+        line.setup.rate.bits == bits
+            && line.message == message
+            && line.setup.esp.initial_ack_burst_length == initial
+            && line.setup.buffer == buffer
+            && line.setup.senders == senders
+    })
+}
+
+/// Prints, per link and message: drops per round, then the median completion time, both with its worst.
+pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
+    let head: Vec<String> = ["initial".into(), "buffer/KiB".into()]
+        .into_iter()
+        .chain(SENDERS.iter().map(|n| format!("N={n}")))
+        .collect();
+    let head: Vec<&str> = head.iter().map(String::as_str).collect();
+    let figures: [Figure; 3] = [
+        (
+            "packets dropped at the receiver's port, per round",
+            |line| {
+                let drops = line.summary.counts.drops as f64 / f64::from(line.rounds);
+                if drops > 0.0 && drops < 10.0 {
+                    format!("{drops:.1}")
+                } else {
+                    format!("{drops:.0}")
+                }
+            },
+        ),
+        ("median completion of a message, ms", |line| {
+            millis(line.summary.completion)
+        }),
+        ("99th percentile of it, ms", |line| {
+            millis(line.summary.completion_99)
+        }),
+    ];
+    for (bits, burst_length, packets_to_ack) in LINKS {
+        for (message, _) in MESSAGES {
+            for (figure, cell) in figures {
+                writeln!(
+                    out,
+                    "{}, burst/ack {burst_length}/{packets_to_ack}, messages of {message}: {figure}",
+                    rate(bits)
+                )?;
+                let mut table = Table::new(&head);
+                for initial in INITIAL {
+                    for buffer in BUFFERS {
+                        let cells = SENDERS.iter().map(|&senders| {
+                            find(lines, bits, message, initial, buffer, senders)
+                                .map_or_else(String::new, cell)
+                        });
+                        let names = [initial.to_string(), (buffer >> 10).to_string()];
+                        table.line(names.into_iter().chain(cells));
+                    }
+                }
+                table.write(out)?;
+                writeln!(out)?;
+            }
+        }
+    }
+    Ok(())
+}
+
+/// Draws, at 1 Gbit/s: the most senders without a drop over the buffer, and the median completion of small messages.
+pub fn draw(lines: &[Line], file: &Path) -> anyhow::Result<()> {
+    let small = MESSAGES[0].0;
+    let dropless = |initial: u16, buffer: u32| {
+        let lossless = |senders: &&usize| {
+            MESSAGES.iter().all(|(message, _)| {
+                find(lines, GIGABIT, message, initial, buffer, **senders)
+                    .is_some_and(|line| line.summary.counts.drops == 0)
+            })
+        };
+        ALL_SENDERS.iter().take_while(lossless).last()
+    };
+    let name = |initial: u16| format!("initial_ack_burst_length {initial}");
+    let reach = INITIAL.map(|initial| Curve {
+        name: name(initial),
+        points: BUFFERS
+            .iter()
+            .map(|&buffer| {
+                let most = dropless(initial, buffer).map_or(0.5, |&n| n as f64);
+                (f64::from(buffer >> 10), most)
+            })
+            .collect(),
+    });
+    let completion = INITIAL.map(|initial| Curve {
+        name: name(initial),
+        points: ALL_SENDERS
+            .iter()
+            .filter_map(|&n| {
+                let line = find(lines, GIGABIT, small, initial, 128 << 10, n)?;
+                Some((n as f64, line.summary.completion_99 as f64 / 1e6))
+            })
+            .collect(),
+    });
+    plot::curves(
+        file,
+        &[
+            Panel {
+                title: "most senders (of 128) without a drop, 1 Gbit/s".into(),
+                x: "buffer of the port, KiB".into(),
+                log_y: true,
+                y: (0.4, 200.0),
+                curves: reach.into(),
+                mark: None,
+                legend: SeriesLabelPosition::LowerRight,
+            },
+            Panel {
+                title: "99 % of messages of 2 to 6 packets within, ms; 1 Gbit/s, 128 KiB".into(),
+                x: "senders".into(),
+                log_y: true,
+                y: (0.03, 100.0),
+                curves: completion.into(),
+                mark: None,
+                legend: SeriesLabelPosition::UpperLeft,
+            },
+        ],
+    )
+}

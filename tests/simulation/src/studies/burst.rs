@@ -1,0 +1,182 @@
+//! Goodput over `burst_length` and `packets_to_ack`, for the values in `/proc/sys/esp/`.
+
+use std::io::Write;
+use std::path::Path;
+
+use serde::Serialize;
+
+use super::{parameters, Common, GIGABIT};
+use crate::plot::{self, Map};
+use crate::report::{kib, part, rate, Table};
+use crate::rounds::{measure, Message};
+
+const BURSTS: [u16; 13] = [4, 8, 12, 16, 21, 32, 48, 64, 96, 128, 192, 256, 384];
+const ACKS: [u16; 12] = [1, 2, 4, 8, 10, 16, 24, 32, 48, 64, 96, 128];
+const SENDERS: [usize; 3] = [1, 2, 8];
+
+/// Rates with what each sender sends in a round, bytes, and the port's buffer, bytes.
+const LINKS: [(u64, u64, u32); 4] = [
+    (GIGABIT, 1 << 20, 128 << 10),
+    (10 * GIGABIT, 2 << 20, 256 << 10),
+    (25 * GIGABIT, 4 << 20, 512 << 10),
+    (100 * GIGABIT, 8 << 20, 2 << 20),
+];
+
+/// A goodput this near to the best at the link counts as saturated.
+const SATURATED: f64 = 0.98;
+
+/// A turn is handed on after `packets_to_ack` packets and lets `burst_length` leave: where the second is more than so
+/// many times the first, the bursts of several senders pile up in the port.
+const MOST_OVERLAP: u16 = 3;
+
+/// One cell: the worst of several numbers of senders.
+#[derive(Debug, Serialize)]
+pub struct Cell {
+    bits: u64,
+    burst_length: u16,
+    packets_to_ack: u16,
+    /// The least goodput over the numbers of senders, part of what is possible.
+    goodput: f64,
+    /// The number of senders with the least goodput.
+    senders: usize,
+    /// The most bytes in the port over the numbers of senders.
+    peak: u32,
+    drops: u64,
+    spurious_requests: u64,
+}
+
+/// Runs the grid, where `packets_to_ack` does not exceed `burst_length`.
+pub fn run(common: &Common) -> Vec<Cell> {
+    let mut cells = Vec::new();
+    for (bits, bytes, buffer) in LINKS {
+        for burst_length in BURSTS {
+            for packets_to_ack in ACKS.into_iter().filter(|&ack| ack <= burst_length) {
+                cells.push(cell(
+                    common,
+                    (bits, bytes, buffer),
+                    burst_length,
+                    packets_to_ack,
+                ));
+            }
+        }
+    }
+    cells
+}
+
+fn cell(common: &Common, link: (u64, u64, u32), burst_length: u16, packets_to_ack: u16) -> Cell {
+    let (bits, bytes, buffer) = link;
+    let mut cell = Cell {
+        bits,
+        burst_length,
+        packets_to_ack,
+        goodput: f64::INFINITY,
+        senders: 0,
+        peak: 0,
+        drops: 0,
+        spurious_requests: 0,
+    };
+    for senders in SENDERS {
+        let esp = parameters(burst_length, packets_to_ack, 1);
+        let setup = common.setup(senders, bits, buffer, esp);
+        let possible = setup.most_goodput();
+        let workload = common.workload(Message::Bytes(bytes));
+        let summary = measure(setup, &workload);
+        let goodput = summary.worst_goodput / possible;
+        if goodput < cell.goodput {
+            cell.goodput = goodput;
+            cell.senders = senders;
+        }
+        cell.peak = cell.peak.max(summary.peak);
+        cell.drops += summary.counts.drops;
+        cell.spurious_requests += summary.counts.spurious_requests;
+    }
+    cell
+}
+
+/// Prints a grid per link, and the smallest window that saturates it.
+pub fn print(cells: &[Cell], out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "goodput of the worst round with N = 1, 2, 8 senders, part of what is possible; rows burst_length, columns packets_to_ack"
+    )?;
+    for (bits, ..) in LINKS {
+        writeln!(out, "\n{}", rate(bits))?;
+        let head: Vec<String> = std::iter::once(String::new())
+            .chain(ACKS.iter().map(ToString::to_string))
+            .collect();
+        let head: Vec<&str> = head.iter().map(String::as_str).collect();
+        let mut table = Table::new(&head);
+        for burst in BURSTS {
+            let row = cells
+                .iter()
+                .filter(|cell| cell.bits == bits && cell.burst_length == burst)
+                .map(|cell| part(cell.goodput));
+            table.line(std::iter::once(burst.to_string()).chain(row));
+        }
+        table.write(out)?;
+    }
+    writeln!(out)?;
+    let mut table = Table::new(&[
+        "smallest that saturate",
+        "burst_length",
+        "packets_to_ack",
+        "goodput",
+        "peak/KiB",
+        "drops",
+        "spurious",
+    ]);
+    for (bits, ..) in LINKS {
+        if let Some(cell) = smallest(cells, bits) {
+            table.line([
+                rate(bits),
+                cell.burst_length.to_string(),
+                cell.packets_to_ack.to_string(),
+                part(cell.goodput),
+                kib(cell.peak),
+                cell.drops.to_string(),
+                cell.spurious_requests.to_string(),
+            ]);
+        }
+    }
+    table.write(out)?;
+    Ok(())
+}
+
+/// The smallest window that saturates a link without piling up, with the fewest acknowledgements that do.
+fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
+    let link = || cells.iter().filter(|cell| cell.bits == bits);
+    let best = link().map(|cell| cell.goodput).fold(0.0, f64::max);
+    link()
+        .filter(|cell| cell.goodput >= SATURATED * best)
+        .filter(|cell| cell.burst_length <= MOST_OVERLAP * cell.packets_to_ack)
+        .min_by_key(|cell| (cell.burst_length, std::cmp::Reverse(cell.packets_to_ack)))
+}
+
+/// Draws a map per link.
+pub fn draw(cells: &[Cell], file: &Path) -> anyhow::Result<()> {
+    let maps: Vec<Map> = LINKS
+        .iter()
+        .map(|&(bits, ..)| Map {
+            title: rate(bits),
+            cells: cells
+                .iter()
+                .filter(|cell| cell.bits == bits)
+                .filter_map(|cell| {
+                    let x = ACKS.iter().position(|&ack| ack == cell.packets_to_ack)?;
+                    let y = BURSTS
+                        .iter()
+                        .position(|&burst| burst == cell.burst_length)?;
+                    Some((x, y, cell.goodput))
+                })
+                .collect(),
+        })
+        .collect();
+    plot::maps(
+        file,
+        "packets_to_ack",
+        &ACKS.map(|ack| ack.to_string()),
+        "burst_length",
+        &BURSTS.map(|burst| burst.to_string()),
+        &maps,
+    )
+}

@@ -1,0 +1,160 @@
+//! Senders that announce and then fall silent: how long they delay the others.
+
+use std::io::Write;
+
+use esp::{turns, Nanos};
+use serde::Serialize;
+
+use super::{parameters, Common, GIGABIT};
+use crate::report::{millis, Table};
+use crate::rounds::{self, Message, Workload};
+use crate::simulation::Simulation;
+
+/// What each sender has to send, bytes.
+const BYTES: u64 = 256 << 10;
+
+/// Senders, and how many of them fall silent.
+const CASES: [(usize, usize); 5] = [(2, 1), (4, 1), (4, 3), (8, 3), (32, 16)];
+
+/// One case, over all places at which the silent ones stop.
+#[derive(Debug, Serialize)]
+pub struct Line {
+    /// Senders.
+    pub senders: usize,
+    /// Of these, those that fall silent.
+    pub silent: usize,
+    /// Whether all of these stop after the same packet, and not one after the other.
+    pub together: bool,
+    /// When the others are done if the silent ones are not there at all, nanoseconds.
+    pub without: Nanos,
+    /// When they are done at the latest, if the silent ones stop after some number of packets, nanoseconds.
+    pub worst: Nanos,
+    /// That number of packets, of the first silent one.
+    pub worst_after: u64,
+    /// Of the worst run, what exceeds the time the others need with the silent ones' packets before them,
+    /// nanoseconds: what silence costs.
+    pub delay: Nanos,
+    /// How often, in the worst run, a turn was taken from its holders.
+    pub overruns: u32,
+    /// Drops in all runs.
+    pub drops: u64,
+    /// Whether the others were done in all runs.
+    pub complete: bool,
+    /// The bound: each silent sender may hold the turn once. To it comes a round trip each. Nanoseconds.
+    pub bound: Nanos,
+}
+
+/// How the silent senders stop.
+fn last_packet(first: u64, which: usize, together: bool) -> u64 {
+    if together {
+        first
+    } else {
+        // Far enough apart that each has its own turn.
+        first + 40 * which as u64
+    }
+}
+
+/// Runs all cases.
+pub fn run(common: &Common) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for (senders, silent) in CASES {
+        for together in [true, false] {
+            if silent > 1 || together {
+                lines.push(case(common, senders, silent, together));
+            }
+        }
+    }
+    lines
+}
+
+fn workload(common: &Common) -> Workload {
+    Workload {
+        rounds: 1,
+        ..common.workload(Message::Bytes(BYTES))
+    }
+}
+
+fn case(common: &Common, senders: usize, silent: usize, together: bool) -> Line {
+    let esp = parameters(21, 10, 1);
+    let setup = |n| common.setup(n, GIGABIT, 128 << 10, esp);
+    let others = senders - silent;
+    let mut alone = Simulation::new(setup(others));
+    let packets = BYTES.div_ceil(u64::from(alone.setup().mss()));
+    let packet = 8 * (BYTES / packets + 49);
+    let without = rounds::run(&mut alone, &workload(common), |_| true)[0].duration;
+    let mut line = Line {
+        senders,
+        silent,
+        together,
+        without,
+        worst: 0,
+        worst_after: 0,
+        delay: 0,
+        overruns: 0,
+        drops: 0,
+        complete: true,
+        bound: turns::IDLE * silent as u64,
+    };
+    for after in 1..packets {
+        let mut simulation = Simulation::new(setup(senders));
+        let mut spent = 0;
+        for which in 0..silent {
+            let last = last_packet(after, which, together).min(packets - 1);
+            simulation.silence(which, last);
+            spent += last * packet;
+        }
+        let round = rounds::run(&mut simulation, &workload(common), |sender| {
+            sender >= silent
+        })
+        .swap_remove(0);
+        line.complete &= round.complete;
+        line.drops += round.counts.drops;
+        if round.duration > line.worst {
+            line.worst = round.duration;
+            line.worst_after = after;
+            line.overruns = round.counts.overruns;
+        }
+        line.delay = line
+            .delay
+            .max(round.duration.saturating_sub(without + spent));
+    }
+    line
+}
+
+/// Prints the table.
+pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
+    writeln!(
+        out,
+        "256 KiB each at 1 Gbit/s; silent senders stop after 1, 2, ... packets; the worst of all these runs, ms"
+    )?;
+    let mut table = Table::new(&[
+        "senders",
+        "silent",
+        "stop",
+        "without them",
+        "with them",
+        "after packets",
+        "delay by silence",
+        "bound",
+        "turns taken",
+        "drops",
+        "complete",
+    ]);
+    for line in lines {
+        table.line([
+            line.senders.to_string(),
+            line.silent.to_string(),
+            if line.together { "together" } else { "apart" }.to_string(),
+            millis(line.without),
+            millis(line.worst),
+            line.worst_after.to_string(),
+            millis(line.delay),
+            millis(line.bound),
+            line.overruns.to_string(),
+            line.drops.to_string(),
+            line.complete.to_string(),
+        ]);
+    }
+    table.write(out)?;
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! What must hold whatever the engine's inner workings are: no drop, saturation, fair shares, bounded delay.
+//!
+//! Bytes are checked on the way: a host of the simulation fails when bytes are delivered twice or out of order.
+
+use esp::turns;
+use esp_simulation::network::Rate;
+use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
+use esp_simulation::simulation::{Parameters, Setup, Simulation};
+
+const GIGABIT: u64 = 1_000_000_000;
+
+/// Of these hosts and links, at least, nanoseconds.
+const ROUND_TRIP: u64 = 50_000;
+
+fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u16, u16)) -> Setup {
+    Setup {
+        senders,
+        rate: Rate { bits, framing: 24 },
+        buffer,
+        esp: Parameters {
+            burst_length: burst,
+            packets_to_ack: ack,
+            initial_ack_burst_length: initial,
+            ..Parameters::default()
+        },
+        mtu: 1500,
+        receive_buffer: 1 << 30,
+        processing: 8_000,
+        propagation: 100,
+        loss: 0.0,
+        seed: 1,
+    }
+}
+
+fn gigabit(senders: usize) -> Setup {
+    setup(senders, GIGABIT, 128 << 10, (21, 10, 1))
+}
+
+fn workload(bytes: u64, rounds: usize) -> Workload {
+    Workload {
+        message: Message::Bytes(bytes),
+        rounds,
+        ..Workload::default()
+    }
+}
+
+fn measure(setup: Setup, bytes: u64, rounds: usize) -> Summary {
+    let summary = rounds::measure(setup, &workload(bytes, rounds));
+    assert!(summary.complete, "every byte arrives: {summary:?}");
+    summary
+}
+
+#[test]
+fn up_to_32_senders_saturate_a_small_port_without_a_drop_and_share_it() {
+    for senders in 1..=32 {
+        let summary = measure(gigabit(senders), 256 << 10, 2);
+        assert_eq!(summary.counts.drops, 0, "N = {senders}: {summary:?}");
+        assert_eq!(summary.counts.retransmissions, 0, "N = {senders}");
+        assert!(summary.worst_goodput >= 0.95, "N = {senders}: {summary:?}");
+        assert!(summary.fairness >= 0.97, "N = {senders}: {summary:?}");
+    }
+}
+
+#[test]
+fn senders_that_do_not_start_together_are_scheduled_as_well() {
+    for senders in [2, 8, 32] {
+        let mut workload = workload(256 << 10, 5);
+        workload.stagger = 500_000;
+        let summary = rounds::measure(gigabit(senders), &workload);
+        assert!(summary.complete);
+        assert_eq!(summary.counts.drops, 0, "N = {senders}: {summary:?}");
+        assert_eq!(summary.counts.retransmissions, 0, "N = {senders}");
+    }
+}
+
+#[test]
+fn nothing_is_asked_for_that_is_not_lost() {
+    let links = [
+        (GIGABIT, 128 << 10, (21, 10, 1)),
+        (10 * GIGABIT, 256 << 10, (64, 32, 1)),
+        (100 * GIGABIT, 2 << 20, (256, 96, 1)),
+        // Turns go round faster than a window drains: what is missing stands in the port.
+        (GIGABIT, 128 << 10, (8, 1, 1)),
+    ];
+    for (bits, buffer, parameters) in links {
+        for senders in [1, 2, 8] {
+            let summary = measure(setup(senders, bits, buffer, parameters), 1 << 20, 1);
+            assert_eq!(summary.counts.drops, 0, "{bits} bit/s, N = {senders}");
+            assert_eq!(summary.counts.requests, 0, "{bits} bit/s, N = {senders}");
+        }
+    }
+}
+
+#[test]
+fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
+    for senders in [4, 16, 32] {
+        let summary = measure(gigabit(senders), 256 << 10, 1);
+        let announcements = 2 * 1514 * senders as u32;
+        let burst = 21 * 1514;
+        assert!(
+            summary.peak <= announcements.max(burst),
+            "N = {senders}: {summary:?}"
+        );
+    }
+}
+
+#[test]
+fn a_port_too_small_for_the_announcements_drops_and_loses_nothing() {
+    let summary = measure(gigabit(64), 256 << 10, 1);
+    assert!(summary.counts.drops > 0, "{summary:?}");
+    assert!(summary.peak > 126 << 10 && summary.peak <= 128 << 10);
+    assert!(summary.counts.retransmissions >= summary.counts.drops);
+}
+
+#[test]
+fn a_silent_sender_delays_the_others_by_the_bound_at_most() {
+    for after in [1, 2, 3, 15, 60, 169] {
+        let mut simulation = Simulation::new(gigabit(4));
+        simulation.silence(0, after);
+        let round = one_round(&mut simulation, |sender| sender > 0);
+        assert_eq!(round.counts.drops, 0);
+        let mut alone = Simulation::new(gigabit(3));
+        let without = one_round(&mut alone, |_| true).duration;
+        let its_packets = after * 1538 * 8;
+        assert!(
+            round.duration <= without + its_packets + turns::IDLE + ROUND_TRIP,
+            "silent after {after}: {round:?}"
+        );
+    }
+}
+
+fn one_round(simulation: &mut Simulation, waited_for: impl Fn(usize) -> bool) -> Round {
+    let round = rounds::run(simulation, &workload(256 << 10, 1), waited_for).swap_remove(0);
+    assert!(round.complete, "{round:?}");
+    round
+}
+
+#[test]
+fn a_thousand_senders_are_served() {
+    let fits = measure(
+        setup(1_000, 100 * GIGABIT, 2 << 20, (256, 96, 0)),
+        64 << 10,
+        1,
+    );
+    assert_eq!(fits.counts.drops, 0);
+    assert!(fits.waiting > 900, "almost all wait at once: {fits:?}");
+    // Two packets each are more than the port takes.
+    let drops = measure(
+        setup(1_000, 100 * GIGABIT, 2 << 20, (256, 96, 1)),
+        64 << 10,
+        1,
+    );
+    assert!(drops.counts.drops > 0);
+}
+
+#[test]
+fn what_the_port_drops_is_sent_again_once_and_little_else() {
+    let summary = measure(
+        setup(700, 100 * GIGABIT, 1 << 20, (256, 96, 1)),
+        256 << 10,
+        1,
+    );
+    assert!(summary.counts.drops > 300, "{summary:?}");
+    assert!(
+        summary.counts.retransmissions <= 3 * summary.counts.drops,
+        "{summary:?}"
+    );
+    assert_eq!(summary.counts.spurious_requests, 0, "{summary:?}");
+    assert!(summary.goodput > 0.7, "{summary:?}");
+}
+
+#[test]
+fn random_loss_costs_time_and_no_byte() {
+    for senders in [1, 8] {
+        let mut setup = gigabit(senders);
+        setup.loss = 0.01;
+        let summary = measure(setup, 256 << 10, 5);
+        assert!(summary.counts.lost > 0 && summary.counts.retransmissions > 0);
+        assert!(summary.goodput < 0.95);
+    }
+}
+
+#[test]
+fn the_same_seed_gives_the_same_result() {
+    let run = |seed| {
+        let mut setup = gigabit(4);
+        setup.loss = 0.01;
+        setup.seed = seed;
+        let mut simulation = Simulation::new(setup);
+        rounds::run(&mut simulation, &workload(64 << 10, 3), |_| true)
+    };
+    assert_eq!(run(7), run(7));
+    assert_ne!(run(7), run(8));
+}
