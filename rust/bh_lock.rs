@@ -32,9 +32,22 @@ impl<T> BhLock<T> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(data: T) -> Result<Self> {
+        Self::with_flags(data, GFP_KERNEL)
+    }
+
+    /// A lock around `data`, where the caller may not sleep.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new_atomic(data: T) -> Result<Self> {
+        Self::with_flags(data, GFP_ATOMIC)
+    }
+
+    fn with_flags(data: T, flags: kernel::alloc::Flags) -> Result<Self> {
         // SAFETY: All zeroes are overwritten by `spin_lock_init` next.
         let lock = unsafe { core::mem::zeroed::<bindings::spinlock_t>() };
-        let lock = KBox::new(UnsafeCell::new(lock), GFP_KERNEL)?;
+        let lock = KBox::new(UnsafeCell::new(lock), flags)?;
         // SAFETY: The lock does not move any more: it is in a box of its own.
         unsafe { bindings::spin_lock_init(lock.get()) };
         Ok(BhLock {

@@ -13,17 +13,23 @@
 #include <linux/poll.h>
 #include <linux/proc_fs.h>
 #include <linux/random.h>
+#include <linux/rhashtable.h>
 #include <linux/seq_file.h>
 #include <linux/seq_file_net.h>
 #include <linux/skbuff.h>
 #include <linux/sockios.h>
 #include <linux/splice.h>
+#include <linux/sysctl.h>
 #include <linux/termios.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/sock.h>
 #include <net/tcp_states.h>
 
+#include "enet_trace.h"
+
 /* Macros with casts, which bindgen does not evaluate. */
 static const gfp_t ENET_GFP_ATOMIC __maybe_unused = GFP_ATOMIC;
 static const gfp_t ENET_GFP_KERNEL __maybe_unused = GFP_KERNEL;
+static const __u32 ENET_SOCK_MIN_SNDBUF __maybe_unused = SOCK_MIN_SNDBUF;
+static const __u32 ENET_SOCK_MIN_RCVBUF __maybe_unused = SOCK_MIN_RCVBUF;

@@ -5,7 +5,7 @@
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`net/core/datagram.c`](srctree/net/core/datagram.c)
 
-use super::{bindings, skb::Skb, sock::RawSock, uapi};
+use super::{bindings, skb::Skb, sock::RawSock, trace::DropReason, uapi};
 use crate::net::errno::prelude::*;
 use kernel::ffi::c_int;
 
@@ -45,21 +45,24 @@ impl RawSock {
         }
     }
 
-    /// Queues a received datagram and wakes a reader, if filter and receive buffer allow it.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM` or `ENOBUFS` without room, `EPERM` if the filter refused; counted by the core.
+    /// Queues a received datagram and wakes a reader, if the receive buffer allows it. Gives the
+    /// datagram back with the reason if not; the core has counted it.
     #[inline]
-    pub(crate) fn queue_datagram(&self, skb: Skb) -> Result {
+    pub(crate) fn queue_datagram(&self, skb: Skb) -> core::result::Result<(), (Skb, DropReason)> {
         let raw = skb.into_raw();
         // SAFETY: The buffer is ours; on success it belongs to the queue, otherwise still to us.
         unsafe {
-            let code = bindings::sock_queue_rcv_skb(self.as_ptr(), raw);
-            if code < 0 {
-                bindings::kfree_skb(raw);
+            let code = bindings::__sock_queue_rcv_skb(self.as_ptr(), raw);
+            if code == 0 {
+                return Ok(());
             }
-            to_result(code)
+            let reason = if Error::from_errno(code) == ENOMEM {
+                DropReason::ReceiveBuffer
+            } else {
+                DropReason::NoMemory
+            };
+            // A buffer that we gave as a pointer is not null.
+            Skb::from_raw(raw).map_or(Ok(()), |skb| Err((skb, reason)))
         }
     }
 
@@ -73,7 +76,7 @@ impl RawSock {
     pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Skb, usize)>> {
         let mut code: c_int = 0;
         let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
-            self.peek_offset()
+            c_int::try_from(self.peek_offset()).unwrap_or(c_int::MAX)
         } else {
             0
         };
@@ -92,13 +95,6 @@ impl RawSock {
                 None if code == 0 => Ok(None),
                 None => Err(Error::from_errno(code)),
             }
-        }
-    }
-
-    fn peek_offset(&self) -> c_int {
-        // SAFETY: A single load from a valid socket, as the core does it; negative is off.
-        unsafe {
-            core::ptr::read_volatile(core::ptr::addr_of!((*self.as_ptr()).sk_peek_off)).max(0)
         }
     }
 

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network devices: looking them up, asking them, sending by them, hearing when they go.
+//! Network devices: looking them up, asking them, sending by them, hearing of their changes.
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
@@ -64,6 +64,13 @@ impl Device {
         }
     }
 
+    /// Whether it is to be found in its namespace.
+    fn is_listed(&self) -> bool {
+        let section = rcu::Read::enter();
+        Device::find(self.net(), self.index(), &section)
+            .is_some_and(|found| ptr::eq(found, self))
+    }
+
     /// Index in its namespace.
     #[inline]
     pub(crate) fn index(&self) -> u32 {
@@ -95,7 +102,7 @@ impl Device {
     /// Whether its frames are Ethernet's.
     #[inline]
     pub(crate) fn is_ethernet(&self) -> bool {
-        // SAFETY: The device is valid, and its type never changes while it is registered.
+        // SAFETY: The device is valid. A bond's type changes with its first port.
         unsafe { u32::from((*self.as_ptr()).type_) == bindings::ARPHRD_ETHER }
     }
 
@@ -114,37 +121,85 @@ impl Device {
         unsafe { bindings::ll_reserved_space(self.as_ptr()) as usize }
     }
 
+    /// Bytes that the device's own header takes.
+    #[inline]
+    fn header_len(&self) -> usize {
+        // SAFETY: The device is valid. The length changes with a device below it.
+        unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).hard_header_len)).into() }
+    }
+
+    /// Whether frames leave by one of several queues.
+    #[inline]
+    pub(crate) fn has_queues(&self) -> bool {
+        self.queues() > 1
+    }
+
+    #[inline]
+    fn queues(&self) -> u32 {
+        // SAFETY: The device is valid. An administrator may change the number at any time.
+        unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).real_num_tx_queues)) }
+    }
+
     /// Sends `skb` as the payload of one frame. Frames to the device's own address stay inside the
     /// host and come in again by the device, since no switch would return them.
     ///
     /// # Errors
     ///
-    /// `ENETDOWN` for a device that is down, `ENOBUFS` when the queue in front of it dropped the
-    /// frame or there is no room for its header.
+    /// `ENODEV` for a device that is not Ethernet's any more, `ENETDOWN` for one that is down,
+    /// `ENOBUFS` when the queue in front of it dropped the frame or there is no memory for its
+    /// header.
     #[inline]
     pub(crate) fn send(&self, skb: Skb, ethertype: u16, to: Mac) -> Result {
+        self.send_as(skb, ethertype, None, to)
+    }
+
+    /// As [`Self::send`], with another source address than the device's own if `from` is given.
+    ///
+    /// # Errors
+    ///
+    /// As [`Self::send`].
+    #[inline]
+    pub(crate) fn send_as(
+        &self,
+        skb: Skb,
+        ethertype: u16,
+        from: Option<Mac>,
+        to: Mac,
+    ) -> Result {
+        if !self.is_ethernet() {
+            return Err(ENODEV);
+        }
+        // The buffer may have been made before the device, or one below it, began to need more.
+        let room = self.header_len();
+        if skb.headroom() < room && !skb.make_headroom(self.headroom()) {
+            return Err(ENOBUFS);
+        }
         let len = skb.len() as u32;
         let raw = skb.as_ptr();
-        // SAFETY: The buffer is ours; the device stays valid over the call, and a queue that keeps
-        // the buffer for longer is flushed before the device goes.
-        unsafe {
+        let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());
+        let inside = to == self.address();
+        // SAFETY: The buffer is ours and has room for the header. The device stays valid over the
+        // call, and a queue that keeps the buffer for longer is flushed before the device goes.
+        // `from` is null or six bytes, as `to` is.
+        let written = unsafe {
             bindings::skb_set_dev(raw, self.as_ptr(), ethertype.to_be());
             bindings::skb_reset_network_header(raw);
-            let written = bindings::dev_hard_header(
-                raw,
-                self.as_ptr(),
-                ethertype,
-                to.0.as_ptr().cast(),
-                ptr::null(),
-                len,
-            );
-            if written < 0 {
-                return Err(ENOBUFS);
+            let to = to.0.as_ptr().cast();
+            let from = from.cast();
+            if inside {
+                // What the device adds for the wire (a VLAN's tag) is not for ourselves.
+                bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
+            } else {
+                bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
             }
+        };
+        if written < 0 {
+            return Err(ENOBUFS);
         }
-        if to == self.address() {
+        if inside {
             return self.loop_back(skb);
         }
+        self.keep_queue(&skb);
         // SAFETY: Gives the buffer away, as the function wants, in a context where bottom halves
         // run or are disabled but hard interrupts are on.
         match unsafe { bindings::dev_queue_xmit(skb.into_raw()) } {
@@ -152,6 +207,33 @@ impl Device {
             0 | 2 => Ok(()),
             code if code < 0 => Err(Error::from_errno(code)),
             _ => Err(ENOBUFS),
+        }
+    }
+
+    /// Has `skb` leave by the queue that the frames before it took, as long as any of its socket's
+    /// is still on its way: queues overtake each other. The stack itself does so only for sockets
+    /// with a route.
+    #[inline]
+    fn keep_queue(&self, skb: &Skb) {
+        let queues = self.queues();
+        if queues <= 1 {
+            return;
+        }
+        let raw = skb.as_ptr();
+        // SAFETY: The buffer is ours, and holds its socket if it has one; the device is valid.
+        // Without a mapping the number is 0xffff, more than a device can have.
+        unsafe {
+            let sk = (*raw).sk;
+            if sk.is_null() {
+                return;
+            }
+            let mut queue = bindings::sk_tx_queue_mapping(sk);
+            if bindings::skb_ooo_okay(raw) || u32::from(queue) >= queues {
+                bindings::skb_set_sender_cpu(raw);
+                queue = bindings::netdev_pick_tx(self.as_ptr(), raw, ptr::null_mut());
+            }
+            bindings::sk_tx_queue_set(sk, queue.into());
+            bindings::skb_clear_ooo_okay(raw);
         }
     }
 
@@ -167,6 +249,8 @@ impl Device {
                 return Err(ENETDOWN);
             }
             bindings::skb_orphan(raw);
+            // The time to leave, if one was asked for, is not when it came.
+            bindings::skb_clear_tstamp(raw);
             bindings::skb_set_protocol(raw, bindings::eth_type_trans(raw, self.as_ptr()));
             bindings::netif_rx(raw)
         };
@@ -216,10 +300,12 @@ impl Drop for DeviceRef {
 /// What happens to devices, as far as sockets care.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// An administrator set the device down.
-    Down,
-    /// The device is being removed, or leaves its namespace.
+    /// The device has been removed, has left its namespace, or is not Ethernet's any more.
     Gone,
+    /// Its MTU is another now.
+    Resized,
+    /// Its address may be another now.
+    Readdressed,
 }
 
 /// Who wants to hear of devices.
@@ -263,13 +349,18 @@ impl<L: Listener> Notifier<L> {
         event: kernel::ffi::c_ulong,
         info: *mut kernel::ffi::c_void,
     ) -> c_int {
-        const DOWN: u64 = bindings::netdev_cmd_NETDEV_DOWN as u64;
+        const CHANGE_ADDRESS: u64 = bindings::netdev_cmd_NETDEV_CHANGEADDR as u64;
+        const CHANGE_MTU: u64 = bindings::netdev_cmd_NETDEV_CHANGEMTU as u64;
+        const POST_TYPE_CHANGE: u64 = bindings::netdev_cmd_NETDEV_POST_TYPE_CHANGE as u64;
         const UNREGISTER: u64 = bindings::netdev_cmd_NETDEV_UNREGISTER as u64;
         // SAFETY: The chain passes a `netdev_notifier_info` of a device that is valid meanwhile.
         let device = unsafe { Device::from_raw(bindings::notifier_dev(info.cast())) };
         match event as u64 {
-            DOWN => L::device_event(Event::Down, device),
-            UNREGISTER => L::device_event(Event::Gone, device),
+            CHANGE_ADDRESS => L::device_event(Event::Readdressed, device),
+            CHANGE_MTU => L::device_event(Event::Resized, device),
+            POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
+            // One that is still to be found is only said to go because the listener does.
+            UNREGISTER if !device.is_listed() => L::device_event(Event::Gone, device),
             _ => {}
         }
         bindings::NOTIFY_DONE as c_int

@@ -27,12 +27,13 @@ use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
 pub(crate) const ADDRESS_LEN: usize = 16;
 
 /// `sock->state`, which the core shows and some helpers look at.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum SocketState {
     Unconnected,
     Connecting,
     Connected,
+    Disconnecting,
 }
 
 /// The descriptor's side of a socket.
@@ -47,20 +48,20 @@ impl Socket {
                 SocketState::Unconnected => bindings::socket_state_SS_UNCONNECTED,
                 SocketState::Connecting => bindings::socket_state_SS_CONNECTING,
                 SocketState::Connected => bindings::socket_state_SS_CONNECTED,
+                SocketState::Disconnecting => bindings::socket_state_SS_DISCONNECTING,
             }
         };
     }
 
-    /// Whether the descriptor has been connected, even if the connection is over.
-    pub(crate) fn is_connected(&self) -> bool {
+    /// What calls have made of the descriptor, whatever has become of the connection since.
+    pub(crate) fn state(&self) -> SocketState {
         // SAFETY: As above.
-        unsafe { (*self.0).state == bindings::socket_state_SS_CONNECTED }
-    }
-
-    /// Whether a connection attempt is under way.
-    pub(crate) fn is_connecting(&self) -> bool {
-        // SAFETY: As above.
-        unsafe { (*self.0).state == bindings::socket_state_SS_CONNECTING }
+        match unsafe { (*self.0).state } {
+            bindings::socket_state_SS_UNCONNECTED => SocketState::Unconnected,
+            bindings::socket_state_SS_CONNECTING => SocketState::Connecting,
+            bindings::socket_state_SS_CONNECTED => SocketState::Connected,
+            _ => SocketState::Disconnecting,
+        }
     }
 
     /// Makes `child` the socket behind this fresh descriptor, which takes over the reference that
@@ -70,6 +71,17 @@ impl Socket {
         unsafe { bindings::sock_graft(child.as_ptr(), self.0) };
         self.set_state(SocketState::Connected);
     }
+}
+
+/// Whose name is asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum End {
+    /// `getsockname`.
+    Own,
+    /// `getpeername`: only of a connection that lasts.
+    Peer,
+    /// `accept`: of one that may have ended already.
+    Accepted,
 }
 
 /// What socket calls do. The defaults refuse, as protocols that do not know a call do.
@@ -84,8 +96,8 @@ pub(crate) trait Operations: Protocol {
     fn accept(_sock: &Sock<Self>, _new: &Socket, _nonblocking: bool) -> Result {
         Err(EOPNOTSUPP)
     }
-    /// `getsockname`, or `getpeername` with `peer`.
-    fn name(sock: &Sock<Self>, peer: bool) -> Result<[u8; ADDRESS_LEN]>;
+    /// `getsockname` and the like.
+    fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]>;
     /// Readiness, `EPOLL*`.
     fn poll(sock: &Sock<Self>) -> u32;
     /// An `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device layer.
@@ -96,6 +108,10 @@ pub(crate) trait Operations: Protocol {
     }
     /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`.
     fn shutdown(sock: &Sock<Self>, socket: &Socket, halves: u8) -> Result;
+    /// `SO_RCVLOWAT` set to `mark` bytes; the socket is locked.
+    fn set_low_water(sock: &Sock<Self>, mark: i32) {
+        sock.set_low_water(mark);
+    }
     /// `getsockopt` above the socket level.
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result;
     /// `sendmsg`; the bytes taken.
@@ -107,6 +123,8 @@ pub(crate) trait Operations: Protocol {
         len: usize,
         flags: c_int,
     ) -> Result<usize>;
+    /// A `sendfile` or `splice` that announced more (`MSG_MORE`) has come to the end of its file.
+    fn no_more(_sock: &Sock<Self>) {}
 }
 
 /// The tables by which the kernel calls a protocol, and the count of its sockets.
@@ -171,7 +189,10 @@ impl<P: Operations> Vtable<P> {
         ops.getsockopt = Some(getsockopt::<P>);
         ops.sendmsg = Some(sendmsg::<P>);
         ops.recvmsg = Some(recvmsg::<P>);
+        ops.splice_eof = Some(splice_eof::<P>);
+        ops.set_peek_off = Some(bindings::sk_set_peek_off);
         ops.mmap = Some(bindings::sock_no_mmap);
+        ops.set_rcvlowat = Some(set_rcvlowat::<P>);
         Vtable {
             proto: UnsafeCell::new(proto),
             ops: UnsafeCell::new(ops),
@@ -182,6 +203,17 @@ impl<P: Operations> Vtable<P> {
 }
 
 impl<P: Protocol> Vtable<P> {
+    /// The protocol as the core knows it, once it is registered.
+    pub(super) fn proto(&self) -> *mut bindings::proto {
+        self.proto.get()
+    }
+
+    /// Number of the socket family, once the protocol is registered.
+    pub(super) fn family(&self) -> c_int {
+        // SAFETY: Not written any more after the registration.
+        unsafe { (*self.ops.get()).family }
+    }
+
     /// Counts sockets whose memory is in use.
     pub(super) fn count(&self, change: isize) {
         if change > 0 {
@@ -256,28 +288,28 @@ impl NewSocket<'_> {
         unsafe { (*self.socket).type_ as u32 }
     }
 
-    /// Makes a socket of protocol `P` behind the descriptor.
+    /// Makes a socket of protocol `P` behind the descriptor. Nobody else has it before the call that
+    /// asked for it returns.
     ///
     /// # Errors
     ///
     /// `ENOBUFS` without memory.
     pub(crate) fn attach<P: Operations>(
-        self,
+        &self,
         protocol: i32,
         shared: P::Shared,
         state: P::State,
-    ) -> Result {
+    ) -> Result<&Sock<P>> {
         let vtable = P::vtable();
         // SAFETY: The tables are registered while the family is. What `sk_alloc` returns is ours
         // until `sock_init_data` ties it to the descriptor; its own parts are made before anyone
         // can call it.
         unsafe {
-            let family = (*vtable.ops.get()).family;
             let sk = bindings::sk_alloc(
                 self.net,
-                family,
+                vtable.family(),
                 Context::Task.gfp(),
-                vtable.proto.get(),
+                vtable.proto(),
                 self.kern,
             );
             if sk.is_null() {
@@ -288,8 +320,8 @@ impl NewSocket<'_> {
             (*sk).sk_backlog_rcv = Some(backlog::<P>);
             Sock::<P>::init(sk, shared, state);
             (*self.socket).ops = vtable.ops.get();
+            Ok(Sock::from_raw(sk))
         }
-        Ok(())
     }
 }
 
@@ -473,8 +505,13 @@ unsafe extern "C" fn getname<P: Operations>(
     addr: *mut bindings::sockaddr,
     peer: c_int,
 ) -> c_int {
+    let end = match peer {
+        0 => End::Own,
+        1 => End::Peer,
+        _ => End::Accepted,
+    };
     // SAFETY: A running call.
-    match P::name(unsafe { of(socket) }, peer != 0) {
+    match P::name(unsafe { of(socket) }, end) {
         Ok(name) => {
             // SAFETY: The core passes room for a `sockaddr_storage`.
             unsafe { ptr::copy_nonoverlapping(name.as_ptr(), addr.cast(), name.len()) };
@@ -584,6 +621,14 @@ unsafe extern "C" fn sendmsg<P: Operations>(
 
 /// # Safety
 ///
+/// The core's, in a `splice` or `sendfile` call on a socket of `P`.
+unsafe extern "C" fn splice_eof<P: Operations>(socket: *mut bindings::socket) {
+    // SAFETY: A running call.
+    P::no_more(unsafe { of(socket) });
+}
+
+/// # Safety
+///
 /// The core's, in a `recvmsg` call on a socket of `P`.
 unsafe extern "C" fn recvmsg<P: Operations>(
     socket: *mut bindings::socket,
@@ -600,4 +645,13 @@ unsafe extern "C" fn recvmsg<P: Operations>(
             flags,
         ))
     }
+}
+
+/// # Safety
+///
+/// The core's, for a socket of `P` that it has locked.
+unsafe extern "C" fn set_rcvlowat<P: Operations>(sk: *mut bindings::sock, mark: c_int) -> c_int {
+    // SAFETY: A running `setsockopt` call holds the descriptor, which holds the socket.
+    P::set_low_water(unsafe { Sock::from_raw(sk) }, mark);
+    0
 }

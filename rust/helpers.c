@@ -5,9 +5,11 @@
  */
 #include "bindings.h"
 #include <linux/filter.h>
+#include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
 #include <linux/sockptr.h>
 #include <linux/uaccess.h>
+#include <net/ip.h>
 
 /* Only bindgen and Rust know these names, so no header declares them. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -17,6 +19,7 @@
 
 /* sockets */
 H(void, sock_hold, (struct sock *sk), sock_hold(sk))
+H(bool, sock_tryhold, (struct sock *sk), return refcount_inc_not_zero(&sk->sk_refcnt))
 H(void, sock_put, (struct sock *sk), sock_put(sk))
 H(void, sock_orphan, (struct sock *sk), sock_orphan(sk))
 H(void, sock_graft, (struct sock *sk, struct socket *sock), sock_graft(sk, sock))
@@ -39,14 +42,26 @@ H(void, sock_recv_cmsgs, (struct msghdr *msg, struct sock *sk, struct sk_buff *s
 H(void, sock_prot_inuse_add, (struct net *net, struct proto *prot, int val), sock_prot_inuse_add(net, prot, val))
 H(int, sk_rmem_alloc_get, (const struct sock *sk), return sk_rmem_alloc_get(sk))
 H(int, sk_wmem_alloc_get, (const struct sock *sk), return sk_wmem_alloc_get(sk))
-H(int, sk_filter, (struct sock *sk, struct sk_buff *skb), return sk_filter(sk, skb))
+H(void, sk_set_txhash, (struct sock *sk), sk_set_txhash(sk))
+H(u16, sk_tx_queue_mapping, (const struct sock *sk), return READ_ONCE(sk->sk_tx_queue_mapping))
+H(void, sk_tx_queue_set, (struct sock *sk, int queue), sk_tx_queue_set(sk, queue))
+H(bool, sk_filter, (struct sock *sk, struct sk_buff *skb, unsigned int cap), return sk_filter_trim_cap(sk, skb, cap) == SKB_NOT_DROPPED_YET)
+H(bool, sk_reuse, (const struct sock *sk), return sk->sk_reuse)
+H(bool, may_bind_port, (struct net *net, unsigned short port), return !inet_port_requires_bind_service(net, port) || ns_capable(net->user_ns, CAP_NET_BIND_SERVICE))
+H(bool, sk_wants_times, (const struct sock *sk), return sock_flag(sk, SOCK_RCVTSTAMP) || READ_ONCE(sk->sk_tsflags))
+H(void, sk_incoming_cpu_update, (struct sock *sk), sk_incoming_cpu_update(sk))
+H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sockcm_init(cookie, sk))
 H(u32, sk_uid, (const struct sock *sk), return from_kuid_munged(&init_user_ns, sk_uid(sk)))
 H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
 H(bool, signal_pending, (void), return signal_pending(current))
 
 H(void, sk_set_nospace, (struct sock *sk), set_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+H(void, sk_set_bit, (struct sock *sk, int nr), sk_set_bit(nr, sk))
+H(void, sk_clear_bit, (struct sock *sk, int nr), sk_clear_bit(nr, sk))
 H(bool, sk_test_clear_nospace, (struct sock *sk), return sk->sk_socket && test_and_clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
 H(void, send_sigpipe, (void), send_sig(SIGPIPE, current, 0))
+H(bool, task_is_exiting, (void), return current->flags & PF_EXITING)
+H(void, sk_peek_offset_bwd, (struct sock *sk, int val), sk_peek_offset_bwd(sk, val))
 
 /* waiting */
 H(void, init_wait_woken, (struct wait_queue_entry *wait), init_wait_func(wait, woken_wake_function))
@@ -66,9 +81,17 @@ H(unsigned int, skb_headroom, (const struct sk_buff *skb), return skb_headroom(s
 H(unsigned int, skb_headlen, (const struct sk_buff *skb), return skb_headlen(skb))
 H(int, skb_cloned, (const struct sk_buff *skb), return skb_cloned(skb))
 H(u8, skb_pkt_type, (const struct sk_buff *skb), return skb->pkt_type)
-H(void, skb_set_class, (struct sk_buff *skb, const struct sock *sk), skb->priority = READ_ONCE(sk->sk_priority); skb->mark = READ_ONCE(sk->sk_mark))
+H(void, skb_set_class, (struct sk_buff *skb, struct sock *sk), skb->priority = READ_ONCE(sk->sk_priority); skb->mark = READ_ONCE(sk->sk_mark); skb_set_hash_from_sk(skb, sk))
+H(int, skb_cow_head, (struct sk_buff *skb, unsigned int headroom), return skb_cow_head(skb, headroom))
+H(bool, skb_ooo_okay, (const struct sk_buff *skb), return skb->ooo_okay)
+H(void, skb_clear_ooo_okay, (struct sk_buff *skb), skb->ooo_okay = 0)
+H(void, skb_set_sender_cpu, (struct sk_buff *skb), skb->sender_cpu = raw_smp_processor_id() + 1)
+H(void, skb_queue_after, (struct sk_buff_head *list, struct sk_buff *prev, struct sk_buff *skb), __skb_queue_after(list, prev, skb))
+H(void, skb_set_wishes, (struct sk_buff *skb, struct sock *sk, const struct sockcm_cookie *cookie), skb->priority = cookie->priority; skb->mark = cookie->mark; skb_set_hash_from_sk(skb, sk); skb_set_delivery_type_by_clockid(skb, cookie->transmit_time, READ_ONCE(sk->sk_clockid)))
+H(bool, skb_has_time, (struct sk_buff *skb), return skb->tstamp || skb_hwtstamps(skb)->hwtstamp)
+H(void, skb_clear_delivery_time, (struct sk_buff *skb), skb_clear_delivery_time(skb))
+H(void, skb_clear_tstamp, (struct sk_buff *skb), skb_clear_tstamp(skb))
 H(void, skb_header_release, (struct sk_buff *skb), __skb_header_release(skb))
-H(int, sock_queue_rcv_skb, (struct sock *sk, struct sk_buff *skb), return sock_queue_rcv_skb(sk, skb))
 H(void, skb_orphan, (struct sk_buff *skb), skb_orphan(skb))
 H(void, skb_set_owner_r, (struct sk_buff *skb, struct sock *sk), skb_set_owner_r(skb, sk))
 H(void, skb_reset_network_header, (struct sk_buff *skb), skb_reset_network_header(skb))
@@ -105,11 +128,33 @@ H(void, spin_lock_bh, (spinlock_t *lock), spin_lock_bh(lock))
 H(void, spin_unlock_bh, (spinlock_t *lock), spin_unlock_bh(lock))
 H(void, hlist_add_head_rcu, (struct hlist_node *n, struct hlist_head *h), hlist_add_head_rcu(n, h))
 H(void, hlist_del_init_rcu, (struct hlist_node *n), hlist_del_init_rcu(n))
+H(void, INIT_LIST_HEAD, (struct list_head *list), INIT_LIST_HEAD(list))
+H(bool, list_empty, (const struct list_head *list), return list_empty(list))
+H(void, list_add_tail, (struct list_head *n, struct list_head *list), list_add_tail(n, list))
+H(void, list_del, (struct list_head *n), list_del(n))
 H(void, local_bh_disable, (void), local_bh_disable())
 H(void, local_bh_enable, (void), local_bh_enable())
+
+/* hash tables that grow; lookup_16 knows the keys' size, so that hashing needs no call */
+H(int, rhashtable_init_sized, (struct rhashtable *ht, u16 key_len, u16 key_offset, u16 head_offset), return rhashtable_init(ht, (&(struct rhashtable_params){ .key_len = key_len, .key_offset = key_offset, .head_offset = head_offset, .automatic_shrinking = true })))
+H(void *, rhashtable_lookup_16, (struct rhashtable *ht, const void *key), return rhashtable_lookup(ht, key, (struct rhashtable_params){ .key_len = 16 }))
+H(int, rhashtable_insert, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_lookup_insert_fast(ht, head, ht->p))
+H(int, rhashtable_remove, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_remove_fast(ht, head, ht->p))
+H(void, rhashtable_walk_start, (struct rhashtable_iter *iter), rhashtable_walk_start(iter))
+H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
 
 /* user memory */
 H(int, copy_to_user, (void __user *to, const void *from, unsigned long n), return copy_to_user(to, from, n))
 H(int, get_user_int, (int *value, const int __user *from), return get_user(*value, from))
 H(int, put_user_int, (int value, int __user *to), return put_user(value, to))
 H(void *, kvzalloc, (size_t size), return kvzalloc(size, GFP_KERNEL))
+
+/* tracing: each is a static branch that is not taken while nobody listens */
+H(void, trace_esp_set_state, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int oldstate, int newstate), trace_esp_set_state(sk, net, packet, oldstate, newstate))
+H(void, trace_esp_retransmit, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_retransmit(sk, net, packet))
+H(void, trace_esp_send_request, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_send_request(sk, net, packet))
+H(void, trace_esp_receive_request, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_receive_request(sk, net, packet))
+H(void, trace_esp_send_reset, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_send_reset(sk, net, packet))
+H(void, trace_esp_receive_reset, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_receive_reset(sk, net, packet))
+H(void, trace_esp_drop, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int reason), trace_esp_drop(sk, net, packet, reason))
+H(void, trace_edp_drop, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int reason), trace_edp_drop(sk, net, packet, reason))

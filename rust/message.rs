@@ -13,6 +13,17 @@ use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, ptr, slice};
 use kernel::ffi::c_int;
 
+/// What one send call asks of its frames: priority, mark, time to leave. Control messages say it,
+/// else the socket's options.
+pub(crate) struct Wishes(bindings::sockcm_cookie);
+
+impl Wishes {
+    #[inline]
+    pub(super) fn as_ptr(&self) -> *const bindings::sockcm_cookie {
+        &self.0
+    }
+}
+
 /// A `struct msghdr` for the length of one call.
 pub(crate) struct Message<'a> {
     raw: *mut bindings::msghdr,
@@ -37,14 +48,14 @@ impl Message<'_> {
         unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
     }
 
-    /// The address that the caller of a send call gave, `None` without one.
+    /// The address that the caller of a send call gave, `None` without one; it may be empty.
     #[inline]
     pub(crate) fn name(&self) -> Option<&[u8]> {
         // SAFETY: The core has copied `msg_namelen` bytes of address into kernel memory.
         unsafe {
             let name = (*self.raw).msg_name;
             let len = (*self.raw).msg_namelen;
-            (!name.is_null() && len > 0).then(|| slice::from_raw_parts(name.cast(), len as usize))
+            (!name.is_null()).then(|| slice::from_raw_parts(name.cast(), len.max(0) as usize))
         }
     }
 
@@ -79,6 +90,42 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags |= flags as u32 };
     }
 
+    /// Tells a caller who asked (`io_uring` does) how many bytes are left to read.
+    #[inline]
+    pub(crate) fn report_left(&mut self, left: u32) {
+        // SAFETY: The message is valid and ours for the call.
+        unsafe {
+            if (*self.raw).msg_get_inq() {
+                (*self.raw).msg_inq = c_int::try_from(left).unwrap_or(c_int::MAX);
+            }
+        }
+    }
+
+    /// What the caller of a send call on `sock` asks of its frames.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for control messages that are malformed or, at the socket level, unknown; `EPERM`
+    /// for those that the caller may not use.
+    #[inline]
+    pub(crate) fn wishes(&mut self, sock: &RawSock) -> Result<Wishes> {
+        // SAFETY: Integers, for which zero is a value.
+        let mut cookie: bindings::sockcm_cookie = unsafe { core::mem::zeroed() };
+        // SAFETY: All three are valid for the call; the core has copied the control messages into
+        // kernel memory and checks their lengths.
+        unsafe {
+            bindings::sockcm_init(&mut cookie, sock.as_ptr());
+            if (*self.raw).msg_controllen > 0 {
+                to_result(bindings::sock_cmsg_send(
+                    sock.as_ptr(),
+                    self.raw,
+                    &mut cookie,
+                ))?;
+            }
+        }
+        Ok(Wishes(cookie))
+    }
+
     /// Copies `len` bytes of `skb`, from `offset` on, to the user.
     ///
     /// # Errors
@@ -96,6 +143,12 @@ impl Message<'_> {
             )
         };
         to_result(code)
+    }
+
+    /// Delivers when `skb` came, if the user asked to learn that.
+    pub(crate) fn put_times(&mut self, sock: &RawSock, skb: &Skb) {
+        // SAFETY: All three are valid, and the buffer's descriptor is ours.
+        unsafe { bindings::__sock_recv_timestamp(self.raw, sock.as_ptr(), skb.as_ptr()) };
     }
 
     /// Delivers what the user asked to learn about `skb`: its time, drops before it.

@@ -38,11 +38,15 @@ mod bindings {
     include!(env!("ENET_HELPERS"));
 }
 
+pub(crate) mod alarm;
 pub(crate) mod bh_lock;
 pub(crate) mod datagram;
 pub(crate) mod device;
 pub(crate) mod errno;
 pub(crate) mod family;
+pub(crate) mod limits;
+pub(crate) mod line;
+pub(crate) mod map;
 pub(crate) mod message;
 pub(crate) mod namespace;
 pub(crate) mod options;
@@ -53,8 +57,10 @@ pub(crate) mod random;
 pub(crate) mod rcu;
 pub(crate) mod skb;
 pub(crate) mod sock;
+pub(crate) mod sysctl;
 pub(crate) mod table;
 pub(crate) mod timer;
+pub(crate) mod trace;
 pub(crate) mod wait;
 
 /// Constants of the socket interface, under their names in the kernel's headers.
@@ -68,6 +74,7 @@ pub(crate) mod uapi {
     pub(crate) const MSG_DONTWAIT: c_int = bindings::MSG_DONTWAIT as c_int;
     pub(crate) const MSG_WAITALL: c_int = bindings::MSG_WAITALL as c_int;
     pub(crate) const MSG_NOSIGNAL: c_int = bindings::MSG_NOSIGNAL as c_int;
+    pub(crate) const MSG_MORE: c_int = bindings::MSG_MORE as c_int;
     pub(crate) const MSG_ERRQUEUE: c_int = bindings::MSG_ERRQUEUE as c_int;
 
     pub(crate) const RCV_SHUTDOWN: u8 = bindings::RCV_SHUTDOWN as u8;
@@ -76,6 +83,8 @@ pub(crate) mod uapi {
 
     pub(crate) const SIOCINQ: u32 = bindings::FIONREAD;
     pub(crate) const SIOCOUTQ: u32 = bindings::TIOCOUTQ;
+    pub(crate) const SIOCOUTQNSD: u32 = bindings::SIOCOUTQNSD;
+    pub(crate) const SIOCATMARK: u32 = bindings::SIOCATMARK;
 
     pub(crate) const EPOLLIN: u32 = 0x001;
     pub(crate) const EPOLLOUT: u32 = 0x004;

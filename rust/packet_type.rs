@@ -60,6 +60,9 @@ impl<H: Handler> Registration<H> {
         // `skb_share_check` exchanges it for one that nobody else changes, or frees it.
         let skb = unsafe { Skb::from_raw(bindings::skb_share_check(skb, Context::Softirq.gfp())) };
         if let Some(skb) = skb {
+            // When a sender on this machine wanted it to leave is not when it came.
+            // SAFETY: The buffer is ours alone.
+            unsafe { bindings::skb_clear_delivery_time(skb.as_ptr()) };
             // SAFETY: The device is valid while the handler runs.
             H::receive(skb, unsafe { Device::from_raw(dev) });
         }

@@ -106,6 +106,17 @@ impl Queue {
         unsafe { bindings::skb_queue_tail_unlocked(self.0.get(), skb.into_raw()) };
     }
 
+    /// Puts a buffer behind `place`, which is in this queue, and returns it there.
+    pub(crate) fn insert_behind<'a>(&'a self, place: &Buffer, skb: Skb) -> &'a Buffer {
+        let raw = skb.into_raw();
+        // SAFETY: The reference goes to the queue, where the buffer stays; the caller has the queue
+        // to itself, and `place` is in it.
+        unsafe {
+            bindings::skb_queue_after(self.0.get(), place.as_ptr(), raw);
+            Buffer::from_raw(raw)
+        }
+    }
+
     /// Takes the buffer at the head.
     #[inline]
     pub(crate) fn pop(&self) -> Option<Skb> {
@@ -145,6 +156,8 @@ impl Queue {
 
     /// Frees everything queued.
     pub(crate) fn purge(&self) {
-        while self.pop().is_some() {}
+        while let Some(skb) = self.pop() {
+            skb.purge();
+        }
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use super::{bindings, device::Mac, sock::RawSock};
+use super::{bindings, device::Mac, sock::RawSock, trace::DropReason};
 use crate::net::errno::prelude::*;
 use core::{mem, ops::Deref, ptr, ptr::NonNull, slice};
 
@@ -110,6 +110,12 @@ impl Buffer {
         Mac(unsafe { (*bindings::eth_hdr(self.as_ptr())).h_source })
     }
 
+    /// Whether it is known when the frame came.
+    pub(crate) fn has_time(&self) -> bool {
+        // SAFETY: As in `len`; only reads.
+        unsafe { bindings::skb_has_time(self.as_ptr()) }
+    }
+
     /// What was remembered with the buffer.
     #[inline]
     pub(crate) fn note(&self) -> Note {
@@ -151,7 +157,9 @@ impl Buffer {
     }
 }
 
-/// A socket buffer this value owns; dropping it frees the buffer and counts it as dropped.
+/// A socket buffer this value owns. Dropping it frees the buffer as dropped for no stated reason:
+/// right where an error makes it useless, while [`Self::consume`], [`Self::refuse`] and
+/// [`Self::purge`] tell those who watch for drops what became of it.
 ///
 /// # Invariants
 ///
@@ -329,6 +337,25 @@ impl Skb {
         unsafe { bindings::consume_skb(self.into_raw()) };
     }
 
+    /// Frees the buffer as dropped for `reason` on its way to `sock`, if it got that far.
+    pub(crate) fn refuse(self, sock: Option<&RawSock>, reason: DropReason) {
+        let sock = sock.map_or(ptr::null_mut(), RawSock::as_ptr);
+        // SAFETY: Gives away our reference; the socket is null or valid.
+        unsafe { bindings::sk_skb_reason_drop(sock, self.into_raw(), reason.of_skb()) };
+    }
+
+    /// Frees the buffer as one left in a queue that ends.
+    pub(crate) fn purge(self) {
+        // SAFETY: Gives away our reference.
+        unsafe {
+            bindings::sk_skb_reason_drop(
+                ptr::null_mut(),
+                self.into_raw(),
+                bindings::skb_drop_reason_SKB_DROP_REASON_QUEUE_PURGE,
+            );
+        }
+    }
+
     /// Forgets the device the frame came by, which may go while the buffer waits.
     #[inline]
     pub(crate) fn forget_device(&mut self) {
@@ -336,12 +363,34 @@ impl Skb {
         unsafe { bindings::skb_forget_dev(self.as_ptr()) };
     }
 
-    /// Gives the priority and mark that frames of `sock` carry.
+    /// Gives what the caller asked for a frame of `sock`.
+    #[inline]
+    pub(crate) fn set_wishes(&mut self, sock: &RawSock, wishes: &super::message::Wishes) {
+        // SAFETY: The buffer is ours, the socket and the wishes are valid for the borrows.
+        unsafe { bindings::skb_set_wishes(self.as_ptr(), sock.as_ptr(), wishes.as_ptr()) };
+    }
+
+    /// Gives the priority, the mark and the flow's hash that frames of `sock` carry.
     #[inline]
     pub(crate) fn set_class(&mut self, sock: &RawSock) {
-        // SAFETY: The buffer is ours, and the socket is valid for the borrow; its two fields are
+        // SAFETY: The buffer is ours, and the socket is valid for the borrow; its three fields are
         // read as the stack reads them, without the lock.
         unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr()) };
+    }
+
+    /// Makes `sock` the owner, until the frame has left or somebody receives it.
+    pub(crate) fn set_owner(&mut self, sock: &RawSock) {
+        // SAFETY: The buffer is ours, and the socket valid: it is freed after what it owns.
+        unsafe { bindings::skb_set_owner_w(self.as_ptr(), sock.as_ptr()) };
+    }
+
+    /// Has room for at least `headroom` bytes in front of the data, and the right to write there.
+    /// `false` without memory.
+    #[cold]
+    pub(super) fn make_headroom(&self, headroom: usize) -> bool {
+        // SAFETY: The buffer is ours: its head may be replaced by a larger one.
+        u32::try_from(headroom)
+            .is_ok_and(|headroom| unsafe { bindings::skb_cow_head(self.as_ptr(), headroom) == 0 })
     }
 }
 

@@ -11,6 +11,7 @@
 use super::{
     bindings,
     family::Vtable,
+    map::Entry,
     namespace::Net,
     queue::Queue,
     skb::{Context, Skb},
@@ -22,7 +23,10 @@ use core::{
     ops::Deref,
     ptr,
     ptr::NonNull,
-    sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU8, Ordering::Relaxed},
+    sync::atomic::{
+        fence, AtomicBool, AtomicI32, AtomicU32, AtomicU8,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 use kernel::ffi::{c_int, c_long};
 
@@ -56,6 +60,16 @@ pub(crate) trait Protocol: Sized + 'static {
     fn backlog(sock: &Sock<Self>, state: &mut Self::State, skb: Skb);
     /// The socket's timer fired; called with the lock held and bottom halves disabled.
     fn timer(_sock: &Sock<Self>, _state: &mut Self::State) {}
+    /// A task is about to release the lock, and the backlog is empty; called with bottom halves
+    /// disabled.
+    #[inline]
+    fn released(_sock: &Sock<Self>, _state: &mut Self::State) {}
+}
+
+/// Whether the calling task is ending, so that nobody waits for what it does.
+pub(crate) fn task_is_exiting() -> bool {
+    // SAFETY: Looks at the calling task.
+    unsafe { bindings::task_is_exiting() }
 }
 
 /// A socket of any protocol.
@@ -134,9 +148,11 @@ impl RawSock {
         unsafe { AtomicI32::from_ptr(field!(self, sk_err)) }
     }
 
-    /// Whether an error waits to be reported.
+    /// Whether an error waits to be reported. Asked after the state, it tells of the error that the
+    /// state came with.
     #[inline]
     pub(crate) fn has_error(&self) -> bool {
+        fence(Acquire);
         self.error_cell().load(Relaxed) != 0
     }
 
@@ -149,9 +165,21 @@ impl RawSock {
         }
     }
 
+    /// Stores an error for the next call. To be done before the state that comes with it is set, so
+    /// that no one who looks without the lock sees a failure without its reason.
+    pub(crate) fn set_error(&self, error: Error) {
+        self.error_cell().store(-error.to_errno(), Relaxed);
+        fence(Release);
+    }
+
     /// Stores an error for the next call and wakes whoever waits for one.
     pub(crate) fn report_error(&self, error: Error) {
-        self.error_cell().store(-error.to_errno(), Relaxed);
+        self.set_error(error);
+        self.wake_error();
+    }
+
+    /// Wakes whoever waits for the error that was stored.
+    pub(crate) fn wake_error(&self) {
         // SAFETY: The socket is valid; its callbacks are the core's.
         unsafe { bindings::sk_error_report(self.as_ptr()) };
     }
@@ -177,16 +205,64 @@ impl RawSock {
         }
     }
 
-    /// Tells pollers and `SIGIO` owners that the peer hung up.
-    pub(crate) fn wake_hangup(&self) {
+    /// Tells `SIGIO` owners that the peer has ended its half of the stream.
+    pub(crate) fn signal_end(&self) {
+        let both = self.shutdown() == super::uapi::SHUTDOWN_MASK;
+        let band = if both {
+            bindings::POLL_HUP
+        } else {
+            bindings::POLL_IN
+        };
         // SAFETY: The socket is valid.
         unsafe {
             bindings::sk_wake_async(
                 self.as_ptr(),
                 bindings::SOCK_WAKE_WAITD as c_int,
-                bindings::POLL_IN as c_int,
+                band as c_int,
             )
         };
+    }
+
+    /// Tells `SIGIO` owners that the connection they asked for is there.
+    pub(crate) fn signal_connected(&self) {
+        // SAFETY: The socket is valid.
+        unsafe {
+            bindings::sk_wake_async(
+                self.as_ptr(),
+                bindings::SOCK_WAKE_IO as c_int,
+                bindings::POLL_OUT as c_int,
+            )
+        };
+    }
+
+    /// Spares the socket's `SIGIO` owner the news of data while a task sleeps for it.
+    #[inline]
+    pub(crate) fn hush_data_signals(&self, hush: bool) {
+        let bit = bindings::socket_flags_SOCKWQ_ASYNC_WAITDATA as c_int;
+        // SAFETY: The socket has a caller, hence its descriptor and its wait queue.
+        unsafe {
+            if hush {
+                bindings::sk_set_bit(self.as_ptr(), bit);
+            } else {
+                bindings::sk_clear_bit(self.as_ptr(), bit);
+            }
+        }
+    }
+
+    /// How often the socket was disconnected by a call: who sleeps in another finds out by it.
+    #[inline]
+    pub(super) fn disconnects(&self) -> i32 {
+        self.disconnects_cell().load(Relaxed)
+    }
+
+    /// Counts a disconnect; the caller has the socket locked.
+    pub(crate) fn count_disconnect(&self) {
+        self.disconnects_cell().fetch_add(1, Relaxed);
+    }
+
+    fn disconnects_cell(&self) -> &AtomicI32 {
+        // SAFETY: An aligned word in a valid socket.
+        unsafe { AtomicI32::from_ptr(field!(self, sk_disconnects)) }
     }
 
     /// Whether packets wait for the task that owns the socket.
@@ -203,7 +279,8 @@ impl RawSock {
         unsafe { bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_DEAD) }
     }
 
-    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off.
+    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. What closes because
+    /// its process ends need not wait, see [`task_is_exiting`].
     pub(crate) fn linger(&self) -> Option<c_long> {
         // SAFETY: Reads a flag and a number of a valid socket.
         unsafe {
@@ -284,11 +361,82 @@ impl RawSock {
         len.min(mark.max(1) as usize)
     }
 
+    /// Sets `SO_RCVLOWAT`, bytes.
+    pub(crate) fn set_low_water(&self, mark: c_int) {
+        // SAFETY: An aligned word in a valid socket, written in one store as the core does it.
+        let cell = unsafe { AtomicI32::from_ptr(field!(self, sk_rcvlowat)) };
+        cell.store(mark.max(1), Relaxed);
+    }
+
+    /// `SO_PEEK_OFF`: where a look at the queue starts, bytes from its head.
+    #[inline]
+    pub(crate) fn peek_offset(&self) -> usize {
+        // SAFETY: A single load, as the core does it; negative is off.
+        unsafe { ptr::read_volatile(field!(self, sk_peek_off)).max(0) as usize }
+    }
+
+    /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a look returned, or back by
+    /// those that were taken from the head.
+    #[inline]
+    pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
+        let n = c_int::try_from(n).unwrap_or(c_int::MAX);
+        let back = if peeked { -n } else { n };
+        // SAFETY: The socket is valid; the function does nothing when the offset is off.
+        unsafe { bindings::sk_peek_offset_bwd(self.as_ptr(), back) };
+    }
+
     /// `SO_BINDTODEVICE`: the index of the only device to use, or 0.
     #[inline]
     pub(crate) fn bound_device(&self) -> u32 {
         // SAFETY: A single load, as the core does it.
         unsafe { ptr::read_volatile(field!(self, __sk_common.skc_bound_dev_if)).max(0) as u32 }
+    }
+
+    /// Gives the socket's frames the hash of a flow of their own.
+    pub(crate) fn start_flow(&self) {
+        // SAFETY: Stores a random number in a valid socket.
+        unsafe { bindings::sk_set_txhash(self.as_ptr()) };
+    }
+
+    /// Has frames that leave free nobody's wait: the protocol itself wakes writers.
+    pub(crate) fn wakes_writers_itself(&self) {
+        // SAFETY: Sets a flag of a valid socket that nobody else uses yet.
+        unsafe {
+            bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_USE_WRITE_QUEUE)
+        };
+    }
+
+    /// Whether the socket may get frames that came by device `ifindex` (`SO_BINDTODEVICE`).
+    #[inline]
+    pub(crate) fn hears(&self, ifindex: u32) -> bool {
+        let tie = self.bound_device();
+        tie == 0 || tie == ifindex
+    }
+
+    /// `SO_REUSEADDR`.
+    pub(crate) fn shares_address(&self) -> bool {
+        // SAFETY: Reads a flag of a valid socket, as the core does without the lock.
+        unsafe { bindings::sk_reuse(self.as_ptr()) }
+    }
+
+    /// Whether the calling task may bind to `port` in the socket's namespace.
+    pub(crate) fn may_bind(&self, port: u16) -> bool {
+        // SAFETY: The socket holds its namespace; called by a task, whose credentials are asked.
+        unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
+    }
+
+    /// Whether a reader asked to learn when packets came (`SO_TIMESTAMP` and its like).
+    #[inline]
+    pub(crate) fn wants_times(&self) -> bool {
+        // SAFETY: Reads flags of a valid socket, as the core does.
+        unsafe { bindings::sk_wants_times(self.as_ptr()) }
+    }
+
+    /// Remembers the processor that brought a packet (`SO_INCOMING_CPU`).
+    #[inline]
+    pub(crate) fn note_processor(&self) {
+        // SAFETY: The socket is valid; a single store, as the core does it without the lock.
+        unsafe { bindings::sk_incoming_cpu_update(self.as_ptr()) };
     }
 
     /// How many connections may wait to be accepted, as given to `listen`.
@@ -329,11 +477,30 @@ impl RawSock {
         unsafe { bindings::send_sigpipe() };
     }
 
-    /// Asks to be told (`EPOLLOUT`) when the send buffer has room again.
+    /// Asks to be told (`EPOLLOUT`, `SIGIO`) when the send buffer has room again.
     #[inline]
     pub(crate) fn want_write_space(&self) {
-        // SAFETY: The socket is valid and, having a caller, has its descriptor.
-        unsafe { bindings::sk_set_nospace(self.as_ptr()) };
+        // SAFETY: The socket is valid and, having a caller, has its descriptor and its wait queue.
+        unsafe {
+            bindings::sk_set_bit(
+                self.as_ptr(),
+                bindings::socket_flags_SOCKWQ_ASYNC_NOSPACE as c_int,
+            );
+            bindings::sk_set_nospace(self.as_ptr());
+        }
+    }
+
+    /// Asks the same for a task that is about to sleep until then and needs no signal.
+    #[inline]
+    pub(crate) fn await_write_space(&self) {
+        // SAFETY: As in `want_write_space`.
+        unsafe {
+            bindings::sk_clear_bit(
+                self.as_ptr(),
+                bindings::socket_flags_SOCKWQ_ASYNC_NOSPACE as c_int,
+            );
+            bindings::sk_set_nospace(self.as_ptr());
+        }
     }
 
     /// Wakes writers, if any asked for room; the caller has the socket locked.
@@ -355,11 +522,12 @@ impl RawSock {
         }
     }
 
-    /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in.
+    /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in. A
+    /// filter may cut it, but not into its first `header` bytes.
     #[inline]
-    pub(crate) fn filter(&self, skb: &Skb) -> bool {
+    pub(crate) fn filter(&self, skb: &mut Skb, header: usize) -> bool {
         // SAFETY: Both are valid; a filter may trim the buffer, which is ours.
-        unsafe { bindings::sk_filter(self.as_ptr(), skb.as_ptr()) == 0 }
+        unsafe { bindings::sk_filter(self.as_ptr(), skb.as_ptr(), header as u32) }
     }
 
     /// Where the core keeps received packets.
@@ -392,6 +560,7 @@ pub(crate) struct Sock<P: Protocol> {
     pub(super) timer: UnsafeCell<bindings::hrtimer>,
     /// The timer fired while a task owned the socket.
     pub(super) timer_missed: AtomicBool,
+    pub(super) entry: Entry,
     shared: P::Shared,
     state: UnsafeCell<P::State>,
 }
@@ -445,6 +614,7 @@ impl<P: Protocol> Sock<P> {
                 ptr::addr_of_mut!((*this).timer_missed),
                 AtomicBool::new(false),
             );
+            ptr::write(ptr::addr_of_mut!((*this).entry), Entry::new());
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
             ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
             (*sk).sk_destruct = Some(Self::destruct);
@@ -482,6 +652,12 @@ impl<P: Protocol> Sock<P> {
         unsafe { bindings::sock_hold(self.as_ptr()) };
         // SAFETY: The reference just taken.
         unsafe { SockRef::from_raw(self.as_ptr()) }
+    }
+
+    /// A reference to a socket that was found in a read section, unless its last one is gone.
+    pub(super) fn try_hold(&self) -> Option<SockRef<P>> {
+        // SAFETY: The read section keeps the memory. A reference is made of what was just taken.
+        unsafe { bindings::sock_tryhold(self.as_ptr()).then(|| SockRef::from_raw(self.as_ptr())) }
     }
 
     /// Locks the socket for the calling task; may sleep.

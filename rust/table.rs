@@ -11,14 +11,14 @@
 use super::{
     bh_lock::{BhLock, BhLockGuard},
     bindings, rcu,
-    sock::{Protocol, Sock, SockRef},
+    sock::{Protocol, Sock},
 };
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
     ptr, slice,
-    sync::atomic::{AtomicPtr, AtomicU32, Ordering},
+    sync::atomic::{AtomicPtr, Ordering},
 };
 
 /// Which of a socket's two links a table uses.
@@ -41,11 +41,8 @@ impl Link for PortLink {
         core::mem::offset_of!(bindings::sock, __sk_common.__bindgen_anon_4.skc_bind_node);
 }
 
-#[repr(C)]
-struct Bucket {
-    head: UnsafeCell<bindings::hlist_head>,
-    count: AtomicU32,
-}
+#[repr(transparent)]
+struct Bucket(UnsafeCell<bindings::hlist_head>);
 
 /// A hash table of sockets of protocol `P`, with a power of two of buckets.
 pub(crate) struct Table<P: Protocol, L: Link> {
@@ -89,15 +86,23 @@ impl<P: Protocol, L: Link> Table<P, L> {
         self.buckets().get((hash & self.mask) as usize)
     }
 
-    /// How many buckets there are.
-    pub(crate) fn len(&self) -> usize {
-        self.mask as usize + 1
-    }
-
-    /// How many sockets are in the bucket of `hash`.
-    pub(crate) fn load(&self, hash: u32) -> u32 {
-        self.bucket(hash)
-            .map_or(0, |bucket| bucket.count.load(Ordering::Relaxed))
+    /// The sockets in the bucket of `hash`, those first that came last.
+    #[inline]
+    fn sockets<'a>(
+        &self,
+        hash: u32,
+        _section: &'a rcu::Read,
+    ) -> impl Iterator<Item = &'a Sock<P>> + use<'a, P, L> {
+        let mut link = self.bucket(hash).map_or(ptr::null_mut(), Self::first);
+        core::iter::from_fn(move || {
+            if link.is_null() {
+                return None;
+            }
+            // SAFETY: A link in the table is inside a socket that is freed after the section.
+            let sock = unsafe { &*link.byte_sub(L::OFFSET).cast::<Sock<P>>() };
+            link = Self::next(link);
+            Some(sock)
+        })
     }
 
     /// The first socket in the bucket of `hash` for which `matches` holds.
@@ -105,29 +110,30 @@ impl<P: Protocol, L: Link> Table<P, L> {
     pub(crate) fn find<'a>(
         &self,
         hash: u32,
-        _section: &'a rcu::Read,
+        section: &'a rcu::Read,
         mut matches: impl FnMut(&Sock<P>) -> bool,
     ) -> Option<&'a Sock<P>> {
-        let mut link = Self::first(self.bucket(hash)?);
-        while !link.is_null() {
-            // SAFETY: A link in the table is inside a socket that is freed after this section.
-            let sock = unsafe { &*link.byte_sub(L::OFFSET).cast::<Sock<P>>() };
-            if matches(sock) {
-                return Some(sock);
-            }
-            link = Self::next(link);
-        }
-        None
+        self.sockets(hash, section).find(|sock| matches(sock))
     }
 
-    /// A reference to any socket that `chosen` picks.
-    pub(crate) fn hold_any(&self, chosen: impl Fn(&Sock<P>) -> bool) -> Option<SockRef<P>> {
-        let guard = self.lock();
-        (0..=self.mask).find_map(|hash| {
-            // A socket leaves its tables, for which the lock is needed, before its last reference
-            // goes: so one can be taken here.
-            Some(self.find(hash, &guard.section, &chosen)?.hold())
-        })
+    /// The socket in the bucket of `hash` that `fitness` values most, of equals the one that came
+    /// last; none that it does not value.
+    #[inline]
+    pub(crate) fn find_best<'a>(
+        &self,
+        hash: u32,
+        section: &'a rcu::Read,
+        fitness: impl Fn(&Sock<P>) -> Option<u32>,
+    ) -> Option<&'a Sock<P>> {
+        let mut best: Option<(u32, &Sock<P>)> = None;
+        for sock in self.sockets(hash, section) {
+            if let Some(value) = fitness(sock) {
+                if best.is_none_or(|(most, _)| value > most) {
+                    best = Some((value, sock));
+                }
+            }
+        }
+        best.map(|(_, sock)| sock)
     }
 
     /// Calls `f` for every socket in the table.
@@ -144,8 +150,7 @@ impl<P: Protocol, L: Link> Table<P, L> {
     fn first(bucket: &Bucket) -> *mut bindings::hlist_node {
         // SAFETY: The head is a pointer that writers publish with release semantics.
         unsafe {
-            AtomicPtr::from_ptr(ptr::addr_of_mut!((*bucket.head.get()).first))
-                .load(Ordering::Acquire)
+            AtomicPtr::from_ptr(ptr::addr_of_mut!((*bucket.0.get()).first)).load(Ordering::Acquire)
         }
     }
 
@@ -194,24 +199,21 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
             return;
         };
         // SAFETY: The table is locked; the socket's link is unused, as the caller promises.
-        unsafe { bindings::hlist_add_head_rcu(Self::link(sock), bucket.head.get()) };
-        bucket.count.fetch_add(1, Ordering::Relaxed);
+        unsafe { bindings::hlist_add_head_rcu(Self::link(sock), bucket.0.get()) };
     }
 
-    /// Takes a socket out of the bucket of `hash`, if it is in the table.
-    pub(crate) fn remove(&self, hash: u32, sock: &Sock<P>) {
+    /// Takes a socket out of the table; false if it is not in it.
+    pub(crate) fn remove(&self, sock: &Sock<P>) -> bool {
         let link = Self::link(sock);
         // SAFETY: The table is locked. An unused link has a null `pprev`: sockets start zeroed,
         // and `hlist_del_init_rcu` leaves it so.
         unsafe {
             if (*link).pprev.is_null() {
-                return;
+                return false;
             }
             bindings::hlist_del_init_rcu(link);
         }
-        if let Some(bucket) = self.table.bucket(hash) {
-            bucket.count.fetch_sub(1, Ordering::Relaxed);
-        }
+        true
     }
 
     #[inline]

@@ -24,14 +24,45 @@ pub(crate) fn now() -> u64 {
 /// Prepares the timer of a new socket.
 pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
     // SAFETY: The timer is part of the socket, which holds still, and is not running.
+    unsafe { setup_raw(sock.timer.get(), fire::<P>) };
+}
+
+/// What a timer calls, in softirq context.
+pub(super) type Callback =
+    unsafe extern "C" fn(*mut bindings::hrtimer) -> bindings::hrtimer_restart;
+
+/// Prepares a timer on the monotonic clock.
+///
+/// # Safety
+///
+/// `timer` does not move from here on, is not running, and is of the kind that `callback` is for.
+pub(super) unsafe fn setup_raw(timer: *mut bindings::hrtimer, callback: Callback) {
+    // SAFETY: The caller's promise.
     unsafe {
         bindings::hrtimer_setup(
-            sock.timer.get(),
-            Some(fire::<P>),
+            timer,
+            Some(callback),
             bindings::CLOCK_MONOTONIC as i32,
             bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
         )
     };
+}
+
+/// Starts a timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed for.
+///
+/// # Safety
+///
+/// `timer` was set up by [`setup_raw`] and is cancelled before its memory goes.
+pub(super) unsafe fn start_raw(timer: *mut bindings::hrtimer, at: u64) {
+    // SAFETY: The caller's promise. A timer may be started while its callback runs.
+    unsafe {
+        bindings::hrtimer_start_range_ns(
+            timer,
+            i64::try_from(at).unwrap_or(i64::MAX),
+            0,
+            bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
+        );
+    }
 }
 
 impl<P: Protocol> Sock<P> {
@@ -39,15 +70,8 @@ impl<P: Protocol> Sock<P> {
     /// for. The caller has the socket locked.
     pub(crate) fn arm_timer(&self, at: u64) {
         // SAFETY: The timer was set up with the socket, and is cancelled before the socket's memory
-        // goes, in [`cancel`]. It may be started while its callback runs.
-        unsafe {
-            bindings::hrtimer_start_range_ns(
-                self.timer.get(),
-                i64::try_from(at).unwrap_or(i64::MAX),
-                0,
-                bindings::hrtimer_mode_HRTIMER_MODE_ABS_SOFT,
-            );
-        }
+        // goes, in [`cancel`].
+        unsafe { start_raw(self.timer.get(), at) };
     }
 
     /// Disarms the timer. A callback that runs at this moment finds nothing to do.
@@ -84,7 +108,7 @@ unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> binding
     bindings::hrtimer_restart_HRTIMER_NORESTART
 }
 
-/// Runs a timer that fired while a task owned the socket, as the task releases it.
+/// Runs what could not be done while a task owned the socket, as the task releases it.
 ///
 /// # Safety
 ///
@@ -97,4 +121,6 @@ pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock)
         // SAFETY: The lock is held, and the guard that is being released lends the state no more.
         P::timer(sock, unsafe { sock.state_mut() });
     }
+    // SAFETY: As above; the borrow of the state that the timer had has ended.
+    P::released(sock, unsafe { sock.state_mut() });
 }

@@ -26,7 +26,8 @@ impl<P: Protocol> Guard<'_, P> {
     ///
     /// # Errors
     ///
-    /// `EAGAIN` when the time is up, `ERESTARTSYS` or `EINTR` after a signal.
+    /// `EAGAIN` when the time is up, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` when another
+    /// call has disconnected the socket.
     pub(crate) fn wait(
         &mut self,
         timeout: &mut c_long,
@@ -73,9 +74,13 @@ impl<P: Protocol> Guard<'_, P> {
                     bindings::sock_intr_errno(*timeout)
                 }));
             }
+            let before = self.sock().disconnects();
             // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
             // between the test above and the sleep count.
             *timeout = self.unlocked(|| unsafe { bindings::wait_woken(entry, *timeout) });
+            if self.sock().disconnects() != before {
+                break Err(EPIPE);
+            }
         };
         // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
         unsafe { bindings::remove_wait_queue(bindings::sk_sleep(sk), entry) };

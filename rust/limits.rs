@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! How much memory a socket's buffers may take: what the core gives, what it allows, what is set.
+//!
+//! All sizes are in bytes, overhead included, as `SO_SNDBUF` and `SO_RCVBUF` report them.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use super::{bindings, family::Operations, skb::Context, sock::RawSock};
+use crate::net::errno::prelude::*;
+use core::ptr;
+use kernel::ffi::c_int;
+
+/// The limits of a socket's two buffers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Limits {
+    pub(crate) send: u32,
+    pub(crate) receive: u32,
+}
+
+impl Limits {
+    /// The least that the core accepts: a packet of Ethernet's usual size with its overhead, two
+    /// for sending.
+    pub(crate) const LEAST: Limits = Limits {
+        send: bindings::ENET_SOCK_MIN_SNDBUF,
+        receive: bindings::ENET_SOCK_MIN_RCVBUF,
+    };
+
+    /// The most that users may ask for: `net.core.wmem_max` and `net.core.rmem_max` of the initial
+    /// namespace, which hold for all.
+    pub(crate) fn most() -> Self {
+        // SAFETY: Variables of the core, which stay; single loads, as the core's own.
+        unsafe {
+            Limits {
+                send: ptr::read_volatile(ptr::addr_of!(bindings::sysctl_wmem_max)),
+                receive: ptr::read_volatile(ptr::addr_of!(bindings::sysctl_rmem_max)),
+            }
+        }
+    }
+
+    /// What the core gives to a new socket at the moment: `net.core.wmem_default` and
+    /// `net.core.rmem_default`. Process context.
+    ///
+    /// The core does not export these, so a socket of `P` that nobody sees tells them.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS`.
+    pub(crate) fn of_new_socket<P: Operations>() -> Result<Self> {
+        // SAFETY: The protocol is registered as long as the module has files and sockets. The
+        // socket is a kernel socket, which holds no namespace, without a descriptor, and its own
+        // parts are never made: nothing but the two numbers is looked at before it is freed, by the
+        // core's destructor.
+        unsafe {
+            let sk = bindings::sk_alloc(
+                ptr::addr_of_mut!(bindings::init_net),
+                P::vtable().family(),
+                Context::Task.gfp(),
+                P::vtable().proto(),
+                1,
+            );
+            if sk.is_null() {
+                return Err(ENOBUFS);
+            }
+            bindings::sock_init_data(ptr::null_mut(), sk);
+            let limits = Limits {
+                send: (*sk).sk_sndbuf.max(0) as u32,
+                receive: (*sk).sk_rcvbuf.max(0) as u32,
+            };
+            bindings::sk_free(sk);
+            Ok(limits)
+        }
+    }
+}
+
+impl RawSock {
+    /// Sets the buffers' limits of a socket that nobody else has yet. `None` leaves what it has, and
+    /// so does the wish of a user, which a child has from its listener (`SO_SNDBUF`, `SO_RCVBUF`).
+    pub(crate) fn set_limits(&self, send: Option<u32>, receive: Option<u32>) {
+        let sk = self.as_ptr();
+        let size = |bytes: u32| c_int::try_from(bytes).unwrap_or(c_int::MAX);
+        // SAFETY: Fields of a valid socket. Nobody else writes them, as the caller promises; who
+        // reads them without the lock does so in single loads.
+        unsafe {
+            let fixed = u32::from((*sk).sk_userlocks);
+            if let Some(bytes) = send.filter(|_| fixed & bindings::SOCK_SNDBUF_LOCK == 0) {
+                ptr::write_volatile(ptr::addr_of_mut!((*sk).sk_sndbuf), size(bytes));
+            }
+            if let Some(bytes) = receive.filter(|_| fixed & bindings::SOCK_RCVBUF_LOCK == 0) {
+                ptr::write_volatile(ptr::addr_of_mut!((*sk).sk_rcvbuf), size(bytes));
+            }
+        }
+    }
+}

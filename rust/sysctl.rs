@@ -1,0 +1,224 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers in files under `/proc/sys`, one set per network namespace.
+//!
+//! Who may write is the core's business: a task with `CAP_NET_ADMIN` over the namespace, as with
+//! all of `net.*`. So is the text: one number as `proc_douintvec` reads it.
+//!
+//! C headers: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h),
+//! [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
+
+use super::{bindings, namespace::Net};
+use crate::net::errno::prelude::*;
+use core::{marker::PhantomData, mem, ops::Deref, ptr, ptr::NonNull, slice};
+use kernel::{
+    alloc::KVec,
+    ffi::{c_int, c_void},
+    str::{CStr, CStrExt},
+};
+
+/// The numbers of one namespace, each in a file of its own.
+pub(crate) trait Numbers: Send + Sync + 'static {
+    /// The directory under `/proc/sys`.
+    const DIRECTORY: &'static CStr;
+    /// What a file stands for.
+    type File: Copy + 'static;
+    /// The files' names, and what each stands for.
+    const FILES: &'static [(&'static CStr, Self::File)];
+
+    /// The number that `file` shows. Process context.
+    ///
+    /// # Errors
+    ///
+    /// What the reader gets.
+    fn get(&self, file: Self::File) -> Result<u32>;
+
+    /// Takes the number that was written to `file`. Process context, on several processors at once.
+    ///
+    /// # Errors
+    ///
+    /// What the writer gets; nothing may have changed then.
+    fn set(&self, file: Self::File, number: u32) -> Result;
+}
+
+/// The directory that all namespaces have their files in, removed when dropped. It is made before the
+/// first of them and removed after the last.
+///
+/// Names right under `/proc/sys` are the same for everyone: without a directory that is, the first
+/// namespace to be looked at would be seen by all. The core does so with `/proc/sys/net`.
+///
+/// # Invariants
+///
+/// `header` is a registration of no entries, in place of which `_table` stands, which does not move.
+pub(crate) struct Root<N: Numbers> {
+    header: NonNull<bindings::ctl_table_header>,
+    _table: KBox<bindings::ctl_table>,
+    _numbers: PhantomData<fn() -> N>,
+}
+
+// SAFETY: The registration belongs to no task, and unregistering locks.
+unsafe impl<N: Numbers> Send for Root<N> {}
+// SAFETY: Nothing can be done through a shared reference.
+unsafe impl<N: Numbers> Sync for Root<N> {}
+
+impl<N: Numbers> Root<N> {
+    /// Makes the directory.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also if the core refuses the name, which it then says in the log.
+    pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: All zeroes is an entry without name, data and handler.
+        let table = KBox::new(unsafe { mem::zeroed::<bindings::ctl_table>() }, GFP_KERNEL)?;
+        // SAFETY: The name is static, and the table stays where it is until `drop` has unregistered
+        // it; none of its entries counts.
+        let header =
+            unsafe { bindings::register_sysctl_sz(N::DIRECTORY.as_char_ptr(), &*table, 0) };
+        // INVARIANT: Just registered so.
+        Ok(Root {
+            header: NonNull::new(header).ok_or(ENOMEM)?,
+            _table: table,
+            _numbers: PhantomData,
+        })
+    }
+}
+
+impl<N: Numbers> Drop for Root<N> {
+    fn drop(&mut self) {
+        // SAFETY: Registered, by the invariant, and unregistered only here.
+        unsafe { bindings::unregister_sysctl_table(self.header.as_ptr()) };
+    }
+}
+
+/// The files of one namespace, removed when dropped, and the numbers behind them.
+///
+/// # Invariants
+///
+/// `header` is a registration of `table`, the entries of which point to `numbers` and name a place
+/// in `N::FILES`. Neither of the two moves or is changed while it lasts.
+pub(crate) struct Directory<N: Numbers> {
+    header: NonNull<bindings::ctl_table_header>,
+    numbers: KBox<N>,
+    _table: KVec<bindings::ctl_table>,
+}
+
+// SAFETY: The registration belongs to no task, and unregistering locks; the numbers are `Send`.
+unsafe impl<N: Numbers> Send for Directory<N> {}
+// SAFETY: A shared reference gives nothing but the numbers, which are `Sync`.
+unsafe impl<N: Numbers> Sync for Directory<N> {}
+
+impl<N: Numbers> Directory<N> {
+    /// Makes the files in the [`Root`], for all to read and for administrators of `net` to write.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, also if the core refuses the files, which it then says in the log.
+    pub(crate) fn new(net: &Net, numbers: N) -> Result<Self> {
+        let numbers = KBox::new(numbers, GFP_KERNEL)?;
+        let mut table = KVec::with_capacity(N::FILES.len(), GFP_KERNEL)?;
+        for (place, (name, _)) in N::FILES.iter().enumerate() {
+            // SAFETY: All zeroes is an entry without name, data and handler.
+            let mut entry: bindings::ctl_table = unsafe { mem::zeroed() };
+            entry.procname = name.as_char_ptr();
+            entry.data = ptr::from_ref::<N>(&numbers).cast_mut().cast();
+            entry.extra1 = ptr::without_provenance_mut(place);
+            entry.mode = 0o644;
+            entry.proc_handler = Some(handle::<N>);
+            table.push(entry, GFP_KERNEL)?;
+        }
+        // SAFETY: The namespace is valid, and its own directory tree with it: the core ends that
+        // after us. Names are static; table and numbers are allocations of their own, which stay
+        // where they are until `drop` has unregistered them.
+        let header = unsafe {
+            bindings::register_net_sysctl_sz(
+                net.as_ptr(),
+                N::DIRECTORY.as_char_ptr(),
+                table.as_mut_ptr(),
+                table.len(),
+            )
+        };
+        // INVARIANT: Just registered, with such entries.
+        Ok(Directory {
+            header: NonNull::new(header).ok_or(ENOMEM)?,
+            numbers,
+            _table: table,
+        })
+    }
+}
+
+impl<N: Numbers> Deref for Directory<N> {
+    type Target = N;
+
+    #[inline]
+    fn deref(&self) -> &N {
+        &self.numbers
+    }
+}
+
+impl<N: Numbers> Drop for Directory<N> {
+    fn drop(&mut self) {
+        // SAFETY: Registered, by the invariant, and unregistered only here. Waits for handlers that
+        // run; a file that is still open calls none afterwards, so table and numbers may go next.
+        unsafe { bindings::unregister_net_sysctl_table(self.header.as_ptr()) };
+    }
+}
+
+/// Reads or writes one file: the core's conversion on a number of our own, which is then handed
+/// over.
+///
+/// # Safety
+///
+/// The core's, with an entry of a [`Directory<N>`], with `*len` bytes of kernel memory at `buffer`
+/// and the file's offset at `position`.
+unsafe extern "C" fn handle<N: Numbers>(
+    entry: *const bindings::ctl_table,
+    write: c_int,
+    buffer: *mut c_void,
+    len: *mut usize,
+    position: *mut i64,
+) -> c_int {
+    // SAFETY: By the invariant of the directory, which ends only after this call.
+    let (entry, numbers) = unsafe { (&*entry, &*(*entry).data.cast::<N>()) };
+    let Some(&(_, file)) = N::FILES.get(entry.extra1.addr()) else {
+        return EINVAL.to_errno();
+    };
+    if write != 0 {
+        // SAFETY: The core has copied so much text there, and nobody else has the buffer.
+        let text = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), *len) };
+        // SAFETY: The core's own copy of the offset.
+        let at_start = unsafe { *position == 0 };
+        // The core would take the first number and overlook what follows.
+        if at_start && words(text) > 1 {
+            return EINVAL.to_errno();
+        }
+    }
+    let before = match numbers.get(file) {
+        Ok(number) => number,
+        Err(e) => return e.to_errno(),
+    };
+    let mut number = before;
+    // SAFETY: As in `Directory::new`.
+    let mut one: bindings::ctl_table = unsafe { mem::zeroed() };
+    one.procname = entry.procname;
+    one.data = ptr::from_mut(&mut number).cast();
+    one.maxlen = mem::size_of::<u32>() as c_int;
+    // SAFETY: The entry has the size of the number that it points to, and both outlive the call; the
+    // rest is what the core passed, unchanged.
+    let code = unsafe { bindings::proc_douintvec(&one, write, buffer, len, position) };
+    // Untouched is also what the core ignores, as an empty write, or one that is not at the file's
+    // start; and what is written anew without a change needs no judgement.
+    if code != 0 || write == 0 || number == before {
+        return code;
+    }
+    match numbers.set(file, number) {
+        Ok(()) => 0,
+        Err(e) => e.to_errno(),
+    }
+}
+
+/// How many words there are in `text`.
+fn words(text: &[u8]) -> usize {
+    text.split(u8::is_ascii_whitespace)
+        .filter(|word| !word.is_empty())
+        .count()
+}

@@ -1,0 +1,146 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Trace events, and why packets are dropped.
+//!
+//! The kernel crate's `declare_trace!` finds the tracepoints of the kernel's own Rust code only, so
+//! each event is reached through a C function that tests its static branch. All of them are off the
+//! usual way of a packet.
+//!
+//! C headers: `rust/enet_trace.h`,
+//! [`include/net/dropreason-core.h`](srctree/include/net/dropreason-core.h)
+
+use super::{
+    bindings,
+    namespace::Net,
+    sock::{Protocol, Sock},
+};
+use core::ptr;
+
+/// A packet as events tell it: `sport` is the local port, `dport` and `peer` the other end, numbers
+/// in host byte order.
+pub(crate) use bindings::enet_trace_packet as Packet;
+
+/// Why a packet that came in is thrown away.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum DropReason {
+    /// Sent to a group, to another host, or by a group.
+    NotOurs = bindings::enet_drop_reason_ENET_DROP_NOT_OURS,
+    /// Too short for the header or for the length it states.
+    Malformed = bindings::enet_drop_reason_ENET_DROP_MALFORMED,
+    /// For a port where no socket waits.
+    NoSocket = bindings::enet_drop_reason_ENET_DROP_NO_SOCKET,
+    /// No memory.
+    NoMemory = bindings::enet_drop_reason_ENET_DROP_NO_MEMORY,
+    /// The socket's filter refused it.
+    Filter = bindings::enet_drop_reason_ENET_DROP_FILTER,
+    /// The receive buffer is full.
+    ReceiveBuffer = bindings::enet_drop_reason_ENET_DROP_RECEIVE_BUFFER,
+    /// Too much waits for the task that owns the socket.
+    Backlog = bindings::enet_drop_reason_ENET_DROP_BACKLOG,
+    /// Too many connections wait to be accepted.
+    ListenQueue = bindings::enet_drop_reason_ENET_DROP_LISTEN_QUEUE,
+    /// Flags that do not go together.
+    BadFlags = bindings::enet_drop_reason_ENET_DROP_BAD_FLAGS,
+    /// Received before.
+    Duplicate = bindings::enet_drop_reason_ENET_DROP_DUPLICATE,
+    /// Packets before it are missing.
+    OutOfSequence = bindings::enet_drop_reason_ENET_DROP_OUT_OF_SEQUENCE,
+    /// Acknowledges what was never sent.
+    BadAck = bindings::enet_drop_reason_ENET_DROP_BAD_ACK,
+    /// Does not belong to the connection as it now is.
+    BadState = bindings::enet_drop_reason_ENET_DROP_BAD_STATE,
+}
+
+impl DropReason {
+    /// The networking core's nearest name for it. What is said of sequence numbers and flags has no
+    /// other names there than TCP's.
+    pub(super) fn of_skb(self) -> bindings::skb_drop_reason {
+        match self {
+            DropReason::NotOurs => bindings::skb_drop_reason_SKB_DROP_REASON_OTHERHOST,
+            DropReason::Malformed => bindings::skb_drop_reason_SKB_DROP_REASON_PKT_TOO_SMALL,
+            DropReason::NoSocket => bindings::skb_drop_reason_SKB_DROP_REASON_NO_SOCKET,
+            DropReason::NoMemory => bindings::skb_drop_reason_SKB_DROP_REASON_NOMEM,
+            DropReason::Filter => bindings::skb_drop_reason_SKB_DROP_REASON_SOCKET_FILTER,
+            DropReason::ReceiveBuffer => bindings::skb_drop_reason_SKB_DROP_REASON_SOCKET_RCVBUFF,
+            DropReason::Backlog => bindings::skb_drop_reason_SKB_DROP_REASON_SOCKET_BACKLOG,
+            DropReason::ListenQueue => {
+                bindings::skb_drop_reason_SKB_DROP_REASON_TCP_LISTEN_OVERFLOW
+            }
+            DropReason::Duplicate => bindings::skb_drop_reason_SKB_DROP_REASON_TCP_OLD_SEQUENCE,
+            DropReason::OutOfSequence => {
+                bindings::skb_drop_reason_SKB_DROP_REASON_TCP_INVALID_SEQUENCE
+            }
+            DropReason::BadAck => {
+                bindings::skb_drop_reason_SKB_DROP_REASON_TCP_INVALID_ACK_SEQUENCE
+            }
+            DropReason::BadFlags | DropReason::BadState => {
+                bindings::skb_drop_reason_SKB_DROP_REASON_TCP_FLAGS
+            }
+        }
+    }
+}
+
+fn raw<P: Protocol>(sock: Option<&Sock<P>>) -> *const bindings::sock {
+    sock.map_or(ptr::null(), |sock| sock.as_ptr().cast_const())
+}
+
+macro_rules! packet_events {
+    ($($(#[$doc:meta])* $name:ident => $event:ident;)*) => {$(
+        $(#[$doc])*
+        pub(crate) fn $name<P: Protocol>(net: &Net, sock: Option<&Sock<P>>, packet: &Packet) {
+            // SAFETY: The socket is null or valid, the namespace and the packet are valid, and the
+            // event only reads them, during the call.
+            unsafe { bindings::$event(raw(sock), net.as_ptr(), packet) };
+        }
+    )*};
+}
+
+packet_events! {
+    /// A packet is sent again.
+    esp_retransmit => trace_esp_retransmit;
+    /// A retransmission request leaves.
+    esp_send_request => trace_esp_send_request;
+    /// A retransmission request came.
+    esp_receive_request => trace_esp_receive_request;
+    /// A reset leaves.
+    esp_send_reset => trace_esp_send_reset;
+    /// A reset came.
+    esp_receive_reset => trace_esp_receive_reset;
+}
+
+/// A connection goes from one state (`TCP_*`) to another.
+pub(crate) fn esp_set_state<P: Protocol>(sock: &Sock<P>, packet: &Packet, old: u8, new: u8) {
+    // SAFETY: Socket, its namespace and packet are valid, and the event only reads them.
+    unsafe {
+        bindings::trace_esp_set_state(
+            sock.as_ptr(),
+            sock.net().as_ptr(),
+            packet,
+            old.into(),
+            new.into(),
+        );
+    }
+}
+
+/// An ESP packet that came is thrown away.
+pub(crate) fn esp_drop<P: Protocol>(
+    net: &Net,
+    sock: Option<&Sock<P>>,
+    packet: &Packet,
+    reason: DropReason,
+) {
+    // SAFETY: As in `packet_events`.
+    unsafe { bindings::trace_esp_drop(raw(sock), net.as_ptr(), packet, reason as i32) };
+}
+
+/// An EDP datagram that came is thrown away.
+pub(crate) fn edp_drop<P: Protocol>(
+    net: &Net,
+    sock: Option<&Sock<P>>,
+    packet: &Packet,
+    reason: DropReason,
+) {
+    // SAFETY: As in `packet_events`.
+    unsafe { bindings::trace_edp_drop(raw(sock), net.as_ptr(), packet, reason as i32) };
+}
