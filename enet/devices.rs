@@ -1,17 +1,104 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens to sockets when their device goes.
+//! Which device a socket uses, and what happens to sockets when it changes.
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp_connection, esp_socket,
+    address::{Address, INTERFACE_ANY},
+    edp_socket, esp_devices, esp_socket,
     net::{
-        device::{Device, Event, Listener},
-        namespace::PerNet,
+        device::{Device, Event, Listener, Mac},
+        namespace::{Net, PerNet},
         rcu,
+        sock::RawSock,
     },
     space::Space,
 };
+
+/// Checks that frames can leave by `device`.
+///
+/// # Errors
+///
+/// `ENODEV` if it is not an Ethernet device, `ENETDOWN` if it is down.
+pub(crate) fn usable(device: &Device) -> Result {
+    if !device.is_ethernet() {
+        return Err(ENODEV);
+    }
+    if !device.is_up() {
+        return Err(ENETDOWN);
+    }
+    Ok(())
+}
+
+/// Checks that a socket can be bound to interface `ifindex`, any if that is 0. The caller keeps the
+/// read section until the socket is in its table: then a device that goes does not miss it.
+///
+/// # Errors
+///
+/// `ENODEV` if it is not there, and those of [`usable`].
+pub(crate) fn bindable(net: &Net, ifindex: u32, section: &rcu::Read) -> Result {
+    match ifindex {
+        INTERFACE_ANY => Ok(()),
+        _ => usable(Device::find(net, ifindex, section).ok_or(ENODEV)?),
+    }
+}
+
+/// The interface `asked` for, unless the socket is tied to another.
+///
+/// # Errors
+///
+/// `EINVAL` if it is, `ENODEV` if there is neither.
+pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
+    let mut chosen = asked;
+    for tie in [bound, sock.bound_device()] {
+        if tie != 0 {
+            if chosen != 0 && chosen != tie {
+                return Err(EINVAL);
+            }
+            chosen = tie;
+        }
+    }
+    if chosen == 0 {
+        return Err(ENODEV);
+    }
+    Ok(chosen)
+}
+
+/// Checks that the device which a socket is tied to is still there: without one, `ifindex` 0,
+/// nothing can be amiss.
+///
+/// # Errors
+///
+/// `ENODEV`.
+pub(crate) fn present(net: &Net, ifindex: u32) -> Result {
+    if ifindex == INTERFACE_ANY {
+        return Ok(());
+    }
+    let section = rcu::Read::enter();
+    Device::find(net, ifindex, &section)
+        .filter(|device| device.is_ethernet())
+        .map(drop)
+        .ok_or(ENODEV)
+}
+
+/// The interface that a socket is tied to, by `bind`, by `SO_BINDTODEVICE` or by its peer: 0 if to
+/// none.
+pub(crate) fn tie(sock: &RawSock, bound: u32, peer: u32) -> u32 {
+    [bound, sock.bound_device(), peer]
+        .into_iter()
+        .find(|ifindex| *ifindex != 0)
+        .unwrap_or(0)
+}
+
+/// A socket's own end: the address of the interface that it is bound or connected by, if that is
+/// there, else none.
+pub(crate) fn local(net: &Net, port: u16, ifindex: u32) -> Address {
+    let section = rcu::Read::enter();
+    let mac = Device::find(net, ifindex, &section)
+        .filter(|device| device.is_ethernet())
+        .map_or(Mac::default(), Device::address);
+    Address { port, ifindex, mac }
+}
 
 /// Hears of devices.
 pub(crate) struct Devices;
@@ -20,22 +107,25 @@ impl Listener for Devices {
     fn device_event(event: Event, device: &Device) {
         let space = Space::of(device.net());
         let ifindex = device.index();
-        // A device that is only down may come up again: calls that need it answer `ENETDOWN`
-        // meanwhile, and a connection goes on if it comes back soon enough.
-        if event == Event::Gone {
-            esp_socket::end_where(
-                space,
-                |sock| sock.shared().peer().ifindex == ifindex,
-                |sock, stream| esp_connection::fail(sock, stream, ENETDOWN),
-            );
-            let section = rcu::Read::enter();
-            space.edp_ports.for_each(&section, |sock| {
-                let shared = sock.shared();
-                let peer = shared.peer.get().map_or(0, |peer| peer.ifindex);
-                if ifindex == shared.binding.ifindex() || ifindex == peer {
-                    sock.report_error(ENETDOWN);
-                }
-            });
+        // A device that is only down may come up again: a connection goes on if it does soon
+        // enough, and datagrams are refused meanwhile.
+        esp_devices::tell(space, ifindex);
+        if event != Event::Gone {
+            return;
         }
+        space.esp_lanes.forget(ifindex);
+        let section = rcu::Read::enter();
+        space.esp_listeners.for_each(&section, |sock| {
+            if esp_socket::interface(sock) == ifindex {
+                sock.report_error(ENETDOWN);
+                // Those in `accept`, which the error alone does not wake.
+                sock.state_change();
+            }
+        });
+        space.edp_ports.sockets.for_each(&section, |sock| {
+            if edp_socket::interface(sock) == ifindex {
+                sock.report_error(ENETDOWN);
+            }
+        });
     }
 }

@@ -3,100 +3,128 @@
 //! EDP frames that come in.
 
 use crate::{
-    edp,
+    edp::{
+        self,
+        wire::{Header, HEADER_LEN},
+    },
+    events,
     net::{
         device::{Device, Mac},
         namespace::PerNet,
         packet_type::Handler,
         rcu,
         skb::{Context, Note, Skb},
+        trace::DropReason,
     },
     parameters,
-    space::{Refused, Space},
+    space::Space,
 };
 
 /// Takes the frames of EDP's Ethernet type.
 pub(crate) struct Frames;
 
-/// Whether a frame is a whole one from one host to this host; otherwise counted.
+/// Whether a frame is one from one host to this host.
 #[inline]
-pub(crate) fn acceptable(skb: &Skb, device: &Device, refused: &Refused) -> bool {
-    let ours = device.is_ethernet() && skb.is_for_this_host() && !skb.source().is_group();
-    if !ours {
-        refused.not_ours.count();
-    }
-    ours
+pub(crate) fn acceptable(skb: &Skb, device: &Device) -> bool {
+    device.is_ethernet() && skb.is_for_this_host() && !skb.source().is_group()
+}
+
+/// Throws a frame away that reaches no socket.
+#[cold]
+#[inline(never)]
+fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason) {
+    Space::of(device.net()).edp_refused.count(reason);
+    events::edp_drop(&skb, device, None, header, reason);
+    skb.refuse(None, reason);
 }
 
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device) {
         let space = Space::of(device.net());
-        let refused = &space.edp_refused;
-        if !acceptable(&skb, device, refused) {
-            return;
+        if !acceptable(&skb, device) {
+            let header = Header::parse(skb.head());
+            return refuse(skb, device, header.as_ref(), DropReason::NotOurs);
         }
         let header = skb
-            .header::<{ edp::wire::HEADER_LEN }>()
-            .and_then(|bytes| edp::wire::Header::parse(&bytes));
-        let payload =
-            header.and_then(|h| h.payload_len(skb.len().saturating_sub(edp::wire::HEADER_LEN)));
+            .header::<HEADER_LEN>()
+            .and_then(|bytes| Header::parse(&bytes));
+        let payload = header.and_then(|h| h.payload_len(skb.len().saturating_sub(HEADER_LEN)));
         let (Some(header), Some(len)) = (header, payload) else {
-            refused.malformed.count();
-            return;
+            return refuse(skb, device, header.as_ref(), DropReason::Malformed);
         };
         let source = skb.source();
-        skb.pull(edp::wire::HEADER_LEN);
-        if !skb.trim(len) {
-            refused.no_memory.count();
-            return;
+        if !skb.trim(HEADER_LEN.saturating_add(len)) {
+            return refuse(skb, device, Some(&header), DropReason::NoMemory);
         }
         if header.dst == 0 {
-            control(&mut skb, device, &header, source, space);
-            return;
+            skb.pull(HEADER_LEN);
+            return control(skb, device, &header, source, space);
         }
         let section = rcu::Read::enter();
-        let found = space.edp_ports.find(header.dst.into(), &section, |sock| {
-            sock.shared()
-                .takes(header.dst, device.index(), source, header.src)
-        });
+        let ifindex = device.index();
+        let found = space
+            .edp_ports
+            .sockets
+            .find_best(header.dst.into(), &section, |sock| {
+                if !sock.hears(ifindex) {
+                    return None;
+                }
+                let fitness = sock
+                    .shared()
+                    .fitness(header.dst, ifindex, source, header.src)?;
+                Some(fitness.saturating_add(u32::from(sock.bound_device() != 0)))
+            });
         let Some(sock) = found else {
-            refused.no_socket.count();
-            return;
+            return refuse(skb, device, Some(&header), DropReason::NoSocket);
         };
         skb.set_note(Note {
             mac: source.0,
             port: header.src,
-            ifindex: device.index(),
+            ifindex,
             ..Note::default()
         });
         let stats = &sock.shared().stats;
-        match sock.queue_datagram(skb) {
+        sock.note_processor();
+        // As with UDP, a filter sees the header, and what it leaves of the payload is received.
+        let kept = sock.filter(&mut skb, HEADER_LEN);
+        skb.pull(HEADER_LEN);
+        let queued = if kept {
+            sock.queue_datagram(skb)
+        } else {
+            sock.count_drop();
+            Err((skb, DropReason::Filter))
+        };
+        match queued {
             Ok(()) => stats.pkt_rx.count(),
-            Err(_) => stats.pkt_rx_drop.count(),
+            Err((skb, reason)) => {
+                stats.pkt_rx_drop.count();
+                events::edp_drop(&skb, device, Some(sock), Some(&header), reason);
+                skb.refuse(Some(sock), reason);
+            }
         }
     }
 }
 
 /// Answers an echo request; other control messages are unknown.
-fn control(skb: &mut Skb, device: &Device, header: &edp::wire::Header, source: Mac, space: &Space) {
+fn control(mut skb: Skb, device: &Device, header: &Header, source: Mac, space: &Space) {
     let mut kind = [0];
     let kind = skb.copy_bits(0, &mut kind).then_some(kind[0]);
     let Some(reply) = edp::echo::reply_to(header, kind) else {
-        space.edp_refused.no_socket.count();
-        return;
+        return refuse(skb, device, Some(header), DropReason::NoSocket);
     };
-    if echo(skb, device, &reply, source).is_some() {
+    if echo(&mut skb, device, &reply, source).is_some() {
         space.edp_echoed.count();
+        skb.consume();
     } else {
-        space.edp_refused.no_memory.count();
+        refuse(skb, device, Some(header), DropReason::NoMemory);
     }
 }
 
-fn echo(request: &mut Skb, device: &Device, reply: &edp::wire::Header, to: Mac) -> Option<()> {
+fn echo(request: &mut Skb, device: &Device, reply: &Header, to: Mac) -> Option<()> {
     let len = request.len();
     let mut skb = Skb::alloc(
         device.headroom(),
-        edp::wire::HEADER_LEN + len,
+        HEADER_LEN.saturating_add(len),
         Context::Softirq,
     )?;
     (skb.put(&reply.emit()) && skb.put(&[edp::echo::REPLY])).then_some(())?;

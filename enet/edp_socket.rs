@@ -6,24 +6,26 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
     counters::Counter,
+    devices::{bindable, local, outgoing, present, tie, usable},
     edp,
+    edp_cork::{self, Pending},
     family::SOL_EP,
     net::{
         device::{Device, DeviceRef, Mac},
-        family::{NewSocket, Operations, Socket, Vtable, ADDRESS_LEN},
+        family::{End, NewSocket, Operations, Socket, Vtable, ADDRESS_LEN},
         message::Message,
         namespace::PerNet,
         options::{IntArgument, OptionBuffer},
         rcu,
         skb::Skb,
-        sock::{Protocol, RawSock, Sock, SockRef, TcpState},
+        sock::{Protocol, Sock, SockRef, TcpState},
         uapi,
     },
     parameters,
     ports::{self, Binding},
     space::Space,
 };
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 
 const EDP_SO_MTU: i32 = 1;
 const EDP_SO_STATS: i32 = 2;
@@ -74,25 +76,38 @@ impl Peer {
     }
 }
 
-/// An EDP socket's own part. All of it is read and written without the socket lock.
+/// What is read and written without the socket lock.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
     pub(crate) peer: Peer,
     pub(crate) stats: Stats,
+    /// A datagram is pending.
+    pub(crate) corked: AtomicBool,
 }
 
 impl Shared {
-    /// Whether the socket takes datagrams for `port` that come from `source` by device `ifindex`.
+    /// How well a datagram for `port` that comes from `source` by device `ifindex` fits: `None` if
+    /// it is not for the socket, more for one that has asked for less.
     #[inline]
-    pub(crate) fn takes(&self, port: u16, ifindex: u32, source: Mac, source_port: u16) -> bool {
-        self.binding.takes(port, ifindex)
-            && match self.peer.get() {
-                None => true,
-                Some(peer) => {
-                    peer.mac == source && peer.port == source_port && peer.ifindex == ifindex
-                }
+    pub(crate) fn fitness(
+        &self,
+        port: u16,
+        ifindex: u32,
+        source: Mac,
+        source_port: u16,
+    ) -> Option<u32> {
+        if !self.binding.takes(port, ifindex) {
+            return None;
+        }
+        let named = u32::from(self.binding.ifindex() != 0);
+        match self.peer.get() {
+            None => Some(named),
+            Some(peer) => {
+                (peer.mac == source && peer.port == source_port && peer.ifindex == ifindex)
+                    .then_some(named.saturating_add(2))
             }
+        }
     }
 }
 
@@ -100,54 +115,28 @@ static VTABLE: Vtable<Edp> = Vtable::new(b"EDP");
 
 impl Protocol for Edp {
     type Shared = Shared;
-    type State = ();
+    /// What `MSG_MORE` began.
+    type State = Option<Pending>;
 
     fn vtable() -> &'static Vtable<Self> {
         &VTABLE
     }
 
-    fn backlog(_sock: &Sock<Self>, _state: &mut (), _skb: Skb) {}
+    fn backlog(_sock: &Sock<Self>, _pending: &mut Option<Pending>, _skb: Skb) {}
 }
 
 /// Makes an EDP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
-    new.attach::<Edp>(protocol, Shared::default(), ())
-}
-
-/// Checks that frames can leave by `device`.
-///
-/// # Errors
-///
-/// `ENODEV` if it is not an Ethernet device, `ENETDOWN` if it is down.
-pub(crate) fn usable(device: &Device) -> Result {
-    if !device.is_ethernet() {
-        return Err(ENODEV);
-    }
-    if !device.is_up() {
-        return Err(ENETDOWN);
-    }
+    new.attach::<Edp>(protocol, Shared::default(), None)?
+        .start_flow();
     Ok(())
 }
 
-/// The interface `asked` for, unless the socket is tied to another.
-///
-/// # Errors
-///
-/// `EINVAL` if it is, `ENODEV` if there is neither.
-pub(crate) fn outgoing(sock: &RawSock, bound: u32, asked: u32) -> Result<u32> {
-    let mut chosen = asked;
-    for tie in [bound, sock.bound_device()] {
-        if tie != 0 {
-            if chosen != 0 && chosen != tie {
-                return Err(EINVAL);
-            }
-            chosen = tie;
-        }
-    }
-    if chosen == 0 {
-        return Err(ENODEV);
-    }
-    Ok(chosen)
+/// The interface that a socket is tied to, 0 if to none.
+pub(crate) fn interface(sock: &Sock<Edp>) -> u32 {
+    let shared = sock.shared();
+    let peer = shared.peer.get().map_or(INTERFACE_ANY, |peer| peer.ifindex);
+    tie(sock, shared.binding.ifindex(), peer)
 }
 
 impl Edp {
@@ -172,68 +161,95 @@ impl Edp {
         )
     }
 
-    /// The interface that the socket is bound or connected to, if any.
-    fn interface(sock: &Sock<Self>) -> u32 {
-        let shared = sock.shared();
-        match shared.binding.ifindex() {
-            INTERFACE_ANY => shared.peer.get().map_or(0, |peer| peer.ifindex),
-            ifindex => ifindex,
+    fn give_port_back(sock: &Sock<Self>) {
+        ports::give_back(
+            &Space::of(sock.net()).edp_ports,
+            sock,
+            &sock.shared().binding,
+            |other| &other.shared().binding,
+        );
+    }
+
+    /// Where a datagram goes: to the address of the call, or to the peer.
+    pub(crate) fn destination(sock: &Sock<Self>, msg: &Message<'_>) -> Result<Address> {
+        match msg.name() {
+            Some(name) => Address::parse(name),
+            None => sock.shared().peer.get().ok_or(EDESTADDRREQ),
         }
     }
 
-    fn send_to(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize, to: &Address) -> Result {
-        let shared = sock.shared();
-        let ifindex = outgoing(sock, shared.binding.ifindex(), to.ifindex)?;
-        let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
+    /// The device that leads to `to`, whose interface it fills in. The socket has a port then.
+    pub(crate) fn way(sock: &Sock<Self>, to: &mut Address) -> Result<DeviceRef> {
+        let binding = &sock.shared().binding;
+        to.ifindex = outgoing(sock, binding.ifindex(), to.ifindex)?;
+        let device = DeviceRef::get(sock.net(), to.ifindex).ok_or(ENODEV)?;
         usable(&device)?;
         if to.mac.is_group() {
             return Err(EACCES);
         }
+        if binding.port() == 0 {
+            Self::bind_free_port(sock)?;
+        }
+        Ok(device)
+    }
+
+    /// The header of a datagram with `len` bytes of payload.
+    pub(crate) fn header(sock: &Sock<Self>, to: &Address, len: usize) -> edp::wire::Header {
+        edp::wire::Header {
+            src: sock.shared().binding.port(),
+            dst: to.port,
+            len: len as u16,
+        }
+    }
+
+    fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
+        let mut to = Self::destination(sock, msg)?;
+        let device = Self::way(sock, &mut to)?;
         if len > edp::wire::mtu(device.mtu()) as usize {
             return Err(EMSGSIZE);
         }
-        if shared.binding.port() == 0 {
-            Self::bind_free_port(sock)?;
-        }
+        let wishes = msg.wishes(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-        let header = edp::wire::Header {
-            src: shared.binding.port(),
-            dst: to.port,
-            len: len as u16,
-        };
         let mut skb =
             sock.alloc_send(device.headroom(), edp::wire::HEADER_LEN + len, nonblocking)?;
-        if !skb.put(&header.emit()) {
+        if !skb.put(&Self::header(sock, &to, len).emit()) {
             return Err(ENOBUFS);
         }
         skb.put_from(msg, len)?;
-        skb.set_class(sock);
+        skb.set_wishes(sock, &wishes);
+        Self::transmit(sock, &device, skb, &to)
+    }
+
+    /// Sends a whole packet, and counts it.
+    pub(crate) fn transmit(
+        sock: &Sock<Self>,
+        device: &DeviceRef,
+        skb: Skb,
+        to: &Address,
+    ) -> Result {
+        let stats = &sock.shared().stats;
         device
             .send(skb, parameters::edp_type(), to.mac)
-            .inspect(|()| shared.stats.pkt_tx.count())
-            .inspect_err(|_| shared.stats.tx_err.count())
+            .inspect(|()| stats.pkt_tx.count())
+            .inspect_err(|_| stats.tx_err.count())
     }
 }
 
 impl Operations for Edp {
     fn release(sock: SockRef<Self>) {
-        ports::give_back(
-            &Space::of(sock.net()).edp_ports,
-            &sock,
-            &sock.shared().binding,
-        );
+        Self::give_port_back(&sock);
         sock.add_shutdown(uapi::SHUTDOWN_MASK);
+        *sock.lock().state() = None;
         sock.orphan();
         SockRef::from_lifetime(&sock).retire();
     }
 
     fn bind(sock: &Sock<Self>, address: &[u8]) -> Result {
         let address = Address::parse(address)?;
-        if address.ifindex != INTERFACE_ANY {
-            let device = DeviceRef::get(sock.net(), address.ifindex).ok_or(ENODEV)?;
-            usable(&device)?;
-        }
+        ports::allowed(sock, address.port)?;
         let _guard = sock.lock();
+        let section = rcu::Read::enter();
+        bindable(sock.net(), address.ifindex, &section)?;
         Self::take_port(sock, address.port, address.ifindex)
     }
 
@@ -244,16 +260,22 @@ impl Operations for Edp {
             let _guard = sock.lock();
             shared.peer.clear();
             sock.set_tcp_state(TcpState::Close);
+            // A port that nobody asked for was this peer's.
+            if !shared.binding.is_asked_for() {
+                Self::give_port_back(sock);
+                shared.binding.clear();
+            }
             return Ok(());
         }
         let mut peer = Address::parse(address)?;
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
-        let device = DeviceRef::get(sock.net(), peer.ifindex).ok_or(ENODEV)?;
-        usable(&device)?;
+        let _guard = sock.lock();
+        // As in `bindable`.
+        let section = rcu::Read::enter();
+        usable(Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?)?;
         if peer.mac.is_group() {
             return Err(EACCES);
         }
-        let _guard = sock.lock();
         if shared.binding.port() == 0 {
             Self::bind_free_port(sock)?;
         }
@@ -262,21 +284,21 @@ impl Operations for Edp {
         Ok(())
     }
 
-    fn name(sock: &Sock<Self>, peer: bool) -> Result<[u8; ADDRESS_LEN]> {
-        if peer {
+    fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]> {
+        if end != End::Own {
             return Ok(sock.shared().peer.get().ok_or(ENOTCONN)?.emit());
         }
-        let ifindex = Self::interface(sock);
-        let section = rcu::Read::enter();
-        let mac = Device::find(sock.net(), ifindex, &section)
-            .filter(|device| device.is_ethernet())
-            .map_or(Mac::default(), Device::address);
+        let ifindex = interface(sock);
         let port = sock.shared().binding.port();
-        Ok(Address { port, ifindex, mac }.emit())
+        Ok(local(sock.net(), port, ifindex).emit())
     }
 
     fn poll(sock: &Sock<Self>) -> u32 {
-        sock.datagram_readiness()
+        let ready = sock.datagram_readiness();
+        if ready & uapi::EPOLLIN == 0 && present(sock.net(), interface(sock)).is_err() {
+            return ready | uapi::EPOLLERR | uapi::EPOLLHUP;
+        }
+        ready
     }
 
     fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result {
@@ -289,18 +311,17 @@ impl Operations for Edp {
 
     fn shutdown(sock: &Sock<Self>, _socket: &Socket, halves: u8) -> Result {
         let _guard = sock.lock();
-        if sock.shared().peer.get().is_none() {
-            return Err(ENOTCONN);
-        }
         sock.add_shutdown(halves);
         sock.state_change();
-        Ok(())
+        // Without a peer it is refused, and ends the halves and wakes who waits all the same: the
+        // way to get a thread out of a call.
+        sock.shared().peer.get().map(drop).ok_or(ENOTCONN)
     }
 
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result {
         match (level, name) {
             (SOL_EP, EDP_SO_MTU) => {
-                let ifindex = Self::interface(sock);
+                let ifindex = interface(sock);
                 let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
                 value.write_u32(edp::wire::mtu(device.mtu()))
             }
@@ -318,7 +339,8 @@ impl Operations for Edp {
                 }
                 value.write(&bytes)
             }
-            _ => Err(ENOPROTOOPT),
+            (SOL_EP, _) => Err(ENOPROTOOPT),
+            _ => Err(EOPNOTSUPP),
         }
     }
 
@@ -329,20 +351,25 @@ impl Operations for Edp {
         if sock.shutdown() & uapi::SEND_SHUTDOWN != 0 {
             return Err(EPIPE);
         }
-        let to = match msg.name() {
-            Some(name) => Address::parse(name)?,
-            None => sock.shared().peer.get().ok_or(EDESTADDRREQ)?,
-        };
-        Self::send_to(sock, msg, len, &to)?;
+        if msg.flags() & uapi::MSG_MORE != 0 || sock.shared().corked.load(Relaxed) {
+            edp_cork::send(sock, msg, len)?;
+        } else {
+            Self::send_now(sock, msg, len)?;
+        }
         Ok(len)
     }
 
+    fn no_more(sock: &Sock<Self>) {
+        edp_cork::no_more(sock);
+    }
+
     fn receive(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize, flags: i32) -> Result<usize> {
-        if flags & uapi::MSG_OOB != 0 {
-            return Err(EOPNOTSUPP);
-        }
         if flags & uapi::MSG_ERRQUEUE != 0 {
             return Err(EAGAIN);
+        }
+        if sock.receive_queue().is_empty() && !sock.has_error() {
+            // Nothing can come any more.
+            present(sock.net(), interface(sock))?;
         }
         let Some((skb, offset)) = sock.next_datagram(flags)? else {
             return Ok(0);
@@ -361,11 +388,13 @@ impl Operations for Edp {
         };
         msg.set_name(&from.emit());
         msg.put_control(sock, &skb);
-        skb.consume();
-        Ok(if flags & uapi::MSG_TRUNC != 0 {
-            whole
+        let length = if flags & uapi::MSG_TRUNC != 0 {
+            skb.len()
         } else {
             copied
-        })
+        };
+        sock.move_peek_offset(flags & uapi::MSG_PEEK != 0, length);
+        skb.consume();
+        Ok(length)
     }
 }

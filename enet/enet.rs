@@ -19,19 +19,24 @@ mod net;
 mod address;
 mod counters;
 mod devices;
+mod edp_cork;
 mod edp_input;
 mod edp_socket;
 mod esp_accept;
 mod esp_connection;
+mod esp_devices;
 mod esp_input;
 mod esp_output;
 mod esp_socket;
 mod esp_stream;
+mod esp_turns;
+mod events;
 mod family;
 mod parameters;
 mod ports;
 mod procfs;
 mod space;
+mod sysctl;
 
 use crate::net::{
     device::Notifier,
@@ -70,7 +75,9 @@ struct Enet {
     _edp_frames: packet_type::Registration<edp_input::Frames>,
     _esp_frames: packet_type::Registration<esp_input::Frames>,
     _devices: Notifier<devices::Devices>,
+    _files: namespace::Registration<procfs::Files>,
     _space: namespace::Registration<space::Space>,
+    _sysctl: net::sysctl::Root<sysctl::Settings>,
     _edp: ProtocolRegistration<edp_socket::Edp>,
     _esp: ProtocolRegistration<esp_socket::Esp>,
 }
@@ -85,7 +92,9 @@ impl kernel::Module for Enet {
         // The reverse of the order above: what is made first is used by what follows.
         let esp = ProtocolRegistration::new(parameters.family, module)?;
         let edp = ProtocolRegistration::new(parameters.family, module)?;
+        let sysctl = net::sysctl::Root::new(module)?;
         let space = namespace::Registration::new(module)?;
+        let files = namespace::Registration::new(module)?;
         let devices = Notifier::register(module)?;
         let esp_frames = packet_type::Registration::new(parameters.esp_type, module)?;
         let edp_frames = packet_type::Registration::new(parameters.edp_type, module)?;
@@ -100,7 +109,9 @@ impl kernel::Module for Enet {
             _edp_frames: edp_frames,
             _esp_frames: esp_frames,
             _devices: devices,
+            _files: files,
             _space: space,
+            _sysctl: sysctl,
             _edp: edp,
             _esp: esp,
         })

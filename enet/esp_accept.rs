@@ -36,6 +36,32 @@ pub(crate) struct Queue {
 /// The most that `listen` may ask for; the core has cut the number at `net.core.somaxconn`.
 const MOST: usize = 65535;
 
+/// How many children a backlog lets in: one more, as the kernel counts.
+fn limit_for(backlog: u32) -> usize {
+    (backlog as usize + 1).min(MOST)
+}
+
+/// A further `listen` on the same socket: changes the limit. Those who wait already stay.
+///
+/// # Errors
+///
+/// `ENOMEM`; then the old limit holds.
+pub(crate) fn set_backlog(queue: &Shared, backlog: u32) -> Result {
+    let limit = limit_for(backlog);
+    // Only `listen` changes the number of slots, and that with the listener's lock held.
+    let mut larger = if limit > queue.lock().slots.len() {
+        Some(Queue::empty(limit)?)
+    } else {
+        None
+    };
+    let mut queue = queue.lock();
+    if let Some(larger) = &mut larger {
+        queue.grow(larger);
+    }
+    queue.limit = limit;
+    Ok(())
+}
+
 impl Queue {
     /// A queue for `backlog` children of `listener`, and one more, as the kernel counts backlogs.
     ///
@@ -43,34 +69,49 @@ impl Queue {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(listener: SockRef<Esp>, backlog: u32) -> Result<Shared> {
-        let mut queue = Queue {
-            listener: Some(listener),
-            slots: KVVec::new(),
-            free: KVVec::new(),
-            ready: KVVec::new(),
-            ready_head: 0,
-            ready_len: 0,
-            limit: 0,
-        };
-        queue.resize(backlog)?;
+        let mut queue = Queue::empty(limit_for(backlog))?;
+        queue.listener = Some(listener);
         Ok(Arc::new(BhLock::new(queue)?, GFP_KERNEL)?)
     }
 
-    /// Makes the slots.
-    fn resize(&mut self, backlog: u32) -> Result {
-        let limit = (backlog as usize + 1).min(MOST);
+    /// A queue with slots for `limit` children, that is nobody's.
+    fn empty(limit: usize) -> Result<Queue> {
+        let mut queue = Queue {
+            listener: None,
+            slots: KVVec::with_capacity(limit, GFP_KERNEL)?,
+            free: KVVec::with_capacity(limit, GFP_KERNEL)?,
+            ready: KVVec::with_capacity(limit, GFP_KERNEL)?,
+            ready_head: 0,
+            ready_len: 0,
+            limit,
+        };
         for slot in 0..limit {
-            self.slots.push(None, GFP_KERNEL)?;
-            self.free.push((limit - 1 - slot) as u32, GFP_KERNEL)?;
-            self.ready.push(0, GFP_KERNEL)?;
+            queue.slots.push(None, GFP_KERNEL)?;
+            queue.free.push((limit - 1 - slot) as u32, GFP_KERNEL)?;
+            queue.ready.push(0, GFP_KERNEL)?;
         }
-        self.limit = limit;
-        Ok(())
+        Ok(queue)
     }
 
-    /// A further `listen` on the same socket: changes the limit, up to what the first one asked.
-    pub(crate) fn set_backlog(&mut self, backlog: u32) {
-        self.limit = (backlog as usize + 1).min(self.slots.len());
+    /// Moves everything into `larger`, an empty queue with more slots, and becomes that; what is
+    /// left of the old one is in `larger` then. Children keep their slots, and their order. Nobody
+    /// is between [`Self::reserve`] and [`Self::put`], which takes the listener's lock.
+    fn grow(&mut self, larger: &mut Queue) {
+        for (to, from) in larger.slots.iter_mut().zip(self.slots.iter_mut()) {
+            core::mem::swap(to, from);
+        }
+        let slots = &larger.slots;
+        larger
+            .free
+            .retain(|slot| slots.get(*slot as usize).is_some_and(Option::is_none));
+        let mut head = self.ready_head;
+        for to in larger.ready.iter_mut().take(self.ready_len) {
+            *to = self.ready.get(head).copied().unwrap_or(0);
+            head = (head + 1).checked_rem(self.ready.len()).unwrap_or(0);
+        }
+        larger.ready_len = self.ready_len;
+        larger.listener = self.listener.take();
+        core::mem::swap(self, larger);
     }
 
     fn used(&self) -> usize {
@@ -154,6 +195,12 @@ impl Queue {
 
     /// Any child that is left in a closed queue.
     pub(crate) fn drain(&mut self) -> Option<SockRef<Esp>> {
-        self.slots.iter_mut().find_map(Option::take)
+        // The slots go with their children, so that the next call need not look at them again.
+        while let Some(slot) = self.slots.pop() {
+            if slot.is_some() {
+                return slot;
+            }
+        }
+        None
     }
 }

@@ -7,10 +7,14 @@ use crate::{
     address::Address,
     counters::Counter,
     esp::{self, Connection, Failure, State},
-    esp_accept, esp_output,
+    esp_accept, esp_devices, esp_output,
     esp_socket::Esp,
+    esp_turns::{self, Lane},
+    events,
     net::{
-        device::Mac,
+        device::{Device, Mac},
+        line::Place,
+        map::Key,
         namespace::PerNet,
         queue::Cursor,
         sock::{Sock, SockRef, TcpState},
@@ -18,8 +22,10 @@ use crate::{
     },
     ports::{self, Binding},
     space::Space,
+    sysctl::Seen,
 };
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
+use kernel::sync::Arc;
 
 /// What is read without the socket lock: the local end, and the other one of a connection.
 #[derive(Default)]
@@ -34,7 +40,18 @@ pub(crate) struct Shared {
     pub(crate) unacknowledged: AtomicU32,
     /// Packets that waited too many for a busy socket.
     pub(crate) backlog_drops: Counter,
+    /// Where the socket stands in its device's lane.
+    pub(crate) place: Place<Esp>,
+    /// The last change of a device that the connection was told of.
+    pub(crate) told: AtomicU32,
+    /// What came while a task owned the socket, and is done when that lets go: [`TURN`], [`DEVICE`].
+    pub(crate) missed: AtomicU8,
 }
+
+/// The socket's turn came. See [`Shared::missed`].
+pub(crate) const TURN: u8 = 1;
+/// The connection's device has changed. See [`Shared::missed`].
+pub(crate) const DEVICE: u8 = 2;
 
 impl Shared {
     /// The part of an accepted connection.
@@ -74,12 +91,16 @@ impl Shared {
     }
 }
 
-/// Where a connection is looked up.
+/// What a connection is looked up by.
 #[inline]
-pub(crate) fn hash(local_port: u16, peer: &Address) -> u32 {
-    // The high bits of a product by an odd constant depend on all the bits below.
-    let key = peer.mac.to_bits() << 16 ^ u64::from(peer.port) ^ u64::from(local_port) << 32;
-    (key.wrapping_mul(0x9e37_79b9_7f4a_7c15) >> 40) as u32
+pub(crate) fn key(local_port: u16, peer: &Address) -> Key {
+    let mac = peer.mac.to_bits();
+    [
+        (mac >> 16) as u32,
+        (mac as u32) << 16 | u32::from(peer.port),
+        peer.ifindex,
+        local_port.into(),
+    ]
 }
 
 /// A child's place in its listener's queue.
@@ -98,17 +119,35 @@ pub(crate) struct Stream {
     pub(crate) cursor: Cursor,
     /// When the timer is armed for; `u64::MAX` if it is not.
     pub(crate) armed: u64,
+    /// When what `MSG_MORE` holds back leaves anyway; `u64::MAX` if nothing is.
+    pub(crate) corked: u64,
     /// Memory that a full packet costs in the receive queue, bytes: the most seen so far.
     pub(crate) packet_cost: u32,
     /// Payload bytes of a full packet.
     pub(crate) mss: u32,
+    /// Bytes that the device needs in front of a packet, as it was when one last left.
+    pub(crate) headroom: usize,
+    /// The own Ethernet address that the peer knows.
+    pub(crate) local: Mac,
+    /// The receiving device's turns.
+    pub(crate) lane: Option<Arc<Lane>>,
+    /// The parameters that the engine has.
+    pub(crate) seen: Seen,
+    /// Whether the lane counts this connection.
+    pub(crate) scheduled: bool,
+    /// The caller gives turns that are due when it has let go of the socket.
+    pub(crate) serves: bool,
+    /// Some are.
+    pub(crate) served: bool,
     pub(crate) parent: Parent,
     /// The queue of a listener.
     pub(crate) listening: Option<esp_accept::Shared>,
-    /// Why the connection ended, when it timed out: every later call says so.
-    pub(crate) timed_out: bool,
-    /// Whether the socket has been connected since it was made or disconnected.
-    pub(crate) was_connected: bool,
+    /// Why the connection ended, if every later call is to say so.
+    pub(crate) ended: Option<Error>,
+    /// The peer has ended its half: reading ends there, whatever happens later.
+    pub(crate) peer_ended: bool,
+    /// How many calls sleep for data.
+    pub(crate) readers: u32,
     /// The protocol has given its reference back.
     pub(crate) released: bool,
 }
@@ -118,19 +157,44 @@ const BUFFER_OVERHEAD: u32 = 768;
 
 impl Stream {
     /// A socket that has no peer yet, or one with a connection that `connection` decides.
-    pub(crate) fn new(connection: Connection, mss: u32) -> Self {
+    pub(crate) fn new(connection: Connection) -> Self {
         Stream {
             connection,
             cursor: Cursor::new(),
             armed: u64::MAX,
-            packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
-            mss,
+            corked: u64::MAX,
+            packet_cost: 0,
+            mss: 0,
+            headroom: 0,
+            local: Mac::default(),
+            lane: None,
+            seen: Seen::default(),
+            scheduled: false,
+            serves: false,
+            served: false,
             parent: Parent::None,
             listening: None,
-            timed_out: false,
-            was_connected: false,
+            ended: None,
+            peer_ended: false,
+            readers: 0,
             released: false,
         }
+    }
+
+    /// Takes in what the connection's device is like.
+    pub(crate) fn measure(&mut self, device: &Device) {
+        self.local = device.address();
+        self.headroom = device.headroom();
+        self.resize(device.mtu());
+    }
+
+    /// Fits the packets to come to the MTU of the device.
+    pub(crate) fn resize(&mut self, mtu: u32) {
+        // Some devices let their MTU be 0.
+        self.mss = esp::mss(mtu).max(1);
+        self.packet_cost = self
+            .packet_cost
+            .max(self.mss.saturating_add(BUFFER_OVERHEAD));
     }
 
     /// The receive queue, as the engine wants to know it.
@@ -142,6 +206,15 @@ impl Stream {
             packet: self.packet_cost,
         }
     }
+}
+
+/// Whether as much has come as `SO_RCVLOWAT` wants, or as the receive buffer takes: a mark beyond
+/// that would never be reached.
+#[inline]
+pub(crate) fn readable(sock: &Sock<Esp>) -> bool {
+    let full = sock.receive_queued() >= sock.receive_limit() / 2;
+    let unread = sock.shared().readable.load(Relaxed) as usize;
+    unread > 0 && (full || unread >= sock.low_water(false, usize::MAX))
 }
 
 /// The core's name for a state of the engine.
@@ -159,31 +232,55 @@ pub(crate) fn tcp_state(state: State) -> TcpState {
     }
 }
 
+/// Brings a socket into `state`, and tells tracers if that is another than it was.
+pub(crate) fn set_state(sock: &Sock<Esp>, state: TcpState) {
+    let old = sock.tcp_state();
+    if old != state as u8 {
+        sock.set_tcp_state(state);
+        events::esp_state(sock, old);
+    }
+}
+
 /// Acts on what the engine says has come about, and sends what it now wants sent.
 pub(crate) fn settle(sock: &Sock<Esp>, stream: &mut Stream, outcome: esp::Outcome, now: u64) {
     esp_output::transmit(sock, stream, now);
     if outcome.acked > 0 {
         esp_output::free_acknowledged(sock, stream, outcome.acked);
     }
+    if outcome.cut {
+        let from = stream.connection.first_unacked();
+        esp_devices::cut(sock, stream, from);
+        esp_output::transmit(sock, stream, now);
+    }
     let before = sock.tcp_state();
     let state = tcp_state(stream.connection.state());
     if state as u8 == before {
         return;
     }
-    sock.set_tcp_state(state);
+    if let Some(failure) = outcome.failed {
+        // A peer that never answered has no connection that could have timed out.
+        let lasts = failure == Failure::TimedOut && before != TcpState::SynSent as u8;
+        stream.ended = lasts.then_some(ETIMEDOUT);
+        fail(sock, stream, error_for(failure, before));
+        return;
+    }
     if outcome.fin {
+        stream.peer_ended = true;
         sock.add_shutdown(uapi::RCV_SHUTDOWN);
     }
+    set_state(sock, state);
     if outcome.established {
         established(stream);
     }
     sock.state_change();
-    if outcome.fin {
-        sock.wake_hangup();
+    if before == TcpState::SynSent as u8 {
+        sock.signal_connected();
     }
-    if let Some(failure) = outcome.failed {
-        fail(sock, stream, error_for(failure, before));
-    } else if outcome.closed {
+    if outcome.fin {
+        sock.signal_end();
+        sock.data_ready();
+    }
+    if outcome.closed {
         over(sock, stream);
     }
 }
@@ -200,7 +297,6 @@ fn error_for(failure: Failure, before: u8) -> Error {
 
 /// The handshake is complete: a child joins those that wait for `accept`.
 fn established(stream: &mut Stream) {
-    stream.was_connected = true;
     if let Parent::HalfOpen(queue, slot) = core::mem::replace(&mut stream.parent, Parent::None) {
         let listener = queue.lock().complete(slot);
         match listener {
@@ -213,14 +309,23 @@ fn established(stream: &mut Stream) {
 
 /// Ends the connection with an error, without a word to the peer.
 pub(crate) fn fail(sock: &Sock<Esp>, stream: &mut Stream, error: Error) {
-    stream.timed_out = error == ETIMEDOUT;
-    sock.set_tcp_state(TcpState::Close);
+    let dead = sock.is_dead();
+    if !dead {
+        sock.set_error(error);
+    }
+    set_state(sock, TcpState::Close);
     sock.add_shutdown(uapi::SHUTDOWN_MASK);
     esp_output::discard(sock, stream);
-    if !sock.is_dead() {
-        sock.report_error(error);
+    if !dead {
+        sock.wake_error();
     }
     over(sock, stream);
+}
+
+/// As [`fail`], with an error that every later call reports.
+pub(crate) fn fail_for_good(sock: &Sock<Esp>, stream: &mut Stream, error: Error) {
+    stream.ended = Some(error);
+    fail(sock, stream, error);
 }
 
 /// Ends the connection with a reset to the peer, if that knows of it.
@@ -228,7 +333,7 @@ pub(crate) fn abort(sock: &Sock<Esp>, stream: &mut Stream) {
     if let Some(header) = stream.connection.abort() {
         esp_output::send_control(sock, stream, header);
     }
-    sock.set_tcp_state(TcpState::Close);
+    set_state(sock, TcpState::Close);
     sock.add_shutdown(uapi::SHUTDOWN_MASK);
     esp_output::discard(sock, stream);
     over(sock, stream);
@@ -238,6 +343,7 @@ pub(crate) fn abort(sock: &Sock<Esp>, stream: &mut Stream) {
 /// goes.
 fn over(sock: &Sock<Esp>, stream: &mut Stream) {
     unhash(sock);
+    esp_turns::leave(sock, stream);
     stream.armed = u64::MAX;
     sock.disarm_timer();
     sock.state_change();
@@ -254,15 +360,9 @@ fn over(sock: &Sock<Esp>, stream: &mut Stream) {
     }
 }
 
-/// Takes the socket out of the tables in which packets look for it.
+/// Takes the socket, which the caller has locked, out of the connections that packets look for.
 pub(crate) fn unhash(sock: &Sock<Esp>) {
-    let space = Space::of(sock.net());
-    let shared = sock.shared();
-    let port = shared.binding.port();
-    space
-        .esp_connections
-        .lock()
-        .remove(hash(port, &shared.peer()), sock);
+    Space::of(sock.net()).esp_connections.remove(sock);
 }
 
 /// Ends the protocol's use of a socket that nobody else holds for it, once.
@@ -275,10 +375,16 @@ pub(crate) fn release_own(sock: &Sock<Esp>, stream: &mut Stream) {
 /// Gives back the local port and `lifetime`, the protocol's reference.
 pub(crate) fn release(stream: &mut Stream, lifetime: SockRef<Esp>) {
     stream.released = true;
-    ports::give_back(
-        &Space::of(lifetime.net()).esp_ports,
-        &lifetime,
-        &lifetime.shared().binding,
-    );
+    give_port_back(&lifetime);
     lifetime.retire();
+}
+
+/// Gives back the local port, if the socket has taken one.
+pub(crate) fn give_port_back(sock: &Sock<Esp>) {
+    ports::give_back(
+        &Space::of(sock.net()).esp_ports,
+        sock,
+        &sock.shared().binding,
+        |other| &other.shared().binding,
+    );
 }

@@ -6,17 +6,20 @@ use crate::{
     address::Address,
     edp_input::acceptable,
     esp::{self, flags, Connection, Header, Seq, HEADER_LEN},
-    esp_connection::{self, Parent, Shared, Stream},
+    esp_connection::{self, readable, Parent, Shared, Stream},
     esp_output,
     esp_socket::Esp,
+    esp_turns, events,
     net::{
         device::{Device, Mac},
+        errno::EEXIST,
         namespace::PerNet,
         packet_type::Handler,
         random, rcu,
         skb::{Note, Skb},
         sock::{NewChild, Sock, SockRef, TcpState},
         timer,
+        trace::DropReason,
     },
     space::Space,
 };
@@ -25,24 +28,38 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Takes the frames of ESP's Ethernet type.
 pub(crate) struct Frames;
 
+/// Throws a frame away that reaches no socket.
+#[cold]
+#[inline(never)]
+fn refuse(skb: Skb, device: &Device, reason: DropReason) {
+    Space::of(device.net()).esp_refused.count(reason);
+    events::esp_frame_drop(&skb, device, reason);
+    skb.refuse(None, reason);
+}
+
+/// Throws a packet away that `sock` does not take.
+#[cold]
+#[inline(never)]
+fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
+    events::esp_drop(sock, &skb, reason);
+    skb.refuse(Some(sock), reason);
+}
+
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device) {
         let space = Space::of(device.net());
-        let refused = &space.esp_refused;
-        if !acceptable(&skb, device, refused) {
-            return;
+        if !acceptable(&skb, device) {
+            return refuse(skb, device, DropReason::NotOurs);
         }
         let header = skb
             .header::<HEADER_LEN>()
             .and_then(|bytes| Header::parse(&bytes));
         let payload = header.and_then(|h| h.payload_len(skb.len().saturating_sub(HEADER_LEN)));
         let (Some(header), Some(len)) = (header, payload) else {
-            refused.malformed.count();
-            return;
+            return refuse(skb, device, DropReason::Malformed);
         };
         if !skb.trim(HEADER_LEN.saturating_add(len)) {
-            refused.no_memory.count();
-            return;
+            return refuse(skb, device, DropReason::NoMemory);
         }
         let peer = Address {
             port: header.src,
@@ -57,44 +74,58 @@ impl Handler for Frames {
         let section = rcu::Read::enter();
         let sock = space
             .esp_connections
-            .find(esp_connection::hash(header.dst, &peer), &section, |sock| {
-                sock.shared().connects(header.dst, &peer)
-            })
+            .find(&esp_connection::key(header.dst, &peer), &section)
             .or_else(|| {
                 space
                     .esp_listeners
                     .find(header.dst.into(), &section, |sock| {
                         sock.shared().binding.takes(header.dst, peer.ifindex)
+                            && sock.hears(peer.ifindex)
                     })
             });
         let Some(sock) = sock else {
-            refused.no_socket.count();
+            refuse(skb, device, DropReason::NoSocket);
             esp_output::send_reset(device, peer.mac, &header);
             return;
         };
         // A filter that shortens a packet would take bytes out of the stream: it can only refuse.
         let whole = skb.len();
-        if !sock.filter(&skb) || skb.len() != whole {
+        if !sock.filter(&mut skb, HEADER_LEN) || skb.len() != whole {
             sock.count_drop();
-            return;
+            return drop_packet(sock, skb, DropReason::Filter);
         }
         skb.forget_device();
+        let now = timer::now();
+        space.esp_lanes.arrivals.pass(peer.ifindex, now);
+        let mut lane = None;
         let mut guard = sock.lock_bh();
         match guard.parts() {
-            Some((sock, stream)) => process(sock, stream, skb),
-            None => {
-                let limit = sock.receive_limit().saturating_add(sock.send_limit());
-                if guard.add_backlog(skb, limit).is_err() {
-                    sock.count_drop();
-                    sock.shared().backlog_drops.count();
+            Some((sock, stream)) => {
+                stream.serves = true;
+                process(sock, stream, skb, now);
+                stream.serves = false;
+                if core::mem::take(&mut stream.served) {
+                    lane = stream.lane.clone();
                 }
             }
+            None => {
+                let limit = sock.receive_limit().saturating_add(sock.send_limit());
+                if let Err(skb) = guard.add_backlog(skb, limit) {
+                    sock.count_drop();
+                    sock.shared().backlog_drops.count();
+                    drop_packet(sock, skb, DropReason::Backlog);
+                }
+            }
+        }
+        drop(guard);
+        if let Some(lane) = lane {
+            lane.serve(now);
         }
     }
 }
 
-/// Processes a packet with the socket locked and bottom halves disabled.
-pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
+/// Processes a packet at `now`, with the socket locked and bottom halves disabled.
+pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb, now: u64) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
@@ -105,21 +136,48 @@ pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
         ifindex: note.ifindex,
     };
     if stream.listening.is_some() {
-        open(sock, stream, &peer, &header);
-        return;
+        return match open(sock, stream, &peer, &header) {
+            Ok(()) => skb.consume(),
+            Err(reason) => drop_packet(sock, skb, reason),
+        };
     }
     // Since it was looked up, the socket may have got another peer.
     if !sock.shared().connects(header.dst, &peer) {
-        return;
+        Space::of(sock.net()).esp_refused.no_socket.count();
+        return drop_packet(sock, skb, DropReason::NoSocket);
     }
+    sock.note_processor();
     let room = stream.room(sock);
-    let now = timer::now();
+    esp_turns::refresh(stream);
     let outcome = stream.connection.on_segment(&header, room, now);
+    if outcome.deliver && !header.has(flags::RRQ) {
+        skb.pull(HEADER_LEN);
+        deliver(sock, stream, skb);
+    } else {
+        examine(sock, stream, skb, &outcome);
+    }
+    esp_connection::settle(sock, stream, outcome, now);
+}
+
+/// Tells tracers what a packet was for that is not just next in the stream, and sees it to its end.
+#[inline(never)]
+fn examine(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb, outcome: &esp::Outcome) {
+    // Of these, tracers are told that they came only if they counted.
+    let valid = !matches!(
+        outcome.drop,
+        Some(esp::DropReason::Malformed | esp::DropReason::BadAck | esp::DropReason::BadState)
+    );
+    if valid {
+        events::esp_received(sock, &skb);
+    }
     if outcome.deliver {
         skb.pull(HEADER_LEN);
         deliver(sock, stream, skb);
+    } else if let Some(reason) = outcome.drop {
+        drop_packet(sock, skb, reason.into());
+    } else {
+        skb.consume();
     }
-    esp_connection::settle(sock, stream, outcome, now);
 }
 
 /// Queues the payload that is next in the stream.
@@ -129,87 +187,100 @@ fn deliver(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
         return;
     }
     stream.packet_cost = stream.packet_cost.max(skb.truesize());
-    let readable = &sock.shared().readable;
-    readable.store(
-        readable.load(Relaxed).wrapping_add(skb.len() as u32),
-        Relaxed,
-    );
+    let unread = &sock.shared().readable;
+    unread.store(unread.load(Relaxed).wrapping_add(skb.len() as u32), Relaxed);
     skb.set_note(Note::default());
     sock.charge_receive(&mut skb);
     sock.receive_queue().push(skb);
-    sock.data_ready();
+    // A call that has taken a part already wants the rest, though it is below the mark.
+    if stream.readers > 0 || readable(sock) {
+        sock.data_ready();
+    }
 }
 
 /// A packet for a listener: the start of a connection, or a mistake.
-fn open(sock: &Sock<Esp>, stream: &mut Stream, peer: &Address, header: &Header) {
+fn open(
+    sock: &Sock<Esp>,
+    stream: &mut Stream,
+    peer: &Address,
+    header: &Header,
+) -> core::result::Result<(), DropReason> {
     let section = rcu::Read::enter();
     let Some(device) = Device::find(sock.net(), peer.ifindex, &section) else {
-        return;
+        return Err(DropReason::BadState);
     };
     if header.has(flags::RST) {
-        return;
+        return Err(DropReason::BadState);
     }
     if !header.opens() {
         Space::of(sock.net()).esp_refused.no_socket.count();
         esp_output::send_reset(device, peer.mac, header);
-        return;
+        return Err(DropReason::NoSocket);
     }
-    if spawn(sock, stream, device, peer, header).is_none() {
-        sock.count_drop();
-    }
+    spawn(sock, stream, device, peer, header).inspect_err(|_| sock.count_drop())
 }
 
-/// Makes the child of a listener that answers a SYN. `None` without room or memory, or if there
-/// is a child for it already.
+/// Makes the child of a listener that answers a SYN, if there is room and memory, and no child for
+/// it already.
 fn spawn(
     listener: &Sock<Esp>,
     stream: &Stream,
     device: &Device,
     peer: &Address,
     syn: &Header,
-) -> Option<()> {
-    let queue = stream.listening.as_ref()?;
-    let slot = queue.lock().reserve()?;
+) -> core::result::Result<(), DropReason> {
+    let queue = stream.listening.as_ref().ok_or(DropReason::NoSocket)?;
+    let lane = Space::of(listener.net())
+        .esp_lanes
+        .of(device.index())
+        .map_err(|_| DropReason::NoMemory)?;
+    let slot = queue.lock().reserve().ok_or(DropReason::ListenQueue)?;
     let port = listener.shared().binding.port();
     let connection = Connection::accept(
         port,
         syn,
         Seq(random::u16()),
-        esp::Config::default(),
+        Space::of(listener.net()).sysctl.config(),
         timer::now(),
     );
     let child = NewChild::spawn(
         listener,
         Shared::of_child(port, peer),
-        Stream::new(connection, esp::mss(device.mtu())),
+        Stream::new(connection),
     );
     let Some(mut child) = child else {
         queue.lock().unreserve(slot);
-        return None;
+        return Err(DropReason::NoMemory);
     };
     let (sock, stream) = child.parts();
-    sock.set_tcp_state(TcpState::SynRecv);
-    let hash = esp_connection::hash(port, peer);
-    let table = Space::of(sock.net()).esp_connections.lock();
-    let known = table.any(hash, |other| other.shared().connects(port, peer));
-    if !known {
-        table.insert(hash, sock);
-    }
-    drop(table);
-    if known {
+    Space::of(sock.net()).sysctl.limit_buffers(sock);
+    esp_connection::set_state(sock, TcpState::SynRecv);
+    let key = esp_connection::key(port, peer);
+    if let Err(error) = Space::of(sock.net()).esp_connections.insert(&key, sock) {
         queue.lock().unreserve(slot);
+        esp_connection::set_state(sock, TcpState::Close);
         esp_connection::release_own(sock, stream);
-        return None;
+        return Err(if error == EEXIST {
+            DropReason::Duplicate
+        } else {
+            DropReason::NoMemory
+        });
     }
+    // Measured when changes are heard of already.
+    stream.measure(device);
+    sock.start_flow();
+    esp_turns::join(sock, stream, lane);
     stream.parent = Parent::HalfOpen(queue.clone(), slot);
     let refused = queue.lock().put(slot, SockRef::from_lifetime(sock));
     if let Some(lifetime) = refused {
         // The listener has closed meanwhile.
+        esp_connection::set_state(sock, TcpState::Close);
         esp_connection::unhash(sock);
+        esp_turns::leave(sock, stream);
         stream.parent = Parent::None;
         esp_connection::release(stream, lifetime);
-        return None;
+        return Err(DropReason::NoSocket);
     }
     esp_output::transmit(sock, stream, timer::now());
-    Some(())
+    Ok(())
 }

@@ -5,11 +5,12 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    esp::{self, Header, Transmit, HEADER_LEN},
+    esp::{self, flags, Header, Transmit, HEADER_LEN},
     esp_connection::Stream,
     esp_socket::Esp,
+    esp_turns, events,
     net::{
-        device::Device,
+        device::{Device, Mac},
         rcu,
         skb::{Context, Skb},
         sock::Sock,
@@ -21,22 +22,29 @@ use core::sync::atomic::Ordering::Relaxed;
 /// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
 #[inline]
 pub(crate) fn transmit(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
+    esp_turns::update(sock, stream, now);
     let queue = sock.write_queue();
     let mut way: Option<(rcu::Read, Address)> = None;
     loop {
         let Stream {
             connection, cursor, ..
         } = stream;
+        // The engine counts what it sends again.
+        let repeats = connection.stats.pkt_rtx;
         let kept = |seq: esp::Seq| queue.seek(cursor, seq.0).map_or(0, |skb| skb.note().flags);
         let Some(next) = connection.poll_transmit(now, kept) else {
             break;
         };
+        let again = connection.stats.pkt_rtx != repeats;
         let (section, peer) = way.get_or_insert_with(|| (rcu::Read::enter(), sock.shared().peer()));
         let device = Device::find(sock.net(), peer.ifindex, section);
         let sent = match (next, device) {
             (_, None) => Err(ENODEV),
-            (Transmit::Control(header), Some(device)) => control(sock, device, peer, header),
-            (Transmit::Data(header), Some(device)) => data(sock, stream, device, peer, header),
+            (Transmit::Control(header), Some(device)) => control(sock, device, peer, header, again),
+            (Transmit::Data(header), Some(device)) => {
+                stream.headroom = device.headroom();
+                data(sock, stream, device, peer, header, again)
+            }
         };
         if sent.is_err() {
             // As good as lost on the wire: the protocol sends it again.
@@ -50,11 +58,13 @@ pub(crate) fn transmit(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
 /// is met early and found to be nothing: cheaper than moving the timer with every packet.
 #[inline]
 fn arm(sock: &Sock<Esp>, stream: &mut Stream) {
-    if let Some(deadline) = stream.connection.deadline() {
-        if deadline < stream.armed {
-            stream.armed = deadline;
-            sock.arm_timer(deadline);
-        }
+    let deadline = match stream.connection.deadline() {
+        Some(deadline) => deadline.min(stream.corked),
+        None => return,
+    };
+    if deadline < stream.armed {
+        stream.armed = deadline;
+        sock.arm_timer(deadline);
     }
 }
 
@@ -66,6 +76,7 @@ fn data(
     device: &Device,
     peer: &Address,
     mut header: Header,
+    again: bool,
 ) -> Result {
     let queue = sock.write_queue();
     let packet = queue.seek(&mut stream.cursor, header.seq.0).ok_or(ENOENT)?;
@@ -86,14 +97,36 @@ fn data(
     if !skb.push(&header.emit()) {
         return Err(ENOBUFS);
     }
-    skb.set_class(sock);
+    if again {
+        events::esp_sent(sock, &skb, again);
+    }
+    classify(sock, &mut skb, device);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
-/// Sends a packet without payload.
-fn control(sock: &Sock<Esp>, device: &Device, peer: &Address, header: Header) -> Result {
-    let mut skb = empty(device, &header)?;
+/// Makes a packet one of the socket's, for those on its way that ask.
+#[inline]
+fn classify(sock: &Sock<Esp>, skb: &mut Skb, device: &Device) {
     skb.set_class(sock);
+    if device.has_queues() {
+        // The device keeps a socket's packets in one queue.
+        skb.set_owner(sock);
+    }
+}
+
+/// Sends a packet without payload.
+fn control(
+    sock: &Sock<Esp>,
+    device: &Device,
+    peer: &Address,
+    header: Header,
+    again: bool,
+) -> Result {
+    let mut skb = empty(device, &header)?;
+    if again || header.has(flags::RRQ | flags::RST) {
+        events::esp_sent(sock, &skb, again);
+    }
+    classify(sock, &mut skb, device);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
@@ -111,7 +144,7 @@ pub(crate) fn send_control(sock: &Sock<Esp>, stream: &mut Stream, header: Header
     let section = rcu::Read::enter();
     let sent = Device::find(sock.net(), peer.ifindex, &section)
         .ok_or(ENODEV)
-        .and_then(|device| control(sock, device, &peer, header));
+        .and_then(|device| control(sock, device, &peer, header, false));
     let stats = &mut stream.connection.stats;
     match sent {
         Ok(()) => stats.pkt_tx = stats.pkt_tx.wrapping_add(1),
@@ -119,9 +152,30 @@ pub(crate) fn send_control(sock: &Sock<Esp>, stream: &mut Stream, header: Header
     }
 }
 
+/// Tells the peer that the connection has ended, from the address `from` that it knows the device
+/// by.
+pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header: &Header) {
+    let to = sock.shared().peer().mac;
+    if to == from {
+        // The other end is on this device and ends as this one does.
+        return;
+    }
+    if let Ok(skb) = empty(device, header) {
+        events::esp_sent(sock, &skb, false);
+        // A peer that does not hear of it finds out by itself.
+        let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
+    }
+}
+
 /// Answers a packet that no socket knows.
-pub(crate) fn send_reset(device: &Device, to: crate::net::device::Mac, header: &Header) {
+pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header) {
     if let Some(reset) = esp::reset_for(header) {
+        let peer = Address {
+            port: reset.dst,
+            ifindex: device.index(),
+            mac: to,
+        };
+        events::esp_reset_sent(device.net(), &peer, &reset);
         if let Ok(skb) = empty(device, &reset) {
             // A reset that is lost is asked for again by the next packet.
             let _ = device.send(skb, parameters::esp_type(), to);
@@ -147,6 +201,7 @@ pub(crate) fn free_acknowledged(sock: &Sock<Esp>, stream: &mut Stream, count: u1
 pub(crate) fn discard(sock: &Sock<Esp>, stream: &mut Stream) {
     while let Some(skb) = sock.write_queue().pop_before(&mut stream.cursor) {
         uncharge(sock, &skb);
+        skb.purge();
     }
 }
 

@@ -5,21 +5,21 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
-    edp_socket::{outgoing, usable},
+    devices::{bindable, local, outgoing, present, tie, usable},
     esp::{self, Connection, Seq},
     esp_accept,
-    esp_connection::{self, Parent, Shared, Stream},
-    esp_input, esp_output, esp_stream,
+    esp_connection::{self, Parent, Shared, Stream, DEVICE, TURN},
+    esp_devices, esp_input, esp_output, esp_stream, esp_turns,
     family::SOL_EP,
     net::{
         device::{Device, DeviceRef, Mac},
-        family::{NewSocket, Operations, Socket, SocketState, Vtable, ADDRESS_LEN},
+        family::{End, NewSocket, Operations, Socket, SocketState, Vtable, ADDRESS_LEN},
         message::Message,
         namespace::PerNet,
         options::{IntArgument, OptionBuffer},
         random, rcu,
         skb::Skb,
-        sock::{Guard, Protocol, Sock, SockRef, TcpState},
+        sock::{task_is_exiting, Guard, Protocol, Sock, SockRef, TcpState},
         timer, uapi,
         wait::Waiter,
     },
@@ -45,14 +45,35 @@ impl Protocol for Esp {
     }
 
     fn backlog(sock: &Sock<Self>, stream: &mut Stream, skb: Skb) {
-        esp_input::process(sock, stream, skb);
+        esp_input::process(sock, stream, skb, timer::now());
     }
 
     fn timer(sock: &Sock<Self>, stream: &mut Stream) {
         stream.armed = u64::MAX;
         let now = timer::now();
+        if now >= stream.corked {
+            esp_stream::uncork(stream);
+        }
+        esp_turns::refresh(stream);
+        if let Some(lane) = &stream.lane {
+            stream.connection.port_busy(lane.busy());
+        }
         let outcome = stream.connection.on_deadline(now);
         esp_connection::settle(sock, stream, outcome, now);
+    }
+
+    fn released(sock: &Sock<Self>, stream: &mut Stream) {
+        let missed = &sock.shared().missed;
+        if missed.load(Relaxed) == 0 {
+            return;
+        }
+        let missed = missed.swap(0, Relaxed);
+        if missed & DEVICE != 0 {
+            esp_devices::look(sock, stream);
+        }
+        if missed & TURN != 0 {
+            esp_turns::grant(sock, stream, timer::now());
+        }
     }
 }
 
@@ -63,29 +84,36 @@ fn unconnected() -> Connection {
 
 /// Makes an ESP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
-    new.attach::<Esp>(protocol, Shared::default(), Stream::new(unconnected(), 0))
+    let sock = new.attach::<Esp>(protocol, Shared::default(), Stream::new(unconnected()))?;
+    sock.wakes_writers_itself();
+    Space::of(sock.net()).sysctl.limit_buffers(sock);
+    Ok(())
 }
 
 /// Ends every connection of a namespace that only waits for its peer, at module exit.
 pub(crate) fn end_all(space: &Space) {
-    end_where(space, |_| true, esp_connection::abort);
-}
-
-/// Ends the connections that `chosen` picks, in process context, each by `end`, which takes it out
-/// of the table of connections.
-pub(crate) fn end_where(
-    space: &Space,
-    chosen: impl Fn(&Sock<Esp>) -> bool,
-    end: impl Fn(&Sock<Esp>, &mut Stream),
-) {
-    while let Some(sock) = space.esp_connections.hold_any(&chosen) {
+    // Once more, for those that came meanwhile, until there is none.
+    while space.esp_connections.for_each_held(|_| true, |sock| {
         let mut guard = sock.lock();
         let (sock, stream) = guard.parts();
         rcu::without_bottom_halves(|| {
-            end(sock, stream);
+            esp_connection::abort(sock, stream);
             esp_connection::unhash(sock);
         });
-    }
+    }) {}
+}
+
+/// The interface that a socket is tied to, 0 if to none.
+pub(crate) fn interface(sock: &Sock<Esp>) -> u32 {
+    let shared = sock.shared();
+    // A listener may have had a peer that refused it.
+    let listens = sock.tcp_state() == TcpState::Listen as u8;
+    let peer = if listens {
+        INTERFACE_ANY
+    } else {
+        shared.peer().ifindex
+    };
+    tie(sock, shared.binding.ifindex(), peer)
 }
 
 impl Esp {
@@ -100,55 +128,57 @@ impl Esp {
         )
     }
 
-    /// The interface that the socket is bound or connected by, if any.
-    fn interface(sock: &Sock<Self>) -> u32 {
-        match sock.shared().binding.ifindex() {
-            INTERFACE_ANY => sock.shared().peer().ifindex,
-            ifindex => ifindex,
-        }
-    }
-
     /// Sends the SYN.
     fn start_connecting(sock: &Sock<Self>, stream: &mut Stream, address: &[u8]) -> Result {
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
-        let device = DeviceRef::get(sock.net(), peer.ifindex).ok_or(ENODEV)?;
-        usable(&device)?;
+        // A device that goes is not to be found first, and then looks for its connections when
+        // nobody reads any more: within one section it cannot be missed.
+        let section = rcu::Read::enter();
+        let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
+        usable(device)?;
         if peer.mac.is_group() || peer.mac == Mac::default() {
             return Err(ENETUNREACH);
         }
-        if shared.binding.port() == 0 {
+        let lane = Space::of(sock.net()).esp_lanes.of(peer.ifindex)?;
+        if !shared.binding.is_taken() {
             Self::take_port(sock, 0, INTERFACE_ANY).map_err(|_| EADDRNOTAVAIL)?;
         }
         let port = shared.binding.port();
-        let hash = esp_connection::hash(port, &peer);
-        let table = Space::of(sock.net()).esp_connections.lock();
-        if table.any(hash, |other| other.shared().connects(port, &peer)) {
-            return Err(EADDRNOTAVAIL);
-        }
+        let key = esp_connection::key(port, &peer);
         shared.set_peer(&peer);
-        table.insert(hash, sock);
-        drop(table);
-        let connection = Connection::new(port, peer.port, esp::Config::default());
-        *stream = Stream::new(connection, esp::mss(device.mtu()));
-        sock.clear_shutdown();
-        sock.set_tcp_state(TcpState::SynSent);
+        shared.missed.store(0, Relaxed);
+        if let Err(e) = Space::of(sock.net()).esp_connections.insert(&key, sock) {
+            shared.set_peer(&Address::default());
+            return Err(if e == EEXIST { EADDRNOTAVAIL } else { e });
+        }
+        let config = Space::of(sock.net()).sysctl.config();
+        let connection = Connection::new(port, peer.port, config);
+        esp_turns::leave(sock, stream);
+        *stream = Stream::new(connection);
+        // Measured when changes are heard of already.
+        stream.measure(device);
+        esp_turns::join(sock, stream, lane);
+        sock.start_flow();
+        let _ = sock.take_error();
+        esp_connection::set_state(sock, TcpState::SynSent);
         let now = timer::now();
         stream.connection.connect(Seq(random::u16()), now);
         rcu::without_bottom_halves(|| esp_output::transmit(sock, stream, now));
         Ok(())
     }
 
-    /// Ends a listener's children and takes it out of the table.
+    /// Takes a listener out of the table, and ends its children.
     fn stop_listening(guard: &mut Guard<'_, Self>) {
         let (sock, stream) = guard.parts();
         let Some(queue) = stream.listening.take() else {
             return;
         };
         let table = Space::of(sock.net()).esp_listeners.lock();
-        table.remove(sock.shared().binding.port().into(), sock);
+        table.remove(sock);
         drop(table);
+        esp_connection::set_state(sock, TcpState::Close);
         let listener = queue.lock().close();
         drop(listener);
         sock.shared().readable.store(0, Relaxed);
@@ -166,9 +196,36 @@ impl Esp {
         }
     }
 
+    /// Ends whatever the socket is in, with a reset if there is a connection, and makes it as good
+    /// as new: but for its options, and for its port if that was asked for.
+    fn disconnect(guard: &mut Guard<'_, Self>) {
+        Self::stop_listening(guard);
+        let (sock, stream) = guard.parts();
+        let state = sock.tcp_state();
+        let ending = [TcpState::Closing, TcpState::LastAck].map(|s| s as u8);
+        if state != TcpState::Close as u8 {
+            if !ending.contains(&state) || stream.connection.unacked() > 0 {
+                sock.set_error(ECONNRESET);
+            }
+            rcu::without_bottom_halves(|| esp_connection::abort(sock, stream));
+        }
+        sock.receive_queue().purge();
+        sock.shared().readable.store(0, Relaxed);
+        let readers = stream.readers;
+        *stream = Stream::new(unconnected());
+        stream.readers = readers;
+        if !sock.shared().binding.is_asked_for() {
+            esp_connection::give_port_back(sock);
+            sock.shared().binding.lapse();
+        }
+        sock.clear_shutdown();
+        sock.wake_error();
+    }
+
     /// Waits, as `SO_LINGER` asks, until the peer has acknowledged everything.
     fn linger(guard: &mut Guard<'_, Self>) {
-        if let Some(mut timeout) = guard.sock().linger() {
+        let timeout = guard.sock().linger();
+        if let Some(mut timeout) = timeout.filter(|_| !task_is_exiting()) {
             let over = |sock: &Sock<Self>, _: &mut Stream| {
                 !matches!(
                     sock.tcp_state(),
@@ -223,44 +280,51 @@ impl Operations for Esp {
 
     fn bind(sock: &Sock<Self>, address: &[u8]) -> Result {
         let address = Address::parse(address)?;
-        if address.ifindex != INTERFACE_ANY {
-            let device = DeviceRef::get(sock.net(), address.ifindex).ok_or(ENODEV)?;
-            usable(&device)?;
-        }
+        ports::allowed(sock, address.port)?;
         let _guard = sock.lock();
         if sock.tcp_state() != TcpState::Close as u8 {
             return Err(EINVAL);
         }
+        let section = rcu::Read::enter();
+        bindable(sock.net(), address.ifindex, &section)?;
         Self::take_port(sock, address.port, address.ifindex)
     }
 
     fn connect(sock: &Sock<Self>, socket: &Socket, address: &[u8], nonblocking: bool) -> Result {
+        const AF_UNSPEC: [u8; 2] = [0; 2];
         let mut guard = sock.lock();
-        let (sk, stream) = guard.parts();
-        let state = sk.tcp_state();
-        if socket.is_connecting() {
-            if state == TcpState::SynSent as u8 && nonblocking {
-                return Err(EALREADY);
-            }
-        } else if state != TcpState::Close as u8 || socket.is_connected() {
-            return Err(EISCONN);
-        } else {
-            sk.take_error()?;
-            Self::start_connecting(sk, stream, address)?;
-            socket.set_state(SocketState::Connecting);
-            if nonblocking {
-                return Err(EINPROGRESS);
-            }
+        if address.first_chunk() == Some(&AF_UNSPEC) {
+            sock.count_disconnect();
+            Self::disconnect(&mut guard);
+            socket.set_state(SocketState::Unconnected);
+            return Ok(());
         }
-        let mut timeout = sock.send_timeout(false);
+        let (sk, stream) = guard.parts();
+        let pending = match socket.state() {
+            SocketState::Disconnecting => return Err(EINVAL),
+            SocketState::Connected => return Err(EISCONN),
+            SocketState::Connecting => EALREADY,
+            SocketState::Unconnected => {
+                if sk.tcp_state() != TcpState::Close as u8 {
+                    return Err(EISCONN);
+                }
+                Self::start_connecting(sk, stream, address)?;
+                socket.set_state(SocketState::Connecting);
+                EINPROGRESS
+            }
+        };
+        let mut timeout = sock.send_timeout(nonblocking);
         guard
             .wait(&mut timeout, Waiter::Shared, |sock, _| {
                 sock.tcp_state() != TcpState::SynSent as u8
             })
-            .map_err(|e| if e == EAGAIN { EINPROGRESS } else { e })?;
-        if guard.sock().tcp_state() == TcpState::Close as u8 {
+            .map_err(|e| if e == EAGAIN { pending } else { e })?;
+        if sock.tcp_state() == TcpState::Close as u8 {
+            let failure = sock.take_error();
             socket.set_state(SocketState::Unconnected);
-            sock.take_error()?;
+            sock.count_disconnect();
+            Self::disconnect(&mut guard);
+            failure?;
             return Err(ECONNABORTED);
         }
         socket.set_state(SocketState::Connected);
@@ -272,13 +336,23 @@ impl Operations for Esp {
         let mut timeout = sock.receive_timeout(nonblocking);
         let child = loop {
             let queue = guard.state().listening.clone().ok_or(EINVAL)?;
-            guard.wait(&mut timeout, Waiter::Exclusive, |_, stream| {
-                stream.listening.is_none() || queue.lock().has_ready()
-            })?;
+            let waited = guard.wait(&mut timeout, Waiter::Exclusive, |sock, stream| {
+                stream.listening.is_none()
+                    || queue.lock().has_ready()
+                    || sock.has_error()
+                    || present(sock.net(), interface(sock)).is_err()
+            });
+            match waited {
+                // Disconnected: it listens no more, which the next look tells.
+                Err(EPIPE) => {}
+                other => other?,
+            }
             let child = queue.lock().pop_ready();
             if let Some(child) = child {
                 break child;
             }
+            sock.take_error()?;
+            present(sock.net(), interface(sock))?;
         };
         drop(guard);
         let guard = child.lock();
@@ -288,22 +362,19 @@ impl Operations for Esp {
         Ok(())
     }
 
-    fn name(sock: &Sock<Self>, peer: bool) -> Result<[u8; ADDRESS_LEN]> {
-        let state = sock.tcp_state();
-        if peer {
-            return if is_connected(state) {
-                Ok(sock.shared().peer().emit())
-            } else {
-                Err(ENOTCONN)
+    fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]> {
+        if end != End::Own {
+            let peer = sock.shared().peer();
+            // One that has gone before it was accepted is still named, also by `SO_PEERNAME`.
+            let missing = match end {
+                End::Accepted => peer == Address::default(),
+                _ => !is_connected(sock.tcp_state()),
             };
+            return if missing { Err(ENOTCONN) } else { Ok(peer.emit()) };
         }
-        let ifindex = Self::interface(sock);
-        let section = rcu::Read::enter();
-        let mac = Device::find(sock.net(), ifindex, &section)
-            .filter(|device| device.is_ethernet())
-            .map_or(Mac::default(), Device::address);
+        let ifindex = interface(sock);
         let port = sock.shared().binding.port();
-        Ok(Address { port, ifindex, mac }.emit())
+        Ok(local(sock.net(), port, ifindex).emit())
     }
 
     fn poll(sock: &Sock<Self>) -> u32 {
@@ -312,11 +383,14 @@ impl Operations for Esp {
         let state = sock.tcp_state();
         if state == TcpState::Listen as u8 {
             // The count is kept where it can be read without the socket's lock.
-            return if sock.shared().readable.load(Relaxed) > 0 {
-                READABLE
-            } else {
-                0
-            };
+            let mut ready = 0;
+            if sock.shared().readable.load(Relaxed) > 0 {
+                ready |= READABLE;
+            }
+            if sock.has_error() || present(sock.net(), interface(sock)).is_err() {
+                ready |= READABLE | uapi::EPOLLERR;
+            }
+            return ready;
         }
         let mut ready = 0;
         let shutdown = sock.shutdown();
@@ -327,10 +401,7 @@ impl Operations for Esp {
             ready |= READABLE | uapi::EPOLLRDHUP;
         }
         if state != TcpState::SynSent as u8 {
-            // A low-water mark that the buffer cannot reach would never be met.
-            let full = sock.receive_queued() >= sock.receive_limit() / 2;
-            let readable = sock.shared().readable.load(Relaxed) as usize;
-            if readable > 0 && (full || readable >= sock.low_water(false, usize::MAX)) {
+            if esp_connection::readable(sock) {
                 ready |= READABLE;
             }
             if shutdown & uapi::SEND_SHUTDOWN != 0 || esp_output::writable(sock) {
@@ -350,38 +421,52 @@ impl Operations for Esp {
     }
 
     fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result {
-        let counter = match command {
-            uapi::SIOCINQ => &sock.shared().readable,
-            uapi::SIOCOUTQ => &sock.shared().unacknowledged,
+        match command {
+            // There is no urgent data, so no mark either.
+            uapi::SIOCATMARK => return argument.write(0),
+            uapi::SIOCINQ | uapi::SIOCOUTQ | uapi::SIOCOUTQNSD => {}
             _ => return Err(ENOIOCTLCMD),
-        };
+        }
         if sock.tcp_state() == TcpState::Listen as u8 {
             return Err(EINVAL);
         }
-        argument.write(counter.load(Relaxed))
+        argument.write(match command {
+            uapi::SIOCINQ => sock.shared().readable.load(Relaxed),
+            uapi::SIOCOUTQ => sock.shared().unacknowledged.load(Relaxed),
+            _ => esp_stream::unsent(&mut sock.lock()),
+        })
     }
 
-    fn listen(sock: &Sock<Self>, _socket: &Socket, backlog: u32) -> Result {
+    fn listen(sock: &Sock<Self>, socket: &Socket, backlog: u32) -> Result {
         let mut guard = sock.lock();
         let (sk, stream) = guard.parts();
         if let Some(queue) = &stream.listening {
-            queue.lock().set_backlog(backlog);
+            esp_accept::set_backlog(queue, backlog)?;
+            sk.backlog_limit().store(backlog, Relaxed);
             return Ok(());
         }
-        if sk.tcp_state() != TcpState::Close as u8 {
+        if sk.tcp_state() != TcpState::Close as u8 || socket.state() != SocketState::Unconnected {
             return Err(EINVAL);
         }
         let queue = esp_accept::Queue::new(sk.hold(), backlog)?;
-        if sk.shared().binding.port() == 0 {
+        if !sk.shared().binding.is_taken() {
             if let Err(e) = Self::take_port(sk, 0, INTERFACE_ANY) {
                 drop(queue.lock().close());
                 return Err(e);
             }
         }
+        let alone = ports::listen(
+            &Space::of(sk.net()).esp_ports,
+            sk,
+            |sock| &sock.shared().binding,
+            || esp_connection::set_state(sk, TcpState::Listen),
+        );
+        if let Err(e) = alone {
+            drop(queue.lock().close());
+            return Err(e);
+        }
         stream.listening = Some(queue);
-        sk.clear_shutdown();
         sk.backlog_limit().store(backlog, Relaxed);
-        sk.set_tcp_state(TcpState::Listen);
         let port = sk.shared().binding.port();
         Space::of(sk.net())
             .esp_listeners
@@ -393,35 +478,48 @@ impl Operations for Esp {
     fn shutdown(sock: &Sock<Self>, socket: &Socket, halves: u8) -> Result {
         let mut guard = sock.lock();
         let state = sock.tcp_state();
-        if state == TcpState::Listen as u8 {
-            if halves & uapi::RCV_SHUTDOWN != 0 {
-                // As TCP's, the socket can then be bound anew only by closing it; who waits in
-                // `accept` is woken.
-                Self::stop_listening(&mut guard);
-                sock.set_tcp_state(TcpState::Close);
-                sock.state_change();
-            }
-            return Ok(());
+        if socket.state() == SocketState::Connecting {
+            socket.set_state(if is_connected(state) {
+                SocketState::Connected
+            } else {
+                SocketState::Disconnecting
+            });
         }
+        let ends = state == TcpState::SynSent as u8
+            || state == TcpState::Listen as u8 && halves & uapi::RCV_SHUTDOWN != 0;
+        if ends {
+            // Who waits in `accept` or `connect` is woken.
+            Self::disconnect(&mut guard);
+            socket.set_state(SocketState::Unconnected);
+        } else if state != TcpState::Listen as u8 {
+            let (sk, stream) = guard.parts();
+            sk.add_shutdown(halves);
+            if halves & uapi::RCV_SHUTDOWN != 0 {
+                stream.connection.stop_reading();
+            }
+            if halves & uapi::SEND_SHUTDOWN != 0 && is_connected(state) {
+                rcu::without_bottom_halves(|| esp_stream::finish_sending(sk, stream));
+            }
+        }
+        sock.state_change();
         if state == TcpState::Close as u8 {
+            // Who waits for something is woken all the same.
             return Err(ENOTCONN);
         }
-        let (sk, stream) = guard.parts();
-        sk.add_shutdown(halves);
-        if state == TcpState::SynSent as u8 {
-            rcu::without_bottom_halves(|| esp_connection::abort(sk, stream));
-            socket.set_state(SocketState::Unconnected);
-        } else if halves & uapi::SEND_SHUTDOWN != 0 {
-            rcu::without_bottom_halves(|| esp_stream::finish_sending(sk, stream));
-        }
-        sk.state_change();
         Ok(())
+    }
+
+    fn set_low_water(sock: &Sock<Self>, mark: i32) {
+        sock.set_low_water(mark);
+        if esp_connection::readable(sock) {
+            sock.data_ready();
+        }
     }
 
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result {
         match (level, name) {
             (SOL_EP, ESP_SO_MTU) => {
-                let ifindex = Self::interface(sock);
+                let ifindex = interface(sock);
                 let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
                 value.write_u32(esp::mss(device.mtu()))
             }
@@ -444,7 +542,8 @@ impl Operations for Esp {
                 }
                 value.write(&bytes)
             }
-            _ => Err(ENOPROTOOPT),
+            (SOL_EP, _) => Err(ENOPROTOOPT),
+            _ => Err(EOPNOTSUPP),
         }
     }
 
@@ -454,5 +553,9 @@ impl Operations for Esp {
 
     fn receive(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize, flags: i32) -> Result<usize> {
         esp_stream::receive(sock, msg, len, flags)
+    }
+
+    fn no_more(sock: &Sock<Self>) {
+        esp_stream::no_more(sock);
     }
 }

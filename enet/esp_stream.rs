@@ -5,13 +5,12 @@
 use crate::net::errno::prelude::*;
 use crate::{
     esp::HEADER_LEN,
-    esp_connection::Stream,
+    esp_connection::{self, Stream},
     esp_output,
     esp_socket::Esp,
+    esp_turns,
     net::{
-        device::Device,
         message::Message,
-        rcu,
         skb::{Buffer, Context, Note, Skb},
         sock::{Guard, Sock, TcpState},
         timer, uapi,
@@ -20,11 +19,64 @@ use crate::{
 };
 use core::sync::atomic::Ordering::Relaxed;
 
+/// For how long `MSG_MORE` holds the last packet back, as with TCP.
+const CORK_NANOS: u64 = 200_000_000;
+
+/// Lets go what `MSG_MORE` held back; the caller transmits.
+pub(crate) fn uncork(stream: &mut Stream) {
+    stream.corked = u64::MAX;
+    stream.connection.hold_last(false);
+}
+
+/// What was announced by `MSG_MORE` does not come.
+pub(crate) fn no_more(sock: &Sock<Esp>) {
+    let mut guard = sock.lock();
+    let (sock, stream) = guard.parts();
+    if stream.corked != u64::MAX {
+        uncork(stream);
+        push(sock, stream);
+    }
+}
+
+/// Holds the last packet back at the end of a call that announced `more`, or lets it go. A full one
+/// would gain nothing by waiting.
+fn cork(sock: &Sock<Esp>, stream: &mut Stream, more: bool) {
+    let mss = stream.mss as usize;
+    let fills = |skb: &Buffer| skb.len() < mss;
+    if !more || !sock.write_queue().last().is_some_and(fills) {
+        uncork(stream);
+        return;
+    }
+    stream.connection.hold_last(true);
+    if stream.corked == u64::MAX {
+        stream.corked = timer::now().saturating_add(CORK_NANOS);
+    }
+}
+
+/// Payload bytes that have never left.
+pub(crate) fn unsent(guard: &mut Guard<'_, Esp>) -> u32 {
+    let (sock, stream) = guard.parts();
+    let queue = sock.write_queue();
+    let connection = &stream.connection;
+    let mut sent = connection.unacked().saturating_sub(connection.unsent());
+    let mut bytes = 0_u32;
+    let mut next = queue.first();
+    while let Some(skb) = next {
+        if sent == 0 {
+            bytes = bytes.saturating_add(skb.len() as u32);
+        }
+        sent = sent.saturating_sub(1);
+        next = queue.after(skb);
+    }
+    bytes
+}
+
 /// Ends the own half of the stream: a FIN follows what is queued.
 pub(crate) fn finish_sending(sock: &Sock<Esp>, stream: &mut Stream) {
     let now = timer::now();
+    uncork(stream);
     stream.connection.close_send(now);
-    sock.set_tcp_state(crate::esp_connection::tcp_state(stream.connection.state()));
+    esp_connection::set_state(sock, esp_connection::tcp_state(stream.connection.state()));
     esp_output::transmit(sock, stream, now);
 }
 
@@ -37,40 +89,29 @@ pub(crate) fn send(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Resul
     let mut timeout = sock.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = sock.lock();
     let mut sent = 0;
-    let mut result = ready_to_send(&mut guard, &mut timeout);
+    let mut result = ready_to_send(&mut guard, &mut timeout)
+        // Checked as TCP does; its packets are the socket's, not one call's.
+        .and_then(|()| msg.wishes(sock).map(drop));
+    esp_turns::refresh(guard.state());
     if result.is_ok() {
-        result = headroom(sock).and_then(|headroom| {
-            queue_message(&mut guard, msg, len, headroom, &mut timeout, &mut sent)
-        });
+        result = queue_message(&mut guard, msg, len, &mut timeout, &mut sent);
         let (sk, stream) = guard.parts();
-        stream.connection.hold_last(false);
+        cork(sk, stream, flags & uapi::MSG_MORE != 0);
         push(sk, stream);
     }
     drop(guard);
     match result {
         Err(e) if sent == 0 => {
-            if e == EPIPE && flags & uapi::MSG_NOSIGNAL == 0 {
-                sock.broken_pipe();
+            if e == EPIPE {
+                sock.take_error()?;
+                if flags & uapi::MSG_NOSIGNAL == 0 {
+                    sock.broken_pipe();
+                }
             }
             Err(e)
         }
         _ => Ok(sent),
     }
-}
-
-/// Bytes that a packet needs in front of its payload.
-///
-/// # Errors
-///
-/// `ENODEV` or `ENETDOWN` if the connection's device cannot send.
-fn headroom(sock: &Sock<Esp>) -> Result<usize> {
-    let section = rcu::Read::enter();
-    let ifindex = sock.shared().peer().ifindex;
-    let device = Device::find(sock.net(), ifindex, &section).ok_or(ENODEV)?;
-    if !device.is_up() {
-        return Err(ENETDOWN);
-    }
-    Ok(device.headroom().saturating_add(HEADER_LEN))
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
@@ -86,15 +127,14 @@ fn ready_to_send(guard: &mut Guard<'_, Esp>, timeout: &mut kernel::ffi::c_long) 
 
 fn sendable(sock: &Sock<Esp>, stream: &Stream) -> Result {
     sock.take_error()?;
-    if stream.timed_out {
-        return Err(ETIMEDOUT);
+    if let Some(error) = stream.ended {
+        return Err(error);
     }
     if sock.shutdown() & uapi::SEND_SHUTDOWN != 0 {
         return Err(EPIPE);
     }
     match sock.tcp_state() {
         s if s == TcpState::Established as u8 || s == TcpState::CloseWait as u8 => Ok(()),
-        s if s == TcpState::Listen as u8 || !stream.was_connected => Err(ENOTCONN),
         _ => Err(EPIPE),
     }
 }
@@ -109,7 +149,6 @@ fn queue_message(
     guard: &mut Guard<'_, Esp>,
     msg: &mut Message<'_>,
     len: usize,
-    headroom: usize,
     timeout: &mut kernel::ffi::c_long,
     sent: &mut usize,
 ) -> Result {
@@ -122,19 +161,22 @@ fn queue_message(
             sock.write_queued().load(Relaxed) < sock.send_limit() && stream.connection.can_enqueue()
         };
         if !has_room(sock, stream) {
-            stream.connection.hold_last(false);
+            uncork(stream);
             push(sock, stream);
-            sock.want_write_space();
-            guard.wait(timeout, Waiter::Shared, |sock, stream| {
+            let waited = guard.wait(timeout, Waiter::Shared, |sock, stream| {
                 // The wish is used up by a wake-up that came too early.
-                sock.want_write_space();
+                sock.await_write_space();
                 has_room(sock, stream) || is_stopped(sock)
-            })?;
+            });
+            if waited == Err(EAGAIN) {
+                sock.want_write_space();
+            }
+            waited?;
             continue;
         }
         let rest = len.saturating_sub(*sent);
         let taken = match extend_last(sock, stream, msg, rest)? {
-            0 => append(sock, stream, msg, rest, headroom)?,
+            0 => append(sock, stream, msg, rest)?,
             taken => taken,
         };
         *sent = sent.saturating_add(taken);
@@ -185,6 +227,10 @@ fn extend_last(
     let mss = stream.mss as usize;
     sock.write_queue()
         .with_last(|skb| {
+            // One that was cut may share its bytes with what left before.
+            if skb.is_cloned() {
+                return Ok(0);
+            }
             let room = skb.tailroom().min(mss.saturating_sub(skb.len()));
             let take = rest.min(room);
             if take > 0 {
@@ -202,7 +248,6 @@ fn append(
     stream: &mut Stream,
     msg: &mut Message<'_>,
     rest: usize,
-    headroom: usize,
 ) -> Result<usize> {
     let take = rest.min(stream.mss as usize);
     // A packet that cannot leave at once gets room for what may still join it.
@@ -211,6 +256,7 @@ fn append(
     } else {
         take
     };
+    let headroom = stream.headroom.saturating_add(HEADER_LEN);
     let mut skb = Skb::alloc(headroom, size, Context::Task).ok_or(ENOBUFS)?;
     skb.put_from(msg, take)?;
     skb.release_header();
@@ -227,15 +273,52 @@ fn append(
 /// How far a receive call has come.
 struct Progress {
     copied: usize,
+    /// Where a look starts, from the first unread byte.
+    offset: usize,
     /// Enough to return with.
     target: usize,
     len: usize,
     flags: i32,
+    /// Whether the caller wants to learn when the packets came, and the last one that was read.
+    times: bool,
+    last: Option<Skb>,
 }
 
 impl Progress {
+    /// Remembers a packet for its time.
+    #[inline]
+    fn touch(&mut self, skb: &Buffer) {
+        if self.times && skb.has_time() {
+            self.last = skb.try_clone(Context::Task);
+        }
+    }
+
+
     fn peeks(&self) -> bool {
         self.flags & uapi::MSG_PEEK != 0
+    }
+
+    /// Bytes of the queue that the call is past, and leaves there.
+    fn passed(&self) -> usize {
+        if self.peeks() {
+            self.offset.saturating_add(self.copied)
+        } else {
+            0
+        }
+    }
+
+    /// Whether there is something that the call has not got yet.
+    fn finds_more(&self, sock: &Sock<Esp>) -> bool {
+        sock.shared().readable.load(Relaxed) as usize > self.passed()
+    }
+
+    /// Whether the call returns with what it has got. One that asks for nothing still waits until
+    /// there is something, as TCP's does.
+    fn is_done(&self, sock: &Sock<Esp>) -> bool {
+        if self.len == 0 {
+            return self.finds_more(sock);
+        }
+        self.copied >= self.target
     }
 }
 
@@ -246,28 +329,31 @@ pub(crate) fn receive(
     len: usize,
     flags: i32,
 ) -> Result<usize> {
-    if flags & uapi::MSG_OOB != 0 {
-        return Err(EINVAL);
-    }
     if flags & uapi::MSG_ERRQUEUE != 0 {
         return Err(EAGAIN);
     }
     let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut progress = Progress {
         copied: 0,
+        offset: sock.peek_offset(),
         target: sock.low_water(flags & uapi::MSG_WAITALL != 0, len),
         len,
         flags,
+        times: sock.wants_times(),
+        last: None,
     };
     let mut guard = sock.lock();
     if sock.tcp_state() == TcpState::Listen as u8 {
         return Err(ENOTCONN);
     }
+    if flags & uapi::MSG_OOB != 0 {
+        return Err(EINVAL);
+    }
     let result = loop {
         if let Err(e) = take(&mut guard, msg, &mut progress) {
             break Err(e);
         }
-        if progress.copied >= progress.target || progress.copied == progress.len {
+        if progress.is_done(sock) {
             break Ok(());
         }
         if let Some(end) = ended(&mut guard, progress.copied) {
@@ -277,24 +363,27 @@ pub(crate) fn receive(
             break Err(EAGAIN);
         }
         acknowledge(&mut guard, true);
-        let seen = progress.copied;
-        let peeks = progress.peeks();
-        let waited = guard.wait(&mut timeout, Waiter::Shared, |sock, stream| {
-            let more = if peeks {
-                sock.shared().readable.load(Relaxed) as usize > seen
-            } else {
-                !sock.receive_queue().is_empty()
-            };
-            more || sock.has_error()
+        sock.hush_data_signals(true);
+        guard.state().readers = guard.state().readers.wrapping_add(1);
+        let waited = guard.wait(&mut timeout, Waiter::Shared, |sock, _| {
+            progress.finds_more(sock)
+                || sock.has_error()
                 || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
-                || !stream.was_connected && sock.tcp_state() == TcpState::Close as u8
+                || sock.tcp_state() == TcpState::Close as u8
         });
+        guard.state().readers = guard.state().readers.saturating_sub(1);
+        sock.hush_data_signals(false);
         if waited.is_err() {
             break waited;
         }
     };
     if progress.copied > 0 && !progress.peeks() {
         acknowledge(&mut guard, false);
+    }
+    msg.report_left(sock.shared().readable.load(Relaxed));
+    drop(guard);
+    if let Some(skb) = &progress.last {
+        msg.put_times(sock, skb);
     }
     match result {
         Err(e) if progress.copied == 0 => Err(e),
@@ -308,11 +397,14 @@ fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
     if copied > 0 && (sock.has_error() || sock.shutdown() & uapi::RCV_SHUTDOWN != 0) {
         return Some(Ok(()));
     }
+    if stream.peer_ended {
+        return Some(Ok(()));
+    }
     if let Err(e) = sock.take_error() {
         return Some(Err(e));
     }
-    if stream.timed_out {
-        return Some(Err(ETIMEDOUT));
+    if let Some(error) = stream.ended {
+        return Some(Err(error));
     }
     if sock.shutdown() & uapi::RCV_SHUTDOWN != 0 {
         return Some(Ok(()));
@@ -327,7 +419,7 @@ fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
 fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
     let (sock, _) = guard.parts();
     let queue = sock.receive_queue();
-    let mut skip = if progress.peeks() { progress.copied } else { 0 };
+    let mut skip = progress.passed();
     let mut next = queue.first();
     while let Some(skb) = next {
         if progress.copied >= progress.len {
@@ -339,16 +431,19 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
             let skipped = skip.min(there);
             skip = skip.saturating_sub(skipped);
             copy(
+                sock,
                 msg,
                 skb,
                 start.saturating_add(skipped),
                 there.saturating_sub(skipped),
                 progress,
             )?;
+            progress.touch(skb);
             next = queue.after(skb);
             continue;
         }
-        let copied = copy(msg, skb, start, there, progress)?;
+        let copied = copy(sock, msg, skb, start, there, progress)?;
+        progress.touch(skb);
         let readable = &sock.shared().readable;
         readable.store(readable.load(Relaxed).wrapping_sub(copied as u32), Relaxed);
         if copied == there {
@@ -371,6 +466,7 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
 /// Copies up to `there` bytes from `start` on; with `MSG_TRUNC` they are thrown away, as TCP does.
 #[inline]
 fn copy(
+    sock: &Sock<Esp>,
     msg: &mut Message<'_>,
     skb: &Buffer,
     start: usize,
@@ -382,6 +478,7 @@ fn copy(
         msg.put(skb, start, n)?;
     }
     progress.copied = progress.copied.saturating_add(n);
+    sock.move_peek_offset(progress.peeks(), n);
     Ok(n)
 }
 

@@ -24,6 +24,7 @@ impl Family for Enet {
         match (new.kind(), protocol) {
             (SOCK_DGRAM, EPPROTO_EDP) => edp_socket::create(new, protocol),
             (SOCK_STREAM, EPPROTO_ESP) => esp_socket::create(new, protocol),
+            (_, ..0) => Err(EINVAL),
             (SOCK_DGRAM | SOCK_STREAM, _) => Err(EPROTONOSUPPORT),
             _ => Err(ESOCKTNOSUPPORT),
         }

@@ -2,14 +2,16 @@
 
 //! `/proc/net/edp`, `/proc/net/esp`: the sockets of a namespace. `/proc/net/enet`: its counters.
 
+use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     counters::Counter,
+    devices::local,
     esp_socket::Esp,
     net::{
-        device::{Device, Mac},
-        namespace::{Net, PerNet},
-        procfs::{Output, Show, Table},
+        device::Mac,
+        namespace::{Net, Operations, PerNet},
+        procfs::{File, Output, Show, Table},
         rcu,
         sock::{RawSock, Sock},
     },
@@ -27,6 +29,30 @@ pub(crate) struct EdpFile;
 pub(crate) struct EspFile;
 /// `/proc/net/enet`.
 pub(crate) struct EnetFile;
+
+/// The files of a namespace.
+pub(crate) struct Files {
+    _edp: File<EdpFile>,
+    _esp: File<EspFile>,
+    _enet: File<EnetFile>,
+}
+
+static FILES: Operations<Files> = Operations::new();
+
+/// Registered after [`Space`], which the files show: whoever opens one finds it whole.
+impl PerNet for Files {
+    fn operations() -> &'static Operations<Self> {
+        &FILES
+    }
+
+    fn new(net: &Net) -> Result<Self> {
+        Ok(Files {
+            _edp: File::new(net)?,
+            _esp: File::new(net)?,
+            _enet: File::new(net)?,
+        })
+    }
+}
 
 static EDP: Table<EdpFile> = Table::new();
 static ESP: Table<EspFile> = Table::new();
@@ -96,13 +122,6 @@ impl Write for Line {
     }
 }
 
-fn local(net: &Net, section: &rcu::Read, port: u16, ifindex: u32) -> Address {
-    let mac = Device::find(net, ifindex, section)
-        .filter(|device| device.is_ethernet())
-        .map_or(Mac::default(), Device::address);
-    Address { port, ifindex, mac }
-}
-
 struct Row<'a> {
     sock: &'a RawSock,
     local: Address,
@@ -141,7 +160,7 @@ impl Show for EdpFile {
         heading(out)?;
         let section = rcu::Read::enter();
         let mut result = Ok(());
-        Space::of(net).edp_ports.for_each(&section, |sock| {
+        Space::of(net).edp_ports.sockets.for_each(&section, |sock| {
             let shared = sock.shared();
             let peer = shared.peer.get();
             let ifindex = match shared.binding.ifindex() {
@@ -150,7 +169,7 @@ impl Show for EdpFile {
             };
             let row = Row {
                 sock,
-                local: local(net, &section, shared.binding.port(), ifindex),
+                local: local(net, shared.binding.port(), ifindex),
                 remote: peer.unwrap_or_default(),
                 state: if peer.is_some() { "connected" } else { "bound" },
                 unread: sock.receive_queued(),
@@ -180,7 +199,7 @@ fn state_name(state: u8) -> &'static str {
 }
 
 impl EspFile {
-    fn row(net: &Net, section: &rcu::Read, sock: &Sock<Esp>, out: &mut Output) -> fmt::Result {
+    fn row(net: &Net, sock: &Sock<Esp>, out: &mut Output) -> fmt::Result {
         let shared = sock.shared();
         let peer = shared.peer();
         let ifindex = match shared.binding.ifindex() {
@@ -189,7 +208,7 @@ impl EspFile {
         };
         Row {
             sock,
-            local: local(net, section, shared.binding.port(), ifindex),
+            local: local(net, shared.binding.port(), ifindex),
             remote: peer,
             state: state_name(sock.tcp_state()),
             unread: shared.readable.load(Relaxed),
@@ -212,15 +231,16 @@ impl Show for EspFile {
         let space = Space::of(net);
         let section = rcu::Read::enter();
         let mut result = Ok(());
-        for table in [&space.esp_listeners, &space.esp_connections] {
-            table.for_each(&section, |sock| {
-                result = result.and_then(|()| Self::row(net, &section, sock, out));
-            });
-        }
+        space.esp_listeners.for_each(&section, |sock| {
+            result = result.and_then(|()| Self::row(net, sock, out));
+        });
+        space.esp_connections.for_each(|sock| {
+            result = result.and_then(|()| Self::row(net, sock, out));
+        });
         // Sockets that are bound and nothing more.
-        space.esp_ports.for_each(&section, |sock| {
+        space.esp_ports.sockets.for_each(&section, |sock| {
             if state_name(sock.tcp_state()) == "closed" {
-                result = result.and_then(|()| Self::row(net, &section, sock, out));
+                result = result.and_then(|()| Self::row(net, sock, out));
             }
         });
         result
@@ -236,6 +256,9 @@ impl Show for EnetFile {
 
     fn show(net: &Net, out: &mut Output) -> fmt::Result {
         let space = Space::of(net);
+        let (waited, overrun) = space.esp_lanes.counts();
+        writeln!(out, "EspTurnsWaited {waited}")?;
+        writeln!(out, "EspTurnsOverrun {overrun}")?;
         let mut line = |name: &str, counter: &Counter| writeln!(out, "{name} {}", counter.get());
         line("EdpInEcho", &space.edp_echoed)?;
         for (protocol, refused) in [("Edp", &space.edp_refused), ("Esp", &space.esp_refused)] {

@@ -1,24 +1,27 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each network namespace has of its own: ports, connections, counters, files.
+//! What each network namespace has of its own: ports, connections, counters, settings.
 
 use crate::net::errno::prelude::*;
 use crate::{
     counters::Counter,
     edp_socket::Edp,
     esp_socket::{self, Esp},
+    esp_turns::Lanes,
     net::{
+        map::Map,
         namespace::{Net, Operations, PerNet},
-        procfs::File,
+        sysctl::Directory,
         table::{LookupLink, PortLink, Table},
+        trace::DropReason,
     },
-    procfs,
+    ports::Ports,
+    sysctl::Settings,
 };
+use core::sync::atomic::AtomicU32;
 
-/// Buckets of the tables of ports, as a power of two.
-const PORT_BITS: u32 = 8;
-/// Buckets of the table of connections, as a power of two.
-const CONNECTION_BITS: u32 = 12;
+/// Buckets of the table of listeners, as a power of two.
+const LISTENER_BITS: u32 = 8;
 
 /// Frames that reached no socket, by the reason.
 #[derive(Default)]
@@ -33,28 +36,39 @@ pub(crate) struct Refused {
     pub(crate) no_memory: Counter,
 }
 
+impl Refused {
+    /// Counts a frame, if `reason` is one of those that keep it from every socket.
+    pub(crate) fn count(&self, reason: DropReason) {
+        match reason {
+            DropReason::NotOurs => self.not_ours.count(),
+            DropReason::Malformed => self.malformed.count(),
+            DropReason::NoSocket => self.no_socket.count(),
+            DropReason::NoMemory => self.no_memory.count(),
+            _ => {}
+        }
+    }
+}
+
 /// A namespace's share.
 pub(crate) struct Space {
-    // Files first: they show the tables.
-    _files: Files,
+    /// What `/proc/sys/esp` has set.
+    pub(crate) sysctl: Directory<Settings>,
     /// EDP sockets by local port; also where datagrams look for theirs.
-    pub(crate) edp_ports: Table<Edp, LookupLink>,
+    pub(crate) edp_ports: Ports<Edp, LookupLink>,
     /// ESP sockets that own their local port.
-    pub(crate) esp_ports: Table<Esp, PortLink>,
+    pub(crate) esp_ports: Ports<Esp, PortLink>,
     /// ESP sockets with a peer.
-    pub(crate) esp_connections: Table<Esp, LookupLink>,
+    pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
     pub(crate) esp_listeners: Table<Esp, LookupLink>,
+    /// The order of acknowledgements, by device.
+    pub(crate) esp_lanes: Lanes,
+    /// How often a device has changed.
+    pub(crate) device_changes: AtomicU32,
     pub(crate) edp_refused: Refused,
     pub(crate) esp_refused: Refused,
     /// Echo requests answered.
     pub(crate) edp_echoed: Counter,
-}
-
-struct Files {
-    _edp: File<procfs::EdpFile>,
-    _esp: File<procfs::EspFile>,
-    _enet: File<procfs::EnetFile>,
 }
 
 static OPERATIONS: Operations<Space> = Operations::new();
@@ -65,19 +79,18 @@ impl PerNet for Space {
     }
 
     fn new(net: &Net) -> Result<Self> {
+        let settings = Settings::new()?;
         Ok(Space {
-            edp_ports: Table::new(PORT_BITS)?,
-            esp_ports: Table::new(PORT_BITS)?,
-            esp_connections: Table::new(CONNECTION_BITS)?,
-            esp_listeners: Table::new(PORT_BITS)?,
+            edp_ports: Ports::new()?,
+            esp_ports: Ports::new()?,
+            esp_connections: Map::new()?,
+            esp_listeners: Table::new(LISTENER_BITS)?,
+            esp_lanes: Lanes::new(settings.live())?,
+            device_changes: AtomicU32::new(0),
             edp_refused: Refused::default(),
             esp_refused: Refused::default(),
             edp_echoed: Counter::new(),
-            _files: Files {
-                _edp: File::new(net)?,
-                _esp: File::new(net)?,
-                _enet: File::new(net)?,
-            },
+            sysctl: Directory::new(net, settings)?,
         })
     }
 }

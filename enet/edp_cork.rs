@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Datagrams made of several sends (`MSG_MORE`).
+
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    edp,
+    edp_socket::Edp,
+    net::{message::Message, skb::Skb, sock::Sock, uapi},
+};
+use core::sync::atomic::Ordering::Relaxed;
+
+/// A datagram that is not complete. It is charged to its socket, so it must be gone before that is.
+pub(crate) struct Pending {
+    skb: Skb,
+    to: Address,
+    /// Payload of the largest datagram, bytes.
+    room: usize,
+}
+
+/// A send that begins, continues or completes a datagram of several. What goes wrong ends the whole
+/// datagram, as UDP does it.
+pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
+    let mut guard = sock.lock();
+    let (sock, pending) = guard.parts();
+    let result = append(sock, pending, msg, len).and_then(|()| {
+        if msg.flags() & uapi::MSG_MORE != 0 {
+            return Ok(());
+        }
+        push(sock, pending)
+    });
+    if result.is_err() {
+        *pending = None;
+    }
+    sock.shared().corked.store(pending.is_some(), Relaxed);
+    result
+}
+
+/// Sends what is pending: no more follows.
+pub(crate) fn no_more(sock: &Sock<Edp>) {
+    if sock.shared().corked.load(Relaxed) {
+        let mut guard = sock.lock();
+        let (sock, pending) = guard.parts();
+        // There is no call that an error could be told.
+        let _ = push(sock, pending);
+        sock.shared().corked.store(false, Relaxed);
+    }
+}
+
+fn append(
+    sock: &Sock<Edp>,
+    pending: &mut Option<Pending>,
+    msg: &mut Message<'_>,
+    len: usize,
+) -> Result {
+    let pending = match pending {
+        Some(pending) => pending,
+        None => pending.insert(begin(sock, msg)?),
+    };
+    if len > pending.room.saturating_sub(pending.skb.len()) {
+        return Err(EMSGSIZE);
+    }
+    pending.skb.put_from(msg, len)
+}
+
+/// An empty datagram with room for the largest, to leave as the call that begins it asks.
+fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
+    let mut to = Edp::destination(sock, msg)?;
+    let device = Edp::way(sock, &mut to)?;
+    let headroom = device.headroom().saturating_add(edp::wire::HEADER_LEN);
+    let room = edp::wire::mtu(device.mtu()) as usize;
+    let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
+    let wishes = msg.wishes(sock)?;
+    let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
+    skb.set_wishes(sock, &wishes);
+    Ok(Pending { skb, to, room })
+}
+
+fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
+    let Some(Pending { mut skb, mut to, .. }) = pending.take() else {
+        return Ok(());
+    };
+    let device = Edp::way(sock, &mut to)?;
+    let len = skb.len();
+    if len > edp::wire::mtu(device.mtu()) as usize {
+        return Err(EMSGSIZE);
+    }
+    if !skb.push(&Edp::header(sock, &to, len).emit()) {
+        return Err(ENOBUFS);
+    }
+    Edp::transmit(sock, &device, skb, &to)
+}

@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What tracers are told of: events of the system `enet`, and the reasons of drops.
+
+use crate::{
+    address::Address,
+    edp,
+    edp_socket::Edp,
+    esp::{self, flags},
+    esp_socket::Esp,
+    net::{
+        device::{Device, Mac},
+        namespace::Net,
+        skb::Buffer,
+        sock::Sock,
+        trace::{self, DropReason, Packet},
+    },
+};
+
+/// Of a frame that is too short for one.
+const NO_HEADER: esp::Header = esp::Header {
+    src: 0,
+    dst: 0,
+    len: 0,
+    seq: esp::Seq(0),
+    ack: esp::Seq(0),
+    flags: 0,
+};
+
+/// Where a frame came from, its port apart.
+fn origin(skb: &Buffer, device: &Device) -> Address {
+    Address {
+        port: 0,
+        ifindex: device.index(),
+        mac: if device.is_ethernet() {
+            skb.source()
+        } else {
+            Mac::default()
+        },
+    }
+}
+
+fn ends(local_port: u16, peer: &Address) -> Packet {
+    Packet {
+        ifindex: peer.ifindex,
+        sport: local_port,
+        dport: peer.port,
+        peer: peer.mac.0,
+        seq: 0,
+        ack: 0,
+        len: 0,
+        flags: 0,
+    }
+}
+
+/// A packet with `header` between `local_port` and `peer`.
+fn esp_packet(local_port: u16, peer: &Address, header: &esp::Header) -> Packet {
+    Packet {
+        seq: header.seq.0,
+        ack: header.ack.0,
+        len: header.len,
+        flags: header.flags,
+        ..ends(local_port, peer)
+    }
+}
+
+/// A connection, or a listener, has gone from the state `old` to the one it has now.
+#[cold]
+#[inline(never)]
+pub(crate) fn esp_state(sock: &Sock<Esp>, old: u8) {
+    let shared = sock.shared();
+    let mut packet = ends(shared.binding.port(), &shared.peer());
+    if packet.ifindex == 0 {
+        packet.ifindex = shared.binding.ifindex();
+    }
+    trace::esp_set_state(sock, &packet, old, sock.tcp_state());
+}
+
+/// What tracers are told of `skb`, whose data start with a header, between the socket and its peer.
+/// All of it is read again from where it stands, so that the usual way need not keep it.
+fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
+    let shared = sock.shared();
+    let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
+    let packet = esp_packet(shared.binding.port(), &shared.peer(), &header);
+    (header, packet)
+}
+
+/// A packet leaves by a connection for another time (`again`), or is a request or a reset.
+#[cold]
+#[inline(never)]
+pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, again: bool) {
+    let (header, packet) = esp_of_socket(sock, skb);
+    if again {
+        trace::esp_retransmit(sock.net(), Some(sock), &packet);
+    }
+    if header.has(flags::RRQ) {
+        trace::esp_send_request(sock.net(), Some(sock), &packet);
+    }
+    if header.has(flags::RST) {
+        trace::esp_send_reset(sock.net(), Some(sock), &packet);
+    }
+}
+
+/// A reset leaves that no socket sends.
+#[cold]
+pub(crate) fn esp_reset_sent(net: &Net, peer: &Address, header: &esp::Header) {
+    trace::esp_send_reset::<Esp>(net, None, &esp_packet(header.src, peer, header));
+}
+
+/// A packet came for a connection: told of if it is a request or a reset.
+#[inline]
+pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
+    let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
+    if !header.has(flags::RRQ | flags::RST) {
+        return;
+    }
+    let (header, packet) = esp_of_socket(sock, skb);
+    if header.has(flags::RRQ) {
+        trace::esp_receive_request(sock.net(), Some(sock), &packet);
+    }
+    if header.has(flags::RST) {
+        trace::esp_receive_reset(sock.net(), Some(sock), &packet);
+    }
+}
+
+/// The engine's reasons, as tracers are told them.
+impl From<esp::DropReason> for DropReason {
+    fn from(reason: esp::DropReason) -> Self {
+        match reason {
+            esp::DropReason::Malformed => DropReason::BadFlags,
+            esp::DropReason::Duplicate => DropReason::Duplicate,
+            esp::DropReason::OutOfSequence => DropReason::OutOfSequence,
+            esp::DropReason::NoRoom => DropReason::ReceiveBuffer,
+            esp::DropReason::BadAck => DropReason::BadAck,
+            esp::DropReason::BadState => DropReason::BadState,
+        }
+    }
+}
+
+/// A packet is dropped that `sock` does not take. Its note says where it came from.
+#[cold]
+#[inline(never)]
+pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
+    let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
+    let note = skb.note();
+    let peer = Address {
+        port: header.src,
+        ifindex: note.ifindex,
+        mac: Mac(note.mac),
+    };
+    let packet = esp_packet(header.dst, &peer, &header);
+    trace::esp_drop(sock.net(), Some(sock), &packet, reason);
+}
+
+/// A frame of ESP's type is dropped before anything else was found out about it.
+#[cold]
+#[inline(never)]
+pub(crate) fn esp_frame_drop(skb: &Buffer, device: &Device, reason: DropReason) {
+    let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
+    let peer = Address {
+        port: header.src,
+        ..origin(skb, device)
+    };
+    let packet = esp_packet(header.dst, &peer, &header);
+    trace::esp_drop::<Esp>(device.net(), None, &packet, reason);
+}
+
+/// A datagram is dropped; `header` if it has a whole one.
+#[cold]
+#[inline(never)]
+pub(crate) fn edp_drop(
+    skb: &Buffer,
+    device: &Device,
+    sock: Option<&Sock<Edp>>,
+    header: Option<&edp::wire::Header>,
+    reason: DropReason,
+) {
+    let mut peer = origin(skb, device);
+    let packet = match header {
+        Some(header) => {
+            peer.port = header.src;
+            Packet {
+                len: header.len,
+                ..ends(header.dst, &peer)
+            }
+        }
+        None => ends(0, &peer),
+    };
+    trace::edp_drop(device.net(), sock, &packet, reason);
+}

@@ -1,0 +1,236 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `/proc/sys/esp/`: what can be tuned, each network namespace for itself.
+//!
+//! The three numbers of the window are checked together and kept together, in one word: so writers
+//! on several processors cannot make a set that none of them would have been allowed to make, and a
+//! packet never sees half of a change. `round_trip_time` depends on none of the others and is a word
+//! of its own; with it the set would be one bit too large.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    esp,
+    esp_socket::Esp,
+    net::{limits::Limits, sock::RawSock, sysctl::Numbers},
+};
+use core::ops::RangeInclusive;
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use kernel::{str::CStr, sync::Arc};
+
+/// Packets; above 32767 serial numbers could not be told apart.
+const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
+/// Microseconds. Below 10 every packet would be asked for again while it is on its way; 1 s is where
+/// the peer may be taken for gone.
+const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
+
+/// What a namespace has set.
+pub(crate) struct Settings {
+    live: Arc<Live>,
+    /// Bytes; 0 if never written.
+    send_buffer: AtomicU32,
+    /// Bytes; 0 if never written.
+    receive_buffer: AtomicU32,
+}
+
+/// The part that packets look at.
+pub(crate) struct Live {
+    window: AtomicU64,
+    /// Microseconds.
+    round_trip_time: AtomicU32,
+}
+
+/// What a connection last saw of [`Live`].
+#[derive(Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Seen {
+    window: u64,
+    round_trip_time: u32,
+}
+
+impl Live {
+    /// The engine's parameters, if they are others than were `seen`. In any context.
+    #[inline]
+    pub(crate) fn news(&self, seen: &mut Seen) -> Option<esp::Config> {
+        let now = Seen {
+            window: self.window.load(Relaxed),
+            round_trip_time: self.round_trip_time.load(Relaxed),
+        };
+        if *seen == now {
+            return None;
+        }
+        *seen = now;
+        let window = Window::from_bits(now.window);
+        Some(esp::Config {
+            burst_length: window.burst_length,
+            initial_ack_burst_length: window.initial_ack_burst_length,
+            packets_to_ack: window.packets_to_ack,
+            round_trip_time: now.round_trip_time,
+        })
+    }
+}
+
+/// What a file stands for.
+#[derive(Clone, Copy)]
+pub(crate) enum Setting {
+    /// One of the numbers that bound each other.
+    Packets(fn(&mut Window) -> &mut u16),
+    RoundTripTime,
+    /// A buffer's size, and which of two limits is its.
+    Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
+}
+
+/// The numbers that bound each other, in packets.
+#[derive(Clone, Copy)]
+pub(crate) struct Window {
+    burst_length: u16,
+    initial_ack_burst_length: u16,
+    packets_to_ack: u16,
+}
+
+impl Window {
+    fn of(config: &esp::Config) -> Self {
+        Window {
+            burst_length: config.burst_length,
+            initial_ack_burst_length: config.initial_ack_burst_length,
+            packets_to_ack: config.packets_to_ack,
+        }
+    }
+
+    #[inline]
+    fn from_bits(bits: u64) -> Self {
+        Window {
+            burst_length: bits as u16,
+            initial_ack_burst_length: (bits >> 16) as u16,
+            packets_to_ack: (bits >> 32) as u16,
+        }
+    }
+
+    fn to_bits(self) -> u64 {
+        u64::from(self.burst_length)
+            | u64::from(self.initial_ack_burst_length) << 16
+            | u64::from(self.packets_to_ack) << 32
+    }
+
+    /// Whether the numbers are in their ranges, all together.
+    fn is_valid(self) -> bool {
+        BURST_LENGTH.contains(&self.burst_length)
+            && self.initial_ack_burst_length <= self.burst_length
+            && (1..=self.burst_length).contains(&self.packets_to_ack)
+    }
+}
+
+impl Settings {
+    /// What holds until something is written.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        let config = esp::Config::default();
+        let live = Live {
+            window: AtomicU64::new(Window::of(&config).to_bits()),
+            round_trip_time: AtomicU32::new(config.round_trip_time),
+        };
+        Ok(Settings {
+            live: Arc::new(live, GFP_KERNEL)?,
+            send_buffer: AtomicU32::new(0),
+            receive_buffer: AtomicU32::new(0),
+        })
+    }
+
+    /// What packets look at.
+    pub(crate) fn live(&self) -> Arc<Live> {
+        self.live.clone()
+    }
+
+    /// The engine's parameters at the moment.
+    pub(crate) fn config(&self) -> esp::Config {
+        self.live.news(&mut Seen::default()).unwrap_or_default()
+    }
+
+    /// Gives a socket that nobody else has yet the buffers that were set, if they were: a new one, or
+    /// a listener's child, unless the user fixed the listener's.
+    pub(crate) fn limit_buffers(&self, sock: &RawSock) {
+        let set = |buffer: &AtomicU32| Some(buffer.load(Relaxed)).filter(|&bytes| bytes != 0);
+        sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));
+    }
+
+    /// Sets one number of the window, if the three then fit.
+    fn set_packets(&self, part: fn(&mut Window) -> &mut u16, packets: u16) -> Result {
+        self.live
+            .window
+            .fetch_update(Relaxed, Relaxed, |bits| {
+                let mut window = Window::from_bits(bits);
+                *part(&mut window) = packets;
+                window.is_valid().then(|| window.to_bits())
+            })
+            .map(drop)
+            .map_err(|_| EINVAL)
+    }
+}
+
+/// Sets a number that depends on no other.
+fn store(number: &AtomicU32, range: RangeInclusive<u32>, value: u32) -> Result {
+    if !range.contains(&value) {
+        return Err(EINVAL);
+    }
+    number.store(value, Relaxed);
+    Ok(())
+}
+
+impl Numbers for Settings {
+    const DIRECTORY: &'static CStr = c"esp";
+
+    type File = Setting;
+
+    const FILES: &'static [(&'static CStr, Setting)] = &[
+        (
+            c"burst_length",
+            Setting::Packets(|window| &mut window.burst_length),
+        ),
+        (
+            c"initial_ack_burst_length",
+            Setting::Packets(|window| &mut window.initial_ack_burst_length),
+        ),
+        (
+            c"packets_to_ack",
+            Setting::Packets(|window| &mut window.packets_to_ack),
+        ),
+        (
+            c"recv_buff_size",
+            Setting::Buffer(|all| &all.receive_buffer, |limits| limits.receive),
+        ),
+        (c"round_trip_time", Setting::RoundTripTime),
+        (
+            c"send_buff_size",
+            Setting::Buffer(|all| &all.send_buffer, |limits| limits.send),
+        ),
+    ];
+
+    fn get(&self, file: Setting) -> Result<u32> {
+        match file {
+            Setting::Packets(part) => {
+                let mut window = Window::from_bits(self.live.window.load(Relaxed));
+                Ok((*part(&mut window)).into())
+            }
+            Setting::RoundTripTime => Ok(self.live.round_trip_time.load(Relaxed)),
+            Setting::Buffer(buffer, which) => match buffer(self).load(Relaxed) {
+                0 => Limits::of_new_socket::<Esp>().map(which),
+                bytes => Ok(bytes),
+            },
+        }
+    }
+
+    fn set(&self, file: Setting, number: u32) -> Result {
+        match file {
+            Setting::Packets(part) => {
+                self.set_packets(part, u16::try_from(number).map_err(|_| EINVAL)?)
+            }
+            Setting::RoundTripTime => store(&self.live.round_trip_time, ROUND_TRIP_TIME, number),
+            Setting::Buffer(buffer, which) => store(
+                buffer(self),
+                which(Limits::LEAST)..=which(Limits::most()),
+                number,
+            ),
+        }
+    }
+}
