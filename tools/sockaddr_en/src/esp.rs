@@ -7,14 +7,12 @@ use std::iter::FusedIterator;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use socket2::Type;
-
-use crate::constants::{EPPROTO_ESP, ESP_SO_MTU, ESP_SO_STATS};
+use crate::constants::{ESP_SO_MTU, ESP_SO_STATS};
 use crate::socket::{common_methods, data_methods, Socket};
-use crate::{Address, EspStats, Family, ToAddress};
+use crate::{Address, EspSocket, EspStats, Family, ToAddress};
 
 /// How many connections wait to be accepted at most, as in the standard library.
-const BACKLOG: i32 = 128;
+const BACKLOG: u32 = 128;
 
 /// An ESP connection, used as [`std::net::TcpStream`] is.
 ///
@@ -32,7 +30,7 @@ const BACKLOG: i32 = 128;
 /// # Ok::<(), std::io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct EspStream(Socket);
+pub struct EspStream(pub(crate) Socket);
 
 common_methods!(EspStream);
 data_methods!(EspStream);
@@ -55,9 +53,7 @@ impl EspStream {
     ///
     /// As [`connect`](Self::connect).
     pub fn connect_with(family: Family, address: impl ToAddress) -> io::Result<Self> {
-        let socket = Socket::new(family, Type::STREAM, EPPROTO_ESP)?;
-        socket.connect(address)?;
-        Ok(Self(socket))
+        EspSocket::new_with(family)?.connect(address)
     }
 
     /// As [`connect`](Self::connect), giving up with `TimedOut` after `timeout`.
@@ -79,7 +75,7 @@ impl EspStream {
         address: &Address,
         timeout: Duration,
     ) -> io::Result<Self> {
-        let socket = Socket::new(family, Type::STREAM, EPPROTO_ESP)?;
+        let EspSocket(socket) = EspSocket::new_with(family)?;
         socket.connect_timeout(address, timeout)?;
         Ok(Self(socket))
     }
@@ -186,7 +182,7 @@ impl Write for EspStream {
 /// # Ok::<(), io::Error>(())
 /// ```
 #[derive(Debug)]
-pub struct EspListener(Socket);
+pub struct EspListener(pub(crate) Socket);
 
 common_methods!(EspListener);
 
@@ -207,10 +203,9 @@ impl EspListener {
     ///
     /// As [`bind`](Self::bind).
     pub fn bind_with(family: Family, address: impl ToAddress) -> io::Result<Self> {
-        let socket = Socket::new(family, Type::STREAM, EPPROTO_ESP)?;
+        let socket = EspSocket::new_with(family)?;
         socket.bind(address)?;
-        socket.listen(BACKLOG)?;
-        Ok(Self(socket))
+        socket.listen(BACKLOG)
     }
 
     /// Waits for a connection; gives it and its peer.

@@ -16,6 +16,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! With the feature `tokio`, the module `tokio` has the streams for that runtime.
+//!
 //! They need the kernel module `enet`; without it, opening one fails with `EAFNOSUPPORT`. Parsing
 //! and printing need nothing. C programs include `include/af_enet.h`, which has the same numbers.
 
@@ -23,15 +25,19 @@ mod address;
 pub mod constants;
 mod edp;
 mod esp;
+mod esp_socket;
 mod family;
 mod interface;
 mod mac;
 mod raw;
 mod socket;
+#[cfg(feature = "tokio")]
+pub mod tokio;
 
 pub use address::{Address, AddressError, Interface, NamedAddress, ToAddress};
 pub use edp::{EdpProtocol, EdpSocket};
 pub use esp::{EspListener, EspStream, Incoming};
+pub use esp_socket::EspSocket;
 pub use family::Family;
 pub use interface::{interface_index, interface_mac, interface_mtu, interface_name};
 pub use mac::{MacAddr, ParseMacError};

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The streams for tokio, on descriptors of another family: what they do needs no module.
+#![cfg(feature = "tokio")]
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+
+use sockaddr_en::tokio::{EspListener, EspStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+fn pair() -> (EspStream, EspStream) {
+    let (one, two) = UnixStream::pair().unwrap();
+    let stream = |end: UnixStream| EspStream::from_std(OwnedFd::from(end).into()).unwrap();
+    (stream(one), stream(two))
+}
+
+#[tokio::test]
+async fn more_than_the_buffers_hold_gets_through_both_ways() {
+    let (mut one, two) = pair();
+    let message: Vec<u8> = (0..4_000_000_u32).map(|i| (i >> 3) as u8).collect();
+    let echo = tokio::spawn(async move {
+        let (mut from, mut to) = tokio::io::split(two);
+        tokio::io::copy(&mut from, &mut to).await.unwrap();
+        to.shutdown().await.unwrap();
+    });
+    let (mut from, mut to) = tokio::io::split(&mut one);
+    let send = async {
+        to.write_all(&message).await?;
+        to.shutdown().await
+    };
+    let mut echoed = Vec::new();
+    tokio::try_join!(send, from.read_to_end(&mut echoed)).unwrap();
+    echo.await.unwrap();
+    assert!(echoed == message);
+}
+
+#[tokio::test]
+async fn pieces_are_written_as_one() {
+    let (mut one, mut two) = pair();
+    let pieces = [io::IoSlice::new(b"ab"), io::IoSlice::new(b"cde")];
+    assert_eq!(one.write_vectored(&pieces).await.unwrap(), 5);
+    let mut got = [0; 5];
+    two.read_exact(&mut got).await.unwrap();
+    assert_eq!(&got, b"abcde");
+}
+
+#[tokio::test]
+async fn a_peer_that_is_gone_is_the_end_and_then_a_broken_pipe() {
+    let (mut one, two) = pair();
+    drop(two);
+    assert_eq!(one.read(&mut [0; 8]).await.unwrap(), 0);
+    let error = one.write_all(b"x").await.unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::BrokenPipe);
+}
+
+#[tokio::test]
+async fn streams_come_from_and_go_to_the_other_kind() {
+    let (one, _two) = pair();
+    let fd = one.as_raw_fd();
+    assert_eq!(one.as_fd().as_raw_fd(), fd);
+    assert_eq!(one.into_std().as_raw_fd(), fd);
+}
+
+#[tokio::test]
+async fn without_the_module_the_errors_are_those_of_the_system() {
+    // Whether or not the machine has it, nobody has an interface of that name.
+    let connected = EspStream::connect("02:00:00:00:00:01%nowhere0:1").await;
+    let listening = EspListener::bind("*%nowhere0:1");
+    for error in [connected.unwrap_err(), listening.unwrap_err()] {
+        let known = [Some(libc::EAFNOSUPPORT), Some(libc::ENODEV)];
+        let named = error.kind() == io::ErrorKind::NotFound;
+        assert!(named || known.contains(&error.raw_os_error()), "{error}");
+    }
+}
