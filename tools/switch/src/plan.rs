@@ -1,0 +1,374 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What the switch is made of: the settings, and the commands that build it.
+
+use std::fmt;
+
+use clap::Args;
+use serde::{Deserialize, Serialize};
+
+use crate::units::{Percent, Rate, Size};
+
+/// The namespace of the switch.
+pub const SWITCH: &str = "switch";
+
+/// The device of each host.
+pub const DEVICE: &str = "eth0";
+
+/// Bytes of an Ethernet header, which the kernel counts as part of a frame: `ETH_HLEN`, `linux/if_ether.h`.
+const HEADER: u32 = 14;
+
+/// Most hosts: neighbour tables grow with the square, and a guest's memory is small.
+const MOST_HOSTS: i64 = 256;
+
+/// How long a frame is on a cable, beside the time that its bits take.
+const CABLE: &str = "1us";
+
+/// Frames that may wait for a host's own cable; more than any socket has under way.
+const CABLE_QUEUE: u32 = 100_000;
+
+/// The switch's settings.
+#[derive(Clone, Debug, PartialEq, Args, Serialize, Deserialize)]
+pub struct Settings {
+    /// Hosts on the switch, a namespace each: h0, h1, ...
+    #[arg(long, value_name = "NUMBER", default_value_t = 3,
+          value_parser = clap::value_parser!(u32).range(2..=MOST_HOSTS))]
+    pub hosts: u32,
+
+    /// Rate of each port, both ways, counted in whole frames without preamble, check sequence and gap
+    #[arg(long, value_name = "RATE", default_value = "200mbit")]
+    pub rate: Rate,
+
+    /// Rate at which hosts send to the switch, or `none` for no limit, so that bursts arrive at once [default: --rate]
+    #[arg(long, value_name = "RATE", value_parser = uplink)]
+    pub uplink: Option<Uplink>,
+
+    /// Bytes of frames that wait at a port for its host; one that finds no room is dropped
+    #[arg(long, value_name = "SIZE", default_value = "128k")]
+    pub buffer: Size,
+
+    /// Share of frames lost at random on each host's cable to the switch, percent
+    #[arg(long, value_name = "PERCENT", default_value = "0")]
+    pub loss: Percent,
+
+    /// Settles which frames are lost
+    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    pub seed: u64,
+
+    /// Mark frames that can be marked (ECN) when more than this waits at a port, as DCTCP expects
+    #[arg(long, value_name = "SIZE")]
+    pub ecn: Option<Size>,
+
+    /// Largest packet without its Ethernet header, bytes
+    #[arg(long, value_name = "BYTES", default_value_t = 1500,
+          value_parser = clap::value_parser!(u32).range(68..=9000))]
+    pub mtu: u32,
+}
+
+impl Settings {
+    /// The rate at which hosts send to the switch, if it is limited.
+    pub fn sending_rate(&self) -> Option<Rate> {
+        match self.uplink {
+            None => Some(self.rate),
+            Some(Uplink::None) => None,
+            Some(Uplink::Rate(rate)) => Some(rate),
+        }
+    }
+}
+
+/// How fast hosts may send.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Uplink {
+    /// As fast as they can.
+    None,
+    /// At this rate.
+    Rate(Rate),
+}
+
+fn uplink(text: &str) -> anyhow::Result<Uplink> {
+    match text {
+        "none" => Ok(Uplink::None),
+        rate => Ok(Uplink::Rate(rate.parse()?)),
+    }
+}
+
+impl fmt::Display for Settings {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let last = self.hosts - 1;
+        write!(
+            f,
+            "hosts h0 to h{last}, 10.0.0.1 to {}, on ports of {} with {} of buffer",
+            address(last),
+            self.rate,
+            self.buffer
+        )
+    }
+}
+
+/// A program of iproute2.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Program {
+    /// `ip`
+    Ip,
+    /// `bridge`
+    Bridge,
+    /// `tc`
+    Tc,
+}
+
+/// Commands for one program in one namespace.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Step {
+    /// The program.
+    pub program: Program,
+    /// Where; `None` is where this process is.
+    pub namespace: Option<String>,
+    /// One command a line, as its `-batch` takes them.
+    pub lines: Vec<String>,
+}
+
+/// The namespace of host `number`.
+pub fn host(number: u32) -> String {
+    format!("h{number}")
+}
+
+/// The switch's device that leads to host `number`.
+pub fn port(number: u32) -> String {
+    format!("p{number}")
+}
+
+/// The namespaces of a switch with so many hosts.
+pub fn namespaces(hosts: u32) -> Vec<String> {
+    let mut all: Vec<_> = (0..hosts).map(host).collect();
+    all.push(SWITCH.to_owned());
+    all
+}
+
+/// The IP address of host `number`; the prefix is 16 bits long.
+fn address(number: u32) -> String {
+    let station = number + 1;
+    format!("10.0.{}.{}", station >> 8, station & 0xff)
+}
+
+/// The Ethernet address of host `number`: 02:00:00:00, and its number plus one in two bytes.
+fn mac(number: u32) -> String {
+    let station = number + 1;
+    format!("02:00:00:00:{:02x}:{:02x}", station >> 8, station & 0xff)
+}
+
+/// Everything that builds the switch, in order.
+pub fn steps(settings: &Settings) -> Vec<Step> {
+    let names = namespaces(settings.hosts);
+    let mut steps = vec![
+        Step {
+            program: Program::Ip,
+            namespace: None,
+            lines: names
+                .iter()
+                .map(|name| format!("netns add {name}"))
+                .collect(),
+        },
+        in_switch(Program::Ip, links(settings)),
+        in_switch(Program::Bridge, forwarding(settings)),
+        in_switch(Program::Tc, buffers(settings)),
+    ];
+    for number in 0..settings.hosts {
+        let in_host = |program, lines| Step {
+            program,
+            namespace: Some(host(number)),
+            lines,
+        };
+        steps.push(in_host(Program::Ip, station(settings, number)));
+        steps.push(in_host(Program::Tc, vec![cable(settings, number)]));
+    }
+    steps
+}
+
+fn in_switch(program: Program, lines: Vec<String>) -> Step {
+    Step {
+        program,
+        namespace: Some(SWITCH.to_owned()),
+        lines,
+    }
+}
+
+/// The bridge and its ports. Nothing but the hosts' own frames shall pass: no spanning tree, no IPv6 of the ports' own.
+fn links(settings: &Settings) -> Vec<String> {
+    let mtu = settings.mtu;
+    let mut lines = vec![
+        format!("link add br0 mtu {mtu} type bridge stp_state 0 forward_delay 0 mcast_snooping 0"),
+        "link set br0 addrgenmode none".to_owned(),
+    ];
+    for number in 0..settings.hosts {
+        let (port, host, mac) = (port(number), host(number), mac(number));
+        lines.push(format!(
+            "link add {port} mtu {mtu} type veth peer name {DEVICE} mtu {mtu} address {mac} netns {host}"
+        ));
+        lines.push(format!("link set {port} addrgenmode none"));
+        lines.push(format!("link set {port} master br0 up"));
+    }
+    lines.push("link set br0 up".to_owned());
+    lines
+}
+
+/// Where each address is, so that no frame is flooded to ports it is not for.
+fn forwarding(settings: &Settings) -> Vec<String> {
+    (0..settings.hosts)
+        .map(|number| format!("fdb add {} dev {} master static", mac(number), port(number)))
+        .collect()
+}
+
+/// Rate and buffer of each port towards its host.
+///
+/// `tbf` lets a frame go when its tokens are there, on a high-resolution timer, and its queue counts bytes. Tokens for
+/// two frames, no more: one so that a frame can leave at all, one that makes up for the timer's lateness. With marking,
+/// `red` is that queue: the average it goes by is that of two frames (the shortest it knows), both thresholds are the
+/// same, and `nodrop` makes it drop nothing that fits.
+fn buffers(settings: &Settings) -> Vec<String> {
+    let Settings { rate, buffer, .. } = settings;
+    let (bits, bytes) = (rate.0, buffer.0);
+    let frame = settings.mtu + HEADER;
+    let burst = 2 * frame;
+    let mut lines = Vec::new();
+    for number in 0..settings.hosts {
+        let port = port(number);
+        lines.push(format!(
+            "qdisc add dev {port} root handle 1: tbf rate {bits}bit burst {burst} limit {bytes}"
+        ));
+        if let Some(Size(threshold)) = settings.ecn {
+            let packets = threshold / frame + 1;
+            lines.push(format!(
+                "qdisc add dev {port} parent 1:1 handle 10: red limit {bytes} min {threshold} max {threshold} \
+                 avpkt {frame} burst {packets} bandwidth {bits}bit probability 1 ecn nodrop"
+            ));
+        }
+    }
+    lines
+}
+
+/// A host: its device, and everybody's addresses, so that nobody has to ask.
+///
+/// One segment per frame: the kernel would otherwise hand TCP's data through the cable in pieces of many frames.
+fn station(settings: &Settings, own: u32) -> Vec<String> {
+    let mut lines = vec![
+        "link set lo up".to_owned(),
+        format!("link set {DEVICE} addrgenmode none"),
+        format!("link set {DEVICE} gso_max_segs 1 up"),
+        format!("address add {}/16 dev {DEVICE}", address(own)),
+    ];
+    let others = (0..settings.hosts).filter(|number| *number != own);
+    lines.extend(others.map(|number| {
+        format!(
+            "neighbour add {} lladdr {} dev {DEVICE} nud permanent",
+            address(number),
+            mac(number)
+        )
+    }));
+    lines
+}
+
+/// What a host's frames go through on their way to the switch.
+///
+/// `netem` also takes frames off their socket's account, as a network card does once they are sent. Without it a frame
+/// in the buffer of the switch would count as one still waiting in its sender, and TCP would hold back the next: no
+/// sender on another machine can know what waits in a switch.
+fn cable(settings: &Settings, number: u32) -> String {
+    let mut line =
+        format!("qdisc add dev {DEVICE} root handle 1: netem limit {CABLE_QUEUE} delay {CABLE}");
+    if let Some(rate) = settings.sending_rate() {
+        line += &format!(" rate {}bit", rate.0);
+    }
+    if settings.loss.0 > 0.0 {
+        // Hosts with one seed would lose the same frames.
+        let seed = settings.seed.wrapping_add(u64::from(number) << 32);
+        line += &format!(" loss random {}% seed {seed}", settings.loss.0);
+    }
+    line
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn settings() -> Settings {
+        Settings {
+            hosts: 3,
+            rate: Rate(200_000_000),
+            uplink: None,
+            buffer: Size(131_072),
+            loss: Percent(0.0),
+            seed: 1,
+            ecn: None,
+            mtu: 1500,
+        }
+    }
+
+    #[test]
+    fn stations_beyond_one_byte_have_addresses() {
+        assert_eq!(
+            (address(0), mac(0)),
+            ("10.0.0.1".into(), "02:00:00:00:00:01".into())
+        );
+        assert_eq!(
+            (address(255), mac(255)),
+            ("10.0.1.0".into(), "02:00:00:00:01:00".into())
+        );
+    }
+
+    #[test]
+    fn buffer_counts_bytes_and_burst_is_two_frames() {
+        assert_eq!(
+            buffers(&settings())[1],
+            "qdisc add dev p1 root handle 1: tbf rate 200000000bit burst 3028 limit 131072"
+        );
+    }
+
+    #[test]
+    fn marking_keeps_the_buffer() {
+        let marking = Settings {
+            ecn: Some(Size(30_720)),
+            ..settings()
+        };
+        let lines = buffers(&marking);
+        assert_eq!(lines.len(), 6);
+        assert!(
+            lines[1].contains("red limit 131072 min 30720 max 30720"),
+            "{}",
+            lines[1]
+        );
+        assert!(lines[1].ends_with("ecn nodrop"), "{}", lines[1]);
+    }
+
+    #[test]
+    fn cable_has_the_ports_rate_unless_told_otherwise() {
+        assert!(cable(&settings(), 0).ends_with("delay 1us rate 200000000bit"));
+        let free = Settings {
+            uplink: Some(Uplink::None),
+            ..settings()
+        };
+        assert!(cable(&free, 0).ends_with("delay 1us"));
+    }
+
+    #[test]
+    fn loss_differs_between_hosts() {
+        let lossy = Settings {
+            loss: Percent(0.05),
+            ..settings()
+        };
+        let [a, b] = [cable(&lossy, 0), cable(&lossy, 1)];
+        assert!(a.contains(" loss random 0.05% seed "), "{a}");
+        assert_ne!(a, b);
+    }
+
+    #[test]
+    fn everybody_knows_everybody_else() {
+        let lines = station(&settings(), 1);
+        let known: Vec<_> = lines
+            .iter()
+            .filter(|line| line.contains("neighbour"))
+            .collect();
+        assert_eq!(known.len(), 2);
+        assert!(!known.iter().any(|line| line.contains("10.0.0.2 ")));
+    }
+}

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Runs the programs of iproute2.
+
+use std::io::Write;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+use serde::Deserialize;
+
+use crate::plan::{self, Program, Step};
+
+/// How long devices may take to notice that their cable is in; the kernel looks once a second at most.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+impl Program {
+    /// What it is called in the PATH.
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ip => "ip",
+            Self::Bridge => "bridge",
+            Self::Tc => "tc",
+        }
+    }
+}
+
+/// The beginning of a command line of `program` for `namespace`.
+fn command(program: Program, namespace: Option<&str>) -> Command {
+    let mut command = Command::new(program.name());
+    if let Some(namespace) = namespace {
+        command.args(["-netns", namespace]);
+    }
+    command
+}
+
+/// Runs `step`'s lines.
+///
+/// # Errors
+/// With the program's own words and the line it stumbled over.
+pub fn run(step: &Step) -> Result<()> {
+    let mut command = command(step.program, step.namespace.as_deref());
+    command.args(["-batch", "-"]);
+    finish(&mut command, step.program, &step.lines).map(drop)
+}
+
+/// What `program` prints as JSON.
+///
+/// # Errors
+/// With the program's own words, or when it printed something else.
+pub fn ask<T: for<'de> Deserialize<'de>>(
+    program: Program,
+    namespace: &str,
+    arguments: &[&str],
+) -> Result<T> {
+    let mut command = command(program, Some(namespace));
+    command.args(arguments);
+    let text = finish(&mut command, program, &[])?;
+    serde_json::from_str(&text)
+        .with_context(|| format!("{} printed what is no JSON: {text:?}", program.name()))
+}
+
+fn finish(command: &mut Command, program: Program, lines: &[String]) -> Result<String> {
+    let name = program.name();
+    let mut child = command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .with_context(|| format!("starting {name}: is the package iproute2 installed?"))?;
+    let mut input = lines.join("\n");
+    input.push('\n');
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ended early says why, below.
+        let _ = stdin.write_all(input.as_bytes());
+    }
+    let output = child.wait_with_output()?;
+    if !output.status.success() {
+        bail!(explain(
+            name,
+            lines,
+            &String::from_utf8_lossy(&output.stderr)
+        ));
+    }
+    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// Why a program failed: its words, the line they are about, and what to do.
+fn explain(name: &str, lines: &[String], words: &str) -> String {
+    let words = words.trim();
+    // iproute2 ends with "Command failed -:LINE".
+    let number = words
+        .rsplit("-:")
+        .next()
+        .and_then(|rest| rest.trim().parse::<usize>().ok());
+    let line = number.and_then(|number| lines.get(number.checked_sub(1)?));
+    let mut text = words.lines().next().unwrap_or("no reason given").to_owned();
+    if let Some(line) = line {
+        text = format!("{name} {line}: {text}");
+    } else {
+        text = format!("{name}: {text}");
+    }
+    let hint = if words.contains("not permitted") || words.contains("denied") {
+        "run it as root"
+    } else if words.contains("Specified qdisc kind is unknown")
+        || words.contains("Unknown device type")
+    {
+        "the kernel needs the modules bridge, veth, sch_tbf, sch_netem, and sch_red for --ecn"
+    } else {
+        return text;
+    };
+    format!("{text}; {hint}")
+}
+
+#[derive(Debug, Deserialize)]
+struct Link {
+    operstate: String,
+}
+
+/// Waits until every host can send: a device that is up does not send before its carrier has been noticed.
+///
+/// # Errors
+/// When a host has no carrier in time.
+pub fn await_carrier(hosts: u32) -> Result<()> {
+    let end = Instant::now() + PATIENCE;
+    let ends = (0..hosts).flat_map(|number| {
+        [
+            (plan::SWITCH.to_owned(), plan::port(number)),
+            (plan::host(number), plan::DEVICE.to_owned()),
+        ]
+    });
+    for (namespace, device) in ends {
+        loop {
+            let arguments = ["-json", "link", "show", "dev", &device];
+            let links: Vec<Link> = ask(Program::Ip, &namespace, &arguments)?;
+            if links.iter().all(|link| link.operstate == "UP") {
+                break;
+            }
+            ensure!(
+                Instant::now() < end,
+                "{device} of {namespace} has no carrier after {PATIENCE:?}"
+            );
+            thread::sleep(Duration::from_millis(10));
+        }
+    }
+    Ok(())
+}
+
+/// Demands that none of `namespaces` exists: what somebody else made is not to be touched, nor removed later.
+///
+/// # Errors
+/// With the one that does.
+pub fn ensure_free(namespaces: &[String]) -> Result<()> {
+    for name in namespaces {
+        ensure!(
+            !exists(name),
+            "a namespace {name} exists already: remove it with 'ip netns delete {name}'"
+        );
+    }
+    Ok(())
+}
+
+fn exists(namespace: &str) -> bool {
+    Path::new("/run/netns").join(namespace).exists()
+}
+
+/// Removes those of `namespaces` that exist, and with them their devices.
+///
+/// # Errors
+/// When one cannot be removed.
+pub fn remove(namespaces: &[String]) -> Result<()> {
+    let existing: Vec<_> = namespaces
+        .iter()
+        .filter(|name| exists(name))
+        .map(|name| format!("netns delete {name}"))
+        .collect();
+    let mut command = command(Program::Ip, None);
+    command.args(["-batch", "-"]);
+    finish(&mut command, Program::Ip, &existing).map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn failures_name_the_line_and_what_to_do() {
+        let lines = ["netns add h0".to_owned(), "netns add h1".to_owned()];
+        let words =
+            "mount --make-shared /run/netns failed: Operation not permitted\nCommand failed -:2";
+        assert_eq!(
+            explain("ip", &lines, words),
+            "ip netns add h1: mount --make-shared /run/netns failed: Operation not permitted; run it as root"
+        );
+        let lines = ["qdisc add dev p0 root tbf".to_owned()];
+        let words = "Error: Specified qdisc kind is unknown.\nCommand failed -:1";
+        assert!(explain("tc", &lines, words).ends_with("and sch_red for --ecn"));
+        assert_eq!(explain("tc", &[], ""), "tc: no reason given");
+    }
+}

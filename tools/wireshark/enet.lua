@@ -1,0 +1,321 @@
+-- SPDX-License-Identifier: GPL-2.0-only
+--
+-- EDP and ESP for Wireshark and tshark: see docs/operations.md, "Looking inside", for how to load it.
+-- The formats are in docs/protocol.md.
+--
+-- IPsec has the filter name "esp" and an Ethernet type says nothing of a family, so the names here begin
+-- with "enet_".
+
+local ethertypes = DissectorTable.get("ethertype")
+
+-- Registers `proto` for the Ethernet type in its preferences, and again when that changes.
+local function follow_ethertype(proto, default, name)
+    proto.prefs.ethertype = Pref.uint("Ethernet type", default,
+        "Ethernet type of " .. name .. " frames (the module's parameter): decimal, "
+        .. default .. " by default")
+    local current = default
+    ethertypes:add(current, proto)
+    function proto.prefs_changed()
+        if proto.prefs.ethertype ~= current then
+            ethertypes:remove(current, proto)
+            current = proto.prefs.ethertype
+            ethertypes:add(current, proto)
+        end
+    end
+end
+
+-- Adds payload and padding behind a header of `header` bytes that states `length`; all of `fields` and
+-- `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how much.
+local function add_payload(tree, tvb, header, length, fields, experts)
+    local rest = tvb:captured_len() - header
+    local there = math.min(length, rest)
+    if there > 0 then
+        tree:add(fields.payload, tvb(header, there))
+    end
+    if tvb:reported_len() < header + length then
+        tree:add_proto_expert_info(experts.short)
+    end
+    if rest > there then
+        local padding = tvb(header + there, rest - there)
+        local item = tree:add(fields.padding, padding)
+        if padding:bytes():tohex():find("[^0]") then
+            item:add_proto_expert_info(experts.padding)
+        end
+    end
+end
+
+-- EDP -------------------------------------------------------------------------------------------------
+
+local edp = Proto("enet_edp", "Ethernet Datagram Protocol")
+
+local edp_fields = {
+    srcport = ProtoField.uint16("enet_edp.srcport", "Source port"),
+    dstport = ProtoField.uint16("enet_edp.dstport", "Destination port"),
+    length = ProtoField.uint16("enet_edp.length", "Payload length"),
+    control = ProtoField.uint8("enet_edp.control", "Control message", base.DEC,
+        { [1] = "Echo request", [2] = "Echo reply" }),
+    payload = ProtoField.bytes("enet_edp.payload", "Payload"),
+    padding = ProtoField.bytes("enet_edp.padding", "Padding"),
+    stream = ProtoField.uint32("enet_edp.stream", "Stream index"),
+}
+edp.fields = edp_fields
+
+local edp_experts = {
+    short = ProtoExpert.new("enet_edp.short", "The frame is shorter than its header says",
+        expert.group.MALFORMED, expert.severity.ERROR),
+    padding = ProtoExpert.new("enet_edp.padding.nonzero", "Padding that is not zero",
+        expert.group.PROTOCOL, expert.severity.NOTE),
+    control = ProtoExpert.new("enet_edp.control.unknown", "Unknown control message",
+        expert.group.PROTOCOL, expert.severity.WARN),
+}
+edp.experts = edp_experts
+
+-- Streams ---------------------------------------------------------------------------------------------
+
+-- Conversations by their two ends, for each protocol, numbered in the order in which they are seen.
+local streams = {}
+
+-- What was found out about an ESP frame when it was first seen, by the frame's number.
+local findings = {}
+
+local function forget()
+    streams = { [edp.name] = { count = 0 } }
+    findings = {}
+end
+
+-- The conversation of a frame, and which of the two directions the frame goes in.
+local function conversation(proto, pinfo, srcport, dstport)
+    local from = tostring(pinfo.dl_src) .. " " .. srcport
+    local to = tostring(pinfo.dl_dst) .. " " .. dstport
+    local forward = from < to
+    local key = forward and from .. " " .. to or to .. " " .. from
+    local known = streams[proto.name]
+    if known == nil then
+        known = { count = 0 }
+        streams[proto.name] = known
+    end
+    if known[key] == nil then
+        known[key] = { index = known.count, [true] = {}, [false] = {} }
+        known.count = known.count + 1
+    end
+    return known[key], forward
+end
+
+function edp.dissector(tvb, pinfo, root)
+    local header = 6
+    if tvb:captured_len() < header then
+        return 0
+    end
+    local srcport, dstport, length = tvb(0, 2):uint(), tvb(2, 2):uint(), tvb(4, 2):uint()
+    pinfo.cols.protocol = "EDP"
+    pinfo.cols.info = string.format("%d → %d Len=%d", srcport, dstport, length)
+    pinfo.src_port = srcport
+    pinfo.dst_port = dstport
+    local tree = root:add(edp, tvb(), string.format(
+        "Ethernet Datagram Protocol, Src Port: %d, Dst Port: %d, Len: %d", srcport, dstport, length))
+    tree:add(edp_fields.srcport, tvb(0, 2))
+    tree:add(edp_fields.dstport, tvb(2, 2))
+    tree:add(edp_fields.length, tvb(4, 2))
+    local talk = conversation(edp, pinfo, srcport, dstport)
+    tree:add(edp_fields.stream, talk.index):set_generated()
+    -- Port 0 is the protocol's own.
+    if (srcport == 0 or dstport == 0) and length > 0 and tvb:captured_len() > header then
+        local kind = tvb(header, 1):uint()
+        local item = tree:add(edp_fields.control, tvb(header, 1))
+        if kind == 1 then
+            pinfo.cols.info:append(" Echo request")
+        elseif kind == 2 then
+            pinfo.cols.info:append(" Echo reply")
+        else
+            item:add_proto_expert_info(edp_experts.control)
+        end
+    end
+    add_payload(tree, tvb, header, length, edp_fields, edp_experts)
+    return tvb:captured_len()
+end
+
+-- ESP -------------------------------------------------------------------------------------------------
+
+local esp = Proto("enet_esp", "Ethernet Streaming Protocol")
+
+local SYN, ACK, FIN, RST, RRQ, TXS, TXF = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40
+
+-- In the order in which they are printed.
+local names = {
+    { SYN, "SYN" }, { FIN, "FIN" }, { RST, "RST" }, { ACK, "ACK" }, { RRQ, "RRQ" }, { TXS, "TXS" }, { TXF, "TXF" },
+}
+
+local esp_fields = {
+    srcport = ProtoField.uint16("enet_esp.srcport", "Source port"),
+    dstport = ProtoField.uint16("enet_esp.dstport", "Destination port"),
+    length = ProtoField.uint16("enet_esp.length", "Payload length"),
+    seq = ProtoField.uint16("enet_esp.seq", "Sequence number"),
+    ack = ProtoField.uint16("enet_esp.ack", "Acknowledgement number"),
+    flags = ProtoField.uint8("enet_esp.flags", "Flags", base.HEX),
+    reserved = ProtoField.bool("enet_esp.flags.reserved", "Reserved", 8, nil, 0x80),
+    txf = ProtoField.bool("enet_esp.flags.txf", "Last packet of a transmission (TXF)", 8, nil, TXF),
+    txs = ProtoField.bool("enet_esp.flags.txs", "First packet of a transmission (TXS)", 8, nil, TXS),
+    rrq = ProtoField.bool("enet_esp.flags.rrq", "Retransmission request (RRQ)", 8, nil, RRQ),
+    rst = ProtoField.bool("enet_esp.flags.rst", "Reset (RST)", 8, nil, RST),
+    fin = ProtoField.bool("enet_esp.flags.fin", "End of the stream (FIN)", 8, nil, FIN),
+    acked = ProtoField.bool("enet_esp.flags.ack", "Acknowledgement (ACK)", 8, nil, ACK),
+    syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SYN)", 8, nil, SYN),
+    hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window"),
+    payload = ProtoField.bytes("enet_esp.payload", "Payload"),
+    padding = ProtoField.bytes("enet_esp.padding", "Padding"),
+    stream = ProtoField.uint32("enet_esp.stream", "Stream index"),
+    retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission"),
+    lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one"),
+}
+esp.fields = esp_fields
+
+local esp_experts = {
+    short = ProtoExpert.new("enet_esp.short", "The frame is shorter than its header says",
+        expert.group.MALFORMED, expert.severity.ERROR),
+    padding = ProtoExpert.new("enet_esp.padding.nonzero", "Padding that is not zero",
+        expert.group.PROTOCOL, expert.severity.NOTE),
+    flags = ProtoExpert.new("enet_esp.flags.invalid", "Flags that do not go together",
+        expert.group.PROTOCOL, expert.severity.ERROR),
+    connect = ProtoExpert.new("enet_esp.connect", "Connection attempt (SYN)",
+        expert.group.SEQUENCE, expert.severity.CHAT),
+    finish = ProtoExpert.new("enet_esp.finish", "End of the stream (FIN)",
+        expert.group.SEQUENCE, expert.severity.CHAT),
+    reset = ProtoExpert.new("enet_esp.reset", "Connection reset (RST)",
+        expert.group.SEQUENCE, expert.severity.WARN),
+    request = ProtoExpert.new("enet_esp.request", "Retransmission request (RRQ)",
+        expert.group.SEQUENCE, expert.severity.WARN),
+    hold = ProtoExpert.new("enet_esp.hold.expert", "Hold: receipt acknowledged, window closed",
+        expert.group.SEQUENCE, expert.severity.CHAT),
+    retransmission = ProtoExpert.new("enet_esp.analysis.retransmission.expert", "Retransmission",
+        expert.group.SEQUENCE, expert.severity.NOTE),
+    lost = ProtoExpert.new("enet_esp.analysis.lost.expert", "Packets before this one are missing",
+        expert.group.SEQUENCE, expert.severity.WARN),
+}
+esp.experts = esp_experts
+
+edp.init = forget
+esp.init = forget
+
+local function has(flags, bit)
+    return flags & bit ~= 0
+end
+
+local function flag_list(flags)
+    local set = {}
+    for _, flag in ipairs(names) do
+        if has(flags, flag[1]) then
+            set[#set + 1] = flag[2]
+        end
+    end
+    return table.concat(set, ", ")
+end
+
+-- Whether no sender would form such a packet, as the module judges it.
+local function is_invalid(flags, length)
+    local control = flags & (SYN | FIN | RST)
+    if control == 0 then
+        return not has(flags, ACK)
+    end
+    return control & (control - 1) ~= 0 or length > 0 or has(flags, RRQ)
+        or (control == FIN and not has(flags, ACK))
+end
+
+-- Follows the sequence numbers of one direction: data, SYN and FIN take one. Returns whether the packet
+-- was seen before, and how many before it were not.
+local function follow(way, flags, seq, length)
+    if length == 0 and not has(flags, SYN | FIN) or has(flags, RST) then
+        return false, 0
+    end
+    if has(flags, SYN) then
+        local again = way.first == seq
+        if not again then
+            way.first = seq
+            way.next = (seq + 1) & 0xffff
+        end
+        return again, 0
+    end
+    local ahead = way.next and (seq - way.next) & 0xffff or 0
+    if ahead > 0x7fff then
+        return true, 0
+    end
+    way.next = (seq + 1) & 0xffff
+    return false, ahead
+end
+
+function esp.dissector(tvb, pinfo, root)
+    local header = 11
+    if tvb:captured_len() < header then
+        return 0
+    end
+    local srcport, dstport, length = tvb(0, 2):uint(), tvb(2, 2):uint(), tvb(4, 2):uint()
+    local seq, ack, flags = tvb(6, 2):uint(), tvb(8, 2):uint(), tvb(10, 1):uint()
+    local talk, forward = conversation(esp, pinfo, srcport, dstport)
+    if not pinfo.visited then
+        local again, lost = follow(talk[forward], flags, seq, length)
+        findings[pinfo.number] = { again = again, lost = lost }
+    end
+    local found = findings[pinfo.number] or { again = false, lost = 0 }
+    local hold = length == 0 and flags == ACK | TXS
+
+    pinfo.cols.protocol = "ESP"
+    pinfo.src_port = srcport
+    pinfo.dst_port = dstport
+    local info = string.format("%d → %d [%s] Seq=%d", srcport, dstport, flag_list(flags), seq)
+    if has(flags, ACK) then
+        info = info .. string.format(" Ack=%d", ack)
+    end
+    info = info .. string.format(" Len=%d", length)
+    if found.again then
+        info = "[Retransmission] " .. info
+    elseif found.lost > 0 then
+        info = string.format("[%d missing] ", found.lost) .. info
+    end
+    pinfo.cols.info = info
+
+    local tree = root:add(esp, tvb(), string.format(
+        "Ethernet Streaming Protocol, Src Port: %d, Dst Port: %d, Seq: %d, Len: %d", srcport, dstport, seq, length))
+    tree:add(esp_fields.srcport, tvb(0, 2))
+    tree:add(esp_fields.dstport, tvb(2, 2))
+    tree:add(esp_fields.stream, talk.index):set_generated()
+    tree:add(esp_fields.length, tvb(4, 2))
+    tree:add(esp_fields.seq, tvb(6, 2))
+    tree:add(esp_fields.ack, tvb(8, 2))
+    local bits = tree:add(esp_fields.flags, tvb(10, 1))
+    bits:append_text(" (" .. flag_list(flags) .. ")")
+    for _, bit in ipairs({ "reserved", "txf", "txs", "rrq", "rst", "fin", "acked", "syn" }) do
+        bits:add(esp_fields[bit], tvb(10, 1))
+    end
+    if is_invalid(flags, length) then
+        bits:add_proto_expert_info(esp_experts.flags)
+    end
+    if has(flags, SYN) then
+        bits:add_proto_expert_info(esp_experts.connect)
+    end
+    if has(flags, FIN) then
+        bits:add_proto_expert_info(esp_experts.finish)
+    end
+    if has(flags, RST) then
+        bits:add_proto_expert_info(esp_experts.reset)
+    end
+    if has(flags, RRQ) then
+        bits:add_proto_expert_info(esp_experts.request, string.format("Asks for all packets from %d on", ack))
+    end
+    if hold then
+        tree:add(esp_fields.hold, true):set_generated()
+        bits:add_proto_expert_info(esp_experts.hold)
+    end
+    if found.again then
+        tree:add(esp_fields.retransmission, true):set_generated()
+        tree:add_proto_expert_info(esp_experts.retransmission)
+    end
+    if found.lost > 0 then
+        tree:add(esp_fields.lost, found.lost):set_generated()
+        tree:add_proto_expert_info(esp_experts.lost)
+    end
+    add_payload(tree, tvb, header, length, esp_fields, esp_experts)
+    return tvb:captured_len()
+end
+
+-- Only what has a dissector can be registered.
+follow_ethertype(edp, 0x88b5, "EDP")
+follow_ethertype(esp, 0x88b6, "ESP")
