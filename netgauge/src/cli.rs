@@ -12,15 +12,20 @@ use sockaddr_en::constants::{AF_ENET, NETGAUGE_PORT};
 use sockaddr_en::Family;
 
 use crate::client::ClientOptions;
+use crate::group::args::GroupArgs;
+use crate::group::participants::GroupOptions;
 use crate::pattern::{self, Pattern, Plan};
 use crate::report::Format;
 use crate::server::ServerOptions;
 use crate::sizes::SizeSpec;
-use crate::transport;
+use crate::transport::{self, Kind};
 
 /// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and not one of the
 /// two experimental types that EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
+
+/// Rounds before the tests, for patterns of two.
+const DEFAULT_WARMUP: u32 = 10;
 
 /// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
@@ -42,17 +47,31 @@ Examples:
   What a byte costs in a long stream:
     netgauge -m tcp,esp -x bulk -s 16M -c 10 --connect 10.0.0.2
 
-Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet)
-Patterns (-x):   one-one (ping-pong), bulk (one-way stream)
+  1, 8 and 32 senders at once to one server, on 1 Gbit/s; every node runs netgauge --server:
+    netgauge -x one-many -m esp,tcp --congestion cubic,dctcp --clients 1,8,32 -s 64K,256K \\
+      --rate 1G --peers node0,node1,...,node32
 
-Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line.";
+  The same between network namespaces h0, h1, ... of this host, each with its eth0:
+    netgauge -x one-many -m esp --netns h0,h1,h2,h3 --server-index 0 --clients 1-3
+
+  Which burst_length and packets_to_ack suit the link to a host, as a picture:
+    netgauge -x esp-params --plot esp-params.svg --connect 10.0.0.2 --interface eth0
+
+Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet)
+Patterns (-x):   one-one (ping-pong), bulk (one-way stream); of many participants, one at a time:
+                 one-many (N clients to one server), esp-params (ESP over its parameters)
+
+Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line, 130 if a signal
+ended a run of many participants.";
 
 /// Measures latency and throughput between two hosts, by several transports in comparison.
 ///
-/// One netgauge waits as the server, another measures as the client.
+/// One netgauge waits as the server, another measures as the client. Patterns of many participants
+/// have a server on each host, or a process in each network namespace, and one netgauge that
+/// coordinates them.
 #[derive(Clone, Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
-#[command(group(ArgGroup::new("side").required(true).args(["server", "connect"])))]
+#[command(group(ArgGroup::new("side").required(true).args(["server", "connect", "peers", "netns", "participant"])))]
 pub struct Cli {
     /// Wait for clients and do their bidding, until killed
     #[arg(long)]
@@ -62,7 +81,8 @@ pub struct Cli {
     #[arg(long, value_name = "HOST")]
     pub connect: Option<String>,
 
-    /// Transports to measure: names with commas between, or `all`
+    /// Transports to measure: names with commas between, or `all`; one-many takes tcp and esp,
+    /// esp-params is always esp
     #[arg(
         short = 'm',
         long = "mode",
@@ -81,11 +101,11 @@ pub struct Cli {
     pub pattern: String,
 
     /// Message sizes in bytes: from-to, one, or several with commas between; K, M, G are powers of
-    /// 1024 [default: 1-65536; bulk: 16M]
+    /// 1024 [default: 1-65536; bulk: 16M; one-many: 64K,256K; esp-params: 4M]
     #[arg(short = 's', long = "size", value_name = "SIZES")]
     pub size: Option<SizeSpec>,
 
-    /// Tests per size [default: 100; bulk: 10]
+    /// Tests per size, or rounds [default: 100; bulk: 10; one-many: 20; esp-params: 5]
     #[arg(short = 'c', long = "tests", value_name = "NUMBER")]
     pub tests: Option<NonZeroU32>,
 
@@ -98,9 +118,10 @@ pub struct Cli {
     )]
     pub grade: NonZeroU32,
 
-    /// Rounds before the tests of each size, not counted (bulk: at most 1)
-    #[arg(long, value_name = "NUMBER", default_value = "10")]
-    pub warmup: u32,
+    /// Rounds before the tests of each size, not counted (bulk: at most 1) [default: 10;
+    /// one-many, esp-params: 1]
+    #[arg(long, value_name = "NUMBER")]
+    pub warmup: Option<u32>,
 
     /// Form of the report
     #[arg(long, value_enum, default_value = "table")]
@@ -143,6 +164,10 @@ pub struct Cli {
     /// Family number of PF_ENET, if the module was loaded with another
     #[arg(long, value_name = "NUMBER", default_value_t = AF_ENET)]
     pub family: u16,
+
+    /// Those of patterns of more than two.
+    #[command(flatten)]
+    pub group: GroupArgs,
 }
 
 impl Cli {
@@ -156,20 +181,35 @@ impl Cli {
         }
     }
 
+    /// What participants that a coordinator starts need of it.
+    pub fn group_options(&self) -> GroupOptions {
+        GroupOptions {
+            interface: self.interface.clone(),
+            family: Family::new(self.family),
+            give_up: Duration::from_secs(self.give_up.into()),
+            wait: Duration::from_secs(self.wait.into()),
+        }
+    }
+
+    /// The transports of option -m.
+    ///
+    /// # Errors
+    ///
+    /// One is unknown.
+    pub fn transports(&self) -> Result<Vec<&'static Kind>> {
+        match &self.mode[..] {
+            "all" => Ok(transport::KINDS.iter().collect()),
+            names => names.split(',').map(transport::find).collect(),
+        }
+    }
+
     /// What the client needs of it, for the server on `host`.
     ///
     /// # Errors
     ///
     /// An unknown transport or pattern.
     pub fn client_options(&self, host: &str) -> Result<ClientOptions> {
-        let transports = if self.mode == "all" {
-            transport::KINDS.iter().collect()
-        } else {
-            self.mode
-                .split(',')
-                .map(transport::find)
-                .collect::<Result<_>>()?
-        };
+        let transports = self.transports()?;
         let patterns: Vec<&'static dyn Pattern> = if self.pattern == "all" {
             pattern::PATTERNS.to_vec()
         } else {
@@ -188,7 +228,7 @@ impl Cli {
                 tests: self
                     .tests
                     .map_or_else(|| pattern.default_tests(), NonZeroU32::get),
-                warmup: self.warmup,
+                warmup: self.warmup.unwrap_or(DEFAULT_WARMUP),
             };
             (pattern, plan)
         };

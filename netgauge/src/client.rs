@@ -65,10 +65,10 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
         );
     }
     let mut client = Client {
-        control: connect(options)?,
+        control: reach(&options.host, options.port, options.wait, options.give_up)?,
         options,
     };
-    let mut report = Report::new(client.control.peer());
+    let mut report = Report::new(client.control.addresses()?.1);
     let mut gone = None;
     for (pattern, plan) in &options.patterns {
         for kind in &options.transports {
@@ -102,36 +102,48 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
     Ok(report)
 }
 
-/// Reaches the server, trying again while it is not up yet.
-fn connect(options: &ClientOptions) -> Result<Control> {
-    let target = (options.host.as_str(), options.port);
-    let deadline = Instant::now() + options.wait;
+/// Reaches the server at `port` of `host`, trying again for `wait` while it is not up yet, and
+/// greets it. One attempt takes at most `give_up`.
+///
+/// # Errors
+///
+/// There is none, or it speaks another version of the control protocol.
+pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result<Control> {
+    let deadline = Instant::now() + wait;
     let stream = loop {
-        match try_connect(target, options.give_up) {
+        match try_connect((host, port), give_up) {
             Ok(stream) => break stream,
             Err(error) if Instant::now() + RETRY < deadline && may_come_up(&error) => {
                 thread::sleep(RETRY);
             }
             Err(error) => {
                 return Err(error).with_context(|| {
-                    format!(
-                        "no netgauge at {} port {}: start `netgauge --server` there",
-                        options.host, options.port
-                    )
+                    format!("no netgauge at {host} port {port}: start `netgauge --server` there")
                 })
             }
         }
     };
     // A server that has failed to open a transport needs its own time to notice.
-    let mut control = Control::new(stream, Some(options.give_up * 3))?;
+    let mut control = Control::new(stream, Some(give_up * 3))?;
+    greet(&mut control)?;
+    Ok(control)
+}
+
+/// Exchanges greetings.
+///
+/// # Errors
+///
+/// The peer is gone or speaks another version of the control protocol.
+pub fn greet(control: &mut Control) -> Result<()> {
     control.send(&Message::Hello { version: VERSION })?;
     match control.answer()? {
-        Message::Hello { version: VERSION } => Ok(control),
+        Message::Hello { version: VERSION } => Ok(()),
         Message::Hello { version } => bail!(
-            "the server speaks version {version} of the control protocol, this client {VERSION}: \
-             run the same netgauge on both hosts"
+            "{} speaks version {version} of the control protocol, this netgauge {VERSION}: \
+             run the same netgauge everywhere",
+            control.name()
         ),
-        other => bail!("the server greeted with {other:?}"),
+        other => bail!("{} greeted with {other:?}", control.name()),
     }
 }
 
@@ -172,10 +184,11 @@ impl Client<'_> {
         plan: &Plan,
         rows: &mut dyn FnMut(Row),
     ) -> Result<()> {
+        let (local, peer) = self.control.addresses()?;
         let context = Context {
             role: Role::Leader,
-            local: self.control.local(),
-            peer: self.control.peer(),
+            local,
+            peer,
             interface: self.options.interface.clone(),
             ethertype: self.options.ethertype,
             family: self.options.family,

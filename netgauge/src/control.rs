@@ -20,21 +20,27 @@
 //! ```
 //!
 //! In place of any answer the server may say `Failed`; then `Close` follows as ever.
+//!
+//! Where more than two take part, a coordinator has such a connection to each of them, and says
+//! `Order` instead of `Open`, `Step` and `Close`; [`crate::group::orders`] has those. A participant
+//! that the coordinator started itself has a pair of local sockets for a connection.
 
 use std::fmt;
 use std::io::{self, BufRead, BufReader, Read, Write};
-use std::net::{SocketAddr, TcpStream};
+use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 use serde::{Deserialize, Serialize};
 use socket2::{SockRef, TcpKeepalive};
 
+use crate::group::orders::{Answer, Order};
 use crate::host::{is_timeout, wait_readable};
 
 /// Version of the messages below; both sides must have the same.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 
 /// After how long without a sign of life the system gives the peer's host up.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -49,6 +55,9 @@ pub struct Endpoint {
     pub port: u16,
     /// Ethernet address, where the transport uses one.
     pub mac: Option<String>,
+    /// IP address, where it is not understood to be that of the control connection.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ip: Option<IpAddr>,
 }
 
 /// One series of messages of one size.
@@ -65,7 +74,7 @@ pub struct Step {
 }
 
 /// What is said on the control connection.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// Both: the first message.
     Hello {
@@ -95,15 +104,21 @@ pub enum Message {
     Close,
     /// Server: the transport is closed.
     Closed,
-    /// Server: something went wrong; the text says what.
+    /// Coordinator: what a participant is to do next.
+    Order(Order),
+    /// Participant: what came of it.
+    Answer(Answer),
+    /// Server or participant: something went wrong; the text says what.
     Failed(String),
 }
 
 /// The peer does not answer any more or has ended.
 #[derive(Debug)]
 pub struct PeerGone {
-    peer: SocketAddr,
-    reason: String,
+    /// The peer's name.
+    pub peer: String,
+    /// How it was noticed.
+    pub reason: String,
 }
 
 impl fmt::Display for PeerGone {
@@ -114,12 +129,55 @@ impl fmt::Display for PeerGone {
 
 impl std::error::Error for PeerGone {}
 
+/// What carries a control connection.
+#[derive(Debug)]
+enum Channel {
+    /// To another host, or another process that was there before.
+    Tcp {
+        stream: TcpStream,
+        local: SocketAddr,
+        peer: SocketAddr,
+    },
+    /// Between a coordinator and a participant that it started.
+    Local(UnixStream),
+}
+
+impl Read for Channel {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp { stream, .. } => stream.read(buffer),
+            Self::Local(stream) => stream.read(buffer),
+        }
+    }
+}
+
+impl Write for Channel {
+    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Tcp { stream, .. } => stream.write(data),
+            Self::Local(stream) => stream.write(data),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+}
+
+impl AsFd for Channel {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        match self {
+            Self::Tcp { stream, .. } => stream.as_fd(),
+            Self::Local(stream) => stream.as_fd(),
+        }
+    }
+}
+
 /// One end of the control connection.
 #[derive(Debug)]
 pub struct Control {
-    stream: BufReader<TcpStream>,
-    local: SocketAddr,
-    peer: SocketAddr,
+    channel: BufReader<Channel>,
+    name: String,
 }
 
 impl Control {
@@ -145,20 +203,57 @@ impl Control {
         socket.set_tcp_keepalive(&keepalive)?;
         socket.set_tcp_user_timeout(Some(HOST_TIMEOUT))?;
         Ok(Self {
-            stream: BufReader::new(stream),
-            local,
-            peer,
+            channel: BufReader::new(Channel::Tcp {
+                stream,
+                local,
+                peer,
+            }),
+            name: peer.to_string(),
         })
     }
 
-    /// This side's address.
-    pub fn local(&self) -> SocketAddr {
-        self.local
+    /// Takes one of a pair of local sockets, the other one being that of the process called `name`.
+    ///
+    /// # Errors
+    ///
+    /// An option cannot be set.
+    pub fn local_pair(
+        stream: UnixStream,
+        name: &str,
+        answer_timeout: Option<Duration>,
+    ) -> Result<Self> {
+        stream.set_read_timeout(answer_timeout)?;
+        stream.set_write_timeout(Some(HOST_TIMEOUT))?;
+        Ok(Self {
+            channel: BufReader::new(Channel::Local(stream)),
+            name: name.to_owned(),
+        })
     }
 
-    /// The peer's address.
-    pub fn peer(&self) -> SocketAddr {
-        self.peer
+    /// The peer's name: its address, or what it was given.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// This side's address and the peer's.
+    ///
+    /// # Errors
+    ///
+    /// The connection is between processes of one host and has none.
+    pub fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
+        match self.channel.get_ref() {
+            Channel::Tcp { local, peer, .. } => Ok((*local, *peer)),
+            Channel::Local(_) => bail!("the control connection has no addresses to go by"),
+        }
+    }
+
+    /// Ends this side's half of the connection: the peer has nothing to wait for any more.
+    pub fn end(&self) {
+        // Where the connection has broken already, there is nothing left to end.
+        let _ = match self.channel.get_ref() {
+            Channel::Tcp { stream, .. } => stream.shutdown(Shutdown::Write),
+            Channel::Local(stream) => stream.shutdown(Shutdown::Write),
+        };
     }
 
     /// Sends one message.
@@ -169,7 +264,7 @@ impl Control {
     pub fn send(&mut self, message: &Message) -> Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.stream
+        self.channel
             .get_mut()
             .write_all(&line)
             .map_err(|error| self.gone(&error).into())
@@ -182,7 +277,7 @@ impl Control {
     /// [`PeerGone`], or what came is not a message.
     pub fn receive_or_end(&mut self) -> Result<Option<Message>> {
         let mut line = Vec::new();
-        let read = (&mut self.stream)
+        let read = (&mut self.channel)
             .take(LINE_LIMIT)
             .read_until(b'\n', &mut line);
         match read {
@@ -192,7 +287,7 @@ impl Control {
                 Err(self.gone(&io::ErrorKind::UnexpectedEof.into()).into())
             }
             Ok(_) => serde_json::from_slice(&line).map(Some).with_context(|| {
-                format!("{} does not speak netgauge's control protocol", self.peer)
+                format!("{} does not speak netgauge's control protocol", self.name)
             }),
         }
     }
@@ -216,7 +311,7 @@ impl Control {
     /// As [`receive`](Self::receive), and the text of `Failed`.
     pub fn answer(&mut self) -> Result<Message> {
         match self.receive()? {
-            Message::Failed(text) => bail!("peer {}: {text}", self.peer.ip()),
+            Message::Failed(text) => bail!("peer {}: {text}", self.host()),
             message => Ok(message),
         }
     }
@@ -227,11 +322,25 @@ impl Control {
     ///
     /// What `poll(2)` says.
     pub fn is_ready(&self, timeout: Duration) -> io::Result<bool> {
-        if !self.stream.buffer().is_empty() {
+        if self.has_read_ahead() {
             return Ok(true);
         }
         let [ready] = wait_readable([self.as_fd()], Some(timeout))?;
         Ok(ready)
+    }
+
+    /// Has more been read from the connection than was asked for, so that waiting on the
+    /// descriptor would tell nothing?
+    pub fn has_read_ahead(&self) -> bool {
+        !self.channel.buffer().is_empty()
+    }
+
+    /// The peer's host, for messages.
+    fn host(&self) -> String {
+        match self.channel.get_ref() {
+            Channel::Tcp { peer, .. } => peer.ip().to_string(),
+            Channel::Local(_) => self.name.clone(),
+        }
     }
 
     fn gone(&self, error: &io::Error) -> PeerGone {
@@ -241,7 +350,7 @@ impl Control {
             _ => error.to_string(),
         };
         PeerGone {
-            peer: self.peer,
+            peer: self.name.clone(),
             reason,
         }
     }
@@ -249,7 +358,7 @@ impl Control {
 
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.get_ref().as_fd()
+        self.channel.get_ref().as_fd()
     }
 }
 

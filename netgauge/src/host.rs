@@ -68,6 +68,30 @@ impl Interface {
     }
 }
 
+/// The IP address of the interface called `name`: its first IPv4 address, or else its first IPv6
+/// address that leads beyond the link.
+///
+/// # Errors
+///
+/// There is no such interface, or it has no such address.
+pub fn interface_ip(name: &str) -> Result<IpAddr> {
+    interface_index(name)
+        .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
+    let addresses = getifaddrs()
+        .context("listing the interfaces")?
+        .filter(|entry| entry.interface_name == name)
+        .filter_map(|entry| {
+            let address = entry.address?;
+            let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
+            v4.or(address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
+        })
+        .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()));
+    // IPv4 sorts before IPv6, and each kind keeps its order.
+    addresses
+        .min_by_key(IpAddr::is_ipv6)
+        .ok_or_else(|| anyhow!("interface {name} has no IP address: `ip address add` gives it one"))
+}
+
 /// Waits until one of the descriptors can be read, has ended or failed, and says which; all false
 /// after `timeout`. Without a timeout it waits as long as it takes.
 ///
@@ -118,6 +142,13 @@ mod tests {
         let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
         let error = Interface::by_ip(mapped.into()).unwrap_err();
         assert!(format!("{error:#}").contains("lo is not"), "{error:#}");
+    }
+
+    #[test]
+    fn loopback_has_its_address() {
+        assert_eq!(interface_ip("lo").unwrap(), Ipv4Addr::LOCALHOST);
+        let error = interface_ip("absent0").unwrap_err();
+        assert!(error.to_string().contains("ip link"), "{error}");
     }
 
     #[test]

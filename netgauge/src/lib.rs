@@ -6,11 +6,15 @@
 //! of whatever the [`client`] wants to measure: a [`pattern`] of messages over a [`transport`]. The
 //! two know nothing of each other, so that either can be added alone. The client [`report`]s.
 //!
+//! Patterns of more than two are in [`group`]: a coordinator tells participants what to do, each
+//! of which is a server or a process of its own in a network namespace.
+//!
 //! Times are from the monotonic clock (`CLOCK_MONOTONIC`, through [`std::time::Instant`]).
 
 pub mod cli;
 pub mod client;
 pub mod control;
+pub mod group;
 pub mod host;
 pub mod pattern;
 pub mod progress;

@@ -5,21 +5,52 @@
 use std::io;
 use std::process::ExitCode;
 
-use anyhow::{Context as _, Result};
+use anyhow::{bail, Context as _, Result};
 use clap::Parser;
 use netgauge::cli::Cli;
+use netgauge::group::coordinator::{Coordinator, GroupPattern};
+use netgauge::group::meeting::is_interrupted;
+use netgauge::group::participants::participate;
 use netgauge::progress::Bar;
 use netgauge::{client, server};
 
+/// Exit status when a signal ended the run: what a shell gives for SIGINT.
+const INTERRUPTED: u8 = 130;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    let result = match &cli.connect {
-        Some(host) => measure(&cli, host),
-        None => serve(&cli),
-    };
-    result.unwrap_or_else(|error| {
+    run(&cli).unwrap_or_else(|error| {
         eprintln!("netgauge: {error:#}");
-        ExitCode::FAILURE
+        match is_interrupted(&error) {
+            true => ExitCode::from(INTERRUPTED),
+            false => ExitCode::FAILURE,
+        }
+    })
+}
+
+fn run(cli: &Cli) -> Result<ExitCode> {
+    if let Some(namespace) = &cli.group.participant {
+        participate(namespace.as_deref(), &cli.server_options())?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    if cli.server {
+        return serve(cli);
+    }
+    match (GroupPattern::of(cli)?, &cli.connect) {
+        (Some(pattern), _) => coordinate(cli, pattern),
+        (None, Some(host)) => measure(cli, host),
+        (None, None) => bail!(
+            "{} is a pattern of two: name the server with --connect",
+            cli.pattern
+        ),
+    }
+}
+
+fn coordinate(cli: &Cli, pattern: GroupPattern) -> Result<ExitCode> {
+    let complete = Coordinator::new(cli, pattern)?.run()?;
+    Ok(match complete {
+        true => ExitCode::SUCCESS,
+        false => ExitCode::FAILURE,
     })
 }
 

@@ -10,6 +10,7 @@ use anyhow::{bail, Context as _, Result};
 use sockaddr_en::Family;
 
 use crate::control::{Control, Endpoint, Message, VERSION};
+use crate::group::part::{Part, PartOptions};
 use crate::pattern::{self, Link, Pattern};
 use crate::transport::{self, Context, Role, Transport};
 
@@ -60,11 +61,9 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
             Err(error) => return Err(error).context("waiting for clients"),
         };
         let result = Control::new(stream, None).and_then(|control| {
-            let peer = control.peer();
+            let peer = control.name().to_owned();
             eprintln!("netgauge: client {peer}");
-            Session { control, options }
-                .run()
-                .with_context(|| format!("client {peer}"))
+            converse(control, options).with_context(|| format!("client {peer}"))
         });
         match result {
             result if options.once => return result,
@@ -74,10 +73,32 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
     }
 }
 
+/// Does what the client or coordinator at the other end says until it ends the connection.
+///
+/// # Errors
+///
+/// What ended the session early.
+pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
+    let part = Part::new(PartOptions {
+        local: control.addresses().ok().map(|(local, _)| local.ip()),
+        interface: options.interface.clone(),
+        family: options.family,
+        give_up: options.give_up,
+    });
+    Session {
+        control,
+        options,
+        part,
+    }
+    .run()
+}
+
 /// One client's control connection.
 struct Session<'a> {
     control: Control,
     options: &'a ServerOptions,
+    /// What a coordinator has told it to do.
+    part: Part,
 }
 
 /// What a client has open.
@@ -87,7 +108,6 @@ struct Open {
 }
 
 impl Session<'_> {
-    /// Does what the client says until it ends the connection.
     fn run(mut self) -> Result<()> {
         self.greet()?;
         let mut open = None;
@@ -123,6 +143,10 @@ impl Session<'_> {
                     open = None;
                     self.control.send(&Message::Closed)?;
                 }
+                Message::Order(order) => {
+                    open = None;
+                    self.part.obey(order, &mut self.control)?;
+                }
                 other => bail!("it said {other:?} out of turn"),
             }
         }
@@ -151,10 +175,11 @@ impl Session<'_> {
     ) -> Result<Open> {
         let kind = transport::find(transport)?;
         let pattern = pattern::find(pattern)?;
+        let (local, peer) = self.control.addresses()?;
         let context = Context {
             role: Role::Follower,
-            local: self.control.local(),
-            peer: self.control.peer(),
+            local,
+            peer,
             interface: self.options.interface.clone(),
             ethertype,
             family: self.options.family,

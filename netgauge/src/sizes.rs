@@ -15,6 +15,11 @@ impl SizeSpec {
         Self(vec![(size, size)])
     }
 
+    /// These sizes.
+    pub fn several(sizes: &[u64]) -> Self {
+        Self(sizes.iter().map(|size| (*size, *size)).collect())
+    }
+
     /// One range of sizes, both ends included.
     pub fn range(from: u64, to: u64) -> Self {
         Self(vec![(from, to)])

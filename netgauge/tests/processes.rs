@@ -2,95 +2,14 @@
 
 //! The program itself: what it prints, how it ends, also when its peer dies.
 
-use std::io::{BufRead, BufReader, Read, Write};
+mod common;
+
+use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::process::Stdio;
 
+use common::{finish, netgauge, run, text, Server};
 use netgauge::report::Report;
-
-/// Bounds every wait; far above what anything here takes.
-const PATIENCE: Duration = Duration::from_secs(60);
-
-fn netgauge(arguments: &str) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_netgauge"));
-    command
-        .args(arguments.split_whitespace())
-        .stdin(Stdio::null());
-    command
-}
-
-/// A server process on a free port of loopback; it is killed when dropped.
-struct Server {
-    process: Child,
-    stderr: BufReader<ChildStderr>,
-    port: u16,
-}
-
-impl Server {
-    fn start(arguments: &str) -> Self {
-        let mut process = netgauge("--server --listen 127.0.0.1 --port 0")
-            .args(arguments.split_whitespace())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        let mut stderr = BufReader::new(process.stderr.take().unwrap());
-        let mut line = String::new();
-        stderr.read_line(&mut line).unwrap();
-        let port = line.trim().rsplit(' ').next().unwrap().parse().unwrap();
-        Self {
-            process,
-            stderr,
-            port,
-        }
-    }
-
-    fn client(&self, arguments: &str) -> Command {
-        let mut client = netgauge("--connect 127.0.0.1");
-        client
-            .args(["--port", &self.port.to_string()])
-            .args(arguments.split_whitespace());
-        client
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.process.kill();
-        let _ = self.process.wait();
-    }
-}
-
-/// Waits for a process to end, killing it when patience is over.
-fn finish(mut child: Child) -> Output {
-    let deadline = Instant::now() + PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            panic!(
-                "still running after {PATIENCE:?}: {:?}",
-                child.wait_with_output().unwrap()
-            );
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    child.wait_with_output().unwrap()
-}
-
-fn run(mut command: Command) -> Output {
-    finish(
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    )
-}
-
-fn text(bytes: &[u8]) -> String {
-    String::from_utf8(bytes.to_vec()).unwrap()
-}
 
 #[test]
 fn one_server_serves_client_after_client_in_every_format() {

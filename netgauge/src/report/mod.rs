@@ -2,8 +2,8 @@
 
 //! What was measured, and the forms it is printed in.
 
-mod csv;
-mod table;
+pub(crate) mod csv;
+pub(crate) mod table;
 
 use std::io::{self, Write};
 use std::net::SocketAddr;

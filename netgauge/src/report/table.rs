@@ -156,7 +156,7 @@ fn cell(run: &Run, size: u64, text: impl FnOnce(&Row) -> String) -> String {
 
 /// Prints lines of cells in columns: the first column to the left, numbers to the right, a rule
 /// below the first line.
-fn write_aligned(lines: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
+pub(crate) fn write_aligned(lines: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
     let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
     let widths: Vec<usize> = (0..columns)
         .map(|column| {

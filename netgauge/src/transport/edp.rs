@@ -16,6 +16,7 @@ pub(super) const KIND: Kind = Kind {
     name: "edp",
     about: "PF_ENET datagrams, Ethernet Datagram Protocol",
     prepare,
+    streams: None,
 };
 
 struct Edp {
@@ -43,6 +44,7 @@ impl Prepared for Edp {
         Ok(Endpoint {
             port,
             mac: Some(self.interface.mac.to_string()),
+            ..Endpoint::default()
         })
     }
 

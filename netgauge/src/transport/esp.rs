@@ -2,10 +2,15 @@
 
 //! ESP, PF_ENET's streams.
 
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
 use anyhow::{Context as _, Result};
-use sockaddr_en::{Address, EspListener, EspStream, MacAddr};
+use sockaddr_en::{Address, EspListener, EspStream, Family, MacAddr};
 
 use super::stream::Stream;
+use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{explain_family, peer_address, wait_for_peer};
 use super::{Context, Kind, Prepared, Role, Transport};
 use crate::control::Endpoint;
@@ -15,6 +20,11 @@ pub(super) const KIND: Kind = Kind {
     name: "esp",
     about: "PF_ENET streams, Ethernet Streaming Protocol",
     prepare,
+    streams: Some(StreamKind {
+        listen,
+        connect,
+        congestion: false,
+    }),
 };
 
 struct Esp {
@@ -28,13 +38,7 @@ fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
     let interface = context.ethernet()?;
     let listener = match context.role {
         Role::Leader => None,
-        Role::Follower => {
-            let local = Address::new(MacAddr::UNSPECIFIED, interface.index, 0);
-            let listener = EspListener::bind_with(context.family, local)
-                .map_err(explain_family)
-                .with_context(|| format!("listening by ESP on {}", interface.name))?;
-            Some(listener)
-        }
+        Role::Follower => Some(listen_on(context.family, &interface)?),
     };
     Ok(Box::new(Esp {
         interface,
@@ -52,6 +56,7 @@ impl Prepared for Esp {
         Ok(Endpoint {
             port,
             mac: Some(self.interface.mac.to_string()),
+            ..Endpoint::default()
         })
     }
 
@@ -60,19 +65,87 @@ impl Prepared for Esp {
             family, give_up, ..
         } = self.context;
         let stream = match &self.listener {
-            None => {
-                let address = peer_address(peer, &self.interface)?;
-                EspStream::connect_timeout_with(family, &address, give_up)
-                    .map_err(explain_family)
-                    .with_context(|| format!("connecting to {address} by ESP"))?
-            }
+            None => connect_from(&self.interface, family, peer, give_up)?,
             Some(listener) => {
                 wait_for_peer(listener, give_up)?;
                 listener.accept()?.0
             }
         };
-        stream.set_read_timeout(Some(give_up))?;
-        stream.set_write_timeout(Some(give_up))?;
+        set_up(&stream, give_up)?;
         Ok(Box::new(Stream(stream)))
+    }
+}
+
+fn listen_on(family: Family, interface: &Interface) -> Result<EspListener> {
+    let local = Address::new(MacAddr::UNSPECIFIED, interface.index, 0);
+    EspListener::bind_with(family, local)
+        .map_err(explain_family)
+        .with_context(|| format!("listening by ESP on {}", interface.name))
+}
+
+fn connect_from(
+    interface: &Interface,
+    family: Family,
+    peer: &Endpoint,
+    give_up: Duration,
+) -> Result<EspStream> {
+    let address = peer_address(peer, interface)?;
+    EspStream::connect_timeout_with(family, &address, give_up)
+        .map_err(explain_family)
+        .with_context(|| format!("connecting to {address} by ESP"))
+}
+
+fn set_up(stream: &EspStream, give_up: Duration) -> io::Result<()> {
+    stream.set_read_timeout(Some(give_up))?;
+    stream.set_write_timeout(Some(give_up))
+}
+
+struct Listener {
+    socket: EspListener,
+    interface: Interface,
+    give_up: Duration,
+}
+
+fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
+    let interface = context.ethernet()?;
+    Ok(Box::new(Listener {
+        socket: listen_on(context.family, &interface)?,
+        interface,
+        give_up: context.give_up,
+    }))
+}
+
+impl StreamListener for Listener {
+    fn endpoint(&self) -> Result<Endpoint> {
+        Ok(Endpoint {
+            port: self.socket.local_addr()?.port,
+            mac: Some(self.interface.mac.to_string()),
+            ..Endpoint::default()
+        })
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
+        let (stream, _) = self.socket.accept()?;
+        set_up(&stream, self.give_up)?;
+        Ok(Box::new(stream))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn connect(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
+    let interface = context.ethernet()?;
+    let stream = connect_from(&interface, context.family, server, context.give_up)?;
+    set_up(&stream, context.give_up)?;
+    Ok(Box::new(stream))
+}
+
+impl StreamSocket for EspStream {
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        Self::set_nonblocking(self, nonblocking)
     }
 }

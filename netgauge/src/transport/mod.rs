@@ -9,6 +9,7 @@ mod edp;
 mod esp;
 mod raw;
 mod stream;
+pub mod streams;
 mod tcp;
 mod udp;
 
@@ -22,6 +23,7 @@ use sockaddr_en::{Address, Family, MacAddr};
 
 use crate::control::Endpoint;
 use crate::host::{wait_readable, Interface};
+use streams::StreamKind;
 
 /// A connected pair of sockets, seen from one side.
 pub trait Transport: AsFd {
@@ -78,6 +80,8 @@ pub struct Kind {
     pub about: &'static str,
     /// Makes this side's socket.
     pub prepare: fn(&Context) -> Result<Box<dyn Prepared>>,
+    /// What it has for patterns of many connections, if it is a stream transport.
+    pub streams: Option<StreamKind>,
 }
 
 /// All kinds, in the order they are measured and listed.

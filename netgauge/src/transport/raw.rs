@@ -20,6 +20,7 @@ pub(super) const KIND: Kind = Kind {
     name: "raw",
     about: "Ethernet frames, AF_PACKET SOCK_DGRAM",
     prepare,
+    streams: None,
 };
 
 struct Raw {
@@ -53,6 +54,7 @@ impl Prepared for Raw {
         Ok(Endpoint {
             port: 0,
             mac: Some(self.interface.mac.to_string()),
+            ..Endpoint::default()
         })
     }
 

@@ -2,18 +2,29 @@
 
 //! TCP, every write sent at once (`TCP_NODELAY`).
 
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use socket2::{Domain, SockRef, Socket, Type};
 
 use super::stream::Stream;
+use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{wait_for_peer, Context, Kind, Prepared, Role, Transport};
 use crate::control::Endpoint;
+use crate::host::interface_ip;
 
 pub(super) const KIND: Kind = Kind {
     name: "tcp",
     about: "TCP over IP, TCP_NODELAY",
     prepare,
+    streams: Some(StreamKind {
+        listen,
+        connect,
+        congestion: true,
+    }),
 };
 
 enum Tcp {
@@ -40,7 +51,10 @@ impl Prepared for Tcp {
             Self::Connecting(_) => 0,
             Self::Listening(_, listener) => listener.local_addr()?.port(),
         };
-        Ok(Endpoint { port, mac: None })
+        Ok(Endpoint {
+            port,
+            ..Endpoint::default()
+        })
     }
 
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
@@ -57,9 +71,140 @@ impl Prepared for Tcp {
                 (context, listener.accept()?.0)
             }
         };
-        stream.set_nodelay(true)?;
-        stream.set_read_timeout(Some(context.give_up))?;
-        stream.set_write_timeout(Some(context.give_up))?;
+        set_up(&stream, context.give_up)?;
         Ok(Box::new(Stream(stream)))
+    }
+}
+
+fn set_up(stream: &TcpStream, give_up: Duration) -> io::Result<()> {
+    stream.set_nodelay(true)?;
+    stream.set_read_timeout(Some(give_up))?;
+    stream.set_write_timeout(Some(give_up))
+}
+
+/// How many connections wait to be accepted at most.
+const BACKLOG: i32 = 1024;
+
+struct Listener {
+    socket: Socket,
+    ip: IpAddr,
+    give_up: Duration,
+}
+
+fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
+    let ip = match (&context.interface, context.local) {
+        (Some(name), _) => interface_ip(name)?,
+        (None, Some(ip)) => ip,
+        (None, None) => {
+            anyhow::bail!("no address to listen on: name an interface with --interface")
+        }
+    };
+    let address = SocketAddr::new(ip, 0);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    // What a listener has, its connections inherit.
+    set_congestion(&socket, context.congestion.as_deref())?;
+    socket
+        .bind(&address.into())
+        .and_then(|()| socket.listen(BACKLOG))
+        .with_context(|| format!("listening on a TCP port of {ip}"))?;
+    Ok(Box::new(Listener {
+        socket,
+        ip,
+        give_up: context.give_up,
+    }))
+}
+
+impl StreamListener for Listener {
+    fn endpoint(&self) -> Result<Endpoint> {
+        let address = self.socket.local_addr()?.as_socket();
+        Ok(Endpoint {
+            port: address.context("a TCP socket without a port")?.port(),
+            ip: Some(self.ip),
+            ..Endpoint::default()
+        })
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
+        let stream = TcpStream::from(self.socket.accept()?.0);
+        set_up(&stream, self.give_up)?;
+        Ok(Box::new(stream))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn connect(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
+    let ip = server.ip.context("the server gave no IP address")?;
+    let address = SocketAddr::new(ip, server.port);
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    set_congestion(&socket, context.congestion.as_deref())?;
+    socket
+        .connect_timeout(&address.into(), context.give_up)
+        .with_context(|| format!("connecting to {address} by TCP"))?;
+    let stream = TcpStream::from(socket);
+    set_up(&stream, context.give_up)?;
+    Ok(Box::new(stream))
+}
+
+impl StreamSocket for TcpStream {
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        Self::set_nonblocking(self, nonblocking)
+    }
+}
+
+/// Chooses the congestion control; without a name, the system's stays.
+fn set_congestion(socket: &Socket, name: Option<&str>) -> Result<()> {
+    let Some(name) = name else { return Ok(()) };
+    SockRef::from(socket)
+        .set_tcp_congestion(name.as_bytes())
+        .with_context(|| match name {
+            "reno" => "TCP without congestion control `reno`, which every kernel has".to_owned(),
+            _ => format!(
+                "the kernel offers no congestion control `{name}` here: run `modprobe tcp_{name}`, \
+                 and see net.ipv4.tcp_allowed_congestion_control if you are not root"
+            ),
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::Ipv4Addr;
+
+    fn context(congestion: Option<&str>) -> StreamContext {
+        StreamContext {
+            local: Some(Ipv4Addr::LOCALHOST.into()),
+            interface: None,
+            family: sockaddr_en::Family::ENET,
+            give_up: Duration::from_secs(10),
+            congestion: congestion.map(str::to_owned),
+        }
+    }
+
+    #[test]
+    fn both_ends_have_the_congestion_control_that_was_asked_for() {
+        let context = context(Some("reno"));
+        let listener = listen(&context).unwrap();
+        let mut client = connect(&context, &listener.endpoint().unwrap()).unwrap();
+        let mut server = listener.accept().unwrap();
+        for end in [&client, &server] {
+            let name = SockRef::from(end).tcp_congestion().unwrap();
+            assert!(name.starts_with(b"reno\0"), "{name:?}");
+        }
+        client.write_all(b"x").unwrap();
+        let mut byte = [0];
+        server.read_exact(&mut byte).unwrap();
+        assert_eq!(&byte, b"x");
+    }
+
+    #[test]
+    fn an_absent_congestion_control_names_its_module() {
+        let error = listen(&context(Some("absent"))).err().unwrap();
+        assert!(error.to_string().contains("modprobe tcp_absent"), "{error}");
     }
 }

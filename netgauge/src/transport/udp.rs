@@ -16,6 +16,7 @@ pub(super) const KIND: Kind = Kind {
     name: "udp",
     about: "UDP over IP",
     prepare,
+    streams: None,
 };
 
 /// Largest payload of a UDP datagram over IPv4, bytes; one less header is counted over IPv6.
@@ -43,7 +44,7 @@ impl Prepared for Udp {
     fn endpoint(&self) -> Result<Endpoint> {
         Ok(Endpoint {
             port: self.socket.local_addr()?.port(),
-            mac: None,
+            ..Endpoint::default()
         })
     }
 

@@ -1,0 +1,318 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! From the command line to the report of a pattern of more than two.
+
+use std::io::{self, Write};
+
+use anyhow::{bail, ensure, Context as _, Result};
+
+use super::args::RoundsPlan;
+use super::esp_params::{self, ParamsPlan, ParamsReport};
+use super::heat_map;
+use super::one_many::{self, ManyPlan, ManyReport};
+use super::participants::{Group, Place};
+use crate::cli::Cli;
+use crate::progress::{Bar, Progress};
+use crate::report::Format;
+use crate::sizes::SizeSpec;
+
+/// The most bytes that a client sends in a round: it has them in memory.
+const MOST_BYTES: u64 = 1 << 30;
+
+/// A pattern of more than two.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupPattern {
+    /// Many clients, one server.
+    OneMany,
+    /// ESP over its parameters.
+    EspParams,
+}
+
+/// What is to be measured.
+enum Plan {
+    OneMany(ManyPlan),
+    EspParams(ParamsPlan),
+}
+
+/// What was measured.
+enum GroupReport {
+    OneMany(ManyReport),
+    EspParams(ParamsReport),
+}
+
+impl GroupPattern {
+    /// The one that option -x names; `None` if it names patterns of two.
+    ///
+    /// # Errors
+    ///
+    /// It names both kinds, or two of this kind.
+    pub fn of(cli: &Cli) -> Result<Option<Self>> {
+        let among = |name: &str| match name {
+            one_many::NAME => Some(Self::OneMany),
+            esp_params::NAME => Some(Self::EspParams),
+            _ => None,
+        };
+        let found: Vec<_> = cli.pattern.split(',').map(among).collect();
+        match found[..] {
+            [only] => Ok(only),
+            _ if found.iter().all(Option::is_none) => Ok(None),
+            _ => bail!(
+                "{} and {} have a report of their own: name one of them alone with -x",
+                one_many::NAME,
+                esp_params::NAME
+            ),
+        }
+    }
+
+    fn default_sizes(self) -> SizeSpec {
+        match self {
+            Self::OneMany => SizeSpec::several(&[64 << 10, 256 << 10]),
+            Self::EspParams => SizeSpec::single(4 << 20),
+        }
+    }
+
+    fn default_tests(self) -> u32 {
+        match self {
+            Self::OneMany => 20,
+            Self::EspParams => 5,
+        }
+    }
+}
+
+/// Everything that a coordinator needs, checked before anybody is disturbed.
+pub struct Coordinator<'a> {
+    cli: &'a Cli,
+    places: Vec<Place>,
+    plan: Plan,
+}
+
+impl<'a> Coordinator<'a> {
+    /// What the command line asks for.
+    ///
+    /// # Errors
+    ///
+    /// The options do not go together.
+    pub fn new(cli: &'a Cli, pattern: GroupPattern) -> Result<Self> {
+        ensure!(
+            cli.port != 0,
+            "port 0 is nobody's: give the servers' with --port"
+        );
+        ensure!(
+            cli.group.peers.is_empty() || cli.interface.is_none(),
+            "with --peers, --interface is each server's own option"
+        );
+        let connect = cli.connect.as_deref();
+        let places = cli.group.places(connect, cli.port)?;
+        let sizes = cli.size.clone().unwrap_or_else(|| pattern.default_sizes());
+        let rounds = RoundsPlan {
+            sizes: sizes.expand(cli.grade),
+            tests: cli
+                .tests
+                .map_or_else(|| pattern.default_tests(), |n| n.get()),
+            warmup: cli.warmup.unwrap_or(1),
+        };
+        if let Some(size) = rounds.sizes.iter().find(|size| **size > MOST_BYTES) {
+            bail!("size {size} is above what a client has in memory, {MOST_BYTES} bytes: lower -s");
+        }
+        let (group, count) = (&cli.group, places.len());
+        let plan = match pattern {
+            GroupPattern::OneMany => {
+                Plan::OneMany(group.many_plan(&cli.transports()?, rounds, connect, count)?)
+            }
+            GroupPattern::EspParams => Plan::EspParams(group.params_plan(rounds, connect, count)?),
+        };
+        Ok(Self { cli, places, plan })
+    }
+
+    /// Measures, and prints the report; says whether everything was measured.
+    ///
+    /// # Errors
+    ///
+    /// The participants cannot be brought together, or the user ended the run.
+    pub fn run(&self) -> Result<bool> {
+        let mut group = Group::gather(&self.places, &self.cli.group_options())?;
+        let bar = Bar::new(self.steps());
+        let report = self.measure(&mut group, &bar);
+        bar.finish();
+        // Everybody has ended, and restored what is to be restored, before anything is said of it.
+        drop(group);
+        let report = report?;
+        report
+            .write(self.cli.format, &mut io::stdout().lock())
+            .context("writing the report")?;
+        for error in report.errors() {
+            eprintln!("netgauge: {error}");
+        }
+        if let (GroupReport::EspParams(report), Plan::EspParams(plan)) = (&report, &self.plan) {
+            if let Some(path) = &plan.plot {
+                heat_map::write(report, path)?;
+            }
+        }
+        Ok(report.errors().is_empty())
+    }
+
+    fn steps(&self) -> u64 {
+        let steps = match &self.plan {
+            Plan::OneMany(plan) => plan.media.len() * plan.clients.len() * plan.rounds.sizes.len(),
+            Plan::EspParams(plan) => plan.grid.cells().count(),
+        };
+        steps as u64
+    }
+
+    fn measure(&self, group: &mut Group, progress: &dyn Progress) -> Result<GroupReport> {
+        let give_up = self.cli.group_options().give_up;
+        Ok(match &self.plan {
+            Plan::OneMany(plan) => {
+                GroupReport::OneMany(one_many::run(group, plan, give_up, progress)?)
+            }
+            Plan::EspParams(plan) => {
+                GroupReport::EspParams(esp_params::run(group, plan, give_up, progress)?)
+            }
+        })
+    }
+}
+
+impl GroupReport {
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match self {
+            Self::OneMany(report) => report.write(format, out),
+            Self::EspParams(report) => report.write(format, out),
+        }
+    }
+
+    fn errors(&self) -> Vec<String> {
+        match self {
+            Self::OneMany(report) => report.errors(),
+            Self::EspParams(report) => report.errors(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Parser;
+
+    fn parse(line: &str) -> Cli {
+        Cli::parse_from(std::iter::once("netgauge").chain(line.split_whitespace()))
+    }
+
+    fn plan(line: &str) -> Result<Plan> {
+        let cli = parse(line);
+        let pattern = GroupPattern::of(&cli)?.expect("a pattern of many");
+        Ok(Coordinator::new(&cli, pattern)?.plan)
+    }
+
+    fn many(line: &str) -> ManyPlan {
+        match plan(line).unwrap() {
+            Plan::OneMany(plan) => plan,
+            Plan::EspParams(_) => panic!("{line}"),
+        }
+    }
+
+    fn params(line: &str) -> ParamsPlan {
+        match plan(line).unwrap() {
+            Plan::EspParams(plan) => plan,
+            Plan::OneMany(_) => panic!("{line}"),
+        }
+    }
+
+    #[test]
+    fn patterns_of_two_and_of_many_are_told_apart() {
+        let of = |line| GroupPattern::of(&parse(line));
+        assert_eq!(of("-x one-one,bulk --connect h").unwrap(), None);
+        assert_eq!(of("-x all --connect h").unwrap(), None);
+        let many = of("-x one-many --connect h").unwrap();
+        assert_eq!(many, Some(GroupPattern::OneMany));
+        for line in [
+            "-x one-many,bulk --connect h",
+            "-x one-many,esp-params --connect h",
+        ] {
+            assert!(
+                of(line).unwrap_err().to_string().contains("alone"),
+                "{line}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_many_has_its_defaults() {
+        let plan = many("-x one-many --netns a,b,c");
+        assert_eq!(
+            (plan.clients, plan.server, plan.rate),
+            (vec![2], None, None)
+        );
+        let RoundsPlan {
+            sizes,
+            tests,
+            warmup,
+        } = plan.rounds;
+        assert_eq!((sizes, tests, warmup), (vec![64 << 10, 256 << 10], 20, 1));
+        assert_eq!(plan.media.len(), 1);
+    }
+
+    #[test]
+    fn congestion_controls_are_measured_one_by_one_and_esp_has_none() {
+        let plan = many("-x one-many -m tcp,esp --congestion cubic,reno --netns a,b");
+        let media: Vec<_> = plan
+            .media
+            .iter()
+            .map(|medium| (medium.kind.name, medium.congestion.as_deref()))
+            .collect();
+        assert_eq!(
+            media,
+            [("tcp", Some("cubic")), ("tcp", Some("reno")), ("esp", None)]
+        );
+    }
+
+    #[test]
+    fn a_connection_makes_that_host_the_server() {
+        let plan = params("-x esp-params --connect h --clients 1");
+        assert_eq!((plan.server, plan.clients), (Some(0), 1));
+        assert_eq!((plan.size, plan.tests, plan.warmup), (4 << 20, 5, 1));
+        assert_eq!(plan.grid.cells().count(), 75);
+    }
+
+    #[test]
+    fn mistakes_are_answered_with_what_to_write() {
+        for (line, expected) in [
+            (
+                "-x one-many --netns a,b --clients 1-2",
+                "3 participants: 2 are named",
+            ),
+            (
+                "-x one-many --netns a,b --server-index 2",
+                "the last one is 1",
+            ),
+            ("-x one-many --netns a,b -m udp", "tcp or esp"),
+            (
+                "-x one-many --netns a,b -m esp --congestion reno",
+                "add it to -m",
+            ),
+            (
+                "-x one-many --netns a,b --burst 4",
+                "--burst is for esp-params",
+            ),
+            ("-x one-many --netns a,b -s 2G", "lower -s"),
+            ("-x one-many --peers a,a", "named twice"),
+            (
+                "-x one-many --peers a,b --interface eth0",
+                "each server's own",
+            ),
+            ("-x esp-params --netns a,b --congestion reno", "one-many"),
+            (
+                "-x esp-params --netns a,b --clients 1,2",
+                "give --clients one",
+            ),
+            ("-x esp-params --netns a,b -s 1K,2K", "give -s one"),
+            (
+                "-x esp-params --netns a,b --burst 1-4 --ack 5",
+                "above every one",
+            ),
+        ] {
+            let error = plan(line).err().map(|error| error.to_string());
+            let error = error.unwrap_or_else(|| panic!("{line} was accepted"));
+            assert!(error.contains(expected), "{line}: {error}");
+        }
+    }
+}

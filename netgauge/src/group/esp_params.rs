@@ -1,0 +1,335 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Pattern esp-params (Treydte 2007, 6.2): goodput of ESP over `burst_length` and `packets_to_ack`.
+//!
+//! Where fewer packets may be under way than it takes to have one acknowledged, only the
+//! retransmission request timer moves anything: such pairs are out of range and left out.
+
+use std::io::{self, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+use anyhow::{anyhow, bail, Context as _, Result};
+use serde::{Deserialize, Serialize};
+
+use super::figures::{Goodput, Share};
+use super::meeting::{is_interrupted, Meeting};
+use super::one_many::{cast, ManyRow};
+use super::orders::{Answer, Opening, Order};
+use super::parameters::EspParameters;
+use super::participants::Group;
+use super::rounds::Series;
+use crate::progress::Progress;
+use crate::report::{Format, Outcome};
+
+/// The pattern's name in option `-x`.
+pub const NAME: &str = "esp-params";
+
+/// The transport that has these parameters.
+pub const TRANSPORT: &str = "esp";
+
+/// The values of the two parameters, ascending.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Grid {
+    /// Window during bulk transfer, packets.
+    pub burst_length: Vec<u32>,
+    /// Packets that make an acknowledgement due.
+    pub packets_to_ack: Vec<u32>,
+}
+
+impl Grid {
+    /// The pairs in range, in the order they are measured.
+    pub fn cells(&self) -> impl Iterator<Item = EspParameters> + '_ {
+        self.burst_length.iter().flat_map(|&burst_length| {
+            let in_range = move |ack: &&u32| **ack <= burst_length;
+            self.packets_to_ack
+                .iter()
+                .filter(in_range)
+                .map(move |&packets_to_ack| EspParameters {
+                    burst_length,
+                    packets_to_ack,
+                })
+        })
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct ParamsPlan {
+    /// The parameters.
+    pub grid: Grid,
+    /// Number of clients.
+    pub clients: usize,
+    /// Bytes that each sends in a round.
+    pub size: u64,
+    /// Rounds per pair of parameters.
+    pub tests: u32,
+    /// Rounds before them that do not count.
+    pub warmup: u32,
+    /// Index of the server, if it is not to be drawn.
+    pub server: Option<usize>,
+    /// What drawing it depends on.
+    pub seed: u64,
+    /// Rate of the server's link, bit/s.
+    pub rate: Option<u64>,
+    /// Where the heat map goes, if anywhere.
+    pub plot: Option<PathBuf>,
+}
+
+/// Everything that was measured. Printed as JSON it is what programs read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ParamsReport {
+    /// netgauge's version.
+    pub netgauge: String,
+    /// The pattern's name.
+    pub pattern: String,
+    /// Their names, by index.
+    pub participants: Vec<String>,
+    /// What the choice of the server depended on.
+    pub seed: u64,
+    /// The server's name.
+    pub server: String,
+    /// The server's index.
+    pub server_index: usize,
+    /// Number of clients.
+    pub clients: usize,
+    /// Bytes that each sent in a round.
+    pub size: u64,
+    /// Rate of the server's link, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bit_per_s: Option<u64>,
+    /// The values of `burst_length`, ascending.
+    pub burst_length: Vec<u32>,
+    /// The values of `packets_to_ack`, ascending.
+    pub packets_to_ack: Vec<u32>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// One per pair in range, in the order measured; those measured before a failure too.
+    pub cells: Vec<Cell>,
+}
+
+/// One pair of parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Cell {
+    /// The pair.
+    #[serde(flatten)]
+    pub parameters: EspParameters,
+    /// Rounds measured.
+    pub rounds: u32,
+    /// Rounds that broke.
+    pub errors: u32,
+    /// Payload by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_bit_per_s: Option<Goodput>,
+    /// The same as a share of the rate, if that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+}
+
+impl ParamsReport {
+    /// Was everything measured that was asked for?
+    pub fn is_complete(&self) -> bool {
+        self.outcome == Outcome::Ok
+    }
+
+    /// The error, if it failed.
+    pub fn errors(&self) -> Vec<String> {
+        match &self.outcome {
+            Outcome::Ok => Vec::new(),
+            Outcome::Failed { error } => vec![format!("{NAME}: {error}")],
+        }
+    }
+
+    /// What was measured with a pair of parameters.
+    pub fn cell(&self, burst_length: u32, packets_to_ack: u32) -> Option<&Cell> {
+        let wanted = EspParameters {
+            burst_length,
+            packets_to_ack,
+        };
+        self.cells.iter().find(|cell| cell.parameters == wanted)
+    }
+
+    /// Prints the report.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Table => super::print::params_table(self, out),
+            Format::Csv => super::print::params_csv(self, out),
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, self)?;
+                writeln!(out)
+            }
+        }
+    }
+}
+
+/// Measures the grid. What fails is reported as failed, with the cells measured before. The
+/// parameters are restored in any case; if a signal or a participant's death ends the run, by the
+/// participants themselves.
+///
+/// # Errors
+///
+/// [`Interrupted`](super::participants::Interrupted) by the user.
+pub fn run(
+    group: &mut Group,
+    plan: &ParamsPlan,
+    give_up: Duration,
+    progress: &dyn Progress,
+) -> Result<ParamsReport> {
+    let (server, clients) = cast(plan.server, plan.seed, plan.clients);
+    let mut report = ParamsReport {
+        netgauge: env!("CARGO_PKG_VERSION").to_owned(),
+        pattern: NAME.to_owned(),
+        participants: group.names(),
+        seed: plan.seed,
+        server: group.name(server).to_owned(),
+        server_index: server,
+        clients: plan.clients,
+        size: plan.size,
+        rate_bit_per_s: plan.rate,
+        burst_length: plan.grid.burst_length.clone(),
+        packets_to_ack: plan.grid.packets_to_ack.clone(),
+        outcome: Outcome::Ok,
+        cells: Vec::new(),
+    };
+    progress.begin(TRANSPORT, NAME);
+    let members = [&[server], &clients[..]].concat();
+    let result = one_per_namespace(group, &members).and_then(|keepers| {
+        let cast = (server, &clients[..]);
+        let result = measure(group, plan, cast, &keepers, give_up, |cell| {
+            progress.advance(1);
+            report.cells.push(cell);
+        });
+        match result {
+            Ok(()) => restore(group, &keepers),
+            // They restore what they have set when their connections end.
+            Err(error) if is_interrupted(&error) => Err(error),
+            Err(error) => Err(match restore(group, &keepers) {
+                Ok(()) => error,
+                Err(other) => anyhow!("{error:#}; {other:#}"),
+            }),
+        }
+    });
+    if let Err(error) = result {
+        if is_interrupted(&error) {
+            return Err(error);
+        }
+        report.outcome = Outcome::Failed {
+            error: format!("{error:#}"),
+        };
+    }
+    Ok(report)
+}
+
+/// Of the participants in each network namespace the first.
+fn one_per_namespace(group: &mut Group, members: &[usize]) -> Result<Vec<usize>> {
+    for who in members {
+        group.order(*who, Order::Identify)?;
+    }
+    let mut identities = Vec::new();
+    group.listen(members, |who, answer| match answer {
+        Answer::Identity(identity) => {
+            identities.push((identity, who));
+            Ok(true)
+        }
+        other => bail!("a participant answered {other:?} to Identify"),
+    })?;
+    identities.sort_unstable();
+    identities.dedup_by(|one, before| one.0 == before.0);
+    Ok(identities.into_iter().map(|(_, who)| who).collect())
+}
+
+fn measure(
+    group: &mut Group,
+    plan: &ParamsPlan,
+    (server, clients): (usize, &[usize]),
+    keepers: &[usize],
+    give_up: Duration,
+    mut on_cell: impl FnMut(Cell),
+) -> Result<()> {
+    let opening = Opening {
+        transport: TRANSPORT.to_owned(),
+        congestion: None,
+    };
+    let series = Series {
+        size: plan.size,
+        rounds: plan.warmup.saturating_add(plan.tests),
+    };
+    for parameters in plan.grid.cells() {
+        all_do(group, keepers, &Order::SetParameters(parameters))?;
+        // New connections, which have the parameters from the beginning.
+        let mut meeting = Meeting::new(group, server, clients);
+        let (rounds, result) = match meeting.open(&opening) {
+            Ok(()) => meeting.series(series),
+            Err(error) => (Vec::new(), Err(error)),
+        };
+        let errors = u32::from(result.is_err());
+        let row = ManyRow::of(
+            plan.size,
+            plan.clients,
+            &rounds,
+            plan.warmup,
+            errors,
+            plan.rate,
+        );
+        on_cell(Cell {
+            parameters,
+            rounds: row.rounds,
+            errors: row.errors,
+            goodput_bit_per_s: row.goodput_bit_per_s,
+            share: row.share,
+        });
+        meeting.leave(give_up * 2)?;
+        result.with_context(|| {
+            let EspParameters {
+                burst_length,
+                packets_to_ack,
+            } = parameters;
+            format!("burst_length {burst_length}, packets_to_ack {packets_to_ack}")
+        })?;
+    }
+    Ok(())
+}
+
+/// Has participants carry out an order that is answered with one word.
+fn all_do(group: &mut Group, whom: &[usize], order: &Order) -> Result<()> {
+    for who in whom {
+        group.order(*who, order.clone())?;
+    }
+    group.listen(whom, |_, answer| match answer {
+        Answer::ParametersSet | Answer::ParametersRestored => Ok(true),
+        other => bail!("a participant answered {other:?} to {order:?}"),
+    })
+}
+
+/// Has those who are still there restore the parameters.
+fn restore(group: &mut Group, keepers: &[usize]) -> Result<()> {
+    let there: Vec<_> = keepers
+        .iter()
+        .copied()
+        .filter(|who| group.is_there(*who))
+        .collect();
+    all_do(group, &there, &Order::RestoreParameters)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_grid_has_no_pair_out_of_range() {
+        let grid = Grid {
+            burst_length: vec![1, 4, 8],
+            packets_to_ack: vec![1, 2, 6, 9],
+        };
+        let cells: Vec<_> = grid
+            .cells()
+            .map(|cell| (cell.burst_length, cell.packets_to_ack))
+            .collect();
+        assert_eq!(cells, [(1, 1), (4, 1), (4, 2), (8, 1), (8, 2), (8, 6)]);
+    }
+}

@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What is said about rounds: goodput, its share of the rate, fairness.
+
+use serde::{Deserialize, Serialize};
+
+use super::rounds::Round;
+
+/// Jain's fairness index of these amounts: 1 if all are equal, 1/n if one has everything. Nothing
+/// at all is equal shares too.
+pub fn jain(amounts: &[u64]) -> f64 {
+    let sum: f64 = amounts.iter().map(|amount| *amount as f64).sum();
+    let squares: f64 = amounts.iter().map(|amount| (*amount as f64).powi(2)).sum();
+    if squares == 0.0 {
+        return 1.0;
+    }
+    sum * sum / (amounts.len() as f64 * squares)
+}
+
+/// Goodput of rounds: payload of all clients by the time of the round, bit/s.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Goodput {
+    /// The slowest round's.
+    pub worst: u64,
+    /// The middle one; of an even number, the mean of the two middle ones.
+    pub median: u64,
+    /// The fastest round's.
+    pub best: u64,
+}
+
+impl Goodput {
+    /// Sums up rounds in which `bytes` came in all; `None` if there are none.
+    pub fn of(rounds: &[Round], bytes: u64) -> Option<Self> {
+        let mut rates: Vec<f64> = rounds
+            .iter()
+            .map(|round| bytes as f64 * 8e9 / round.ns.max(1) as f64)
+            .collect();
+        rates.sort_unstable_by(f64::total_cmp);
+        Some(Self {
+            worst: rates.first()?.round() as u64,
+            median: median(&rates)?.round() as u64,
+            best: rates.last()?.round() as u64,
+        })
+    }
+
+    /// As shares of `rate` bit/s.
+    pub fn share(&self, rate: u64) -> Share {
+        let of_rate = |goodput: u64| goodput as f64 / rate as f64;
+        Share {
+            worst: of_rate(self.worst),
+            median: of_rate(self.median),
+            best: of_rate(self.best),
+        }
+    }
+}
+
+/// Goodput as a share of the link's rate.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The slowest round's.
+    pub worst: f64,
+    /// The middle one.
+    pub median: f64,
+    /// The fastest round's.
+    pub best: f64,
+}
+
+/// Jain's index over rounds.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Fairness {
+    /// The least fair round's.
+    pub worst: f64,
+    /// The middle one; of an even number, the mean of the two middle ones.
+    pub median: f64,
+}
+
+impl Fairness {
+    /// Sums up rounds; `None` if there are none.
+    pub fn of(rounds: &[Round]) -> Option<Self> {
+        let mut indices: Vec<f64> = rounds.iter().map(|round| round.fairness).collect();
+        indices.sort_unstable_by(f64::total_cmp);
+        Some(Self {
+            worst: *indices.first()?,
+            median: median(&indices)?,
+        })
+    }
+}
+
+fn median(sorted: &[f64]) -> Option<f64> {
+    let upper = *sorted.get(sorted.len() / 2)?;
+    if sorted.len() % 2 == 1 {
+        return Some(upper);
+    }
+    let lower = *sorted.get(sorted.len() / 2 - 1)?;
+    Some((lower + upper) / 2.0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::iter::repeat_n;
+
+    fn close(one: f64, other: f64) -> bool {
+        (one - other).abs() < 1e-12
+    }
+
+    #[test]
+    fn jain_is_one_for_equal_shares_and_one_nth_for_a_monopoly() {
+        assert!(close(jain(&[5; 32]), 1.0));
+        assert!(close(jain(&[7]), 1.0));
+        assert!(close(jain(&[0, 0, 0, 9]), 0.25));
+        assert!(close(jain(&[0; 3]), 1.0));
+        // k of n share equally: k/n.
+        let half: Vec<u64> = repeat_n(0, 8).chain(repeat_n(1000, 8)).collect();
+        assert!(close(jain(&half), 0.5));
+        // (1+2+3)^2 / (3 * (1+4+9)) = 36/42, whatever the unit.
+        assert!(close(jain(&[1, 2, 3]), 36.0 / 42.0));
+        assert!(close(jain(&[1 << 40, 2 << 40, 3 << 40]), 36.0 / 42.0));
+    }
+
+    fn rounds(values: &[(u64, f64)]) -> Vec<Round> {
+        let round = |&(ns, fairness)| Round { ns, fairness };
+        values.iter().map(round).collect()
+    }
+
+    #[test]
+    fn goodput_is_payload_by_time() {
+        // 1000 bytes are 8000 bits: in 1 us 8 Gbit/s, in 8 us 1 Gbit/s, in 4 us 2 Gbit/s.
+        let three = rounds(&[(1000, 1.0), (8000, 0.5), (4000, 0.75)]);
+        let goodput = Goodput::of(&three, 1000).unwrap();
+        let expected = Goodput {
+            worst: 1_000_000_000,
+            median: 2_000_000_000,
+            best: 8_000_000_000,
+        };
+        assert_eq!(goodput, expected);
+        let share = goodput.share(4_000_000_000);
+        assert!(close(share.worst, 0.25) && close(share.median, 0.5) && close(share.best, 2.0));
+
+        let even = Goodput::of(&three[..2], 1000).unwrap();
+        assert_eq!(even.median, 4_500_000_000);
+        assert_eq!(Goodput::of(&[], 1000), None);
+    }
+
+    #[test]
+    fn fairness_is_summed_up_by_its_worst_and_its_middle() {
+        let fairness = Fairness::of(&rounds(&[(1, 1.0), (1, 0.5), (1, 0.75)])).unwrap();
+        assert!(close(fairness.worst, 0.5) && close(fairness.median, 0.75));
+        let fairness = Fairness::of(&rounds(&[(1, 1.0), (1, 0.5)])).unwrap();
+        assert!(close(fairness.median, 0.75));
+        assert_eq!(Fairness::of(&[]), None);
+    }
+}

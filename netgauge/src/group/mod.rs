@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Patterns of more than two.
+//!
+//! A coordinator has a control connection to every participant and tells each what to do
+//! ([`orders`]); it takes no part in the traffic itself. A participant is a `netgauge --server` on
+//! its host, or a process that the coordinator starts in a network namespace ([`participants`]).
+//! What a participant does is in [`part`], and its traffic in [`rounds`].
+//!
+//! ```text
+//! coordinator                 server                          clients
+//! one_many, esp_params        part: listens, accepts,         part: connect,
+//!   meeting                     rounds::receive                 rounds::send
+//!     participants  --orders-->
+//! ```
+//!
+//! One measurement is a [`meeting`]: the clients connect to the server, rounds of one or more
+//! sizes follow, and all leave. [`one_many`] makes one per transport and number of clients,
+//! [`esp_params`] one per pair of [`parameters`].
+
+pub mod args;
+pub mod coordinator;
+pub mod esp_params;
+pub mod figures;
+pub mod heat_map;
+pub mod meeting;
+pub mod one_many;
+pub mod orders;
+pub mod parameters;
+pub mod part;
+pub mod participants;
+mod print;
+pub mod rounds;

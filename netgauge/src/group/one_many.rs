@@ -1,0 +1,334 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Pattern one-many (Treydte 2007, 2.4.4): N clients send to one server at once, which is what
+//! makes a switch's port in front of the server overflow, and shows whether the clients get equal
+//! shares.
+
+use std::io::{self, Write};
+use std::time::Duration;
+
+use anyhow::Result;
+use serde::{Deserialize, Serialize};
+
+use super::args::RoundsPlan;
+use super::figures::{Fairness, Goodput, Share};
+use super::meeting::{is_interrupted, Meeting};
+use super::orders::Opening;
+use super::participants::Group;
+use super::rounds::{Round, Series};
+use crate::progress::Progress;
+use crate::report::{Format, Outcome};
+use crate::transport::Kind;
+
+/// The pattern's name in option `-x`.
+pub const NAME: &str = "one-many";
+
+/// A transport, with what can be chosen of it.
+#[derive(Clone, Debug)]
+pub struct Medium {
+    /// The transport.
+    pub kind: &'static Kind,
+    /// Name of TCP's congestion control; without one, the system's.
+    pub congestion: Option<String>,
+}
+
+impl Medium {
+    fn opening(&self) -> Opening {
+        Opening {
+            transport: self.kind.name.to_owned(),
+            congestion: self.congestion.clone(),
+        }
+    }
+}
+
+/// What is to be measured.
+#[derive(Clone, Debug)]
+pub struct ManyPlan {
+    /// By what the messages go.
+    pub media: Vec<Medium>,
+    /// Numbers of clients, each at least 1 and less than there are participants.
+    pub clients: Vec<usize>,
+    /// The rounds with each.
+    pub rounds: RoundsPlan,
+    /// Index of the server, if it is not to be drawn.
+    pub server: Option<usize>,
+    /// What drawing it depends on.
+    pub seed: u64,
+    /// Rate of the server's link, bit/s.
+    pub rate: Option<u64>,
+}
+
+/// Who is the server and who the clients, by index: of the first `clients + 1` participants one is
+/// drawn, the same for every transport; or a given one has the first `clients` of the others.
+pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {
+    let server = server.unwrap_or_else(|| {
+        // The number of clients goes in, so that it is drawn anew for each, in any order.
+        fastrand::Rng::with_seed(seed.wrapping_add(clients as u64)).usize(0..=clients)
+    });
+    let others = (0..).filter(|index| *index != server);
+    (server, others.take(clients).collect())
+}
+
+/// Everything that was measured. Printed as JSON it is what programs read.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ManyReport {
+    /// netgauge's version.
+    pub netgauge: String,
+    /// The pattern's name.
+    pub pattern: String,
+    /// Their names, by index.
+    pub participants: Vec<String>,
+    /// What the choice of the servers depended on.
+    pub seed: u64,
+    /// Rate of the server's link, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bit_per_s: Option<u64>,
+    /// One per transport, congestion control and number of clients, in the order measured.
+    pub runs: Vec<ManyRun>,
+}
+
+/// One transport with one number of clients.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ManyRun {
+    /// Transport's name.
+    pub transport: String,
+    /// One line on the transport.
+    pub about: String,
+    /// Name of TCP's congestion control, where one was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// Number of clients.
+    pub clients: usize,
+    /// The server's name.
+    pub server: String,
+    /// The server's index.
+    pub server_index: usize,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// One per size, ascending; those measured before a failure too.
+    pub rows: Vec<ManyRow>,
+}
+
+/// One size.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ManyRow {
+    /// Bytes that each client sends in a round.
+    pub size: u64,
+    /// Rounds measured.
+    pub rounds: u32,
+    /// Rounds that broke.
+    pub errors: u32,
+    /// Payload by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_bit_per_s: Option<Goodput>,
+    /// The same as a share of the rate, if that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// Jain's index when the first sender was done.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+}
+
+impl ManyRow {
+    /// Sums up rounds of `clients` clients, without the first `warmup`.
+    pub fn of(
+        size: u64,
+        clients: usize,
+        rounds: &[Round],
+        warmup: u32,
+        errors: u32,
+        rate: Option<u64>,
+    ) -> Self {
+        let counted = rounds.get(warmup as usize..).unwrap_or_default();
+        let goodput = Goodput::of(counted, size * clients as u64);
+        Self {
+            size,
+            rounds: counted.len() as u32,
+            errors,
+            goodput_bit_per_s: goodput,
+            share: goodput.zip(rate).map(|(goodput, rate)| goodput.share(rate)),
+            fairness: Fairness::of(counted),
+        }
+    }
+}
+
+impl ManyReport {
+    /// Was everything measured that was asked for?
+    pub fn is_complete(&self) -> bool {
+        self.runs.iter().all(|run| run.outcome == Outcome::Ok)
+    }
+
+    /// The errors of runs that failed, with what they were.
+    pub fn errors(&self) -> Vec<String> {
+        let failed = self.runs.iter().filter_map(|run| match &run.outcome {
+            Outcome::Ok => None,
+            Outcome::Failed { error } => Some(format!("{}: {error}", run.title())),
+        });
+        failed.collect()
+    }
+
+    /// Prints the report.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        match format {
+            Format::Table => super::print::many_table(self, out),
+            Format::Csv => super::print::many_csv(self, out),
+            Format::Json => {
+                serde_json::to_writer_pretty(&mut *out, self)?;
+                writeln!(out)
+            }
+        }
+    }
+}
+
+impl ManyRun {
+    /// What was measured, for messages.
+    pub fn title(&self) -> String {
+        let medium = match &self.congestion {
+            Some(congestion) => format!("{} ({congestion})", self.transport),
+            None => self.transport.clone(),
+        };
+        let s = if self.clients == 1 { "" } else { "s" };
+        format!("{medium}, {} client{s}", self.clients)
+    }
+}
+
+/// Measures everything that was asked for. What fails is reported as failed, and the rest is
+/// measured all the same, unless a participant is gone.
+///
+/// # Errors
+///
+/// [`Interrupted`](super::participants::Interrupted) by the user.
+pub fn run(
+    group: &mut Group,
+    plan: &ManyPlan,
+    give_up: Duration,
+    progress: &dyn Progress,
+) -> Result<ManyReport> {
+    let mut report = ManyReport {
+        netgauge: env!("CARGO_PKG_VERSION").to_owned(),
+        pattern: NAME.to_owned(),
+        participants: group.names(),
+        seed: plan.seed,
+        rate_bit_per_s: plan.rate,
+        runs: Vec::new(),
+    };
+    for medium in &plan.media {
+        for &clients in &plan.clients {
+            let (server, others) = cast(plan.server, plan.seed, clients);
+            let mut rows = Vec::new();
+            let result = match group.gone() {
+                Some(gone) => Err(anyhow::anyhow!("not measured: {gone}")),
+                None => {
+                    progress.begin(medium.kind.name, NAME);
+                    let mut meeting = Meeting::new(group, server, &others);
+                    let result = measure(&mut meeting, medium, clients, plan, &mut |row| {
+                        progress.advance(1);
+                        rows.push(row);
+                    });
+                    // Until all have stopped, the next cannot begin.
+                    meeting.leave(give_up * 2)?;
+                    result
+                }
+            };
+            let outcome = match result {
+                Ok(()) => Outcome::Ok,
+                Err(error) if is_interrupted(&error) => return Err(error),
+                Err(error) => Outcome::Failed {
+                    error: format!("{error:#}"),
+                },
+            };
+            progress.advance(plan.rounds.sizes.len().saturating_sub(rows.len()) as u64);
+            report.runs.push(ManyRun {
+                transport: medium.kind.name.to_owned(),
+                about: medium.kind.about.to_owned(),
+                congestion: medium.congestion.clone(),
+                clients,
+                server: group.name(server).to_owned(),
+                server_index: server,
+                outcome,
+                rows,
+            });
+        }
+    }
+    Ok(report)
+}
+
+fn measure(
+    meeting: &mut Meeting<'_>,
+    medium: &Medium,
+    clients: usize,
+    plan: &ManyPlan,
+    on_row: &mut dyn FnMut(ManyRow),
+) -> Result<()> {
+    meeting.open(&medium.opening())?;
+    let RoundsPlan { tests, warmup, .. } = plan.rounds;
+    for &size in &plan.rounds.sizes {
+        let (rounds, result) = meeting.series(Series {
+            size,
+            rounds: warmup.saturating_add(tests),
+        });
+        on_row(ManyRow::of(
+            size,
+            clients,
+            &rounds,
+            warmup,
+            u32::from(result.is_err()),
+            plan.rate,
+        ));
+        result?;
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::collections::BTreeSet;
+
+    #[test]
+    fn the_server_is_one_of_the_first_and_the_others_are_clients() {
+        let mut servers = BTreeSet::new();
+        for seed in 0..200 {
+            for clients in [1, 2, 32] {
+                let (server, others) = cast(None, seed, clients);
+                assert!(server <= clients);
+                let mut all = others.clone();
+                all.push(server);
+                all.sort_unstable();
+                assert_eq!(all, (0..=clients).collect::<Vec<_>>());
+                assert_eq!(cast(None, seed, clients), (server, others));
+                if clients == 2 {
+                    servers.insert(server);
+                }
+            }
+        }
+        assert_eq!(servers.len(), 3, "each can be drawn");
+    }
+
+    #[test]
+    fn a_fixed_server_has_the_first_of_the_others() {
+        assert_eq!(cast(Some(0), 1, 2), (0, vec![1, 2]));
+        assert_eq!(cast(Some(1), 1, 3), (1, vec![0, 2, 3]));
+        assert_eq!(cast(Some(9), 1, 2), (9, vec![0, 1]));
+    }
+
+    #[test]
+    fn the_warm_up_does_not_count() {
+        let round = |ns| Round { ns, fairness: 1.0 };
+        let rounds = [round(1), round(8000), round(16000)];
+        let row = ManyRow::of(500, 2, &rounds, 1, 0, Some(2_000_000_000));
+        assert_eq!((row.rounds, row.errors), (2, 0));
+        let goodput = row.goodput_bit_per_s.unwrap();
+        assert_eq!((goodput.worst, goodput.best), (500_000_000, 1_000_000_000));
+        assert_eq!(row.share.map(|share| share.best), Some(0.5));
+
+        let broken = ManyRow::of(500, 2, &rounds[..1], 2, 1, None);
+        assert_eq!((broken.rounds, broken.errors), (0, 1));
+        assert_eq!((broken.goodput_bit_per_s, broken.share), (None, None));
+    }
+}

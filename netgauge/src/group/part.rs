@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A participant's part of what a coordinator wants to measure.
+
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use sockaddr_en::Family;
+
+use super::orders::{Answer, Opening, Order};
+use super::parameters::{self, Parameters};
+use super::rounds::{self, Broken, End};
+use crate::control::{Control, Endpoint, Message};
+use crate::host::wait_readable;
+use crate::transport::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
+use crate::transport::{self, Kind};
+
+/// Rounds in one message to the coordinator, so that it stays well below the longest line.
+const ROUNDS_PER_MESSAGE: usize = 256;
+
+/// What a participant was told when it was started.
+#[derive(Clone, Debug)]
+pub struct PartOptions {
+    /// This host's address of the control connection, if that has one.
+    pub local: Option<IpAddr>,
+    /// Name of the interface to use; without one, that of `local`.
+    pub interface: Option<String>,
+    /// Family number of PF_ENET.
+    pub family: Family,
+    /// How long traffic may stand still before it is given up.
+    pub give_up: Duration,
+}
+
+/// What a participant has open.
+enum Role {
+    None,
+    Listening(Box<dyn StreamListener>),
+    Server(Vec<Box<dyn StreamSocket>>),
+    Client {
+        socket: Box<dyn StreamSocket>,
+        number: u16,
+    },
+}
+
+/// One participant.
+pub struct Part {
+    options: PartOptions,
+    role: Role,
+    parameters: Option<Parameters>,
+}
+
+impl Part {
+    /// One that has been told nothing yet.
+    pub fn new(options: PartOptions) -> Self {
+        Self {
+            options,
+            role: Role::None,
+            parameters: None,
+        }
+    }
+
+    /// Carries an order out and tells the coordinator what came of it.
+    ///
+    /// # Errors
+    ///
+    /// The coordinator is gone.
+    pub fn obey(&mut self, order: Order, control: &mut Control) -> Result<()> {
+        let said = match self.carry_out(order, control) {
+            Ok(None) => return Ok(()),
+            Ok(Some(answer)) => Message::Answer(answer),
+            Err(error) => {
+                // The others' ends of the connections must hear of it too.
+                self.role = Role::None;
+                match error.downcast::<Broken>() {
+                    Ok(Broken { clients, reason }) => {
+                        Message::Answer(Answer::Broken { clients, reason })
+                    }
+                    Err(error) => Message::Failed(format!("{error:#}")),
+                }
+            }
+        };
+        control.send(&said)
+    }
+
+    /// The last answer to an order; `None` if the coordinator has interrupted it.
+    fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
+        Ok(Some(match order {
+            Order::Listen(opening) => {
+                let listener = (streams(&opening)?.listen)(&self.context(opening))?;
+                let endpoint = listener.endpoint()?;
+                self.role = Role::Listening(listener);
+                Answer::Listening(endpoint)
+            }
+            Order::Accept { clients } => return self.accept(clients, control),
+            Order::Connect {
+                opening,
+                server,
+                number,
+            } => {
+                self.connect(opening, &server, number)?;
+                Answer::Connected
+            }
+            Order::Send(series) => {
+                let Role::Client { socket, number } = &mut self.role else {
+                    bail!("not a client");
+                };
+                let message = rounds::message(*number, series.size);
+                control.send(&Message::Answer(Answer::Ready))?;
+                match rounds::send(socket.as_mut(), control.as_fd(), &message, series.rounds)? {
+                    End::Complete => Answer::Sent,
+                    End::Interrupted => return Ok(None),
+                }
+            }
+            Order::Receive(series) => {
+                let Role::Server(sockets) = &mut self.role else {
+                    bail!("not a server");
+                };
+                let mut rounds = Vec::new();
+                let end = rounds::receive(
+                    sockets,
+                    control.as_fd(),
+                    series,
+                    self.options.give_up,
+                    |round| rounds.push(round),
+                );
+                // Nothing is sent while rounds go on: it would disturb them.
+                for some in rounds.chunks(ROUNDS_PER_MESSAGE) {
+                    control.send(&Message::Answer(Answer::Rounds(some.to_vec())))?;
+                }
+                match end? {
+                    End::Complete => Answer::Received,
+                    End::Interrupted => return Ok(None),
+                }
+            }
+            Order::Leave => {
+                self.role = Role::None;
+                Answer::Left
+            }
+            Order::Identify => Answer::Identity(parameters::namespace()?),
+            Order::SetParameters(values) => {
+                let parameters = match &mut self.parameters {
+                    Some(parameters) => parameters,
+                    none => none.insert(Parameters::save()?),
+                };
+                parameters.set(values)?;
+                Answer::ParametersSet
+            }
+            Order::RestoreParameters => {
+                if let Some(parameters) = self.parameters.take() {
+                    parameters.restore()?;
+                }
+                Answer::ParametersRestored
+            }
+        }))
+    }
+
+    fn context(&self, opening: Opening) -> StreamContext {
+        StreamContext {
+            local: self.options.local,
+            interface: self.options.interface.clone(),
+            family: self.options.family,
+            give_up: self.options.give_up,
+            congestion: opening.congestion,
+        }
+    }
+
+    fn connect(&mut self, opening: Opening, server: &Endpoint, number: u16) -> Result<()> {
+        let mut socket = (streams(&opening)?.connect)(&self.context(opening), server)?;
+        // So the server knows who it is.
+        socket.write_all(&number.to_be_bytes())?;
+        self.role = Role::Client { socket, number };
+        Ok(())
+    }
+
+    fn accept(&mut self, clients: u16, control: &Control) -> Result<Option<Answer>> {
+        let Role::Listening(listener) = &self.role else {
+            bail!("not a server");
+        };
+        let mut sockets: Vec<Option<Box<dyn StreamSocket>>> = Vec::new();
+        sockets.resize_with(clients.into(), || None);
+        let mut deadline = Instant::now() + self.options.give_up;
+        while sockets.iter().any(Option::is_none) {
+            let left = deadline.saturating_duration_since(Instant::now());
+            match wait_readable([listener.as_fd(), control.as_fd()], Some(left))? {
+                [_, true] => return Ok(None),
+                [true, _] => {}
+                [false, false] => bail!(Broken {
+                    clients: (0..clients)
+                        .filter(|number| sockets[usize::from(*number)].is_none())
+                        .collect(),
+                    reason: "did not connect".to_owned(),
+                }),
+            }
+            let mut socket = listener.accept().context("accepting a client")?;
+            let mut number = [0; 2];
+            // A stranger is turned away; the clients have yet to come.
+            if socket.read_exact(&mut number).is_err() {
+                continue;
+            }
+            let number = usize::from(u16::from_be_bytes(number));
+            if let Some(place @ None) = sockets.get_mut(number) {
+                socket.set_nonblocking(true)?;
+                *place = Some(socket);
+                deadline = Instant::now() + self.options.give_up;
+            }
+        }
+        self.role = Role::Server(sockets.into_iter().flatten().collect());
+        Ok(Some(Answer::Accepted))
+    }
+}
+
+/// What the transport has for many connections.
+fn streams(opening: &Opening) -> Result<&'static StreamKind> {
+    let kind = transport::find(&opening.transport)?;
+    let streams = stream_kind(kind)?;
+    ensure!(
+        opening.congestion.is_none() || streams.congestion,
+        "{} has no congestion control to choose",
+        kind.name
+    );
+    Ok(streams)
+}
+
+/// What `kind` has for patterns of many connections.
+///
+/// # Errors
+///
+/// It is no stream transport.
+pub fn stream_kind(kind: &Kind) -> Result<&StreamKind> {
+    kind.streams.as_ref().ok_or_else(|| {
+        let names: Vec<_> = transport::KINDS
+            .iter()
+            .filter(|kind| kind.streams.is_some())
+            .map(|kind| kind.name)
+            .collect();
+        anyhow!(
+            "{} is no stream transport: this pattern needs {}",
+            kind.name,
+            names.join(" or ")
+        )
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn datagram_transports_are_refused_with_what_to_choose() {
+        for kind in transport::KINDS {
+            match (kind.name, stream_kind(kind)) {
+                ("tcp" | "esp", Ok(_)) => {}
+                ("tcp" | "esp", Err(error)) => panic!("{error}"),
+                (name, Ok(_)) => panic!("{name}"),
+                (_, Err(error)) => assert!(error.to_string().contains("tcp or esp"), "{error}"),
+            }
+        }
+    }
+
+    #[test]
+    fn only_tcp_has_a_congestion_control_to_choose() {
+        let opening = |transport: &str, congestion: Option<&str>| Opening {
+            transport: transport.to_owned(),
+            congestion: congestion.map(str::to_owned),
+        };
+        assert!(streams(&opening("tcp", Some("reno"))).is_ok());
+        assert!(streams(&opening("esp", None)).is_ok());
+        let error = streams(&opening("esp", Some("reno"))).unwrap_err();
+        assert!(
+            error.to_string().contains("no congestion control"),
+            "{error}"
+        );
+    }
+}

@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Many connections of a stream transport, as patterns of more than two participants use them.
+
+use std::io::{self, Read, Write};
+use std::net::IpAddr;
+use std::os::fd::AsFd;
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use sockaddr_en::Family;
+
+use crate::control::Endpoint;
+use crate::host::Interface;
+
+/// What a stream transport has for patterns of many connections.
+#[derive(Debug)]
+pub struct StreamKind {
+    /// Opens a listening socket.
+    pub listen: fn(&StreamContext) -> Result<Box<dyn StreamListener>>,
+    /// Connects to a listening socket.
+    pub connect: fn(&StreamContext, &Endpoint) -> Result<Box<dyn StreamSocket>>,
+    /// Can its congestion control be chosen?
+    pub congestion: bool,
+}
+
+/// What a transport needs to know to make these sockets.
+#[derive(Clone, Debug)]
+pub struct StreamContext {
+    /// This host's address of the control connection, if that has one.
+    pub local: Option<IpAddr>,
+    /// Name of the interface to use; without one, that of `local`.
+    pub interface: Option<String>,
+    /// Family number of PF_ENET.
+    pub family: Family,
+    /// How long a blocking call may get nowhere before it fails.
+    pub give_up: Duration,
+    /// Name of TCP's congestion control; without one, the system's.
+    pub congestion: Option<String>,
+}
+
+impl StreamContext {
+    /// The Ethernet interface to use.
+    ///
+    /// # Errors
+    ///
+    /// It is absent or no Ethernet interface, or nothing says which.
+    pub fn ethernet(&self) -> Result<Interface> {
+        match (&self.interface, self.local) {
+            (Some(name), _) => Interface::by_name(name),
+            (None, local) => {
+                Interface::by_ip(local.context("name an Ethernet interface with --interface")?)
+            }
+        }
+    }
+}
+
+/// A connected stream. Reading and writing block for at most the context's time, unless it is
+/// made non-blocking.
+pub trait StreamSocket: Read + Write + AsFd {
+    /// Lets calls fail with `WouldBlock` instead of waiting, or has them wait again.
+    ///
+    /// # Errors
+    ///
+    /// What `fcntl(2)` says.
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
+}
+
+/// A listening socket.
+pub trait StreamListener: AsFd {
+    /// Where it can be reached.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    fn endpoint(&self) -> Result<Endpoint>;
+
+    /// Waits for a connection.
+    ///
+    /// # Errors
+    ///
+    /// What `accept(2)` says.
+    fn accept(&self) -> io::Result<Box<dyn StreamSocket>>;
+}

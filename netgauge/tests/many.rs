@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Patterns of many participants, each a process on loopback: what is measured, and how it ends when
+//! one of them dies.
+
+mod common;
+
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use common::{finish, netgauge, run, text, Server};
+use netgauge::group::esp_params::ParamsReport;
+use netgauge::group::one_many::{ManyReport, ManyRun};
+use netgauge::report::Outcome;
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+fn servers(count: usize, arguments: &str) -> Vec<Server> {
+    (0..count).map(|_| Server::start(arguments)).collect()
+}
+
+/// A coordinator of these servers.
+fn coordinator(servers: &[Server], arguments: &str) -> Command {
+    let names: Vec<_> = servers.iter().map(Server::name).collect();
+    let mut command = netgauge(&format!("-x one-many --peers {}", names.join(",")));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// Starts one that has more to do than it ever could, and waits until all take part.
+fn endless(servers: &mut [Server]) -> Child {
+    let child = coordinator(
+        servers,
+        "--server-index 0 -s 64K -c 2000000000 --clients 2,3 --format json",
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    servers.iter_mut().for_each(Server::await_client);
+    child
+}
+
+fn signal(process: &Child, signal: Signal) {
+    kill(Pid::from_raw(process.id() as i32), signal).unwrap();
+}
+
+fn error(run: &ManyRun) -> &str {
+    match &run.outcome {
+        Outcome::Ok => panic!("{run:?}"),
+        Outcome::Failed { error } => error,
+    }
+}
+
+#[test]
+fn every_number_of_clients_and_every_size_is_measured() {
+    let servers = servers(4, "");
+    let options = "--clients 1-3 -s 1,64K,1M -c 3 --warmup 1 --rate 1G --congestion reno";
+    let output = run(coordinator(&servers, &format!("{options} --format json")));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // Nobody watches, so nothing but the report is printed.
+    assert_eq!(text(&output.stderr), "");
+    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    let names: Vec<_> = servers.iter().map(Server::name).collect();
+    assert_eq!(report.participants, names);
+    assert_eq!(report.rate_bit_per_s, Some(1_000_000_000));
+    assert_eq!(report.runs.len(), 3);
+    for (run, clients) in report.runs.iter().zip(1..) {
+        assert_eq!(
+            (run.clients, run.congestion.as_deref()),
+            (clients, Some("reno"))
+        );
+        assert!(run.server_index <= clients);
+        assert_eq!(run.server, names[run.server_index]);
+        let sizes: Vec<_> = run.rows.iter().map(|row| row.size).collect();
+        assert_eq!(sizes, [1, 64 << 10, 1 << 20]);
+        for row in &run.rows {
+            assert_eq!((row.rounds, row.errors), (3, 0));
+            let goodput = row.goodput_bit_per_s.unwrap();
+            assert!(0 < goodput.worst, "{row:?}");
+            assert!(goodput.worst <= goodput.median && goodput.median <= goodput.best);
+            let share = row.share.unwrap();
+            assert!((share.median * 1e9 - goodput.median as f64).abs() < 1.0);
+            let fairness = row.fairness.unwrap();
+            let least = 1.0 / clients as f64;
+            assert!(
+                (least - 1e-9..=1.0 + 1e-9).contains(&fairness.worst),
+                "{row:?}"
+            );
+            assert!(fairness.worst <= fairness.median);
+        }
+    }
+
+    let csv = run(coordinator(&servers, &format!("{options} --format csv")));
+    assert_eq!(text(&csv.stdout).lines().count(), 1 + 3 * 3);
+    let table = text(&run(coordinator(&servers, options)).stdout);
+    for expected in ["tcp reno", "1 MiB", "median share", "worst fairness"] {
+        assert!(table.contains(expected), "{table}");
+    }
+}
+
+#[test]
+fn a_seed_draws_the_same_server_again_and_an_index_fixes_it() {
+    let servers = servers(3, "");
+    let server_of = |arguments: &str| {
+        let options = format!("-s 1 -c 1 --clients 2 --format json {arguments}");
+        let output = run(coordinator(&servers, &options));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+        report.runs[0].server_index
+    };
+    assert_eq!(server_of("--seed 5"), server_of("--seed 5"));
+    for index in 0..3 {
+        assert_eq!(server_of(&format!("--server-index {index}")), index);
+    }
+}
+
+#[test]
+fn a_connection_makes_this_host_the_client() {
+    let server = Server::start("");
+    let mut command = server.client("-x one-many -s 64K -c 3 --format json");
+    command.stdin(Stdio::null());
+    let output = run(command);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.participants, [server.name(), "this host".to_owned()]);
+    let run = &report.runs[0];
+    assert_eq!(
+        (run.clients, run.server_index, run.rows[0].rounds),
+        (1, 0, 3)
+    );
+}
+
+#[test]
+fn a_client_that_is_killed_is_named_and_the_others_go_on_serving() {
+    let mut servers = servers(4, "");
+    let child = endless(&mut servers);
+    signal(&servers[2].process, Signal::SIGKILL);
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1));
+    let gone = format!("participant {} is gone", servers[2].name());
+    assert!(
+        text(&output.stderr).contains(&gone),
+        "{}",
+        text(&output.stderr)
+    );
+    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.runs.len(), 2);
+    assert!(error(&report.runs[0]).contains(&gone));
+    assert!(error(&report.runs[1]).contains("not measured"));
+
+    servers.remove(2);
+    let next = run(coordinator(&servers, "-s 1 -c 1"));
+    assert!(next.status.success(), "{}", text(&next.stderr));
+}
+
+#[test]
+fn a_server_that_is_killed_is_named_and_its_clients_go_on_serving() {
+    let mut servers = servers(4, "");
+    let child = endless(&mut servers);
+    signal(&servers[0].process, Signal::SIGKILL);
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(1));
+    let gone = format!("participant {} is gone", servers[0].name());
+    assert!(
+        text(&output.stderr).contains(&gone),
+        "{}",
+        text(&output.stderr)
+    );
+
+    servers.remove(0);
+    let next = run(coordinator(&servers, "-s 1 -c 1"));
+    assert!(next.status.success(), "{}", text(&next.stderr));
+}
+
+#[test]
+fn a_client_that_falls_silent_is_named() {
+    let mut servers = servers(3, "--give-up 1");
+    let child = coordinator(
+        &servers,
+        "--server-index 0 -s 64K -c 2000000000 --give-up 1 --format json",
+    )
+    .stdout(Stdio::piped())
+    .stderr(Stdio::piped())
+    .spawn()
+    .unwrap();
+    servers.iter_mut().for_each(Server::await_client);
+    signal(&servers[1].process, Signal::SIGSTOP);
+    let output = finish(child);
+    signal(&servers[1].process, Signal::SIGCONT);
+    assert_eq!(output.status.code(), Some(1));
+    // Stopped before its rounds began it answers nothing, and in the midst of them sends nothing.
+    assert!(
+        text(&output.stderr).contains(&servers[1].name()),
+        "{}",
+        text(&output.stderr)
+    );
+}
+
+#[test]
+fn a_coordinator_that_is_killed_or_interrupted_leaves_all_serving() {
+    for (deadly, status) in [(Signal::SIGINT, Some(130)), (Signal::SIGKILL, None)] {
+        let mut servers = servers(4, "");
+        let child = endless(&mut servers);
+        signal(&child, deadly);
+        assert_eq!(finish(child).status.code(), status);
+        let next = run(coordinator(&servers, "-s 1 -c 1"));
+        assert!(next.status.success(), "{}", text(&next.stderr));
+    }
+}
+
+#[test]
+fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
+    let mut server = Server::start("");
+    let child = server
+        .client("-x one-many -s 64K -c 2000000000")
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    server.await_client();
+    let children = format!("/proc/{0}/task/{0}/children", child.id());
+    let started = loop {
+        // The kernel lists them where it was built to; the child is there before the first round.
+        match std::fs::read_to_string(&children) {
+            Ok(text) if text.trim().is_empty() => thread::yield_now(),
+            listed => break listed.unwrap().trim().to_owned(),
+        }
+    };
+    signal(&child, Signal::SIGINT);
+    let output = finish(child);
+    assert_eq!(output.status.code(), Some(130));
+    assert_eq!(text(&output.stderr).trim(), "netgauge: interrupted");
+    assert!(!Path::new("/proc").join(started).exists());
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_what_to_do() {
+    let servers = servers(2, "");
+    for (arguments, expected) in [
+        ("-m udp", "tcp or esp"),
+        ("--clients 2", "2 are named"),
+        ("-s 1 -c 1 --congestion absent", "modprobe tcp_absent"),
+        ("-s 1 -c 1 -m esp", "esp, 1 client: 127.0.0.1"),
+    ] {
+        let output = run(coordinator(&servers, arguments));
+        assert_eq!(output.status.code(), Some(1), "{arguments}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(expected), "{arguments}: {stderr}");
+    }
+    let output = run(netgauge("-x one-one --netns a,b"));
+    assert!(text(&output.stderr).contains("--connect"));
+}
+
+#[test]
+fn a_failed_transport_leaves_the_others_measured() {
+    let servers = servers(2, "");
+    let output = run(coordinator(&servers, "-m esp,tcp -s 1 -c 1 --format json"));
+    assert_eq!(output.status.code(), Some(1));
+    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    // Loopback is no Ethernet interface, with the module or without.
+    assert!(error(&report.runs[0]).contains("127.0.0.1"));
+    assert_eq!(report.runs[1].outcome, Outcome::Ok);
+}
+
+#[test]
+fn esp_params_without_esp_says_what_is_missing_and_draws_nothing() {
+    let server = Server::start("");
+    let plot = std::env::temp_dir().join(format!("netgauge-{}.svg", std::process::id()));
+    let mut command = server.client("-x esp-params -s 1K -c 1 --format json --plot");
+    command.arg(&plot);
+    let output = run(command);
+    assert_eq!(output.status.code(), Some(1));
+    let report: ParamsReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(report.cells.iter().all(|cell| cell.rounds == 0));
+    // Without the module there are no parameters; with it, loopback is no Ethernet interface.
+    let stderr = text(&output.stderr);
+    let known = ["modprobe enet", "not an Ethernet interface"];
+    assert!(known.iter().any(|text| stderr.contains(text)), "{stderr}");
+    assert!(!plot.exists());
+}
