@@ -25,6 +25,8 @@ pub mod flag {
     pub const FIN: u8 = 0x04;
     /// The connection is gone.
     pub const RST: u8 = 0x08;
+    /// Retransmission request.
+    pub const RRQ: u8 = 0x10;
     /// Start of transmission.
     pub const TXS: u8 = 0x20;
     /// Transmission finished.
@@ -106,11 +108,22 @@ impl PacketSocket {
     /// # Errors
     /// When the kernel refuses it.
     pub fn open(namespace: &Netns, device: &str, ethertype: u16) -> Result<Self> {
+        let socket = Self::open_both_ways(namespace, device, ethertype)?;
+        let ignore_outgoing = 23; // PACKET_IGNORE_OUTGOING, <linux/if_packet.h>
+        socket
+            .0
+            .set_int_option(libc::SOL_PACKET, ignore_outgoing, 1)?;
+        Ok(socket)
+    }
+
+    /// The same, for frames that leave by the device as well, if `ethertype` is [`ETH_P_ALL`].
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn open_both_ways(namespace: &Netns, device: &str, ethertype: u16) -> Result<Self> {
         let socket = namespace.within(|| -> io::Result<Socket> {
             // Protocol 0 hears nothing until it is bound, so no frame of another device slips in.
             let socket = Socket::new(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
-            let ignore_outgoing = 23; // PACKET_IGNORE_OUTGOING, <linux/if_packet.h>
-            socket.set_int_option(libc::SOL_PACKET, ignore_outgoing, 1)?;
             socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20)?;
             bind_packet(&socket, interface_index(device)?, ethertype)?;
             Ok(socket)

@@ -12,8 +12,9 @@ use nix::sys::signal::{killpg, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
 
+use crate::alike::{self, Difference, Kind, Play};
 use crate::kernel_log::{alarms, KernelLog};
-use crate::lab::{Lab, Wiring};
+use crate::lab::{eventually, Lab, Wiring};
 use crate::module;
 use crate::socket::check;
 
@@ -27,6 +28,8 @@ pub enum Body {
     Guest(fn() -> Outcome),
     /// Works on two hosts made for it; afterwards no socket of the module may be left on them.
     Lab(Wiring, fn(&Lab) -> Outcome),
+    /// Works on two hosts made for it, once over the kernel's own protocol and once over ours.
+    Alike(Kind, Play, &'static [Difference]),
 }
 
 /// A scenario.
@@ -36,6 +39,9 @@ pub struct Scenario {
     pub name: &'static str,
     /// How long it may take before it counts as hanging.
     pub deadline: Duration,
+    /// It needs a guest whose clock counts instructions: elsewhere a processor may be away for longer than the
+    /// protocol's timers wait, and the rates of emulated switches are not kept.
+    pub counted: bool,
     /// What it does.
     pub body: Body,
 }
@@ -58,10 +64,35 @@ impl Scenario {
         Self::new(name, Body::Lab(Wiring::Switched, body))
     }
 
+    /// A behaviour of streams, over TCP and over ESP.
+    pub const fn stream(name: &'static str, play: Play) -> Self {
+        Self::new(name, Body::Alike(Kind::Stream, play, &[]))
+    }
+
+    /// A behaviour of datagram sockets, over UDP and over EDP.
+    pub const fn datagram(name: &'static str, play: Play) -> Self {
+        Self::new(name, Body::Alike(Kind::Datagram, play, &[]))
+    }
+
+    /// The same behaviour, differing on purpose.
+    ///
+    /// # Panics
+    /// When the scenario compares nothing.
+    pub const fn differs(self, differences: &'static [Difference]) -> Self {
+        match self.body {
+            Body::Alike(kind, play, _) => Self {
+                body: Body::Alike(kind, play, differences),
+                ..self
+            },
+            Body::Guest(_) | Body::Lab(..) => panic!("only comparisons can differ"),
+        }
+    }
+
     const fn new(name: &'static str, body: Body) -> Self {
         Self {
             name,
             deadline: DEADLINE,
+            counted: false,
             body,
         }
     }
@@ -70,6 +101,14 @@ impl Scenario {
     pub const fn within(self, seconds: u64) -> Self {
         Self {
             deadline: Duration::from_secs(seconds),
+            ..self
+        }
+    }
+
+    /// The same in a guest whose clock counts instructions.
+    pub const fn counted(self) -> Self {
+        Self {
+            counted: true,
             ..self
         }
     }
@@ -97,7 +136,16 @@ pub fn run(scenario: &Scenario) -> bool {
     let mut notes = Vec::new();
     let outcome = supervise(scenario, &mut notes);
     match &outcome {
-        Ok(()) => println!("ok {}", scenario.name),
+        Ok(()) => {
+            // How a comparison ended, for the runner's table.
+            if let Some(report) = notes
+                .iter()
+                .find_map(|line| line.strip_prefix(alike::REPORT))
+            {
+                println!("{}{}: {report}", alike::REPORT, scenario.name);
+            }
+            println!("ok {}", scenario.name);
+        }
         Err(error) => {
             for line in notes {
                 println!("# {line}");
@@ -246,6 +294,12 @@ fn play(scenario: &Scenario) -> Outcome {
             body(&lab)?;
             lab.await_no_sockets()
         }
+        Body::Alike(kind, play, differences) => {
+            let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
+            lab.give_ip_addresses()?;
+            alike::compare(&lab, kind, play, differences)?;
+            lab.await_no_sockets()
+        }
     }
 }
 
@@ -263,8 +317,10 @@ pub fn in_process(work: impl FnOnce() -> i32) -> Result<WaitStatus> {
 /// # Errors
 /// When the calling process has other threads, or the process cannot be made.
 pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
-    let threads = fs::read_dir("/proc/self/task")?.count();
-    anyhow::ensure!(threads == 1, "forking with {threads} threads");
+    // One that was joined is still listed for a moment.
+    eventually("a single thread before forking", || {
+        Ok(fs::read_dir("/proc/self/task")?.count() == 1)
+    })?;
     // SAFETY: there is a single thread, as just checked, so the child may go on like any program.
     match unsafe { fork() }.context("fork")? {
         ForkResult::Child => {

@@ -23,6 +23,9 @@ pub const ESP_MSS: usize = MTU - 11;
 /// For how long an event that must come may take; only a broken module needs all of it.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
+/// Address of a station that does not exist.
+const NOBODY: [u8; 6] = [2, 0, 0, 0, 0xde, 0xad];
+
 /// A host: a namespace with one Ethernet device.
 #[derive(Debug)]
 pub struct Host {
@@ -35,7 +38,11 @@ pub struct Host {
 }
 
 impl Host {
-    fn named(namespace: Netns, mac: [u8; 6]) -> Result<Self> {
+    /// The host of an existing namespace whose device has the address `mac`.
+    ///
+    /// # Errors
+    /// When it has no such device.
+    pub fn named(namespace: Netns, mac: [u8; 6]) -> Result<Self> {
         let ifindex = namespace.within(|| interface_index(DEVICE))??;
         Ok(Self {
             namespace,
@@ -138,7 +145,7 @@ impl Host {
         Address {
             port,
             ifindex: self.ifindex,
-            mac: [2, 0, 0, 0, 0xde, 0xad],
+            mac: NOBODY,
         }
     }
 
@@ -329,6 +336,26 @@ impl Lab {
         a.connect(&self.a.to(&self.b, port)).context("connect")?;
         b.connect(&self.b.to(&self.a, port)).context("connect")?;
         Ok((a, b))
+    }
+
+    /// Gives the hosts 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own protocols. 10.0.0.99 is
+    /// [`Host::to_nobody`]'s station: frames leave for it and nothing answers. A TCP connection attempt ends after some seconds.
+    ///
+    /// # Errors
+    /// With `ip`'s own words when it fails.
+    pub fn give_ip_addresses(&self) -> Result<()> {
+        for (host, number) in [(&self.a, 1), (&self.b, 2)] {
+            host.namespace.ip(&format!(
+                "address add 10.0.0.{number}/24 dev {DEVICE}\n\
+                 neighbour add 10.0.0.99 lladdr {} dev {DEVICE} nud permanent\n",
+                print_mac(NOBODY)
+            ))?;
+            let path = "/proc/sys/net/ipv4/tcp_syn_retries";
+            host.namespace
+                .within(|| std::fs::write(path, "1"))?
+                .context(path)?;
+        }
+        Ok(())
     }
 
     /// Waits until no socket of the module is left on either host.

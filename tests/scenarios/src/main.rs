@@ -4,15 +4,30 @@
 //! lines that begin with `# ` are remarks. A scenario that cannot run has failed.
 
 mod address;
+mod alike;
+mod bpf;
+mod calls;
+mod capture;
+mod control;
+mod device;
 mod frame;
 mod harness;
 mod kernel_log;
+mod knobs;
 mod lab;
 mod module;
 mod netns;
+mod privilege;
+mod program;
+mod raw_calls;
 mod relay;
+mod scale;
 mod scenarios;
 mod socket;
+mod station;
+mod studies;
+mod switch;
+mod tracer;
 mod transfer;
 
 use std::process::ExitCode;
@@ -29,9 +44,18 @@ struct Options {
     /// Print the scenarios' names instead of running them.
     #[arg(long)]
     list: bool,
+    /// With --list: only those that need a guest whose clock counts instructions.
+    #[arg(long, requires = "list")]
+    counted: bool,
+    /// Play a short story of both protocols instead, and print its frames in hexadecimal.
+    #[arg(long, conflicts_with = "list")]
+    capture: bool,
     /// Run only every n-th scenario, beginning with the i-th (from 1).
     #[arg(long, value_name = "I/N")]
     shard: Option<Shard>,
+    /// Instead of scenarios: measure many connections, over ESP and TCP, and print a table.
+    #[arg(long, value_name = "STUDY", conflicts_with_all = ["list", "shard", "names"])]
+    scale: Option<studies::Study>,
     /// Run only these; a name that ends with * stands for all that begin so.
     names: Vec<String>,
 }
@@ -85,6 +109,15 @@ fn select(options: &Options) -> anyhow::Result<Vec<&'static Scenario>> {
 
 fn main() -> ExitCode {
     let options = Options::parse();
+    if let Some(study) = options.scale {
+        return match module::ensure_loaded().and_then(|()| studies::run(study)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("scenarios: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let chosen = match select(&options) {
         Ok(chosen) => chosen,
         Err(error) => {
@@ -93,10 +126,20 @@ fn main() -> ExitCode {
         }
     };
     if options.list {
-        for scenario in chosen {
+        let wanted = |scenario: &&Scenario| scenario.counted || !options.counted;
+        for scenario in chosen.into_iter().filter(wanted) {
             println!("{}", scenario.name);
         }
         return ExitCode::SUCCESS;
+    }
+    if options.capture {
+        return match capture::run() {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("scenarios: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
     }
     let failed = chosen
         .into_iter()
@@ -122,6 +165,9 @@ mod tests {
         let of = |shard| {
             select(&Options {
                 list: true,
+                counted: false,
+                scale: None,
+                capture: false,
                 shard,
                 names: Vec::new(),
             })

@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
+use std::os::unix::fs::MetadataExt;
 use std::process::{Command, Stdio};
 
 use anyhow::{ensure, Context, Result};
@@ -41,6 +42,15 @@ impl Netns {
         Ok(Self { handle })
     }
 
+    /// The namespace that `path` names.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn open(path: &str) -> Result<Self> {
+        let handle = File::open(path).with_context(|| path.to_owned())?;
+        Ok(Self { handle })
+    }
+
     /// Runs `work` with the calling thread inside the namespace; sockets made there stay in it.
     ///
     /// # Errors
@@ -58,6 +68,14 @@ impl Netns {
             std::process::id(),
             self.handle.as_raw_fd()
         )
+    }
+
+    /// The namespace's number, by which the kernel names it to programs.
+    ///
+    /// # Errors
+    /// The errno of `fstat(2)`.
+    pub fn number(&self) -> Result<u64> {
+        Ok(self.handle.metadata().context("fstat")?.ino())
     }
 
     /// Runs `program` in the namespace and returns what it printed.
@@ -92,7 +110,11 @@ impl Netns {
     }
 }
 
-fn finish(command: &mut Command, input: &str) -> Result<String> {
+/// Runs `command` with `input` and returns what it printed.
+///
+/// # Errors
+/// When it cannot be started or fails; its own words are part of the message.
+pub fn finish(command: &mut Command, input: &str) -> Result<String> {
     let name = command.get_program().to_string_lossy().into_owned();
     let mut child = command
         .stdin(Stdio::piped())

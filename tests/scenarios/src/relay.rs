@@ -32,7 +32,7 @@ pub struct Faults {
 }
 
 impl Faults {
-    /// The faults that the issue demands: 5 % loss, 1 % duplication, 1 % corruption.
+    /// A wire as bad as transfers must bear: 5 % loss, 1 % duplication, 1 % corruption.
     pub const HARSH: Self = Self {
         loss: 0.05,
         duplicate: 0.01,

@@ -1,6 +1,10 @@
 //! The scenarios, a file per theme.
 
 mod bad_input;
+mod device_changes;
+mod device_kinds;
+mod device_mtu;
+mod device_namespaces;
 mod edp_calls;
 mod edp_echo;
 mod edp_ports;
@@ -9,12 +13,21 @@ mod esp_calls;
 mod esp_connections;
 mod esp_faults;
 mod esp_vanish;
+mod examples;
+mod flow_control;
 mod hostile_frames;
 mod isolation;
 mod library;
+mod manual;
 mod module;
 mod proc_files;
+mod scale;
+mod switch;
+mod sysctl;
+mod sysctl_effect;
+mod tracing;
 
+use crate::alike;
 use crate::harness::Scenario;
 
 /// All scenarios, in the order in which they run.
@@ -29,13 +42,26 @@ pub fn all() -> Vec<&'static Scenario> {
         bad_input::ALL,
         hostile_frames::ALL,
         isolation::ALL,
+        device_changes::ALL,
+        device_kinds::ALL,
+        device_mtu::ALL,
+        device_namespaces::ALL,
         library::ALL,
+        examples::ALL,
         proc_files::ALL,
+        manual::ALL,
+        switch::ALL,
+        sysctl::ALL,
+        sysctl_effect::ALL,
+        tracing::ALL,
         esp_bulk::ALL,
         esp_faults::ALL,
+        flow_control::ALL,
         esp_vanish::ALL,
+        scale::ALL,
     ]
     .into_iter()
     .flatten()
+    .chain(alike::all())
     .collect()
 }

@@ -55,9 +55,10 @@ pub enum PieceMut<'a> {
 }
 
 /// An address that is never mapped: inside the first page, below `vm.mmap_min_addr`.
-const NOWHERE: *mut c_void = 8 as *mut c_void;
+pub const NOWHERE: *mut c_void = 8 as *mut c_void;
 
-fn vector(pieces: &[Piece]) -> Vec<libc::iovec> {
+/// The pieces as the kernel takes them; they must outlive the result.
+pub fn vector(pieces: &[Piece]) -> Vec<libc::iovec> {
     let entry = |piece: &Piece| match *piece {
         Piece::Good(bytes) => libc::iovec {
             iov_base: bytes.as_ptr().cast_mut().cast(),
@@ -71,7 +72,8 @@ fn vector(pieces: &[Piece]) -> Vec<libc::iovec> {
     pieces.iter().map(entry).collect()
 }
 
-fn vector_mut(pieces: &mut [PieceMut]) -> Vec<libc::iovec> {
+/// As [`vector`], to receive into.
+pub fn vector_mut(pieces: &mut [PieceMut]) -> Vec<libc::iovec> {
     let entry = |piece: &mut PieceMut| match piece {
         PieceMut::Good(bytes) => libc::iovec {
             iov_base: bytes.as_mut_ptr().cast(),
@@ -176,6 +178,18 @@ impl Socket {
     pub fn listen(&self, backlog: c_int) -> Result<()> {
         // SAFETY: listen takes two integers.
         check(unsafe { libc::listen(self.raw(), backlog) }).map(drop)
+    }
+
+    /// `accept4(2)` with these flags and no other, and without an address.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn accept_with_flags(&self, flags: c_int) -> Result<Self> {
+        let (name, length) = (ptr::null_mut(), ptr::null_mut());
+        // SAFETY: without room for an address none is written.
+        let fd = check(unsafe { libc::accept4(self.raw(), name, length, flags) })?;
+        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        Ok(Self(unsafe { OwnedFd::from_raw_fd(fd as RawFd) }))
     }
 
     /// `accept4(2)` with `flags`; the peer's address comes back as bytes.
@@ -470,6 +484,14 @@ impl Socket {
         self.set_option(libc::SOL_SOCKET, which, &value)
     }
 
+    /// `dup(2)`, close-on-exec.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn duplicate(&self) -> Result<Self> {
+        self.0.try_clone().map(Self)
+    }
+
     /// Sets or clears `O_NONBLOCK`.
     ///
     /// # Errors
@@ -551,9 +573,28 @@ impl Socket {
     }
 }
 
+impl FromRawFd for Socket {
+    unsafe fn from_raw_fd(fd: RawFd) -> Self {
+        // SAFETY: the caller's promise that the descriptor is open and nobody else's.
+        Self(unsafe { OwnedFd::from_raw_fd(fd) })
+    }
+}
+
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.0.as_fd()
+    }
+}
+
+impl From<OwnedFd> for Socket {
+    fn from(descriptor: OwnedFd) -> Self {
+        Self(descriptor)
+    }
+}
+
+impl From<Socket> for OwnedFd {
+    fn from(socket: Socket) -> Self {
+        socket.0
     }
 }
 

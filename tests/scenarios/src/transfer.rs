@@ -1,5 +1,6 @@
 //! Random bytes through a stream, compared by their SHA-256.
 
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{anyhow, ensure, Context, Result};
@@ -45,6 +46,15 @@ pub fn send_random(socket: &Socket, total: usize, chunk: usize, seed: u64) -> Re
 /// # Errors
 /// The errno of the first call that fails.
 pub fn receive_to_end(socket: &Socket, chunk: usize) -> Result<(usize, Checksum)> {
+    receive_counting(socket, chunk, &AtomicUsize::new(0))
+}
+
+/// As [`receive_to_end`], saying in `received` how many bytes have come so far.
+fn receive_counting(
+    socket: &Socket,
+    chunk: usize,
+    received: &AtomicUsize,
+) -> Result<(usize, Checksum)> {
     let mut hash = Sha256::new();
     let mut buffer = vec![0; chunk];
     let mut total = 0;
@@ -57,6 +67,7 @@ pub fn receive_to_end(socket: &Socket, chunk: usize) -> Result<(usize, Checksum)
         }
         hash.update(&buffer[..got]);
         total += got;
+        received.store(total, Ordering::Relaxed);
     }
 }
 
@@ -105,13 +116,26 @@ pub fn beside<T: Send, U>(
 /// # Errors
 /// When a call fails or the bytes differ.
 pub fn transfer(from: &Socket, to: &Socket, load: Load) -> Result<()> {
+    transfer_counting(from, to, load, &AtomicUsize::new(0))
+}
+
+/// As [`transfer`], saying in `received` how many bytes have come so far.
+///
+/// # Errors
+/// As [`transfer`].
+pub fn transfer_counting(
+    from: &Socket,
+    to: &Socket,
+    load: Load,
+    received: &AtomicUsize,
+) -> Result<()> {
     let Load { total, chunk, seed } = load;
     let send = || {
         let sum = send_random(from, total, chunk, seed)?;
         from.shutdown(libc::SHUT_WR).context("shutdown")?;
         Ok(sum)
     };
-    let (sent, (length, received)) = beside(send, || receive_to_end(to, chunk))?;
+    let (sent, (length, received)) = beside(send, || receive_counting(to, chunk, received))?;
     ensure!(length == total, "{length} of {total} bytes arrived");
     ensure!(received == sent, "the bytes changed on the way");
     Ok(())

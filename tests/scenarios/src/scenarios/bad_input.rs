@@ -215,7 +215,7 @@ fn unconnected(lab: &Lab) -> Outcome {
         let what = |call: &str| format!("{call} of a {name} stream");
         refused(
             socket.send(b"x", libc::MSG_NOSIGNAL),
-            libc::ENOTCONN,
+            libc::EPIPE,
             &what("send"),
         )?;
         refused(
@@ -266,7 +266,7 @@ fn unknown_options(lab: &Lab) -> Outcome {
         }
         for level in [libc::SOL_TCP, libc::SOL_UDP, 0, 286] {
             let what = format!("get, type {kind}, level {level}");
-            refused(socket.int_option(level, 1), libc::ENOPROTOOPT, &what)?;
+            refused(socket.int_option(level, 1), libc::EOPNOTSUPP, &what)?;
         }
         // Less room brings less of the answer, as with the kernel's own options; more room is not all used.
         let short = socket.option(SOL_EP, SO_STATS, 8, 8)?;

@@ -1,0 +1,185 @@
+//! Calls that sleep: in a thread of their own, watched until they do.
+
+use std::fs;
+use std::io;
+use std::sync::mpsc;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, ensure, Context, Result};
+use libc::c_long;
+
+use super::Trace;
+use crate::harness::note;
+use crate::lab::PATIENCE;
+use crate::socket::check;
+
+/// A thread that is in a call, or was when last looked at.
+#[derive(Clone, Copy, Debug)]
+pub struct Sleeper {
+    thread: i32,
+    number: c_long,
+}
+
+impl Sleeper {
+    /// Waits until the thread sleeps in its call; false when the thread has ended instead.
+    ///
+    /// # Errors
+    /// When it does neither within [`PATIENCE`].
+    pub fn sleeps(&self) -> Result<bool> {
+        let end = Instant::now() + PATIENCE;
+        let path = format!("/proc/self/task/{}/syscall", self.thread);
+        let sleeping = format!("{} ", self.number);
+        loop {
+            // A thread that runs, or waits for a processor, reads "running".
+            match fs::read_to_string(&path) {
+                Ok(text) if text.starts_with(&sleeping) => return Ok(true),
+                Ok(_) => {}
+                // It is gone: ENOENT, or ESRCH when it goes while it is looked at.
+                Err(_) => return Ok(false),
+            }
+            ensure!(
+                Instant::now() < end,
+                "a thread neither sleeps in call {} nor ends",
+                self.number
+            );
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// Sends `signal` to the thread.
+    ///
+    /// # Errors
+    /// When there is no such thread any more.
+    pub fn signal(&self, signal: i32) -> Result<()> {
+        // SAFETY: getpid takes nothing; tgkill takes three integers.
+        let sent = unsafe {
+            let process = libc::getpid();
+            libc::syscall(libc::SYS_tgkill, process, self.thread, signal)
+        };
+        check(sent).context("tgkill")?;
+        Ok(())
+    }
+}
+
+/// Runs `call` in a thread, and `meanwhile` once that sleeps in the system call `number` or has ended. Returns whether it
+/// slept, and what both gave.
+///
+/// # Errors
+/// When `meanwhile` fails, or the thread neither sleeps nor ends.
+pub fn asleep<T: Send, U>(
+    number: c_long,
+    call: impl FnOnce() -> T + Send,
+    meanwhile: impl FnOnce(&Sleeper) -> Result<U>,
+) -> Result<(bool, T, U)> {
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let thread = scope.spawn(move || {
+            let _ = tell.send(own_number());
+            call()
+        });
+        let inner = || {
+            let sleeper = Sleeper {
+                thread: told.recv().context("a thread's number")?,
+                number,
+            };
+            Ok((sleeper.sleeps()?, meanwhile(&sleeper)?))
+        };
+        let inner: Result<(bool, U)> = inner();
+        explain(&inner);
+        let value = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+        let (slept, given) = inner?;
+        Ok((slept, value, given))
+    })
+}
+
+/// Runs `call` in `count` threads, and `meanwhile` once each of them sleeps in the system call `number`. Returns what the
+/// calls gave, in the order in which the threads fell asleep.
+///
+/// # Errors
+/// When `meanwhile` fails, or a thread does not sleep.
+pub fn crowd<T: Send>(
+    number: c_long,
+    count: usize,
+    call: impl Fn() -> T + Sync,
+    meanwhile: impl FnOnce(&[Sleeper]) -> Result<()>,
+) -> Result<Vec<T>> {
+    thread::scope(|scope| {
+        let (tell, told) = mpsc::channel();
+        let call = &call;
+        let mut threads = Vec::new();
+        let inner = || {
+            let mut sleepers = Vec::new();
+            for _ in 0..count {
+                let tell = tell.clone();
+                threads.push(scope.spawn(move || {
+                    let _ = tell.send(own_number());
+                    call()
+                }));
+                let thread = told.recv().context("a thread's number")?;
+                let sleeper = Sleeper { thread, number };
+                ensure!(sleeper.sleeps()?, "a call that should sleep returned");
+                sleepers.push(sleeper);
+            }
+            meanwhile(&sleepers)
+        };
+        let inner: Result<()> = inner();
+        explain(&inner);
+        let values = threads
+            .into_iter()
+            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")))
+            .collect::<Result<Vec<T>>>()?;
+        inner?;
+        Ok(values)
+    })
+}
+
+/// Waits until one of the threads has ended, and counts those that sleep on.
+///
+/// # Errors
+/// When none ends within [`PATIENCE`].
+pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        let mut asleep = 0;
+        for sleeper in sleepers {
+            asleep += usize::from(sleeper.sleeps()?);
+        }
+        if asleep < sleepers.len() {
+            return Ok(asleep);
+        }
+        ensure!(Instant::now() < end, "no thread was woken");
+        thread::sleep(Duration::from_millis(2));
+    }
+}
+
+fn own_number() -> i32 {
+    // SAFETY: gettid takes nothing.
+    unsafe { libc::gettid() }
+}
+
+/// A thread may sleep for ever when its counterpart failed; the deadline must not hide why.
+fn explain<T>(inner: &Result<T>) {
+    if let Err(error) = inner {
+        note(&format!("beside a sleeping call: {error:#}"));
+    }
+}
+
+impl Trace {
+    /// Notes that `call` sleeps in the system call `number`, and what it returns after `meanwhile`.
+    ///
+    /// # Errors
+    /// As [`asleep`].
+    pub fn sleeping<T: super::Shown + Send>(
+        &self,
+        what: &str,
+        number: c_long,
+        call: impl FnOnce() -> io::Result<T> + Send,
+        meanwhile: impl FnOnce(&Sleeper) -> Result<()>,
+    ) -> Result<io::Result<T>> {
+        let (slept, value, ()) = asleep(number, call, meanwhile)?;
+        self.see(&format!("{what}: sleeps"), slept);
+        self.see(what, super::Shown::shown(&value));
+        Ok(value)
+    }
+}

@@ -1,0 +1,26 @@
+//! Behaviours of datagram sockets.
+
+mod amounts;
+mod calls;
+mod dialogue;
+mod ending;
+mod joined;
+mod peek;
+mod readiness;
+mod threads;
+mod waiting;
+
+use crate::harness::Scenario;
+
+/// All of them, by theme.
+pub const ALL: &[&[Scenario]] = &[
+    dialogue::ALL,
+    readiness::ALL,
+    waiting::ALL,
+    peek::ALL,
+    amounts::ALL,
+    calls::ALL,
+    joined::ALL,
+    ending::ALL,
+    threads::ALL,
+];

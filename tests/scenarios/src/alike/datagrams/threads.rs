@@ -1,0 +1,129 @@
+//! Many threads and processes at one datagram socket.
+
+use std::thread;
+
+use anyhow::{anyhow, Result};
+use nix::sys::wait::waitpid;
+
+use super::super::asleep::crowd;
+use super::super::{Side, Trace};
+use crate::harness::{start_process, Outcome, Scenario};
+use crate::lab::await_events;
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::datagram("datagram_threads_receive_one_each", receivers),
+    Scenario::datagram("datagram_threads_send_by_one_socket", senders),
+    Scenario::datagram("datagram_threads_poll_one_socket", pollers),
+    Scenario::datagram(
+        "datagram_shutdown_beside_receives_that_wait",
+        shutdown_beside,
+    ),
+    Scenario::datagram("datagram_fork_shares_a_socket", fork_shares),
+];
+
+fn receivers(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    let got = crowd(
+        libc::SYS_recvfrom,
+        4,
+        || {
+            let mut bytes = [0; 10];
+            b.receive(&mut bytes, 0)
+                .map(|length| bytes[..length].to_vec())
+        },
+        |_| {
+            for number in 0..4u8 {
+                a.send(&[number, number], 0)?;
+            }
+            Ok(())
+        },
+    )?;
+    let mut all = got.into_iter().collect::<std::io::Result<Vec<_>>>()?;
+    all.sort_unstable();
+    trace.see("each got one", format!("{all:?}"));
+    trace.receive("no other", &b, 10, libc::MSG_DONTWAIT);
+    Ok(())
+}
+
+fn senders(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    thread::scope(|scope| {
+        let send = |number: u8| {
+            let a = &a;
+            scope.spawn(move || -> Result<()> {
+                for _ in 0..20 {
+                    a.send(&[number; 5], 0)?;
+                }
+                Ok(())
+            })
+        };
+        let all: Vec<_> = (0..4).map(send).collect();
+        all.into_iter()
+            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+    })?;
+    let mut counts = [0; 4];
+    for _ in 0..80 {
+        let mut bytes = [9; 10];
+        let length = b.receive(&mut bytes, 0)?;
+        if bytes[..length].iter().all(|byte| *byte == bytes[0]) && length == 5 {
+            counts[usize::from(bytes[0])] += 1;
+        }
+    }
+    trace.see("whole datagrams of each", format!("{counts:?}"));
+    Ok(())
+}
+
+fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    let seen = crowd(
+        libc::SYS_poll,
+        4,
+        || await_events(&b, libc::POLLIN),
+        |_| {
+            a.send(b"for all", 0)?;
+            Ok(())
+        },
+    )?;
+    for events in seen {
+        trace.see("one sees", super::super::events_text(events?));
+    }
+    trace.receive("receive", &b, 100, 0);
+    Ok(())
+}
+
+fn shutdown_beside(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    let got = crowd(
+        libc::SYS_recvfrom,
+        3,
+        || b.receive(&mut [0; 10], 0),
+        |_| {
+            b.shutdown(libc::SHUT_RD)?;
+            Ok(())
+        },
+    )?;
+    for result in got {
+        trace.see("one receives", result);
+    }
+    trace.see("sending goes on", b.send(b"x", 0));
+    trace.receive("receive", &a, 10, 0);
+    Ok(())
+}
+
+fn fork_shares(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    let child = start_process(|| {
+        let answer = b
+            .receive(&mut [0; 10], 0)
+            .and_then(|_| b.send(b"from the child", 0));
+        i32::from(answer.is_err())
+    })?;
+    drop(b);
+    a.send(b"go", 0)?;
+    let status = waitpid(child, None)?;
+    trace.see("the child ends", format!("{status:?}").contains(", 0)"));
+    trace.receive("receive", &a, 100, 0);
+    trace.see("the port is free", side.bound(&side.lab.b, 7).is_ok());
+    Ok(())
+}

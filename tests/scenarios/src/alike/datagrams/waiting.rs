@@ -1,0 +1,252 @@
+//! Datagram calls that wait: time limits, signals, and what wakes them.
+
+use std::time::{Duration, Instant};
+
+use super::super::asleep::{crowd, left_asleep};
+use super::super::signals::{await_caught, catch, caught};
+use super::super::{Shown, Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::PATIENCE;
+use crate::socket::Socket;
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::datagram("datagram_receive_time_limit", receive_limit),
+    Scenario::datagram("datagram_dontwait", dontwait),
+    Scenario::datagram("datagram_receive_woken_by_a_datagram", woken),
+    Scenario::datagram("datagram_receive_woken_by_shutdown", woken_by_shutdown),
+    Scenario::datagram(
+        "datagram_receive_without_a_peer_woken_by_shutdown",
+        woken_unconnected,
+    ),
+    Scenario::datagram("datagram_receive_interrupted", interrupted),
+    Scenario::datagram("datagram_receive_of_several_threads", several),
+    Scenario::datagram("datagram_send_waits_for_room", send_waits),
+    Scenario::datagram("datagram_send_time_limit", send_limit),
+    Scenario::datagram("datagram_send_interrupted", send_interrupted),
+    Scenario::datagram("datagram_send_woken_by_shutdown", send_shut_down),
+    Scenario::datagram("datagram_calls_that_streams_have", stream_calls),
+    Scenario::datagram("datagram_connect_to_nothing", undo),
+];
+
+const LIMIT: Duration = Duration::from_millis(100);
+
+fn receive_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(50)?;
+    b.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
+    let start = Instant::now();
+    trace.receive("nothing comes", &b, 10, 0);
+    trace.see("waited", start.elapsed() >= LIMIT / 2);
+    trace.receive("nor to look at", &b, 10, libc::MSG_PEEK);
+    a.send(b"data", 0)?;
+    trace.poll_until("a datagram", &b, libc::POLLIN)?;
+    trace.receive("it", &b, 10, libc::MSG_WAITALL);
+    Ok(())
+}
+
+fn dontwait(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(51)?;
+    trace.receive("flag", &b, 10, libc::MSG_DONTWAIT);
+    b.set_nonblocking(true)?;
+    trace.receive("O_NONBLOCK", &b, 10, 0);
+    let _ = trace.call("send", a.send(b"data", libc::MSG_DONTWAIT));
+    trace.poll_until("it comes", &b, libc::POLLIN)?;
+    trace.receive("it", &b, 10, 0);
+    trace.receive("no more", &b, 10, 0);
+    Ok(())
+}
+
+fn sleeping_receive(
+    trace: &Trace,
+    socket: &Socket,
+    meanwhile: impl FnOnce() -> anyhow::Result<()>,
+) -> Outcome {
+    let call = || socket.receive(&mut [0; 10], 0);
+    let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| meanwhile())?;
+    Ok(())
+}
+
+fn woken(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(52)?;
+    sleeping_receive(trace, &b, || Ok(a.send(b"data", 0).map(drop)?))?;
+    sleeping_receive(trace, &b, || Ok(a.send(b"", 0).map(drop)?))
+}
+
+fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for (port, how) in [(53, libc::SHUT_RD), (54, libc::SHUT_RDWR)] {
+        let (_a, b) = side.datagrams(port)?;
+        sleeping_receive(trace, &b, || Ok(b.shutdown(how)?))?;
+    }
+    Ok(())
+}
+
+fn woken_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.bound(&side.lab.b, 55)?;
+    let mut refused = Ok(());
+    sleeping_receive(trace, &socket, || {
+        refused = socket.shutdown(libc::SHUT_RD);
+        Ok(())
+    })?;
+    let _ = trace.call("shutdown", refused);
+    let call = || {
+        let events = libc::POLLPRI;
+        socket.poll(events, PATIENCE).map(super::super::events_text)
+    };
+    let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| {
+        let _ = socket.shutdown(libc::SHUT_WR);
+        Ok(())
+    })?;
+    Ok(())
+}
+
+fn interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let mut port = 56;
+    for (how, restart) in [("no SA_RESTART", false), ("SA_RESTART", true)] {
+        for (limit, time) in [("no limit", Duration::ZERO), ("a limit", PATIENCE)] {
+            catch(restart)?;
+            let what = format!("{how}, {limit}");
+            let (a, b) = side.datagrams(port)?;
+            port += 1;
+            b.set_timeout(libc::SO_RCVTIMEO, time)?;
+            let call = || b.receive(&mut [0; 10], 0);
+            let mut on = false;
+            let _ = trace.sleeping(&what, libc::SYS_recvfrom, call, |sleeper| {
+                let before = caught();
+                sleeper.signal(libc::SIGUSR1)?;
+                await_caught(before)?;
+                on = sleeper.sleeps()?;
+                if on {
+                    a.send(b"data", 0)?;
+                }
+                Ok(())
+            })?;
+            trace.see(&format!("{what}: went on"), on);
+        }
+    }
+    Ok(())
+}
+
+fn several(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(60)?;
+    let call = || b.receive(&mut [0; 10], 0);
+    let mut left = 0;
+    let values = crowd(libc::SYS_recvfrom, 3, call, |threads| {
+        a.send(b"one", 0)?;
+        left = left_asleep(threads)?;
+        a.send(b"two", 0)?;
+        a.send(b"six", 0)?;
+        Ok(())
+    })?;
+    trace.see("asleep after one datagram", left);
+    for value in values {
+        let _ = trace.call("received", value);
+    }
+    Ok(())
+}
+
+/// One datagram: from then on the hosts know each other's addresses, and nothing waits for an answer to ARP.
+pub fn greet(a: &Socket, b: &Socket) -> Outcome {
+    a.send(b"hello", 0)?;
+    b.receive(&mut [0; 5], 0)?;
+    Ok(())
+}
+
+/// A socket whose send buffer is full as long as frames are delayed.
+fn full(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
+    let (a, b) = side.datagrams(port)?;
+    greet(&a, &b)?;
+    a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 8 << 10)?;
+    Ok((a, b))
+}
+
+fn stuff(socket: &Socket) {
+    while socket.send(&[7; 1000], libc::MSG_DONTWAIT).is_ok() {}
+}
+
+fn send_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, _b) = full(side, 61)?;
+    let mut delayed = false;
+    let call = || a.send(&[7; 1000], 0);
+    side.delay_begins()?;
+    stuff(&a);
+    let _ = trace.sleeping("send", libc::SYS_sendto, call, |_| {
+        delayed = true;
+        side.delay_ends()
+    })?;
+    trace.see("it was delayed", delayed);
+    Ok(())
+}
+
+fn send_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, _b) = full(side, 62)?;
+    a.set_timeout(libc::SO_SNDTIMEO, LIMIT)?;
+    side.delaying_frames(|| {
+        stuff(&a);
+        let start = Instant::now();
+        let _ = trace.call("send", a.send(&[7; 1000], 0));
+        trace.see("waited", start.elapsed() >= LIMIT / 2);
+        let _ = trace.call("send at once", a.send(&[7; 1000], libc::MSG_DONTWAIT));
+        trace.poll("poll", &a)?;
+        Ok(())
+    })
+}
+
+fn send_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
+    catch(false)?;
+    let (a, _b) = full(side, 63)?;
+    side.delaying_frames(|| {
+        stuff(&a);
+        let call = || a.send(&[7; 1000], 0);
+        let _ = trace.sleeping("send", libc::SYS_sendto, call, |sleeper| {
+            sleeper.signal(libc::SIGUSR1)
+        })?;
+        Ok(())
+    })
+}
+
+fn send_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, _b) = full(side, 64)?;
+    side.delaying_frames(|| {
+        stuff(&a);
+        let call = || a.send(&[7; 1000], libc::MSG_NOSIGNAL);
+        let _ = trace.sleeping("send", libc::SYS_sendto, call, |_| {
+            Ok(a.shutdown(libc::SHUT_WR)?)
+        })?;
+        Ok(())
+    })
+}
+
+fn stream_calls(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, _b) = side.datagrams(65)?;
+    let _ = trace.call("listen", a.listen(1));
+    let _ = trace.call("accept", a.accept(0).map(drop));
+    let _ = trace.call(
+        "accept, a bad flag",
+        a.accept_with_flags(0x4000_0000).map(drop),
+    );
+    a.set_nonblocking(true)?;
+    // There is nothing to wait for.
+    let _ = trace.call("connect again", a.connect_bytes(&side.far(66)));
+    trace.poll("connected", &a)?;
+    Ok(())
+}
+
+fn undo(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(67)?;
+    let other = side.bound(&side.lab.a, 68)?;
+    other.connect_bytes(&side.far(67))?;
+    let _ = trace.call("connect to nothing", b.connect_bytes(&[0; 16]));
+    let _ = trace.call("getpeername", b.peer_name().map(drop));
+    let _ = trace.call("send", b.send(b"x", libc::MSG_NOSIGNAL));
+    other.send(b"who was kept out", 0)?;
+    trace.receive("from another", &b, 100, 0);
+    a.send(b"the former peer", 0)?;
+    trace.receive("and from the peer", &b, 100, 0);
+    let _ = trace.call("shutdown", b.shutdown(libc::SHUT_RD));
+    let _ = trace.call("two bytes", b.connect_bytes(&[0, 0]));
+    trace.see(
+        "woken readers",
+        b.receive(&mut [0; 4], libc::MSG_DONTWAIT).shown(),
+    );
+    Ok(())
+}

@@ -1,0 +1,188 @@
+//! The kernel's own TCP and UDP as the measure: one behaviour, written once, runs over them and over ESP and EDP, and
+//! what the program saw must be the same.
+//!
+//! A behaviour notes in its [`Trace`] what each call gave back: numbers, errnos, readiness, bytes. The two traces are
+//! then compared note by note. What differs on purpose is declared beside the behaviour, word for word, and stands with
+//! its reason in `docs/sockets.md`; a declared difference that is none any more fails as an undeclared one does.
+
+mod asleep;
+mod datagrams;
+mod epoll;
+mod moments;
+mod second;
+mod side;
+mod signals;
+mod sockets;
+mod streams;
+mod trace;
+mod uring;
+
+#[cfg(test)]
+mod document;
+
+pub use side::Side;
+pub use trace::{errno_name, events_text, Shown, Trace};
+
+use anyhow::{ensure, Context};
+
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::Lab;
+
+/// Which pair of protocols a behaviour is about.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// TCP and ESP.
+    Stream,
+    /// UDP and EDP.
+    Datagram,
+}
+
+/// Whose sockets a [`Side`] makes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Family {
+    /// The kernel's own: TCP, UDP.
+    Inet,
+    /// The module's: ESP, EDP.
+    Enet,
+}
+
+/// A note that differs on purpose; `docs/sockets.md` gives the reason.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Difference {
+    /// The note's label.
+    pub what: &'static str,
+    /// What it says over TCP or UDP.
+    pub inet: &'static str,
+    /// What it says over ESP or EDP.
+    pub enet: &'static str,
+}
+
+/// All behaviours.
+pub fn all() -> impl Iterator<Item = &'static Scenario> {
+    [sockets::ALL, streams::ALL, datagrams::ALL]
+        .into_iter()
+        .flatten()
+        .copied()
+        .flatten()
+}
+
+/// What a behaviour does on one side.
+pub type Play = fn(&Side<'_>, &Trace) -> Outcome;
+
+/// Line with which a behaviour that was compared reports to the runner.
+pub const REPORT: &str = "= ";
+
+/// Plays both sides, one after the other in the same lab, and compares.
+///
+/// # Errors
+/// When a call that both sides must get right fails, or the traces differ otherwise than declared.
+pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Outcome {
+    let run = |family| -> anyhow::Result<Vec<(String, String)>> {
+        let trace = Trace::default();
+        let side = Side::new(lab, family, kind);
+        let outcome = play(&side, &trace).with_context(|| format!("over {}", side.name()));
+        if outcome.is_err() {
+            for (what, value) in trace.notes() {
+                note(&format!("{}: {what}: {value}", side.name()));
+            }
+        }
+        outcome?;
+        Ok(trace.into_notes())
+    };
+    let (inet, enet) = (run(Family::Inet)?, run(Family::Enet)?);
+    let found = differing(&inet, &enet)?;
+    for (what, inet, enet) in &found {
+        note(&format!("{what}: {inet}, but here {enet}"));
+    }
+    let mut unexplained = Vec::new();
+    let same = |difference: &Difference, found: &(String, String, String)| {
+        difference.what == found.0 && difference.inet == found.1 && difference.enet == found.2
+    };
+    for found in &found {
+        if !differences.iter().any(|known| same(known, found)) {
+            unexplained.push(format!("{}: {} against {}", found.0, found.1, found.2));
+        }
+    }
+    for known in differences {
+        if !found.iter().any(|found| same(known, found)) {
+            unexplained.push(format!(
+                "{}: the declared difference, {} against {}, is not there",
+                known.what, known.inet, known.enet
+            ));
+        }
+    }
+    ensure!(unexplained.is_empty(), "{}", unexplained.join("; "));
+    note(&match found.len() {
+        0 => format!("{REPORT}same, {} notes", inet.len()),
+        count => {
+            let all: Vec<String> = found
+                .iter()
+                .map(|(what, inet, enet)| format!("{what}: {inet} / {enet}"))
+                .collect();
+            let rest = inet.len() - count;
+            format!(
+                "{REPORT}{rest} notes same, on purpose not: {}",
+                all.join("; ")
+            )
+        }
+    });
+    Ok(())
+}
+
+/// The notes that are not alike; both traces must have the same labels.
+fn differing(
+    inet: &[(String, String)],
+    enet: &[(String, String)],
+) -> anyhow::Result<Vec<(String, String, String)>> {
+    let mut found = Vec::new();
+    for (ours, theirs) in enet.iter().zip(inet) {
+        ensure!(
+            ours.0 == theirs.0,
+            "the behaviour went another way: here it noted {ours:?}, there {theirs:?}"
+        );
+        if ours.1 != theirs.1 {
+            found.push((ours.0.clone(), theirs.1.clone(), ours.1.clone()));
+        }
+    }
+    ensure!(
+        inet.len() == enet.len(),
+        "the behaviour noted {} things there, {} here",
+        inet.len(),
+        enet.len()
+    );
+    Ok(found)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn notes(all: &[(&str, &str)]) -> Vec<(String, String)> {
+        all.iter()
+            .map(|(what, value)| ((*what).to_owned(), (*value).to_owned()))
+            .collect()
+    }
+
+    #[test]
+    fn equal_traces_do_not_differ() {
+        let trace = notes(&[("send", "5"), ("receive", "EAGAIN")]);
+        assert!(differing(&trace, &trace).unwrap().is_empty());
+    }
+
+    #[test]
+    fn each_other_value_is_found() {
+        let (a, b) = (
+            notes(&[("x", "1"), ("y", "2")]),
+            notes(&[("x", "1"), ("y", "3")]),
+        );
+        let found = differing(&a, &b).unwrap();
+        assert_eq!(found, [("y".into(), "2".into(), "3".into())]);
+    }
+
+    #[test]
+    fn another_way_is_an_error() {
+        let (a, b) = (notes(&[("x", "1")]), notes(&[("y", "1")]));
+        assert!(differing(&a, &b).is_err());
+        assert!(differing(&a, &[]).is_err());
+    }
+}

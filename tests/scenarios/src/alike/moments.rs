@@ -1,0 +1,118 @@
+//! Moments to look at a socket: when what was sent has arrived, when a connection has ended.
+
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+
+use super::{Side, Trace};
+use crate::lab::{eventually, PATIENCE};
+use crate::socket::Socket;
+
+/// Waits until the peer's host has acknowledged everything that was sent.
+///
+/// # Errors
+/// When it has not after [`PATIENCE`].
+pub fn acknowledged(socket: &Socket) -> Result<()> {
+    eventually("acknowledgement of everything", || {
+        Ok(socket.queued(libc::TIOCOUTQ)? == 0)
+    })
+}
+
+/// Waits until `length` bytes of a stream, or a datagram of that length, can be read.
+///
+/// # Errors
+/// When there are not after [`PATIENCE`].
+pub fn arrived(socket: &Socket, length: usize) -> Result<()> {
+    eventually(&format!("{length} bytes to read"), || {
+        Ok(socket.queued(libc::FIONREAD)? == length as i32)
+    })
+}
+
+/// Sends `pieces`, each in a packet of its own: the next one when the one before has been acknowledged.
+///
+/// # Errors
+/// The errno of a call that failed.
+pub fn send_apart(socket: &Socket, pieces: &[&[u8]]) -> Result<()> {
+    for piece in pieces {
+        socket.send_all(piece)?;
+        acknowledged(socket)?;
+    }
+    Ok(())
+}
+
+/// Bytes of memory that received packets cost `socket`: the first number of `SO_MEMINFO`.
+fn receive_memory(socket: &Socket) -> Result<u32> {
+    let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
+    let bytes = value.first_chunk().context("SO_MEMINFO")?;
+    Ok(u32::from_ne_bytes(*bytes))
+}
+
+/// Sends a datagram over a connected pair and waits until it is queued at the other end.
+///
+/// # Errors
+/// When it was not sent, or is not there after [`PATIENCE`].
+pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
+    let before = receive_memory(to)?;
+    let sent = from.send(bytes, 0)?;
+    ensure!(sent == bytes.len(), "{sent} bytes of a datagram were sent");
+    eventually("a datagram", || Ok(receive_memory(to)? > before))
+}
+
+/// Ends a connection with a reset: closes it with `SO_LINGER` on and no time.
+///
+/// # Errors
+/// The errno of setting the option.
+pub fn reset(socket: Socket) -> Result<()> {
+    set_linger(&socket, Some(0))
+}
+
+/// Sets `SO_LINGER`: off, or on with so many seconds.
+///
+/// # Errors
+/// The call's errno.
+pub fn set_linger(socket: &Socket, seconds: Option<i32>) -> Result<()> {
+    let mut value = [0; 8];
+    value[..4].copy_from_slice(&i32::from(seconds.is_some()).to_ne_bytes());
+    value[4..].copy_from_slice(&seconds.unwrap_or(0).to_ne_bytes());
+    socket.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &value)?;
+    Ok(())
+}
+
+/// Notes what the three ways to learn of a connection's end say: sending (`s`), receiving (`r`), `SO_ERROR` (`e`), in the
+/// given order.
+pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
+    for (index, way) in order.chars().enumerate() {
+        let what = |call: &str| format!("{who}, {call} ({})", index + 1);
+        match way {
+            's' => trace.see(&what("send"), socket.send(b"x", libc::MSG_NOSIGNAL)),
+            'r' => trace.receive(&what("receive"), socket, 100, libc::MSG_DONTWAIT),
+            _ => trace.pending_error(&what("SO_ERROR"), socket),
+        }
+    }
+}
+
+/// Waits until `poll(2)` reports `events`, without noting anything.
+///
+/// # Errors
+/// When it does not.
+pub fn await_poll(socket: &Socket, events: i16) -> Result<()> {
+    let found = socket.poll(events, PATIENCE)?;
+    ensure!(found & events != 0, "poll: {found:#x}, not {events:#x}");
+    Ok(())
+}
+
+/// Stops everything that the two hosts send each other, or lets it go again.
+///
+/// # Errors
+/// With `tc`'s own words when it fails.
+pub fn cut_wire(side: &Side<'_>, cut: bool) -> Result<()> {
+    for host in [&side.lab.a, &side.lab.b] {
+        let mut arguments = vec!["qdisc", if cut { "add" } else { "del" }];
+        arguments.extend_from_slice(&["dev", "eth0", "root", "netem", "loss", "100%"]);
+        host.namespace.run("tc", &arguments)?;
+    }
+    Ok(())
+}
+
+/// For how long a call that must not wait may take at most, on however slow a machine.
+pub const SOON: Duration = Duration::from_secs(30);

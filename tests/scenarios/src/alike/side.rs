@@ -1,0 +1,259 @@
+//! One side of a comparison: makes the sockets and addresses of its family in the lab's two hosts.
+
+use anyhow::{Context, Result};
+
+use super::{Family, Kind};
+use crate::address::{Address, AF_ENET};
+use crate::lab::{Host, Lab, DEVICE};
+use crate::socket::Socket;
+
+/// The lab as one of the two families sees it. Ports are the behaviour's own: each has a lab to itself.
+#[derive(Clone, Copy, Debug)]
+pub struct Side<'a> {
+    /// The two hosts, for what has nothing to do with the family.
+    pub lab: &'a Lab,
+    /// Which family this is; asking is for what cannot be written once, not for making up for differences.
+    pub family: Family,
+    kind: Kind,
+}
+
+impl<'a> Side<'a> {
+    /// The side `family` of a behaviour of `kind`.
+    pub fn new(lab: &'a Lab, family: Family, kind: Kind) -> Self {
+        Self { lab, family, kind }
+    }
+
+    /// The protocol's name.
+    pub fn name(&self) -> &'static str {
+        match (self.kind, self.family) {
+            (Kind::Stream, Family::Inet) => "TCP",
+            (Kind::Stream, Family::Enet) => "ESP",
+            (Kind::Datagram, Family::Inet) => "UDP",
+            (Kind::Datagram, Family::Enet) => "EDP",
+        }
+    }
+
+    /// Family, type and protocol for `socket(2)`.
+    pub fn numbers(&self) -> (i32, i32, i32) {
+        let family = match self.family {
+            Family::Inet => libc::AF_INET,
+            Family::Enet => AF_ENET,
+        };
+        let kind = match self.kind {
+            Kind::Stream => libc::SOCK_STREAM,
+            Kind::Datagram => libc::SOCK_DGRAM,
+        };
+        (family, kind, 0)
+    }
+
+    /// A new socket of `host`.
+    ///
+    /// # Errors
+    /// The errno of `socket(2)`.
+    pub fn socket(&self, host: &Host) -> Result<Socket> {
+        let (family, kind, protocol) = self.numbers();
+        host.namespace
+            .within(|| Socket::new(family, kind, protocol))?
+            .with_context(|| format!("{} socket", self.name()))
+    }
+
+    /// Whether this is a behaviour of streams.
+    pub fn is_stream(&self) -> bool {
+        self.kind == Kind::Stream
+    }
+
+    /// Two sockets connected to each other, `a`'s and `b`'s, of whichever kind the behaviour is about.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn pair(&self, port: u16) -> Result<(Socket, Socket)> {
+        match self.kind {
+            Kind::Stream => self.stream(port),
+            Kind::Datagram => self.datagrams(port),
+        }
+    }
+
+    fn is_a(&self, host: &Host) -> bool {
+        host.mac == self.lab.a.mac
+    }
+
+    fn inet(number: u8, port: u16) -> Vec<u8> {
+        let mut bytes = vec![0; 16];
+        bytes[0..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+        bytes[2..4].copy_from_slice(&port.to_be_bytes());
+        if number > 0 {
+            bytes[4..8].copy_from_slice(&[10, 0, 0, number]);
+        }
+        bytes
+    }
+
+    /// `port` of `host`'s own address, to bind to.
+    pub fn here(&self, host: &Host, port: u16) -> Vec<u8> {
+        match self.family {
+            Family::Inet => Self::inet(if self.is_a(host) { 1 } else { 2 }, port),
+            Family::Enet => host.here(port).to_bytes().to_vec(),
+        }
+    }
+
+    /// `port` of all of a host's addresses, to bind to.
+    pub fn anywhere(&self, port: u16) -> Vec<u8> {
+        match self.family {
+            Family::Inet => Self::inet(0, port),
+            Family::Enet => Address {
+                port,
+                ..Address::default()
+            }
+            .to_bytes()
+            .to_vec(),
+        }
+    }
+
+    /// `port` of `to`, as `from` addresses it; `to` may be `from` itself.
+    pub fn address(&self, from: &Host, to: &Host, port: u16) -> Vec<u8> {
+        match self.family {
+            Family::Inet => Self::inet(if self.is_a(to) { 1 } else { 2 }, port),
+            Family::Enet => from.to(to, port).to_bytes().to_vec(),
+        }
+    }
+
+    /// `port` of `b` as `a` addresses it.
+    pub fn far(&self, port: u16) -> Vec<u8> {
+        self.address(&self.lab.a, &self.lab.b, port)
+    }
+
+    /// `port` of a station that does not exist, as `a` addresses it: nothing ever answers.
+    pub fn nobody(&self, port: u16) -> Vec<u8> {
+        match self.family {
+            Family::Inet => Self::inet(99, port),
+            Family::Enet => self.lab.a.to_nobody(port).to_bytes().to_vec(),
+        }
+    }
+
+    /// `port` of every station, as `a` addresses it.
+    pub fn everybody(&self, port: u16) -> Vec<u8> {
+        match self.family {
+            Family::Inet => Self::inet(255, port),
+            Family::Enet => {
+                let mut address = self.lab.a.to_nobody(port);
+                address.mac = [0xff; 6];
+                address.to_bytes().to_vec()
+            }
+        }
+    }
+
+    /// The port in an address that the kernel wrote.
+    pub fn port(&self, name: &[u8]) -> u16 {
+        match name {
+            [_, _, high, low, ..] => u16::from_be_bytes([*high, *low]),
+            _ => 0,
+        }
+    }
+
+    /// A socket of `host` bound to `port` of its own address.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn bound(&self, host: &Host, port: u16) -> Result<Socket> {
+        let socket = self.socket(host)?;
+        socket
+            .bind_bytes(&self.here(host, port))
+            .with_context(|| format!("binding {} port {port}", self.name()))?;
+        Ok(socket)
+    }
+
+    /// A listener of `b`.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn listener(&self, port: u16, backlog: i32) -> Result<Socket> {
+        let socket = self.bound(&self.lab.b, port)?;
+        socket.listen(backlog).context("listen")?;
+        Ok(socket)
+    }
+
+    /// A socket of `a` connected to `port` of `b`.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn dial(&self, port: u16) -> Result<Socket> {
+        let client = self.socket(&self.lab.a)?;
+        client
+            .connect_bytes(&self.far(port))
+            .with_context(|| format!("connecting to {} port {port}", self.name()))?;
+        Ok(client)
+    }
+
+    /// Runs `work` while all that `a` sends is lost.
+    ///
+    /// # Errors
+    /// With `tc`'s own words when it fails, and when `work` does.
+    pub fn losing_frames<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.queue("add", &["netem", "loss", "100%"])?;
+        let value = work()?;
+        self.queue("del", &[])?;
+        Ok(value)
+    }
+
+    /// Runs `work` while what `a` sends stays in its device's queue: a few bytes a second leave. The rest is lost then.
+    ///
+    /// # Errors
+    /// With `tc`'s own words when it fails, and when `work` does.
+    pub fn delaying_frames<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        self.delay_begins()?;
+        let value = work()?;
+        self.delay_ends()?;
+        Ok(value)
+    }
+
+    /// From now on what `a` sends stays in its device's queue: a few bytes a second leave.
+    ///
+    /// # Errors
+    /// With `tc`'s own words when it fails.
+    pub fn delay_begins(&self) -> Result<()> {
+        // netem would take the frames from their sockets' accounts.
+        let slow = ["tbf", "rate", "800bit", "burst", "2000", "limit", "1mb"];
+        self.queue("add", &slow)
+    }
+
+    /// Ends [`Self::delay_begins`]; what was queued is lost.
+    ///
+    /// # Errors
+    /// With `tc`'s own words when it fails.
+    pub fn delay_ends(&self) -> Result<()> {
+        self.queue("del", &[])
+    }
+
+    fn queue(&self, verb: &str, rest: &[&str]) -> Result<()> {
+        let start = ["qdisc", verb, "dev", DEVICE, "root"];
+        let arguments = [&start, rest].concat();
+        self.lab.a.namespace.run("tc", &arguments)?;
+        Ok(())
+    }
+
+    /// A stream from `a` to `b`: the client's end and the server's.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn stream(&self, port: u16) -> Result<(Socket, Socket)> {
+        let listener = self.listener(port, 16)?;
+        let client = self.dial(port)?;
+        let (server, _) = listener.accept(0).context("accept")?;
+        Ok((client, server))
+    }
+
+    /// A datagram socket on each host, each bound to `port` and connected to the other.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn datagrams(&self, port: u16) -> Result<(Socket, Socket)> {
+        let (a, b) = (&self.lab.a, &self.lab.b);
+        let ends = (self.bound(a, port)?, self.bound(b, port)?);
+        ends.0
+            .connect_bytes(&self.address(a, b, port))
+            .context("connect")?;
+        ends.1
+            .connect_bytes(&self.address(b, a, port))
+            .context("connect")?;
+        Ok(ends)
+    }
+}

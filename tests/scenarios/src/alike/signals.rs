@@ -1,0 +1,143 @@
+//! Signals that interrupt calls, and signals that tell of readiness.
+
+use std::collections::BTreeSet;
+use std::io::Result;
+use std::mem::zeroed;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use libc::c_int;
+
+use super::Trace;
+use crate::lab::PATIENCE;
+use crate::socket::{check, Socket};
+
+static CAUGHT: AtomicU32 = AtomicU32::new(0);
+
+extern "C" fn count(_signal: c_int) {
+    CAUGHT.fetch_add(1, Ordering::SeqCst);
+}
+
+/// Has `SIGUSR1` caught; with `restart` as `SA_RESTART` wants it.
+///
+/// # Errors
+/// The errno of `sigaction(2)`.
+pub fn catch(restart: bool) -> Result<()> {
+    // SAFETY: all-zero is a valid sigaction with an empty mask, which is plain data.
+    let mut action: libc::sigaction = unsafe { zeroed() };
+    action.sa_sigaction = count as extern "C" fn(c_int) as libc::sighandler_t;
+    action.sa_flags = if restart { libc::SA_RESTART } else { 0 };
+    // SAFETY: the handler only adds to an atomic number.
+    check(unsafe { libc::sigaction(libc::SIGUSR1, &action, ptr::null_mut()) }).map(drop)
+}
+
+/// How often `SIGUSR1` was caught.
+pub fn caught() -> u32 {
+    CAUGHT.load(Ordering::SeqCst)
+}
+
+/// Waits until `SIGUSR1` was caught more than `before` times.
+///
+/// # Errors
+/// When it was not within [`PATIENCE`].
+pub fn await_caught(before: u32) -> anyhow::Result<()> {
+    let end = Instant::now() + PATIENCE;
+    while caught() <= before {
+        anyhow::ensure!(Instant::now() < end, "a signal was not caught");
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(())
+}
+
+/// The queued signal by which a socket tells of readiness.
+const TELLING: c_int = 40;
+
+/// Signal-driven I/O of one socket: signals wait, blocked, until they are asked for. The process has one thread.
+#[derive(Debug)]
+pub struct Driven(libc::sigset_t);
+
+impl Driven {
+    /// Makes `socket` send signals to the process.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn new(socket: &Socket) -> Result<Self> {
+        // SAFETY: all-zero is a valid set, and is made an empty one.
+        let mut set: libc::sigset_t = unsafe { zeroed() };
+        // SAFETY: the set is writable; the numbers are signals.
+        unsafe {
+            libc::sigemptyset(&mut set);
+            libc::sigaddset(&mut set, TELLING);
+            libc::sigaddset(&mut set, libc::SIGIO);
+        }
+        // SAFETY: the set is readable, and the old one is not asked for.
+        check(unsafe { libc::sigprocmask(libc::SIG_BLOCK, &set, ptr::null_mut()) })?;
+        let fd = socket.as_raw_fd();
+        // SAFETY: these fcntl calls take integers; F_SETSIG is 10.
+        unsafe {
+            check(libc::fcntl(fd, libc::F_SETOWN, libc::getpid()))?;
+            check(libc::fcntl(fd, 10, TELLING))?;
+            let flags = check(libc::fcntl(fd, libc::F_GETFL))? as c_int;
+            check(libc::fcntl(fd, libc::F_SETFL, flags | libc::O_ASYNC))?;
+        }
+        let driven = Self(set);
+        // Of the other side's sockets, which are closed.
+        while driven.next(Duration::ZERO).is_some() {}
+        Ok(driven)
+    }
+
+    /// The reason of the next signal, if one comes in time.
+    fn next(&self, timeout: Duration) -> Option<&'static str> {
+        // SAFETY: all-zero is a valid siginfo_t, which is plain data.
+        let mut info: libc::siginfo_t = unsafe { zeroed() };
+        let timeout = libc::timespec {
+            tv_sec: timeout.as_secs() as i64,
+            tv_nsec: i64::from(timeout.subsec_nanos()),
+        };
+        // SAFETY: all three are alive, and `info` is writable.
+        let signal = unsafe { libc::sigtimedwait(&self.0, &mut info, &timeout) };
+        if signal < 0 {
+            return None;
+        }
+        Some(match (signal, info.si_code) {
+            (libc::SIGIO, _) => "SIGIO",
+            // POLL_IN and its like, of asm-generic/siginfo.h.
+            (_, 1) => "POLL_IN",
+            (_, 2) => "POLL_OUT",
+            (_, 4) => "POLL_ERR",
+            (_, 6) => "POLL_HUP",
+            _ => "another",
+        })
+    }
+}
+
+impl Trace {
+    /// Waits for a signal with one of the reasons `wanted`, and notes all reasons that came: which, not how often.
+    pub fn signals_until(&self, what: &str, driven: &Driven, wanted: &str) {
+        let end = Instant::now() + PATIENCE;
+        let mut reasons = BTreeSet::new();
+        while !reasons.contains(wanted) {
+            match driven.next(end.saturating_duration_since(Instant::now())) {
+                Some(reason) => reasons.insert(reason),
+                None => break,
+            };
+        }
+        self.note_reasons(what, driven, reasons);
+    }
+
+    /// Notes the reasons of the signals that wait.
+    pub fn signals(&self, what: &str, driven: &Driven) {
+        self.note_reasons(what, driven, BTreeSet::new());
+    }
+
+    fn note_reasons(&self, what: &str, driven: &Driven, mut reasons: BTreeSet<&'static str>) {
+        while let Some(reason) = driven.next(Duration::ZERO) {
+            reasons.insert(reason);
+        }
+        let all: Vec<&str> = reasons.into_iter().collect();
+        self.see(what, all.join(", "));
+    }
+}

@@ -1,0 +1,26 @@
+//! Behaviours of sockets of either kind, each over TCP and ESP and over UDP and EDP.
+
+mod binding;
+mod filters;
+mod ioctls;
+mod levels;
+mod names;
+mod options;
+mod properties;
+mod refusals;
+mod times;
+
+use crate::harness::Scenario;
+
+/// All of them, by theme.
+pub const ALL: &[&[Scenario]] = &[
+    options::ALL,
+    properties::ALL,
+    ioctls::ALL,
+    names::ALL,
+    levels::ALL,
+    refusals::ALL,
+    binding::ALL,
+    filters::ALL,
+    times::ALL,
+];

@@ -1,0 +1,229 @@
+//! Filters on sockets: what they see, what they keep, who may change them.
+
+use std::os::fd::AsRawFd;
+
+use libc::SOL_SOCKET;
+
+use super::super::{Family, Side, Trace};
+use crate::bpf::{
+    attach, attach_extended, detach, if_equal, keep, load_byte, load_extended, load_half, KEEP_ALL,
+};
+use crate::harness::{Outcome, Scenario};
+use crate::socket::Socket;
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_filter_calls", calls),
+    Scenario::datagram("datagram_filter_calls", calls),
+    Scenario::stream("stream_filter_lock", lock),
+    Scenario::datagram("datagram_filter_lock", lock),
+    Scenario::stream("stream_filter_extended", extended),
+    Scenario::datagram("datagram_filter_extended", extended),
+    Scenario::datagram("datagram_filter_drops", drops),
+    Scenario::datagram("datagram_filter_sees_the_header", sees_the_header),
+    Scenario::datagram("datagram_filter_sees_the_payload", sees_the_payload),
+    Scenario::datagram("datagram_filter_cuts", cuts),
+    Scenario::stream("stream_filter_sees_the_header", stream_header),
+    Scenario::stream(
+        "stream_filter_of_a_listener_holds_for_its_connections",
+        of_a_listener,
+    ),
+    Scenario::stream("stream_filter_refuses_everybody", refuses_everybody),
+];
+
+fn calls(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.see("detach without one", detach(&socket));
+    trace.see("an empty one", attach(&socket, &[]));
+    trace.see("one without an end", attach(&socket, &[load_byte(0)]));
+    trace.see(
+        "one that jumps out",
+        attach(&socket, &[if_equal(1), KEEP_ALL]),
+    );
+    trace.see(
+        "too short an option",
+        socket.set_option(SOL_SOCKET, libc::SO_ATTACH_FILTER, &[0; 8]),
+    );
+    trace.see("a place that is nowhere", {
+        let value = [1u64.to_ne_bytes(), 8u64.to_ne_bytes()].concat();
+        socket.set_option(SOL_SOCKET, libc::SO_ATTACH_FILTER, &value)
+    });
+    trace.see("attach", attach(&socket, &[KEEP_ALL]));
+    trace.see(
+        "attach in its place",
+        attach(&socket, &[load_byte(0), KEEP_ALL]),
+    );
+    // The length is that of instructions, not of bytes.
+    let count = socket.option(SOL_SOCKET, libc::SO_ATTACH_FILTER, 64, 0);
+    trace.see("SO_GET_FILTER", count.map(|bytes| bytes.len()));
+    trace.see("detach", detach(&socket));
+    trace.see("detach again", detach(&socket));
+    Ok(())
+}
+
+fn lock(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    attach(&socket, &[KEEP_ALL])?;
+    trace.see(
+        "SO_LOCK_FILTER",
+        socket.set_int_option(SOL_SOCKET, libc::SO_LOCK_FILTER, 1),
+    );
+    trace.see("read", socket.int_option(SOL_SOCKET, libc::SO_LOCK_FILTER));
+    trace.see("attach", attach(&socket, &[keep(0)]));
+    trace.see("detach", detach(&socket));
+    trace.see("attach an extended one", attach_extended(&socket, -1));
+    trace.see(
+        "unlock",
+        socket.set_int_option(SOL_SOCKET, libc::SO_LOCK_FILTER, 0),
+    );
+    trace.see(
+        "lock again",
+        socket.set_int_option(SOL_SOCKET, libc::SO_LOCK_FILTER, 1),
+    );
+    Ok(())
+}
+
+fn extended(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.pair(7)?;
+    trace.see("no descriptor", attach_extended(&b, -1));
+    trace.see("no program", attach_extended(&b, a.as_raw_fd()));
+    let program = load_extended(i32::MAX)?;
+    trace.see("attach", attach_extended(&b, program.as_raw_fd()));
+    a.send(b"kept", 0)?;
+    trace.receive("receive", &b, 100, 0);
+    trace.see("detach", detach(&b));
+    Ok(())
+}
+
+/// Bytes in front of the payload as a filter sees it.
+fn header(side: &Side<'_>) -> u32 {
+    match side.family {
+        Family::Inet => 8,
+        Family::Enet => 6,
+    }
+}
+
+/// Sends to a socket with a filter, and then, past it, to know that it has had its chance.
+fn probe(trace: &Trace, a: &Socket, b: &Socket, payloads: &[&[u8]]) -> Outcome {
+    for payload in payloads {
+        a.send(payload, 0)?;
+    }
+    detach(b)?;
+    a.send(b"the end", 0)?;
+    // Both ends are on one processor or another; what was sent before is there before.
+    for _ in 0..=payloads.len() {
+        trace.receive("receive", b, 100, 0);
+        if crate::raw_calls::ioctl(b, libc::FIONREAD, &[])?[0] == 0 {
+            break;
+        }
+    }
+    Ok(())
+}
+
+fn drops(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    attach(&b, &[keep(0)])?;
+    a.send(b"refused", 0)?;
+    let memory = || b.option(SOL_SOCKET, libc::SO_MEMINFO, 64, 64);
+    crate::lab::eventually("the drop is counted", || Ok(memory()?[32] == 1))?;
+    trace.receive("nothing", &b, 100, libc::MSG_DONTWAIT);
+    probe(trace, &a, &b, &[])
+}
+
+fn sees_the_header(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    // The port of the sender is the first thing in either header, that of the receiver the second.
+    attach(&b, &[load_half(0), if_equal(7), KEEP_ALL, keep(0)])?;
+    a.send(b"from port 7", 0)?;
+    trace.receive("the sender's port", &b, 100, 0);
+    attach(&b, &[load_half(2), if_equal(7), KEEP_ALL, keep(0)])?;
+    a.send(b"to port 7", 0)?;
+    trace.receive("the receiver's port", &b, 100, 0);
+    Ok(())
+}
+
+fn sees_the_payload(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    attach(
+        &b,
+        &[
+            load_byte(header(side)),
+            if_equal(u32::from(b'y')),
+            KEEP_ALL,
+            keep(0),
+        ],
+    )?;
+    a.send(b"no", 0)?;
+    a.send(b"yes", 0)?;
+    // Reading past the end of a packet refuses it.
+    a.send(b"", 0)?;
+    a.send(b"y", 0)?;
+    trace.receive("receive", &b, 100, 0);
+    trace.receive("receive again", &b, 100, 0);
+    Ok(())
+}
+
+fn cuts(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.datagrams(7)?;
+    for (label, kept) in [
+        ("three bytes", 3),
+        ("no byte", 0),
+        ("more than there is", 100),
+    ] {
+        attach(&b, &[keep(header(side) + kept)])?;
+        a.send(b"payload", 0)?;
+        trace.receive(label, &b, 100, 0);
+    }
+    // The header is never cut.
+    attach(&b, &[keep(1)])?;
+    a.send(b"payload", 0)?;
+    trace.receive("one byte of all", &b, 100, 0);
+    Ok(())
+}
+
+fn stream_header(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.stream(7)?;
+    let port = u32::from(side.port(&a.local_name()?));
+    let program = [load_half(0), if_equal(port), KEEP_ALL, keep(0)];
+    trace.see("attach", attach(&b, &program));
+    a.send(b"from that port", 0)?;
+    trace.receive("receive", &b, 100, 0);
+    let program = [load_half(2), if_equal(7), KEEP_ALL, keep(0)];
+    trace.see("attach another", attach(&b, &program));
+    a.send(b"to port 7", 0)?;
+    trace.receive("receive", &b, 100, 0);
+    drop(a);
+    trace.receive("the end", &b, 100, 0);
+    Ok(())
+}
+
+fn of_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    attach(&listener, &[KEEP_ALL])?;
+    let client = side.dial(7)?;
+    let (server, _) = listener.accept(0)?;
+    let count = server.option(SOL_SOCKET, libc::SO_ATTACH_FILTER, 64, 0);
+    trace.see("it has the listener's", count.is_ok());
+    client.send(b"kept", 0)?;
+    trace.receive("receive", &server, 100, 0);
+    trace.see("detach", detach(&server));
+    trace.see("the listener's stays", detach(&listener));
+    Ok(())
+}
+
+fn refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    attach(&listener, &[keep(0)])?;
+    let client = side.socket(&side.lab.a)?;
+    client.set_nonblocking(true)?;
+    trace.see("connect", client.connect_bytes(&side.far(7)));
+    let memory = || listener.option(SOL_SOCKET, libc::SO_MEMINFO, 64, 64);
+    crate::lab::eventually("the drop is counted", || Ok(memory()?[32] >= 1))?;
+    trace.see("still connecting", client.connect_bytes(&side.far(7)));
+    detach(&listener)?;
+    // The next attempt is let in.
+    trace.poll_until("connected in the end", &client, libc::POLLOUT)?;
+    trace.see("SO_ERROR", client.pending_error());
+    trace.see("accept", listener.accept(0));
+    Ok(())
+}

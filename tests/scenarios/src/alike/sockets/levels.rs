@@ -1,0 +1,106 @@
+//! Options above the socket level, and what the socket level cannot give to a protocol.
+
+use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET};
+
+use super::super::{Difference, Side, Trace};
+use crate::harness::{Outcome, Scenario};
+
+const OF_TCP: &[Difference] = &[
+    Difference {
+        what: "set TCP_NODELAY",
+        inet: "success",
+        enet: "ENOPROTOOPT",
+    },
+    Difference {
+        what: "get TCP_NODELAY",
+        inet: "1",
+        enet: "EOPNOTSUPP",
+    },
+];
+const OF_IP: &[Difference] = &[
+    Difference {
+        what: "set IP_TTL",
+        inet: "success",
+        enet: "ENOPROTOOPT",
+    },
+    Difference {
+        what: "get IP_TTL",
+        inet: "9",
+        enet: "EOPNOTSUPP",
+    },
+];
+const NO_GROUPS: &[Difference] = &[Difference {
+    what: "send to everybody, allowed",
+    inet: "1",
+    enet: "EACCES",
+}];
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_options_of_tcp", of_tcp).differs(OF_TCP),
+    Scenario::datagram("datagram_options_of_tcp", of_tcp),
+    Scenario::stream("stream_options_of_ip", of_ip).differs(OF_IP),
+    Scenario::datagram("datagram_options_of_ip", of_ip).differs(OF_IP),
+    Scenario::stream("stream_options_of_udp", of_udp),
+    Scenario::datagram("datagram_to_everybody", to_everybody).differs(NO_GROUPS),
+    Scenario::stream("stream_to_everybody", connect_everybody),
+];
+
+fn option(
+    side: &Side<'_>,
+    trace: &Trace,
+    label: &str,
+    level: i32,
+    name: i32,
+    value: i32,
+) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.see(
+        &format!("set {label}"),
+        socket.set_int_option(level, name, value),
+    );
+    trace.see(&format!("get {label}"), socket.int_option(level, name));
+    Ok(())
+}
+
+fn of_tcp(side: &Side<'_>, trace: &Trace) -> Outcome {
+    option(
+        side,
+        trace,
+        "TCP_NODELAY",
+        IPPROTO_TCP,
+        libc::TCP_NODELAY,
+        1,
+    )
+}
+
+fn of_ip(side: &Side<'_>, trace: &Trace) -> Outcome {
+    option(side, trace, "IP_TTL", IPPROTO_IP, libc::IP_TTL, 9)
+}
+
+fn of_udp(side: &Side<'_>, trace: &Trace) -> Outcome {
+    option(side, trace, "UDP_CORK", IPPROTO_UDP, libc::UDP_CORK, 1)
+}
+
+fn to_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    let all = side.everybody(7);
+    trace.see("send to everybody", socket.send_to_bytes(b"x", 0, &all));
+    trace.see("connect to everybody", socket.connect_bytes(&all));
+    socket.set_int_option(SOL_SOCKET, libc::SO_BROADCAST, 1)?;
+    trace.see(
+        "send to everybody, allowed",
+        socket.send_to_bytes(b"x", 0, &all),
+    );
+    Ok(())
+}
+
+fn connect_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.see(
+        "connect to everybody",
+        socket.connect_bytes(&side.everybody(7)),
+    );
+    trace.see("connect to somebody", socket.connect_bytes(&side.far(7)));
+    Ok(())
+}

@@ -1,0 +1,260 @@
+//! Calls that are refused: on the wrong kind of socket, in the wrong state, with numbers that mean nothing.
+
+use super::super::{Difference, Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::await_events;
+use crate::privilege::without_capabilities;
+use crate::raw_calls::message_of;
+use crate::socket::{Piece, PieceMut, Socket};
+
+const CONTROL_PORT: &[Difference] = &[Difference {
+    what: "sendto port 0",
+    inet: "EINVAL",
+    enet: "1",
+}];
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_refuses_unknown_types_and_protocols", unknown_kinds),
+    Scenario::stream("stream_refuses_socketpair", pairs),
+    Scenario::datagram("datagram_refuses_socketpair", pairs),
+    Scenario::datagram("datagram_refuses_listen_and_accept", no_listener),
+    Scenario::stream(
+        "stream_refuses_accept_without_listen",
+        accept_without_listen,
+    ),
+    Scenario::stream("stream_refuses_accept_with_bad_flags", accept_flags),
+    Scenario::stream(
+        "stream_refuses_listen_on_a_connection",
+        listen_on_connection,
+    ),
+    Scenario::stream("stream_refuses_connect_on_a_listener", connect_on_listener),
+    Scenario::stream("stream_refuses_to_bind_twice", bind_twice),
+    Scenario::datagram("datagram_refuses_to_bind_twice", bind_twice),
+    Scenario::stream("stream_refuses_to_bind_a_connection", bind_connection),
+    Scenario::datagram("datagram_refuses_to_bind_a_connection", bind_connection),
+    Scenario::stream("stream_refuses_unknown_halves", unknown_halves),
+    Scenario::datagram("datagram_refuses_unknown_halves", unknown_halves),
+    Scenario::stream("stream_refuses_privileged_ports", privileged_ports),
+    Scenario::datagram("datagram_refuses_privileged_ports", privileged_ports),
+    Scenario::stream("stream_refuses_too_many_pieces", pieces),
+    Scenario::datagram("datagram_refuses_too_many_pieces", pieces),
+    Scenario::stream("stream_ignores_unknown_flags", unknown_flags),
+    Scenario::datagram("datagram_ignores_unknown_flags", unknown_flags),
+    Scenario::datagram("datagram_port_zero", port_zero).differs(CONTROL_PORT),
+    Scenario::stream("stream_refuses_connections_to_port_zero", connect_port_zero),
+    Scenario::stream("stream_listener_takes_no_data", listener_data),
+];
+
+fn unknown_kinds(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (family, _, _) = side.numbers();
+    let (stream, datagram) = (libc::SOCK_STREAM, libc::SOCK_DGRAM);
+    for (label, kind, protocol) in [
+        ("no type", 0, 0),
+        ("an unknown type", 11, 0),
+        ("a negative type", -1, 0),
+        ("SOCK_RDM", libc::SOCK_RDM, 0),
+        ("SOCK_SEQPACKET", libc::SOCK_SEQPACKET, 0),
+        ("SOCK_DCCP", libc::SOCK_DCCP, 0),
+        ("an unknown flag", stream | 0x1_0000, 0),
+        ("a negative protocol", stream, -1),
+        ("another protocol of streams", stream, 17),
+        ("another protocol of datagrams", datagram, 6),
+        ("a stream", stream, 0),
+        ("flags", stream | libc::SOCK_NONBLOCK, 0),
+        ("a datagram socket", datagram, 0),
+    ] {
+        trace.see(label, Socket::new(family, kind, protocol));
+    }
+    trace.see("an unknown family", Socket::new(45, stream, 0));
+    trace.see("no family", Socket::new(-1, stream, 0));
+    Ok(())
+}
+
+fn pairs(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (family, kind, _) = side.numbers();
+    trace.see("socketpair", Socket::pair(family, kind));
+    Ok(())
+}
+
+fn no_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.see("listen unbound", socket.listen(1));
+    trace.see("accept unbound", socket.accept(0));
+    socket.bind_bytes(&side.here(&side.lab.a, 9))?;
+    trace.see("listen", socket.listen(1));
+    trace.see("accept", socket.accept(0));
+    trace.see("accept, not to wait", socket.accept(libc::SOCK_NONBLOCK));
+    let (a, _b) = side.datagrams(7)?;
+    trace.see("listen connected", a.listen(1));
+    trace.see("accept connected", a.accept(0));
+    Ok(())
+}
+
+fn accept_without_listen(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.see("fresh", socket.accept(0));
+    socket.bind_bytes(&side.here(&side.lab.a, 9))?;
+    trace.see("bound", socket.accept(0));
+    let (a, b) = side.stream(7)?;
+    trace.see("connected", a.accept(0));
+    trace.see("accepted", b.accept(0));
+    Ok(())
+}
+
+fn accept_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 1)?;
+    trace.see("unknown flags", listener.accept(1));
+    trace.see("others", listener.accept(0x4_0000));
+    let _client = side.dial(7)?;
+    trace.see("accept4", listener.accept(libc::SOCK_NONBLOCK));
+    Ok(())
+}
+
+fn listen_on_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.stream(7)?;
+    trace.see("by the one that connected", a.listen(1));
+    trace.see("by the accepted one", b.listen(1));
+    a.send(b"still there", 0)?;
+    trace.receive("the connection", &b, 100, 0);
+    Ok(())
+}
+
+fn connect_on_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let name = side.address(&side.lab.b, &side.lab.a, 8);
+    trace.see("connect", listener.connect_bytes(&name));
+    let _client = side.dial(7)?;
+    trace.see("it still listens", listener.accept(0));
+    Ok(())
+}
+
+fn bind_twice(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.bound(&side.lab.a, 9)?;
+    for (label, name) in [
+        ("the same", side.here(&side.lab.a, 9)),
+        ("another port", side.here(&side.lab.a, 10)),
+        ("any port", side.here(&side.lab.a, 0)),
+        ("any address", side.anywhere(9)),
+    ] {
+        trace.see(label, socket.bind_bytes(&name));
+    }
+    trace.see("the port", side.port(&socket.local_name()?));
+    Ok(())
+}
+
+fn bind_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.pair(7)?;
+    trace.see("one end", a.bind_bytes(&side.here(&side.lab.a, 9)));
+    trace.see("the other", b.bind_bytes(&side.here(&side.lab.b, 9)));
+    // One that got its port by connecting.
+    let client = side.socket(&side.lab.a)?;
+    let listener = side.bound(&side.lab.b, 8)?;
+    if side.is_stream() {
+        listener.listen(1)?;
+    }
+    client.connect_bytes(&side.far(8))?;
+    trace.see(
+        "unbound before",
+        client.bind_bytes(&side.here(&side.lab.a, 10)),
+    );
+    if side.is_stream() {
+        trace.see(
+            "a listener",
+            listener.bind_bytes(&side.here(&side.lab.b, 10)),
+        );
+    }
+    Ok(())
+}
+
+fn unknown_halves(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.pair(7)?;
+    for how in [3, -1, i32::MAX] {
+        trace.see(&format!("shutdown {how}"), a.shutdown(how));
+    }
+    a.send(b"still there", 0)?;
+    trace.receive("the connection", &b, 100, 0);
+    Ok(())
+}
+
+fn privileged_ports(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for port in [1, 80, 1023, 1024, 0] {
+        let socket = side.socket(&side.lab.a)?;
+        let name = side.here(&side.lab.a, port);
+        let by_user = without_capabilities(|| socket.bind_bytes(&name))?;
+        trace.see(&format!("port {port} by a user"), by_user);
+        let socket = side.socket(&side.lab.a)?;
+        trace.see(
+            &format!("port {port} by root"),
+            socket.bind_bytes(&side.here(&side.lab.a, port.wrapping_add(1))),
+        );
+    }
+    Ok(())
+}
+
+fn pieces(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, _b) = side.pair(7)?;
+    for count in [0, 1024, 1025, 3000] {
+        trace.see(&format!("sendmsg of {count}"), message_of(&a, count, true));
+        if count > 1024 {
+            trace.see(&format!("recvmsg of {count}"), message_of(&a, count, false));
+        }
+    }
+    let empty = [Piece::Good(b""); 3];
+    trace.see("three empty ones", a.send_message(&empty, 0, &[]));
+    Ok(())
+}
+
+fn unknown_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.pair(7)?;
+    // MSG_TRYHARD, MSG_EOR, MSG_FIN, MSG_SYN, MSG_RST, MSG_CONFIRM, MSG_DONTROUTE and two bits that are none.
+    for flag in [
+        0x4, 0x80, 0x200, 0x400, 0x1000, 0x800, 0x10_0000, 0x200_0000,
+    ] {
+        trace.see(&format!("send with {flag:#x}"), a.send(b"abc", flag));
+        await_events(&b, libc::POLLIN)?;
+        let mut bytes = [0; 10];
+        let received = b.receive_message(&mut [PieceMut::Good(&mut bytes)], flag & !0x10_0000);
+        let received = received
+            .map(|received| format!("{} bytes, flags {:#x}", received.length, received.flags));
+        trace.see(&format!("receive with {flag:#x}"), received);
+    }
+    Ok(())
+}
+
+fn port_zero(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.see("sendto port 0", socket.send_to_bytes(&[9], 0, &side.far(0)));
+    Ok(())
+}
+
+fn connect_port_zero(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.see("connect", socket.connect_bytes(&side.far(0)));
+    Ok(())
+}
+
+fn listener_data(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    trace.receive("receive", &listener, 1, 0);
+    trace.receive("receive, not to wait", &listener, 1, libc::MSG_DONTWAIT);
+    trace.see("peer", listener.peer_name().map(drop));
+    trace.see("SO_ERROR", listener.pending_error());
+    trace.see(
+        "SO_ACCEPTCONN",
+        listener.int_option(libc::SOL_SOCKET, libc::SO_ACCEPTCONN),
+    );
+    trace.see(
+        "FIONREAD",
+        crate::raw_calls::ioctl(&listener, libc::FIONREAD, &[]).map(drop),
+    );
+    trace.see(
+        "SIOCOUTQ",
+        crate::raw_calls::ioctl(&listener, 0x5411, &[]).map(drop),
+    );
+    trace.see(
+        "SIOCATMARK",
+        crate::raw_calls::ioctl(&listener, 0x8905, &[]).map(drop),
+    );
+    Ok(())
+}

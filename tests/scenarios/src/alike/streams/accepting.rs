@@ -1,0 +1,306 @@
+//! `listen(2)` and `accept4(2)`.
+
+use std::os::fd::AsRawFd;
+
+use super::super::asleep::{crowd, left_asleep};
+use super::super::{Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::socket::{check, Socket};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_accept_of_what_does_not_listen", not_listening),
+    Scenario::stream("stream_accept_without_blocking", nonblocking),
+    Scenario::stream("stream_accept_flags", flags),
+    Scenario::stream("stream_accept_does_not_inherit_nonblocking", not_inherited),
+    Scenario::stream("stream_accept_in_order", order),
+    Scenario::stream("stream_accept_of_a_connection_that_is_over", over),
+    Scenario::stream("stream_accept_woken_by_shutdown", woken_by_shutdown),
+    Scenario::stream("stream_accept_of_several_threads", several),
+    Scenario::stream(
+        "stream_accept_of_several_threads_woken_by_shutdown",
+        several_shut_down,
+    ),
+    Scenario::stream("stream_listen_states", listen_states),
+    Scenario::stream("stream_listen_without_a_name", unnamed),
+    Scenario::stream("stream_backlog_of_none_takes_one", backlog_none),
+    Scenario::stream("stream_backlog_overflows_and_recovers", overflow),
+    Scenario::stream("stream_listen_again_with_a_larger_backlog", larger),
+    Scenario::stream("stream_listen_again_with_a_smaller_backlog", smaller),
+    Scenario::stream("stream_backlog_that_is_negative", negative),
+];
+
+fn not_listening(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let fresh = side.socket(&side.lab.b)?;
+    let _ = trace.call("new", fresh.accept(0).map(drop));
+    let bound = side.bound(&side.lab.b, 160)?;
+    let _ = trace.call("bound", bound.accept(0).map(drop));
+    let (client, server) = side.stream(161)?;
+    let _ = trace.call("connected", client.accept(0).map(drop));
+    let _ = trace.call("accepted", server.accept(0).map(drop));
+    Ok(())
+}
+
+fn nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(162, 4)?;
+    listener.set_nonblocking(true)?;
+    let _ = trace.call("nobody", listener.accept(0).map(drop));
+    let _client = side.dial(162)?;
+    trace.poll_until("one", &listener, libc::POLLIN)?;
+    let _ = trace.call("accept", listener.accept(0).map(drop));
+    let _ = trace.call("nobody else", listener.accept(0).map(drop));
+    trace.pending_error("no error", &listener);
+    Ok(())
+}
+
+/// What `F_GETFL` and `F_GETFD` say of an accepted descriptor.
+fn descriptor_flags(trace: &Trace, what: &str, socket: &impl AsRawFd) -> Outcome {
+    // SAFETY: these fcntl calls take integers.
+    let (file, descriptor) = unsafe {
+        (
+            check(libc::fcntl(socket.as_raw_fd(), libc::F_GETFL))?,
+            check(libc::fcntl(socket.as_raw_fd(), libc::F_GETFD))?,
+        )
+    };
+    trace.see(
+        &format!("{what}: O_NONBLOCK"),
+        file & i64::from(libc::O_NONBLOCK) != 0,
+    );
+    trace.see(
+        &format!("{what}: FD_CLOEXEC"),
+        descriptor & i64::from(libc::FD_CLOEXEC) != 0,
+    );
+    Ok(())
+}
+
+fn flags(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(163, 8)?;
+    for (what, flags) in [
+        ("none", 0),
+        ("SOCK_NONBLOCK", libc::SOCK_NONBLOCK),
+        ("SOCK_CLOEXEC", libc::SOCK_CLOEXEC),
+        ("both", libc::SOCK_NONBLOCK | libc::SOCK_CLOEXEC),
+    ] {
+        let _client = side.dial(163)?;
+        let accepted = listener.accept_with_flags(flags)?;
+        descriptor_flags(trace, what, &accepted)?;
+    }
+    let invalid = listener.accept_with_flags(0x4000_0000).map(drop);
+    let _ = trace.call("a flag that is none", invalid);
+    Ok(())
+}
+
+fn not_inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(164, 4)?;
+    listener.set_nonblocking(true)?;
+    let client = side.dial(164)?;
+    trace.poll_until("one", &listener, libc::POLLIN)?;
+    let server = listener.accept_with_flags(0)?;
+    descriptor_flags(trace, "accepted", &server)?;
+    let call = || server.receive(&mut [0; 10], 0);
+    let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| {
+        Ok(client.send_all(b"data")?)
+    })?;
+    Ok(())
+}
+
+fn order(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(165, 8)?;
+    let clients: Vec<Socket> = (0..4)
+        .map(|_| {
+            let client = side.socket(&side.lab.a)?;
+            client.connect_bytes(&side.far(165))?;
+            Ok(client)
+        })
+        .collect::<anyhow::Result<_>>()?;
+    for (number, client) in clients.iter().enumerate() {
+        client.send_all(&[b'0' + number as u8])?;
+    }
+    for number in 0..4 {
+        let (server, _) = listener.accept(0)?;
+        trace.receive(&format!("from number {number}"), &server, 10, 0);
+    }
+    Ok(())
+}
+
+fn over(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(166, 4)?;
+    let client = side.dial(166)?;
+    client.send_all(b"last words")?;
+    drop(client);
+    let (server, _) = listener.accept(0)?;
+    trace.poll_until("it has ended", &server, libc::POLLRDHUP)?;
+    trace.receive("said", &server, 100, 0);
+    trace.receive("then", &server, 100, 0);
+
+    let client = side.dial(166)?;
+    trace.poll_until("another", &listener, libc::POLLIN)?;
+    let linger_none: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+    client.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &linger_none)?;
+    drop(client);
+    // A reset takes nothing out of the queue.
+    trace.poll("it waits all the same", &listener)?;
+    let server = listener.accept_with_flags(0)?;
+    trace.poll_until("it was reset", &server, libc::POLLERR)?;
+    trace.receive("so it says", &server, 100, 0);
+    Ok(())
+}
+
+fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for (port, how) in [(167, libc::SHUT_RD), (168, libc::SHUT_RDWR)] {
+        let listener = side.listener(port, 4)?;
+        let call = || listener.accept(0).map(drop);
+        let _ = trace.sleeping("accept", libc::SYS_accept4, call, |_| {
+            Ok(listener.shutdown(how)?)
+        })?;
+        trace.poll("then", &listener)?;
+    }
+    Ok(())
+}
+
+fn several(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(169, 8)?;
+    let mut left = Vec::new();
+    let call = || listener.accept(0).map(drop);
+    let values = crowd(libc::SYS_accept4, 3, call, |threads| {
+        let _one = side.dial(169)?;
+        left.push(left_asleep(threads)?);
+        let _two = side.dial(169)?;
+        let _three = side.dial(169)?;
+        Ok(())
+    })?;
+    trace.see("asleep after one connection", left[0]);
+    for value in values {
+        let _ = trace.call("accept", value);
+    }
+    Ok(())
+}
+
+fn several_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(170, 8)?;
+    let call = || listener.accept(0).map(drop);
+    let values = crowd(libc::SYS_accept4, 3, call, |_| {
+        Ok(listener.shutdown(libc::SHUT_RD)?)
+    })?;
+    for value in values {
+        let _ = trace.call("accept", value);
+    }
+    Ok(())
+}
+
+fn listen_states(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(171, 4)?;
+    let _ = trace.call("again", listener.listen(4));
+    let client = side.dial(171)?;
+    let (server, _) = listener.accept(0)?;
+    let _ = trace.call("connected", client.listen(4));
+    let _ = trace.call("accepted", server.listen(4));
+    let refused = side.socket(&side.lab.a)?;
+    refused.set_nonblocking(true)?;
+    let _ = trace.call("connect", refused.connect_bytes(&side.far(172)));
+    trace.poll_until("refused", &refused, libc::POLLERR)?;
+    let _ = trace.call("refused, but not told", refused.listen(4));
+    let _ = trace.call("told", refused.connect_bytes(&side.far(172)));
+    let _ = trace.call("refused and told", refused.listen(4));
+    Ok(())
+}
+
+fn unnamed(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.socket(&side.lab.b)?;
+    let _ = trace.call("listen", listener.listen(4));
+    let port = side.port(&listener.local_name()?);
+    trace.see("it has a port", port != 0);
+    let client = side.socket(&side.lab.a)?;
+    let _ = trace.call("connect", client.connect_bytes(&side.far(port)));
+    let _ = trace.call("accept", listener.accept(0).map(drop));
+    Ok(())
+}
+
+/// Connects `count` clients, each known to wait at the listener before the next comes.
+fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socket>> {
+    let mut clients = Vec::new();
+    for _ in 0..count {
+        let client = side.dial(port)?;
+        // What the peer acknowledges it has a place for.
+        client.send_all(b"x")?;
+        while client.queued(libc::TIOCOUTQ)? > 0 {
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+        clients.push(client);
+    }
+    Ok(clients)
+}
+
+/// An attempt that finds no room: the SYN is not answered.
+fn finds_no_room(side: &Side<'_>, trace: &Trace, what: &str, port: u16) -> anyhow::Result<Socket> {
+    let late = side.socket(&side.lab.a)?;
+    late.set_timeout(libc::SO_SNDTIMEO, std::time::Duration::from_millis(200))?;
+    let _ = trace.call(what, late.connect_bytes(&side.far(port)));
+    trace.poll("it is under way", &late)?;
+    Ok(late)
+}
+
+fn backlog_none(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(173, 0)?;
+    let _waiting = waiting(side, 173, 1)?;
+    let late = finds_no_room(side, trace, "the second", 173)?;
+    let _ = trace.call("accept", listener.accept(0).map(drop));
+    // It repeats its SYN.
+    trace.poll_until("there is room now", &late, libc::POLLOUT)?;
+    let _ = trace.call("accept the second", listener.accept(0).map(drop));
+    Ok(())
+}
+
+fn overflow(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(174, 2)?;
+    let _waiting = waiting(side, 174, 3)?;
+    let late = finds_no_room(side, trace, "the fourth", 174)?;
+    for number in 1..=3 {
+        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+    }
+    trace.poll_until("there is room now", &late, libc::POLLOUT)?;
+    let _ = trace.call("accept 4", listener.accept(0).map(drop));
+    listener.set_nonblocking(true)?;
+    let _ = trace.call("no more", listener.accept(0).map(drop));
+    Ok(())
+}
+
+fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(175, 1)?;
+    let waiting_first = waiting(side, 175, 2)?;
+    let _late = finds_no_room(side, trace, "the third", 175)?;
+    let _ = trace.call("listen", listener.listen(8));
+    let more = waiting(side, 175, 4)?;
+    for number in 1..=6 {
+        let (server, _) = listener.accept(0)?;
+        trace.receive(&format!("from {number}"), &server, 10, 0);
+    }
+    drop((waiting_first, more));
+    Ok(())
+}
+
+fn smaller(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(176, 8)?;
+    let _waiting = waiting(side, 176, 3)?;
+    let _ = trace.call("listen", listener.listen(1));
+    let late = finds_no_room(side, trace, "the fourth", 176)?;
+    // Those that wait already stay.
+    for number in 1..=2 {
+        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+    }
+    trace.poll_until("there is room now", &late, libc::POLLOUT)?;
+    for number in 3..=4 {
+        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+    }
+    Ok(())
+}
+
+fn negative(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.bound(&side.lab.b, 177)?;
+    let _ = trace.call("listen", listener.listen(-1));
+    let _waiting = waiting(side, 177, 12)?;
+    for number in 1..=12 {
+        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+    }
+    Ok(())
+}

@@ -1,0 +1,214 @@
+//! `close`: with everything read, with something unread, and with `SO_LINGER`.
+
+use std::time::{Duration, Instant};
+
+use nix::sys::wait::{waitpid, WaitStatus};
+use nix::unistd::{pipe, read, write};
+
+use super::super::moments::{acknowledged, arrived, cut_wire, reset, see_end, set_linger, SOON};
+use super::super::{Side, Trace};
+use crate::harness::{start_process, Outcome, Scenario};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_close_is_a_clean_end", clean),
+    Scenario::stream("stream_close_delivers_what_was_sent", delivers),
+    Scenario::stream("stream_close_with_unread_data_resets", unread),
+    Scenario::stream("stream_close_with_unread_data_after_a_reply", unread_reply),
+    Scenario::stream("stream_close_with_unread_data_after_the_end", unread_ended),
+    Scenario::stream("stream_close_with_no_linger_time_resets", linger_zero),
+    Scenario::stream(
+        "stream_close_with_no_linger_time_drops_data",
+        linger_zero_drops,
+    ),
+    Scenario::stream("stream_close_lingers_until_acknowledged", lingers),
+    Scenario::stream("stream_close_lingers_no_longer_than_asked", lingers_in_vain).within(120),
+    Scenario::stream("stream_process_end_does_not_linger", end_does_not_linger).within(120),
+    Scenario::stream("stream_close_does_not_wait", does_not_wait).within(120),
+    Scenario::stream("stream_sending_to_a_closed_peer", to_closed),
+    Scenario::stream(
+        "stream_sending_to_a_closed_peer_that_wrote",
+        to_closed_unread,
+    ),
+];
+
+fn clean(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    drop(client);
+    trace.poll_until("server", &server, libc::POLLRDHUP)?;
+    trace.receive("read", &server, 10, 0);
+    trace.receive("read again", &server, 10, 0);
+    trace.pending_error("no error", &server);
+    trace.see("the peer's name", server.peer_name().map(|_| ()));
+    Ok(())
+}
+
+fn delivers(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let bytes = crate::transfer::random(40_000, 7);
+    client.send_all(&bytes)?;
+    drop(client);
+    let mut got = vec![0; bytes.len()];
+    server.receive_exact(&mut got)?;
+    trace.see("all came", got == bytes);
+    trace.receive("the end", &server, 10, 0);
+    Ok(())
+}
+
+fn unread(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for (port, order) in [(7, "rrse"), (8, "ssre"), (9, "errs")] {
+        let (client, server) = side.stream(port)?;
+        client.send_all(b"unread")?;
+        arrived(&server, 6)?;
+        acknowledged(&client)?;
+        drop(server);
+        trace.poll_until("client", &client, libc::POLLHUP)?;
+        see_end(trace, order, &client, order);
+        trace.poll("client at last", &client)?;
+    }
+    Ok(())
+}
+
+fn unread_reply(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"request and more")?;
+    arrived(&server, 16)?;
+    server.receive(&mut [0; 7], 0)?;
+    server.send_all(b"reply")?;
+    arrived(&client, 5)?;
+    acknowledged(&client)?;
+    drop(server);
+    trace.poll_until("client", &client, libc::POLLHUP)?;
+    trace.see("queued", client.queued(libc::FIONREAD));
+    trace.receive("the reply", &client, 3, 0);
+    trace.receive("the rest of it", &client, 100, libc::MSG_WAITALL);
+    see_end(trace, "client", &client, "rrs");
+    Ok(())
+}
+
+fn unread_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"unread")?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("server", &server, libc::POLLRDHUP)?;
+    acknowledged(&client)?;
+    drop(server);
+    trace.poll_until("client", &client, libc::POLLHUP)?;
+    see_end(trace, "client", &client, "rrs");
+    Ok(())
+}
+
+fn linger_zero(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"last words")?;
+    arrived(&server, 10)?;
+    acknowledged(&client)?;
+    reset(client)?;
+    trace.poll_until("server", &server, libc::POLLHUP)?;
+    trace.receive("what came before", &server, 100, 0);
+    see_end(trace, "server", &server, "rrs");
+    Ok(())
+}
+
+fn linger_zero_drops(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.set_nonblocking(true)?;
+    while client.send(&[7; 65536], 0).is_ok() {}
+    reset(client)?;
+    trace.poll_until("server", &server, libc::POLLHUP)?;
+    let mut some = vec![0; 65536];
+    let error = loop {
+        if let Err(error) = server.receive(&mut some, 0) {
+            break error;
+        }
+    };
+    trace.see("after what had come", std::io::Result::<()>::Err(error));
+    trace.receive("then", &server, 10, 0);
+    Ok(())
+}
+
+fn lingers(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    set_linger(&client, Some(50))?;
+    client.send_all(b"last words")?;
+    let start = Instant::now();
+    drop(client);
+    trace.see("soon", start.elapsed() < SOON);
+    trace.receive("all is there", &server, 100, libc::MSG_DONTWAIT);
+    trace.receive("the end too", &server, 100, libc::MSG_DONTWAIT);
+    Ok(())
+}
+
+fn lingers_in_vain(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    set_linger(&client, Some(1))?;
+    cut_wire(side, true)?;
+    client.send_all(b"last words")?;
+    let start = Instant::now();
+    drop(client);
+    let took = start.elapsed();
+    trace.see("a second", took > Duration::from_millis(900));
+    trace.see("not for ever", took < SOON);
+    cut_wire(side, false)?;
+    trace.receive("it goes on without us", &server, 10, libc::MSG_WAITALL);
+    trace.receive("the end too", &server, 100, 0);
+    Ok(())
+}
+
+fn end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    set_linger(&client, Some(50))?;
+    let (wait, go) = pipe()?;
+    // The child has the descriptor too, and is the last to have it.
+    let child = start_process(|| i32::from(read(&wait, &mut [0]).is_err()))?;
+    cut_wire(side, true)?;
+    client.send_all(b"last words")?;
+    drop(client);
+    let start = Instant::now();
+    write(&go, b"!")?;
+    trace.see("ended", exited(waitpid(child, None)?));
+    trace.see("at once", start.elapsed() < SOON);
+    cut_wire(side, false)?;
+    trace.receive("it goes on without us", &server, 10, libc::MSG_WAITALL);
+    trace.receive("the end too", &server, 100, 0);
+    Ok(())
+}
+
+fn does_not_wait(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    cut_wire(side, true)?;
+    client.send_all(b"last words")?;
+    let start = Instant::now();
+    drop(client);
+    trace.see("at once", start.elapsed() < SOON);
+    cut_wire(side, false)?;
+    trace.receive("it goes on without us", &server, 10, libc::MSG_WAITALL);
+    trace.receive("the end too", &server, 100, 0);
+    Ok(())
+}
+
+fn to_closed(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    drop(client);
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    trace.see("the first goes", server.send(b"x", libc::MSG_NOSIGNAL));
+    trace.poll_until("its answer is a reset", &server, libc::POLLERR)?;
+    see_end(trace, "server", &server, "rsse");
+    Ok(())
+}
+
+fn to_closed_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"last words")?;
+    drop(client);
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    trace.see("the first goes", server.send(b"x", libc::MSG_NOSIGNAL));
+    trace.poll_until("its answer is a reset", &server, libc::POLLERR)?;
+    trace.receive("what came before", &server, 100, 0);
+    see_end(trace, "server", &server, "rres");
+    Ok(())
+}
+
+fn exited(status: WaitStatus) -> bool {
+    matches!(status, WaitStatus::Exited(_, 0))
+}

@@ -1,0 +1,123 @@
+//! Control data and flags of `sendmsg` that streams know or ignore.
+
+use super::super::moments::{acknowledged, arrived, await_poll};
+use super::super::{Difference, Side, Trace};
+use crate::calls::{control, send_control};
+use crate::harness::{Outcome, Scenario};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_control_data", control_data),
+    Scenario::stream("stream_send_with_an_address", with_address),
+    Scenario::stream("stream_error_queue_is_empty", error_queue),
+    Scenario::stream("stream_more_to_come_is_held_back", held_back),
+    Scenario::stream("stream_more_to_come_arrives_anyway", arrives_anyway),
+    Scenario::stream("stream_more_to_come_and_the_end", more_and_the_end),
+    Scenario::stream("stream_urgent_data", urgent).differs(&[Difference {
+        what: "send",
+        inet: "1",
+        enet: "EOPNOTSUPP",
+    }]),
+];
+
+fn control_data(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let socket = libc::SOL_SOCKET;
+    let unknown = send_control(&client, b"a", &control(socket, 0x7777, &[0; 4], 0));
+    trace.see("unknown at the socket level", unknown);
+    let elsewhere = send_control(&client, b"b", &control(0x7777, 1, &[0; 4], 0));
+    trace.see("at an unknown level", elsewhere);
+    let long = send_control(&client, b"c", &control(0x7777, 1, &[0; 8], 64));
+    trace.see("longer than there is", long);
+    let short = send_control(&client, b"d", &control(0x7777, 1, &[0; 8], -20));
+    trace.see("shorter than its header", short);
+    let rights = control(socket, libc::SCM_RIGHTS, &[0; 4], 0);
+    trace.see("rights", send_control(&client, b"e", &rights));
+    let mark = |length| control(socket, libc::SO_MARK, &vec![0; length], 0);
+    trace.see("a mark", send_control(&client, b"f", &mark(4)));
+    trace.see("half a mark", send_control(&client, b"g", &mark(2)));
+    let priority = control(socket, libc::SO_PRIORITY, &[3, 0, 0, 0], 0);
+    trace.see("a priority", send_control(&client, b"h", &priority));
+    acknowledged(&client)?;
+    arrived(&server, 4)?;
+    trace.receive("what came", &server, 100, 0);
+    Ok(())
+}
+
+fn with_address(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let elsewhere = client.send_to_bytes(b"abc", 0, &side.nobody(8));
+    trace.see("to another address", elsewhere);
+    trace.see(
+        "to no address at all",
+        client.send_to_bytes(b"def", 0, &[0; 3]),
+    );
+    arrived(&server, 6)?;
+    trace.receive("both came", &server, 100, 0);
+    Ok(())
+}
+
+fn error_queue(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"abc")?;
+    arrived(&server, 3)?;
+    trace.receive("with data there", &server, 10, libc::MSG_ERRQUEUE);
+    trace.receive("the data", &server, 10, 0);
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    trace.receive("at the end", &server, 10, libc::MSG_ERRQUEUE);
+    Ok(())
+}
+
+/// A pause between the two sends may use up the time for which the first is held back, so more than one try counts.
+fn held_back(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let mut held = false;
+    for _ in 0..20 {
+        client.send(b"first ", libc::MSG_MORE)?;
+        let early = server.poll(libc::POLLIN, std::time::Duration::from_millis(20))?;
+        client.send_all(b"and last")?;
+        held = early == 0;
+        if held {
+            break;
+        }
+        server.receive_exact(&mut [0; 14])?;
+    }
+    trace.see("the first waits for the last", held);
+    trace.receive("both", &server, 14, libc::MSG_WAITALL);
+    Ok(())
+}
+
+fn arrives_anyway(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    trace.see("send", client.send(b"alone", libc::MSG_MORE));
+    await_poll(&server, libc::POLLIN)?;
+    trace.receive("receive", &server, 100, 0);
+    let bytes = [7; 20_000];
+    trace.see("send much", client.send(&bytes, libc::MSG_MORE));
+    arrived(&server, 20_000)?;
+    acknowledged(&client)?;
+    trace.see("all acknowledged", client.queued(libc::TIOCOUTQ));
+    Ok(())
+}
+
+fn more_and_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    trace.see("send", client.send(b"abc", libc::MSG_MORE));
+    trace.see("end", client.shutdown(libc::SHUT_WR));
+    trace.receive("receive", &server, 3, libc::MSG_WAITALL);
+    trace.receive("the end", &server, 10, 0);
+    let (client, server) = side.stream(8)?;
+    trace.see("send", client.send(b"abc", libc::MSG_MORE));
+    drop(client);
+    trace.receive("receive", &server, 3, libc::MSG_WAITALL);
+    trace.receive("the end", &server, 10, 0);
+    Ok(())
+}
+
+fn urgent(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    trace.receive("none there", &server, 1, libc::MSG_OOB | libc::MSG_DONTWAIT);
+    trace.see("send", client.send(b"!", libc::MSG_OOB));
+    Ok(())
+}

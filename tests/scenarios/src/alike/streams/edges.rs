@@ -1,0 +1,362 @@
+//! `epoll(7)`: level and edge, once, exclusive, nested.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
+
+use super::super::asleep::{crowd, left_asleep};
+use super::super::epoll::{events, Epoll};
+use super::super::{Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::PATIENCE;
+use crate::socket::Socket;
+
+use events::{EDGE, EXCLUSIVE, IN, ONCE, OUT, RDHUP};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_epoll_level", level),
+    Scenario::stream("stream_epoll_edge_for_each_arrival", each_arrival),
+    Scenario::stream("stream_epoll_edge_after_a_part_was_read", part_read),
+    Scenario::stream("stream_epoll_edge_when_added_or_modified", added),
+    Scenario::stream("stream_epoll_edge_of_a_connect", connect),
+    Scenario::stream("stream_epoll_edge_of_a_refusal", refusal),
+    Scenario::stream("stream_epoll_edge_of_a_listener", listener),
+    Scenario::stream("stream_epoll_edge_of_the_end", end),
+    Scenario::stream("stream_epoll_edge_of_the_own_shutdown", own_shutdown),
+    Scenario::stream("stream_epoll_edge_of_a_reset", reset),
+    Scenario::stream("stream_epoll_edge_of_sending_none", sending),
+    Scenario::stream("stream_epoll_oneshot", oneshot),
+    Scenario::stream("stream_epoll_exclusive_wakes_one", exclusive),
+    Scenario::stream("stream_epoll_shared_wakes_all", shared),
+    Scenario::stream("stream_epoll_nested", nested),
+    Scenario::stream("stream_epoll_control_errors", control_errors),
+    Scenario::stream("stream_epoll_of_a_closed_socket", closed),
+    Scenario::stream("stream_epoll_of_a_duplicate", duplicate),
+    Scenario::stream("stream_epoll_without_a_connection", unconnected),
+];
+
+const ALL_EDGES: u32 = IN | OUT | RDHUP | EDGE;
+
+fn level(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(60)?;
+    let epoll = Epoll::of(&server, IN)?;
+    trace.epoll("nothing", &epoll)?;
+    client.send_all(b"data")?;
+    trace.epoll_next("data", &epoll)?;
+    trace.epoll("still", &epoll)?;
+    trace.receive("a part", &server, 2, 0);
+    trace.epoll("the rest", &epoll)?;
+    trace.receive("the rest", &server, 2, 0);
+    trace.epoll("no more", &epoll)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.epoll_next("the end", &epoll)?;
+    trace.epoll("still the end", &epoll)?;
+    epoll.modify(&server, IN | OUT | RDHUP, 0)?;
+    trace.epoll("all of it", &epoll)?;
+    Ok(())
+}
+
+fn each_arrival(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(61)?;
+    let epoll = Epoll::of(&server, ALL_EDGES)?;
+    trace.epoll("at first", &epoll)?;
+    trace.epoll("nothing new", &epoll)?;
+    for round in 1..=4 {
+        client.send_all(b"x")?;
+        trace.epoll_next(&format!("arrival {round}"), &epoll)?;
+        trace.epoll(&format!("nothing new after {round}"), &epoll)?;
+    }
+    trace.receive("all of it", &server, 100, 0);
+    trace.epoll("reading is no edge", &epoll)?;
+    let _ = trace.call("send", server.send(b"answer", 0));
+    trace.receive("answer", &client, 100, 0);
+    client.send_all(b"x")?;
+    trace.epoll_next("one more", &epoll)?;
+    trace.epoll("and that was all", &epoll)?;
+    Ok(())
+}
+
+fn part_read(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(62)?;
+    let epoll = Epoll::of(&server, IN | EDGE)?;
+    client.send_all(b"0123456789")?;
+    trace.epoll_next("data", &epoll)?;
+    trace.receive("a part", &server, 3, 0);
+    trace.epoll("the rest is no edge", &epoll)?;
+    trace.poll("though readable", &server)?;
+    client.send_all(b"more")?;
+    trace.epoll_next("more is", &epoll)?;
+    trace.receive("a look", &server, 3, libc::MSG_PEEK);
+    trace.epoll("looking is none", &epoll)?;
+    trace.receive("all of it", &server, 100, 0);
+    trace.epoll("no more", &epoll)?;
+    Ok(())
+}
+
+fn added(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(63)?;
+    client.send_all(b"early")?;
+    trace.poll_until("data", &server, libc::POLLIN)?;
+    let epoll = Epoll::of(&server, IN | EDGE)?;
+    trace.epoll("what was there before", &epoll)?;
+    trace.epoll("once", &epoll)?;
+    epoll.modify(&server, IN | EDGE, 0)?;
+    trace.epoll("modified", &epoll)?;
+    trace.epoll("once again", &epoll)?;
+    epoll.control(libc::EPOLL_CTL_DEL, raw(&server), 0, 0)?;
+    trace.epoll("removed", &epoll)?;
+    epoll.add(&server, OUT | EDGE, 0)?;
+    trace.epoll("added for writing", &epoll)?;
+    trace.epoll("once for writing", &epoll)?;
+    Ok(())
+}
+
+fn raw(socket: &Socket) -> i32 {
+    std::os::fd::AsRawFd::as_raw_fd(socket)
+}
+
+fn connect(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(64, 4)?;
+    let client = side.socket(&side.lab.a)?;
+    client.set_nonblocking(true)?;
+    let epoll = Epoll::of(&client, ALL_EDGES)?;
+    trace.epoll("before", &epoll)?;
+    let _ = trace.call("connect", client.connect_bytes(&side.far(64)));
+    trace.epoll_until("connected", &epoll, OUT)?;
+    let _ = listener.accept(0)?;
+    Ok(())
+}
+
+fn refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let client = side.socket(&side.lab.a)?;
+    client.set_nonblocking(true)?;
+    let _ = trace.call("connect", client.connect_bytes(&side.far(65)));
+    let epoll = Epoll::of(&client, ALL_EDGES)?;
+    trace.epoll_until("refused", &epoll, libc::EPOLLERR as u32)?;
+    trace.pending_error("by", &client);
+    Ok(())
+}
+
+fn listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(66, 4)?;
+    listener.set_nonblocking(true)?;
+    let epoll = Epoll::of(&listener, IN | OUT | RDHUP | EDGE)?;
+    trace.epoll("nobody", &epoll)?;
+    let mut clients = Vec::new();
+    for round in 1..=3 {
+        clients.push(side.dial(66)?);
+        trace.epoll_next(&format!("connection {round}"), &epoll)?;
+        trace.epoll(&format!("no other than {round}"), &epoll)?;
+    }
+    let _ = trace.call("accept", listener.accept(0).map(drop));
+    trace.epoll("two wait, no edge", &epoll)?;
+    trace.poll("though readable", &listener)?;
+    clients.push(side.dial(66)?);
+    trace.epoll_next("connection 4", &epoll)?;
+    for round in 2..=5 {
+        let _ = trace.call(&format!("accept {round}"), listener.accept(0).map(drop));
+    }
+    trace.epoll("done", &epoll)?;
+    Ok(())
+}
+
+fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(67)?;
+    let epoll = Epoll::of(&server, ALL_EDGES)?;
+    trace.epoll("at first", &epoll)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.epoll_until("the end", &epoll, RDHUP)?;
+    trace.receive("it", &server, 10, 0);
+    // What the other side still does is an edge here only when it changes something here.
+    client.shutdown(libc::SHUT_RD)?;
+    let _ = trace.call("shutdown", server.shutdown(libc::SHUT_WR));
+    trace.epoll_until("both ends", &epoll, libc::EPOLLHUP as u32)?;
+    Ok(())
+}
+
+fn own_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(68)?;
+    let epoll = Epoll::of(&server, ALL_EDGES)?;
+    trace.epoll("at first", &epoll)?;
+    server.shutdown(libc::SHUT_RD)?;
+    trace.epoll_until("reading ended", &epoll, RDHUP)?;
+    server.shutdown(libc::SHUT_WR)?;
+    trace.epoll_until("writing ended", &epoll, libc::EPOLLHUP as u32)?;
+    trace.poll_until("there", &client, libc::POLLRDHUP)?;
+    Ok(())
+}
+
+fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(69)?;
+    server.send_all(b"never read")?;
+    trace.poll_until("data", &client, libc::POLLIN)?;
+    let epoll = Epoll::of(&server, ALL_EDGES)?;
+    trace.epoll("at first", &epoll)?;
+    drop(client);
+    trace.epoll_until("reset", &epoll, libc::EPOLLERR as u32)?;
+    trace.pending_error("by", &server);
+    Ok(())
+}
+
+fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(70)?;
+    let epoll = Epoll::of(&client, ALL_EDGES)?;
+    trace.epoll("at first", &epoll)?;
+    for round in 1..=3 {
+        client.send_all(b"some bytes")?;
+        let mut bytes = [0; 10];
+        server.receive_exact(&mut bytes)?;
+        while client.queued(libc::TIOCOUTQ)? > 0 {
+            std::thread::sleep(Duration::from_millis(2));
+        }
+        // Room was there all the time.
+        trace.epoll(&format!("acknowledged {round}"), &epoll)?;
+    }
+    Ok(())
+}
+
+fn oneshot(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(71)?;
+    let epoll = Epoll::of(&server, IN | ONCE)?;
+    client.send_all(b"one")?;
+    trace.epoll_next("one", &epoll)?;
+    trace.epoll("silent", &epoll)?;
+    client.send_all(b"two")?;
+    let mut bytes = [0; 6];
+    server.receive_exact(&mut bytes)?;
+    client.send_all(b"three")?;
+    trace.poll_until("there is more", &server, libc::POLLIN)?;
+    trace.epoll("silent still", &epoll)?;
+    epoll.modify(&server, IN | ONCE, 0)?;
+    trace.epoll("armed anew", &epoll)?;
+    trace.epoll("silent again", &epoll)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    trace.epoll("even so", &epoll)?;
+    epoll.modify(&server, IN | RDHUP | ONCE | EDGE, 0)?;
+    trace.epoll("armed for an edge", &epoll)?;
+    Ok(())
+}
+
+/// Two threads, each asleep in an instance of its own, and a connection: how many of them it wakes.
+fn two_instances(side: &Side<'_>, trace: &Trace, port: u16, mode: u32) -> Outcome {
+    let listener = side.listener(port, 4)?;
+    let epolls = [
+        Epoll::of(&listener, IN | mode)?,
+        Epoll::of(&listener, IN | mode)?,
+    ];
+    let next = AtomicUsize::new(0);
+    let mut left = 0;
+    let found = crowd(
+        libc::SYS_epoll_wait,
+        epolls.len(),
+        || epolls[next.fetch_add(1, Ordering::SeqCst)].wait(PATIENCE),
+        |threads| {
+            let _one = side.dial(port)?;
+            left = left_asleep(threads)?;
+            let _two = side.dial(port)?;
+            Ok(())
+        },
+    )?;
+    trace.see("asleep after one connection", left);
+    for found in found {
+        trace.see("events in the end", found?.len());
+    }
+    Ok(())
+}
+
+fn exclusive(side: &Side<'_>, trace: &Trace) -> Outcome {
+    two_instances(side, trace, 72, EXCLUSIVE)
+}
+
+fn shared(side: &Side<'_>, trace: &Trace) -> Outcome {
+    two_instances(side, trace, 73, 0)
+}
+
+fn nested(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(74)?;
+    let inner = Epoll::of(&server, IN | EDGE)?;
+    let outer = Epoll::of(&inner, IN)?;
+    trace.epoll("nothing", &outer)?;
+    client.send_all(b"data")?;
+    trace.epoll_next("seen through two", &outer)?;
+    trace.epoll("still", &outer)?;
+    trace.epoll("the inner one", &inner)?;
+    trace.epoll("then not any more", &outer)?;
+    client.send_all(b"more")?;
+    trace.epoll_next("more", &outer)?;
+    Ok(())
+}
+
+fn control_errors(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(75)?;
+    let epoll = Epoll::of(&server, IN)?;
+    let _ = trace.call("twice", epoll.add(&server, IN, 0));
+    let _ = trace.call("modify what is not there", epoll.modify(&client, IN, 0));
+    let removed = epoll.control(libc::EPOLL_CTL_DEL, raw(&client), 0, 0);
+    let _ = trace.call("remove what is not there", removed);
+    let _ = trace.call(
+        "a bad descriptor",
+        epoll.control(libc::EPOLL_CTL_ADD, -1, IN, 0),
+    );
+    let _ = trace.call("a bad operation", epoll.control(77, raw(&server), IN, 0));
+    let _ = trace.call("exclusive later", epoll.modify(&server, IN | EXCLUSIVE, 0));
+    let _ = trace.call(
+        "exclusive and once",
+        epoll.add(&client, IN | EXCLUSIVE | ONCE, 0),
+    );
+    let _ = trace.call("on a socket", {
+        let mut event = libc::epoll_event { events: IN, u64: 0 };
+        // SAFETY: `event` is readable; the kernel refuses a descriptor that is no epoll instance.
+        crate::socket::check(unsafe {
+            libc::epoll_ctl(raw(&client), libc::EPOLL_CTL_ADD, raw(&server), &mut event)
+        })
+    });
+    Ok(())
+}
+
+fn closed(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(76)?;
+    let (other_client, other) = side.stream(77)?;
+    let epoll = Epoll::new()?;
+    epoll.add(&server, IN, 1)?;
+    epoll.add(&other, IN, 2)?;
+    client.send_all(b"data")?;
+    other_client.send_all(b"data")?;
+    trace.poll_until("one", &server, libc::POLLIN)?;
+    trace.poll_until("other", &other, libc::POLLIN)?;
+    trace.epoll("both", &epoll)?;
+    drop(server);
+    trace.epoll("one is closed", &epoll)?;
+    Ok(())
+}
+
+fn duplicate(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(78)?;
+    let copy = server.duplicate()?;
+    let epoll = Epoll::new()?;
+    epoll.add(&server, IN | EDGE, 1)?;
+    epoll.add(&copy, IN | EDGE, 2)?;
+    client.send_all(b"data")?;
+    trace.poll_until("data", &server, libc::POLLIN)?;
+    trace.epoll("both descriptors", &epoll)?;
+    drop(server);
+    client.send_all(b"more")?;
+    let mut bytes = [0; 8];
+    copy.receive_exact(&mut bytes)?;
+    // The description is open, so the closed descriptor's entry stays.
+    trace.epoll("after one was closed", &epoll)?;
+    Ok(())
+}
+
+fn unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    let epoll = Epoll::of(&socket, ALL_EDGES)?;
+    trace.epoll("new", &epoll)?;
+    trace.epoll("once", &epoll)?;
+    socket.bind_bytes(&side.here(&side.lab.a, 79))?;
+    trace.epoll("bound", &epoll)?;
+    let _ = trace.call("listen", socket.listen(1));
+    trace.epoll("listening", &epoll)?;
+    Ok(())
+}

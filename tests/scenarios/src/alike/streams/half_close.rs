@@ -1,0 +1,225 @@
+//! `shutdown`: one half, both, twice, and what still works behind it.
+
+use super::super::asleep::asleep;
+use super::super::moments::{acknowledged, arrived, see_end, send_apart};
+use super::super::{Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::socket::Socket;
+use crate::transfer::beside;
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_half_closed_still_answers", answers),
+    Scenario::stream("stream_half_closed_by_the_server", by_the_server),
+    Scenario::stream("stream_shutdown_of_reading", of_reading),
+    Scenario::stream(
+        "stream_shutdown_of_reading_with_data_queued",
+        reading_queued,
+    ),
+    Scenario::stream("stream_shutdown_of_both", of_both),
+    Scenario::stream("stream_shutdown_twice", twice),
+    Scenario::stream("stream_shutdown_after_the_peer", after_the_peer),
+    Scenario::stream("stream_shutdown_after_a_clean_end", after_the_end),
+    Scenario::stream("stream_shutdown_stops_a_blocked_sender", stops_sender),
+    Scenario::stream("stream_end_behind_unread_data", behind_unread),
+    Scenario::stream("stream_ends_cross", cross),
+    Scenario::stream("stream_data_and_ends_cross", data_crosses),
+];
+
+fn see(trace: &Trace, who: &str, socket: &Socket) {
+    see_end(trace, who, socket, "rse");
+}
+
+fn answers(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"question")?;
+    trace.see("client ends", client.shutdown(libc::SHUT_WR));
+    trace.receive("server reads", &server, 8, libc::MSG_WAITALL);
+    trace.receive("the end", &server, 100, 0);
+    trace.poll("server", &server)?;
+    trace.poll("client", &client)?;
+    trace.see("client sends", client.send(b"x", libc::MSG_NOSIGNAL));
+    send_apart(&server, &[b"an ", b"answer"])?;
+    arrived(&client, 9)?;
+    trace.receive("client reads", &client, 100, 0);
+    trace.see("server ends", server.shutdown(libc::SHUT_WR));
+    trace.receive("client reads the end", &client, 100, 0);
+    trace.poll_until("client at last", &client, libc::POLLHUP)?;
+    trace.poll_until("server at last", &server, libc::POLLHUP)?;
+    see(trace, "client", &client);
+    see(trace, "server", &server);
+    Ok(())
+}
+
+fn by_the_server(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    server.send_all(b"greeting")?;
+    trace.see("server ends", server.shutdown(libc::SHUT_WR));
+    trace.receive("client reads", &client, 8, libc::MSG_WAITALL);
+    trace.receive("the end", &client, 100, 0);
+    client.send_all(b"thanks")?;
+    drop(client);
+    trace.receive("server reads", &server, 6, libc::MSG_WAITALL);
+    trace.receive("the other end", &server, 100, 0);
+    see(trace, "server", &server);
+    Ok(())
+}
+
+fn of_reading(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    trace.see("shutdown", server.shutdown(libc::SHUT_RD));
+    trace.poll("server", &server)?;
+    trace.receive("read", &server, 100, 0);
+    trace.see("the peer may send", client.send(b"unheard", 0));
+    acknowledged(&client)?;
+    trace.see("queued", server.queued(libc::FIONREAD));
+    trace.receive("what was sent can be read", &server, 100, 0);
+    trace.receive("and then", &server, 100, 0);
+    trace.see("writing goes on", server.send(b"hello", 0));
+    trace.receive("the peer reads", &client, 100, 0);
+    trace.poll("the peer knows nothing", &client)?;
+    Ok(())
+}
+
+fn reading_queued(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"queued")?;
+    arrived(&server, 6)?;
+    trace.see("shutdown", server.shutdown(libc::SHUT_RD));
+    trace.receive("read some", &server, 3, 0);
+    trace.receive("wait for all", &server, 100, libc::MSG_WAITALL);
+    trace.receive("and then", &server, 100, 0);
+    client.shutdown(libc::SHUT_WR)?;
+    trace.receive("at the end", &server, 100, 0);
+    Ok(())
+}
+
+fn of_both(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    trace.see("shutdown", client.shutdown(libc::SHUT_RDWR));
+    trace.poll("client", &client)?;
+    see(trace, "client", &client);
+    trace.receive("server reads the end", &server, 100, 0);
+    trace.poll("server", &server)?;
+    trace.see("server answers", server.send(b"late", 0));
+    trace.poll_until("nobody wants to hear it", &server, libc::POLLHUP)?;
+    see(trace, "server", &server);
+    trace.poll_until("client", &client, libc::POLLERR)?;
+    see(trace, "client", &client);
+    Ok(())
+}
+
+fn twice(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for (what, how) in [
+        ("reading", libc::SHUT_RD),
+        ("writing", libc::SHUT_WR),
+        ("both", libc::SHUT_RDWR),
+    ] {
+        let (client, server) = side.stream(7 + how as u16)?;
+        trace.see(&format!("{what}, first"), client.shutdown(how));
+        trace.see(&format!("{what}, again"), client.shutdown(how));
+        trace.see(
+            &format!("then both, after {what}"),
+            client.shutdown(libc::SHUT_RDWR),
+        );
+        trace.receive(&format!("the peer, after {what}"), &server, 10, 0);
+    }
+    let (client, _server) = side.stream(20)?;
+    for how in [-1, 3, i32::MAX] {
+        trace.see("an unknown half", client.shutdown(how));
+    }
+    Ok(())
+}
+
+fn after_the_peer(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    trace.see("reading", server.shutdown(libc::SHUT_RD));
+    trace.see("writing still goes", server.send(b"x", 0));
+    trace.see("writing", server.shutdown(libc::SHUT_WR));
+    trace.receive("client", &client, 1, libc::MSG_WAITALL);
+    trace.receive("client at the end", &client, 1, 0);
+    Ok(())
+}
+
+fn after_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.receive("the end", &server, 1, 0);
+    server.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("client is done", &client, libc::POLLHUP)?;
+    trace.poll_until("server is done", &server, libc::POLLHUP)?;
+    acknowledged(&server)?;
+    for how in [libc::SHUT_RD, libc::SHUT_WR, libc::SHUT_RDWR] {
+        trace.see("server", server.shutdown(how));
+        trace.see("client", client.shutdown(how));
+    }
+    Ok(())
+}
+
+fn stops_sender(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let bytes = vec![7; 16_000_000];
+    let send = || client.send(&bytes, libc::MSG_NOSIGNAL);
+    let (_, sent, ()) = asleep(libc::SYS_sendto, send, |sleeper| {
+        trace.see("it waits", sleeper.sleeps()?);
+        trace.see("shutdown", client.shutdown(libc::SHUT_WR));
+        Ok(())
+    })?;
+    let sent = sent?;
+    trace.see("some was sent", sent > 0 && sent < bytes.len());
+    trace.see("send again", client.send(&bytes, libc::MSG_NOSIGNAL));
+    let (got, _) = crate::transfer::receive_to_end(&server, 65536)?;
+    trace.see("just that comes", got == sent);
+    Ok(())
+}
+
+fn behind_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    send_apart(&client, &[b"abc", b"def"])?;
+    drop(client);
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    trace.see("queued", server.queued(libc::FIONREAD));
+    trace.receive("some", &server, 4, 0);
+    trace.receive("the rest", &server, 100, 0);
+    trace.receive("the end", &server, 100, 0);
+    trace.receive("the end again", &server, 100, 0);
+    trace.poll("still so", &server)?;
+    Ok(())
+}
+
+fn cross(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let (there, here) = beside(
+        || Ok(server.shutdown(libc::SHUT_WR)),
+        || Ok(client.shutdown(libc::SHUT_WR)),
+    )?;
+    trace.see("client", here);
+    trace.see("server", there);
+    trace.receive("client reads", &client, 10, 0);
+    trace.receive("server reads", &server, 10, 0);
+    trace.poll_until("client at last", &client, libc::POLLHUP)?;
+    trace.poll_until("server at last", &server, libc::POLLHUP)?;
+    see(trace, "client", &client);
+    see(trace, "server", &server);
+    Ok(())
+}
+
+fn data_crosses(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let bytes = crate::transfer::random(50_000, 7);
+    let play = |socket: &Socket| {
+        socket.send_all(&bytes)?;
+        socket.shutdown(libc::SHUT_WR)?;
+        let mut got = vec![0; bytes.len()];
+        socket.receive_exact(&mut got)?;
+        Ok((got == bytes, socket.receive(&mut [0; 10], 0)?))
+    };
+    let (there, here) = beside(|| play(&server), || play(&client))?;
+    trace.see("client got all", here.0);
+    trace.see("client at the end", here.1);
+    trace.see("server got all", there.0);
+    trace.see("server at the end", there.1);
+    Ok(())
+}

@@ -1,0 +1,233 @@
+//! Signals that meet a sleeping call: `EINTR`, or the call goes on (`signal(7)`).
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+use super::super::asleep::Sleeper;
+use super::super::signals::{await_caught, catch, caught};
+use super::super::{Side, Trace};
+use super::waiting::{fill, small_stream};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::PATIENCE;
+use crate::socket::{check, Socket};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_receive_interrupted", receive),
+    Scenario::stream("stream_receive_all_interrupted", receive_all),
+    Scenario::stream("stream_send_interrupted", send),
+    Scenario::stream("stream_send_interrupted_half_way", send_part),
+    Scenario::stream("stream_accept_interrupted", accept),
+    Scenario::stream("stream_connect_interrupted", connect),
+    Scenario::stream("stream_connect_interrupted_then_polled", connect_then_poll),
+    Scenario::stream("stream_poll_interrupted", poll),
+    Scenario::stream("stream_ppoll_lets_a_signal_in", ppoll),
+];
+
+/// Interrupts the sleeping call.
+fn interrupt(sleeper: &Sleeper) -> anyhow::Result<()> {
+    let before = caught();
+    sleeper.signal(libc::SIGUSR1)?;
+    await_caught(before)
+}
+
+/// Plays one case for every way a signal and a time limit can meet: `play` gets a name, the limit, and whether the call
+/// is expected to be restarted, so that it must be given what it waits for.
+fn each_way(mut play: impl FnMut(&str, Duration, u16) -> anyhow::Result<()>) -> Outcome {
+    let mut port = 110;
+    for (how, restart) in [("no SA_RESTART", false), ("SA_RESTART", true)] {
+        for (limit, time) in [("no limit", Duration::ZERO), ("a limit", PATIENCE)] {
+            catch(restart)?;
+            port += 1;
+            play(&format!("{how}, {limit}"), time, port)?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes what a call returns that was interrupted; if it sleeps on, `release` gives it what it waits for.
+fn interrupted<T: super::super::Shown + Send>(
+    trace: &Trace,
+    what: &str,
+    number: libc::c_long,
+    call: impl FnOnce() -> io::Result<T> + Send,
+    release: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<io::Result<T>> {
+    let mut on = false;
+    let value = trace.sleeping(what, number, call, |sleeper| {
+        interrupt(sleeper)?;
+        on = sleeper.sleeps()?;
+        if on {
+            release()?;
+        }
+        Ok(())
+    })?;
+    trace.see(&format!("{what}: went on"), on);
+    Ok(value)
+}
+
+fn receive(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, limit, port| {
+        let (client, server) = side.stream(port)?;
+        server.set_timeout(libc::SO_RCVTIMEO, limit)?;
+        let call = || server.receive(&mut [0; 10], 0);
+        let release = || Ok(client.send_all(b"data")?);
+        let _ = interrupted(trace, what, libc::SYS_recvfrom, call, release)?;
+        Ok(())
+    })
+}
+
+fn receive_all(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, limit, port| {
+        let (client, server) = side.stream(port)?;
+        server.set_timeout(libc::SO_RCVTIMEO, limit)?;
+        client.send_all(b"half")?;
+        trace.poll_until("half", &server, libc::POLLIN)?;
+        let call = || server.receive(&mut [0; 8], libc::MSG_WAITALL);
+        let release = || Ok(client.send_all(b"more")?);
+        let _ = interrupted(trace, what, libc::SYS_recvfrom, call, release)?;
+        Ok(())
+    })
+}
+
+fn send(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, limit, port| {
+        let (client, server) = small_stream(side, port)?;
+        client.set_timeout(libc::SO_SNDTIMEO, limit)?;
+        let full = fill(&client)?;
+        let call = || client.send(b"x", 0);
+        let release = || {
+            let mut all = vec![0; full];
+            Ok(server.receive_exact(&mut all)?)
+        };
+        let _ = interrupted(trace, what, libc::SYS_sendto, call, release)?;
+        Ok(())
+    })
+}
+
+fn send_part(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, limit, port| {
+        let (client, _server) = small_stream(side, port)?;
+        client.set_timeout(libc::SO_SNDTIMEO, limit)?;
+        let large = vec![7; 4 << 20];
+        let call = || {
+            let took = client.send(&large, 0)?;
+            Ok(took > 0 && took < large.len())
+        };
+        // What was taken is reported, whatever the signal wants.
+        let _ = interrupted(trace, what, libc::SYS_sendto, call, || Ok(()))?;
+        Ok(())
+    })
+}
+
+fn accept(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, limit, port| {
+        let listener = side.listener(port, 4)?;
+        listener.set_timeout(libc::SO_RCVTIMEO, limit)?;
+        let call = || listener.accept(0).map(drop);
+        let mut client = None;
+        let release = || {
+            client = Some(side.dial(port)?);
+            Ok(())
+        };
+        let _ = interrupted(trace, what, libc::SYS_accept4, call, release)?;
+        Ok(())
+    })
+}
+
+fn connect(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, limit, port| {
+        let client = side.socket(&side.lab.a)?;
+        client.set_timeout(libc::SO_SNDTIMEO, limit)?;
+        let call = || client.connect_bytes(&side.nobody(port));
+        let release = || Ok(client.shutdown(libc::SHUT_RDWR)?);
+        let _ = interrupted(trace, what, libc::SYS_connect, call, release)?;
+        trace.poll("then", &client)?;
+        Ok(())
+    })
+}
+
+fn connect_then_poll(side: &Side<'_>, trace: &Trace) -> Outcome {
+    catch(false)?;
+    let listener = side.listener(120, 4)?;
+    let client = side.socket(&side.lab.a)?;
+    side.losing_frames(|| {
+        let call = || client.connect_bytes(&side.far(120));
+        let _ = interrupted(trace, "connect", libc::SYS_connect, call, || Ok(()))?;
+        trace.poll("under way", &client)?;
+        client.set_nonblocking(true)?;
+        let _ = trace.call("connect again", client.connect_bytes(&side.far(120)));
+        Ok(())
+    })?;
+    trace.poll_until("connected", &client, libc::POLLOUT)?;
+    trace.pending_error("no error", &client);
+    let _ = trace.call("connect once more", client.connect_bytes(&side.far(120)));
+    let _ = trace.call("and again", client.connect_bytes(&side.far(120)));
+    let (server, _) = listener.accept(0)?;
+    exchange_noted(trace, &client, &server)
+}
+
+fn exchange_noted(trace: &Trace, client: &Socket, server: &Socket) -> Outcome {
+    let _ = trace.call("send", client.send(b"data", 0));
+    trace.receive("received", server, 10, 0);
+    Ok(())
+}
+
+fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, _limit, port| {
+        let (_client, server) = side.stream(port)?;
+        let call = || server.poll(libc::POLLIN, PATIENCE);
+        // Never restarted.
+        let _ = interrupted(trace, what, libc::SYS_poll, call, || Ok(()))?;
+        Ok(())
+    })
+}
+
+/// A signal that is blocked but for the call, as programs wait for either a signal or a socket without a race.
+fn ppoll(side: &Side<'_>, trace: &Trace) -> Outcome {
+    catch(true)?;
+    let (client, server) = side.stream(121)?;
+    let waits = |limit: Duration| {
+        // SAFETY: all-zero is a valid set, and is made an empty one.
+        let mut blocked: libc::sigset_t = unsafe { std::mem::zeroed() };
+        let mut none = blocked;
+        // SAFETY: both sets are writable; the number is a signal.
+        unsafe {
+            libc::sigemptyset(&mut none);
+            libc::sigemptyset(&mut blocked);
+            libc::sigaddset(&mut blocked, libc::SIGUSR1);
+        }
+        // SAFETY: the set is readable; pthread_kill reaches this very thread.
+        unsafe {
+            libc::pthread_sigmask(libc::SIG_BLOCK, &blocked, std::ptr::null_mut());
+            libc::pthread_kill(libc::pthread_self(), libc::SIGUSR1);
+        }
+        let before = caught();
+        let mut entry = libc::pollfd {
+            fd: server.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let limit = libc::timespec {
+            tv_sec: limit.as_secs() as i64,
+            tv_nsec: 0,
+        };
+        // SAFETY: one pollfd, alive and writable for the call; time and set are readable.
+        let found = check(unsafe { libc::ppoll(&mut entry, 1, &limit, &none) });
+        let found = found.map(|_| super::super::events_text(entry.revents));
+        let caught_now = caught() > before;
+        // SAFETY: as above; what still waits is caught now.
+        unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &blocked, std::ptr::null_mut()) };
+        (found, caught_now)
+    };
+    let (found, signal) = waits(PATIENCE);
+    let _ = trace.call("ppoll", found);
+    trace.see("the signal", signal);
+    client.send_all(b"data")?;
+    trace.poll_until("data", &server, libc::POLLIN)?;
+    // What is ready comes before the signal.
+    let (found, _) = waits(PATIENCE);
+    let _ = trace.call("ppoll with data", found);
+    Ok(())
+}

@@ -1,0 +1,169 @@
+//! `SO_RCVLOWAT`: how much must be there for a stream to be readable; and `SO_SNDLOWAT`, which is fixed.
+
+use std::time::Duration;
+
+use super::super::asleep::asleep;
+use super::super::epoll::{events, Epoll};
+use super::super::{Shown, Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::PATIENCE;
+use crate::socket::Socket;
+
+use events::{EDGE, IN, OUT, RDHUP};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_low_water_poll", poll),
+    Scenario::stream("stream_low_water_edge", edge),
+    Scenario::stream("stream_low_water_receive", receive),
+    Scenario::stream("stream_low_water_receive_time_limit", time_limit),
+    Scenario::stream("stream_low_water_of_less_than_was_asked_for", short),
+    Scenario::stream("stream_low_water_and_the_end", end),
+    Scenario::stream("stream_low_water_lowered_wakes", lowered),
+    Scenario::stream("stream_low_water_is_inherited", inherited),
+    Scenario::stream("stream_low_water_of_sending_is_fixed", sending),
+];
+
+fn set(socket: &Socket, mark: i32) -> std::io::Result<()> {
+    socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark)
+}
+
+fn mark(socket: &Socket) -> std::io::Result<i32> {
+    socket.int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT)
+}
+
+/// Waits until `count` bytes can be read.
+fn arrived(socket: &Socket, count: i32) -> Outcome {
+    crate::lab::eventually("bytes to come", || {
+        Ok(socket.queued(libc::FIONREAD)? == count)
+    })
+}
+
+fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(190)?;
+    let _ = trace.call("at first", mark(&server));
+    let _ = trace.call("set", set(&server, 10));
+    let _ = trace.call("then", mark(&server));
+    client.send_all(b"12345")?;
+    arrived(&server, 5)?;
+    trace.poll("five", &server)?;
+    client.send_all(b"67890")?;
+    trace.poll_until("ten", &server, libc::POLLIN)?;
+    trace.receive("one of them", &server, 1, libc::MSG_DONTWAIT);
+    trace.poll("nine", &server)?;
+    trace.receive("what is there", &server, 100, libc::MSG_DONTWAIT);
+    let _ = trace.call("none", set(&server, 0));
+    let _ = trace.call("is one", mark(&server));
+    Ok(())
+}
+
+fn edge(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(191)?;
+    set(&server, 10)?;
+    let epoll = Epoll::of(&server, IN | OUT | RDHUP | EDGE)?;
+    trace.epoll("at first", &epoll)?;
+    client.send_all(b"12345")?;
+    arrived(&server, 5)?;
+    trace.epoll("five are no edge", &epoll)?;
+    client.send_all(b"67890")?;
+    trace.epoll_next("ten are", &epoll)?;
+    client.send_all(b"1")?;
+    trace.epoll_next("and more", &epoll)?;
+    trace.receive("ten", &server, 10, 0);
+    client.send_all(b"2")?;
+    arrived(&server, 2)?;
+    trace.epoll("two are none", &epoll)?;
+    Ok(())
+}
+
+fn receive(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(192)?;
+    set(&server, 10)?;
+    client.send_all(b"12345")?;
+    arrived(&server, 5)?;
+    let call = || server.receive(&mut [0; 100], 0);
+    let (slept, value, still) = asleep(libc::SYS_recvfrom, call, |reader| {
+        let still = reader.sleeps()?;
+        client.send_all(b"67890 and more of it")?;
+        Ok(still)
+    })?;
+    trace.see("slept with five", slept && still);
+    trace.see("then", value.map(|got| got >= 10).shown());
+    Ok(())
+}
+
+fn time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(193)?;
+    set(&server, 10)?;
+    server.set_timeout(libc::SO_RCVTIMEO, Duration::from_millis(100))?;
+    client.send_all(b"12345")?;
+    arrived(&server, 5)?;
+    trace.receive("what there is in the end", &server, 100, 0);
+    trace.receive("nothing", &server, 100, 0);
+    Ok(())
+}
+
+fn short(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(194)?;
+    set(&server, 10)?;
+    client.send_all(b"12345")?;
+    arrived(&server, 5)?;
+    trace.receive("fewer were asked for", &server, 3, 0);
+    trace.receive("at once", &server, 100, libc::MSG_DONTWAIT);
+    Ok(())
+}
+
+fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(195)?;
+    set(&server, 10)?;
+    client.send_all(b"12345")?;
+    arrived(&server, 5)?;
+    let call = || server.receive(&mut [0; 100], libc::MSG_PEEK);
+    let _ = trace.sleeping("a look", libc::SYS_recvfrom, call, |_| {
+        Ok(client.shutdown(libc::SHUT_WR)?)
+    })?;
+    trace.poll("the end", &server)?;
+    trace.receive("what there was", &server, 100, 0);
+    trace.receive("the end", &server, 100, 0);
+    Ok(())
+}
+
+fn lowered(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(196)?;
+    set(&server, 10)?;
+    client.send_all(b"12345")?;
+    arrived(&server, 5)?;
+    let call = || {
+        server
+            .poll(libc::POLLIN, PATIENCE)
+            .map(super::super::events_text)
+    };
+    let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| Ok(set(&server, 5)?))?;
+    Ok(())
+}
+
+fn inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(197, 4)?;
+    set(&listener, 7)?;
+    let client = side.dial(197)?;
+    let (server, _) = listener.accept(0)?;
+    let _ = trace.call("the accepted one's", mark(&server));
+    let _ = trace.call("the client's", mark(&client));
+    trace.poll("a listener has no use for it", &listener)?;
+    let _other = side.dial(197)?;
+    trace.poll_until("one connection is enough", &listener, libc::POLLIN)?;
+    Ok(())
+}
+
+fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, _server) = side.stream(198)?;
+    let _ = trace.call(
+        "get",
+        client.int_option(libc::SOL_SOCKET, libc::SO_SNDLOWAT),
+    );
+    let _ = trace.call(
+        "set",
+        client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDLOWAT, 10),
+    );
+    Ok(())
+}

@@ -1,0 +1,342 @@
+//! What `poll(2)` and `select(2)` say of a stream in every state it can be in.
+
+use std::time::Duration;
+
+use anyhow::Context;
+
+use super::super::{Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::PATIENCE;
+use crate::socket::Socket;
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_poll_before_a_connection", before),
+    Scenario::stream("stream_poll_of_a_listener", listener),
+    Scenario::stream(
+        "stream_poll_of_a_listener_that_was_shut_down",
+        listener_shut,
+    ),
+    Scenario::stream("stream_poll_while_connecting", connecting),
+    Scenario::stream("stream_poll_after_a_refusal", refused),
+    Scenario::stream("stream_poll_after_a_connect_timed_out", timed_out),
+    Scenario::stream("stream_poll_when_the_peer_ended_its_half", peer_ended),
+    Scenario::stream("stream_poll_when_the_own_half_is_ended", own_ended),
+    Scenario::stream("stream_poll_when_both_halves_are_ended", both_ended),
+    Scenario::stream("stream_poll_when_reading_was_shut_down", reading_shut),
+    Scenario::stream("stream_poll_after_a_reset", reset),
+    Scenario::stream("stream_poll_after_a_reset_with_data_unread", reset_unread),
+    Scenario::stream("stream_poll_after_a_reset_behind_the_end", reset_behind_end),
+    Scenario::stream(
+        "stream_poll_after_the_peer_closed_without_reading",
+        peer_did_not_read,
+    ),
+    Scenario::stream("stream_poll_reports_what_was_asked_for", asked),
+    Scenario::stream("stream_select_and_poll_agree", select),
+    Scenario::stream("stream_poll_of_a_duplicate", duplicate),
+];
+
+/// Closes `socket` with a reset.
+fn close_hard(socket: Socket) -> Outcome {
+    let linger_none: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+    socket
+        .set_option(libc::SOL_SOCKET, libc::SO_LINGER, &linger_none)
+        .context("SO_LINGER")?;
+    Ok(())
+}
+
+fn before(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let socket = side.socket(&side.lab.a)?;
+    trace.poll("new", &socket)?;
+    socket.bind_bytes(&side.here(&side.lab.a, 40))?;
+    trace.poll("bound", &socket)?;
+    let _ = trace.call("shutdown", socket.shutdown(libc::SHUT_RDWR));
+    trace.poll("after shutdown was refused", &socket)?;
+    trace.receive("receive then", &socket, 1, 0);
+    let _ = trace.call("send then", socket.send(b"x", libc::MSG_NOSIGNAL));
+    trace.poll("at last", &socket)?;
+    Ok(())
+}
+
+fn listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(41, 4)?;
+    trace.poll("nobody waits", &listener)?;
+    let _one = side.dial(41)?;
+    trace.poll_until("one waits", &listener, libc::POLLIN)?;
+    trace.pending_error("an error", &listener);
+    let _server = listener.accept(0)?;
+    trace.poll("accepted", &listener)?;
+    let _ = trace.call("shutdown of writing", listener.shutdown(libc::SHUT_WR));
+    trace.poll("after that", &listener)?;
+    let _two = side.dial(41)?;
+    trace.poll_until("another waits", &listener, libc::POLLIN)?;
+    Ok(())
+}
+
+fn listener_shut(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(42, 4)?;
+    let client = side.dial(42)?;
+    trace.poll_until("one waits", &listener, libc::POLLIN)?;
+    let _ = trace.call("shutdown", listener.shutdown(libc::SHUT_RD));
+    trace.poll("after shutdown", &listener)?;
+    trace.pending_error("its error", &listener);
+    let _ = trace.call("accept", listener.accept(libc::SOCK_NONBLOCK).map(drop));
+    trace.poll_until("who waited was reset", &client, libc::POLLERR)?;
+    trace.pending_error("by", &client);
+    let late = side.socket(&side.lab.a)?;
+    let _ = trace.call("who comes later", late.connect_bytes(&side.far(42)));
+    let _ = trace.call("shutdown again", listener.shutdown(libc::SHUT_RD));
+    let _ = trace.call("listen again", listener.listen(4));
+    trace.poll("listening again", &listener)?;
+    let third = side.socket(&side.lab.a)?;
+    let _ = trace.call("connect", third.connect_bytes(&side.far(42)));
+    let _ = trace.call("accept again", listener.accept(0).map(drop));
+    Ok(())
+}
+
+fn connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let client = side.socket(&side.lab.a)?;
+    client.set_nonblocking(true)?;
+    let _ = trace.call("connect", client.connect_bytes(&side.nobody(43)));
+    trace.poll("while connecting", &client)?;
+    trace.select("selected", &client)?;
+    trace.pending_error("no error yet", &client);
+    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.receive("receive", &client, 1, 0);
+    let _ = trace.call("getpeername", client.peer_name().map(drop));
+    let _ = trace.call("shutdown", client.shutdown(libc::SHUT_WR));
+    trace.poll("after shutdown", &client)?;
+    trace.pending_error("its error", &client);
+    trace.poll("without the error", &client)?;
+    Ok(())
+}
+
+fn refused(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let client = side.socket(&side.lab.a)?;
+    client.set_nonblocking(true)?;
+    let _ = trace.call("connect", client.connect_bytes(&side.far(44)));
+    trace.poll_until("refused", &client, libc::POLLERR)?;
+    trace.select("selected", &client)?;
+    trace.pending_error("by", &client);
+    trace.poll("without the error", &client)?;
+    trace.receive("receive", &client, 1, 0);
+    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    let _ = trace.call("connect again", client.connect_bytes(&side.far(44)));
+    trace.poll("after that", &client)?;
+    Ok(())
+}
+
+fn timed_out(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let client = side.socket(&side.lab.a)?;
+    client.set_nonblocking(true)?;
+    let _ = trace.call("connect", client.connect_bytes(&side.nobody(45)));
+    trace.poll_until("timed out", &client, libc::POLLERR)?;
+    trace.pending_error("by", &client);
+    trace.poll("without the error", &client)?;
+    Ok(())
+}
+
+fn peer_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(46)?;
+    client.send_all(b"last words")?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("data and the end", &server, libc::POLLRDHUP)?;
+    trace.select("selected", &server)?;
+    trace.receive("the data", &server, 100, 0);
+    trace.poll("the end alone", &server)?;
+    trace.receive("the end", &server, 100, 0);
+    trace.receive("the end again", &server, 100, 0);
+    trace.poll("still", &server)?;
+    trace.pending_error("no error", &server);
+    let _ = trace.call("send the other way", server.send(b"yes", 0));
+    trace.receive("received there", &client, 100, 0);
+    Ok(())
+}
+
+fn own_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(47)?;
+    let _ = trace.call("shutdown", client.shutdown(libc::SHUT_WR));
+    trace.poll_until("at the other end", &server, libc::POLLRDHUP)?;
+    trace.poll("nothing came", &client)?;
+    trace.select("selected", &client)?;
+    server.send_all(b"data")?;
+    trace.poll_until("data came", &client, libc::POLLIN)?;
+    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    let _ = trace.call("shutdown again", client.shutdown(libc::SHUT_WR));
+    trace.receive("the data", &client, 100, 0);
+    trace.poll("nothing left", &client)?;
+    Ok(())
+}
+
+fn both_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(48)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("half", &server, libc::POLLRDHUP)?;
+    server.send_all(b"data")?;
+    server.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("who ended last", &server, libc::POLLHUP)?;
+    trace.poll_until("who ended first, with data", &client, libc::POLLHUP)?;
+    trace.receive("the data", &client, 100, 0);
+    trace.poll("who ended first", &client)?;
+    trace.receive("its end", &client, 100, 0);
+    trace.receive("the other's end", &server, 100, 0);
+    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.pending_error("no error here", &client);
+    trace.pending_error("no error there", &server);
+    trace.poll("at last here", &client)?;
+    trace.poll("at last there", &server)?;
+    Ok(())
+}
+
+fn reading_shut(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(49)?;
+    let _ = trace.call("shutdown", server.shutdown(libc::SHUT_RD));
+    trace.poll("no data", &server)?;
+    trace.poll("the other end", &client)?;
+    trace.receive("receive", &server, 100, 0);
+    let _ = trace.call("the peer sends", client.send(b"data", 0));
+    // Nothing announces it, since the socket was readable before.
+    let mut byte = [0];
+    while server.receive(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT)? == 0 {
+        std::thread::sleep(Duration::from_millis(2));
+    }
+    trace.poll("with data", &server)?;
+    trace.receive("the data", &server, 100, 0);
+    trace.receive("no more", &server, 100, 0);
+    let _ = trace.call("send the other way", server.send(b"yes", 0));
+    trace.receive("received there", &client, 100, 0);
+    let _ = trace.call("shutdown of the rest", server.shutdown(libc::SHUT_WR));
+    trace.poll("both halves", &server)?;
+    Ok(())
+}
+
+fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(50)?;
+    close_hard(client)?;
+    trace.poll_until("reset", &server, libc::POLLERR)?;
+    trace.select("selected", &server)?;
+    trace.receive("receive", &server, 100, 0);
+    trace.poll("once reported", &server)?;
+    trace.receive("receive again", &server, 100, 0);
+    let _ = trace.call("send", server.send(b"x", libc::MSG_NOSIGNAL));
+    let _ = trace.call("shutdown", server.shutdown(libc::SHUT_WR));
+
+    let (client, server) = side.stream(51)?;
+    close_hard(client)?;
+    trace.poll_until("reset again", &server, libc::POLLERR)?;
+    trace.pending_error("asked for", &server);
+    trace.poll("then", &server)?;
+    trace.receive("receive then", &server, 100, 0);
+
+    let (client, server) = side.stream(52)?;
+    close_hard(client)?;
+    trace.poll_until("and again", &server, libc::POLLERR)?;
+    let _ = trace.call("send tells", server.send(b"x", libc::MSG_NOSIGNAL));
+    let _ = trace.call("send then", server.send(b"x", libc::MSG_NOSIGNAL));
+    Ok(())
+}
+
+fn reset_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(53)?;
+    client.send_all(b"data")?;
+    trace.poll_until("data", &server, libc::POLLIN)?;
+    close_hard(client)?;
+    trace.poll_until("reset", &server, libc::POLLERR)?;
+    trace.receive("the data", &server, 2, 0);
+    trace.receive("all of it", &server, 100, 0);
+    trace.poll("nothing left", &server)?;
+    trace.receive("then", &server, 100, 0);
+    trace.receive("at last", &server, 100, 0);
+    trace.poll("at last", &server)?;
+    Ok(())
+}
+
+fn reset_behind_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(54)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    close_hard(client)?;
+    trace.poll_until("reset", &server, libc::POLLERR)?;
+    trace.receive("receive", &server, 100, 0);
+    trace.poll("after that", &server)?;
+    let _ = trace.call("send", server.send(b"x", libc::MSG_NOSIGNAL));
+    trace.pending_error("left", &server);
+    Ok(())
+}
+
+fn peer_did_not_read(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(55)?;
+    client.send_all(b"never read")?;
+    trace.poll_until("there it is", &server, libc::POLLIN)?;
+    drop(server);
+    trace.poll_until("reset", &client, libc::POLLERR)?;
+    trace.pending_error("by", &client);
+    trace.receive("receive", &client, 100, 0);
+    Ok(())
+}
+
+fn asked(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(56)?;
+    client.send_all(b"data")?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("everything", &server, libc::POLLRDHUP)?;
+    for (what, events) in [
+        ("nothing", 0),
+        ("IN", libc::POLLIN),
+        ("OUT", libc::POLLOUT),
+        ("RDHUP", libc::POLLRDHUP),
+        ("PRI", libc::POLLPRI),
+    ] {
+        let found = server.poll(events, Duration::ZERO)?;
+        trace.see(
+            &format!("asked for {what}"),
+            super::super::events_text(found),
+        );
+    }
+    close_hard(client)?;
+    // Nobody has to ask for errors.
+    let found = server.poll(0, PATIENCE)?;
+    trace.see(
+        "asked for nothing after a reset",
+        super::super::events_text(found),
+    );
+    Ok(())
+}
+
+fn select(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(57, 4)?;
+    trace.select("listener", &listener)?;
+    let client = side.dial(57)?;
+    trace.poll_until("a connection waits", &listener, libc::POLLIN)?;
+    trace.select("listener with a connection", &listener)?;
+    let (server, _) = listener.accept(0)?;
+    trace.select("connected", &server)?;
+    client.send_all(b"data")?;
+    trace.poll_until("data", &server, libc::POLLIN)?;
+    trace.select("with data", &server)?;
+    trace.receive("the data", &server, 100, 0);
+    trace.select("without", &server)?;
+    close_hard(client)?;
+    trace.poll_until("reset", &server, libc::POLLERR)?;
+    trace.select("after the reset", &server)?;
+    Ok(())
+}
+
+fn duplicate(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(58)?;
+    let copy = server.duplicate()?;
+    client.send_all(b"data")?;
+    trace.poll_until("the one", &server, libc::POLLIN)?;
+    trace.poll("the other", &copy)?;
+    trace.receive("read by the other", &copy, 100, 0);
+    trace.poll("the one, then", &server)?;
+    drop(server);
+    client.send_all(b"more")?;
+    trace.poll_until("the one is closed", &copy, libc::POLLIN)?;
+    trace.receive("read", &copy, 100, 0);
+    let _ = trace.call("send", copy.send(b"yes", 0));
+    trace.receive("received", &client, 100, 0);
+    drop(copy);
+    trace.receive("when both are closed", &client, 100, 0);
+    Ok(())
+}

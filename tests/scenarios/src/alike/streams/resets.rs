@@ -1,0 +1,272 @@
+//! Connections that are reset, in every state.
+
+use super::super::asleep::asleep;
+use super::super::moments::{acknowledged, arrived, await_poll, reset, see_end};
+use super::super::{Side, Trace};
+use crate::calls::with_sigpipe;
+use crate::harness::{Outcome, Scenario};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_reset_as_each_call_tells_it", each_call),
+    Scenario::stream("stream_reset_while_sending", sending),
+    Scenario::stream("stream_reset_with_data_queued", queued),
+    Scenario::stream("stream_reset_after_own_end", after_own_end),
+    Scenario::stream("stream_reset_after_the_peers_end", after_peers_end),
+    Scenario::stream(
+        "stream_reset_after_the_peers_end_unread",
+        after_peers_end_unread,
+    ),
+    Scenario::stream("stream_reset_before_accept", before_accept),
+    Scenario::stream(
+        "stream_reset_before_accept_with_data",
+        before_accept_with_data,
+    ),
+    Scenario::stream("stream_closed_before_accept", closed_before_accept),
+    Scenario::stream("stream_data_before_accept", data_before_accept),
+    Scenario::stream(
+        "stream_listener_closed_with_connections_waiting",
+        listener_closed,
+    ),
+    Scenario::stream(
+        "stream_listener_closed_with_data_waiting",
+        listener_closed_data,
+    ),
+    Scenario::stream(
+        "stream_listener_closed_leaves_accepted_alone",
+        accepted_stays,
+    ),
+    Scenario::stream("stream_reset_both_ways", both_ways),
+    Scenario::stream("stream_reset_and_readiness_without_reading", readiness),
+];
+
+fn each_call(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for (port, order) in ["rrrse", "sssre", "erse", "srse", "rsse"]
+        .iter()
+        .enumerate()
+    {
+        let (client, server) = side.stream(7 + port as u16)?;
+        reset(client)?;
+        trace.poll_until(order, &server, libc::POLLHUP)?;
+        see_end(trace, order, &server, order);
+        trace.poll(order, &server)?;
+    }
+    Ok(())
+}
+
+fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    let bytes = vec![7; 16_000_000];
+    let send = || with_sigpipe(|| client.send(&bytes, 0));
+    let (_, sent, ()) = asleep(libc::SYS_sendto, send, |sleeper| {
+        trace.see("it waits", sleeper.sleeps()?);
+        reset(server)
+    })?;
+    let some = |result: &std::io::Result<usize>| {
+        result
+            .as_ref()
+            .is_ok_and(|sent| *sent > 0 && *sent < bytes.len())
+    };
+    trace.see("some was sent", some(&sent.0));
+    trace.see("SIGPIPE", sent.1);
+    trace.poll("client", &client)?;
+    see_end(trace, "client", &client, "ssre");
+    Ok(())
+}
+
+fn queued(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"hello world")?;
+    arrived(&server, 11)?;
+    acknowledged(&client)?;
+    reset(client)?;
+    trace.poll_until("server", &server, libc::POLLHUP)?;
+    trace.see("queued", server.queued(libc::FIONREAD));
+    trace.receive("peek", &server, 3, libc::MSG_PEEK);
+    trace.receive("some", &server, 6, 0);
+    trace.receive("all the rest", &server, 100, libc::MSG_WAITALL);
+    see_end(trace, "server", &server, "rrse");
+    let (client, server) = side.stream(8)?;
+    client.send_all(b"hello world")?;
+    arrived(&server, 11)?;
+    acknowledged(&client)?;
+    reset(client)?;
+    trace.poll_until("server", &server, libc::POLLHUP)?;
+    see_end(trace, "sending first", &server, "ssrr");
+    Ok(())
+}
+
+fn after_own_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.receive("the end", &server, 10, 0);
+    acknowledged(&client)?;
+    reset(server)?;
+    trace.poll_until("client", &client, libc::POLLHUP)?;
+    see_end(trace, "client", &client, "rrs");
+    Ok(())
+}
+
+/// The peer has ended its half, and then resets: by closing with something unread.
+fn after_peers_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for (port, order) in [(7, "rrsse"), (8, "srs"), (9, "ers")] {
+        let (client, server) = side.stream(port)?;
+        client.shutdown(libc::SHUT_WR)?;
+        trace.receive("the end", &server, 10, 0);
+        server.send_all(b"unread")?;
+        acknowledged(&server)?;
+        drop(client);
+        trace.poll_until(order, &server, libc::POLLHUP)?;
+        see_end(trace, order, &server, order);
+    }
+    Ok(())
+}
+
+fn after_peers_end_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"last words")?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("the end", &server, libc::POLLRDHUP)?;
+    server.send_all(b"unread")?;
+    acknowledged(&server)?;
+    drop(client);
+    trace.poll_until("server", &server, libc::POLLHUP)?;
+    trace.receive("what came before", &server, 100, 0);
+    see_end(trace, "server", &server, "rrse");
+    Ok(())
+}
+
+fn before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let client = side.dial(7)?;
+    await_poll(&listener, libc::POLLIN)?;
+    reset(client)?;
+    // The next one shows that the reset has come: what is sent in a row comes in a row.
+    let second = side.dial(7)?;
+    second.send_all(b"second")?;
+    acknowledged(&second)?;
+    trace.poll("listener", &listener)?;
+    let (server, name) = listener.accept(0)?;
+    trace.see("accepted with a name", !name.is_empty());
+    trace.see("getpeername", server.peer_name().map(|_| ()));
+    trace.see("getsockname", server.local_name().map(|_| ()));
+    trace.poll("accepted", &server)?;
+    see_end(trace, "accepted", &server, "rrse");
+    let (server, _) = listener.accept(0)?;
+    trace.receive("the second", &server, 100, 0);
+    Ok(())
+}
+
+fn before_accept_with_data(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let client = side.dial(7)?;
+    client.send_all(b"last words")?;
+    acknowledged(&client)?;
+    reset(client)?;
+    let second = side.dial(7)?;
+    second.send_all(b"second")?;
+    acknowledged(&second)?;
+    let (server, _) = listener.accept(0)?;
+    trace.poll("accepted", &server)?;
+    trace.receive("what came", &server, 100, 0);
+    see_end(trace, "accepted", &server, "rrse");
+    Ok(())
+}
+
+fn closed_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let client = side.dial(7)?;
+    client.send_all(b"last words")?;
+    drop(client);
+    let (server, _) = listener.accept(0)?;
+    trace.poll_until("accepted", &server, libc::POLLIN | libc::POLLRDHUP)?;
+    trace.receive("what came", &server, 100, 0);
+    trace.receive("the end", &server, 100, 0);
+    trace.see("getpeername", server.peer_name().map(|_| ()));
+    Ok(())
+}
+
+fn data_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let client = side.dial(7)?;
+    let bytes = crate::transfer::random(20_000, 7);
+    client.send_all(&bytes)?;
+    acknowledged(&client)?;
+    let (server, _) = listener.accept(0)?;
+    trace.see("queued", server.queued(libc::FIONREAD));
+    let mut got = vec![0; bytes.len()];
+    server.receive_exact(&mut got)?;
+    trace.see("all is there", got == bytes);
+    Ok(())
+}
+
+fn listener_closed(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let clients = [side.dial(7)?, side.dial(7)?];
+    // A last acknowledgement of the handshake may still be under way.
+    for client in &clients {
+        client.send_all(b"x")?;
+        acknowledged(client)?;
+    }
+    drop(listener);
+    for (client, order) in clients.iter().zip(["rrs", "sre"]) {
+        trace.poll_until(order, client, libc::POLLHUP)?;
+        see_end(trace, order, client, order);
+    }
+    let late = side.socket(&side.lab.a)?;
+    trace.see("connect", late.connect_bytes(&side.far(7)));
+    Ok(())
+}
+
+fn listener_closed_data(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let client = side.dial(7)?;
+    client.send_all(b"request")?;
+    client.shutdown(libc::SHUT_WR)?;
+    acknowledged(&client)?;
+    drop(listener);
+    trace.poll_until("client", &client, libc::POLLHUP)?;
+    see_end(trace, "client", &client, "rrs");
+    Ok(())
+}
+
+fn accepted_stays(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    let client = side.dial(7)?;
+    let (server, _) = listener.accept(0)?;
+    drop(listener);
+    trace.see("send", client.send(b"hello", 0));
+    trace.receive("receive", &server, 100, 0);
+    trace.see("answer", server.send(b"hello", 0));
+    trace.receive("receive it", &client, 100, 0);
+    Ok(())
+}
+
+fn both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"unread")?;
+    server.send_all(b"unread")?;
+    acknowledged(&client)?;
+    acknowledged(&server)?;
+    let (there, here) = crate::transfer::beside(|| reset(server), || reset(client))?;
+    trace.see("both are gone", (there, here) == ((), ()));
+    let (client, server) = side.stream(8)?;
+    client.send_all(b"a new one")?;
+    trace.receive("works", &server, 100, 0);
+    Ok(())
+}
+
+fn readiness(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(7)?;
+    client.send_all(b"unread")?;
+    arrived(&server, 6)?;
+    acknowledged(&client)?;
+    reset(client)?;
+    trace.poll_until("at first", &server, libc::POLLHUP)?;
+    trace.pending_error("SO_ERROR", &server);
+    trace.poll("the error taken", &server)?;
+    trace.receive("read", &server, 100, 0);
+    trace.poll("all read", &server)?;
+    trace.receive("the end", &server, 100, 0);
+    Ok(())
+}

@@ -1,0 +1,198 @@
+//! Room in the send buffer: when a stream is writable, and when that is an edge.
+
+use std::thread;
+use std::time::Duration;
+
+use super::super::epoll::{events, Epoll};
+use super::super::{Side, Trace};
+use super::waiting::{fill, small_stream};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::PATIENCE;
+use crate::socket::Socket;
+
+use events::{EDGE, IN, OUT, RDHUP};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_room_comes_back_when_all_is_read", all_read),
+    Scenario::stream("stream_room_does_not_come_back_for_a_byte", byte_read),
+    Scenario::stream(
+        "stream_room_is_an_edge_after_a_refused_send",
+        edge_after_refusal,
+    ),
+    Scenario::stream(
+        "stream_room_is_an_edge_after_a_poll_in_vain",
+        edge_after_poll,
+    ),
+    Scenario::stream("stream_room_is_no_edge_if_nobody_missed_it", no_edge),
+    Scenario::stream("stream_poll_gives_up_before_send_does", third),
+    Scenario::stream("stream_full_and_shut_down", shut_down),
+    Scenario::stream("stream_full_and_reset", reset),
+    Scenario::stream("stream_full_and_readable", readable),
+    Scenario::stream("stream_larger_send_buffer_makes_room", larger),
+];
+
+fn read_all(socket: &Socket, total: usize) -> Outcome {
+    let mut all = vec![0; total];
+    Ok(socket.receive_exact(&mut all)?)
+}
+
+fn all_read(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 180)?;
+    let full = fill(&client)?;
+    trace.poll("full", &client)?;
+    trace.select("selected", &client)?;
+    let level = Epoll::of(&client, OUT)?;
+    trace.epoll("by epoll", &level)?;
+    read_all(&server, full)?;
+    trace.poll_until("read", &client, libc::POLLOUT)?;
+    trace.epoll("by epoll then", &level)?;
+    let _ = trace.call("send", client.send(b"x", libc::MSG_DONTWAIT));
+    trace.receive("received", &server, 10, 0);
+    Ok(())
+}
+
+fn byte_read(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 181)?;
+    fill(&client)?;
+    let edge = Epoll::of(&client, OUT | EDGE)?;
+    trace.epoll("full", &edge)?;
+    server.receive_exact(&mut [0; 1])?;
+    // A window of a byte is none. Nothing is expected, so there is nothing to wait for.
+    thread::sleep(Duration::from_millis(50));
+    trace.poll("a byte was read", &client)?;
+    trace.epoll("no edge", &edge)?;
+    let _ = trace.call("send", client.send(b"x", libc::MSG_DONTWAIT));
+    Ok(())
+}
+
+fn edge_after_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 182)?;
+    let edge = Epoll::of(&client, IN | OUT | RDHUP | EDGE)?;
+    trace.epoll("at first", &edge)?;
+    let mut total = 0;
+    // Three times full and empty again: no edge may get lost.
+    for round in 1..=3 {
+        let full = fill(&client)?;
+        total += full;
+        while !edge.wait(Duration::ZERO)?.is_empty() {}
+        let _ = trace.call(
+            &format!("send {round}"),
+            client.send(b"x", libc::MSG_DONTWAIT),
+        );
+        trace.epoll(&format!("full {round}"), &edge)?;
+        read_all(&server, full)?;
+        trace.epoll_next(&format!("room {round}"), &edge)?;
+    }
+    trace.see("something was sent", total > 0);
+    Ok(())
+}
+
+fn edge_after_poll(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 183)?;
+    let full = fill(&client)?;
+    // Asking is enough: who added the socket when it was full is told.
+    let edge = Epoll::of(&client, OUT | EDGE)?;
+    trace.epoll("full", &edge)?;
+    read_all(&server, full)?;
+    trace.epoll_next("room", &edge)?;
+    trace.epoll("once", &edge)?;
+    Ok(())
+}
+
+fn no_edge(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(184)?;
+    let edge = Epoll::of(&client, OUT | EDGE)?;
+    trace.epoll("at first", &edge)?;
+    let block = [7; 20_000];
+    for round in 1..=3 {
+        client.send_all(&block)?;
+        read_all(&server, block.len())?;
+        while client.queued(libc::TIOCOUTQ)? > 0 {
+            thread::sleep(Duration::from_millis(2));
+        }
+        trace.epoll(&format!("taken at once {round}"), &edge)?;
+    }
+    Ok(())
+}
+
+fn third(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(185)?;
+    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 64 << 10)?;
+    let mut sent = 0;
+    side.losing_frames(|| {
+        while client.poll(libc::POLLOUT, Duration::ZERO)? != 0 {
+            sent += client.send(&[7; 1000], libc::MSG_DONTWAIT)?;
+        }
+        trace.poll("less than a third is free", &client)?;
+        let more = client.send(&[7; 1000], libc::MSG_DONTWAIT);
+        sent += *more.as_ref().unwrap_or(&0);
+        let _ = trace.call("send takes more", more);
+        let before = sent;
+        while let Ok(took) = client.send(&[7; 1000], libc::MSG_DONTWAIT) {
+            sent += took;
+        }
+        trace.see("much more", sent - before > 4000);
+        let _ = trace.call("full", client.send(b"x", libc::MSG_DONTWAIT));
+        Ok(())
+    })?;
+    read_all(&server, sent)?;
+    trace.poll_until("all arrived", &client, libc::POLLOUT)?;
+    Ok(())
+}
+
+fn shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 186)?;
+    let full = fill(&client)?;
+    let edge = Epoll::of(&client, OUT | EDGE)?;
+    trace.epoll("full", &edge)?;
+    let _ = trace.call("shutdown", client.shutdown(libc::SHUT_WR));
+    // There is no room, and no need to wait for it: send fails at once.
+    trace.poll("then", &client)?;
+    trace.epoll("an edge", &edge)?;
+    let _ = trace.call(
+        "send",
+        client.send(b"x", libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL),
+    );
+    read_all(&server, full)?;
+    trace.receive("the end behind all of it", &server, 10, 0);
+    Ok(())
+}
+
+fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 187)?;
+    fill(&client)?;
+    let edge = Epoll::of(&client, OUT | EDGE)?;
+    trace.epoll("full", &edge)?;
+    drop(server);
+    trace.epoll_until("reset", &edge, libc::EPOLLERR as u32)?;
+    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    Ok(())
+}
+
+fn readable(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 188)?;
+    fill(&client)?;
+    server.send_all(b"the other way")?;
+    trace.poll_until("data for a full sender", &client, libc::POLLIN)?;
+    trace.receive("it", &client, 100, 0);
+    server.shutdown(libc::SHUT_WR)?;
+    trace.poll_until("and the end", &client, libc::POLLRDHUP)?;
+    Ok(())
+}
+
+fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, _server) = small_stream(side, 189)?;
+    fill(&client)?;
+    trace.poll("full", &client)?;
+    let call = || {
+        client
+            .poll(libc::POLLOUT, PATIENCE)
+            .map(super::super::events_text)
+    };
+    let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| {
+        Ok(client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 100_000)?)
+    })?;
+    let _ = trace.call("send", client.send(b"x", libc::MSG_DONTWAIT));
+    Ok(())
+}

@@ -1,0 +1,397 @@
+//! Calls that wait: time limits, `MSG_DONTWAIT`, and what wakes them.
+
+use std::os::fd::AsRawFd;
+use std::time::{Duration, Instant};
+
+use super::super::asleep::{asleep, crowd, left_asleep};
+use super::super::{Shown, Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::PATIENCE;
+use crate::socket::{check, Socket};
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_receive_time_limit", receive_limit),
+    Scenario::stream("stream_receive_all_within_a_time_limit", receive_all_limit),
+    Scenario::stream("stream_accept_time_limit", accept_limit),
+    Scenario::stream("stream_send_time_limit", send_limit),
+    Scenario::stream("stream_dontwait", dontwait),
+    Scenario::stream("stream_dontwait_send_takes_a_part", dontwait_send),
+    Scenario::stream("stream_receive_woken_by_data", woken_by_data),
+    Scenario::stream("stream_receive_woken_by_the_end", woken_by_end),
+    Scenario::stream(
+        "stream_receive_woken_by_the_own_shutdown",
+        woken_by_shutdown,
+    ),
+    Scenario::stream("stream_receive_not_woken_by_shutdown_of_writing", not_woken),
+    Scenario::stream("stream_receive_woken_by_a_reset", woken_by_reset),
+    Scenario::stream("stream_receive_of_two_threads", two_receivers),
+    Scenario::stream("stream_send_woken_by_the_reader", send_woken_by_reader),
+    Scenario::stream(
+        "stream_send_woken_by_the_own_shutdown",
+        send_woken_by_shutdown,
+    ),
+    Scenario::stream("stream_send_woken_by_a_reset", send_woken_by_reset),
+    Scenario::stream("stream_poll_woken_by_each_change", poll_woken),
+    Scenario::stream("stream_closed_while_calls_sleep", closed_meanwhile),
+];
+
+/// Sends what fits, until the reader's buffer and the own one are full; how many bytes that were.
+pub fn fill(socket: &Socket) -> anyhow::Result<usize> {
+    let block = [b'x'; 4096];
+    let mut total = 0;
+    // Full is what stays full: an acknowledgement may be on its way that makes room.
+    let mut refusals = 0;
+    while refusals < 10 {
+        match socket.send(&block, libc::MSG_DONTWAIT) {
+            Ok(took) => {
+                total += took;
+                refusals = 0;
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                refusals += 1;
+                socket.poll(libc::POLLOUT, Duration::from_millis(50))?;
+            }
+            Err(error) => return Err(error.into()),
+        }
+    }
+    Ok(total)
+}
+
+/// A stream with small buffers.
+pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
+    let listener = side.listener(port, 4)?;
+    listener.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 16 << 10)?;
+    let client = side.socket(&side.lab.a)?;
+    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 16 << 10)?;
+    client.connect_bytes(&side.far(port))?;
+    let (server, _) = listener.accept(0)?;
+    Ok((client, server))
+}
+
+const LIMIT: Duration = Duration::from_millis(100);
+
+/// Runs `call`; its result, and whether it took its time.
+fn timed<T: Shown>(trace: &Trace, what: &str, call: impl FnOnce() -> std::io::Result<T>) {
+    let start = Instant::now();
+    let result = call();
+    let took = start.elapsed();
+    trace.see(what, result.shown());
+    // Limits are counted in ticks, so the last one may be short.
+    trace.see(&format!("{what}: waited"), took >= LIMIT / 2);
+}
+
+fn receive_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(80)?;
+    server.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
+    timed(trace, "nothing comes", || server.receive(&mut [0; 4], 0));
+    client.send_all(b"data")?;
+    trace.receive("data", &server, 100, 0);
+    timed(trace, "nothing more", || server.receive(&mut [0; 4], 0));
+    timed(trace, "peeking", || {
+        server.receive(&mut [0; 4], libc::MSG_PEEK)
+    });
+    trace.poll("as good as before", &server)?;
+    trace.pending_error("no error", &server);
+    Ok(())
+}
+
+fn receive_all_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(81)?;
+    client.send_all(b"half")?;
+    server.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
+    trace.poll_until("half is there", &server, libc::POLLIN)?;
+    timed(trace, "the other half does not come", || {
+        server.receive(&mut [0; 8], libc::MSG_WAITALL)
+    });
+    timed(trace, "nothing comes", || {
+        server.receive(&mut [0; 8], libc::MSG_WAITALL)
+    });
+    client.send_all(b"whole")?;
+    trace.receive("all of it", &server, 5, libc::MSG_WAITALL);
+    client.send_all(b"last")?;
+    client.shutdown(libc::SHUT_WR)?;
+    trace.receive("the end ends it", &server, 100, libc::MSG_WAITALL);
+    Ok(())
+}
+
+fn accept_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(82, 4)?;
+    listener.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
+    timed(trace, "nobody comes", || listener.accept(0).map(drop));
+    let _client = side.dial(82)?;
+    let (server, _) = listener.accept(0)?;
+    // The options of a listener are those of what it accepts.
+    timed(trace, "its child", || server.receive(&mut [0; 4], 0));
+    Ok(())
+}
+
+fn send_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 83)?;
+    client.set_timeout(libc::SO_SNDTIMEO, LIMIT)?;
+    let large = vec![7; 4 << 20];
+    let start = Instant::now();
+    let took = client.send(&large, 0)?;
+    trace.see("a part was taken", took > 0 && took < large.len());
+    trace.see("after a wait", start.elapsed() >= LIMIT / 2);
+    let more = fill(&client)?;
+    timed(trace, "nothing fits", || client.send(&large, 0));
+    trace.poll("not writable", &client)?;
+    let mut all = vec![0; took + more];
+    server.receive_exact(&mut all)?;
+    trace.poll_until("writable again", &client, libc::POLLOUT)?;
+    trace.pending_error("no error", &client);
+    Ok(())
+}
+
+fn dontwait(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(84)?;
+    trace.receive("flag", &server, 4, libc::MSG_DONTWAIT);
+    trace.receive(
+        "flag and WAITALL",
+        &server,
+        4,
+        libc::MSG_DONTWAIT | libc::MSG_WAITALL,
+    );
+    server.set_nonblocking(true)?;
+    trace.receive("O_NONBLOCK", &server, 4, 0);
+    client.send_all(b"half")?;
+    trace.poll_until("data", &server, libc::POLLIN)?;
+    trace.receive("what is there", &server, 8, libc::MSG_WAITALL);
+    trace.receive("no more", &server, 8, libc::MSG_WAITALL);
+    server.set_nonblocking(false)?;
+    client.send_all(b"more")?;
+    trace.receive("blocking again", &server, 8, 0);
+    Ok(())
+}
+
+fn dontwait_send(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 85)?;
+    let large = vec![7; 4 << 20];
+    let took = client.send(&large, libc::MSG_DONTWAIT)?;
+    trace.see("a part was taken", took > 0 && took < large.len());
+    let more = fill(&client)?;
+    let _ = trace.call("nothing fits", client.send(b"x", libc::MSG_DONTWAIT));
+    let _ = trace.call("nor with the flag on the file", {
+        client.set_nonblocking(true)?;
+        client.send(&large, 0)
+    });
+    let _ = trace.call(
+        "nothing of nothing fits",
+        client.send(b"", libc::MSG_DONTWAIT),
+    );
+    let mut all = vec![0; took + more];
+    server.receive_exact(&mut all)?;
+    trace.poll_until("room again", &client, libc::POLLOUT)?;
+    let _ = trace.call("a byte fits", client.send(b"x", 0));
+    Ok(())
+}
+
+/// A receive call that sleeps, and what it returns after `meanwhile`.
+fn sleeping_receive(
+    trace: &Trace,
+    socket: &Socket,
+    meanwhile: impl FnOnce() -> anyhow::Result<()>,
+) -> Outcome {
+    let call = || socket.receive(&mut [0; 100], 0);
+    let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| meanwhile())?;
+    Ok(())
+}
+
+fn woken_by_data(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(86)?;
+    sleeping_receive(trace, &server, || Ok(client.send_all(b"data")?))
+}
+
+fn woken_by_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(87)?;
+    sleeping_receive(trace, &server, || Ok(client.shutdown(libc::SHUT_WR)?))?;
+    let (client, server) = side.stream(88)?;
+    sleeping_receive(trace, &server, || {
+        drop(client);
+        Ok(())
+    })
+}
+
+fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+    for (port, how) in [(89, libc::SHUT_RD), (90, libc::SHUT_RDWR)] {
+        let (client, server) = side.stream(port)?;
+        sleeping_receive(trace, &server, || Ok(server.shutdown(how)?))?;
+        trace.poll("then", &server)?;
+        drop(client);
+    }
+    Ok(())
+}
+
+fn not_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(91)?;
+    let call = || server.receive(&mut [0; 100], 0);
+    let (_, value, still) = asleep(libc::SYS_recvfrom, call, |reader| {
+        server.shutdown(libc::SHUT_WR)?;
+        let mut end = [0; 1];
+        trace.see("the other end reads", client.receive(&mut end, 0).shown());
+        let still = reader.sleeps()?;
+        client.send_all(b"data")?;
+        Ok(still)
+    })?;
+    trace.see("still asleep", still);
+    trace.see("then", value.shown());
+    Ok(())
+}
+
+fn close_hard(socket: Socket) -> anyhow::Result<()> {
+    let linger_none: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
+    Ok(socket.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &linger_none)?)
+}
+
+fn woken_by_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(92)?;
+    sleeping_receive(trace, &server, || close_hard(client))?;
+    trace.receive("once more", &server, 10, 0);
+    trace.poll("then", &server)?;
+    Ok(())
+}
+
+fn two_receivers(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(93)?;
+    let call = || server.receive(&mut [0; 4], 0);
+    let mut left = 0;
+    let values = crowd(libc::SYS_recvfrom, 2, call, |readers| {
+        client.send_all(b"half")?;
+        left = left_asleep(readers)?;
+        client.send_all(b"more")?;
+        Ok(())
+    })?;
+    trace.see("asleep after one message", left);
+    for value in values {
+        trace.see("got", value.shown());
+    }
+    Ok(())
+}
+
+/// A send call that sleeps with full buffers, and what it returns after `meanwhile`.
+fn sleeping_send(
+    trace: &Trace,
+    socket: &Socket,
+    meanwhile: impl FnOnce() -> anyhow::Result<()>,
+) -> Outcome {
+    let call = || socket.send(b"x", libc::MSG_NOSIGNAL);
+    let _ = trace.sleeping("send", libc::SYS_sendto, call, |_| meanwhile())?;
+    Ok(())
+}
+
+fn send_woken_by_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 94)?;
+    let full = fill(&client)?;
+    sleeping_send(trace, &client, || {
+        let mut all = vec![0; full];
+        Ok(server.receive_exact(&mut all)?)
+    })?;
+    trace.receive("the byte", &server, 10, 0);
+    Ok(())
+}
+
+fn send_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, _server) = small_stream(side, 95)?;
+    fill(&client)?;
+    sleeping_send(trace, &client, || Ok(client.shutdown(libc::SHUT_WR)?))?;
+    trace.poll("then", &client)?;
+    let (client, _server) = small_stream(side, 96)?;
+    let large = vec![7; 4 << 20];
+    let call = || {
+        let took = client.send(&large, libc::MSG_NOSIGNAL)?;
+        Ok::<_, std::io::Error>(took > 0 && took < large.len())
+    };
+    let _ = trace.sleeping("send took a part", libc::SYS_sendto, call, |_| {
+        Ok(client.shutdown(libc::SHUT_RDWR)?)
+    })?;
+    let _ = trace.call("the next", client.send(b"x", libc::MSG_NOSIGNAL));
+    Ok(())
+}
+
+fn send_woken_by_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = small_stream(side, 97)?;
+    fill(&client)?;
+    // With data unread, closing resets.
+    sleeping_send(trace, &client, || {
+        drop(server);
+        Ok(())
+    })?;
+    let _ = trace.call("the next", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.poll("then", &client)?;
+    Ok(())
+}
+
+fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(98)?;
+    let asked = libc::POLLIN | libc::POLLRDHUP;
+    let wait = |what: &str, meanwhile: &dyn Fn() -> anyhow::Result<()>| -> Outcome {
+        let call = || server.poll(asked, PATIENCE).map(super::super::events_text);
+        let _ = trace.sleeping(what, libc::SYS_poll, call, |_| meanwhile())?;
+        Ok(())
+    };
+    wait("data", &|| Ok(client.send_all(b"data")?))?;
+    trace.receive("it", &server, 100, 0);
+    wait("shutdown by another thread", &|| {
+        Ok(server.shutdown(libc::SHUT_RD)?)
+    })?;
+
+    let (client, server) = side.stream(99)?;
+    let call = || server.poll(0, PATIENCE).map(super::super::events_text);
+    let _ = trace.sleeping("both halves", libc::SYS_poll, call, |_| {
+        Ok(server.shutdown(libc::SHUT_RDWR)?)
+    })?;
+    drop(client);
+
+    let listener = side.listener(100, 4)?;
+    let call = || {
+        listener
+            .poll(libc::POLLIN, PATIENCE)
+            .map(super::super::events_text)
+    };
+    let _ = trace.sleeping("a listener shut down", libc::SYS_poll, call, |_| {
+        Ok(listener.shutdown(libc::SHUT_RD)?)
+    })?;
+    Ok(())
+}
+
+/// A descriptor that another thread closes: the calls that sleep with it hold the socket, and go on.
+fn closed_meanwhile(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (client, server) = side.stream(101)?;
+    let fd = server.as_raw_fd();
+    let call = || {
+        let mut entry = libc::pollfd {
+            fd,
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        // SAFETY: one pollfd, alive and writable for the call.
+        check(unsafe { libc::poll(&mut entry, 1, PATIENCE.as_millis() as i32) })?;
+        Ok(super::super::events_text(entry.revents))
+    };
+    let _ = trace.sleeping("poll", libc::SYS_poll, call, |poller| {
+        drop(server);
+        // Not a word has gone to the peer.
+        trace.poll("the peer", &client)?;
+        trace.see("asleep still", poller.sleeps()?);
+        Ok(client.send_all(b"data")?)
+    })?;
+    // With the call the socket has ended, and nobody has read.
+    trace.poll_until("the peer then", &client, libc::POLLERR)?;
+    trace.pending_error("its error", &client);
+
+    let (client, server) = side.stream(102)?;
+    let fd = server.as_raw_fd();
+    let call = || {
+        let mut bytes = [0u8; 10];
+        // SAFETY: `bytes` is writable for its length.
+        check(unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) as i64 })
+    };
+    let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |reader| {
+        drop(server);
+        trace.see("asleep still", reader.sleeps()?);
+        Ok(client.send_all(b"data")?)
+    })?;
+    trace.poll_until("the end", &client, libc::POLLRDHUP)?;
+    Ok(())
+}

@@ -1,0 +1,103 @@
+//! `io_uring`, one operation at a time or a few side by side.
+
+use std::collections::HashMap;
+
+use anyhow::{Context, Result};
+use io_uring::{squeue, IoUring};
+
+use super::{errno_name, Shown};
+
+/// What an operation came to.
+#[derive(Clone, Copy, Debug)]
+pub struct Completion {
+    /// The result, or an errno below zero.
+    pub result: i32,
+    /// `IORING_CQE_F_*`.
+    pub flags: u32,
+}
+
+impl Shown for Completion {
+    fn shown(&self) -> String {
+        match self.result {
+            result if result < 0 => errno_name(-result),
+            result => result.to_string(),
+        }
+    }
+}
+
+/// A ring, and the completions that nobody has asked for yet.
+pub struct Ring {
+    ring: IoUring,
+    come: HashMap<u64, Completion>,
+}
+
+impl Ring {
+    /// A ring for a few operations.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            ring: IoUring::new(8).context("io_uring_setup")?,
+            come: HashMap::new(),
+        })
+    }
+
+    /// Starts an operation; what it was about is known by `id`.
+    ///
+    /// # Safety
+    /// What the operation points to must live until [`Ring::wait`] has returned its completion.
+    ///
+    /// # Errors
+    /// When it cannot be submitted.
+    pub unsafe fn start(&mut self, id: u64, entry: squeue::Entry) -> Result<()> {
+        let entry = entry.user_data(id);
+        // SAFETY: the caller's promise.
+        unsafe { self.ring.submission().push(&entry) }.context("a full ring")?;
+        self.ring.submit().context("io_uring_enter")?;
+        Ok(())
+    }
+
+    /// Waits for the completion of `id`.
+    ///
+    /// # Errors
+    /// When waiting fails.
+    pub fn wait(&mut self, id: u64) -> Result<Completion> {
+        loop {
+            if let Some(completion) = self.come.remove(&id) {
+                return Ok(completion);
+            }
+            self.ring.submit_and_wait(1).context("io_uring_enter")?;
+            self.gather();
+        }
+    }
+
+    /// The completion of `id`, if it has come.
+    pub fn look(&mut self, id: u64) -> Option<Completion> {
+        self.gather();
+        self.come.remove(&id)
+    }
+
+    fn gather(&mut self) {
+        for entry in self.ring.completion() {
+            let completion = Completion {
+                result: entry.result(),
+                flags: entry.flags(),
+            };
+            self.come.insert(entry.user_data(), completion);
+        }
+    }
+
+    /// Runs one operation to its end.
+    ///
+    /// # Safety
+    /// What the operation points to must live for the call.
+    ///
+    /// # Errors
+    /// When it cannot be submitted.
+    pub unsafe fn once(&mut self, entry: squeue::Entry) -> Result<Completion> {
+        // SAFETY: the caller's promise, and the operation is waited for.
+        unsafe { self.start(u64::MAX, entry) }?;
+        self.wait(u64::MAX)
+    }
+}

@@ -1,0 +1,100 @@
+//! Socket filters: classic ones, and a trivial one for the extended machine.
+
+use std::io::Result;
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+
+use libc::{c_int, SOL_SOCKET};
+
+use crate::socket::{check, Socket};
+
+/// An instruction of a classic filter.
+#[derive(Clone, Copy, Debug)]
+#[repr(C)]
+pub struct Instruction {
+    code: u16,
+    yes: u8,
+    no: u8,
+    k: u32,
+}
+
+const fn instruction(code: u16, yes: u8, no: u8, k: u32) -> Instruction {
+    Instruction { code, yes, no, k }
+}
+
+/// Loads the 16 bits at `offset`, big-endian.
+pub const fn load_half(offset: u32) -> Instruction {
+    instruction(0x28, 0, 0, offset)
+}
+
+/// Loads the byte at `offset`.
+pub const fn load_byte(offset: u32) -> Instruction {
+    instruction(0x30, 0, 0, offset)
+}
+
+/// Goes on with the next instruction if the accumulator is `k`, else skips one.
+pub const fn if_equal(k: u32) -> Instruction {
+    instruction(0x15, 0, 1, k)
+}
+
+/// Ends: the packet is cut to `k` bytes, and dropped with 0.
+pub const fn keep(k: u32) -> Instruction {
+    instruction(0x06, 0, 0, k)
+}
+
+/// Keeps all of the packet.
+pub const KEEP_ALL: Instruction = keep(u32::MAX);
+
+/// `SO_ATTACH_FILTER`.
+///
+/// # Errors
+/// The call's errno, as for every function here.
+pub fn attach(socket: &Socket, program: &[Instruction]) -> Result<()> {
+    let place = program.as_ptr() as u64;
+    let value = [program.len() as u64, place];
+    let bytes: Vec<u8> = value.iter().flat_map(|word| word.to_ne_bytes()).collect();
+    // struct sock_fprog: a 16-bit length, and after padding the place of the instructions, which live across the call.
+    socket.set_option(SOL_SOCKET, libc::SO_ATTACH_FILTER, &bytes)
+}
+
+/// `SO_DETACH_FILTER`.
+///
+/// # Errors
+/// The call's errno.
+pub fn detach(socket: &Socket) -> Result<()> {
+    socket.set_int_option(SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+}
+
+/// `SO_ATTACH_BPF`.
+///
+/// # Errors
+/// The call's errno.
+pub fn attach_extended(socket: &Socket, program: RawFd) -> Result<()> {
+    socket.set_int_option(SOL_SOCKET, libc::SO_ATTACH_BPF, program)
+}
+
+/// Loads a program for `SO_ATTACH_BPF` that returns `result`, which must not be negative.
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn load_extended(result: i32) -> Result<OwnedFd> {
+    const BPF_PROG_LOAD: c_int = 5;
+    const SOCKET_FILTER: u32 = 1;
+    // r0 = result; exit
+    let program = [0xb7 | (u64::from(result as u32) << 32), 0x95];
+    // union bpf_attr: type, count of instructions, their place, the licence's.
+    let attributes = [
+        u64::from(SOCKET_FILTER) | (2 << 32),
+        program.as_ptr() as u64,
+        c"GPL".as_ptr() as u64,
+        0,
+        0,
+        0,
+    ];
+    let size = size_of_val(&attributes);
+    let place = attributes.as_ptr();
+    // SAFETY: the attributes point to the program and the licence, which live across the call.
+    let loaded = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, place, size) };
+    let fd = check(loaded)?;
+    // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
+}

@@ -1,0 +1,144 @@
+//! Calls beside the plain ones: several messages at once, control data, signals.
+
+use std::io::Result;
+use std::mem::{size_of, zeroed, MaybeUninit};
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::time::Duration;
+
+use libc::c_int;
+
+use crate::socket::{check, vector, vector_mut, Piece, PieceMut, Socket};
+
+/// `sendmmsg(2)`, each message made of one piece: how many were sent.
+///
+/// # Errors
+/// The call's errno.
+pub fn send_many(socket: &Socket, messages: &[Piece], flags: c_int) -> Result<usize> {
+    let mut vectors = vector(messages);
+    let mut headers: Vec<libc::mmsghdr> = vectors.iter_mut().map(header_of).collect();
+    // SAFETY: the headers point to `vectors`, alive for the call; good pieces are readable for their lengths, and a bad
+    // one makes the kernel answer EFAULT.
+    let sent = check(unsafe {
+        libc::sendmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            headers.len() as u32,
+            flags,
+        )
+    })?;
+    Ok(sent as usize)
+}
+
+/// `recvmmsg(2)`, each message into one piece: length and flags of each that came.
+///
+/// # Errors
+/// The call's errno.
+pub fn receive_many(
+    socket: &Socket,
+    pieces: &mut [PieceMut],
+    flags: c_int,
+    timeout: Option<Duration>,
+) -> Result<Vec<(usize, c_int)>> {
+    let mut vectors = vector_mut(pieces);
+    let mut headers: Vec<libc::mmsghdr> = vectors.iter_mut().map(header_of).collect();
+    let mut timeout = timeout.map(|timeout| libc::timespec {
+        tv_sec: timeout.as_secs() as i64,
+        tv_nsec: timeout.subsec_nanos().into(),
+    });
+    // SAFETY: as in `send_many`, with writable pieces; the kernel reads and writes the time, if there is one.
+    let got = check(unsafe {
+        libc::recvmmsg(
+            socket.as_raw_fd(),
+            headers.as_mut_ptr(),
+            headers.len() as u32,
+            flags,
+            timeout.as_mut().map_or(ptr::null_mut(), ptr::from_mut),
+        )
+    })?;
+    let filled = headers.iter().take(got as usize);
+    Ok(filled
+        .map(|header| (header.msg_len as usize, header.msg_hdr.msg_flags))
+        .collect())
+}
+
+fn header_of(vector: &mut libc::iovec) -> libc::mmsghdr {
+    // SAFETY: all-zero is a valid mmsghdr, which is plain data.
+    let mut header: libc::mmsghdr = unsafe { zeroed() };
+    header.msg_hdr.msg_iov = vector;
+    header.msg_hdr.msg_iovlen = 1;
+    header
+}
+
+/// A control message as `sendmsg(2)` takes it, whose header says that it is `told` bytes longer than it is.
+pub fn control(level: c_int, kind: c_int, data: &[u8], told: isize) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    let head = size_of::<libc::cmsghdr>();
+    let length = (head + data.len()).wrapping_add_signed(told);
+    bytes.extend_from_slice(&length.to_ne_bytes());
+    bytes.extend_from_slice(&level.to_ne_bytes());
+    bytes.extend_from_slice(&kind.to_ne_bytes());
+    bytes.extend_from_slice(data);
+    bytes.resize(head + data.len().next_multiple_of(size_of::<usize>()), 0);
+    bytes
+}
+
+/// `sendmsg(2)` with control data, any bytes.
+///
+/// # Errors
+/// The call's errno.
+pub fn send_control(socket: &Socket, bytes: &[u8], control: &[u8]) -> Result<usize> {
+    let mut vector = vector(&[Piece::Good(bytes)]);
+    // The kernel wants control data aligned as its header is.
+    let mut aligned = vec![0u64; control.len().div_ceil(8)];
+    for (word, chunk) in aligned.iter_mut().zip(control.chunks(8)) {
+        let mut all = [0; 8];
+        all[..chunk.len()].copy_from_slice(chunk);
+        *word = u64::from_ne_bytes(all);
+    }
+    // SAFETY: all-zero is a valid msghdr, which is plain data.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = vector.as_mut_ptr();
+    message.msg_iovlen = vector.len();
+    message.msg_control = aligned.as_mut_ptr().cast();
+    message.msg_controllen = control.len();
+    let flags = libc::MSG_NOSIGNAL;
+    // SAFETY: the header points to `vector` and `aligned`, both alive and as long as it says.
+    let sent = check(unsafe { libc::sendmsg(socket.as_raw_fd(), &message, flags) as i64 })?;
+    Ok(sent as usize)
+}
+
+fn sigpipe() -> libc::sigset_t {
+    let mut set = MaybeUninit::<libc::sigset_t>::uninit();
+    // SAFETY: sigemptyset writes the whole set.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        libc::sigaddset(set.as_mut_ptr(), libc::SIGPIPE);
+        set.assume_init()
+    }
+}
+
+/// Runs `work` with SIGPIPE blocked and not ignored, as Rust's runtime arranges it: its result, and whether the signal
+/// came.
+///
+/// # Panics
+/// When the signal's disposition or the mask cannot be changed.
+pub fn with_sigpipe<T>(work: impl FnOnce() -> T) -> (T, bool) {
+    let set = sigpipe();
+    let none = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: 0,
+    };
+    // SAFETY: the calls take integers and pointers to the set and the time above. While SIGPIPE is not ignored it is
+    // blocked in this thread, which takes it again at once if it came.
+    unsafe {
+        let mask = |how| libc::pthread_sigmask(how, &set, ptr::null_mut());
+        assert_eq!(mask(libc::SIG_BLOCK), 0);
+        assert_ne!(libc::signal(libc::SIGPIPE, libc::SIG_DFL), libc::SIG_ERR);
+        let result = work();
+        let came = libc::sigtimedwait(&set, ptr::null_mut(), &none) == libc::SIGPIPE;
+        assert_ne!(libc::signal(libc::SIGPIPE, libc::SIG_IGN), libc::SIG_ERR);
+        assert_eq!(mask(libc::SIG_UNBLOCK), 0);
+        (result, came)
+    }
+}

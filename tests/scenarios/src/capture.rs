@@ -1,0 +1,134 @@
+//! A short story of both protocols, for dissectors: every kind of frame, as it stands on the wire.
+
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+
+use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
+use crate::harness::refused;
+use crate::lab::{await_events, Host, Lab, Wiring, DEVICE};
+use crate::module;
+use crate::station::{self, Station};
+
+/// Least payload of an Ethernet frame, to which network cards pad shorter ones.
+const LEAST: usize = 46;
+
+/// Plays the story and prints its frames, `frame` and the bytes in hexadecimal each, in their order on host `b`'s device.
+///
+/// # Errors
+/// When something does not go as it should.
+pub fn run() -> Result<()> {
+    module::ensure_loaded()?;
+    let lab = Lab::new(Wiring::Direct)?;
+    let wire = PacketSocket::open_both_ways(&lab.b.namespace, DEVICE, ETH_P_ALL)?;
+    play(&lab)?;
+    lab.await_no_sockets()?;
+    // All of it has passed: what is sent now comes behind it.
+    let end = ethernet(lab.a.mac, lab.b.mac, 0x88b7, b"the end");
+    lab.b.packets(ETH_P_ALL)?.send(&end)?;
+    let ours = [ETH_P_EDP.to_be_bytes(), ETH_P_ESP.to_be_bytes()];
+    loop {
+        let frame = wire.wait_for(Duration::from_secs(5), |_| true)?;
+        if frame == end {
+            return Ok(());
+        }
+        if ours.iter().any(|kind| frame.get(12..14) == Some(&kind[..])) {
+            print!("frame ");
+            for byte in frame {
+                print!("{byte:02x}");
+            }
+            println!();
+        }
+    }
+}
+
+fn play(lab: &Lab) -> Result<()> {
+    datagrams(lab)?;
+    stream(lab)?;
+    by_hand(lab)?;
+    malformed(&lab.a, &lab.b)
+}
+
+fn datagrams(lab: &Lab) -> Result<()> {
+    let (a, b) = lab.edp_pair(2805)?;
+    a.send(b"datagram", 0)?;
+    b.receive(&mut [0; 8], 0)?;
+    b.send(b"", 0)?;
+    await_events(&a, libc::POLLIN)?;
+    let asker = lab.a.edp_bound(7)?;
+    asker.send_to(&[1, b'?'], 0, &lab.a.to(&lab.b, 0))?;
+    await_events(&asker, libc::POLLIN)?;
+    Ok(())
+}
+
+/// A dialogue with both ends, and one with nobody.
+fn stream(lab: &Lab) -> Result<()> {
+    let (client, server) = lab.esp_pair(2805)?;
+    client.send_all(&[0x55; 4000])?;
+    server.receive_exact(&mut [0; 4000])?;
+    server.send_all(b"thanks")?;
+    client.receive_exact(&mut [0; 6])?;
+    drop(client);
+    server.receive(&mut [0], 0).context("the end")?;
+    drop(server);
+    refused(
+        lab.a.esp()?.connect(&lab.a.to(&lab.b, 2806)),
+        libc::ECONNREFUSED,
+        "connecting where nobody listens",
+    )
+}
+
+/// A packet is missing, asked for, sent again; then the connection is given up.
+fn by_hand(lab: &Lab) -> Result<()> {
+    let (mut station, client) = Station::connect(lab, 2807)?;
+    station.send_data(flag::TXS, b"first")?;
+    station.sent_so_far()?;
+    let missing = station.next;
+    station.next = station.next.wrapping_add(1);
+    station.send_data(flag::TXF, b"third")?;
+    station.wait_for(|header| header.flags & flag::RRQ != 0)?;
+    station.next = missing;
+    station.send_data(0, b"second")?;
+    station.send_data(flag::TXF, b"third")?;
+    client.receive_exact(&mut [0; 16])?;
+    station.reset()?;
+    await_events(&client, libc::POLLHUP)?;
+    Ok(())
+}
+
+/// What no honest host sends, and padding.
+fn malformed(a: &Host, b: &Host) -> Result<()> {
+    let wire = a.packets(ETH_P_ALL)?;
+    let esp = EspHeader {
+        source: 1,
+        destination: 2,
+        length: 3,
+        sequence: 0xffff,
+        acknowledgement: 4,
+        flags: flag::ACK | flag::TXS | flag::TXF,
+    };
+    let hold = EspHeader {
+        length: 0,
+        flags: flag::ACK | flag::TXS,
+        ..esp
+    };
+    let wild = EspHeader {
+        flags: flag::SYN | flag::FIN,
+        ..hold
+    };
+    let padded = |mut packet: Vec<u8>| {
+        packet.resize(LEAST, 0);
+        packet
+    };
+    for (kind, packet) in [
+        (ETH_P_EDP, padded(edp(1, 2, 3, b"abc"))),
+        (ETH_P_EDP, edp(1, 2, 300, b"short")),
+        (ETH_P_ESP, padded(esp.packet(b"abc"))),
+        (ETH_P_ESP, esp.packet(b"a")),
+        (ETH_P_ESP, hold.packet(&[])),
+        (ETH_P_ESP, wild.packet(&[])),
+    ] {
+        wire.send(&ethernet(b.mac, station::MAC, kind, &packet))?;
+    }
+    Ok(())
+}

@@ -1,0 +1,95 @@
+//! `/proc/sys/esp/` of a namespace.
+
+use std::fs::{read_to_string, OpenOptions};
+use std::io::{self, Write};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::harness::refused;
+use crate::netns::Netns;
+
+/// Where the files are.
+pub const DIRECTORY: &str = "/proc/sys/esp";
+
+/// The files as one namespace has them.
+#[derive(Clone, Copy, Debug)]
+pub struct Knobs<'a>(pub &'a Netns);
+
+impl Knobs<'_> {
+    /// The number in file `name`.
+    ///
+    /// # Errors
+    /// When it cannot be read, or is no number in a line of its own.
+    pub fn get(&self, name: &str) -> Result<u32> {
+        let text = self.0.within(|| read_to_string(path(name)))?;
+        let text = text.with_context(|| path(name))?;
+        let number = text
+            .strip_suffix('\n')
+            .with_context(|| format!("{name} reads {text:?}, without a line's end"))?;
+        number
+            .parse()
+            .with_context(|| format!("{name} reads {text:?}"))
+    }
+
+    /// Writes `text` to file `name`, in one call.
+    ///
+    /// # Errors
+    /// When the namespace cannot be entered, or, inside, what `open` or `write` says.
+    pub fn write(&self, name: &str, text: &[u8]) -> Result<io::Result<()>> {
+        self.0.within(|| write(name, text))
+    }
+
+    /// Sets file `name` to `number`, and reads it back.
+    ///
+    /// # Errors
+    /// When it is refused or not taken over.
+    pub fn set(&self, name: &str, number: u32) -> Result<()> {
+        self.accepts(name, &number.to_string(), number)
+    }
+
+    /// Demands that file `name` takes `text` and then reads `number`.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn accepts(&self, name: &str, text: &str, number: u32) -> Result<()> {
+        self.write(name, text.as_bytes())?
+            .with_context(|| format!("writing {text:?} to {name}"))?;
+        let found = self.get(name)?;
+        ensure!(
+            found == number,
+            "{name} is {found} after writing {text:?}, not {number}"
+        );
+        Ok(())
+    }
+
+    /// Demands that file `name` refuses `text` with `EINVAL` and keeps what it has.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn rejects(&self, name: &str, text: &[u8]) -> Result<()> {
+        let before = self.get(name)?;
+        let what = format!("writing {:?} to {name}", String::from_utf8_lossy(text));
+        refused(self.write(name, text)?, libc::EINVAL, &what)?;
+        let after = self.get(name)?;
+        ensure!(after == before, "{what} changed {before} to {after}");
+        Ok(())
+    }
+}
+
+/// Writes `text` to file `name` of the calling thread's namespace, in one call.
+///
+/// # Errors
+/// What `open` or `write` says.
+pub fn write(name: &str, text: &[u8]) -> io::Result<()> {
+    let mut file = OpenOptions::new().write(true).open(path(name))?;
+    let written = file.write(text)?;
+    if written != text.len() {
+        return Err(io::Error::other(format!("{written} bytes were taken")));
+    }
+    Ok(())
+}
+
+/// The path of file `name`.
+pub fn path(name: &str) -> String {
+    format!("{DIRECTORY}/{name}")
+}

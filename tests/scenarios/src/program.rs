@@ -1,0 +1,123 @@
+//! Programs that run on the hosts: fed, listened to, waited for.
+
+use std::io::{BufRead, BufReader, Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use anyhow::{anyhow, ensure, Context, Result};
+use fastrand::Rng;
+use sha2::{Digest, Sha256};
+
+use crate::address::Address;
+use crate::harness::note;
+use crate::lab::Host;
+
+/// Runs two programs, feeds `total` random bytes to the sender and compares what the receiver prints.
+///
+/// The receiver says "listening" on standard error when the sender may start.
+///
+/// # Errors
+/// When a program cannot be started, fails, or the bytes differ.
+pub fn pipe_through(
+    receiver: (&Host, Command),
+    sender: (&Host, Command),
+    total: usize,
+) -> Result<()> {
+    let mut receiving = start(receiver, Stdio::null(), Stdio::piped())?;
+    let listening = wait_for_word(&mut receiving, "listening")?;
+    let mut sending = start(sender, Stdio::piped(), Stdio::null())?;
+    let sent = feed(&mut sending, total)?;
+    let mut output = receiving.stdout.take().context("no output")?;
+    let (mut hash, mut length) = (Sha256::new(), 0);
+    let mut buffer = vec![0; 1 << 16];
+    loop {
+        match output.read(&mut buffer)? {
+            0 => break,
+            got => {
+                hash.update(&buffer[..got]);
+                length += got;
+            }
+        }
+    }
+    let sent = sent.join().map_err(|_| anyhow!("the feeder panicked"))??;
+    let mut complaints = String::new();
+    if let Some(mut stderr) = sending.stderr.take() {
+        stderr.read_to_string(&mut complaints)?;
+    }
+    for (name, mut child) in [("sender", sending), ("receiver", receiving)] {
+        let status = child.wait()?;
+        ensure!(
+            status.success(),
+            "the {name} ended with {status}: {complaints}"
+        );
+    }
+    let words = listening
+        .join()
+        .map_err(|_| anyhow!("the listener panicked"))?;
+    note(&words);
+    ensure!(length == total, "{length} of {total} bytes arrived");
+    ensure!(
+        sent == <[u8; 32]>::from(hash.finalize()),
+        "the checksums differ"
+    );
+    Ok(())
+}
+
+/// Starts a program on a host, its standard error piped.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn start((host, mut command): (&Host, Command), input: Stdio, output: Stdio) -> Result<Child> {
+    command.stdin(input).stdout(output).stderr(Stdio::piped());
+    let program = command.get_program().to_string_lossy().into_owned();
+    host.namespace
+        .within(|| command.spawn())?
+        .with_context(|| format!("starting {program}"))
+}
+
+/// Waits for a line with `word` on the child's standard error and goes on collecting what it says.
+///
+/// # Errors
+/// When the child ends without it.
+pub fn wait_for_word(child: &mut Child, word: &str) -> Result<thread::JoinHandle<String>> {
+    let mut lines = BufReader::new(child.stderr.take().context("no standard error")?);
+    let mut said = String::new();
+    loop {
+        let mut line = String::new();
+        let length = lines.read_line(&mut line)?;
+        ensure!(length > 0, "the receiver ended early: {said}");
+        said.push_str(&line);
+        if line.contains(word) {
+            return Ok(thread::spawn(move || {
+                // What cannot be read is only missing from the remarks.
+                let _ = lines.read_to_string(&mut said);
+                said
+            }));
+        }
+    }
+}
+
+/// Writes `total` random bytes to the child's standard input from a thread of its own; their checksum.
+fn feed(child: &mut Child, total: usize) -> Result<thread::JoinHandle<Result<[u8; 32]>>> {
+    let mut input = child.stdin.take().context("no input")?;
+    Ok(thread::spawn(move || {
+        let (mut rng, mut hash) = (Rng::with_seed(64), Sha256::new());
+        let mut buffer = vec![0; 1 << 16];
+        for _ in 0..total / buffer.len() {
+            rng.fill(&mut buffer);
+            hash.update(&buffer);
+            input.write_all(&buffer).context("feeding the sender")?;
+        }
+        Ok(hash.finalize().into())
+    }))
+}
+
+/// `kind`, such as `SOCKET-CONNECT:28:0`, with an address as socat's generic addresses take it: what follows the family,
+/// in hexadecimal.
+pub fn socat_address(kind: &str, address: Address) -> String {
+    let data: Vec<_> = address.to_bytes()[2..]
+        .iter()
+        .map(|byte| format!("{byte:02x}"))
+        .collect();
+    format!("{kind}:x{}", data.concat())
+}

@@ -1,0 +1,239 @@
+//! Socket calls with arguments that no library would pass: pointers to nowhere, lengths that are wrong.
+
+use std::io::Result;
+use std::mem::zeroed;
+use std::os::fd::AsRawFd;
+use std::ptr;
+
+use libc::{c_int, c_ulong, c_void, socklen_t};
+
+use crate::socket::{check, Socket, NOWHERE};
+
+/// Where an argument points.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Pointer {
+    /// At nothing.
+    Null,
+    /// At memory that the process may not touch.
+    Nowhere,
+    /// At 128 zero bytes.
+    Zeroes,
+}
+
+const ROOM: usize = 128;
+
+impl Pointer {
+    /// Calls `call` with the pointer. It stands for at most [`ROOM`] bytes.
+    fn with<T>(self, call: impl FnOnce(*mut c_void) -> T) -> T {
+        let mut zeroes = [0u64; ROOM / 8];
+        call(match self {
+            Self::Null => ptr::null_mut(),
+            Self::Nowhere => NOWHERE,
+            Self::Zeroes => zeroes.as_mut_ptr().cast(),
+        })
+    }
+}
+
+fn bounded(length: i32) -> socklen_t {
+    assert!(length <= ROOM as i32, "the kernel would go past the room");
+    length as socklen_t
+}
+
+/// `setsockopt(2)`.
+///
+/// # Errors
+/// The call's errno, as for every function here.
+pub fn set_option(
+    socket: &Socket,
+    level: i32,
+    name: i32,
+    value: Pointer,
+    length: i32,
+) -> Result<()> {
+    let length = bounded(length);
+    value.with(|value| {
+        // SAFETY: the value is readable for `length` bytes, or memory that the kernel refuses to touch.
+        check(unsafe { libc::setsockopt(socket.as_raw_fd(), level, name, value, length) }).map(drop)
+    })
+}
+
+/// `getsockopt(2)`; `length` is what the length starts as, if there is one.
+///
+/// # Errors
+/// The call's errno.
+pub fn get_option(
+    socket: &Socket,
+    level: i32,
+    name: i32,
+    value: Pointer,
+    length: Option<i32>,
+) -> Result<()> {
+    let mut told = length.map(bounded);
+    let told = told.as_mut().map_or(NOWHERE.cast(), ptr::from_mut);
+    value.with(|value| {
+        // SAFETY: the value is writable for the length told, or memory that the kernel refuses to touch, and so is the
+        // length.
+        check(unsafe { libc::getsockopt(socket.as_raw_fd(), level, name, value, told) }).map(drop)
+    })
+}
+
+/// The calls that take an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Taking {
+    /// `bind(2)`.
+    Bind,
+    /// `connect(2)`.
+    Connect,
+    /// `sendto(2)`, of one byte.
+    SendTo,
+    /// `sendmsg(2)`, of one byte.
+    SendMessage,
+}
+
+/// A call that takes an address, with any pointer and length.
+///
+/// # Errors
+/// The call's errno.
+pub fn take_name(socket: &Socket, call: Taking, name: Pointer, length: i32) -> Result<()> {
+    let fd = socket.as_raw_fd();
+    // Longer ones the kernel refuses, or cuts at the size of sockaddr_storage, which is as large.
+    let length = length as socklen_t;
+    let byte = [0u8];
+    name.with(|name| {
+        // SAFETY: the kernel reads no more than 128 bytes of a name, which are readable or memory that it refuses to
+        // touch; the byte and the message live across the calls.
+        check(unsafe {
+            match call {
+                Taking::Bind => i64::from(libc::bind(fd, name.cast(), length)),
+                Taking::Connect => i64::from(libc::connect(fd, name.cast(), length)),
+                Taking::SendTo => {
+                    let flags = libc::MSG_NOSIGNAL;
+                    libc::sendto(fd, byte.as_ptr().cast(), 1, flags, name.cast(), length) as i64
+                }
+                Taking::SendMessage => {
+                    let mut vector = libc::iovec {
+                        iov_base: byte.as_ptr().cast_mut().cast(),
+                        iov_len: 1,
+                    };
+                    let mut message: libc::msghdr = zeroed();
+                    message.msg_name = name;
+                    message.msg_namelen = length;
+                    message.msg_iov = &mut vector;
+                    message.msg_iovlen = 1;
+                    libc::sendmsg(fd, &message, libc::MSG_NOSIGNAL) as i64
+                }
+            }
+        })
+        .map(drop)
+    })
+}
+
+/// The calls that give an address.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Giving {
+    /// `getsockname(2)`.
+    Own,
+    /// `getpeername(2)`.
+    Peer,
+    /// `recvfrom(2)`.
+    Sender,
+}
+
+/// A call that gives an address, with `told` bytes of room for it at most: the bytes that were written, and the length
+/// that the kernel gave back.
+///
+/// # Errors
+/// The call's errno.
+pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i32)> {
+    // What the kernel does not write stays.
+    let mut room = [0xa5u8; ROOM];
+    let mut length = bounded(told);
+    let name = room.as_mut_ptr().cast();
+    let mut byte = [0u8; 64];
+    // SAFETY: `room` is writable for the length told, or the length is negative and refused; the rest lives across the
+    // call.
+    check(unsafe {
+        match call {
+            Giving::Own => i64::from(libc::getsockname(socket.as_raw_fd(), name, &mut length)),
+            Giving::Peer => i64::from(libc::getpeername(socket.as_raw_fd(), name, &mut length)),
+            Giving::Sender => libc::recvfrom(
+                socket.as_raw_fd(),
+                byte.as_mut_ptr().cast(),
+                byte.len(),
+                0,
+                name,
+                &mut length,
+            ) as i64,
+        }
+    })?;
+    let written = room.iter().take_while(|byte| **byte != 0xa5).count();
+    Ok((room[..written].to_vec(), length as i32))
+}
+
+/// `getsockname(2)` with a length that cannot be read.
+///
+/// # Errors
+/// The call's errno.
+pub fn own_name_to_nowhere(socket: &Socket) -> Result<()> {
+    // SAFETY: the kernel refuses to touch either pointer.
+    check(unsafe { libc::getsockname(socket.as_raw_fd(), NOWHERE.cast(), NOWHERE.cast()) })
+        .map(drop)
+}
+
+/// `sendmsg(2)` and `recvmsg(2)` of `count` vector entries without a byte.
+///
+/// # Errors
+/// The errno of the call.
+pub fn message_of(socket: &Socket, count: usize, sends: bool) -> Result<i64> {
+    let mut vector: Vec<libc::iovec> = (0..count)
+        .map(|_| libc::iovec {
+            iov_base: ptr::null_mut(),
+            iov_len: 0,
+        })
+        .collect();
+    // SAFETY: all-zero is a valid msghdr, which is plain data.
+    let mut message: libc::msghdr = unsafe { zeroed() };
+    message.msg_iov = vector.as_mut_ptr();
+    message.msg_iovlen = count;
+    let flags = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+    // SAFETY: the message points to `vector`, whose entries are empty.
+    check(unsafe {
+        if sends {
+            libc::sendmsg(socket.as_raw_fd(), &message, flags) as i64
+        } else {
+            libc::recvmsg(socket.as_raw_fd(), &mut message, flags) as i64
+        }
+    })
+}
+
+/// `ioctl(2)` with 128 bytes to read and write, which start as `argument`; what they are afterwards.
+///
+/// # Errors
+/// The call's errno.
+pub fn ioctl(socket: &Socket, request: c_ulong, argument: &[u8]) -> Result<Vec<u8>> {
+    let mut room = [0u64; ROOM / 8];
+    // SAFETY: an array of integers may be seen as its bytes.
+    let bytes = unsafe { std::slice::from_raw_parts_mut(room.as_mut_ptr().cast::<u8>(), ROOM) };
+    bytes[..argument.len()].copy_from_slice(argument);
+    // SAFETY: the requests in use read and write at most an ifreq or a time, which are smaller than the room.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), request, bytes.as_mut_ptr()) })?;
+    Ok(bytes.to_vec())
+}
+
+/// `ioctl(2)` with a pointer to nothing.
+///
+/// # Errors
+/// The call's errno.
+pub fn ioctl_nowhere(socket: &Socket, request: c_ulong) -> Result<()> {
+    // SAFETY: the kernel refuses to touch the pointer.
+    check(unsafe { libc::ioctl(socket.as_raw_fd(), request, NOWHERE) }).map(drop)
+}
+
+/// `fcntl(2)` with an integer.
+///
+/// # Errors
+/// The call's errno.
+pub fn fcntl(socket: &Socket, command: c_int, argument: c_int) -> Result<c_int> {
+    // SAFETY: the commands in use take an integer or nothing.
+    check(unsafe { libc::fcntl(socket.as_raw_fd(), command, argument) }).map(|value| value as c_int)
+}

@@ -1,0 +1,353 @@
+//! Many connections, over ESP and over TCP alike: opening them, what they cost, how fast they come and go.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::fs;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::Address;
+use crate::lab::Lab;
+use crate::socket::Socket;
+use crate::transfer::exchange;
+
+/// What carries the connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Protocol {
+    /// Over Ethernet.
+    Esp,
+    /// Over IPv4, with the kernel's defaults.
+    Tcp,
+}
+
+/// Both, the one to compare with first.
+pub const BOTH: [Protocol; 2] = [Protocol::Tcp, Protocol::Esp];
+
+impl fmt::Display for Protocol {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.pad(match self {
+            Self::Esp => "esp",
+            Self::Tcp => "tcp",
+        })
+    }
+}
+
+/// An IPv4 socket address, as bytes.
+fn internet(last: u8, port: u16) -> Vec<u8> {
+    let mut name = vec![0; 16];
+    name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    name[2..4].copy_from_slice(&port.to_be_bytes());
+    name[4..8].copy_from_slice(&[10, 0, 0, last]);
+    name
+}
+
+impl Protocol {
+    /// A new socket in the calling thread's namespace.
+    ///
+    /// # Errors
+    /// The errno of `socket(2)`.
+    fn socket(self) -> std::io::Result<Socket> {
+        match self {
+            Self::Esp => Socket::esp(),
+            Self::Tcp => Socket::new(libc::AF_INET, libc::SOCK_STREAM, 0),
+        }
+    }
+
+    /// `port` on every interface, to bind to.
+    pub fn here(self, port: u16) -> Vec<u8> {
+        match self {
+            Self::Esp => Address {
+                port,
+                ..Address::default()
+            }
+            .to_bytes()
+            .to_vec(),
+            Self::Tcp => {
+                let mut name = internet(0, port);
+                name[4..8].fill(0);
+                name
+            }
+        }
+    }
+
+    /// `port` of host b, as host a addresses it.
+    pub fn there(self, lab: &Lab, port: u16) -> Vec<u8> {
+        match self {
+            Self::Esp => lab.a.to(&lab.b, port).to_bytes().to_vec(),
+            Self::Tcp => internet(2, port),
+        }
+    }
+
+    /// A listener on `port` of host b.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn listener(self, lab: &Lab, port: u16) -> Result<Socket> {
+        let socket = lab.b.namespace.within(|| self.socket())??;
+        socket.bind_bytes(&self.here(port)).context("bind")?;
+        socket.listen(16).context("listen")?;
+        Ok(socket)
+    }
+
+    /// Connects host a, whose namespace the calling thread is in, to a listener `there` on b: both ends.
+    fn connect(self, listener: &Socket, there: &[u8]) -> Result<(Socket, Socket)> {
+        let client = self.socket()?;
+        client.connect_bytes(there).context("connect")?;
+        let (server, _) = listener.accept(0).context("accept")?;
+        if self == Self::Tcp {
+            // ESP never waits for more to send.
+            for end in [&client, &server] {
+                end.set_int_option(libc::IPPROTO_TCP, libc::TCP_NODELAY, 1)?;
+            }
+        }
+        Ok((client, server))
+    }
+
+    /// The port that a socket is bound to.
+    ///
+    /// # Errors
+    /// The errno of `getsockname(2)`.
+    pub fn port_of(self, socket: &Socket) -> Result<u16> {
+        // Both addresses have it in the same place.
+        let name = socket.local_name()?;
+        let bytes = name.get(2..4).context("a short address")?;
+        Ok(u16::from_be_bytes([bytes[0], bytes[1]]))
+    }
+}
+
+/// Connections that are open at once, with the listener that made them.
+#[derive(Debug)]
+pub struct Crowd {
+    listener: Socket,
+    /// Both ends of each.
+    pub pairs: Vec<(Socket, Socket)>,
+}
+
+impl Crowd {
+    /// Opens `count` connections; each carries a few bytes both ways.
+    ///
+    /// # Errors
+    /// When one cannot be opened, or bytes are lost.
+    pub fn open(lab: &Lab, protocol: Protocol, port: u16, count: usize) -> Result<Self> {
+        let mut crowd = Self {
+            listener: protocol.listener(lab, port)?,
+            pairs: Vec::with_capacity(count),
+        };
+        crowd.grow(lab, protocol, port, count)?;
+        Ok(crowd)
+    }
+
+    /// Opens more, until there are `count`.
+    ///
+    /// # Errors
+    /// As [`Crowd::open`].
+    pub fn grow(&mut self, lab: &Lab, protocol: Protocol, port: u16, count: usize) -> Result<()> {
+        let there = protocol.there(lab, port);
+        lab.a.namespace.within(|| {
+            while self.pairs.len() < count {
+                let number = self.pairs.len();
+                let pair = protocol
+                    .connect(&self.listener, &there)
+                    .and_then(|(client, server)| {
+                        exchange(&client, &server)?;
+                        Ok((client, server))
+                    })
+                    .with_context(|| format!("connection {number} of {count}"))?;
+                self.pairs.push(pair);
+            }
+            Ok(())
+        })?
+    }
+
+    /// What half a round trip of one byte costs, averaged over connections that are spread evenly, one after the other:
+    /// nanoseconds, which in a guest whose clock counts instructions is their number, both ends together.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn half_round_trip(&self, connections: usize, rounds: u32) -> Result<f64> {
+        let (mut took, mut halves) = (Duration::ZERO, 0);
+        for pair in self.spread(connections) {
+            // What the connections before left to do, such as acknowledgements that wait for data, is done; and after a
+            // pause the first round trip has more to do.
+            thread::sleep(PAUSE);
+            round_trip(pair)?;
+            let started = Instant::now();
+            for _ in 0..rounds {
+                round_trip(pair)?;
+            }
+            took += started.elapsed();
+            halves += 2 * rounds;
+        }
+        Ok(took.as_nanos() as f64 / f64::from(halves))
+    }
+
+    /// The same, with one round trip over each connection in turn, again and again.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn half_round_trip_in_turn(&self, connections: usize, rounds: u32) -> Result<f64> {
+        let turn = || self.spread(connections).try_for_each(round_trip);
+        turn()?;
+        let started = Instant::now();
+        for _ in 0..rounds {
+            turn()?;
+        }
+        let halves = 2 * connections.min(self.pairs.len()) as u32 * rounds;
+        Ok(started.elapsed().as_nanos() as f64 / f64::from(halves))
+    }
+
+    /// Some connections, spread evenly over those that are open.
+    fn spread(&self, connections: usize) -> impl Iterator<Item = &(Socket, Socket)> {
+        let step = (self.pairs.len() / connections).max(1);
+        self.pairs.iter().step_by(step).take(connections)
+    }
+}
+
+/// Longer than any acknowledgement waits for data to carry it.
+const PAUSE: Duration = Duration::from_millis(300);
+
+/// A byte there and back.
+fn round_trip((client, server): &(Socket, Socket)) -> Result<()> {
+    for (from, to) in [(client, server), (server, client)] {
+        let mut byte = [0];
+        from.send_all(b"x")?;
+        to.receive_exact(&mut byte)?;
+    }
+    Ok(())
+}
+
+/// What came of connections that were opened and closed at a rate.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Churn {
+    /// Connections opened, used and closed.
+    pub made: u32,
+    /// The next was refused for want of a port, `EADDRNOTAVAIL`.
+    pub without_port: bool,
+    /// The time it took.
+    pub took: Duration,
+    /// The longest that one began after its time.
+    pub latest: Duration,
+}
+
+/// Opens `count` connections at `rate` per second, uses each both ways and closes it, the client first. The first that is
+/// refused for want of a port is the last.
+///
+/// # Errors
+/// When a call fails for another reason.
+pub fn churn(lab: &Lab, protocol: Protocol, port: u16, rate: u32, count: u32) -> Result<Churn> {
+    let listener = protocol.listener(lab, port)?;
+    let there = protocol.there(lab, port);
+    let churn = || churn_through(protocol, &listener, &there, rate, count);
+    lab.a.namespace.within(churn)?
+}
+
+fn churn_through(
+    protocol: Protocol,
+    listener: &Socket,
+    there: &[u8],
+    rate: u32,
+    count: u32,
+) -> Result<Churn> {
+    let mut churn = Churn::default();
+    let started = Instant::now();
+    for number in 0..count {
+        let due = Duration::from_secs(1) * number / rate;
+        match due.checked_sub(started.elapsed()) {
+            Some(early) => thread::sleep(early),
+            None => churn.latest = churn.latest.max(started.elapsed() - due),
+        }
+        match protocol.connect(listener, there) {
+            Ok((client, server)) => {
+                exchange(&client, &server).with_context(|| format!("connection {number}"))?;
+                drop(client);
+                drop(server);
+                churn.made += 1;
+            }
+            Err(error) if errno(&error) == Some(libc::EADDRNOTAVAIL) => {
+                churn.without_port = true;
+                break;
+            }
+            Err(error) => return Err(error.context(format!("connection {number}"))),
+        }
+    }
+    churn.took = started.elapsed();
+    Ok(churn)
+}
+
+/// The errno at the bottom of an error.
+pub fn errno(error: &anyhow::Error) -> Option<i32> {
+    error
+        .downcast_ref::<std::io::Error>()
+        .and_then(std::io::Error::raw_os_error)
+}
+
+/// Kernel memory in use, by what it is used for: bytes of each slab cache that are in objects in use.
+///
+/// # Errors
+/// When `/proc/slabinfo` cannot be read.
+pub fn slabs() -> Result<BTreeMap<String, i64>> {
+    let text = fs::read_to_string("/proc/slabinfo").context("/proc/slabinfo")?;
+    let mut slabs = BTreeMap::new();
+    for line in text.lines().skip(2) {
+        let words: Vec<_> = line.split_whitespace().collect();
+        let [name, active, _, size, ..] = words[..] else {
+            continue;
+        };
+        let bytes = active.parse::<i64>()? * size.parse::<i64>()?;
+        slabs.insert(name.to_owned(), bytes);
+    }
+    ensure!(!slabs.is_empty(), "/proc/slabinfo lists nothing");
+    Ok(slabs)
+}
+
+/// Free memory of the guest, bytes.
+///
+/// # Errors
+/// When `/proc/meminfo` cannot be read.
+pub fn free_memory() -> Result<i64> {
+    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    let kib: i64 = number.context("no MemFree")?.parse()?;
+    Ok(kib << 10)
+}
+
+/// How long after closing both ends, or the client's alone, its local port can be bound again; `None` if not within
+/// `limit`.
+///
+/// # Errors
+/// When a call fails.
+pub fn port_rests(
+    lab: &Lab,
+    protocol: Protocol,
+    port: u16,
+    both: bool,
+    limit: Duration,
+) -> Result<Option<Duration>> {
+    let listener = protocol.listener(lab, port)?;
+    let there = protocol.there(lab, port);
+    let connect = || protocol.connect(&listener, &there);
+    let (client, server) = lab.a.namespace.within(connect)??;
+    exchange(&client, &server)?;
+    let own = protocol.port_of(&client)?;
+    drop(client);
+    let _kept = (!both).then_some(server);
+    let wait = || until_free(protocol, own, limit);
+    lab.a.namespace.within(wait)?
+}
+
+fn until_free(protocol: Protocol, port: u16, limit: Duration) -> Result<Option<Duration>> {
+    let started = Instant::now();
+    while started.elapsed() < limit {
+        let socket = protocol.socket()?;
+        match socket.bind_bytes(&protocol.here(port)) {
+            Ok(()) => return Ok(Some(started.elapsed())),
+            Err(error) if error.raw_os_error() == Some(libc::EADDRINUSE) => {}
+            Err(error) => return Err(error).context("bind"),
+        }
+        thread::sleep(Duration::from_millis(1));
+    }
+    Ok(None)
+}

@@ -1,0 +1,242 @@
+//! Devices whose MTU changes under sockets.
+
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::{SOL_EP, SO_MTU};
+use crate::frame::ETH_P_ESP;
+use crate::harness::{note, refused, Outcome, Scenario};
+use crate::lab::{eventually, Host, Lab, PATIENCE};
+use crate::socket::Socket;
+use crate::transfer::{beside, exchange, transfer_counting, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("mtu_lowered_by_the_sender_under_a_stream", sender_first).within(120),
+    Scenario::direct("mtu_lowered_by_the_receiver_under_a_stream", receiver_first).within(120),
+    Scenario::direct("mtu_changed_again_and_again_under_streams", again_and_again).within(120),
+    Scenario::direct("mtu_raised_makes_packets_larger", raised),
+    Scenario::direct("mtu_lowered_while_the_device_is_down", while_down),
+    Scenario::direct("mtu_limits_datagrams_at_once", datagrams),
+    Scenario::direct("mtu_of_nothing_does_no_harm", of_nothing),
+];
+
+fn set_mtu(host: &Host, mtu: usize) -> Result<()> {
+    host.namespace.ip(&format!("link set eth0 mtu {mtu}\n"))
+}
+
+fn largest(socket: &Socket) -> Result<i32> {
+    Ok(socket.int_option(SOL_EP, SO_MTU)?)
+}
+
+/// A stream whose sender has filled all buffers: packets are on their way, and more wait.
+fn filled(lab: &Lab, port: u16, load: Load, change: impl FnOnce(&Socket) -> Result<()>) -> Outcome {
+    let (client, server) = lab.esp_pair(port)?;
+    let received = AtomicUsize::new(0);
+    let first = crate::transfer::random(load.total, 7);
+    let begin = || client.send_all(&first).context("the first message");
+    let then = || {
+        eventually("a full receive buffer", || {
+            Ok(server.queued(libc::FIONREAD)? > 10_000)
+        })?;
+        eventually("a full send buffer", || {
+            Ok(client.queued(libc::TIOCOUTQ)? > 100_000)
+        })?;
+        change(&client)?;
+        let mut got = vec![0; first.len()];
+        server
+            .receive_exact(&mut got)
+            .context("what was sent before the change")?;
+        ensure!(got == first, "the bytes changed on the way");
+        Ok(())
+    };
+    beside(begin, then)?;
+    let moved = transfer_counting(&client, &server, load, &received);
+    note(&format!(
+        "client {:?}, server {:?}",
+        client.counters(8)?,
+        server.counters(8)?
+    ));
+    moved
+}
+
+const LOAD: Load = Load {
+    total: 1 << 20,
+    chunk: 40_000,
+    seed: 840,
+};
+
+fn sender_first(lab: &Lab) -> Outcome {
+    filled(lab, 840, LOAD, |client| {
+        set_mtu(&lab.a, 600)?;
+        set_mtu(&lab.b, 600)?;
+        ensure!(
+            largest(client)? == 589,
+            "ESP_SO_MTU is {}",
+            largest(client)?
+        );
+        Ok(())
+    })
+}
+
+/// What is on its way is lost then, and never fits again.
+fn receiver_first(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(841)?;
+    let received = AtomicUsize::new(0);
+    let load = Load {
+        total: 2 << 20,
+        ..LOAD
+    };
+    let change = || {
+        eventually("some progress", || {
+            Ok(received.load(Ordering::Relaxed) > 200_000)
+        })?;
+        set_mtu(&lab.b, 600)?;
+        // The receiver's device takes none of the large frames any more.
+        let mut before = usize::MAX;
+        eventually("a standstill", || {
+            std::thread::sleep(std::time::Duration::from_millis(200));
+            let now = received.load(Ordering::Relaxed);
+            Ok(std::mem::replace(&mut before, now) == now)
+        })?;
+        ensure!(before < load.total, "the transfer was too short");
+        let wire = lab.b.packets(ETH_P_ESP)?;
+        set_mtu(&lab.a, 600)?;
+        let full = wire.wait_for(PATIENCE, |frame| frame.len() > 500)?;
+        ensure!(full.len() <= 614, "a frame of {} bytes", full.len());
+        Ok(())
+    };
+    beside(change, || {
+        transfer_counting(&client, &server, load, &received)
+    })?;
+    note(&format!(
+        "client {:?}, server {:?}",
+        client.counters(8)?,
+        server.counters(8)?
+    ));
+    Ok(())
+}
+
+fn again_and_again(lab: &Lab) -> Outcome {
+    let received = AtomicUsize::new(0);
+    let back = AtomicUsize::new(0);
+    let (client, server) = lab.esp_pair(842)?;
+    let load = Load {
+        total: 3 << 20,
+        ..LOAD
+    };
+    let change = || {
+        for (round, mtu) in [1000, 1500, 300, 9000, 700, 1500, 400, 1200]
+            .into_iter()
+            .enumerate()
+        {
+            let hosts = if round % 2 == 0 {
+                [&lab.a, &lab.b]
+            } else {
+                [&lab.b, &lab.a]
+            };
+            for host in hosts {
+                set_mtu(host, mtu)?;
+            }
+            let before = (
+                received.load(Ordering::Relaxed),
+                back.load(Ordering::Relaxed),
+            );
+            let moved = |count: &AtomicUsize, before: usize| {
+                let now = count.load(Ordering::Relaxed);
+                now == load.total || now > before
+            };
+            eventually("progress both ways", || {
+                Ok(moved(&received, before.0) && moved(&back, before.1))
+            })
+            .with_context(|| format!("with an MTU of {mtu}"))?;
+        }
+        Ok(())
+    };
+    let both = || {
+        beside(
+            || transfer_counting(&server, &client, load, &back),
+            || transfer_counting(&client, &server, load, &received),
+        )
+    };
+    beside(change, both)?;
+    Ok(())
+}
+
+fn raised(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(843)?;
+    for host in [&lab.a, &lab.b] {
+        set_mtu(host, 9000)?;
+    }
+    ensure!(
+        largest(&client)? == 8989,
+        "ESP_SO_MTU is {}",
+        largest(&client)?
+    );
+    let wire = lab.b.packets(ETH_P_ESP)?;
+    let (_, got) = beside(
+        || Ok(client.send_all(&[3; 50_000])?),
+        || {
+            let mut got = vec![0; 50_000];
+            server.receive_exact(&mut got)?;
+            Ok(got)
+        },
+    )?;
+    ensure!(got.iter().all(|byte| *byte == 3), "the bytes changed");
+    // The largest frame does not fit into the buffer; its length is what counts.
+    let frame = wire.wait_for(PATIENCE, |frame| frame.len() > 1514)?;
+    ensure!(frame.len() > 1514, "a frame of {} bytes", frame.len());
+    Ok(())
+}
+
+/// A stopped device tells nobody, and what waits is cut all the same.
+fn while_down(lab: &Lab) -> Outcome {
+    filled(lab, 844, LOAD, |_| {
+        for host in [&lab.a, &lab.b] {
+            host.namespace
+                .ip("link set eth0 down\nlink set eth0 mtu 500\nlink set eth0 up\n")?;
+        }
+        Ok(())
+    })
+}
+
+fn datagrams(lab: &Lab) -> Outcome {
+    let (a, b) = lab.edp_pair(845)?;
+    for (mtu, largest_datagram) in [(1000, 994), (4000, 3994), (1500, 1494)] {
+        for host in [&lab.a, &lab.b] {
+            set_mtu(host, mtu)?;
+        }
+        ensure!(
+            largest(&a)? == largest_datagram,
+            "EDP_SO_MTU is {}",
+            largest(&a)?
+        );
+        let whole = vec![9; largest_datagram as usize + 1];
+        refused(a.send(&whole, 0), libc::EMSGSIZE, "a datagram too large")?;
+        a.send(&whole[1..], 0).context("the largest datagram")?;
+        let mut got = vec![0; 5000];
+        let length = b.receive(&mut got, 0)?;
+        ensure!(length as i32 == largest_datagram, "{length} bytes arrived");
+    }
+    Ok(())
+}
+
+/// Dummy devices allow an MTU of 0.
+fn of_nothing(lab: &Lab) -> Outcome {
+    lab.a
+        .namespace
+        .ip("link add none0 mtu 0 type dummy\nlink set none0 up\n")?;
+    let device = crate::device::Device::named(&lab.a.namespace, "none0")?;
+    let (client, server) = device.stream_to(&device, 846)?;
+    exchange(&client, &server)?;
+    refused(
+        device.edp(846)?.send_to(b"x", 0, &device.to(&device, 847)),
+        libc::EMSGSIZE,
+        "a datagram on a device that takes none",
+    )?;
+    lab.a.namespace.ip("link set none0 mtu 1500\n")?;
+    exchange(&client, &server)?;
+    drop((client, server));
+    lab.a.namespace.ip("link del none0\n")
+}

@@ -1,0 +1,147 @@
+//! The library's examples and socat: programs that know nothing of the scenarios.
+
+use std::io::{Read, Write};
+use std::process::{Child, Command, Stdio};
+use std::thread;
+
+use anyhow::{anyhow, ensure, Context, Result};
+
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::{print_mac, Host, Lab, DEVICE};
+use crate::program::{socat_address, start, wait_for_word};
+use crate::transfer::random;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("example_nc_ends_its_halves_one_by_one", nc),
+    Scenario::direct("example_tokio_echo_on_100_connections", tokio_echo),
+    Scenario::direct("example_uring_echo_on_100_connections", uring_echo),
+    Scenario::direct("edp_through_socat_both_ways", socat_datagrams),
+];
+
+/// A program that serves until it is ended.
+struct Server {
+    child: Child,
+    said: Option<thread::JoinHandle<String>>,
+}
+
+impl Server {
+    /// Starts it and waits until its standard error has `word`.
+    fn start(host: &Host, command: Command, word: &str) -> Result<Self> {
+        let mut child = start((host, command), Stdio::piped(), Stdio::piped())?;
+        let said = Some(wait_for_word(&mut child, word)?);
+        Ok(Self { child, said })
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+        if let Some(Ok(said)) = self.said.take().map(thread::JoinHandle::join) {
+            note(&said);
+        }
+    }
+}
+
+fn program(name: &str, arguments: &[&str]) -> Command {
+    let mut command = Command::new(name);
+    command.args(arguments);
+    command
+}
+
+/// Where host a finds `port` of host b, as the library writes addresses.
+fn there(lab: &Lab, port: u16) -> String {
+    format!("{}%{DEVICE}:{port}", print_mac(lab.b.mac))
+}
+
+fn here(port: u16) -> String {
+    format!("*%{DEVICE}:{port}")
+}
+
+/// Writes `bytes` to a child's standard input and ends it, beside what the caller does.
+fn feed(child: &mut Child, bytes: Vec<u8>) -> Result<thread::JoinHandle<std::io::Result<()>>> {
+    let mut input = child.stdin.take().context("no input")?;
+    Ok(thread::spawn(move || input.write_all(&bytes)))
+}
+
+fn nc(lab: &Lab) -> Outcome {
+    let (question, answer) = (random(1 << 20, 1), random(300_001, 2));
+    let mut server = Server::start(&lab.b, program("esp_nc", &["-l", &here(2820)]), "listening")?;
+    let command = program("esp_nc", &[&there(lab, 2820)]);
+    let mut client = start((&lab.a, command), Stdio::piped(), Stdio::piped())?;
+    // The client's half ends first; the server's, over which the answer then comes, is still open.
+    let asked = feed(&mut client, question.clone())?;
+    let mut got = vec![0; question.len()];
+    let output = server.child.stdout.as_mut().context("no output")?;
+    output
+        .read_exact(&mut got)
+        .context("reading the question")?;
+    asked.join().map_err(|_| anyhow!("the feeder panicked"))??;
+    ensure!(got == question, "the question changed on the way");
+    let answered = feed(&mut server.child, answer.clone())?;
+    let mut got = Vec::new();
+    let mut output = client.stdout.take().context("no output")?;
+    output.read_to_end(&mut got).context("reading the answer")?;
+    answered
+        .join()
+        .map_err(|_| anyhow!("the feeder panicked"))??;
+    ensure!(got == answer, "{} bytes of an answer came", got.len());
+    for (name, child) in [("client", &mut client), ("server", &mut server.child)] {
+        let status = child.wait()?;
+        ensure!(status.success(), "the {name} ended with {status}");
+    }
+    Ok(())
+}
+
+/// An echo server on b and its client on a, which compares by itself and then says `word`.
+fn echo(lab: &Lab, name: &str, port: u16, amount: &str, word: &str) -> Outcome {
+    let server = program(name, &["serve", &here(port)]);
+    let _server = Server::start(&lab.b, server, "listening")?;
+    let client = program(name, &["ask", &there(lab, port), "100", amount]);
+    let client = start((&lab.a, client), Stdio::null(), Stdio::piped())?;
+    let ended = client.wait_with_output()?;
+    let said = String::from_utf8_lossy(&ended.stdout);
+    let complaint = String::from_utf8_lossy(&ended.stderr);
+    ensure!(
+        ended.status.success() && said.contains(word),
+        "the client ended with {}: {said} {complaint}",
+        ended.status
+    );
+    Ok(())
+}
+
+fn tokio_echo(lab: &Lab) -> Outcome {
+    let word = "100 connections echoed 50000 bytes each";
+    echo(lab, "esp_tokio_echo", 2821, "50000", word)
+}
+
+fn uring_echo(lab: &Lab) -> Outcome {
+    let word = "100 connections exchanged 20 messages each";
+    echo(lab, "esp_uring_echo", 2822, "20", word)
+}
+
+fn socat_datagrams(lab: &Lab) -> Outcome {
+    let ready = "starting data transfer loop";
+    let peer = |from: &Host, to: &Host| {
+        let address = socat_address("SOCKET-DATAGRAM:28:2:0", from.to(to, 2823));
+        let own = socat_address("", from.here(2823));
+        let address = format!("{address},bind={}", own.trim_start_matches(':'));
+        let command = program("socat", &["-d", "-d", "STDIO", &address]);
+        Server::start(from, command, ready)
+    };
+    let mut ends = [peer(&lab.a, &lab.b)?, peer(&lab.b, &lab.a)?];
+    for round in 0..40 {
+        let datagram = random(1000 + round, round as u64);
+        let [from, to] = &mut ends;
+        let input = from.child.stdin.as_mut().context("no input")?;
+        input.write_all(&datagram)?;
+        let mut got = vec![0; datagram.len()];
+        let output = to.child.stdout.as_mut().context("no output")?;
+        output.read_exact(&mut got)?;
+        ensure!(got == datagram, "round {round}: the bytes changed");
+        ends.swap(0, 1);
+    }
+    Ok(())
+}

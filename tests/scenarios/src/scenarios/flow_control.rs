@@ -1,0 +1,523 @@
+//! Flow control driven by the receiver: turns, senders that fall silent, readers that sleep.
+//!
+//! They run where the guest's clock counts instructions: there time means something, and is judged too.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::Barrier;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, ensure, Context, Result};
+use nix::sys::signal::{kill, Signal};
+use nix::sys::wait::waitpid;
+
+use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
+use crate::harness::{note, start_process, Outcome, Scenario};
+use crate::lab::{eventually, Host, PATIENCE};
+use crate::socket::Socket;
+use crate::switch::Switch;
+use crate::transfer::{beside, random, send_random, transfer, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("esp_many_senders_lose_nothing", many_senders)
+        .within(180)
+        .counted(),
+    Scenario::guest("esp_silent_sender_holds_nobody_up", silent_sender)
+        .within(120)
+        .counted(),
+    Scenario::guest("esp_killed_sender_holds_nobody_up", killed_sender)
+        .within(120)
+        .counted(),
+    Scenario::guest("esp_sender_without_link_holds_nobody_up", unlinked_sender)
+        .within(120)
+        .counted(),
+    Scenario::guest("esp_sleeping_reader_stops_its_sender", sleeping_reader)
+        .within(120)
+        .counted(),
+    Scenario::guest("esp_random_loss", random_loss)
+        .within(120)
+        .counted(),
+];
+
+const KIB: usize = 1 << 10;
+const MIB: usize = 1 << 20;
+
+/// The longest time that senders who fall silent at once delay the others; `HOLD` in `esp/src/turns.rs`.
+const HOLD: Duration = Duration::from_millis(20);
+
+/// The receiver's counter of turns taken from senders that fell silent.
+const OVERRUNS: &str = "EspTurnsOverrun";
+
+/// A number for people to read, however the scenario ends.
+fn tell(text: &str) {
+    println!("# {text}");
+}
+
+/// ESP's counters, `struct esp_stats`.
+#[derive(Debug)]
+struct Stats {
+    retransmitted: u32,
+    errors: u32,
+    received: u32,
+    dropped: u32,
+    lost: u32,
+}
+
+impl Stats {
+    fn of(socket: &Socket) -> Result<Self> {
+        let all = socket.counters(8)?;
+        Ok(Self {
+            retransmitted: all[1],
+            errors: all[2],
+            received: all[3],
+            dropped: all[5],
+            lost: all[6],
+        })
+    }
+}
+
+/// A connection from `client` through `listener` of `server`: both ends.
+fn pair(client: &Host, server: &Host, listener: &Socket, port: u16) -> Result<(Socket, Socket)> {
+    let socket = client.esp()?;
+    socket
+        .connect(&client.to(server, port))
+        .context("connect")?;
+    let (accepted, _) = listener.accept(0).context("accept")?;
+    Ok((socket, accepted))
+}
+
+/// One message of `total` bytes over each of `pairs`, all at the same time; how long that takes.
+///
+/// What is sent is made before and looked at afterwards: the one processor is to be the hosts', not the scenario's.
+fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duration> {
+    let messages: Vec<_> = (0..pairs.len())
+        .map(|seed| random(total, seed as u64))
+        .collect();
+    let start = Barrier::new(2 * pairs.len() + 1);
+    let start = &start;
+    let (time, received) = thread::scope(|scope| -> Result<_> {
+        let transfers: Vec<_> = pairs
+            .iter()
+            .zip(&messages)
+            .map(|((client, server), message)| {
+                let sender = scope.spawn(move || {
+                    start.wait();
+                    client.send_all(message)
+                });
+                let receiver = scope.spawn(move || {
+                    let mut got = vec![0; total];
+                    start.wait();
+                    server.receive_exact(&mut got).map(|()| got)
+                });
+                (sender, receiver)
+            })
+            .collect();
+        let began = Instant::now();
+        start.wait();
+        let mut received = Vec::new();
+        for (number, (sender, receiver)) in transfers.into_iter().enumerate() {
+            let panicked = |_| anyhow!("a thread panicked");
+            let sent = sender.join().map_err(panicked)?;
+            sent.with_context(|| format!("sender {number}"))?;
+            let got = receiver.join().map_err(panicked)?;
+            received.push(got.with_context(|| format!("receiving from {number}"))?);
+        }
+        Ok((began.elapsed(), received))
+    })?;
+    ensure!(received == messages, "the bytes changed on the way");
+    Ok(time)
+}
+
+fn many_senders() -> Outcome {
+    let switch = Switch::up(33, &["--rate", "200mbit", "--buffer", "128k"])?;
+    let [receiver, senders @ ..] = &switch.hosts[..] else {
+        return Err(anyhow!("no hosts"));
+    };
+    for count in [1, 8, 32] {
+        let port = 800 + count as u16;
+        let listener = receiver.esp_listener(port, 64)?;
+        let pairs = senders[..count]
+            .iter()
+            .map(|sender| pair(sender, receiver, &listener, port))
+            .collect::<Result<Vec<_>>>()?;
+        let time =
+            transfer_together(&pairs, 256 * KIB).with_context(|| format!("{count} senders"))?;
+        let overruns = receiver.counter(OVERRUNS)?;
+        let share = (count * 256 * KIB * 8) as f64 / 200e6 / time.as_secs_f64();
+        tell(&format!(
+            "{count} senders: {time:.1?}, threads and all, {share:.3} of the rate; {overruns} turns taken so far"
+        ));
+        switch
+            .ensure_no_drops()
+            .with_context(|| format!("{count} senders"))?;
+        for (number, (client, server)) in pairs.iter().enumerate() {
+            let ends = [Stats::of(client)?, Stats::of(server)?];
+            let fine = |stats: &Stats| stats.dropped == 0 && stats.retransmitted == 0;
+            ensure!(
+                ends.iter().all(fine),
+                "{count} senders, number {number}: {ends:?}"
+            );
+        }
+    }
+    switch.down()
+}
+
+/// A station that keeps to the protocol as far as it goes, made of frames. Its address is not that of a device, or the
+/// kernel behind that would reset a connection it knows nothing of.
+struct HandMade {
+    wire: PacketSocket,
+    from: [u8; 6],
+    to: [u8; 6],
+    next: EspHeader,
+}
+
+impl HandMade {
+    /// Opens a connection to `port` of `to`.
+    fn connect(from: &Host, to: &Host, port: u16) -> Result<Self> {
+        let wire = from.packets(ETH_P_ESP)?;
+        let next = EspHeader {
+            source: 4000,
+            destination: port,
+            sequence: 100,
+            ..EspHeader::default()
+        };
+        let mut peer = Self {
+            wire,
+            from: [2, 0, 0, 0, 0xde, 0xad],
+            to: to.mac,
+            next,
+        };
+        peer.send(flag::SYN, &[])?;
+        let wanted = |frame: &[u8]| {
+            EspHeader::of_frame(frame).is_some_and(|header| {
+                header.source == port
+                    && header.destination == next.source
+                    && header.flags == flag::SYN | flag::ACK
+            })
+        };
+        let answer = peer.wire.wait_for(PATIENCE, wanted).context("SYN|ACK")?;
+        let answer = EspHeader::of_frame(&answer).context("no ESP header")?;
+        peer.next.sequence = answer.acknowledgement;
+        peer.next.acknowledgement = answer.sequence.wrapping_add(1);
+        peer.send(flag::ACK, &[])?;
+        Ok(peer)
+    }
+
+    fn send(&mut self, flags: u8, payload: &[u8]) -> Result<()> {
+        let header = EspHeader {
+            flags,
+            length: payload.len() as u16,
+            ..self.next
+        };
+        let frame = ethernet(self.to, self.from, ETH_P_ESP, &header.packet(payload));
+        self.wire.send(&frame)?;
+        if !payload.is_empty() {
+            self.next.sequence = self.next.sequence.wrapping_add(1);
+        }
+        Ok(())
+    }
+}
+
+/// Judges how long `together` took against `alone`: each turn taken from a silent sender costs its holding time once.
+fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome {
+    let overruns = receiver.counter(OVERRUNS)?;
+    tell(&format!(
+        "three senders: {alone:.1?} among themselves, {together:.1?} beside one that fell silent; \
+         {overruns} turns were taken from silent senders"
+    ));
+    ensure!(overruns > 0, "no turn was taken from the silent sender");
+    ensure!(overruns == 1, "{overruns} turns were taken, not one");
+    // What is sent to the silent one in vain takes a moment too.
+    let bound = alone + HOLD + Duration::from_millis(2);
+    ensure!(
+        together <= bound,
+        "{together:?} is more than {alone:?} and {HOLD:?}"
+    );
+    Ok(())
+}
+
+fn silent_sender() -> Outcome {
+    let switch = Switch::up(5, &["--rate", "200mbit"])?;
+    let [receiver, senders @ .., silent] = &switch.hosts[..] else {
+        return Err(anyhow!("no hosts"));
+    };
+    let listener = receiver.esp_listener(811, 8)?;
+    let three = || {
+        senders
+            .iter()
+            .map(|sender| pair(sender, receiver, &listener, 811))
+            .collect::<Result<Vec<_>>>()
+    };
+    // The first run is not looked at: everything is done for the first time in it.
+    transfer_together(&three()?, MIB)?;
+    let alone = transfer_together(&three()?, MIB).context("among themselves")?;
+
+    let mut silent = HandMade::connect(silent, receiver, 811)?;
+    let (silents_end, _) = listener.accept(0).context("accepting the silent one")?;
+    silent.send(flag::ACK | flag::TXS, b"!")?;
+    // Once that byte is here, the receiver counts on the ones announced with it.
+    silents_end.receive_exact(&mut [0])?;
+    let before = receiver.counter(OVERRUNS)?;
+    ensure!(
+        before == 0,
+        "{before} turns taken from senders that never were silent"
+    );
+    let together = transfer_together(&three()?, MIB).context("beside a silent sender")?;
+    judge_delay(receiver, alone, together)?;
+    silent.send(flag::RST | flag::ACK, &[])?;
+    switch.ensure_no_drops()?;
+    drop((silents_end, listener));
+    switch.down()
+}
+
+/// Receives from each of `ends`, counting, until the end of its stream or, for the last, any end.
+///
+/// When all of them are under way, `fall` is called, and the others must finish.
+fn others_finish(
+    pairs: &[(Socket, Socket)],
+    fallen: &Socket,
+    fall: impl FnOnce() -> Result<()>,
+    recover: impl FnOnce() -> Result<()>,
+) -> Outcome {
+    const TOTAL: usize = 4 * MIB;
+    let progress: Vec<AtomicUsize> = (0..=pairs.len()).map(|_| AtomicUsize::new(0)).collect();
+    let read = |socket: &Socket, count: &AtomicUsize| -> Result<Vec<u8>> {
+        let mut all = Vec::new();
+        let mut buffer = vec![0; 64 * KIB];
+        loop {
+            let got = socket.receive(&mut buffer, 0)?;
+            if got == 0 {
+                return Ok(all);
+            }
+            all.extend_from_slice(&buffer[..got]);
+            count.fetch_add(got, Ordering::Relaxed);
+        }
+    };
+    let joined = |_| anyhow!("a thread panicked");
+    thread::scope(|scope| {
+        let of_fallen = &progress[pairs.len()];
+        let unfinished = scope.spawn(|| {
+            let ended = read(fallen, of_fallen);
+            note(&format!(
+                "the fallen one's stream: {:?}",
+                ended.map(|bytes| bytes.len())
+            ));
+        });
+        let transfers: Vec<_> = pairs
+            .iter()
+            .zip(&progress)
+            .zip(0u64..)
+            .map(|(((client, server), count), seed)| {
+                let sender = scope.spawn(move || -> Result<()> {
+                    send_random(client, TOTAL, 64 * KIB, seed)?;
+                    client.shutdown(libc::SHUT_WR).context("shutdown")
+                });
+                let receiver = scope.spawn(move || {
+                    let got = read(server, count)?;
+                    ensure!(got.len() == TOTAL, "{} bytes arrived", got.len());
+                    let mut wanted = Vec::with_capacity(TOTAL);
+                    let mut rng = fastrand::Rng::with_seed(seed);
+                    let mut part = vec![0; 64 * KIB];
+                    while wanted.len() < TOTAL {
+                        rng.fill(&mut part);
+                        wanted.extend_from_slice(&part);
+                    }
+                    ensure!(got == wanted, "the bytes changed on the way");
+                    Ok(())
+                });
+                (sender, receiver)
+            })
+            .collect();
+        eventually("all four under way", || {
+            Ok(progress
+                .iter()
+                .all(|count| count.load(Ordering::Relaxed) > 0))
+        })?;
+        fall()?;
+        let done: Vec<_> = progress
+            .iter()
+            .map(|count| count.load(Ordering::Relaxed))
+            .collect();
+        note(&format!("bytes received when the one fell: {done:?}"));
+        ensure!(
+            done.iter().take(pairs.len()).all(|count| *count < TOTAL),
+            "one was done before the other fell: {done:?}"
+        );
+        for (number, (sender, receiver)) in transfers.into_iter().enumerate() {
+            let what = || format!("sender {number}");
+            sender.join().map_err(joined)?.with_context(what)?;
+            receiver.join().map_err(joined)?.with_context(what)?;
+        }
+        recover()?;
+        unfinished.join().map_err(joined)
+    })
+}
+
+/// A process that sends until it is killed.
+fn killed_sender() -> Outcome {
+    let switch = Switch::up(5, &["--rate", "100mbit"])?;
+    let [receiver, senders @ .., victim] = &switch.hosts[..] else {
+        return Err(anyhow!("no hosts"));
+    };
+    let listener = receiver.esp_listener(812, 8)?;
+    let child = start_process(|| {
+        let send = || -> Result<()> {
+            let socket = victim.esp()?;
+            socket.connect(&victim.to(receiver, 812))?;
+            let message = random(MIB, 4);
+            loop {
+                socket.send_all(&message)?;
+            }
+        };
+        if let Err(error) = send() {
+            note(&format!("the victim: {error:#}"));
+        }
+        1
+    })?;
+    let (fallen, _) = listener.accept(0).context("accepting the victim")?;
+    let pairs = senders
+        .iter()
+        .map(|sender| pair(sender, receiver, &listener, 812))
+        .collect::<Result<Vec<_>>>()?;
+    let shoot = || {
+        kill(child, Signal::SIGKILL).context("kill")?;
+        let end = waitpid(child, None).context("waitpid")?;
+        note(&format!("the victim's end: {end:?}"));
+        Ok(())
+    };
+    others_finish(&pairs, &fallen, shoot, || Ok(()))?;
+    switch.ensure_no_drops()?;
+    drop((pairs, fallen, listener));
+    switch.down()
+}
+
+/// A sender whose cable is pulled, which nobody can hear; later it is put back.
+fn unlinked_sender() -> Outcome {
+    let switch = Switch::up(5, &["--rate", "100mbit"])?;
+    let [receiver, senders @ .., victim] = &switch.hosts[..] else {
+        return Err(anyhow!("no hosts"));
+    };
+    let listener = receiver.esp_listener(813, 8)?;
+    let (sender, fallen) = pair(victim, receiver, &listener, 813)?;
+    let pairs = senders
+        .iter()
+        .map(|sender| pair(sender, receiver, &listener, 813))
+        .collect::<Result<Vec<_>>>()?;
+    let link = |state: &str| victim.namespace.ip(&format!("link set eth0 {state}\n"));
+    let before = receiver.counter(OVERRUNS)?;
+    let enough = AtomicBool::new(false);
+    let endless = || {
+        let message = random(64 * KIB, 5);
+        while !enough.load(Ordering::Relaxed) {
+            if let Err(error) = sender.send_all(&message) {
+                note(&format!("the victim's send: {error}"));
+                break;
+            }
+        }
+        // An end that the reader sees, unless the connection is gone anyway.
+        let _ = sender.shutdown(libc::SHUT_WR);
+        Ok(())
+    };
+    let ((), ()) = beside(endless, || {
+        let unplug = || link("down");
+        let plug = || {
+            enough.store(true, Ordering::Relaxed);
+            link("up")
+        };
+        others_finish(&pairs, &fallen, unplug, plug)
+    })?;
+    let overruns = receiver.counter(OVERRUNS)? - before;
+    ensure!(
+        overruns > 0,
+        "no turn was taken from the sender without a link"
+    );
+    tell(&format!("a pulled cable: {overruns} turns were taken"));
+    switch.ensure_no_drops()?;
+    drop((sender, fallen, pairs, listener));
+    switch.down()
+}
+
+fn sleeping_reader() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "200mbit"])?;
+    let [receiver, sender] = &switch.hosts[..] else {
+        return Err(anyhow!("no hosts"));
+    };
+    for (port, room) in [(820, None), (821, Some(8192))] {
+        let what = || match room {
+            None => "with the receive buffer as it is".to_owned(),
+            Some(bytes) => format!("with a receive buffer of {bytes} bytes"),
+        };
+        let listener = receiver.esp_listener(port, 4)?;
+        if let Some(bytes) = room {
+            // Less than a burst; a child takes its buffer sizes from the listener, as with TCP.
+            listener.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
+        }
+        let (client, server) = pair(sender, receiver, &listener, port)?;
+        let message = random(8 * MIB, port.into());
+        let mut got = vec![0; message.len()];
+        let half = got.len() / 2;
+        let mut receive = || {
+            server.receive_exact(&mut got[..half])?;
+            // The pause is the point: the sender meets a full buffer and has to stop.
+            thread::sleep(Duration::from_secs(5));
+            server.receive_exact(&mut got[half..])
+        };
+        beside(
+            || client.send_all(&message).context("sending"),
+            || receive().context("receiving"),
+        )
+        .with_context(what)?;
+        ensure!(got == message, "the bytes changed on the way, {}", what());
+        let ends = [Stats::of(&client)?, Stats::of(&server)?];
+        tell(&format!(
+            "{}: sender {:?}, reader {:?}",
+            what(),
+            ends[0],
+            ends[1]
+        ));
+        for stats in &ends {
+            ensure!(
+                stats.dropped == 0 && stats.lost == 0 && stats.errors == 0,
+                "{}: {ends:?}",
+                what()
+            );
+            ensure!(stats.retransmitted == 0, "{}: {ends:?}", what());
+        }
+        switch.ensure_no_drops().with_context(what)?;
+    }
+    switch.down()
+}
+
+/// One frame in 2,000, as in Treydte 2007; 64 MiB are some 45,000 frames.
+fn random_loss() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "400mbit", "--loss", "0.05%"])?;
+    let [receiver, sender] = &switch.hosts[..] else {
+        return Err(anyhow!("no hosts"));
+    };
+    let listener = receiver.esp_listener(830, 4)?;
+    let (client, server) = pair(sender, receiver, &listener, 830)?;
+    let load = Load {
+        total: 64 * MIB,
+        chunk: 64 * KIB,
+        seed: 830,
+    };
+    transfer(&client, &server, load)?;
+    let ports = switch.ports()?;
+    tell(&format!(
+        "lost: {} of the sender's frames, {} of the receiver's; sender {:?}, receiver {:?}",
+        ports[1].lost_packets,
+        ports[0].lost_packets,
+        Stats::of(&client)?,
+        Stats::of(&server)?
+    ));
+    ensure!(ports[1].lost_packets > 0, "no frame was lost");
+    ensure!(
+        Stats::of(&client)?.retransmitted > 0,
+        "no frame was sent again"
+    );
+    ensure!(Stats::of(&server)?.received > 0, "no frame was counted");
+    switch.ensure_no_drops()?;
+    drop((client, server, listener));
+    switch.down()
+}

@@ -1,0 +1,221 @@
+//! Many connections at once, many one after the other, and the end of the ports; beside TCP where the two can be compared.
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::{Address, AF_ENET};
+use crate::harness::{note, refused, Outcome, Scenario};
+use crate::lab::{Host, Lab, Wiring};
+use crate::module;
+use crate::scale::{churn, port_rests, Crowd, Protocol, BOTH};
+use crate::socket::Socket;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("scale_ports_run_out_as_tcps_and_udps_do", ports_run_out).within(290),
+    Scenario::direct(
+        "scale_a_closed_connections_port_is_free_again",
+        port_is_free,
+    )
+    .counted(),
+    Scenario::direct("scale_1000_connections_per_second", churning)
+        .within(120)
+        .counted(),
+    Scenario::direct("scale_a_round_trip_costs_the_same_among_2000", cost)
+        .within(120)
+        .counted(),
+    Scenario::guest("scale_10000_connections_at_once", crowd).within(290),
+];
+
+const PORT: u16 = 2850;
+
+/// Lines of `/proc/net/esp` that are connections in the state `established`.
+fn established(host: &Host) -> Result<usize> {
+    let text = host.namespace.proc_net("esp")?;
+    Ok(text
+        .lines()
+        .filter(|line| line.contains(" established "))
+        .count())
+}
+
+fn crowd() -> Outcome {
+    const COUNT: usize = 10_000;
+    let lab = Lab::new(Wiring::Direct)?;
+    let crowd = Crowd::open(&lab, Protocol::Esp, PORT, COUNT)?;
+    for host in [&lab.a, &lab.b] {
+        let found = established(host)?;
+        ensure!(found == COUNT, "{found} of {COUNT} are listed");
+    }
+    // The oldest and the youngest still carry bytes, and none has another's.
+    for number in [0, 1, COUNT / 2, COUNT - 1] {
+        let (client, server) = &crowd.pairs[number];
+        let bytes = (number as u32).to_ne_bytes();
+        client.send_all(&bytes)?;
+        let mut got = [0; 4];
+        server.receive_exact(&mut got)?;
+        ensure!(got == bytes, "connection {number} has {got:?}");
+    }
+    drop(crowd);
+    lab.await_no_sockets()?;
+    drop(lab);
+    module::reload()
+}
+
+fn churning(lab: &Lab) -> Outcome {
+    const RATE: u32 = 1000;
+    let ended = churn(lab, Protocol::Esp, PORT, RATE, 5 * RATE)?;
+    note(&format!("{ended:?}"));
+    ensure!(
+        ended.made == 5 * RATE,
+        "{} of {} were made: {ended:?}",
+        ended.made,
+        5 * RATE
+    );
+    ensure!(
+        ended.took < Duration::from_millis(5100),
+        "the rate was not kept: {ended:?}"
+    );
+    Ok(())
+}
+
+/// A table whose chains grew would show: at 2,000 connections each of 64 buckets would hold 60 sockets.
+fn cost(lab: &Lab) -> Outcome {
+    let mut crowd = Crowd::open(lab, Protocol::Esp, PORT, 1)?;
+    let one = crowd.half_round_trip(1, 500)?;
+    crowd.grow(lab, Protocol::Esp, PORT, 2000)?;
+    let among = crowd.half_round_trip(100, 20)?;
+    note(&format!("{one} alone, {among} among 2000"));
+    ensure!(
+        among < one * 1.1,
+        "half a round trip costs {one:.0} instructions on one connection and {among:.0} among 2000"
+    );
+    Ok(())
+}
+
+fn port_is_free(lab: &Lab) -> Outcome {
+    // Both ends have closed: nothing is left to wait for, and there is no TIME_WAIT.
+    let rested = port_rests(lab, Protocol::Esp, PORT, true, Duration::from_secs(1))?;
+    let rested = rested.context("the port was still taken after a second")?;
+    note(&format!("free after {rested:?}"));
+    // A peer that never closes keeps the port for some seconds, TCP's for a minute.
+    let rested = port_rests(lab, Protocol::Esp, PORT + 1, false, Duration::from_secs(60))?;
+    let rested = rested.context("the port was still taken after a minute")?;
+    note(&format!(
+        "free after {rested:?} beside a peer that does not close"
+    ));
+    Ok(())
+}
+
+/// Binds sockets to port 0 until that fails: the sockets, their ports, and the errno.
+fn take_all(
+    make: impl Fn() -> Result<Socket>,
+    any: &[u8],
+) -> Result<(Vec<Socket>, BTreeSet<u16>, i32)> {
+    let (mut sockets, mut ports) = (Vec::new(), BTreeSet::new());
+    loop {
+        let socket = make()?;
+        if let Err(error) = socket.bind_bytes(any) {
+            let errno = error.raw_os_error().context("an error without an errno")?;
+            return Ok((sockets, ports, errno));
+        }
+        let port = Protocol::Esp.port_of(&socket)?;
+        ensure!(
+            port != 0 && ports.insert(port),
+            "port {port} was given twice"
+        );
+        sockets.push(socket);
+    }
+}
+
+/// What both families answer when no port is free; `there` is a listener's address.
+fn without_ports(make: &impl Fn() -> Result<Socket>, stream: bool, there: &[u8]) -> Outcome {
+    if stream {
+        refused(make()?.connect_bytes(there), libc::EADDRNOTAVAIL, "connect")?;
+        let nonblocking = make()?;
+        nonblocking.set_nonblocking(true)?;
+        let connected = nonblocking.connect_bytes(there);
+        refused(connected, libc::EADDRNOTAVAIL, "connect without waiting")?;
+        refused(make()?.listen(1), libc::EADDRINUSE, "listen")
+    } else {
+        refused(
+            make()?.send_to_bytes(b"x", 0, there),
+            libc::EAGAIN,
+            "sendto",
+        )?;
+        refused(make()?.connect_bytes(there), libc::EAGAIN, "connect")
+    }
+}
+
+/// Every port that is given out is taken, one is given back, and is the one that is given next.
+fn run_out(
+    make: &impl Fn() -> Result<Socket>,
+    stream: bool,
+    any: &[u8],
+    there: &[u8],
+) -> Result<BTreeSet<u16>> {
+    let (mut sockets, ports, errno) = take_all(make, any)?;
+    ensure!(errno == libc::EADDRINUSE, "bind: errno {errno}");
+    without_ports(make, stream, there)?;
+    let given_back = sockets.swap_remove(sockets.len() / 2);
+    let port = Protocol::Esp.port_of(&given_back)?;
+    drop(given_back);
+    let again = make()?;
+    again.bind_bytes(any).context("bind with one port free")?;
+    let got = Protocol::Esp.port_of(&again)?;
+    ensure!(got == port, "{port} was free, {got} was given");
+    refused(make()?.bind_bytes(any), libc::EADDRINUSE, "bind again")?;
+    drop(again);
+    let client = make()?;
+    client
+        .connect_bytes(there)
+        .context("connect with one port free")?;
+    let got = Protocol::Esp.port_of(&client)?;
+    ensure!(got == port, "{port} was free, {got} was taken to connect");
+    Ok(ports)
+}
+
+fn ports_run_out(lab: &Lab) -> Outcome {
+    lab.give_ip_addresses()?;
+    // IP's range can be narrowed; the families' own is IANA's.
+    lab.a
+        .namespace
+        .within(|| std::fs::write("/proc/sys/net/ipv4/ip_local_port_range", "40000 40199"))??;
+    for protocol in BOTH {
+        let _listener = protocol.listener(lab, PORT)?;
+        for kind in [libc::SOCK_STREAM, libc::SOCK_DGRAM] {
+            let family = match protocol {
+                Protocol::Esp => AF_ENET,
+                Protocol::Tcp => libc::AF_INET,
+            };
+            let make = || Socket::new(family, kind, 0).context("socket");
+            let any = protocol.here(0);
+            let there = protocol.there(lab, PORT);
+            let run_out = || run_out(&make, kind == libc::SOCK_STREAM, &any, &there);
+            let ports = lab
+                .a
+                .namespace
+                .within(run_out)?
+                .with_context(|| format!("family {family}, type {kind}"))?;
+            let expected: BTreeSet<u16> = match protocol {
+                Protocol::Esp => (1024..=65535).collect(),
+                Protocol::Tcp => (40000..=40199).collect(),
+            };
+            ensure!(
+                ports == expected,
+                "family {family}, type {kind}: {} ports, {:?} to {:?}",
+                ports.len(),
+                ports.first(),
+                ports.last()
+            );
+        }
+    }
+    // Asked for by its number, a port below the range is still to be had.
+    let low = lab.a.esp()?;
+    low.bind(&Address {
+        port: 1023,
+        ..Address::default()
+    })
+    .context("port 1023")
+}

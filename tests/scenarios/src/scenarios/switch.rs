@@ -1,0 +1,70 @@
+//! The switch itself: what the scenarios on it rely on.
+
+use anyhow::ensure;
+
+use crate::frame::ethernet;
+use crate::harness::{Outcome, Scenario};
+use crate::lab::{eventually, MTU};
+use crate::switch::Switch;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("switch_drops_what_its_buffer_cannot_take", buffer).counted(),
+    Scenario::guest("switch_loses_frames_at_random", loss).counted(),
+];
+
+/// An Ethernet type that nobody listens to; frames need not be understood to be forwarded.
+const NOBODYS: u16 = 0x4e47;
+
+const FRAME: usize = 14 + MTU;
+
+/// Frames that a port holds: whole ones, counted in bytes.
+const HELD: usize = (128 << 10) / FRAME;
+
+/// Sends `count` full frames from the second host to the first.
+fn flood(switch: &Switch, count: usize) -> Outcome {
+    let [receiver, sender] = &switch.hosts[..] else {
+        anyhow::bail!("two hosts are needed");
+    };
+    let socket = sender.packets(NOBODYS)?;
+    let frame = ethernet(receiver.mac, sender.mac, NOBODYS, &[0; MTU]);
+    for _ in 0..count {
+        socket.send(&frame)?;
+    }
+    Ok(())
+}
+
+/// At 1 Mbit/s a frame takes 12 ms, so that the flood is over before the port has sent many.
+fn buffer() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "1mbit", "--uplink", "none"])?;
+    let flooded = 2 * HELD;
+    flood(&switch, flooded)?;
+    eventually("all frames sent or dropped", || {
+        let port = &switch.ports()?[0];
+        Ok(port.sent_packets + port.dropped_packets == flooded as u64)
+    })?;
+    let port = &switch.ports()?[0];
+    ensure!(
+        (HELD as u64..HELD as u64 + 40).contains(&port.sent_packets),
+        "a buffer for {HELD} frames took {} of {flooded}",
+        port.sent_packets
+    );
+    switch.down()
+}
+
+fn loss() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "100mbit", "--loss", "10%"])?;
+    flood(&switch, 1000)?;
+    eventually("all frames sent or lost", || {
+        let ports = switch.ports()?;
+        Ok(ports[0].sent_packets + ports[0].dropped_packets + ports[1].lost_packets == 1000)
+    })?;
+    let lost = switch.ports()?[1].lost_packets;
+    // Five standard deviations to either side.
+    ensure!(
+        (52..148).contains(&lost),
+        "{lost} of 1000 frames were lost, not about 100"
+    );
+    switch.ensure_no_drops()?;
+    switch.down()
+}

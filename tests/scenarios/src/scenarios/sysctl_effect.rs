@@ -1,0 +1,186 @@
+//! What `/proc/sys/esp/` does to sockets: which numbers are live, and which hold for sockets made later.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{ensure, Context, Result};
+use fastrand::Rng;
+
+use crate::frame::flag;
+use crate::harness::{Outcome, Scenario};
+use crate::knobs::Knobs;
+use crate::lab::{Lab, ESP_MSS};
+use crate::socket::Socket;
+use crate::station::Station;
+use crate::transfer::{beside, exchange, transfer_both_ways, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("sysctl_window_is_live_for_an_open_sender", sender),
+    Scenario::direct(
+        "sysctl_packets_to_ack_is_live_for_an_open_receiver",
+        receiver,
+    ),
+    Scenario::direct("sysctl_changes_during_a_transfer", changes).within(120),
+    Scenario::direct("sysctl_buffers_are_those_of_later_sockets", buffers),
+];
+
+/// The station lets the sender go on one acknowledgement at a time, and counts what comes.
+fn sender(lab: &Lab) -> Outcome {
+    let knobs = Knobs(&lab.a.namespace);
+    let (mut station, client) = Station::connect(lab, 77)?;
+    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20)?;
+    let mut expect = |count: u16, what: &str| -> Result<()> {
+        let found = station.new_packets()?;
+        ensure!(found == count, "{what}: {found} packets, not {count}");
+        station.acknowledge()
+    };
+    client.send(&vec![1; 200 * ESP_MSS], 0)?;
+    expect(2, "an announcement by default")?;
+    expect(21, "a window by default")?;
+    knobs.set("packets_to_ack", 1)?;
+    knobs.set("burst_length", 5)?;
+    expect(21, "a window that was opened before the change")?;
+    expect(5, "a smaller window")?;
+    knobs.set("burst_length", 1)?;
+    expect(5, "a window that was opened before the change")?;
+    for round in 0..10 {
+        expect(1, "the smallest window").with_context(|| format!("round {round}"))?;
+    }
+    knobs.set("burst_length", 60)?;
+    expect(1, "a window that was opened before the change")?;
+    expect(60, "a larger window")?;
+    let left = 200 - 2 - 21 - 21 - 5 - 5 - 10 - 1 - 60;
+    expect(60, "a larger window, once more")?;
+    expect(left - 60, "the end of the message")?;
+    for initial in [0, 3, 59] {
+        knobs.set("initial_ack_burst_length", initial)?;
+        client.send(&vec![2; 100 * ESP_MSS], 0)?;
+        let packets = 1 + initial as u16;
+        expect(packets, "an announcement")?;
+        expect(60.min(100 - packets), "the window after it")?;
+        if packets < 40 {
+            expect(40 - packets, "the rest")?;
+        }
+    }
+    station.reset()
+}
+
+/// The station sends, and counts the acknowledgements.
+fn receiver(lab: &Lab) -> Outcome {
+    let knobs = Knobs(&lab.a.namespace);
+    // Nothing but the station's packets is to move the receiver.
+    knobs.set("round_trip_time", 1_000_000)?;
+    let (mut station, client) = Station::connect(lab, 78)?;
+    let mut next = |flags: u8, acknowledged: bool, what: &str| -> Result<()> {
+        station.send_data(flags, &[3; 100])?;
+        let found = station
+            .sent_so_far()?
+            .iter()
+            .filter(|header| header.flags & flag::RRQ == 0)
+            .count();
+        ensure!(
+            found == usize::from(acknowledged),
+            "{what}: {found} acknowledgements"
+        );
+        Ok(())
+    };
+    next(flag::TXS, true, "the announcement")?;
+    for (packets_to_ack, rounds) in [(10, 2), (3, 4), (1, 5), (21, 1)] {
+        knobs.set("packets_to_ack", packets_to_ack)?;
+        for packet in 1..=rounds * packets_to_ack {
+            let due = packet % packets_to_ack == 0;
+            next(0, due, &format!("packet {packet} of {packets_to_ack} each"))?;
+        }
+    }
+    // The end may be acknowledged a little later, by data going the other way.
+    station.send_data(flag::TXF, &[3; 100])?;
+    let end = station.next;
+    station
+        .wait_for(|header| header.acknowledgement == end)
+        .context("the end")?;
+    let mut bytes = vec![0; 100 * (1 + 20 + 12 + 5 + 21 + 1)];
+    client.receive_exact(&mut bytes)?;
+    ensure!(bytes.iter().all(|byte| *byte == 3), "other bytes came");
+    station.reset()
+}
+
+/// Both hosts' numbers change all the time; no byte is lost and nothing stops.
+fn changes(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(79)?;
+    let done = AtomicBool::new(false);
+    let disturb = || -> Result<u32> {
+        let mut rng = Rng::with_seed(79);
+        let mut taken = 0;
+        while !done.load(Ordering::Relaxed) {
+            let host = [&lab.a, &lab.b][rng.usize(..2)];
+            let (name, most) = [
+                ("burst_length", 200),
+                ("initial_ack_burst_length", 50),
+                ("packets_to_ack", 50),
+                ("round_trip_time", 1000),
+            ][rng.usize(..4)];
+            let number = rng.u32(..most).to_string();
+            // Many of these do not fit the others, and are refused.
+            let written = Knobs(&host.namespace).write(name, number.as_bytes())?;
+            taken += u32::from(written.is_ok());
+        }
+        Ok(taken)
+    };
+    let (taken, ()) = beside(disturb, || {
+        let load = Load {
+            total: 4 << 20,
+            chunk: 100_000,
+            seed: 79,
+        };
+        let ended = transfer_both_ways(&client, &server, load);
+        done.store(true, Ordering::Relaxed);
+        ended
+    })?;
+    ensure!(taken > 10, "only {taken} changes during the transfer");
+    Ok(())
+}
+
+/// `SO_SNDBUF` and `SO_RCVBUF`.
+fn limits(socket: &Socket) -> Result<[i32; 2]> {
+    Ok([
+        socket.int_option(libc::SOL_SOCKET, libc::SO_SNDBUF)?,
+        socket.int_option(libc::SOL_SOCKET, libc::SO_RCVBUF)?,
+    ])
+}
+
+fn buffers(lab: &Lab) -> Outcome {
+    let has = |socket: &Socket, wanted: [i32; 2], what: &str| -> Outcome {
+        let found = limits(socket)?;
+        ensure!(found == wanted, "{what} has {found:?}, not {wanted:?}");
+        Ok(())
+    };
+    let usual = limits(&lab.a.esp()?)?;
+    let earlier = lab.a.esp()?;
+    let listener = lab.b.esp_listener(80, 4)?;
+    let fixed = lab.b.esp_listener(81, 4)?;
+    fixed.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 50_000)?;
+    for host in [&lab.a, &lab.b] {
+        Knobs(&host.namespace).set("send_buff_size", 70_000)?;
+        Knobs(&host.namespace).set("recv_buff_size", 90_000)?;
+    }
+    has(&earlier, usual, "a socket made before")?;
+    has(&listener, usual, "a listener made before")?;
+    let set = [70_000, 90_000];
+    has(&lab.a.esp()?, set, "a socket made later")?;
+    has(&lab.b.esp_listener(82, 4)?, set, "a listener made later")?;
+    let (client, server) = lab.esp_pair_through(&listener, 80)?;
+    has(&client, set, "a connection made later")?;
+    has(&server, set, "a connection accepted later")?;
+    // As always, what a listener was told holds for its children.
+    let (_other, server_of_fixed) = lab.esp_pair_through(&fixed, 81)?;
+    has(
+        &server_of_fixed,
+        [70_000, 100_000],
+        "a child of a fixed one",
+    )?;
+    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 40_000)?;
+    has(&client, [80_000, 90_000], "a socket with its own wish")?;
+    // EDP has its own ways.
+    has(&lab.a.edp()?, usual, "an EDP socket")?;
+    exchange(&client, &server)
+}

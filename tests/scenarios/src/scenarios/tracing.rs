@@ -1,0 +1,434 @@
+//! What tracers see: events of the system `enet`, and reasons of freed buffers.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::frame::{ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
+use crate::harness::{refused, Outcome, Scenario};
+use crate::lab::{await_events, eventually, print_mac, Host, Lab};
+use crate::module;
+use crate::netns::finish;
+use crate::relay::Faults;
+use crate::socket::Socket;
+use crate::tracer::{last, Event, Tracer};
+use crate::transfer::{exchange, transfer, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::switched(
+        "tracing_shows_a_lost_packet_being_asked_for_and_sent_again",
+        requests,
+    )
+    .within(120),
+    Scenario::direct("tracing_shows_the_states_of_a_connection_in_order", states),
+    Scenario::direct("tracing_shows_drops_with_their_reason", drops),
+    Scenario::direct("tracing_shows_resets", resets),
+    Scenario::direct("tracing_takes_no_delivered_packet_for_a_drop", no_drops),
+    Scenario::guest("tracing_does_not_keep_the_module", unload),
+    Scenario::switched("tracing_by_trace_cmd_shows_a_request", trace_cmd).within(120),
+];
+
+/// Port of the host that waits.
+const PORT: u16 = 2805;
+
+/// A load of some 350 packets, of which a bad wire loses enough.
+const LOAD: Load = Load {
+    total: 512 << 10,
+    chunk: 1 << 16,
+    seed: 2805,
+};
+
+const LOSSY: Faults = Faults {
+    loss: 0.05,
+    duplicate: 0.0,
+    reorder: 0.0,
+    corrupt: 0.0,
+    fcs: true,
+};
+
+/// The ends of a connection of `host` with port `remote` of `other`, as its events name them.
+fn between(
+    host: &Host,
+    local: u16,
+    other: &Host,
+    remote: u16,
+) -> Result<[(&'static str, String); 5]> {
+    Ok([
+        ("netns", host.namespace.number()?.to_string()),
+        ("ifindex", host.ifindex.to_string()),
+        ("sport", local.to_string()),
+        ("dport", remote.to_string()),
+        ("peer", print_mac(other.mac)),
+    ])
+}
+
+/// Whether `event` is called `name` and is of those `ends`.
+fn is(event: &Event, name: &str, ends: &[(&'static str, String)]) -> bool {
+    event.name == name && ends.iter().all(|(key, value)| event.get(key) == value)
+}
+
+/// What a connection counted, and what its events told, must be the same.
+fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) -> Result<bool> {
+    let counters = socket.counters(8)?;
+    let told = |name: &str, reasons: &[&str]| {
+        events
+            .iter()
+            .filter(|event| is(event, name, ends))
+            .filter(|event| reasons.is_empty() || reasons.contains(&event.get("reason")))
+            .count()
+    };
+    let told = [
+        told("esp_retransmit", &[]),
+        told("esp_drop", &["duplicate", "out-of-sequence"]),
+        told(
+            "esp_drop",
+            &[
+                "receive-buffer",
+                "bad-flags",
+                "bad-ack",
+                "bad-state",
+                "backlog",
+            ],
+        ),
+        told("esp_send_request", &[]),
+    ];
+    // pkt_rtx, pkt_rx_oos, pkt_rx_drop, arq_tx
+    let counted = [1, 4, 5, 7].map(|index| counters[index] as usize);
+    Ok(told == counted)
+}
+
+fn requests(lab: &Lab) -> Outcome {
+    let tracer = Tracer::start(&["enet"])?;
+    let (client, server) = lab.esp_pair(PORT)?;
+    let port = client.local_address()?.port;
+    lab.relay().set_faults(LOSSY);
+    let moved = transfer(&client, &server, LOAD);
+    lab.relay().set_faults(Faults::default());
+    moved?;
+    let here = between(&lab.a, port, &lab.b, PORT)?;
+    let there = between(&lab.b, PORT, &lab.a, port)?;
+    eventually("events and counters that agree", || {
+        let events = tracer.events()?;
+        Ok(agrees(&events, &here, &client)? && agrees(&events, &there, &server)?)
+    })?;
+    ensure!(server.counters(8)?[7] > 0, "nothing was asked for");
+    let events = tracer.events()?;
+    let whole = events.iter().enumerate().any(|(at, asked)| {
+        let behind = &events[at..];
+        let number = asked.get("ack");
+        is(asked, "esp_send_request", &there)
+            && asked.has(&[("flags", "ACK|RRQ"), ("len", "0")])
+            && behind.iter().any(|event| {
+                is(event, "esp_receive_request", &here)
+                    && event.has(&[("ack", number), ("flags", "ACK|RRQ")])
+            })
+            && behind.iter().any(|event| {
+                is(event, "esp_retransmit", &here)
+                    && event.get("seq") == number
+                    && event.get("len") != "0"
+            })
+    });
+    ensure!(
+        whole,
+        "no request was seen that left, came, and was answered: {:?}",
+        last(&events)
+    );
+    Ok(())
+}
+
+/// The states that the sockets with local port `sport` went through, each by "old>new".
+fn steps(events: &[Event], host: &Host, sport: u16) -> Result<Vec<String>> {
+    let mut steps = Vec::new();
+    for event in events {
+        let ours = event.name == "esp_set_state" && event.get("sport") == sport.to_string();
+        if ours && event.is_of(host)? {
+            steps.push(format!(
+                "{}>{}",
+                event.get("oldstate"),
+                event.get("newstate")
+            ));
+        }
+    }
+    Ok(steps)
+}
+
+fn states(lab: &Lab) -> Outcome {
+    let tracer = Tracer::start(&["enet/esp_set_state"])?;
+    let listener = lab.b.esp_listener(PORT, 4)?;
+    let (client, server) = lab.esp_pair_through(&listener, PORT)?;
+    drop(listener);
+    let port = client.local_address()?.port;
+    client.shutdown(libc::SHUT_WR)?;
+    ensure!(server.receive(&mut [0], 0)? == 0, "no end of the stream");
+    lab.a
+        .await_proc("esp", |text| text.contains("fin-wait-2"))?;
+    drop(server);
+    ensure!(client.receive(&mut [0], 0)? == 0, "no end of the stream");
+    lab.b.await_no_sockets()?;
+    drop(client);
+    lab.a.await_no_sockets()?;
+    let events = tracer.events()?;
+    let (here, there) = (steps(&events, &lab.a, port)?, steps(&events, &lab.b, PORT)?);
+    ensure!(
+        here == [
+            "closed>syn-sent",
+            "syn-sent>established",
+            "established>fin-wait-1",
+            "fin-wait-1>fin-wait-2",
+            "fin-wait-2>closed",
+        ],
+        "the active side: {here:?}"
+    );
+    ensure!(
+        there
+            == [
+                "closed>listen",
+                "listen>syn-recv",
+                "syn-recv>established",
+                "listen>closed",
+                "established>close-wait",
+                "close-wait>last-ack",
+                "last-ack>closed",
+            ],
+        "the passive side: {there:?}"
+    );
+    // Who the socket is: its address throughout, its inode once it has a descriptor.
+    let ends = between(&lab.a, port, &lab.b, PORT)?;
+    let ours: Vec<_> = events
+        .iter()
+        .filter(|event| is(event, "esp_set_state", &ends))
+        .collect();
+    ensure!(
+        ours.len() == here.len(),
+        "the ends are not told with each state: {:?}",
+        last(&events)
+    );
+    ensure!(
+        ours.iter()
+            .all(|event| event.get("skaddr") == ours[0].get("skaddr")),
+        "one socket has several addresses: {ours:?}"
+    );
+    ensure!(ours[0].get("ino") != "0", "no inode: {:?}", ours[0]);
+    Ok(())
+}
+
+/// Waits until an event called `name` has these fields.
+fn await_event(tracer: &Tracer, host: &Host, name: &str, fields: &[(&str, &str)]) -> Result<()> {
+    let mut events = Vec::new();
+    eventually(name, || {
+        events = tracer.events()?;
+        for event in &events {
+            if event.name == name && event.has(fields) && event.is_of(host)? {
+                return Ok(true);
+            }
+        }
+        Ok(false)
+    })
+    .with_context(|| format!("{fields:?} is not in {:?}", last(&events)))
+}
+
+/// Waits until the core has freed a buffer of `protocol` for `reason`.
+fn await_freed(tracer: &Tracer, protocol: u16, reason: &str) -> Result<()> {
+    let mut events = Vec::new();
+    eventually("a freed buffer", || {
+        events = tracer.events()?;
+        let protocol = protocol.to_string();
+        Ok(events.iter().any(|event| {
+            event.name == "kfree_skb" && event.has(&[("protocol", &protocol), ("reason", reason)])
+        }))
+    })
+    .with_context(|| format!("{reason} for {protocol} is not in {:?}", last(&events)))
+}
+
+fn drops(lab: &Lab) -> Outcome {
+    let tracer = Tracer::start(&["enet", "skb/kfree_skb"])?;
+    let peer = print_mac(lab.a.mac);
+    // Nobody waits there.
+    let sender = lab.a.edp_bound(95)?;
+    sender.send_to(b"anybody?", 0, &lab.a.to(&lab.b, 96))?;
+    let ends = [("sport", "96"), ("dport", "95"), ("peer", peer.as_str())];
+    let told = [&ends[..], &[("len", "8"), ("reason", "no-socket")]].concat();
+    await_event(&tracer, &lab.b, "edp_drop", &told)?;
+    await_freed(&tracer, ETH_P_EDP, "NO_SOCKET")?;
+    // Nobody reads.
+    let receiver = lab.b.edp_bound(97)?;
+    receiver.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
+    for _ in 0..20 {
+        sender.send_to(&[0; 1000], 0, &lab.a.to(&lab.b, 97))?;
+    }
+    let told = [
+        ("sport", "97"),
+        ("len", "1000"),
+        ("reason", "receive-buffer"),
+    ];
+    await_event(&tracer, &lab.b, "edp_drop", &told)?;
+    await_freed(&tracer, ETH_P_EDP, "SOCKET_RCVBUFF")?;
+    // Less than a header, and less than announced.
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let lie = EspHeader {
+        source: 7,
+        destination: 98,
+        length: 1000,
+        flags: flag::ACK,
+        ..EspHeader::default()
+    };
+    for packet in [&[0u8; 3][..], &lie.packet(&[])] {
+        wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, packet))?;
+    }
+    for ports in [
+        [("sport", "0"), ("len", "0")],
+        [("sport", "98"), ("len", "1000")],
+    ] {
+        let told = [&ports[..], &[("reason", "malformed")]].concat();
+        await_event(&tracer, &lab.b, "esp_drop", &told)?;
+    }
+    await_freed(&tracer, ETH_P_ESP, "PKT_TOO_SMALL")?;
+    // To somebody else.
+    wire.send(&ethernet([0xff; 6], lab.a.mac, ETH_P_ESP, &lie.packet(&[])))?;
+    let told = [("sport", "98"), ("dport", "7"), ("reason", "not-ours")];
+    await_event(&tracer, &lab.b, "esp_drop", &told)?;
+    await_freed(&tracer, ETH_P_ESP, "OTHERHOST")?;
+    // The module's own counters say the same.
+    lab.b.await_counter("EdpInNoSocket", 1)?;
+    lab.b.await_counter("EspInMalformed", 2)?;
+    lab.b.await_counter("EspInNotOurs", 1)?;
+    eventually("as many drops told as counted", || {
+        let events = tracer.events()?;
+        let told = events
+            .iter()
+            .filter(|event| event.name == "edp_drop" && event.get("reason") == "receive-buffer");
+        let stats = receiver.counters(4)?;
+        Ok(stats[2] + stats[3] == 20 && told.count() == stats[3] as usize)
+    })
+}
+
+fn resets(lab: &Lab) -> Outcome {
+    let tracer = Tracer::start(&["enet"])?;
+    let client = lab.a.esp()?;
+    // A port that was not asked for is given back with the refusal.
+    let port = PORT + 1;
+    client.bind(&lab.a.here(port))?;
+    refused(
+        client.connect(&lab.a.to(&lab.b, PORT)),
+        libc::ECONNREFUSED,
+        "connecting where nobody listens",
+    )?;
+    let here = between(&lab.a, port, &lab.b, PORT)?;
+    let there = between(&lab.b, PORT, &lab.a, port)?;
+    let events = tracer.events()?;
+    let find = |name: &str, ends: &[(&'static str, String)]| {
+        events
+            .iter()
+            .find(|event| is(event, name, ends))
+            .with_context(|| format!("no {name} among {:?}", last(&events)))
+    };
+    ensure!(
+        find("esp_drop", &there)?.has(&[("flags", "SYN"), ("reason", "no-socket")]),
+        "the SYN was not dropped for want of a socket"
+    );
+    let sent = find("esp_send_reset", &there)?;
+    ensure!(
+        sent.get("flags").contains("RST") && sent.get("ino") == "0",
+        "a reset of no socket: {sent:?}"
+    );
+    let came = find("esp_receive_reset", &here)?;
+    ensure!(
+        came.get("seq") == sent.get("seq") && came.get("ino") != "0",
+        "a reset came as {came:?} that left as {sent:?}"
+    );
+    // A connection that is given up.
+    let (client, server) = lab.esp_pair(PORT)?;
+    let port = client.local_address()?.port;
+    server.send_all(b"nobody reads this")?;
+    await_events(&client, libc::POLLIN)?;
+    drop(client);
+    let there = between(&lab.b, PORT, &lab.a, port)?;
+    let told: Vec<_> = there
+        .iter()
+        .map(|(key, value)| (*key, value.as_str()))
+        .collect();
+    await_event(&tracer, &lab.b, "esp_receive_reset", &told)
+}
+
+/// Connections on a good wire: what the core frees as dropped is just what the module says that it dropped. On a slow
+/// machine that may be something, since timers are too short and processors overtake each other.
+fn no_drops(lab: &Lab) -> Outcome {
+    let tracer = Tracer::start(&["enet/esp_drop", "enet/edp_drop", "skb/kfree_skb"])?;
+    let (client, server) = lab.esp_pair(PORT)?;
+    exchange(&client, &server)?;
+    transfer(&client, &server, LOAD)?;
+    drop(server);
+    ensure!(client.receive(&mut [0], 0)? == 0, "no end of the stream");
+    drop(client);
+    let (a, b) = lab.edp_pair(PORT)?;
+    for _ in 0..10 {
+        a.send(b"datagram", 0)?;
+        b.receive(&mut [0; 8], 0)?;
+    }
+    drop((a, b));
+    lab.await_no_sockets()?;
+    let protocols = [ETH_P_EDP.to_string(), ETH_P_ESP.to_string()];
+    let (mut told, mut freed) = (Vec::new(), Vec::new());
+    for event in tracer.events()? {
+        if event.name != "kfree_skb" {
+            told.push(event);
+        } else if protocols.iter().any(|p| event.get("protocol") == p) {
+            freed.push(event);
+        }
+    }
+    ensure!(
+        freed.len() == told.len(),
+        "told as dropped: {:?}; freed as dropped: {:?}",
+        last(&told),
+        last(&freed)
+    );
+    Ok(())
+}
+
+/// The module can be removed while its events are recorded, and brings them again.
+fn unload() -> Outcome {
+    let tracer = Tracer::start(&["enet"])?;
+    ensure!(tracer.records("enet/esp_drop"), "it does not record");
+    module::reload()?;
+    ensure!(
+        !tracer.records("enet/esp_drop"),
+        "a new module's events are recorded though nobody asked"
+    );
+    drop(tracer);
+    let tracer = Tracer::start(&["enet"])?;
+    ensure!(tracer.records("enet/esp_drop"), "it does not record again");
+    drop(tracer);
+    module::reload()
+}
+
+/// trace-cmd understands the events by their descriptions.
+fn trace_cmd(lab: &Lab) -> Outcome {
+    const INSTANCE: &str = "by-trace-cmd";
+    const FILE: &str = "/tmp/requests.dat";
+    let run = |arguments: &[&str]| finish(Command::new("trace-cmd").args(arguments), "");
+    run(&["start", "-B", INSTANCE, "-e", "enet"])?;
+    let (client, server) = lab.esp_pair(PORT)?;
+    let port = client.local_address()?.port;
+    lab.relay().set_faults(LOSSY);
+    let moved = transfer(&client, &server, LOAD);
+    lab.relay().set_faults(Faults::default());
+    moved?;
+    run(&["stop", "-B", INSTANCE])?;
+    run(&["extract", "-B", INSTANCE, "-o", FILE])?;
+    let report = run(&["report", "-i", FILE])?;
+    run(&["reset", "-B", INSTANCE, "-d"])?;
+    fs::remove_file(FILE)?;
+    let there = between(&lab.b, PORT, &lab.a, port)?;
+    let request = report
+        .lines()
+        .filter_map(Event::parse)
+        .find(|event| is(event, "esp_send_request", &there))
+        .with_context(|| format!("no request in {} lines", report.lines().count()))?;
+    ensure!(
+        request.get("flags") == "ACK|RRQ",
+        "trace-cmd prints {request:?}"
+    );
+    Ok(())
+}

@@ -1,0 +1,174 @@
+//! A station without the module: an ESP peer played by hand, frame by frame.
+//!
+//! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. What `a` sends is told
+//! apart without waiting for silence: the station asks for an EDP echo, which `a` answers in its turn, after whatever it
+//! sent before.
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::Address;
+use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
+use crate::harness::refused;
+use crate::lab::{await_events, Lab, PATIENCE};
+use crate::socket::Socket;
+
+/// The station's address.
+pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+
+/// The station's end of its one connection.
+#[derive(Debug)]
+pub struct Station {
+    wire: PacketSocket,
+    host: [u8; 6],
+    port: u16,
+    host_port: u16,
+    /// Number of the station's next packet.
+    pub next: u16,
+    /// Number that the station expects next.
+    pub expected: u16,
+    echo: u8,
+    /// What came while the station waited for something to be done.
+    unread: Vec<EspHeader>,
+}
+
+impl Station {
+    /// Connects a new socket of host `a` with a station at `port`.
+    ///
+    /// # Errors
+    /// When the handshake does not go as it should.
+    pub fn connect(lab: &Lab, port: u16) -> Result<(Self, Socket)> {
+        let wire = lab.b.packets(ETH_P_ALL)?;
+        let client = lab.a.esp()?;
+        client.set_nonblocking(true)?;
+        let address = Address {
+            port,
+            ifindex: lab.a.ifindex,
+            mac: MAC,
+        };
+        refused(client.connect(&address), libc::EINPROGRESS, "connect")?;
+        let mut station = Self {
+            wire,
+            host: lab.a.mac,
+            port,
+            host_port: 0,
+            next: 0x7777,
+            expected: 0,
+            echo: 0,
+            unread: Vec::new(),
+        };
+        let syn = station.wait_for(|header| header.flags & flag::SYN != 0)?;
+        station.host_port = syn.source;
+        station.expected = syn.sequence.wrapping_add(1);
+        station.send(flag::SYN | flag::ACK, &[])?;
+        station.next = station.next.wrapping_add(1);
+        await_events(&client, libc::POLLOUT)?;
+        client.set_nonblocking(false)?;
+        // The handshake's last packet is no answer to what comes now.
+        station.sent_so_far()?;
+        Ok((station, client))
+    }
+
+    /// Sends a packet with the next number, which only a caller that sent one that takes a number moves on.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn send(&self, flags: u8, payload: &[u8]) -> Result<()> {
+        let header = EspHeader {
+            source: self.port,
+            destination: self.host_port,
+            length: payload.len() as u16,
+            sequence: self.next,
+            acknowledgement: self.expected,
+            flags,
+        };
+        let frame = ethernet(self.host, MAC, ETH_P_ESP, &header.packet(payload));
+        self.wire.send(&frame).context("the station's frame")
+    }
+
+    /// Sends data, a packet of its own, and counts on.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn send_data(&mut self, flags: u8, payload: &[u8]) -> Result<()> {
+        self.send(flags | flag::ACK, payload)?;
+        self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// Acknowledges what was seen, and with it ends the count. When this returns the host has answered: a frame may wait
+    /// for its turn on the way, and a setting changed meanwhile would hold for it.
+    ///
+    /// # Errors
+    /// When the host does not answer any more.
+    pub fn acknowledge(&mut self) -> Result<()> {
+        self.send(flag::ACK, &[])?;
+        self.unread = self.sent_so_far()?;
+        Ok(())
+    }
+
+    /// Ends the connection at once.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn reset(&self) -> Result<()> {
+        self.send(flag::RST | flag::ACK, &[])
+    }
+
+    /// The headers of the connection's packets that the host has sent since the last time.
+    ///
+    /// # Errors
+    /// When the host does not answer any more.
+    pub fn sent_so_far(&mut self) -> Result<Vec<EspHeader>> {
+        self.echo = self.echo.wrapping_add(1);
+        let request = edp(self.port, 0, 2, &[1, self.echo]);
+        self.wire
+            .send(&ethernet(self.host, MAC, ETH_P_EDP, &request))?;
+        let reply = edp(0, self.port, 2, &[2, self.echo]);
+        let mut headers = std::mem::take(&mut self.unread);
+        loop {
+            let frame = self.wire.wait_for(PATIENCE, |_| true)?;
+            headers.extend(self.of_ours(&frame));
+            if frame[..6] == MAC && frame.get(14..22) == Some(&reply[..]) {
+                return Ok(headers);
+            }
+        }
+    }
+
+    /// How many packets of data the host has sent for the first time since the last time; they must follow each other.
+    ///
+    /// # Errors
+    /// When one is missing.
+    pub fn new_packets(&mut self) -> Result<u16> {
+        let before = self.expected;
+        for header in self.sent_so_far()? {
+            let ahead = header.sequence.wrapping_sub(self.expected);
+            if header.length == 0 || ahead > 0x7fff {
+                continue;
+            }
+            ensure!(
+                ahead == 0,
+                "packet {} came where {} was due",
+                header.sequence,
+                self.expected
+            );
+            self.expected = self.expected.wrapping_add(1);
+        }
+        Ok(self.expected.wrapping_sub(before))
+    }
+
+    fn of_ours(&self, frame: &[u8]) -> Option<EspHeader> {
+        EspHeader::of_frame(frame)
+            .filter(|header| frame[..6] == MAC && header.destination == self.port)
+    }
+
+    /// The next packet of the connection that `wanted` accepts; others are dropped.
+    ///
+    /// # Errors
+    /// When none comes.
+    pub fn wait_for(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
+        let frame = self.wire.wait_for(PATIENCE, |frame| {
+            self.of_ours(frame).is_some_and(|header| wanted(&header))
+        })?;
+        self.of_ours(&frame).context("a frame without header")
+    }
+}
