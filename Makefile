@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench shell modules install unit scenarios lint fmt clean toolbox runner
+.PHONY: help demo test bench incast params scale shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -29,12 +29,19 @@ help:
 	@echo '  make demo       two guests on an emulated wire, netgauge over tcp, udp, raw, edp and esp'
 	@echo '  make test       everything: crates, module, scenarios in a stock kernel, lints; ends with its count'
 	@echo '  make bench      instructions per half round trip and per byte, by protocol'
+	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
+	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
+	@echo '  make params     goodput of one ESP stream over burst_length and packets_to_ack, and build/esp-params.svg'
+	@echo '  make scale      10,000 connections and 1,000 per second, beside TCP: memory, instructions, ports'
+	@echo '  make model      explore every placement of some losses in small configurations; OPTIONS=--deep does more'
+	@echo '  make simulation OPTIONS=scale: up to 1,000 senders without a kernel; OPTIONS=--help lists the studies'
 	@echo '  make modules    build/module/enet.ko for Debian'\''s stock kernel;'
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
 	@echo '  make install    build it for the running kernel (or KDIR) and install it, with depmod'
 	@echo
 	@echo '  make unit       the crates'\'' tests alone'
 	@echo '  make scenarios  the scenarios alone; ONLY="name ..." runs those'
+	@echo '  make manual     the manual pages alone; make dissector: the Wireshark dissector alone'
 	@echo '  make shell      a guest with the module and the programs, for trying things'
 	@echo '  make lint, fmt  check, or mend, format and warnings'
 	@echo '  make clean      remove build/; what was fetched stays in $${ENET_CACHE:-~/.cache/enet}'
@@ -45,8 +52,17 @@ toolbox:
 runner: toolbox
 	@mk/build-runner
 
-demo test bench shell: runner
+demo test bench shell manual dissector: runner
 	@$(run-guests) $@
+
+incast params scale: runner
+	@$(run-guests) $@ $(OPTIONS)
+
+model: toolbox
+	@$(in-toolbox) cargo run --quiet --release --locked -p esp-model -- $(OPTIONS)
+
+simulation: toolbox
+	@$(in-toolbox) cargo run --quiet --release --locked -p esp-simulation -- $(OPTIONS)
 
 scenarios: runner
 	@$(run-guests) scenarios $(ONLY)
@@ -58,7 +74,7 @@ install:
 	@mk/module install
 
 unit: toolbox
-	@$(in-toolbox) cargo test --workspace --locked
+	@$(in-toolbox) cargo test --workspace --all-features --locked
 
 lint:
 	@mk/lint

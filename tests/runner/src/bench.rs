@@ -6,14 +6,12 @@
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use serde::Deserialize;
 
-use crate::demo::{await_ready, check};
+use crate::commands::{Commands, Verb};
 use crate::layout::Layout;
-use crate::programs;
-use crate::qemu::{Boot, Clock, Guest, Said};
-use crate::scenarios;
+use crate::qemu::Clock;
 use crate::step;
 
 /// What everything else is compared with.
@@ -60,26 +58,7 @@ struct Summary {
 /// # Errors
 /// When something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<bool> {
-    programs::build_module(layout)?;
-    programs::build_crates(layout, programs::CRATES)?;
-    let initramfs = scenarios::file_system(layout)?;
-    let verb = ["bench".to_owned()];
-    step::say(&format!(
-        "booting a guest with {} whose clock counts instructions",
-        layout.release
-    ));
-    let mut guest = Guest::boot(
-        layout,
-        &Boot {
-            name: "bench",
-            initramfs: &initramfs,
-            verb: &verb,
-            clock: Clock::Instructions,
-            wire: None,
-            deadline: DEADLINE,
-        },
-    )?;
-    await_ready(&mut guest)?;
+    let mut guest = Commands::boot(layout, "bench", Verb::Bench, Clock::Instructions, DEADLINE)?;
     let common = format!(
         "-m {} --connect {SERVER} --interface veth0 --format json",
         TRANSPORTS.join(",")
@@ -95,14 +74,7 @@ pub fn run(layout: &Layout) -> Result<bool> {
     let mut runs = ask(&mut guest, &latency)?.runs;
     step::say("counting instructions per byte");
     runs.extend(ask(&mut guest, &bulk)?.runs);
-    guest.tell("")?;
-    loop {
-        match guest.next()? {
-            Said::Kernel(line) => check(&guest, &line)?,
-            Said::Off => break,
-            _ => {}
-        }
-    }
+    guest.end()?;
     println!("{}", table(&runs));
     let mut good = true;
     for run in &runs {
@@ -115,34 +87,14 @@ pub fn run(layout: &Layout) -> Result<bool> {
 }
 
 /// Has the guest run netgauge and returns its report.
-fn ask(guest: &mut Guest, arguments: &str) -> Result<Report> {
-    guest.tell(arguments)?;
-    let mut text = String::new();
-    loop {
-        match guest.next()? {
-            Said::Kernel(line) => check(guest, &line)?,
-            Said::Program(line) => {
-                text += &line;
-                text.push('\n');
-            }
-            // A transport that failed is told in the report.
-            Said::Done(_) => break,
-            Said::Off => bail!("the guest ended; its log is {}", guest.console().display()),
-            _ => {}
-        }
-    }
-    let start = text
-        .find('{')
-        .with_context(|| format!("netgauge: {text}"))?;
-    // The report is followed by what went to standard error.
-    let mut reports = serde_json::Deserializer::from_str(&text[start..]).into_iter();
-    let report: Report = reports
-        .next()
-        .context("netgauge printed no report")?
-        .with_context(|| format!("netgauge's report cannot be read:\n{text}"))?;
+fn ask(guest: &mut Commands, arguments: &str) -> Result<Report> {
+    // A transport that failed is told in the report.
+    let ended = guest.ask(arguments)?;
+    let report: Report = ended.report().context("netgauge")?;
     ensure!(
         !report.runs.is_empty(),
-        "netgauge measured nothing:\n{text}"
+        "netgauge measured nothing:\n{}",
+        ended.text
     );
     Ok(report)
 }

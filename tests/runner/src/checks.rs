@@ -1,12 +1,15 @@
-//! `make test`: the crates' tests, format and warnings, the module and what it says of itself, the scenarios.
+//! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module and what it says of
+//! itself, the dissector, the scenarios.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use anyhow::{ensure, Context, Result};
 
+use crate::dissector;
 use crate::judge::{cargo_test, Part, Total};
 use crate::layout::Layout;
+use crate::manual;
 use crate::programs;
 use crate::scenarios;
 use crate::step;
@@ -16,7 +19,12 @@ use crate::step;
 /// # Errors
 /// When logs cannot be written.
 pub fn run(layout: &Layout) -> Result<Total> {
-    let mut parts = vec![crates(layout)?, lints(layout)?];
+    let mut parts = vec![
+        crates(layout)?,
+        model(layout),
+        lints(layout)?,
+        manual::check(layout),
+    ];
     let built = programs::build_module(layout);
     let module_is_there = built.is_ok();
     let mut module = Part::new("module");
@@ -25,6 +33,9 @@ pub fn run(layout: &Layout) -> Result<Total> {
         modinfo(layout, &mut module);
     }
     parts.push(module);
+    if module_is_there {
+        parts.push(dissector::check(layout));
+    }
     // Each thing tells its own failure; without the module the scenarios still count, as failed.
     let outcome = if module_is_there {
         scenarios::run(layout, &[], scenarios::GUESTS)
@@ -39,7 +50,13 @@ pub fn run(layout: &Layout) -> Result<Total> {
 fn crates(layout: &Layout) -> Result<Part> {
     step::say("running the crates' tests");
     let mut child = Command::new("cargo")
-        .args(["test", "--workspace", "--locked", "--no-fail-fast"])
+        .args([
+            "test",
+            "--workspace",
+            "--all-features",
+            "--locked",
+            "--no-fail-fast",
+        ])
         .current_dir(&layout.project)
         .stdin(Stdio::null())
         .stdout(Stdio::piped())
@@ -65,6 +82,22 @@ fn crates(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
+/// The model checker, which prints what it explored.
+fn model(layout: &Layout) -> Part {
+    step::say("exploring what becomes of connections when packets are lost");
+    let outcome = (|| {
+        let status = Command::new("cargo")
+            .args(["run", "--quiet", "--release", "--locked", "-p", "esp-model"])
+            .current_dir(&layout.project)
+            .stdin(Stdio::null())
+            .status()
+            .context("starting cargo")?;
+        ensure!(status.success(), "esp-model: {status}, see above");
+        Ok(())
+    })();
+    Part::single("model", outcome)
+}
+
 /// Format, clippy and rustdoc, all without a warning.
 fn lints(layout: &Layout) -> Result<Part> {
     let mut part = Part::new("lints");
@@ -77,6 +110,7 @@ fn lints(layout: &Layout) -> Result<Part> {
                 "clippy",
                 "--workspace",
                 "--all-targets",
+                "--all-features",
                 "--locked",
                 "--",
                 "-D",
@@ -88,6 +122,7 @@ fn lints(layout: &Layout) -> Result<Part> {
             &[
                 "doc",
                 "--workspace",
+                "--all-features",
                 "--no-deps",
                 "--document-private-items",
                 "--locked",

@@ -26,7 +26,7 @@ const DEADLINE: Duration = Duration::from_secs(300);
 /// When something does not build, a guest does not boot, netgauge fails, or a kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<()> {
     programs::build_module(layout)?;
-    programs::build_crates(layout, programs::CRATES)?;
+    programs::build_programs(layout)?;
     let initramfs = scenarios::file_system(layout)?;
     let directory = TempDir::with_prefix("wire-").context("a temporary directory")?;
     let [a, b] = qemu::wire(directory.path());

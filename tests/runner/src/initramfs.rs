@@ -24,11 +24,13 @@ const TOOLS: &[&str] = &[
     "/usr/bin/dash",
     "/usr/bin/kmod",
     "/usr/bin/ip",
+    "/usr/sbin/sysctl",
     "/usr/sbin/tc",
     "/usr/bin/ss",
     "/usr/sbin/bridge",
     "/usr/sbin/ethtool",
     "/usr/bin/socat",
+    "/usr/bin/trace-cmd",
 ];
 
 /// Names under which kmod works; the kernel itself calls `/sbin/modprobe`.
@@ -42,6 +44,7 @@ const REQUIRED: &[&str] = &[
     "dummy",
     "macvlan",
     "sch_netem",
+    "sch_red",
     "sch_tbf",
     "tipc",
     "veth",
@@ -66,6 +69,7 @@ const WELCOME: &[&str] = &[
     "sch_ingress",
     "sch_prio",
     "sit",
+    "tcp_dctcp",
     "tun",
     "vcan",
 ];

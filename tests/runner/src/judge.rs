@@ -116,6 +116,8 @@ impl fmt::Display for Total {
 pub struct Scenarios {
     awaited: BTreeMap<String, Option<Result<(), String>>>,
     unasked: Vec<String>,
+    /// What behaviours that were compared with TCP or UDP reported.
+    compared: BTreeMap<String, String>,
 }
 
 impl Scenarios {
@@ -124,11 +126,35 @@ impl Scenarios {
         Self {
             awaited: names.into_iter().map(|name| (name, None)).collect(),
             unasked: Vec::new(),
+            compared: BTreeMap::new(),
         }
+    }
+
+    /// The table of behaviours that were compared with TCP or UDP; nothing if there were none.
+    pub fn comparison(&self) -> Option<String> {
+        let width = self.compared.keys().map(String::len).max()?;
+        let mut table = String::new();
+        for (name, report) in &self.compared {
+            table += &format!("{name:width$}  {report}\n");
+        }
+        let same = |report: &&String| report.starts_with("same");
+        let same = self.compared.values().filter(same).count();
+        let other = self.compared.len() - same;
+        Some(format!(
+            "{table}{} behaviours like TCP's and UDP's: {same} the same, {other} with differences that docs/sockets.md explains",
+            self.compared.len()
+        ))
     }
 
     /// Takes a program's line; true when it is a result.
     pub fn hear(&mut self, line: &str) -> bool {
+        if let Some((name, report)) = line
+            .strip_prefix("= ")
+            .and_then(|rest| rest.split_once(": "))
+        {
+            self.compared.insert(name.to_owned(), report.to_owned());
+            return false;
+        }
         let (name, outcome) = if let Some(rest) = line.strip_prefix("not ok ") {
             let (name, reason) = rest.split_once(": ").unwrap_or((rest, "no reason given"));
             (name, Err(reason.to_owned()))

@@ -79,6 +79,11 @@ impl Layout {
         self.cargo_target().join("release").join(name)
     }
 
+    /// An example of a crate, built by cargo for the guests.
+    pub fn example(&self, name: &str) -> PathBuf {
+        self.cargo_target().join("release/examples").join(name)
+    }
+
     /// The module, built by `mk/module`.
     pub fn module(&self) -> PathBuf {
         self.build().join("module/enet.ko")

@@ -4,12 +4,18 @@
 
 mod bench;
 mod checks;
+mod commands;
 mod demo;
+mod dissector;
+mod incast;
 mod initramfs;
 mod judge;
 mod layout;
+mod manual;
+mod params;
 mod programs;
 mod qemu;
+mod scale;
 mod scenarios;
 mod step;
 
@@ -18,7 +24,7 @@ use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-use judge::Total;
+use judge::{Part, Total};
 use layout::Layout;
 
 /// Boots guests with a stock kernel and judges what happens in them.
@@ -46,10 +52,29 @@ enum Verb {
         #[arg(long, default_value_t = scenarios::GUESTS)]
         guests: usize,
     },
+    /// Test the manual pages alone.
+    Manual,
+    /// Test the Wireshark dissector alone.
+    Dissector,
     /// Print netgauge's table, measured between two guests.
     Demo,
     /// Print instructions per half round trip and per byte.
     Bench,
+    /// Print goodput, drops and fairness of many senders to one, by protocol, and judge ESP's.
+    Incast(incast::Options),
+    /// Print one ESP stream's goodput over burst_length and packets_to_ack, and judge where its plateau is.
+    Params(params::Options),
+    /// Print what many connections cost, over ESP and TCP, and judge ESP's.
+    Scale(scale::Options),
+    /// Run commands in a guest and print what they print.
+    Run {
+        /// Shell commands, one after the other until one fails.
+        #[arg(required = true)]
+        commands: Vec<String>,
+        /// One processor whose clock counts instructions: an instruction is a nanosecond.
+        #[arg(long)]
+        counted: bool,
+    },
     /// Open a shell in a guest.
     Shell,
 }
@@ -66,6 +91,13 @@ fn main() -> ExitCode {
     }
 }
 
+/// Prints how one part went.
+fn judge(part: Part) -> Result<bool> {
+    let total = Total(vec![part]);
+    println!("{total}");
+    Ok(total.good())
+}
+
 /// True when all is well; what is not, has been said.
 fn run(options: &Options) -> Result<bool> {
     let layout = Layout::new(&options.kernel, options.as_built)?;
@@ -80,11 +112,17 @@ fn run(options: &Options) -> Result<bool> {
             println!("{total}");
             Ok(total.good())
         }
+        Verb::Manual => judge(manual::check(&layout)),
+        Verb::Dissector => judge(dissector::check(&layout)),
         Verb::Demo => demo::run(&layout).map(|()| true),
         Verb::Bench => bench::run(&layout),
+        Verb::Incast(options) => incast::run(&layout, options),
+        Verb::Params(options) => params::run(&layout, options),
+        Verb::Scale(options) => scale::run(&layout, options),
+        Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Shell => {
             programs::build_module(&layout)?;
-            programs::build_crates(&layout, programs::CRATES)?;
+            programs::build_programs(&layout)?;
             qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true)
         }
     }

@@ -10,7 +10,10 @@ use crate::layout::Layout;
 use crate::step;
 
 /// The programs built from crates of the workspace, each by its package's name.
-pub const CRATES: &[&str] = &["netgauge", "scenarios"];
+pub const CRATES: &[&str] = &["enet-switch", "netgauge", "scenarios"];
+
+/// The examples of the library for programs, which scenarios run.
+pub const EXAMPLES: &[&str] = &["esp_nc", "esp_tokio_echo", "esp_uring_echo"];
 
 /// Builds the module if its sources changed; `mk/module` tells how that goes.
 ///
@@ -29,25 +32,28 @@ pub fn build_module(layout: &Layout) -> Result<()> {
     Ok(())
 }
 
-/// Builds the Rust programs `names` if their sources changed.
+/// Builds the Rust programs if their sources changed.
 ///
 /// # Errors
 /// When they do not build.
-pub fn build_crates(layout: &Layout, names: &[&str]) -> Result<()> {
+pub fn build_programs(layout: &Layout) -> Result<()> {
+    let arguments: Vec<_> = CRATES.iter().flat_map(|name| ["-p", *name]).collect();
+    build(layout, &CRATES.join(" and "), "programs.log", &arguments)?;
+    let arguments = ["-p", "sockaddr_en", "--all-features", "--examples"];
+    build(layout, "the library's examples", "examples.log", &arguments)
+}
+
+fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<()> {
     if layout.as_built {
         return Ok(());
     }
-    let mut command = Command::new("cargo");
-    command
-        .args(["build", "--release", "--locked"])
-        .current_dir(&layout.project);
-    for name in names {
-        command.args(["-p", name]);
-    }
     step::run(
-        &format!("building {}", names.join(" and ")),
-        &layout.logs()?.join("programs.log"),
-        &mut command,
+        &format!("building {what}"),
+        &layout.logs()?.join(log),
+        Command::new("cargo")
+            .args(["build", "--release", "--locked"])
+            .args(arguments)
+            .current_dir(&layout.project),
     )
 }
 

@@ -3,7 +3,8 @@
 //! A guest's first serial port is the kernel's console, the second carries what programs print, so that neither
 //! disturbs the other. See `guest/init` for the lines by which the guest tells the runner how it goes.
 
-use std::fs::File;
+use std::collections::VecDeque;
+use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -74,6 +75,7 @@ pub enum Said {
     Off,
 }
 
+#[derive(Debug)]
 enum Port {
     Console(String),
     Program(String),
@@ -87,6 +89,8 @@ pub struct Guest {
     child: Child,
     lines: Receiver<Port>,
     to_programs: UnixStream,
+    /// Lines that came before somebody asked for them.
+    heard: VecDeque<Port>,
     open_ports: u32,
     deadline: Instant,
     console: PathBuf,
@@ -95,11 +99,55 @@ pub struct Guest {
 }
 
 impl Guest {
-    /// Starts QEMU.
+    /// Boots a guest and waits until its kernel has started init.
     ///
     /// # Errors
-    /// When QEMU does not start.
+    /// When QEMU does not start, or the kernel does not get to init at any of some attempts.
     pub fn boot(layout: &Layout, boot: &Boot<'_>) -> Result<Self> {
+        for attempt in 1..=BOOTS {
+            let mut guest = Self::start(layout, boot)?;
+            if guest.comes_up() {
+                return Ok(guest);
+            }
+            guest.end();
+            let kept = guest.console.with_extension(format!("hung-{attempt}.log"));
+            fs::rename(&guest.console, &kept)?;
+            // Seen on busy machines: emulated time jumps while the kernel measures it, and it waits for ever.
+            step::say(&format!(
+                "guest {} died or hung before it got to init, at attempt {attempt} of {BOOTS}; its log is {}",
+                boot.name,
+                kept.display()
+            ));
+        }
+        bail!(
+            "guest {} did not boot; what QEMU said is in {}",
+            boot.name,
+            layout.logs()?.display()
+        );
+    }
+
+    /// Whether the kernel gets to init in time. What it says meanwhile is kept.
+    fn comes_up(&mut self) -> bool {
+        let deadline = Instant::now() + TO_INIT;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let Ok(line) = self.lines.recv_timeout(left) else {
+                return false;
+            };
+            let up = match &line {
+                Port::Console(text) => text.contains(INIT_STARTS),
+                Port::Program(_) => true,
+                // It has died. Seen on busy machines: the kernel changes its own code while an emulated processor runs it.
+                Port::Closed => return false,
+            };
+            self.heard.push_back(line);
+            if up {
+                return true;
+            }
+        }
+    }
+
+    fn start(layout: &Layout, boot: &Boot<'_>) -> Result<Self> {
         let directory = TempDir::with_prefix("guest-").context("a temporary directory")?;
         let port = directory.path().join("programs");
         let listener = UnixListener::bind(&port).context("the programs' port")?;
@@ -129,6 +177,7 @@ impl Guest {
             child,
             lines,
             to_programs,
+            heard: VecDeque::new(),
             open_ports: 2,
             deadline: Instant::now() + boot.deadline,
             console,
@@ -143,7 +192,11 @@ impl Guest {
     pub fn next(&mut self) -> Result<Said> {
         while self.open_ports > 0 {
             let left = self.deadline.saturating_duration_since(Instant::now());
-            match self.lines.recv_timeout(left) {
+            let line = match self.heard.pop_front() {
+                Some(line) => Ok(line),
+                None => self.lines.recv_timeout(left),
+            };
+            match line {
                 Ok(Port::Console(line)) => return Ok(Said::Kernel(line)),
                 Ok(Port::Program(line)) => return Ok(interpret(line)),
                 Ok(Port::Closed) => self.open_ports -= 1,
@@ -196,6 +249,15 @@ impl Drop for Guest {
     }
 }
 
+/// What the kernel says as it starts init.
+const INIT_STARTS: &str = "as init process";
+
+/// How long a kernel may take to get there; some five seconds on a machine that is not busy.
+const TO_INIT: Duration = Duration::from_secs(90);
+
+/// How often it is tried.
+const BOOTS: u32 = 3;
+
 /// Runs an interactive guest on this terminal until it ends.
 ///
 /// # Errors
@@ -247,9 +309,10 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
+    // When the host is busy the emulated timer may miss the kernel's test of it, which then panics.
     command.args([
         "-append",
-        &format!("console=ttyS0 loglevel=7 panic=-1 {more}-- {verb}"),
+        &format!("console=ttyS0 loglevel=7 panic=-1 no_timer_check {more}-- {verb}"),
     ]);
     if let Some(wire) = &boot.wire {
         let socket = wire.socket.display();

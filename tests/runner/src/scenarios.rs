@@ -33,7 +33,7 @@ const BOOTS: usize = 4;
 /// When something does not build or a guest does not boot.
 pub fn run(layout: &Layout, names: &[String], guests: usize) -> Result<Part> {
     programs::build_module(layout)?;
-    programs::build_crates(layout, programs::CRATES)?;
+    programs::build_programs(layout)?;
     let initramfs = file_system(layout)?;
     judge(layout, &initramfs, names, guests)
 }
@@ -47,6 +47,7 @@ pub fn file_system(layout: &Layout) -> Result<std::path::PathBuf> {
         .iter()
         .map(|name| layout.program(name))
         .collect();
+    programs.extend(programs::EXAMPLES.iter().map(|name| layout.example(name)));
     programs.extend(programs::build_peers(layout)?);
     initramfs::build(
         layout,
@@ -58,32 +59,36 @@ pub fn file_system(layout: &Layout) -> Result<std::path::PathBuf> {
 }
 
 fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> Result<Part> {
-    let list = step::output(
-        Command::new(layout.program("scenarios"))
-            .arg("--list")
-            .args(names),
-    )?;
-    let awaited: Vec<String> = list.lines().map(str::to_owned).collect();
+    let awaited = list(layout, names, &[])?;
     ensure!(!awaited.is_empty(), "scenarios --list names none");
-    let guests = guests.clamp(1, awaited.len());
+    let counted = list(layout, names, &["--counted"])?;
+    let mut free = awaited.clone();
+    free.retain(|name| !counted.contains(name));
+    let guests = guests.max(1).min(free.len());
+    let counting = usize::from(!counted.is_empty());
     step::say(&format!(
-        "running {} scenarios in {guests} guests with {}",
-        awaited.len(),
+        "running {} scenarios in {guests} guests, and {} in {counting} whose clock counts instructions, with {}",
+        free.len(),
+        counted.len(),
         layout.release
     ));
-    let work = Work {
-        // Taken from the end: there the long ones are, and starting with those leaves no guest alone at the end.
-        waiting: Mutex::new(awaited.clone()),
-        results: Mutex::new(Scenarios::awaiting(awaited)),
-    };
+    let results = Mutex::new(Scenarios::awaiting(awaited));
+    // Taken from the end: there the long ones are, and starting with those leaves no guest alone at the end.
+    let [free, counted] = [free, counted].map(|names| Work {
+        waiting: Mutex::new(names),
+        results: &results,
+    });
+    let guests = (1..=guests)
+        .map(|index| (format!("scenarios-{index}"), Clock::Free(2), &free))
+        .chain((1..=counting).map(|index| {
+            let name = format!("scenarios-counted-{index}");
+            (name, Clock::Instructions, &counted)
+        }));
     let mut part = Part::new("scenarios");
     let health: Vec<(String, Result<()>)> = thread::scope(|scope| {
-        let work = &work;
-        let threads: Vec<_> = (1..=guests)
-            .map(|index| {
-                scope.spawn(move || {
-                    run_guests(layout, initramfs, &format!("scenarios-{index}"), work)
-                })
+        let threads: Vec<_> = guests
+            .map(|(name, clock, work)| {
+                scope.spawn(move || run_guests(layout, initramfs, (&name, clock), work))
             })
             .collect();
         threads
@@ -94,23 +99,35 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
             })
             .collect()
     });
-    let results = work.results.into_inner();
-    results
-        .unwrap_or_else(PoisonError::into_inner)
-        .conclude(&mut part);
+    let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
+    if let Some(table) = results.comparison() {
+        println!("{table}");
+    }
+    results.conclude(&mut part);
     for (name, outcome) in health {
         part.take(&format!("{name}: kernel log clean"), outcome);
     }
     Ok(part)
 }
 
-/// What the guests share.
-struct Work {
-    waiting: Mutex<Vec<String>>,
-    results: Mutex<Scenarios>,
+/// The names of the scenarios that `names` stand for, or of those of them that `options` choose.
+fn list(layout: &Layout, names: &[String], options: &[&str]) -> Result<Vec<String>> {
+    let text = step::output(
+        Command::new(layout.program("scenarios"))
+            .arg("--list")
+            .args(options)
+            .args(names),
+    )?;
+    Ok(text.lines().map(str::to_owned).collect())
 }
 
-impl Work {
+/// What guests of one kind share.
+struct Work<'a> {
+    waiting: Mutex<Vec<String>>,
+    results: &'a Mutex<Scenarios>,
+}
+
+impl Work<'_> {
     fn next(&self) -> Option<String> {
         lock(&self.waiting).pop()
     }
@@ -128,8 +145,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn run_guests(
     layout: &Layout,
     initramfs: &Path,
-    name: &str,
-    work: &Work,
+    (name, clock): (&str, Clock),
+    work: &Work<'_>,
 ) -> Vec<(String, Result<()>)> {
     let mut health = Vec::new();
     while health.len() < BOOTS && (health.is_empty() || !work.is_done()) {
@@ -142,7 +159,7 @@ fn run_guests(
             name: &name,
             initramfs,
             verb: &verb,
-            clock: Clock::Free(2),
+            clock,
             wire: None,
             deadline: DEADLINE,
         };
@@ -153,7 +170,7 @@ fn run_guests(
 }
 
 /// Runs scenarios in one guest, passing on what it says; an error is what its kernel, not a scenario, did wrong.
-fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work) -> Result<()> {
+fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
     let started = Instant::now();
     let mut times = File::create(layout.logs()?.join(format!("{}.log", boot.name)))?;
     let mut guest = Guest::boot(layout, boot)?;
@@ -163,9 +180,12 @@ fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work) -> Result<()> {
         match guest.next()? {
             Said::Kernel(line) => faults.extend(alarm(&line).map(str::to_owned)),
             Said::Program(line) => {
-                println!("{line}");
+                // Comparisons are shown together at the end.
+                if !line.starts_with("= ") {
+                    println!("{line}");
+                }
                 writeln!(times, "{:6.1} {line}", started.elapsed().as_secs_f64())?;
-                lock(&work.results).hear(&line);
+                lock(work.results).hear(&line);
             }
             Said::Ready | Said::Done(_) => {
                 guest.extend(DEADLINE);

@@ -1,0 +1,179 @@
+//! Commands in a guest, one after the other, each with its output and its exit status.
+
+use std::time::Duration;
+
+use anyhow::{bail, Context, Result};
+use serde::de::DeserializeOwned;
+
+use crate::demo::{await_ready, check};
+use crate::layout::Layout;
+use crate::programs;
+use crate::qemu::{Boot, Clock, Guest, Said};
+use crate::scenarios;
+use crate::step;
+
+/// A guest that runs commands.
+#[derive(Debug)]
+pub struct Commands {
+    guest: Guest,
+}
+
+/// How the guest's init takes what it is told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verb {
+    /// Lines of shell.
+    Commands,
+    /// Arguments of netgauge, which talks to a server in another namespace.
+    Bench,
+}
+
+/// What a command printed, both its outputs together, and its exit status.
+#[derive(Debug)]
+pub struct Ended {
+    /// Its lines.
+    pub text: String,
+    /// 0 for success.
+    pub status: i32,
+}
+
+/// The JSON values in what was printed, from the first on.
+pub fn json(text: &str) -> impl Iterator<Item = Result<serde_json::Value>> + '_ {
+    let start = text.find('{').unwrap_or(text.len());
+    serde_json::Deserializer::from_str(&text[start..])
+        .into_iter()
+        .map(move |value| value.with_context(|| format!("cannot be read:\n{text}")))
+}
+
+impl Ended {
+    /// The first JSON value that was printed, as a `T`; what stands behind it is not looked at.
+    ///
+    /// # Errors
+    /// When there is none, or it is something else; with all that was printed.
+    pub fn report<T: DeserializeOwned>(&self) -> Result<T> {
+        let text = &self.text;
+        let value = json(text)
+            .next()
+            .with_context(|| format!("no report was printed:\n{text}"))??;
+        serde_json::from_value(value).with_context(|| format!("a report of another kind:\n{text}"))
+    }
+}
+
+/// A rate of `enet-switch`, as `200mbit`, the way netgauge writes it.
+pub fn netgauge_rate(rate: &str) -> String {
+    rate.trim_end_matches("bit").to_uppercase()
+}
+
+impl Commands {
+    /// Builds what guests need and boots one named `name` that ends after `deadline` at the latest.
+    ///
+    /// # Errors
+    /// When something does not build, or the guest does not boot.
+    pub fn boot(
+        layout: &Layout,
+        name: &str,
+        verb: Verb,
+        clock: Clock,
+        deadline: Duration,
+    ) -> Result<Self> {
+        programs::build_module(layout)?;
+        programs::build_programs(layout)?;
+        let initramfs = scenarios::file_system(layout)?;
+        let verb = match verb {
+            Verb::Commands => "commands",
+            Verb::Bench => "bench",
+        };
+        let how = match clock {
+            Clock::Instructions => " whose clock counts instructions",
+            Clock::Free(_) => "",
+        };
+        step::say(&format!("booting a guest with {}{how}", layout.release));
+        let mut guest = Guest::boot(
+            layout,
+            &Boot {
+                name,
+                initramfs: &initramfs,
+                verb: &[verb.to_owned()],
+                clock,
+                wire: None,
+                deadline,
+            },
+        )?;
+        await_ready(&mut guest)?;
+        Ok(Self { guest })
+    }
+
+    /// Has init take one line and calls `heard` with each line it prints.
+    ///
+    /// # Errors
+    /// When the guest ends, or its kernel reports a fault.
+    pub fn run(&mut self, line: &str, mut heard: impl FnMut(&str)) -> Result<i32> {
+        self.guest.tell(line)?;
+        loop {
+            match self.guest.next()? {
+                Said::Kernel(line) => check(&self.guest, &line)?,
+                Said::Program(line) => heard(&line),
+                Said::Done(status) => return Ok(status),
+                Said::Off => bail!(
+                    "the guest ended; its log is {}",
+                    self.guest.console().display()
+                ),
+                Said::Ready | Said::Tainted(_) | Said::Exit(_) => {}
+            }
+        }
+    }
+
+    /// Has init take one line and waits for its end.
+    ///
+    /// # Errors
+    /// As [`Commands::run`].
+    pub fn ask(&mut self, line: &str) -> Result<Ended> {
+        let mut text = String::new();
+        let status = self.run(line, |line| {
+            text += line;
+            text.push('\n');
+        })?;
+        Ok(Ended { text, status })
+    }
+
+    /// Ends the guest.
+    ///
+    /// # Errors
+    /// When it does not end, or its kernel reports a fault.
+    pub fn end(mut self) -> Result<()> {
+        self.guest.tell("")?;
+        loop {
+            match self.guest.next()? {
+                Said::Kernel(line) => check(&self.guest, &line)?,
+                Said::Off => return Ok(()),
+                _ => {}
+            }
+        }
+    }
+}
+
+/// How long the commands of a user may take.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// Runs `commands` until one fails, printing what they print; true when none did.
+///
+/// # Errors
+/// When something does not build, the guest does not boot, or its kernel reports a fault.
+pub fn run(layout: &Layout, commands: &[String], counted: bool) -> Result<bool> {
+    let clock = if counted {
+        Clock::Instructions
+    } else {
+        Clock::Free(2)
+    };
+    let mut guest = Commands::boot(layout, "run", Verb::Commands, clock, PATIENCE)?;
+    let mut good = true;
+    for command in commands {
+        let status = guest.run(command, |line| println!("{line}"))?;
+        if status != 0 {
+            eprintln!("{command}: exit status {status}");
+            good = false;
+            break;
+        }
+    }
+    guest.end()?;
+    Ok(good)
+}

@@ -1,0 +1,346 @@
+//! The Wireshark dissector: frames that a guest really sent, decoded by tshark, against the protocols' own headers.
+
+use std::collections::HashSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
+use std::path::Path;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+
+use crate::commands::{Commands, Verb};
+use crate::judge::Part;
+use crate::layout::Layout;
+use crate::qemu::Clock;
+use crate::step;
+
+const SCRIPT: &str = "tools/wireshark/enet.lua";
+
+const DEADLINE: Duration = Duration::from_secs(300);
+
+/// Bytes of the Ethernet header.
+const ETHERNET: usize = 14;
+
+/// What tshark prints of each frame, in this order.
+const FIELDS: [&str; 20] = [
+    "enet_edp.srcport",
+    "enet_edp.dstport",
+    "enet_edp.length",
+    "enet_edp.payload",
+    "enet_edp.padding",
+    "enet_esp.srcport",
+    "enet_esp.dstport",
+    "enet_esp.length",
+    "enet_esp.seq",
+    "enet_esp.ack",
+    "enet_esp.flags",
+    "enet_esp.payload",
+    "enet_esp.padding",
+    "enet_esp.flags.syn",
+    "enet_esp.flags.rrq",
+    "enet_edp.stream",
+    "enet_esp.stream",
+    "enet_edp.control",
+    "_ws.expert.message",
+    "_ws.col.protocol",
+];
+
+/// How many of [`FIELDS`] a frame's bytes settle.
+const BYTES: usize = 15;
+
+/// What the story must have brought about, by the words that tshark has for it.
+const REMARKS: [&str; 9] = [
+    "Connection attempt (SYN)",
+    "End of the stream (FIN)",
+    "Connection reset (RST)",
+    "Asks for all packets from",
+    "Hold: receipt acknowledged, window closed",
+    "Retransmission",
+    "Packets before this one are missing",
+    "The frame is shorter than its header says",
+    "Flags that do not go together",
+];
+
+/// Runs the story in a guest and judges how the dissector tells it.
+pub fn check(layout: &Layout) -> Part {
+    step::say("reading a guest's frames with Wireshark's dissector");
+    let mut part = Part::new("dissector");
+    let rows = match capture(layout).and_then(|frames| Ok((decode(layout, &frames)?, frames))) {
+        Ok((rows, frames)) => {
+            part.take("fields", compare(&frames, &rows));
+            rows
+        }
+        Err(error) => {
+            part.take::<()>("capture", Err(error));
+            return part;
+        }
+    };
+    part.take("remarks", remarks(&rows));
+    part.take("streams", streams(&rows));
+    part
+}
+
+/// The frames of the story.
+fn capture(layout: &Layout) -> Result<Vec<Vec<u8>>> {
+    let mut guest = Commands::boot(
+        layout,
+        "dissector",
+        Verb::Commands,
+        Clock::Free(2),
+        DEADLINE,
+    )?;
+    let ended = guest.ask("scenarios --capture")?;
+    guest.end()?;
+    ensure!(ended.status == 0, "the story failed:\n{}", ended.text);
+    let lines = ended.text.lines();
+    let frames: Vec<_> = lines
+        .filter_map(|line| line.strip_prefix("frame "))
+        .map(bytes)
+        .collect::<Result<_>>()?;
+    ensure!(!frames.is_empty(), "the story had no frames");
+    Ok(frames)
+}
+
+fn bytes(hexadecimal: &str) -> Result<Vec<u8>> {
+    let digits = hexadecimal.as_bytes().chunks(2);
+    digits
+        .map(|pair| Ok(u8::from_str_radix(std::str::from_utf8(pair)?, 16)?))
+        .collect()
+}
+
+/// A capture file in pcap's format (microseconds, Ethernet), a frame each millisecond.
+fn pcap(frames: &[Vec<u8>]) -> Vec<u8> {
+    const LINKTYPE_ETHERNET: u32 = 1;
+    let mut file = Vec::new();
+    for word in [0xa1b2_c3d4, 0x0004_0002, 0, 0, 0x4_0000, LINKTYPE_ETHERNET] {
+        file.extend_from_slice(&u32::to_ne_bytes(word));
+    }
+    for (number, frame) in (0u32..).zip(frames) {
+        let length = frame.len() as u32;
+        for word in [number / 1000, number % 1000 * 1000, length, length] {
+            file.extend_from_slice(&word.to_ne_bytes());
+        }
+        file.extend_from_slice(frame);
+    }
+    file
+}
+
+/// What tshark says, a row of [`FIELDS`] for each frame.
+fn decode(layout: &Layout, frames: &[Vec<u8>]) -> Result<Vec<Vec<String>>> {
+    // Somebody else reads it, who may not look into the project's directory.
+    let directory = tempfile::tempdir()?;
+    let open = |path: &Path| fs::set_permissions(path, fs::Permissions::from_mode(0o755));
+    open(directory.path())?;
+    let (file, script) = (
+        directory.path().join("story.pcap"),
+        directory.path().join("enet.lua"),
+    );
+    fs::write(&file, pcap(frames))?;
+    fs::copy(layout.project.join(SCRIPT), &script).context(SCRIPT)?;
+    open(&file)?;
+    open(&script)?;
+    let text = tshark(directory.path(), &script, &file)?;
+    let rows: Vec<Vec<String>> = text
+        .lines()
+        .map(|line| line.split('\t').map(str::to_owned).collect())
+        .collect();
+    ensure!(
+        rows.len() == frames.len() && rows.iter().all(|row| row.len() == FIELDS.len()),
+        "{} frames became:\n{text}",
+        frames.len()
+    );
+    Ok(rows)
+}
+
+fn tshark(home: &Path, script: &Path, file: &Path) -> Result<String> {
+    const NOBODY: u32 = 65534;
+    let mut command = Command::new("tshark");
+    // Two passes, as Wireshark itself dissects a frame when it is read and when it is shown; and not as root, for whom
+    // Wireshark runs no scripts.
+    command
+        .uid(NOBODY)
+        .gid(NOBODY)
+        .env("HOME", home)
+        .args(["-n", "-2", "-X"])
+        .arg(format!("lua_script:{}", script.display()))
+        .arg("-r")
+        .arg(file)
+        .args(["-T", "fields", "-E", "separator=/t", "-E", "occurrence=a"]);
+    for field in FIELDS {
+        command.args(["-e", field]);
+    }
+    let output = command.output().context("tshark")?;
+    let said = String::from_utf8_lossy(&output.stderr);
+    ensure!(
+        output.status.success() && !said.contains("Lua"),
+        "tshark ({}): {}",
+        output.status,
+        said.trim()
+    );
+    Ok(String::from_utf8(output.stdout)?)
+}
+
+fn hexadecimal(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
+}
+
+/// Payload and padding behind a header of `header` bytes that states `length`, as tshark prints them.
+fn split(packet: &[u8], header: usize, length: u16) -> [String; 2] {
+    let rest = &packet[header..];
+    let (payload, padding) = rest.split_at(usize::from(length).min(rest.len()));
+    [hexadecimal(payload), hexadecimal(padding)]
+}
+
+/// The first [`BYTES`] of the row that a frame must give, as the module reads it.
+fn expected(frame: &[u8]) -> Result<Vec<String>> {
+    let packet = frame.get(ETHERNET..).context("no Ethernet frame")?;
+    let kind = u16::from_be_bytes([frame[12], frame[13]]);
+    let bit = |set: bool| (if set { "True" } else { "False" }).to_owned();
+    let mut row = vec![String::new(); BYTES];
+    match kind {
+        0x88b5 => {
+            let header = edp::wire::Header::parse(packet).context("no EDP header")?;
+            let [payload, padding] = split(packet, edp::wire::HEADER_LEN, header.len);
+            let numbers = [header.src, header.dst, header.len].map(|number| number.to_string());
+            row.splice(0..5, numbers.into_iter().chain([payload, padding]));
+        }
+        0x88b6 => {
+            let header = esp::Header::parse(packet).context("no ESP header")?;
+            let [payload, padding] = split(packet, esp::HEADER_LEN, header.len);
+            let numbers = [
+                header.src,
+                header.dst,
+                header.len,
+                header.seq.0,
+                header.ack.0,
+            ];
+            let last = [
+                format!("0x{:02x}", header.flags),
+                payload,
+                padding,
+                bit(header.has(esp::flags::SYN)),
+                bit(header.has(esp::flags::RRQ)),
+            ];
+            row.splice(
+                5..,
+                numbers
+                    .map(|number| number.to_string())
+                    .into_iter()
+                    .chain(last),
+            );
+        }
+        kind => bail!("a frame of type {kind:#06x}"),
+    }
+    Ok(row)
+}
+
+/// Each field of each frame.
+fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
+    for (number, (frame, row)) in frames.iter().zip(rows).enumerate() {
+        let expected = expected(frame)?;
+        ensure!(
+            row[..BYTES] == expected,
+            "frame {}: {}\nshould give {expected:?}\nbut gives {row:?}",
+            number + 1,
+            hexadecimal(frame)
+        );
+        let protocol = if expected[0].is_empty() { "ESP" } else { "EDP" };
+        ensure!(
+            row[19] == protocol,
+            "frame {} is called {}",
+            number + 1,
+            row[19]
+        );
+    }
+    Ok(())
+}
+
+/// What the dissector remarks, and that it remarks it of no other frames.
+fn remarks(rows: &[Vec<String>]) -> Result<()> {
+    for remark in REMARKS {
+        ensure!(
+            rows.iter().any(|row| row[18].contains(remark)),
+            "no frame is remarked with {remark:?}"
+        );
+    }
+    for row in rows {
+        let flags = u8::from_str_radix(row[10].trim_start_matches("0x"), 16).unwrap_or(0);
+        for (remark, bit) in [
+            (REMARKS[0], esp::flags::SYN),
+            (REMARKS[1], esp::flags::FIN),
+            (REMARKS[2], esp::flags::RST),
+            (REMARKS[3], esp::flags::RRQ),
+        ] {
+            ensure!(
+                row[18].contains(remark) == (flags & bit != 0),
+                "{remark:?} is said wrongly of {row:?}"
+            );
+        }
+    }
+    // Both kinds of control messages; their field has the number.
+    for kind in ["1", "2"] {
+        ensure!(
+            rows.iter().any(|row| row[17] == kind),
+            "no control message {kind}"
+        );
+    }
+    Ok(())
+}
+
+/// Both directions of a conversation have one number, and each conversation has its own.
+fn streams(rows: &[Vec<String>]) -> Result<()> {
+    for (ports, index) in [([0, 1], 15), ([5, 6], 16)] {
+        let mut seen: Vec<(HashSet<&str>, &str)> = Vec::new();
+        for row in rows.iter().filter(|row| !row[ports[0]].is_empty()) {
+            let ends: HashSet<_> = ports.iter().map(|port| row[*port].as_str()).collect();
+            match seen.iter().find(|(known, _)| *known == ends) {
+                Some((_, number)) => {
+                    ensure!(*number == row[index], "{row:?} is not of stream {number}")
+                }
+                None => {
+                    ensure!(
+                        seen.iter().all(|(_, number)| *number != row[index]),
+                        "{row:?} has another's stream"
+                    );
+                    seen.push((ends, row[index].as_str()));
+                }
+            }
+        }
+        ensure!(seen.len() > 2, "{} conversations", seen.len());
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const HELD: &str = "02000000000202000000000188b6000100020003ffff000422616263000000";
+
+    #[test]
+    fn frames_give_the_rows_that_the_module_reads() {
+        let frame = bytes(HELD).expect("hexadecimal");
+        let row = expected(&frame).expect("an ESP frame");
+        let words = ["1", "2", "3", "65535", "4", "0x22", "616263", "000000"];
+        assert_eq!(row[5..13], words);
+        assert_eq!(row[13..], ["False", "False"]);
+        let mut wrong = row.clone();
+        wrong[8] = "0".to_owned();
+        wrong.resize(FIELDS.len(), String::new());
+        assert!(compare(&[frame], &[wrong]).is_err());
+    }
+
+    #[test]
+    fn captures_have_the_length_of_their_frames() {
+        assert_eq!(
+            pcap(&[vec![0; 60], vec![0; 14]]).len(),
+            24 + 2 * 16 + 60 + 14
+        );
+    }
+}

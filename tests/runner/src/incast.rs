@@ -1,0 +1,465 @@
+//! Many senders, one receiver: goodput, drops and fairness by protocol, on a switch with small buffers.
+//!
+//! Everything runs in one guest whose clock counts instructions: `enet-switch` makes the switch and the hosts,
+//! `netgauge -x one-many` the traffic, and the switch's own counters tell the drops. The ports are slow enough that the
+//! one processor, which does all hosts' work, is not what limits them.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+use clap::Args;
+use serde::Deserialize;
+
+use crate::commands::{json, netgauge_rate, Commands, Verb};
+use crate::layout::Layout;
+use crate::qemu::Clock;
+use crate::step;
+
+/// The host that receives; its port is the bottleneck.
+const RECEIVER: &str = "h0";
+
+/// Bytes in a port from which on frames are marked for DCTCP, about 20 frames, as its authors chose.
+const MARKING: &str = "30k";
+
+/// The least share of the port's rate in ESP's worst round of the largest size, where the round trips at a round's
+/// start and end count little.
+const LEAST_SHARE: f64 = 0.95;
+
+/// The least fairness of an ESP round.
+const LEAST_FAIRNESS: f64 = 0.97;
+
+/// The least goodput of a stream on a lossy cable, as a share of that without loss.
+const LEAST_UNDER_LOSS: f64 = 0.95;
+
+const DEADLINE: Duration = Duration::from_secs(3600);
+
+/// What is measured.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Protocols: ESP, and TCP by its congestion control.
+    #[arg(long, value_delimiter = ',', default_value = "cubic,reno,dctcp,esp")]
+    protocols: Vec<String>,
+    /// Numbers of senders.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32")]
+    senders: Vec<u32>,
+    /// KiB that each sender sends in a round; ESP's goodput is judged at the last, fairness and drops at all.
+    #[arg(long, value_delimiter = ',', default_value = "64,256")]
+    kib: Vec<u32>,
+    /// Rounds that are counted.
+    #[arg(long, default_value_t = 20)]
+    rounds: u32,
+    /// Rate of each port.
+    #[arg(long, default_value = "200mbit")]
+    rate: String,
+    /// Rate at which hosts send, or `none`, which makes bursts arrive at once [default: --rate].
+    #[arg(long)]
+    uplink: Option<String>,
+    /// Buffer of each port.
+    #[arg(long, default_value = "128k")]
+    buffer: String,
+    /// MiB of the stream that is measured with and without loss; 0 leaves it out.
+    #[arg(long, default_value_t = 256)]
+    stream: u32,
+    /// Loss for that stream, percent.
+    #[arg(long, default_value_t = 0.05)]
+    loss: f64,
+    /// Values of `/proc/sys/esp`, as `name=value`, for all hosts; repeatable.
+    #[arg(long, value_name = "NAME=VALUE")]
+    sysctl: Vec<String>,
+}
+
+/// The part of netgauge's report on one-many that is used here.
+#[derive(Debug, Deserialize)]
+struct Report {
+    runs: Vec<Run>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Run {
+    error: Option<String>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Row {
+    share: Option<Spread>,
+    fairness: Option<Spread>,
+    errors: u64,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize)]
+struct Spread {
+    worst: f64,
+    median: f64,
+}
+
+/// The part of what `enet-switch drops --json` prints that is used here.
+#[derive(Debug, Deserialize)]
+struct Counters {
+    ports: Vec<Port>,
+}
+
+#[derive(Debug, Deserialize)]
+struct Port {
+    host: String,
+    dropped_packets: u64,
+    marked_packets: u64,
+}
+
+/// What was measured of one protocol with so many senders of so much.
+#[derive(Clone, Debug)]
+struct Cell {
+    share: Spread,
+    fairness: Spread,
+    drops: u64,
+    marks: u64,
+}
+
+/// A row of the table: protocol, KiB, senders.
+type Key = (String, u32, u32);
+
+type Table = BTreeMap<Key, Result<Cell, String>>;
+
+/// Prints the table, and what ESP did not fulfil; true when there is no such thing.
+///
+/// # Errors
+/// When something does not build, the guest does not boot, or its kernel reports a fault.
+pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
+    let mut guest = Commands::boot(
+        layout,
+        "incast",
+        Verb::Commands,
+        Clock::Instructions,
+        DEADLINE,
+    )?;
+    let hosts = options.senders.iter().max().context("no senders")? + 1;
+    // Processes of one real-time priority take turns instead of displacing each other, so that senders start together.
+    let ended = guest.ask("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
+    ensure!(ended.status == 0, "{}", ended.text);
+    make_switch(&mut guest, options, hosts, &format!(" --ecn {MARKING}"))?;
+    let mut table = Table::new();
+    for protocol in &options.protocols {
+        for kib in &options.kib {
+            step::say(&format!("{protocol}, {kib} KiB per sender"));
+            for senders in &options.senders {
+                let cell = measure(&mut guest, options, (protocol, *kib, *senders))?;
+                table.insert((protocol.clone(), *kib, *senders), cell);
+            }
+        }
+    }
+    let streams = if options.stream > 0 {
+        Some(streams(&mut guest, options)?)
+    } else {
+        None
+    };
+    guest.end()?;
+    print!("{}", print_table(options, &table));
+    let mut faults = judge(options, &table);
+    if let Some(streams) = streams {
+        let share = streams.lossy / streams.lossless;
+        println!(
+            "\nOne ESP stream of {} MiB: {:.2} Mbit/s; with {} % of all frames lost: {:.2} Mbit/s, {share:.3} of it",
+            options.stream, streams.lossless, options.loss, streams.lossy
+        );
+        if share < LEAST_UNDER_LOSS {
+            faults.push(format!(
+                "esp with loss: {share:.3} of the goodput without is less than {LEAST_UNDER_LOSS}"
+            ));
+        }
+    }
+    for fault in &faults {
+        println!("not fulfilled: {fault}");
+    }
+    Ok(faults.is_empty())
+}
+
+/// Makes a switch anew.
+fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) -> Result<()> {
+    let uplink = options
+        .uplink
+        .as_ref()
+        .map_or_else(String::new, |uplink| format!(" --uplink {uplink}"));
+    let mut line = format!(
+        "enet-switch down && enet-switch up --hosts {hosts} --rate {} --buffer {}{uplink}{more}",
+        options.rate, options.buffer
+    );
+    for setting in &options.sysctl {
+        // Each host has its own set.
+        let _ = write!(
+            line,
+            " && for host in $(seq 0 {}); do ip netns exec h$host sysctl -w esp.{setting} || exit; done",
+            hosts - 1
+        );
+    }
+    let ended = guest.ask(&line)?;
+    ensure!(ended.status == 0, "{line}:\n{}", ended.text);
+    Ok(())
+}
+
+/// Rounds of one protocol; the inner error is a failure of those rounds, not of the guest.
+fn measure(
+    guest: &mut Commands,
+    options: &Options,
+    (protocol, kib, senders): (&str, u32, u32),
+) -> Result<Result<Cell, String>> {
+    let mode = match protocol {
+        "esp" => "-m esp".to_owned(),
+        congestion => format!("-m tcp --congestion {congestion}"),
+    };
+    let netns: Vec<_> = (0..=senders).map(|host| format!("h{host}")).collect();
+    let rate = netgauge_rate(&options.rate);
+    let line = format!(
+        "enet-switch reset && chrt -f 1 netgauge -x one-many --netns {} --server-index 0 {mode} --clients {senders} -s {kib}K \
+         -c {} --rate {rate} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; \
+         exit $status",
+        netns.join(","),
+        options.rounds
+    );
+    let ended = guest.ask(&line)?;
+    Ok(read_cell(&ended.text).map_err(|error| {
+        let error = format!("{error:#}");
+        eprintln!(
+            "{protocol}, {kib} KiB, {senders} senders: {error}\n{}",
+            ended.text
+        );
+        error
+    }))
+}
+
+/// Reads netgauge's report and the switch's counters, which follow each other.
+fn read_cell(text: &str) -> Result<Cell> {
+    let mut values = json(text);
+    let mut next = || {
+        values
+            .next()
+            .context("netgauge or enet-switch printed no report")?
+    };
+    let report: Report = serde_json::from_value(next()?).context("netgauge's report")?;
+    let counters: Counters = serde_json::from_value(next()?).context("enet-switch's counters")?;
+    let run = report.runs.first().context("netgauge measured nothing")?;
+    if let Some(error) = &run.error {
+        bail!("{error}");
+    }
+    let row = run.rows.first().context("netgauge measured no size")?;
+    ensure!(row.errors == 0, "{} rounds broke", row.errors);
+    let port = counters.ports.iter().find(|port| port.host == RECEIVER);
+    let port = port.context("the receiver has no port")?;
+    Ok(Cell {
+        share: row.share.context("no share of the rate")?,
+        fairness: row.fairness.context("no fairness")?,
+        drops: port.dropped_packets,
+        marks: port.marked_packets,
+    })
+}
+
+/// Goodput of one long stream, Mbit/s.
+struct Streams {
+    lossless: f64,
+    lossy: f64,
+}
+
+fn streams(guest: &mut Commands, options: &Options) -> Result<Streams> {
+    let mut goodput = |loss: f64| -> Result<f64> {
+        step::say(&format!(
+            "one ESP stream of {} MiB, {loss} % loss",
+            options.stream
+        ));
+        make_switch(guest, options, 2, &format!(" --loss {loss}"))?;
+        stream(guest, options.stream)
+    };
+    Ok(Streams {
+        lossless: goodput(0.0)?,
+        lossy: goodput(options.loss)?,
+    })
+}
+
+fn stream(guest: &mut Commands, mib: u32) -> Result<f64> {
+    #[derive(Deserialize)]
+    struct Report {
+        runs: Vec<Run>,
+    }
+    #[derive(Deserialize)]
+    struct Run {
+        error: Option<String>,
+        rows: Vec<Row>,
+    }
+    #[derive(Deserialize)]
+    struct Row {
+        mbit_per_s: f64,
+    }
+    let line = format!(
+        "ip netns exec {RECEIVER} netgauge --server --once >/tmp/server 2>&1 & \
+         ip netns exec h1 netgauge -m esp -x bulk -s {mib}M -c 1 --warmup 0 --connect 10.0.0.1 --format json \
+         2>/tmp/errors; status=$?; kill $! 2>/dev/null; cat /tmp/errors; exit $status"
+    );
+    let report: Report = guest.ask(&line)?.report()?;
+    let run = report.runs.first().context("netgauge measured nothing")?;
+    if let Some(error) = &run.error {
+        bail!("one stream: {error}");
+    }
+    Ok(run.rows.first().context("no row")?.mbit_per_s)
+}
+
+fn print_table(options: &Options, table: &Table) -> String {
+    let mut text = format!(
+        "Rounds of N senders to one receiver, ports of {} with {} of buffer, {} rounds each.\n\
+         Goodput as share of the rate; frames dropped and marked (ECN) at the receiver's port in all rounds;\n\
+         Jain's fairness when the first is done.\n\n",
+        options.rate, options.buffer, options.rounds
+    );
+    text += "protocol     KiB    N |  median   worst |   drops   marks | fairness  worst\n";
+    for protocol in &options.protocols {
+        for kib in &options.kib {
+            text +=
+                "----------------------+-----------------+-----------------+-----------------\n";
+            for senders in &options.senders {
+                let _ = write!(text, "{protocol:9} {kib:6} {senders:4} |");
+                let _ = match &table[&(protocol.clone(), *kib, *senders)] {
+                    Ok(cell) => writeln!(
+                        text,
+                        " {:>7.3} {:>7.3} | {:>7} {:>7} |  {:>7.3} {:>6.3}",
+                        cell.share.median,
+                        cell.share.worst,
+                        cell.drops,
+                        cell.marks,
+                        cell.fairness.median,
+                        cell.fairness.worst
+                    ),
+                    Err(error) => writeln!(text, " failed: {error}"),
+                };
+            }
+        }
+    }
+    text
+}
+
+/// What of the table is not as ESP promises; every cell of any protocol must have been measured.
+fn judge(options: &Options, table: &Table) -> Vec<String> {
+    let mut faults = Vec::new();
+    for ((protocol, kib, senders), cell) in table {
+        let mut fault = |what: String| {
+            faults.push(format!("{protocol}, {kib} KiB, {senders} senders: {what}"));
+        };
+        let cell = match cell {
+            Ok(cell) => cell,
+            Err(error) => {
+                fault(error.clone());
+                continue;
+            }
+        };
+        if protocol != "esp" {
+            continue;
+        }
+        if cell.drops > 0 {
+            fault(format!("{} frames were dropped", cell.drops));
+        }
+        if options.kib.last() == Some(kib) && cell.share.worst < LEAST_SHARE {
+            fault(format!(
+                "the worst round had {:.3} of the rate, less than {LEAST_SHARE}",
+                cell.share.worst
+            ));
+        }
+        if cell.fairness.worst < LEAST_FAIRNESS {
+            fault(format!(
+                "the least fair round had {:.3}, less than {LEAST_FAIRNESS}",
+                cell.fairness.worst
+            ));
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"netgauge": "0.1.0", "pattern": "one-many", "participants": ["h0", "h1"], "seed": 7,
+        "rate_bit_per_s": 200000000, "runs": [{"transport": "tcp", "about": "", "congestion": "cubic", "clients": 32,
+        "server": "h0", "server_index": 0, "status": "ok", "rows": [{"size": 65536, "rounds": 20, "errors": 0,
+        "goodput_bit_per_s": {"worst": 1, "median": 2, "best": 3},
+        "share": {"worst": 0.1, "median": 0.2, "best": 0.3}, "fairness": {"worst": 0.9, "median": 0.99}}]}]}
+        {"rate": 200000000, "uplink": null, "buffer": 131072, "loss": 0.0, "ports": [
+        {"host": "h1", "sent_bytes": 1, "sent_packets": 1, "dropped_packets": 0, "marked_packets": 0, "lost_packets": 0},
+        {"host": "h0", "sent_bytes": 1, "sent_packets": 1, "dropped_packets": 42, "marked_packets": 0,
+         "lost_packets": 0}]}"#;
+
+    fn options(arguments: &[&str]) -> Options {
+        #[derive(clap::Parser)]
+        struct Line {
+            #[command(flatten)]
+            options: Options,
+        }
+        <Line as clap::Parser>::parse_from([&["incast"], arguments].concat()).options
+    }
+
+    fn cell(worst: f64, drops: u64, fairness: f64) -> Cell {
+        let spread = |worst| Spread { worst, median: 1.0 };
+        Cell {
+            share: spread(worst),
+            fairness: spread(fairness),
+            drops,
+            marks: 0,
+        }
+    }
+
+    #[test]
+    fn a_cell_has_the_receivers_drops() {
+        let cell = read_cell(TEXT).unwrap();
+        assert_eq!(cell.drops, 42);
+        assert_eq!((cell.share.worst, cell.share.median), (0.1, 0.2));
+        assert_eq!((cell.fairness.worst, cell.fairness.median), (0.9, 0.99));
+    }
+
+    #[test]
+    fn a_failed_run_is_a_failure() {
+        let failed = TEXT.replace(
+            r#""status": "ok","#,
+            r#""status": "failed", "error": "no route","#,
+        );
+        assert_eq!(read_cell(&failed).unwrap_err().to_string(), "no route");
+        assert!(read_cell(&TEXT.replace(r#""errors": 0"#, r#""errors": 1"#)).is_err());
+        assert!(read_cell("netgauge: no such namespace\n").is_err());
+    }
+
+    #[test]
+    fn only_esp_is_judged_and_its_goodput_by_the_largest_size() {
+        let options = options(&[]);
+        let judged = |protocol: &str, kib, cell| {
+            judge(
+                &options,
+                &Table::from([((protocol.to_owned(), kib, 8), cell)]),
+            )
+        };
+        assert!(judged("cubic", 256, Ok(cell(0.1, 99, 0.5))).is_empty());
+        assert!(judged("esp", 256, Ok(cell(0.95, 0, 0.97))).is_empty());
+        assert!(judged("esp", 64, Ok(cell(0.5, 0, 0.97))).is_empty());
+        assert_eq!(judged("esp", 64, Ok(cell(1.0, 0, 0.969))).len(), 1);
+        assert_eq!(judged("esp", 256, Ok(cell(0.949, 0, 1.0))).len(), 1);
+        assert_eq!(judged("esp", 64, Ok(cell(1.0, 1, 1.0))).len(), 1);
+        assert_eq!(judged("esp", 256, Ok(cell(1.0, 0, 0.969))).len(), 1);
+        assert_eq!(judged("reno", 64, Err("broken".to_owned())).len(), 1);
+    }
+
+    #[test]
+    fn the_table_has_a_line_for_each_cell() {
+        let options = options(&["--protocols", "esp", "--senders", "1,2", "--kib", "64"]);
+        let key = |senders| ("esp".to_owned(), 64, senders);
+        let table = Table::from([
+            (key(1), Ok(cell(0.96, 0, 1.0))),
+            (key(2), Err("broken".to_owned())),
+        ]);
+        let text = print_table(&options, &table);
+        assert!(
+            text.contains(
+                "esp           64    1 |   1.000   0.960 |       0       0 |    1.000  1.000"
+            ),
+            "{text}"
+        );
+        assert!(
+            text.contains("esp           64    2 | failed: broken"),
+            "{text}"
+        );
+    }
+}

@@ -1,0 +1,104 @@
+//! The manual pages: whether they render without a warning and miss no error or option.
+
+use std::collections::BTreeSet;
+use std::fs;
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::judge::Part;
+use crate::layout::Layout;
+
+const PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
+
+/// Judges each page. What it says is compared with the module by scenarios.
+pub fn check(layout: &Layout) -> Part {
+    let mut part = Part::new("manual");
+    for page in PAGES {
+        part.take(page, lint(layout, page));
+    }
+    part.take("errors", errors(layout));
+    part.take("options", options(layout));
+    part
+}
+
+fn read(layout: &Layout, path: &str) -> Result<String> {
+    fs::read_to_string(layout.project.join(path)).with_context(|| path.to_owned())
+}
+
+/// All pages, one after the other.
+fn all(layout: &Layout) -> Result<String> {
+    PAGES
+        .iter()
+        .map(|page| read(layout, &format!("docs/man/{page}")))
+        .collect()
+}
+
+/// The words of `text` that are made of capitals, digits and underscores and begin with `prefix`.
+fn names<'a>(text: &'a str, prefix: &'a str) -> impl Iterator<Item = &'a str> {
+    text.split(|c: char| !c.is_ascii_alphanumeric() && c != '_')
+        .filter(move |word| word.len() > prefix.len() && word.starts_with(prefix))
+        .filter(|word| !word.contains(|c: char| c.is_ascii_lowercase()))
+}
+
+/// What the module's own sources return to programs, and what they keep to themselves.
+fn errors(layout: &Layout) -> Result<()> {
+    const INTERNAL: [&str; 3] = ["EEXIST", "ENOENT", "ENOIOCTLCMD"];
+    let pages = all(layout)?;
+    let listed = read(layout, "rust/errno.rs")?;
+    let (_, listed) = listed
+        .split_once("errnos! {")
+        .context("rust/errno.rs has no list")?;
+    let listed: BTreeSet<_> = names(listed, "E").collect();
+    for entry in fs::read_dir(layout.project.join("enet"))? {
+        let path = entry?.path();
+        let source = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        for error in names(&source, "E").filter(|name| listed.contains(name)) {
+            ensure!(
+                INTERNAL.contains(&error) || pages.contains(&format!(" Er {error}")),
+                "{error} of {} is in no page",
+                path.display()
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Every option that the header for programs defines.
+fn options(layout: &Layout) -> Result<()> {
+    let pages = all(layout)?;
+    let header = read(layout, "tools/sockaddr_en/include/af_enet.h")?;
+    for option in names(&header, "EDP_").chain(names(&header, "ESP_")) {
+        ensure!(
+            pages.contains(&format!(".Dv {option}")) || pages.contains(&format!(".It Dv {option}")),
+            "{option} is in no page"
+        );
+    }
+    Ok(())
+}
+
+fn lint(layout: &Layout, page: &str) -> Result<()> {
+    let path = layout.project.join("docs/man").join(page);
+    let lint = Command::new("mandoc")
+        .args(["-T", "lint", "-W", "warning"])
+        .arg(&path)
+        .output()
+        .context("mandoc")?;
+    let said = String::from_utf8_lossy(&lint.stdout);
+    ensure!(
+        lint.status.success() && said.is_empty(),
+        "{page}: {}",
+        said.trim()
+    );
+    let shown = Command::new("mandoc")
+        .args(["-T", "utf8"])
+        .arg(&path)
+        .output()
+        .context("mandoc")?;
+    ensure!(
+        shown.status.success() && shown.stdout.len() > 1000,
+        "{page} is shown in {} bytes",
+        shown.stdout.len()
+    );
+    Ok(())
+}
