@@ -4,6 +4,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{net::device::Mac, net::family::ADDRESS_LEN, parameters};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 
 /// `ENET_INTERFACE_ANY`: receive on every interface.
 pub(crate) const INTERFACE_ANY: u32 = 0;
@@ -47,5 +48,53 @@ impl Address {
         let [i0, i1, i2, i3] = self.ifindex.to_ne_bytes();
         let [a, b, c, d, e, f] = self.mac.0;
         [f0, f1, p0, p1, i0, i1, i2, i3, 6, a, b, c, d, e, f, 0]
+    }
+}
+
+/// A socket's other end, read without the socket's lock. Address and port are read together, so
+/// that a send beside a `connect` gets one of the two peers.
+#[derive(Default)]
+pub(crate) struct Peer {
+    /// Ethernet address in the upper 48 bits, port in the lower 16; 0 without a peer.
+    address: AtomicU64,
+    ifindex: AtomicU32,
+}
+
+impl Peer {
+    fn bits(peer: &Address) -> u64 {
+        peer.mac.to_bits() << 16 | u64::from(peer.port)
+    }
+
+    pub(crate) fn set(&self, peer: &Address) {
+        self.ifindex.store(peer.ifindex, Relaxed);
+        self.address.store(Self::bits(peer), Relaxed);
+    }
+
+    pub(crate) fn clear(&self) {
+        self.address.store(0, Relaxed);
+        self.ifindex.store(0, Relaxed);
+    }
+
+    /// The peer, if there is one.
+    #[inline]
+    pub(crate) fn get(&self) -> Option<Address> {
+        Some(self.last()).filter(|peer| Self::bits(peer) != 0)
+    }
+
+    /// The peer, for those who know that there is one.
+    #[inline]
+    pub(crate) fn last(&self) -> Address {
+        let bits = self.address.load(Relaxed);
+        Address {
+            port: bits as u16,
+            mac: Mac::from_bits(bits >> 16),
+            ifindex: self.ifindex.load(Relaxed),
+        }
+    }
+
+    /// Whether it is `peer`.
+    #[inline]
+    pub(crate) fn is(&self, peer: &Address) -> bool {
+        self.address.load(Relaxed) == Self::bits(peer) && self.ifindex.load(Relaxed) == peer.ifindex
     }
 }

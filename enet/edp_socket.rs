@@ -4,7 +4,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    address::{Address, INTERFACE_ANY},
+    address::{Address, Peer, INTERFACE_ANY},
     counters::Counter,
     devices::{bindable, local, outgoing, present, tie, usable},
     edp,
@@ -25,7 +25,7 @@ use crate::{
     ports::{self, Binding},
     space::Space,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 const EDP_SO_MTU: i32 = 1;
 const EDP_SO_STATS: i32 = 2;
@@ -40,40 +40,6 @@ pub(crate) struct Stats {
     pub(crate) tx_err: Counter,
     pub(crate) pkt_rx: Counter,
     pub(crate) pkt_rx_drop: Counter,
-}
-
-/// The other end a socket is connected to. Address and port are read together, so that a send
-/// beside a `connect` gets one of the two peers.
-#[derive(Default)]
-pub(crate) struct Peer {
-    /// Ethernet address in the upper 48 bits, port in the lower 16; 0 without a peer.
-    address: AtomicU64,
-    ifindex: AtomicU32,
-}
-
-impl Peer {
-    fn set(&self, peer: &Address) {
-        self.ifindex.store(peer.ifindex, Relaxed);
-        self.address
-            .store(peer.mac.to_bits() << 16 | u64::from(peer.port), Relaxed);
-    }
-
-    fn clear(&self) {
-        self.address.store(0, Relaxed);
-        self.ifindex.store(0, Relaxed);
-    }
-
-    #[inline]
-    pub(crate) fn get(&self) -> Option<Address> {
-        match self.address.load(Relaxed) {
-            0 => None,
-            bits => Some(Address {
-                port: bits as u16,
-                mac: Mac::from_bits(bits >> 16),
-                ifindex: self.ifindex.load(Relaxed),
-            }),
-        }
-    }
 }
 
 /// What is read and written without the socket lock.

@@ -4,7 +4,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    address::Address,
+    address::{Address, Peer},
     counters::Counter,
     esp::{self, Connection, Failure, State},
     esp_accept, esp_devices, esp_output,
@@ -24,16 +24,14 @@ use crate::{
     space::Space,
     sysctl::Seen,
 };
-use core::sync::atomic::{AtomicU32, AtomicU64, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
 use kernel::sync::Arc;
 
 /// What is read without the socket lock: the local end, and the other one of a connection.
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
-    /// Ethernet address in the upper 48 bits, port in the lower 16.
-    peer: AtomicU64,
-    peer_ifindex: AtomicU32,
+    peer: Peer,
     /// Bytes in the receive queue that no one has read.
     pub(crate) readable: AtomicU32,
     /// Bytes that the peer has not acknowledged.
@@ -66,28 +64,19 @@ impl Shared {
 
     /// Sets the other end, before the socket is put among the connections.
     pub(crate) fn set_peer(&self, peer: &Address) {
-        self.peer_ifindex.store(peer.ifindex, Relaxed);
-        self.peer
-            .store(peer.mac.to_bits() << 16 | u64::from(peer.port), Relaxed);
+        self.peer.set(peer);
     }
 
     /// The other end, meaningful while there is a connection.
     #[inline]
     pub(crate) fn peer(&self) -> Address {
-        let bits = self.peer.load(Relaxed);
-        Address {
-            port: bits as u16,
-            mac: Mac::from_bits(bits >> 16),
-            ifindex: self.peer_ifindex.load(Relaxed),
-        }
+        self.peer.last()
     }
 
     /// Whether this is the connection of `local_port` with `peer`.
     #[inline]
     pub(crate) fn connects(&self, local_port: u16, peer: &Address) -> bool {
-        self.peer.load(Relaxed) == peer.mac.to_bits() << 16 | u64::from(peer.port)
-            && self.binding.port() == local_port
-            && self.peer_ifindex.load(Relaxed) == peer.ifindex
+        self.binding.port() == local_port && self.peer.is(peer)
     }
 }
 
