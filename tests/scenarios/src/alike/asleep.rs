@@ -134,19 +134,30 @@ pub fn crowd<T: Send>(
     })
 }
 
-/// Waits until one of the threads has ended, and counts those that sleep on.
+/// Looks in a row that must agree on how many threads were left asleep.
+const LOOKS: u32 = 10;
+
+/// Waits until one of the threads has ended, and counts those that sleep on. What wakes several threads wakes them one
+/// after the other, so a count holds when the next looks agree with it.
 ///
 /// # Errors
 /// When none ends within [`PATIENCE`].
 pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
     let end = Instant::now() + PATIENCE;
+    let (mut left, mut agreed) = (sleepers.len(), 0);
     loop {
         let mut asleep = 0;
         for sleeper in sleepers {
             asleep += usize::from(sleeper.sleeps()?);
         }
-        if asleep < sleepers.len() {
-            return Ok(asleep);
+        if asleep < left {
+            (left, agreed) = (asleep, 0);
+        }
+        if left < sleepers.len() {
+            agreed += 1;
+        }
+        if agreed > LOOKS {
+            return Ok(left);
         }
         ensure!(Instant::now() < end, "no thread was woken");
         thread::sleep(Duration::from_millis(2));
