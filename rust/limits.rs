@@ -6,7 +6,12 @@
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use super::{bindings, family::Operations, skb::Context, sock::RawSock};
+use super::{
+    bindings,
+    family::Operations,
+    skb::Context,
+    sock::{field, RawSock},
+};
 use crate::net::errno::prelude::*;
 use core::ptr;
 use kernel::ffi::c_int;
@@ -74,6 +79,20 @@ impl Limits {
 }
 
 impl RawSock {
+    /// Limit of the receive buffer, bytes (`SO_RCVBUF`).
+    #[inline]
+    pub(crate) fn receive_limit(&self) -> u32 {
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, sk_rcvbuf)).max(0) as u32 }
+    }
+
+    /// Limit of the send buffer, bytes (`SO_SNDBUF`).
+    #[inline]
+    pub(crate) fn send_limit(&self) -> u32 {
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
+    }
+
     /// Sets the buffers' limits of a socket that nobody else has yet. `None` leaves what it has, and
     /// so does the wish of a user, which a child has from its listener (`SO_SNDBUF`, `SO_RCVBUF`).
     pub(crate) fn set_limits(&self, send: Option<u32>, receive: Option<u32>) {

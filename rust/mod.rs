@@ -55,6 +55,7 @@ pub(crate) mod procfs;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rcu;
+mod settings;
 pub(crate) mod skb;
 pub(crate) mod sock;
 pub(crate) mod sysctl;
@@ -62,6 +63,7 @@ pub(crate) mod table;
 pub(crate) mod timer;
 pub(crate) mod trace;
 pub(crate) mod wait;
+mod wake;
 
 /// Constants of the socket interface, under their names in the kernel's headers.
 pub(crate) mod uapi {

@@ -28,7 +28,6 @@ use core::{
         Ordering::{Acquire, Relaxed, Release},
     },
 };
-use kernel::ffi::{c_int, c_long};
 
 /// State of a socket, as the core's helpers test it (`TCP_*` of `net/tcp_states.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -82,9 +81,10 @@ unsafe impl Sync for RawSock {}
 /// The address of a field of a socket; to be used in an `unsafe` block that argues for it.
 macro_rules! field {
     ($self:ident, $($field:tt)+) => {
-        ptr::addr_of_mut!((*$self.as_ptr()).$($field)+)
+        core::ptr::addr_of_mut!((*$self.as_ptr()).$($field)+)
     };
 }
+pub(super) use field;
 
 impl RawSock {
     #[inline]
@@ -178,77 +178,6 @@ impl RawSock {
         self.wake_error();
     }
 
-    /// Wakes whoever waits for the error that was stored.
-    pub(crate) fn wake_error(&self) {
-        // SAFETY: The socket is valid; its callbacks are the core's.
-        unsafe { bindings::sk_error_report(self.as_ptr()) };
-    }
-
-    /// Wakes readers.
-    #[inline]
-    pub(crate) fn data_ready(&self) {
-        // SAFETY: The callback was set by `sock_init_data` and takes its own socket.
-        unsafe {
-            if let Some(ready) = (*self.as_ptr()).sk_data_ready {
-                ready(self.as_ptr());
-            }
-        }
-    }
-
-    /// Wakes everyone, after a change of state.
-    pub(crate) fn state_change(&self) {
-        // SAFETY: As in `data_ready`.
-        unsafe {
-            if let Some(change) = (*self.as_ptr()).sk_state_change {
-                change(self.as_ptr());
-            }
-        }
-    }
-
-    /// Tells `SIGIO` owners that the peer has ended its half of the stream.
-    pub(crate) fn signal_end(&self) {
-        let both = self.shutdown() == super::uapi::SHUTDOWN_MASK;
-        let band = if both {
-            bindings::POLL_HUP
-        } else {
-            bindings::POLL_IN
-        };
-        // SAFETY: The socket is valid.
-        unsafe {
-            bindings::sk_wake_async(
-                self.as_ptr(),
-                bindings::SOCK_WAKE_WAITD as c_int,
-                band as c_int,
-            )
-        };
-    }
-
-    /// Tells `SIGIO` owners that the connection they asked for is there.
-    pub(crate) fn signal_connected(&self) {
-        // SAFETY: The socket is valid.
-        unsafe {
-            bindings::sk_wake_async(
-                self.as_ptr(),
-                bindings::SOCK_WAKE_IO as c_int,
-                bindings::POLL_OUT as c_int,
-            )
-        };
-    }
-
-    /// Spares the socket's `SIGIO` owner the news of data while a task sleeps for it.
-    #[inline]
-    pub(crate) fn hush_data_signals(&self, hush: bool) {
-        let bit = bindings::socket_flags_SOCKWQ_ASYNC_WAITDATA as c_int;
-        // SAFETY: The socket has a caller, hence its descriptor and its wait queue.
-        unsafe {
-            if hush {
-                bindings::sk_set_bit(self.as_ptr(), bit);
-            } else {
-                bindings::sk_clear_bit(self.as_ptr(), bit);
-            }
-        }
-    }
-
     /// How often the socket was disconnected by a call: who sleeps in another finds out by it.
     #[inline]
     pub(super) fn disconnects(&self) -> i32 {
@@ -279,34 +208,10 @@ impl RawSock {
         unsafe { bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_DEAD) }
     }
 
-    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. What closes because
-    /// its process ends need not wait, see [`task_is_exiting`].
-    pub(crate) fn linger(&self) -> Option<c_long> {
-        // SAFETY: Reads a flag and a number of a valid socket.
-        unsafe {
-            bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_LINGER)
-                .then(|| (*self.as_ptr()).sk_lingertime as c_long)
-        }
-    }
-
     /// Cuts the socket from its descriptor.
     pub(crate) fn orphan(&self) {
         // SAFETY: The caller is the socket's `release`, which runs once.
         unsafe { bindings::sock_orphan(self.as_ptr()) };
-    }
-
-    /// Limit of the receive buffer, bytes (`SO_RCVBUF`).
-    #[inline]
-    pub(crate) fn receive_limit(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
-        unsafe { ptr::read_volatile(field!(self, sk_rcvbuf)).max(0) as u32 }
-    }
-
-    /// Limit of the send buffer, bytes (`SO_SNDBUF`).
-    #[inline]
-    pub(crate) fn send_limit(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
-        unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
     }
 
     /// Receive memory charged to the socket, bytes.
@@ -330,106 +235,16 @@ impl RawSock {
         unsafe { AtomicU32::from_ptr(field!(self, sk_wmem_queued).cast()) }
     }
 
-    /// `SO_RCVTIMEO` in jiffies, 0 for a call that must not block.
-    #[inline]
-    pub(crate) fn receive_timeout(&self, nonblocking: bool) -> c_long {
-        if nonblocking {
-            return 0;
-        }
-        // SAFETY: A single load, as the core does it.
-        unsafe { ptr::read_volatile(field!(self, sk_rcvtimeo)) as c_long }
-    }
-
-    /// `SO_SNDTIMEO` in jiffies, 0 for a call that must not block.
-    #[inline]
-    pub(crate) fn send_timeout(&self, nonblocking: bool) -> c_long {
-        if nonblocking {
-            return 0;
-        }
-        // SAFETY: A single load, as the core does it.
-        unsafe { ptr::read_volatile(field!(self, sk_sndtimeo)) as c_long }
-    }
-
-    /// Bytes that make a read return: all of `len` with `MSG_WAITALL`, else `SO_RCVLOWAT`.
-    #[inline]
-    pub(crate) fn low_water(&self, all: bool, len: usize) -> usize {
-        if all {
-            return len;
-        }
-        // SAFETY: A single load, as the core does it.
-        let mark = unsafe { ptr::read_volatile(field!(self, sk_rcvlowat)) };
-        len.min(mark.max(1) as usize)
-    }
-
-    /// Sets `SO_RCVLOWAT`, bytes.
-    pub(crate) fn set_low_water(&self, mark: c_int) {
-        // SAFETY: An aligned word in a valid socket, written in one store as the core does it.
-        let cell = unsafe { AtomicI32::from_ptr(field!(self, sk_rcvlowat)) };
-        cell.store(mark.max(1), Relaxed);
-    }
-
-    /// `SO_PEEK_OFF`: where a look at the queue starts, bytes from its head.
-    #[inline]
-    pub(crate) fn peek_offset(&self) -> usize {
-        // SAFETY: A single load, as the core does it; negative is off.
-        unsafe { ptr::read_volatile(field!(self, sk_peek_off)).max(0) as usize }
-    }
-
-    /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a look returned, or back by
-    /// those that were taken from the head.
-    #[inline]
-    pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
-        let n = c_int::try_from(n).unwrap_or(c_int::MAX);
-        let back = if peeked { -n } else { n };
-        // SAFETY: The socket is valid; the function does nothing when the offset is off.
-        unsafe { bindings::sk_peek_offset_bwd(self.as_ptr(), back) };
-    }
-
-    /// `SO_BINDTODEVICE`: the index of the only device to use, or 0.
-    #[inline]
-    pub(crate) fn bound_device(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
-        unsafe { ptr::read_volatile(field!(self, __sk_common.skc_bound_dev_if)).max(0) as u32 }
-    }
-
     /// Gives the socket's frames the hash of a flow of their own.
     pub(crate) fn start_flow(&self) {
         // SAFETY: Stores a random number in a valid socket.
         unsafe { bindings::sk_set_txhash(self.as_ptr()) };
     }
 
-    /// Has frames that leave free nobody's wait: the protocol itself wakes writers.
-    pub(crate) fn wakes_writers_itself(&self) {
-        // SAFETY: Sets a flag of a valid socket that nobody else uses yet.
-        unsafe {
-            bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_USE_WRITE_QUEUE)
-        };
-    }
-
-    /// Whether the socket may get frames that came by device `ifindex` (`SO_BINDTODEVICE`).
-    #[inline]
-    pub(crate) fn hears(&self, ifindex: u32) -> bool {
-        let tie = self.bound_device();
-        tie == 0 || tie == ifindex
-    }
-
-    /// `SO_REUSEADDR`.
-    pub(crate) fn shares_address(&self) -> bool {
-        // SAFETY: Reads a flag of a valid socket, as the core does without the lock.
-        unsafe { bindings::sk_reuse(self.as_ptr()) }
-    }
-
     /// Whether the calling task may bind to `port` in the socket's namespace.
     pub(crate) fn may_bind(&self, port: u16) -> bool {
         // SAFETY: The socket holds its namespace; called by a task, whose credentials are asked.
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
-    }
-
-    /// Whether a reader asked to learn when packets came (`SO_TIMESTAMP` and its like).
-    #[inline]
-    pub(crate) fn wants_times(&self) -> bool {
-        // SAFETY: Reads flags of a valid socket, as the core does.
-        unsafe { bindings::sk_wants_times(self.as_ptr()) }
     }
 
     /// Remembers the processor that brought a packet (`SO_INCOMING_CPU`).
@@ -469,65 +284,6 @@ impl RawSock {
     pub(crate) fn inode(&self) -> u64 {
         // SAFETY: The socket is valid.
         unsafe { bindings::sock_ino(self.as_ptr()) }
-    }
-
-    /// Sends `SIGPIPE` to the calling task.
-    pub(crate) fn broken_pipe(&self) {
-        // SAFETY: Process context, in a send call.
-        unsafe { bindings::send_sigpipe() };
-    }
-
-    /// Asks to be told (`EPOLLOUT`, `SIGIO`) when the send buffer has room again.
-    #[inline]
-    pub(crate) fn want_write_space(&self) {
-        // SAFETY: The socket is valid and, having a caller, has its descriptor and its wait queue.
-        unsafe {
-            bindings::sk_set_bit(
-                self.as_ptr(),
-                bindings::socket_flags_SOCKWQ_ASYNC_NOSPACE as c_int,
-            );
-            bindings::sk_set_nospace(self.as_ptr());
-        }
-    }
-
-    /// Asks the same for a task that is about to sleep until then and needs no signal.
-    #[inline]
-    pub(crate) fn await_write_space(&self) {
-        // SAFETY: As in `want_write_space`.
-        unsafe {
-            bindings::sk_clear_bit(
-                self.as_ptr(),
-                bindings::socket_flags_SOCKWQ_ASYNC_NOSPACE as c_int,
-            );
-            bindings::sk_set_nospace(self.as_ptr());
-        }
-    }
-
-    /// Wakes writers, if any asked for room; the caller has the socket locked.
-    #[inline]
-    pub(crate) fn wake_writers(&self) {
-        // SAFETY: The lock is held, so `sk_socket` stays; the helpers look whether it is there.
-        unsafe {
-            if bindings::sk_test_clear_nospace(self.as_ptr()) {
-                bindings::sk_wake(
-                    self.as_ptr(),
-                    super::uapi::EPOLLOUT | super::uapi::EPOLLWRNORM | super::uapi::EPOLLWRBAND,
-                );
-                bindings::sk_wake_async(
-                    self.as_ptr(),
-                    bindings::SOCK_WAKE_SPACE as c_int,
-                    bindings::POLL_OUT as c_int,
-                );
-            }
-        }
-    }
-
-    /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in. A
-    /// filter may cut it, but not into its first `header` bytes.
-    #[inline]
-    pub(crate) fn filter(&self, skb: &mut Skb, header: usize) -> bool {
-        // SAFETY: Both are valid; a filter may trim the buffer, which is ours.
-        unsafe { bindings::sk_filter(self.as_ptr(), skb.as_ptr(), header as u32) }
     }
 
     /// Where the core keeps received packets.
