@@ -127,6 +127,23 @@ ENET_STATES
 #define ENET_PRINTED_ENDS __entry->skaddr, __entry->ino, __entry->netns,	\
 		__entry->ifindex, __entry->sport, __entry->dport, __entry->peer
 
+/* What an ESP header says beside the ports. */
+#define ESP_HEADER							\
+		__field(u16, seq)					\
+		__field(u16, ack)					\
+		__field(u16, len)					\
+		__field(u8, flags)
+
+#define ESP_ASSIGN_HEADER						\
+		__entry->seq = packet->seq;				\
+		__entry->ack = packet->ack;				\
+		__entry->len = packet->len;				\
+		__entry->flags = packet->flags;
+
+#define ESP_PRINT_HEADER "seq=%u ack=%u len=%u flags=%s"
+#define ESP_PRINTED_HEADER __entry->seq, __entry->ack, __entry->len,	\
+		show_enet_flags(__entry->flags)
+
 TRACE_EVENT(esp_set_state,
 	TP_PROTO(const struct sock *sk, const struct net *net,
 		 const struct enet_trace_packet *packet, int oldstate, int newstate),
@@ -153,22 +170,14 @@ DECLARE_EVENT_CLASS(esp_packet,
 	TP_ARGS(sk, net, packet),
 	TP_STRUCT__entry(
 		ENET_ENDS
-		__field(u16, seq)
-		__field(u16, ack)
-		__field(u16, len)
-		__field(u8, flags)
+		ESP_HEADER
 	),
 	TP_fast_assign(
 		ENET_ASSIGN_ENDS
-		__entry->seq = packet->seq;
-		__entry->ack = packet->ack;
-		__entry->len = packet->len;
-		__entry->flags = packet->flags;
+		ESP_ASSIGN_HEADER
 	),
-	TP_printk(ENET_PRINT_ENDS " seq=%u ack=%u len=%u flags=%s",
-		  ENET_PRINTED_ENDS,
-		  __entry->seq, __entry->ack, __entry->len,
-		  show_enet_flags(__entry->flags))
+	TP_printk(ENET_PRINT_ENDS " " ESP_PRINT_HEADER,
+		  ENET_PRINTED_ENDS, ESP_PRINTED_HEADER)
 );
 
 #define ESP_PACKET_EVENT(name)						\
@@ -192,24 +201,16 @@ TRACE_EVENT(esp_drop,
 	TP_ARGS(sk, net, packet, reason),
 	TP_STRUCT__entry(
 		ENET_ENDS
-		__field(u16, seq)
-		__field(u16, ack)
-		__field(u16, len)
-		__field(u8, flags)
+		ESP_HEADER
 		__field(int, reason)
 	),
 	TP_fast_assign(
 		ENET_ASSIGN_ENDS
-		__entry->seq = packet->seq;
-		__entry->ack = packet->ack;
-		__entry->len = packet->len;
-		__entry->flags = packet->flags;
+		ESP_ASSIGN_HEADER
 		__entry->reason = reason;
 	),
-	TP_printk(ENET_PRINT_ENDS " seq=%u ack=%u len=%u flags=%s reason=%s",
-		  ENET_PRINTED_ENDS,
-		  __entry->seq, __entry->ack, __entry->len,
-		  show_enet_flags(__entry->flags),
+	TP_printk(ENET_PRINT_ENDS " " ESP_PRINT_HEADER " reason=%s",
+		  ENET_PRINTED_ENDS, ESP_PRINTED_HEADER,
 		  show_enet_drop_reason(__entry->reason))
 );
 
