@@ -77,7 +77,7 @@ pub(crate) fn arm<T: Alarmed>(owner: &T, at: u64) {
 
 /// # Safety
 ///
-/// The timer core's, with the timer of an `Alarm<T>`.
+/// Called by the timers' core, with the timer of an `Alarm<T>` that `arm` has started.
 unsafe extern "C" fn fire<T: Alarmed>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
     // SAFETY: The timer is the first field of an `Inner`, which stays until `drop` has waited for
     // this callback.

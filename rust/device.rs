@@ -343,7 +343,7 @@ impl<L: Listener> Notifier<L> {
 
     /// # Safety
     ///
-    /// The notifier chain's, with the information of a device event.
+    /// Called by the chain of device notifiers, with the information of an event.
     unsafe extern "C" fn call(
         _block: *mut bindings::notifier_block,
         event: kernel::ffi::c_ulong,

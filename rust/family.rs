@@ -373,7 +373,7 @@ impl<F: Family> Drop for FamilyRegistration<F> {
 
 /// # Safety
 ///
-/// The core's, for a descriptor without a socket.
+/// Called by the core, with a valid namespace and a new descriptor that has no socket.
 unsafe extern "C" fn create<F: Family>(
     net: *mut bindings::net,
     socket: *mut bindings::socket,
@@ -414,7 +414,7 @@ unsafe fn address<'a>(address: *const bindings::sockaddr_unsized, len: c_int) ->
 
 /// # Safety
 ///
-/// The core's, with the lock of a socket of `P` held and a buffer to give away.
+/// Called by the core, with a socket of `P`, its lock held, and a buffer to give away.
 unsafe extern "C" fn backlog<P: Protocol>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
@@ -435,7 +435,7 @@ unsafe extern "C" fn backlog<P: Protocol>(
 
 /// # Safety
 ///
-/// The core's, once for a descriptor, whose socket is of `P` if it has one.
+/// Called by the core, once for a descriptor, whose socket is of `P` if it has one.
 unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
     // SAFETY: Called once for a descriptor; null if `create` failed. The reference taken here
     // keeps the socket while the protocol gives up its own.
@@ -451,19 +451,21 @@ unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_
 
 /// # Safety
 ///
-/// The core's, in a `bind` call on a socket of `P`.
+/// Called by the core, in a `bind` call on a socket of `P`, with `len` bytes of kernel memory at
+/// `addr`.
 unsafe extern "C" fn bind<P: Operations>(
     socket: *mut bindings::socket,
     addr: *mut bindings::sockaddr_unsized,
     len: c_int,
 ) -> c_int {
-    // SAFETY: A running call, with a kernel copy of the address.
+    // SAFETY: A call that runs on `socket`, with a kernel copy of the address.
     unsafe { code(P::bind(of(socket), address(addr, len))) }
 }
 
 /// # Safety
 ///
-/// The core's, in a `connect` call on a socket of `P`.
+/// Called by the core, in a `connect` call on a socket of `P`, with `len` bytes of kernel memory at
+/// `addr`.
 unsafe extern "C" fn connect<P: Operations>(
     socket: *mut bindings::socket,
     addr: *mut bindings::sockaddr_unsized,
@@ -484,13 +486,14 @@ unsafe extern "C" fn connect<P: Operations>(
 
 /// # Safety
 ///
-/// The core's, in a `accept` call on a socket of `P`.
+/// Called by the core, in an `accept` call on a socket of `P`, with a descriptor that has no socket
+/// and valid arguments.
 unsafe extern "C" fn accept<P: Operations>(
     socket: *mut bindings::socket,
     new: *mut bindings::socket,
     arg: *mut bindings::proto_accept_arg,
 ) -> c_int {
-    // SAFETY: A running call; `new` is a descriptor without a socket.
+    // SAFETY: A call that runs on `socket`; `arg` is valid, and `new` a descriptor without a socket.
     unsafe {
         let nonblocking = (*arg).flags & bindings::O_NONBLOCK as c_int != 0;
         code(P::accept(of(socket), &Socket(new), nonblocking))
@@ -499,7 +502,8 @@ unsafe extern "C" fn accept<P: Operations>(
 
 /// # Safety
 ///
-/// The core's, in a `getname` call on a socket of `P`.
+/// Called by the core, in a call that asks for a name of a socket of `P`, with room for a
+/// `sockaddr_storage` at `addr`.
 unsafe extern "C" fn getname<P: Operations>(
     socket: *mut bindings::socket,
     addr: *mut bindings::sockaddr,
@@ -510,7 +514,7 @@ unsafe extern "C" fn getname<P: Operations>(
         1 => End::Peer,
         _ => End::Accepted,
     };
-    // SAFETY: A running call.
+    // SAFETY: A call that runs on `socket`.
     match P::name(unsafe { of(socket) }, end) {
         Ok(name) => {
             // SAFETY: The core passes room for a `sockaddr_storage`.
@@ -523,13 +527,14 @@ unsafe extern "C" fn getname<P: Operations>(
 
 /// # Safety
 ///
-/// The core's, in a `poll` call on a socket of `P`.
+/// Called by the core, in a `poll` call on a socket of `P`, with its file and its wait table.
 unsafe extern "C" fn poll<P: Operations>(
     file: *mut bindings::file,
     socket: *mut bindings::socket,
     wait: *mut bindings::poll_table_struct,
 ) -> bindings::__poll_t {
-    // SAFETY: A running call; the wait queue is entered before readiness is looked at.
+    // SAFETY: A call that runs on `socket`, with file and table of its own; the wait queue is entered
+    // before readiness is looked at.
     unsafe {
         bindings::sock_poll_wait(file, socket, wait);
         P::poll(of(socket))
@@ -538,22 +543,22 @@ unsafe extern "C" fn poll<P: Operations>(
 
 /// # Safety
 ///
-/// The core's, in a `ioctl` call on a socket of `P`.
+/// Called by the core, in an `ioctl` call on a socket of `P`.
 unsafe extern "C" fn ioctl<P: Operations>(
     socket: *mut bindings::socket,
     command: c_uint,
     argument: c_ulong,
 ) -> c_int {
-    // SAFETY: A running call.
+    // SAFETY: A call that runs on `socket`.
     let sock = unsafe { of(socket) };
     code(P::ioctl(sock, command, IntArgument::new(argument)))
 }
 
 /// # Safety
 ///
-/// The core's, in a `listen` call on a socket of `P`.
+/// Called by the core, in a `listen` call on a socket of `P`.
 unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
-    // SAFETY: A running call.
+    // SAFETY: A call that runs on `socket`.
     unsafe {
         code(P::listen(
             of(socket),
@@ -565,14 +570,14 @@ unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlo
 
 /// # Safety
 ///
-/// The core's, in a `shutdown` call on a socket of `P`.
+/// Called by the core, in a `shutdown` call on a socket of `P`.
 unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how: c_int) -> c_int {
     // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the halves they mean.
     let halves = match how {
         0..=2 => (how + 1) as u8,
         _ => return EINVAL.to_errno(),
     };
-    // SAFETY: A running call.
+    // SAFETY: A call that runs on `socket`.
     unsafe { code(P::shutdown(of(socket), &Socket(socket), halves)) }
 }
 
@@ -580,7 +585,7 @@ unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how:
 ///
 /// # Safety
 ///
-/// The core's; nothing is touched.
+/// Called by the core; nothing is touched.
 unsafe extern "C" fn setsockopt(
     _socket: *mut bindings::socket,
     _level: c_int,
@@ -593,7 +598,7 @@ unsafe extern "C" fn setsockopt(
 
 /// # Safety
 ///
-/// The core's, in a `getsockopt` call on a socket of `P`.
+/// Called by the core, in a `getsockopt` call on a socket of `P`; the two addresses are the user's.
 unsafe extern "C" fn getsockopt<P: Operations>(
     socket: *mut bindings::socket,
     level: c_int,
@@ -601,7 +606,7 @@ unsafe extern "C" fn getsockopt<P: Operations>(
     value: *mut c_char,
     len: *mut c_int,
 ) -> c_int {
-    // SAFETY: A running call.
+    // SAFETY: A call that runs on `socket`.
     let sock = unsafe { of(socket) };
     let value = OptionBuffer::new(value.cast(), len);
     code(P::get_option(sock, level, name, value))
@@ -609,34 +614,34 @@ unsafe extern "C" fn getsockopt<P: Operations>(
 
 /// # Safety
 ///
-/// The core's, in a `sendmsg` call on a socket of `P`.
+/// Called by the core, in a `sendmsg` call on a socket of `P`, with that call's message.
 unsafe extern "C" fn sendmsg<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,
     len: usize,
 ) -> c_int {
-    // SAFETY: A running call with its message.
+    // SAFETY: A call that runs on `socket`, with its own message.
     unsafe { count(P::send(of(socket), &mut Message::from_raw(msg), len)) }
 }
 
 /// # Safety
 ///
-/// The core's, in a `splice` or `sendfile` call on a socket of `P`.
+/// Called by the core, in a `splice` or `sendfile` call on a socket of `P`.
 unsafe extern "C" fn splice_eof<P: Operations>(socket: *mut bindings::socket) {
-    // SAFETY: A running call.
+    // SAFETY: A call that runs on `socket`.
     P::no_more(unsafe { of(socket) });
 }
 
 /// # Safety
 ///
-/// The core's, in a `recvmsg` call on a socket of `P`.
+/// Called by the core, in a `recvmsg` call on a socket of `P`, with that call's message.
 unsafe extern "C" fn recvmsg<P: Operations>(
     socket: *mut bindings::socket,
     msg: *mut bindings::msghdr,
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: A running call with its message.
+    // SAFETY: A call that runs on `socket`, with its own message.
     unsafe {
         count(P::receive(
             of(socket),
@@ -649,7 +654,7 @@ unsafe extern "C" fn recvmsg<P: Operations>(
 
 /// # Safety
 ///
-/// The core's, for a socket of `P` that it has locked.
+/// Called by the core, in a `setsockopt` call, with a socket of `P` that it has locked.
 unsafe extern "C" fn set_rcvlowat<P: Operations>(sk: *mut bindings::sock, mark: c_int) -> c_int {
     // SAFETY: A running `setsockopt` call holds the descriptor, which holds the socket.
     P::set_low_water(unsafe { Sock::from_raw(sk) }, mark);

@@ -95,7 +95,7 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// The core's, once for a namespace.
+    /// Called by the core, once for a namespace, with room of `size` bytes for `id` in it.
     unsafe extern "C" fn init(net: *mut bindings::net) -> c_int {
         // SAFETY: The core passes a valid namespace.
         match T::new(unsafe { Net::from_raw(net) }) {
@@ -114,7 +114,7 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
-    /// The core's, once for a namespace that `init` was called for.
+    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module ends.
     unsafe extern "C" fn exit(net: *mut bindings::net) {
         // SAFETY: `init` made the state, and the core calls `exit` once, when no socket and no
         // device is left in the namespace.

@@ -49,7 +49,8 @@ impl<H: Handler> Registration<H> {
 
     /// # Safety
     ///
-    /// The core's, with a buffer to give away and the device it came by.
+    /// Called by the core in a softirq and a read section, with a buffer to give away and the device
+    /// that it came by.
     unsafe extern "C" fn call(
         skb: *mut bindings::sk_buff,
         dev: *mut bindings::net_device,

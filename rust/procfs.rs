@@ -106,9 +106,9 @@ impl<S: Show> Drop for File<S> {
 ///
 /// # Safety
 ///
-/// The core's, with a valid position.
+/// Called by the core, with the position of an open file.
 unsafe extern "C" fn start(_file: *mut bindings::seq_file, position: *mut i64) -> *mut c_void {
-    // SAFETY: The core passes a valid position.
+    // SAFETY: The core passes the position of the file, which nobody else touches meanwhile.
     if unsafe { *position } == 0 {
         // Any pointer but null and the error values means that there is a record.
         ptr::dangling_mut::<u64>().cast()
@@ -119,25 +119,25 @@ unsafe extern "C" fn start(_file: *mut bindings::seq_file, position: *mut i64) -
 
 /// # Safety
 ///
-/// The core's, with a valid position.
+/// Called by the core, with the position of an open file.
 unsafe extern "C" fn next(
     _file: *mut bindings::seq_file,
     _record: *mut c_void,
     position: *mut i64,
 ) -> *mut c_void {
-    // SAFETY: The core passes a valid position.
+    // SAFETY: The core passes the position of the file, which nobody else touches meanwhile.
     unsafe { *position += 1 };
     ptr::null_mut()
 }
 
 /// # Safety
 ///
-/// The core's.
+/// Called by the core; nothing is touched.
 unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) {}
 
 /// # Safety
 ///
-/// The core's, with a file made by [`File::new`].
+/// Called by the core, with an open file that [`File::new`] made.
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
     // SAFETY: The file was made for a namespace, which its opener holds.
     let net = unsafe { Net::from_raw(bindings::seq_file_net(file)) };

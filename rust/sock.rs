@@ -386,7 +386,7 @@ impl<P: Protocol> Sock<P> {
     ///
     /// # Safety
     ///
-    /// The core's, once for a socket of `P`.
+    /// For the core alone to call, once for a socket of `P`.
     unsafe extern "C" fn destruct(sk: *mut bindings::sock) {
         // SAFETY: Nobody else has the socket any more, and it is destructed once, in an RCU
         // callback, which holds no lock. The timer may still be waiting, or running elsewhere.

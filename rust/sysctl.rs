@@ -168,8 +168,8 @@ impl<N: Numbers> Drop for Directory<N> {
 ///
 /// # Safety
 ///
-/// The core's, with an entry of a [`Directory<N>`], with `*len` bytes of kernel memory at `buffer`
-/// and the file's offset at `position`.
+/// Called by the core, with an entry of a [`Directory<N>`], with `*len` bytes of kernel memory at
+/// `buffer` and the file's offset at `position`.
 unsafe extern "C" fn handle<N: Numbers>(
     entry: *const bindings::ctl_table,
     write: c_int,

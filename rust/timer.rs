@@ -93,7 +93,7 @@ pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
 
 /// # Safety
 ///
-/// The timer core's, with the timer of a socket of `P`.
+/// Called by the timers' core, with the timer of a socket of `P`.
 unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
     // SAFETY: The socket's memory stays until [`cancel`] has waited for this callback, even if the
     // protocol gives up the last reference in it: that only starts an RCU grace period.
