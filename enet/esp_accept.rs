@@ -71,7 +71,8 @@ impl Queue {
     pub(crate) fn new(listener: SockRef<Esp>, backlog: u32) -> Result<Shared> {
         let mut queue = Queue::empty(limit_for(backlog))?;
         queue.listener = Some(listener);
-        Ok(Arc::new(BhLock::new(queue)?, GFP_KERNEL)?)
+        let lock = BhLock::new(queue, kernel::static_lock_class!())?;
+        Ok(Arc::new(lock, GFP_KERNEL)?)
     }
 
     /// A queue with slots for `limit` children, that is nobody's.

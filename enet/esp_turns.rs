@@ -85,7 +85,7 @@ impl Lane {
             ifindex,
             arrivals: lanes.arrivals.clone(),
             live: lanes.live.clone(),
-            queue: BhLock::new_atomic(queue)?,
+            queue: BhLock::new_atomic(queue, kernel::static_lock_class!())?,
             alarm: Alarm::new_atomic()?,
             waited: Counter::new(),
             overrun: Counter::new(),
@@ -282,7 +282,7 @@ impl Lanes {
     pub(crate) fn new(live: Arc<Live>) -> Result<Self> {
         Ok(Lanes {
             live,
-            lanes: BhLock::new(KVec::new())?,
+            lanes: BhLock::new(KVec::new(), kernel::static_lock_class!())?,
             arrivals: Arc::new(Arrivals::default(), GFP_KERNEL)?,
         })
     }

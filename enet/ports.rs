@@ -47,7 +47,7 @@ impl<P: Protocol, L: Link> Ports<P, L> {
         };
         Ok(Ports {
             sockets: Table::new(BITS)?,
-            taken: BhLock::new(taken)?,
+            taken: BhLock::new(taken, kernel::static_lock_class!())?,
         })
     }
 }

@@ -13,6 +13,7 @@ use core::{
     cell::UnsafeCell,
     ops::{Deref, DerefMut},
 };
+use kernel::sync::LockClassKey;
 
 /// Data behind a lock that is taken with bottom halves disabled.
 pub(crate) struct BhLock<T> {
@@ -26,30 +27,35 @@ unsafe impl<T: Send> Send for BhLock<T> {}
 unsafe impl<T: Send> Sync for BhLock<T> {}
 
 impl<T> BhLock<T> {
-    /// A lock around `data`.
+    /// A lock around `data`. The lock checker takes all locks of a `class`
+    /// (`kernel::static_lock_class!()`) for one: those that are held together need different ones.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(data: T) -> Result<Self> {
-        Self::with_flags(data, GFP_KERNEL)
+    pub(crate) fn new(data: T, class: Pin<&'static LockClassKey>) -> Result<Self> {
+        Self::with_flags(data, class, GFP_KERNEL)
     }
 
-    /// A lock around `data`, where the caller may not sleep.
+    /// As [`Self::new`], where the caller may not sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new_atomic(data: T) -> Result<Self> {
-        Self::with_flags(data, GFP_ATOMIC)
+    pub(crate) fn new_atomic(data: T, class: Pin<&'static LockClassKey>) -> Result<Self> {
+        Self::with_flags(data, class, GFP_ATOMIC)
     }
 
-    fn with_flags(data: T, flags: kernel::alloc::Flags) -> Result<Self> {
+    fn with_flags(
+        data: T,
+        class: Pin<&'static LockClassKey>,
+        flags: kernel::alloc::Flags,
+    ) -> Result<Self> {
         // SAFETY: All zeroes are overwritten by `spin_lock_init` next.
         let lock = unsafe { core::mem::zeroed::<bindings::spinlock_t>() };
         let lock = KBox::new(UnsafeCell::new(lock), flags)?;
-        // SAFETY: The lock does not move any more: it is in a box of its own.
-        unsafe { bindings::spin_lock_init(lock.get()) };
+        // SAFETY: The lock does not move any more: it is in a box of its own. The class is static.
+        unsafe { bindings::spin_lock_init(lock.get(), class.as_ptr().cast()) };
         Ok(BhLock {
             lock,
             data: UnsafeCell::new(data),

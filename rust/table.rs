@@ -60,7 +60,7 @@ unsafe impl<P: Protocol, L: Link> Sync for Table<P, L> {}
 impl<P: Protocol, L: Link> Table<P, L> {
     /// An empty table of `1 << bits` buckets.
     pub(crate) fn new(bits: u32) -> Result<Self> {
-        let lock = BhLock::new(())?;
+        let lock = BhLock::new((), kernel::static_lock_class!())?;
         let bytes = core::mem::size_of::<Bucket>() << bits;
         // SAFETY: Any size may be asked for, in process context.
         let buckets = unsafe { bindings::kvzalloc(bytes) }.cast::<Bucket>();
