@@ -55,7 +55,7 @@ H(u32, sk_uid, (const struct sock *sk), return from_kuid_munged(&init_user_ns, s
 H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
 H(bool, signal_pending, (void), return signal_pending(current))
 
-H(void, sk_set_nospace, (struct sock *sk), set_bit(SOCK_NOSPACE, &sk->sk_socket->flags))
+H(void, sk_set_nospace, (struct sock *sk), set_bit(SOCK_NOSPACE, &sk->sk_socket->flags); smp_mb__after_atomic())
 H(void, sk_set_bit, (struct sock *sk, int nr), sk_set_bit(nr, sk))
 H(void, sk_clear_bit, (struct sock *sk, int nr), sk_clear_bit(nr, sk))
 H(bool, sk_test_clear_nospace, (struct sock *sk), return sk->sk_socket && test_and_clear_bit(SOCK_NOSPACE, &sk->sk_socket->flags))

@@ -94,7 +94,8 @@ impl RawSock {
         };
     }
 
-    /// Asks to be told (`EPOLLOUT`, `SIGIO`) when the send buffer has room again.
+    /// Asks to be told (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. Whoever looks for
+    /// room after that sees what [`Self::wake_writers`] saw, or is woken by it.
     #[inline]
     pub(crate) fn want_write_space(&self) {
         // SAFETY: The socket is valid and, having a caller, has its descriptor and its wait queue.
