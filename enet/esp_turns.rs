@@ -55,9 +55,12 @@ struct Queue {
     armed: u64,
 }
 
-// SAFETY: `alarm` is the first field, and lanes are made and stay in an `Arc`. The last reference is
-// given back by the end of a socket or of a namespace's device, where no socket is locked: a stream
-// keeps its lane until then, see `leave`.
+// SAFETY: `alarm` is the first field, and lanes are made and stay in an `Arc`. `ring` takes the lane's
+// lock, and the spin locks of sockets. The last reference is given back with none of them held: by the
+// end of a socket, by a task that makes its socket anew and owns that without the spin lock, behind a
+// packet, or when the device goes. A stream that is over keeps its lane until then, see `leave`. Who
+// looks a lane up with a spin lock held is in a read section that has found the device, as long as
+// which the namespace keeps the lane.
 unsafe impl Alarmed for Lane {
     fn alarm(&self) -> &Alarm<Self> {
         &self.alarm
@@ -216,7 +219,7 @@ pub(crate) fn update(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
 /// The connection is over: it counts no more. The caller has the socket locked.
 pub(crate) fn leave(sock: &Sock<Esp>, stream: &mut Stream) {
     // The stream keeps its reference: this may be the last, and the alarm may be waiting for the
-    // lock that the caller has.
+    // spin lock that the caller has.
     let Some(lane) = &stream.lane else {
         return;
     };
