@@ -23,35 +23,50 @@ use core::sync::atomic::Ordering::Relaxed;
 #[inline]
 pub(crate) fn transmit(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
     esp_turns::update(sock, stream, now);
+    if let Some(first) = poll(sock, stream, now) {
+        send_from(sock, stream, first, now);
+    }
+    arm(sock, stream);
+}
+
+/// What the engine wants sent next, and whether it leaves for another time.
+#[inline]
+fn poll(sock: &Sock<Esp>, stream: &mut Stream, now: u64) -> Option<(Transmit, bool)> {
+    let Stream {
+        connection, cursor, ..
+    } = stream;
     let queue = sock.write_queue();
-    let mut way: Option<(rcu::Read, Address)> = None;
-    loop {
-        let Stream {
-            connection, cursor, ..
-        } = stream;
-        // The engine counts what it sends again.
-        let repeats = connection.stats.pkt_rtx;
-        let kept = |seq: esp::Seq| queue.seek(cursor, seq.0).map_or(0, |skb| skb.note().flags);
-        let Some(next) = connection.poll_transmit(now, kept) else {
-            break;
-        };
-        let again = connection.stats.pkt_rtx != repeats;
-        let (section, peer) = way.get_or_insert_with(|| (rcu::Read::enter(), sock.shared().peer()));
-        let device = Device::find(sock.net(), peer.ifindex, section);
-        let sent = match (next, device) {
+    // The engine counts what it sends again.
+    let repeats = connection.stats.pkt_rtx;
+    let kept = |seq: esp::Seq| queue.seek(cursor, seq.0).map_or(0, |skb| skb.note().flags);
+    let next = connection.poll_transmit(now, kept)?;
+    Some((next, connection.stats.pkt_rtx != repeats))
+}
+
+/// Sends what [`poll`] gave, and on until the engine wants nothing more.
+#[inline]
+fn send_from(sock: &Sock<Esp>, stream: &mut Stream, first: (Transmit, bool), now: u64) {
+    let section = rcu::Read::enter();
+    let peer = sock.shared().peer();
+    let device = Device::find(sock.net(), peer.ifindex, &section);
+    let mut next = Some(first);
+    while let Some((packet, again)) = next {
+        let sent = match (packet, device) {
             (_, None) => Err(ENODEV),
-            (Transmit::Control(header), Some(device)) => control(sock, device, peer, header, again),
+            (Transmit::Control(header), Some(device)) => {
+                control(sock, device, &peer, header, again)
+            }
             (Transmit::Data(header), Some(device)) => {
                 stream.headroom = device.headroom();
-                data(sock, stream, device, peer, header, again)
+                data(sock, stream, device, &peer, header, again)
             }
         };
         if sent.is_err() {
             // As good as lost on the wire: the protocol sends it again.
             stream.connection.stats.tx_err = stream.connection.stats.tx_err.wrapping_add(1);
         }
+        next = poll(sock, stream, now);
     }
-    arm(sock, stream);
 }
 
 /// Arms the timer if the engine needs it earlier than it is armed. A deadline that has moved away
