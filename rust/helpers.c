@@ -147,7 +147,6 @@ H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
 H(int, copy_to_user, (void __user *to, const void *from, unsigned long n), return copy_to_user(to, from, n))
 H(int, get_user_int, (int *value, const int __user *from), return get_user(*value, from))
 H(int, put_user_int, (int value, int __user *to), return put_user(value, to))
-H(void *, kvzalloc, (size_t size), return kvzalloc(size, GFP_KERNEL))
 
 /* tracing: each is a static branch that is not taken while nobody listens */
 H(void, trace_esp_set_state, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int oldstate, int newstate), trace_esp_set_state(sk, net, packet, oldstate, newstate))

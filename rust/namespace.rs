@@ -79,6 +79,8 @@ pub(crate) struct Registration<T: PerNet>(PhantomData<T>);
 impl<T: PerNet> Registration<T> {
     /// Makes the state of every namespace there is, and of those to come.
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
+        // What the core allocates is aligned for a word of 64 bits everywhere, and for no more.
+        const { assert!(mem::align_of::<T>() <= mem::align_of::<u64>()) };
         let operations = T::operations();
         // SAFETY: Nothing is registered yet, so nobody else looks at the block.
         unsafe {

@@ -19,7 +19,6 @@ use super::{
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
-    marker::PhantomData,
     ops::Deref,
     ptr,
     ptr::NonNull,
@@ -621,7 +620,6 @@ impl<P: Protocol> Drop for BhGuard<'_, P> {
 /// A child made from a listener, locked until it is finished.
 pub(crate) struct NewChild<P: Protocol> {
     sock: SockRef<P>,
-    _protocol: PhantomData<P>,
 }
 
 impl<P: Protocol> NewChild<P> {
@@ -643,10 +641,7 @@ impl<P: Protocol> NewChild<P> {
         }
         // SAFETY: `sk_clone` made two references: one is the protocol's, the other ours.
         let sock = unsafe { SockRef::from_raw(sk) };
-        Some(NewChild {
-            sock,
-            _protocol: PhantomData,
-        })
+        Some(NewChild { sock })
     }
 
     /// The child and its state.

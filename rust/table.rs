@@ -17,7 +17,7 @@ use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    ptr, slice,
+    ptr,
     sync::atomic::{AtomicPtr, Ordering},
 };
 
@@ -44,9 +44,10 @@ impl Link for PortLink {
 #[repr(transparent)]
 struct Bucket(UnsafeCell<bindings::hlist_head>);
 
-/// A hash table of sockets of protocol `P`, with a power of two of buckets.
+/// A hash table of sockets of protocol `P`, with a power of two of buckets. It ends with its
+/// namespace, when no socket is left in it, and readers of the receive path have gone with the devices.
 pub(crate) struct Table<P: Protocol, L: Link> {
-    buckets: *mut Bucket,
+    buckets: KVVec<Bucket>,
     mask: u32,
     lock: BhLock<()>,
     _sockets: PhantomData<(fn() -> P, L)>,
@@ -61,11 +62,13 @@ impl<P: Protocol, L: Link> Table<P, L> {
     /// An empty table of `1 << bits` buckets.
     pub(crate) fn new(bits: u32) -> Result<Self> {
         let lock = BhLock::new((), kernel::static_lock_class!())?;
-        let bytes = core::mem::size_of::<Bucket>() << bits;
-        // SAFETY: Any size may be asked for, in process context.
-        let buckets = unsafe { bindings::kvzalloc(bytes) }.cast::<Bucket>();
-        if buckets.is_null() {
-            return Err(ENOMEM);
+        let count = 1_usize << bits;
+        let mut buckets = KVVec::with_capacity(count, GFP_KERNEL)?;
+        for _ in 0..count {
+            let empty = bindings::hlist_head {
+                first: ptr::null_mut(),
+            };
+            buckets.push(Bucket(UnsafeCell::new(empty)), GFP_KERNEL)?;
         }
         Ok(Table {
             buckets,
@@ -76,14 +79,8 @@ impl<P: Protocol, L: Link> Table<P, L> {
     }
 
     #[inline]
-    fn buckets(&self) -> &[Bucket] {
-        // SAFETY: Allocated in `new` with that many buckets, zeroed, which is empty.
-        unsafe { slice::from_raw_parts(self.buckets, self.mask as usize + 1) }
-    }
-
-    #[inline]
     fn bucket(&self, hash: u32) -> Option<&Bucket> {
-        self.buckets().get((hash & self.mask) as usize)
+        self.buckets.get((hash & self.mask) as usize)
     }
 
     /// The sockets in the bucket of `hash`, those first that came last.
@@ -169,14 +166,6 @@ impl<P: Protocol, L: Link> Table<P, L> {
             section: rcu::Read::enter(),
             _lock: self.lock.lock(),
         }
-    }
-}
-
-impl<P: Protocol, L: Link> Drop for Table<P, L> {
-    fn drop(&mut self) {
-        // SAFETY: Allocated in `new`; no socket is left in the table when its namespace goes, and
-        // readers of the receive path have gone with the devices.
-        unsafe { bindings::kvfree(self.buckets.cast()) };
     }
 }
 
