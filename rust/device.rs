@@ -67,8 +67,7 @@ impl Device {
     /// Whether it is to be found in its namespace.
     fn is_listed(&self) -> bool {
         let section = rcu::Read::enter();
-        Device::find(self.net(), self.index(), &section)
-            .is_some_and(|found| ptr::eq(found, self))
+        Device::find(self.net(), self.index(), &section).is_some_and(|found| ptr::eq(found, self))
     }
 
     /// Index in its namespace.
@@ -159,13 +158,7 @@ impl Device {
     ///
     /// As [`Self::send`].
     #[inline]
-    pub(crate) fn send_as(
-        &self,
-        skb: Skb,
-        ethertype: u16,
-        from: Option<Mac>,
-        to: Mac,
-    ) -> Result {
+    pub(crate) fn send_as(&self, skb: Skb, ethertype: u16, from: Option<Mac>, to: Mac) -> Result {
         if !self.is_ethernet() {
             return Err(ENODEV);
         }
