@@ -121,8 +121,6 @@ H(struct proc_dir_entry *, proc_net, (const struct net *net), return net->proc_n
 H(struct net *, seq_file_net, (struct seq_file *seq), return seq_file_net(seq))
 
 /* RCU, locks, lists */
-H(void, rcu_read_lock, (void), rcu_read_lock())
-H(void, rcu_read_unlock, (void), rcu_read_unlock())
 H(void, spin_lock_init, (spinlock_t *lock, struct lock_class_key *class), spin_lock_init(lock); lockdep_set_class(lock, class))
 H(void, spin_lock_bh, (spinlock_t *lock), spin_lock_bh(lock))
 H(void, spin_unlock_bh, (spinlock_t *lock), spin_unlock_bh(lock))

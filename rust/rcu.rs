@@ -5,31 +5,20 @@
 //! C header: [`include/linux/rcupdate.h`](srctree/include/linux/rcupdate.h)
 
 use super::bindings;
-use core::marker::PhantomData;
+use kernel::sync::rcu::Guard;
 
 /// Evidence of an RCU read section: what was found under it lives at least as long.
-///
-/// # Invariants
-///
-/// The CPU that made it stays in an RCU read section for as long as it exists.
-pub(crate) struct Read(PhantomData<*mut ()>);
+pub(crate) struct Read {
+    _guard: Guard,
+}
 
 impl Read {
     /// Enters a read section, left when the value is dropped.
     #[inline]
     pub(crate) fn enter() -> Self {
-        // SAFETY: Has no precondition; sections nest.
-        unsafe { bindings::rcu_read_lock() };
-        Read(PhantomData)
-    }
-}
-
-impl Drop for Read {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: Pairs with the `rcu_read_lock` of `enter`; the type is not `Send`, so it is left
-        // on the CPU context that entered.
-        unsafe { bindings::rcu_read_unlock() };
+        Read {
+            _guard: Guard::new(),
+        }
     }
 }
 
