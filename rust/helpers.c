@@ -8,7 +8,6 @@
 #include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
 #include <linux/sockptr.h>
-#include <linux/uaccess.h>
 #include <net/ip.h>
 
 /* Only bindgen and Rust know these names, so no header declares them. */
@@ -53,7 +52,6 @@ H(void, sk_incoming_cpu_update, (struct sock *sk), sk_incoming_cpu_update(sk))
 H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sockcm_init(cookie, sk))
 H(u32, sk_uid, (const struct sock *sk), return from_kuid_munged(&init_user_ns, sk_uid(sk)))
 H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
-H(bool, signal_pending, (void), return signal_pending(current))
 
 H(void, sk_set_nospace, (struct sock *sk), set_bit(SOCK_NOSPACE, &sk->sk_socket->flags); smp_mb__after_atomic())
 H(void, sk_set_bit, (struct sock *sk, int nr), sk_set_bit(nr, sk))
@@ -140,11 +138,6 @@ H(int, rhashtable_insert, (struct rhashtable *ht, struct rhash_head *head), retu
 H(int, rhashtable_remove, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_remove_fast(ht, head, ht->p))
 H(void, rhashtable_walk_start, (struct rhashtable_iter *iter), rhashtable_walk_start(iter))
 H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
-
-/* user memory */
-H(int, copy_to_user, (void __user *to, const void *from, unsigned long n), return copy_to_user(to, from, n))
-H(int, get_user_int, (int *value, const int __user *from), return get_user(*value, from))
-H(int, put_user_int, (int value, int __user *to), return put_user(value, to))
 
 /* tracing: each is a static branch that is not taken while nobody listens */
 H(void, trace_esp_set_state, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int oldstate, int newstate), trace_esp_set_state(sk, net, packet, oldstate, newstate))

@@ -4,20 +4,30 @@
 //!
 //! C header: [`include/linux/uaccess.h`](srctree/include/linux/uaccess.h)
 
-use super::bindings;
 use crate::net::errno::prelude::*;
 use core::mem;
-use kernel::ffi::c_int;
+use kernel::{
+    ffi::{c_char, c_int, c_ulong},
+    uaccess::{UserPtr, UserSlice},
+};
+
+/// The user's memory of an integer at `address`.
+fn integer(address: UserPtr) -> UserSlice {
+    UserSlice::new(address, mem::size_of::<c_int>())
+}
 
 /// Where `getsockopt` wants its value.
 pub(crate) struct OptionBuffer {
-    value: *mut kernel::ffi::c_char,
-    len: *mut c_int,
+    value: UserPtr,
+    len: UserPtr,
 }
 
 impl OptionBuffer {
-    pub(super) fn new(value: *mut kernel::ffi::c_char, len: *mut c_int) -> Self {
-        OptionBuffer { value, len }
+    pub(super) fn new(value: *mut c_char, len: *mut c_int) -> Self {
+        OptionBuffer {
+            value: UserPtr::from_ptr(value.cast()),
+            len: UserPtr::from_ptr(len.cast()),
+        }
     }
 
     /// Writes as much of `bytes` as the user has room for, and how much that was.
@@ -26,18 +36,13 @@ impl OptionBuffer {
     ///
     /// `EINVAL` for a negative length, `EFAULT` for memory that is not the user's.
     pub(crate) fn write(self, bytes: &[u8]) -> Result {
-        let mut room: c_int = 0;
-        // SAFETY: The function checks the user's pointer.
-        to_result(unsafe { bindings::get_user_int(&mut room, self.len) })?;
+        let room: c_int = integer(self.len).reader().read()?;
         let len = bytes.len().min(usize::try_from(room).map_err(|_| EINVAL)?);
-        // SAFETY: `len` bytes of `bytes` are ours; the functions check the user's pointers.
-        unsafe {
-            if bindings::put_user_int(len as c_int, self.len) != 0
-                || bindings::copy_to_user(self.value.cast(), bytes.as_ptr().cast(), len) != 0
-            {
-                return Err(EFAULT);
-            }
-        }
+        let bytes = bytes.get(..len).ok_or(EINVAL)?;
+        integer(self.len).writer().write(&(len as c_int))?;
+        UserSlice::new(self.value, len)
+            .writer()
+            .write_slice(bytes)?;
         Ok(())
     }
 
@@ -48,11 +53,11 @@ impl OptionBuffer {
 }
 
 /// The argument of an `ioctl` that answers with an integer.
-pub(crate) struct IntArgument(*mut c_int);
+pub(crate) struct IntArgument(UserPtr);
 
 impl IntArgument {
-    pub(super) fn new(argument: kernel::ffi::c_ulong) -> Self {
-        IntArgument(argument as *mut c_int)
+    pub(super) fn new(argument: c_ulong) -> Self {
+        IntArgument(UserPtr::from_addr(argument as usize))
     }
 
     /// Writes the answer.
@@ -62,8 +67,7 @@ impl IntArgument {
     /// `EFAULT` for memory that is not the user's.
     pub(crate) fn write(self, value: u32) -> Result {
         let value = c_int::try_from(value).unwrap_or(c_int::MAX);
-        // SAFETY: The function checks the user's pointer.
-        to_result(unsafe { bindings::put_user_int(value, self.0) })
+        Ok(integer(self.0).writer().write(&value)?)
     }
 }
 

@@ -67,8 +67,7 @@ impl<P: Protocol> Guard<'_, P> {
             if *timeout == 0 {
                 break Err(EAGAIN);
             }
-            // SAFETY: Looks at the calling task.
-            if unsafe { bindings::signal_pending() } {
+            if kernel::current!().signal_pending() {
                 // SAFETY: Computes an errno from the time left.
                 break Err(Error::from_errno(unsafe {
                     bindings::sock_intr_errno(*timeout)
