@@ -52,7 +52,7 @@ pub struct Boot<'a> {
     pub clock: Clock,
     /// Its network device, if it has one.
     pub wire: Option<Wire>,
-    /// After this it is ended, whatever it does.
+    /// It is ended so long after its kernel has started init, whatever it does, unless it is given more time.
     pub deadline: Duration,
 }
 
@@ -107,6 +107,7 @@ impl Guest {
         for attempt in 1..=BOOTS {
             let mut guest = Self::start(layout, boot)?;
             if guest.comes_up() {
+                guest.extend(boot.deadline);
                 return Ok(guest);
             }
             guest.end();
@@ -122,16 +123,19 @@ impl Guest {
         bail!(
             "guest {} did not boot; what QEMU said is in {}",
             boot.name,
-            layout.logs()?.display()
+            errors(layout, boot)?.display()
         );
     }
 
-    /// Whether the kernel gets to init in time. What it says meanwhile is kept.
+    /// Whether the kernel gets to init. A slow one may take its time, as long as it goes on; what it says is kept.
     fn comes_up(&mut self) -> bool {
         let deadline = Instant::now() + TO_INIT;
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
-            let Ok(line) = self.lines.recv_timeout(left) else {
+            if left.is_zero() {
+                return false;
+            }
+            let Ok(line) = self.lines.recv_timeout(left.min(SILENCE)) else {
                 return false;
             };
             let up = match &line {
@@ -152,7 +156,7 @@ impl Guest {
         let port = directory.path().join("programs");
         let listener = UnixListener::bind(&port).context("the programs' port")?;
         let console = layout.logs()?.join(format!("{}.console.log", boot.name));
-        let errors = layout.logs()?.join(format!("{}.qemu.log", boot.name));
+        let errors = errors(layout, boot)?;
         let mut child = command(layout, boot, &port)
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
@@ -161,8 +165,9 @@ impl Guest {
             .context("starting qemu-system-x86_64")?;
         let Some(programs) = accept(&listener, &mut child)? else {
             bail!(
-                "QEMU did not start guest {}:\n{}",
+                "QEMU did not start guest {}; the end of {}:\n{}",
                 boot.name,
+                errors.display(),
                 step::tail(&errors, 20)
             );
         };
@@ -252,8 +257,12 @@ impl Drop for Guest {
 /// What the kernel says as it starts init.
 const INIT_STARTS: &str = "as init process";
 
-/// How long a kernel may take to get there; some five seconds on a machine that is not busy.
-const TO_INIT: Duration = Duration::from_secs(90);
+/// How long a kernel on its way to init may say nothing. One that goes on has a line each second or two.
+const SILENCE: Duration = Duration::from_secs(90);
+
+/// How long QEMU may take to start, and a kernel to get to init; some five seconds on a machine that is not busy. One that
+/// hangs and complains about it is not silent.
+const TO_INIT: Duration = Duration::from_secs(900);
 
 /// How often it is tried.
 const BOOTS: u32 = 3;
@@ -342,10 +351,15 @@ fn command(layout: &Layout, boot: &Boot<'_>, port: &Path) -> Command {
     command
 }
 
+/// Where what QEMU itself says is kept.
+fn errors(layout: &Layout, boot: &Boot<'_>) -> Result<PathBuf> {
+    Ok(layout.logs()?.join(format!("{}.qemu.log", boot.name)))
+}
+
 /// QEMU's connection to the second port, or none if it ended instead.
 fn accept(listener: &UnixListener, child: &mut Child) -> Result<Option<UnixStream>> {
     listener.set_nonblocking(true)?;
-    let deadline = Instant::now() + Duration::from_secs(60);
+    let deadline = Instant::now() + TO_INIT;
     while Instant::now() < deadline {
         match listener.accept() {
             Ok((stream, _)) => {
