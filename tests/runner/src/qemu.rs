@@ -199,6 +199,8 @@ impl Guest {
             let left = self.deadline.saturating_duration_since(Instant::now());
             let line = match self.heard.pop_front() {
                 Some(line) => Ok(line),
+                // A guest that never stops talking would always have a line there.
+                None if left.is_zero() => Err(RecvTimeoutError::Timeout),
                 None => self.lines.recv_timeout(left),
             };
             match line {
@@ -440,6 +442,28 @@ pub fn wire(directory: &Path) -> [Wire; 2] {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn guests_that_never_stop_talking_are_ended() {
+        let (sender, lines) = mpsc::channel();
+        sender.send(Port::Console("no end".to_owned())).unwrap();
+        let mut guest = Guest {
+            name: "talker".to_owned(),
+            child: Command::new("cat").stdin(Stdio::piped()).spawn().unwrap(),
+            lines,
+            to_programs: UnixStream::pair().unwrap().0,
+            heard: VecDeque::new(),
+            open_ports: 2,
+            deadline: Instant::now() + Duration::from_secs(3600),
+            console: PathBuf::new(),
+            _directory: TempDir::new().unwrap(),
+        };
+        assert_eq!(guest.next().unwrap(), Said::Kernel("no end".to_owned()));
+        sender.send(Port::Console("no end".to_owned())).unwrap();
+        guest.extend(Duration::ZERO);
+        assert!(guest.next().is_err());
+        assert!(guest.child.try_wait().unwrap().is_some());
+    }
 
     #[test]
     fn lines_for_the_runner_are_told_from_others() {
