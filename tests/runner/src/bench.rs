@@ -25,7 +25,8 @@ const SIZES: [u64; 3] = [1, 64, 1024];
 /// The address of the server's namespace, see `guest/init`.
 const SERVER: &str = "10.0.0.2";
 
-const DEADLINE: Duration = Duration::from_secs(900);
+/// How long one measurement may take; many times of what it does.
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// The part of netgauge's JSON report that is used here.
 #[derive(Debug, Deserialize)]
@@ -58,7 +59,7 @@ struct Summary {
 /// # Errors
 /// When something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<bool> {
-    let mut guest = Commands::boot(layout, "bench", Verb::Bench, Clock::Instructions, DEADLINE)?;
+    let mut guest = Commands::boot(layout, "bench", Verb::Bench, Clock::Instructions, PATIENCE)?;
     let common = format!(
         "-m {} --connect {SERVER} --interface veth0 --format json",
         TRANSPORTS.join(",")

@@ -16,6 +16,7 @@ use crate::step;
 #[derive(Debug)]
 pub struct Commands {
     guest: Guest,
+    patience: Duration,
 }
 
 /// How the guest's init takes what it is told.
@@ -64,7 +65,7 @@ pub fn netgauge_rate(rate: &str) -> String {
 }
 
 impl Commands {
-    /// Builds what guests need and boots one named `name` that ends after `deadline` at the latest.
+    /// Builds what guests need and boots one named `name`; it is ended when one thing takes longer than `patience`.
     ///
     /// # Errors
     /// When something does not build, or the guest does not boot.
@@ -73,7 +74,7 @@ impl Commands {
         name: &str,
         verb: Verb,
         clock: Clock,
-        deadline: Duration,
+        patience: Duration,
     ) -> Result<Self> {
         programs::build_module(layout)?;
         programs::build_programs(layout)?;
@@ -95,11 +96,16 @@ impl Commands {
                 verb: &[verb.to_owned()],
                 clock,
                 wire: None,
-                deadline,
+                deadline: patience,
             },
         )?;
         await_ready(&mut guest)?;
-        Ok(Self { guest })
+        Ok(Self { guest, patience })
+    }
+
+    fn tell(&mut self, line: &str) -> Result<()> {
+        self.guest.extend(self.patience);
+        self.guest.tell(line)
     }
 
     /// Has init take one line and calls `heard` with each line it prints.
@@ -107,7 +113,7 @@ impl Commands {
     /// # Errors
     /// When the guest ends, or its kernel reports a fault.
     pub fn run(&mut self, line: &str, mut heard: impl FnMut(&str)) -> Result<i32> {
-        self.guest.tell(line)?;
+        self.tell(line)?;
         loop {
             match self.guest.next()? {
                 Said::Kernel(line) => check(&self.guest, &line)?,
@@ -140,7 +146,7 @@ impl Commands {
     /// # Errors
     /// When it does not end, or its kernel reports a fault.
     pub fn end(mut self) -> Result<()> {
-        self.guest.tell("")?;
+        self.tell("")?;
         loop {
             match self.guest.next()? {
                 Said::Kernel(line) => check(&self.guest, &line)?,
@@ -151,7 +157,7 @@ impl Commands {
     }
 }
 
-/// How long the commands of a user may take.
+/// How long a command of a user may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// Runs `commands` until one fails, printing what they print; true when none did.

@@ -18,7 +18,8 @@ const SERVER: &str = "10.0.0.2";
 /// What netgauge measures here: enough sizes for a picture, few enough repetitions for a minute.
 const MEASURE: &str = "-m tcp,udp,raw,edp,esp -s 1-65536 -c 50";
 
-const DEADLINE: Duration = Duration::from_secs(300);
+/// How long the guests may take to be ready, and then to measure; many times of what they do.
+const PATIENCE: Duration = Duration::from_secs(900);
 
 /// Prints netgauge's table, measured between two guests.
 ///
@@ -45,7 +46,7 @@ pub fn run(layout: &Layout) -> Result<()> {
             verb,
             clock: Clock::Free(1),
             wire: Some(wire),
-            deadline: DEADLINE,
+            deadline: PATIENCE,
         };
         Guest::boot(layout, &boot)
     };
@@ -54,8 +55,10 @@ pub fn run(layout: &Layout) -> Result<()> {
     await_ready(&mut server)?;
     await_ready(&mut client)?;
     step::say("measuring");
+    client.extend(PATIENCE);
     client.tell("go")?;
     let status = pass_on(&mut client)?;
+    server.extend(PATIENCE);
     server.tell("stop")?;
     pass_on(&mut server)?;
     ensure!(status == 0, "netgauge ended with status {status}");

@@ -19,7 +19,8 @@ use crate::step;
 
 const SCRIPT: &str = "tools/wireshark/enet.lua";
 
-const DEADLINE: Duration = Duration::from_secs(300);
+/// How long the story may take; many times of what it does.
+const PATIENCE: Duration = Duration::from_secs(300);
 
 /// Bytes of the Ethernet header.
 const ETHERNET: usize = 14;
@@ -90,7 +91,7 @@ fn capture(layout: &Layout) -> Result<Vec<Vec<u8>>> {
         "dissector",
         Verb::Commands,
         Clock::Free(2),
-        DEADLINE,
+        PATIENCE,
     )?;
     let ended = guest.ask("scenarios --capture")?;
     guest.end()?;

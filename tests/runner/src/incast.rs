@@ -33,7 +33,8 @@ const LEAST_FAIRNESS: f64 = 0.97;
 /// The least goodput of a stream on a lossy cable, as a share of that without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
-const DEADLINE: Duration = Duration::from_secs(3600);
+/// How long one measurement may take; many times of what it does.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What is measured.
 #[derive(Clone, Debug, Args)]
@@ -132,7 +133,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         "incast",
         Verb::Commands,
         Clock::Instructions,
-        DEADLINE,
+        PATIENCE,
     )?;
     let hosts = options.senders.iter().max().context("no senders")? + 1;
     // Processes of one real-time priority take turns instead of displacing each other, so that senders start together.

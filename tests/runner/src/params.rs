@@ -21,7 +21,8 @@ const ROUND_TRIP: u32 = 4;
 /// The least share of the best cell's goodput on the plateau.
 const PLATEAU: f64 = 0.97;
 
-const DEADLINE: Duration = Duration::from_secs(1800);
+/// How long one measurement may take; many times of what it does.
+const PATIENCE: Duration = Duration::from_secs(1800);
 
 /// What is measured.
 #[derive(Clone, Debug, Args)]
@@ -71,7 +72,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         "params",
         Verb::Commands,
         Clock::Instructions,
-        DEADLINE,
+        PATIENCE,
     )?;
     let line = format!(
         "enet-switch up --hosts 2 --rate {} --buffer {}",

@@ -16,7 +16,8 @@ use crate::step;
 /// Every study, in the order in which they run.
 const STUDIES: [&str; 4] = ["memory", "cost", "ports", "churn"];
 
-const DEADLINE: Duration = Duration::from_secs(3600);
+/// How long one measurement may take; many times of what it does.
+const PATIENCE: Duration = Duration::from_secs(3600);
 
 /// What is measured.
 #[derive(Clone, Debug, Args)]
@@ -36,7 +37,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         "scale",
         Verb::Commands,
         Clock::Instructions,
-        DEADLINE,
+        PATIENCE,
     )?;
     let mut good = true;
     for study in &options.studies {
