@@ -7,7 +7,6 @@ use serde::de::DeserializeOwned;
 
 use crate::demo::{await_ready, check};
 use crate::layout::Layout;
-use crate::programs;
 use crate::qemu::{Boot, Clock, Guest, Said};
 use crate::scenarios;
 use crate::step;
@@ -76,8 +75,6 @@ impl Commands {
         clock: Clock,
         patience: Duration,
     ) -> Result<Self> {
-        programs::build_module(layout)?;
-        programs::build_programs(layout)?;
         let initramfs = scenarios::file_system(layout)?;
         let verb = match verb {
             Verb::Commands => "commands",

@@ -7,7 +7,6 @@ use tempfile::TempDir;
 
 use crate::judge::alarm;
 use crate::layout::Layout;
-use crate::programs;
 use crate::qemu::{self, Boot, Clock, Guest, Said};
 use crate::scenarios;
 use crate::step;
@@ -26,8 +25,6 @@ const PATIENCE: Duration = Duration::from_secs(900);
 /// # Errors
 /// When something does not build, a guest does not boot, netgauge fails, or a kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<()> {
-    programs::build_module(layout)?;
-    programs::build_programs(layout)?;
     let initramfs = scenarios::file_system(layout)?;
     let directory = TempDir::with_prefix("wire-").context("a temporary directory")?;
     let [a, b] = qemu::wire(directory.path());

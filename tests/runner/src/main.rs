@@ -120,10 +120,6 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Params(options) => params::run(&layout, options),
         Verb::Scale(options) => scale::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
-        Verb::Shell => {
-            programs::build_module(&layout)?;
-            programs::build_programs(&layout)?;
-            qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true)
-        }
+        Verb::Shell => qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true),
     }
 }

@@ -2,7 +2,7 @@
 
 use std::fs::File;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
@@ -32,17 +32,17 @@ const BOOTS: usize = 4;
 /// # Errors
 /// When something does not build or a guest does not boot.
 pub fn run(layout: &Layout, names: &[String], guests: usize) -> Result<Part> {
-    programs::build_module(layout)?;
-    programs::build_programs(layout)?;
     let initramfs = file_system(layout)?;
     judge(layout, &initramfs, names, guests)
 }
 
-/// The guests' file system with everything in it; what it is made of is built already.
+/// Builds the module and the programs, and the guests' file system with everything in it, as far as sources changed.
 ///
 /// # Errors
-/// When something is missing.
-pub fn file_system(layout: &Layout) -> Result<std::path::PathBuf> {
+/// When something does not build, or is missing.
+pub fn file_system(layout: &Layout) -> Result<PathBuf> {
+    programs::build_module(layout)?;
+    programs::build_programs(layout)?;
     let mut programs: Vec<_> = programs::CRATES
         .iter()
         .map(|name| layout.program(name))
