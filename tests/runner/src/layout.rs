@@ -1,10 +1,13 @@
 //! Where things are: the project, its products, Debian's kernel.
 
 use std::env;
-use std::fs;
+use std::fs::{self, File};
 use std::path::{Path, PathBuf};
 
 use anyhow::{ensure, Context, Result};
+use nix::fcntl::{Flock, FlockArg};
+
+use crate::step;
 
 /// The directories everything else is found in.
 #[derive(Clone, Debug)]
@@ -67,6 +70,28 @@ impl Layout {
         let logs = self.build().join("logs");
         fs::create_dir_all(&logs).with_context(|| logs.display().to_string())?;
         Ok(logs)
+    }
+
+    /// Waits until no other run of this project builds what guests need, and keeps others from it: they would write the
+    /// same files. It is let go of when dropped, or by the end of this process, however that comes.
+    ///
+    /// # Errors
+    /// When the file that stands for it cannot be made.
+    pub fn lock(&self) -> Result<Flock<File>> {
+        let build = self.build();
+        fs::create_dir_all(&build).with_context(|| build.display().to_string())?;
+        let path = build.join("guest.lock");
+        let file = File::create(&path).with_context(|| path.display().to_string())?;
+        Flock::lock(file, FlockArg::LockExclusiveNonblock)
+            .or_else(|(file, _)| {
+                step::say(&format!(
+                    "waiting for another build that holds {}",
+                    path.display()
+                ));
+                Flock::lock(file, FlockArg::LockExclusive)
+            })
+            .map_err(|(_, error)| error)
+            .with_context(|| path.display().to_string())
     }
 
     /// Where cargo puts its products.

@@ -41,6 +41,7 @@ pub fn run(layout: &Layout, names: &[String], guests: usize) -> Result<Part> {
 /// # Errors
 /// When something does not build, or is missing.
 pub fn file_system(layout: &Layout) -> Result<PathBuf> {
+    let _lock = layout.lock()?;
     programs::build_module(layout)?;
     programs::build_programs(layout)?;
     let mut programs: Vec<_> = programs::CRATES
