@@ -79,6 +79,8 @@ pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
         let peer = target.join(stem);
         let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
         if age(&peer).is_none() || age(&peer) < age(&source) || age(&peer) < age(&header) {
+            // What a run that was ended leaves behind must not pass for a program.
+            let partial = peer.with_extension("partial");
             step::run(
                 &format!("compiling {}", stem.to_string_lossy()),
                 &layout.logs()?.join("peers.log"),
@@ -86,10 +88,11 @@ pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
                     .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
                     .arg(&include)
                     .arg("-o")
-                    .arg(&peer)
+                    .arg(&partial)
                     .arg(&source)
                     .arg("-lpthread"),
             )?;
+            fs::rename(&partial, &peer).with_context(|| peer.display().to_string())?;
         }
         peers.push(peer);
     }
