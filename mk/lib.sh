@@ -60,12 +60,12 @@ need_space() {
         die "$ENET_CACHE has $free GB free, $1 GB are needed: make room, or set ENET_CACHE to a directory that has it"
 }
 
-# Holds the lock NAME of the cache until this process ends, so that two makes do not build the same thing twice.
+# take_lock FILE: holds it until this process ends, so that two makes do not build the same thing twice.
 take_lock() {
-    mkdir -p "$ENET_CACHE"
-    exec {lock_fd}>"$ENET_CACHE/$1.lock"
+    mkdir -p "$(dirname "$1")"
+    exec {lock_fd}>"$1"
     if ! flock --nonblock "$lock_fd"; then
-        say "waiting for another build that holds $ENET_CACHE/$1.lock"
+        say "waiting for another build that holds $1"
         flock "$lock_fd"
     fi
 }
