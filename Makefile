@@ -21,7 +21,7 @@ endif
 export ENET_STARTED := $(shell date +%s)
 
 in-toolbox := mk/toolbox run
-run-guests = $(in-toolbox) build/cargo-toolbox/release/runner --kernel "$$(mk/kernel path)"
+run-guests = kernel=$$(mk/kernel path) && $(in-toolbox) build/cargo-toolbox/release/runner --kernel "$$kernel"
 
 help:
 	@echo 'PF_ENET: Ethernet sockets for Linux. Debian host, root; everything else is fetched.'
