@@ -24,6 +24,28 @@ local function follow_ethertype(proto, default, name)
     end
 end
 
+-- The fields that both protocols have; `name` begins their names.
+local function common_fields(name)
+    return {
+        srcport = ProtoField.uint16(name .. ".srcport", "Source port"),
+        dstport = ProtoField.uint16(name .. ".dstport", "Destination port"),
+        length = ProtoField.uint16(name .. ".length", "Payload length"),
+        payload = ProtoField.bytes(name .. ".payload", "Payload"),
+        padding = ProtoField.bytes(name .. ".padding", "Padding"),
+        stream = ProtoField.uint32(name .. ".stream", "Stream index"),
+    }
+end
+
+-- The remarks that `add_payload` makes of either.
+local function common_experts(name)
+    return {
+        short = ProtoExpert.new(name .. ".short", "The frame is shorter than its header says",
+            expert.group.MALFORMED, expert.severity.ERROR),
+        padding = ProtoExpert.new(name .. ".padding.nonzero", "Padding that is not zero",
+            expert.group.PROTOCOL, expert.severity.NOTE),
+    }
+end
+
 -- Adds payload and padding behind a header of `header` bytes that states `length`; all of `fields` and
 -- `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how much.
 local function add_payload(tree, tvb, header, length, fields, experts)
@@ -48,26 +70,14 @@ end
 
 local edp = Proto("enet_edp", "Ethernet Datagram Protocol")
 
-local edp_fields = {
-    srcport = ProtoField.uint16("enet_edp.srcport", "Source port"),
-    dstport = ProtoField.uint16("enet_edp.dstport", "Destination port"),
-    length = ProtoField.uint16("enet_edp.length", "Payload length"),
-    control = ProtoField.uint8("enet_edp.control", "Control message", base.DEC,
-        { [1] = "Echo request", [2] = "Echo reply" }),
-    payload = ProtoField.bytes("enet_edp.payload", "Payload"),
-    padding = ProtoField.bytes("enet_edp.padding", "Padding"),
-    stream = ProtoField.uint32("enet_edp.stream", "Stream index"),
-}
+local edp_fields = common_fields("enet_edp")
+edp_fields.control = ProtoField.uint8("enet_edp.control", "Control message", base.DEC,
+    { [1] = "Echo request", [2] = "Echo reply" })
 edp.fields = edp_fields
 
-local edp_experts = {
-    short = ProtoExpert.new("enet_edp.short", "The frame is shorter than its header says",
-        expert.group.MALFORMED, expert.severity.ERROR),
-    padding = ProtoExpert.new("enet_edp.padding.nonzero", "Padding that is not zero",
-        expert.group.PROTOCOL, expert.severity.NOTE),
-    control = ProtoExpert.new("enet_edp.control.unknown", "Unknown control message",
-        expert.group.PROTOCOL, expert.severity.WARN),
-}
+local edp_experts = common_experts("enet_edp")
+edp_experts.control = ProtoExpert.new("enet_edp.control.unknown", "Unknown control message",
+    expert.group.PROTOCOL, expert.severity.WARN)
 edp.experts = edp_experts
 
 -- Streams ---------------------------------------------------------------------------------------------
@@ -79,7 +89,7 @@ local streams = {}
 local findings = {}
 
 local function forget()
-    streams = { [edp.name] = { count = 0 } }
+    streams = {}
     findings = {}
 end
 
@@ -145,52 +155,40 @@ local names = {
     { SYN, "SYN" }, { FIN, "FIN" }, { RST, "RST" }, { ACK, "ACK" }, { RRQ, "RRQ" }, { TXS, "TXS" }, { TXF, "TXF" },
 }
 
-local esp_fields = {
-    srcport = ProtoField.uint16("enet_esp.srcport", "Source port"),
-    dstport = ProtoField.uint16("enet_esp.dstport", "Destination port"),
-    length = ProtoField.uint16("enet_esp.length", "Payload length"),
-    seq = ProtoField.uint16("enet_esp.seq", "Sequence number"),
-    ack = ProtoField.uint16("enet_esp.ack", "Acknowledgement number"),
-    flags = ProtoField.uint8("enet_esp.flags", "Flags", base.HEX),
-    reserved = ProtoField.bool("enet_esp.flags.reserved", "Reserved", 8, nil, 0x80),
-    txf = ProtoField.bool("enet_esp.flags.txf", "Last packet of a transmission (TXF)", 8, nil, TXF),
-    txs = ProtoField.bool("enet_esp.flags.txs", "First packet of a transmission (TXS)", 8, nil, TXS),
-    rrq = ProtoField.bool("enet_esp.flags.rrq", "Retransmission request (RRQ)", 8, nil, RRQ),
-    rst = ProtoField.bool("enet_esp.flags.rst", "Reset (RST)", 8, nil, RST),
-    fin = ProtoField.bool("enet_esp.flags.fin", "End of the stream (FIN)", 8, nil, FIN),
-    acked = ProtoField.bool("enet_esp.flags.ack", "Acknowledgement (ACK)", 8, nil, ACK),
-    syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SYN)", 8, nil, SYN),
-    hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window"),
-    payload = ProtoField.bytes("enet_esp.payload", "Payload"),
-    padding = ProtoField.bytes("enet_esp.padding", "Padding"),
-    stream = ProtoField.uint32("enet_esp.stream", "Stream index"),
-    retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission"),
-    lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one"),
-}
+local esp_fields = common_fields("enet_esp")
+esp_fields.seq = ProtoField.uint16("enet_esp.seq", "Sequence number")
+esp_fields.ack = ProtoField.uint16("enet_esp.ack", "Acknowledgement number")
+esp_fields.flags = ProtoField.uint8("enet_esp.flags", "Flags", base.HEX)
+esp_fields.reserved = ProtoField.bool("enet_esp.flags.reserved", "Reserved", 8, nil, 0x80)
+esp_fields.txf = ProtoField.bool("enet_esp.flags.txf", "Last packet of a transmission (TXF)", 8, nil, TXF)
+esp_fields.txs = ProtoField.bool("enet_esp.flags.txs", "First packet of a transmission (TXS)", 8, nil, TXS)
+esp_fields.rrq = ProtoField.bool("enet_esp.flags.rrq", "Retransmission request (RRQ)", 8, nil, RRQ)
+esp_fields.rst = ProtoField.bool("enet_esp.flags.rst", "Reset (RST)", 8, nil, RST)
+esp_fields.fin = ProtoField.bool("enet_esp.flags.fin", "End of the stream (FIN)", 8, nil, FIN)
+esp_fields.acked = ProtoField.bool("enet_esp.flags.ack", "Acknowledgement (ACK)", 8, nil, ACK)
+esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SYN)", 8, nil, SYN)
+esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
+esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
+esp_fields.lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one")
 esp.fields = esp_fields
 
-local esp_experts = {
-    short = ProtoExpert.new("enet_esp.short", "The frame is shorter than its header says",
-        expert.group.MALFORMED, expert.severity.ERROR),
-    padding = ProtoExpert.new("enet_esp.padding.nonzero", "Padding that is not zero",
-        expert.group.PROTOCOL, expert.severity.NOTE),
-    flags = ProtoExpert.new("enet_esp.flags.invalid", "Flags that do not go together",
-        expert.group.PROTOCOL, expert.severity.ERROR),
-    connect = ProtoExpert.new("enet_esp.connect", "Connection attempt (SYN)",
-        expert.group.SEQUENCE, expert.severity.CHAT),
-    finish = ProtoExpert.new("enet_esp.finish", "End of the stream (FIN)",
-        expert.group.SEQUENCE, expert.severity.CHAT),
-    reset = ProtoExpert.new("enet_esp.reset", "Connection reset (RST)",
-        expert.group.SEQUENCE, expert.severity.WARN),
-    request = ProtoExpert.new("enet_esp.request", "Retransmission request (RRQ)",
-        expert.group.SEQUENCE, expert.severity.WARN),
-    hold = ProtoExpert.new("enet_esp.hold.expert", "Hold: receipt acknowledged, window closed",
-        expert.group.SEQUENCE, expert.severity.CHAT),
-    retransmission = ProtoExpert.new("enet_esp.analysis.retransmission.expert", "Retransmission",
-        expert.group.SEQUENCE, expert.severity.NOTE),
-    lost = ProtoExpert.new("enet_esp.analysis.lost.expert", "Packets before this one are missing",
-        expert.group.SEQUENCE, expert.severity.WARN),
-}
+local esp_experts = common_experts("enet_esp")
+esp_experts.flags = ProtoExpert.new("enet_esp.flags.invalid", "Flags that do not go together",
+    expert.group.PROTOCOL, expert.severity.ERROR)
+esp_experts.connect = ProtoExpert.new("enet_esp.connect", "Connection attempt (SYN)",
+    expert.group.SEQUENCE, expert.severity.CHAT)
+esp_experts.finish = ProtoExpert.new("enet_esp.finish", "End of the stream (FIN)",
+    expert.group.SEQUENCE, expert.severity.CHAT)
+esp_experts.reset = ProtoExpert.new("enet_esp.reset", "Connection reset (RST)",
+    expert.group.SEQUENCE, expert.severity.WARN)
+esp_experts.request = ProtoExpert.new("enet_esp.request", "Retransmission request (RRQ)",
+    expert.group.SEQUENCE, expert.severity.WARN)
+esp_experts.hold = ProtoExpert.new("enet_esp.hold.expert", "Hold: receipt acknowledged, window closed",
+    expert.group.SEQUENCE, expert.severity.CHAT)
+esp_experts.retransmission = ProtoExpert.new("enet_esp.analysis.retransmission.expert", "Retransmission",
+    expert.group.SEQUENCE, expert.severity.NOTE)
+esp_experts.lost = ProtoExpert.new("enet_esp.analysis.lost.expert", "Packets before this one are missing",
+    expert.group.SEQUENCE, expert.severity.WARN)
 esp.experts = esp_experts
 
 edp.init = forget
