@@ -141,6 +141,12 @@ impl Direction {
         self.put_late(tally, to);
     }
 
+    fn forward_held(&mut self, faults: &Faults, tally: &Tally, to: &PacketSocket) {
+        for frame in std::mem::take(&mut self.held) {
+            self.forward(&frame, faults, tally, to);
+        }
+    }
+
     fn put_late(&mut self, tally: &Tally, to: &PacketSocket) {
         if let Some(late) = self.late.take() {
             put(&late, tally, to);
@@ -219,12 +225,6 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
         wait_readable(ports);
         for (side, way) in ways.iter_mut().enumerate() {
             let (from, to) = (&ports[side], &ports[1 - side]);
-            let Settings { mode, faults } = *shared.settings();
-            if mode == Mode::Forward {
-                for frame in std::mem::take(&mut way.held) {
-                    way.forward(&frame, &faults, &shared.tally, to);
-                }
-            }
             let mut idle = true;
             // A bounded turn, so that one direction cannot starve the other.
             for _ in 0..64 {
@@ -232,13 +232,22 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                     break;
                 };
                 idle = false;
+                // Read when the frame is here: what holds when a frame is sent holds for the frame.
+                let Settings { mode, faults } = *shared.settings();
                 match mode {
-                    Mode::Forward => way.forward(&buffer[..length], &faults, &shared.tally, to),
+                    Mode::Forward => {
+                        way.forward_held(&faults, &shared.tally, to);
+                        way.forward(&buffer[..length], &faults, &shared.tally, to);
+                    }
                     Mode::Hold => way.held.push(buffer[..length].to_vec()),
                     Mode::Cut => {}
                 }
             }
             if idle {
+                let Settings { mode, faults } = *shared.settings();
+                if mode == Mode::Forward {
+                    way.forward_held(&faults, &shared.tally, to);
+                }
                 // A frame waiting for a successor that does not come is late, not lost.
                 way.put_late(&shared.tally, to);
             }
