@@ -83,6 +83,15 @@ impl Address {
     }
 }
 
+/// `struct sockaddr_in`.
+pub fn internet(address: [u8; 4], port: u16) -> Vec<u8> {
+    let mut name = vec![0; 16];
+    name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    name[2..4].copy_from_slice(&port.to_be_bytes());
+    name[4..8].copy_from_slice(&address);
+    name
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
 
-use crate::address::Address;
+use crate::address::{internet, Address};
 use crate::lab::Lab;
 use crate::socket::Socket;
 use crate::transfer::exchange;
@@ -34,15 +34,6 @@ impl fmt::Display for Protocol {
     }
 }
 
-/// An IPv4 socket address, as bytes.
-fn internet(last: u8, port: u16) -> Vec<u8> {
-    let mut name = vec![0; 16];
-    name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-    name[2..4].copy_from_slice(&port.to_be_bytes());
-    name[4..8].copy_from_slice(&[10, 0, 0, last]);
-    name
-}
-
 impl Protocol {
     /// A new socket in the calling thread's namespace.
     ///
@@ -64,11 +55,7 @@ impl Protocol {
             }
             .to_bytes()
             .to_vec(),
-            Self::Tcp => {
-                let mut name = internet(0, port);
-                name[4..8].fill(0);
-                name
-            }
+            Self::Tcp => internet([0; 4], port),
         }
     }
 
@@ -76,7 +63,7 @@ impl Protocol {
     pub fn there(self, lab: &Lab, port: u16) -> Vec<u8> {
         match self {
             Self::Esp => lab.a.to(&lab.b, port).to_bytes().to_vec(),
-            Self::Tcp => internet(2, port),
+            Self::Tcp => internet([10, 0, 0, 2], port),
         }
     }
 

@@ -3,7 +3,7 @@
 use anyhow::Result;
 
 use super::{Family, Side};
-use crate::address::Address;
+use crate::address::{internet, Address};
 use crate::lab::{eventually, Host};
 use crate::socket::interface_index;
 
@@ -51,14 +51,6 @@ impl<'a> SecondWire<'a> {
         })
     }
 
-    fn inet(number: u8, port: u16) -> Vec<u8> {
-        let mut bytes = vec![0; 16];
-        bytes[0..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-        bytes[2..4].copy_from_slice(&port.to_be_bytes());
-        bytes[4..8].copy_from_slice(&[10, 0, 1, number]);
-        bytes
-    }
-
     fn enet(port: u16, ifindex: u32, mac: [u8; 6]) -> Vec<u8> {
         Address { port, ifindex, mac }.to_bytes().to_vec()
     }
@@ -66,7 +58,7 @@ impl<'a> SecondWire<'a> {
     /// `port` of `b`'s second address, to bind to.
     pub fn here_b(&self, port: u16) -> Vec<u8> {
         match self.side.family {
-            Family::Inet => Self::inet(2, port),
+            Family::Inet => internet([10, 0, 1, 2], port),
             Family::Enet => Self::enet(port, self.b, [0; 6]),
         }
     }
@@ -74,7 +66,7 @@ impl<'a> SecondWire<'a> {
     /// `port` of `b`'s second address as `a` addresses it.
     pub fn far(&self, port: u16) -> Vec<u8> {
         match self.side.family {
-            Family::Inet => Self::inet(2, port),
+            Family::Inet => internet([10, 0, 1, 2], port),
             Family::Enet => Self::enet(port, self.a, [2, 0, 0, 0, 0, 0x12]),
         }
     }

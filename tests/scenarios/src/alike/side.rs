@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::{Family, Kind};
-use crate::address::{Address, AF_ENET};
+use crate::address::{internet, Address, AF_ENET};
 use crate::lab::{Host, Lab, DEVICE};
 use crate::socket::Socket;
 
@@ -78,13 +78,7 @@ impl<'a> Side<'a> {
     }
 
     fn inet(number: u8, port: u16) -> Vec<u8> {
-        let mut bytes = vec![0; 16];
-        bytes[0..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
-        bytes[2..4].copy_from_slice(&port.to_be_bytes());
-        if number > 0 {
-            bytes[4..8].copy_from_slice(&[10, 0, 0, number]);
-        }
-        bytes
+        internet([10, 0, 0, number], port)
     }
 
     /// `port` of `host`'s own address, to bind to.
@@ -98,7 +92,7 @@ impl<'a> Side<'a> {
     /// `port` of all of a host's addresses, to bind to.
     pub fn anywhere(&self, port: u16) -> Vec<u8> {
         match self.family {
-            Family::Inet => Self::inet(0, port),
+            Family::Inet => internet([0; 4], port),
             Family::Enet => Address {
                 port,
                 ..Address::default()
