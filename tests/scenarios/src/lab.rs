@@ -114,6 +114,17 @@ impl Host {
         PacketSocket::open(&self.namespace, DEVICE, ethertype)
     }
 
+    /// Has `tc qdisc` do `verb`, "add" or "del", at the root of the device; `discipline` says what is added.
+    ///
+    /// # Errors
+    /// With `tc`'s own words when it fails.
+    pub fn queue(&self, verb: &str, discipline: &[&str]) -> Result<()> {
+        let start = ["qdisc", verb, "dev", DEVICE, "root"];
+        let arguments = [&start, discipline].concat();
+        self.namespace.run("tc", &arguments)?;
+        Ok(())
+    }
+
     /// `port` on this host's device, to bind to.
     pub fn here(&self, port: u16) -> Address {
         Address {
@@ -298,9 +309,7 @@ impl Lab {
     /// With `tc`'s own words when it fails.
     pub fn netem(&self, arguments: &[&str]) -> Result<()> {
         for host in [&self.a, &self.b] {
-            let mut all = vec!["qdisc", "add", "dev", DEVICE, "root", "netem"];
-            all.extend_from_slice(arguments);
-            host.namespace.run("tc", &all)?;
+            host.queue("add", &[&["netem"], arguments].concat())?;
         }
         Ok(())
     }
@@ -339,17 +348,22 @@ impl Lab {
     }
 
     /// Gives the hosts 10.0.0.1 and 10.0.0.2, for comparisons with the kernel's own protocols. 10.0.0.99 is
-    /// [`Host::to_nobody`]'s station: frames leave for it and nothing answers. A TCP connection attempt ends after some seconds.
+    /// [`Host::to_nobody`]'s station: frames leave for it and nothing answers. Nobody asks by ARP: a question that is lost
+    /// would end an attempt that is to outlast the loss. A TCP connection attempt ends after some seconds.
     ///
     /// # Errors
     /// With `ip`'s own words when it fails.
     pub fn give_ip_addresses(&self) -> Result<()> {
+        let stations = [(1, self.a.mac), (2, self.b.mac), (99, NOBODY)];
         for (host, number) in [(&self.a, 1), (&self.b, 2)] {
-            host.namespace.ip(&format!(
-                "address add 10.0.0.{number}/24 dev {DEVICE}\n\
-                 neighbour add 10.0.0.99 lladdr {} dev {DEVICE} nud permanent\n",
-                print_mac(NOBODY)
-            ))?;
+            let mut lines = format!("address add 10.0.0.{number}/24 dev {DEVICE}\n");
+            for (other, mac) in stations.iter().filter(|(other, _)| *other != number) {
+                let mac = print_mac(*mac);
+                lines += &format!(
+                    "neighbour add 10.0.0.{other} lladdr {mac} dev {DEVICE} nud permanent\n"
+                );
+            }
+            host.namespace.ip(&lines)?;
             let path = "/proc/sys/net/ipv4/tcp_syn_retries";
             host.namespace
                 .within(|| std::fs::write(path, "1"))?

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
-use super::{Side, Trace};
+use super::Trace;
 use crate::lab::{eventually, PATIENCE};
 use crate::socket::Socket;
 
@@ -98,19 +98,6 @@ pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
 pub fn await_poll(socket: &Socket, events: i16) -> Result<()> {
     let found = socket.poll(events, PATIENCE)?;
     ensure!(found & events != 0, "poll: {found:#x}, not {events:#x}");
-    Ok(())
-}
-
-/// Stops everything that the two hosts send each other, or lets it go again.
-///
-/// # Errors
-/// With `tc`'s own words when it fails.
-pub fn cut_wire(side: &Side<'_>, cut: bool) -> Result<()> {
-    for host in [&side.lab.a, &side.lab.b] {
-        let mut arguments = vec!["qdisc", if cut { "add" } else { "del" }];
-        arguments.extend_from_slice(&["dev", "eth0", "root", "netem", "loss", "100%"]);
-        host.namespace.run("tc", &arguments)?;
-    }
     Ok(())
 }
 

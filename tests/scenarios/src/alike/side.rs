@@ -4,8 +4,11 @@ use anyhow::{Context, Result};
 
 use super::{Family, Kind};
 use crate::address::{internet, Address, AF_ENET};
-use crate::lab::{Host, Lab, DEVICE};
+use crate::lab::{Host, Lab};
 use crate::socket::Socket;
+
+/// The queueing discipline of a wire on which every frame is lost.
+const LOSING: &[&str] = &["netem", "loss", "100%"];
 
 /// The lab as one of the two families sees it. Ports are the behaviour's own: each has a lab to itself.
 #[derive(Clone, Copy, Debug)]
@@ -182,9 +185,9 @@ impl<'a> Side<'a> {
     /// # Errors
     /// With `tc`'s own words when it fails, and when `work` does.
     pub fn losing_frames<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
-        self.queue("add", &["netem", "loss", "100%"])?;
+        self.lab.a.queue("add", LOSING)?;
         let value = work()?;
-        self.queue("del", &[])?;
+        self.lab.a.queue("del", &[])?;
         Ok(value)
     }
 
@@ -199,14 +202,15 @@ impl<'a> Side<'a> {
         Ok(value)
     }
 
-    /// From now on what `a` sends stays in its device's queue: a few bytes a second leave.
+    /// From now on what `a` sends stays in its device's queue: after the first 1100 bytes 10 a second leave. Of
+    /// frames of a kilobyte that is one, and none within the next minute.
     ///
     /// # Errors
     /// With `tc`'s own words when it fails.
     pub fn delay_begins(&self) -> Result<()> {
         // netem would take the frames from their sockets' accounts.
-        let slow = ["tbf", "rate", "800bit", "burst", "2000", "limit", "1mb"];
-        self.queue("add", &slow)
+        let slow = ["tbf", "rate", "80bit", "burst", "1100", "limit", "1mb"];
+        self.lab.a.queue("add", &slow)
     }
 
     /// Ends [`Self::delay_begins`]; what was queued is lost.
@@ -214,13 +218,20 @@ impl<'a> Side<'a> {
     /// # Errors
     /// With `tc`'s own words when it fails.
     pub fn delay_ends(&self) -> Result<()> {
-        self.queue("del", &[])
+        self.lab.a.queue("del", &[])
     }
 
-    fn queue(&self, verb: &str, rest: &[&str]) -> Result<()> {
-        let start = ["qdisc", verb, "dev", DEVICE, "root"];
-        let arguments = [&start, rest].concat();
-        self.lab.a.namespace.run("tc", &arguments)?;
+    /// Stops everything that the two hosts send each other, or lets it go again.
+    ///
+    /// # Errors
+    /// With `tc`'s own words when it fails.
+    pub fn cut_wire(&self, cut: bool) -> Result<()> {
+        for host in [&self.lab.a, &self.lab.b] {
+            match cut {
+                true => host.queue("add", LOSING)?,
+                false => host.queue("del", &[])?,
+            }
+        }
         Ok(())
     }
 

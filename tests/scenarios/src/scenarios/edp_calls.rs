@@ -363,9 +363,8 @@ fn full_buffer(lab: &Lab) -> Outcome {
 fn small_send_buffer(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(50)?;
     // A slow link keeps what it is given for a while, so the buffer fills.
-    let slow = "qdisc add dev eth0 root tbf rate 4mbit burst 2kb limit 1mb";
-    let slow: Vec<_> = slow.split(' ').collect();
-    lab.a.namespace.run("tc", &slow)?;
+    let slow = ["tbf", "rate", "1mbit", "burst", "2kb", "limit", "1mb"];
+    lab.a.queue("add", &slow)?;
     a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4608)?;
     let (mut taken, mut refusals) = (0u32, 0);
     for number in 0..200u32 {

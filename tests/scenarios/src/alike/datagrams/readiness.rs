@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::super::epoll::{events, Epoll};
 use super::super::signals::Driven;
 use super::super::{Difference, Side, Trace};
-use super::waiting::greet;
+use super::waiting::{small, stuff};
 use crate::harness::{Outcome, Scenario};
 
 use events::{EDGE, IN, ONCE, OUT, RDHUP};
@@ -201,13 +201,11 @@ fn edge_of_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn room(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(32)?;
-    greet(&a, &b)?;
-    a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 8 << 10)?;
+    let (a, _b) = small(side, 32)?;
     let epoll = Epoll::of(&a, OUT | EDGE)?;
     trace.epoll("at first", &epoll)?;
     side.delaying_frames(|| {
-        while a.send(&[7; 1000], libc::MSG_DONTWAIT).is_ok() {}
+        stuff(&a);
         trace.poll("full", &a)?;
         let _ = trace.call("send", a.send(&[7; 1000], libc::MSG_DONTWAIT));
         trace.epoll("no edge", &epoll)?;
@@ -234,12 +232,10 @@ fn signals(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(34)?;
-    greet(&a, &b)?;
-    a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 8 << 10)?;
+    let (a, _b) = small(side, 34)?;
     let driven = Driven::new(&a)?;
     side.delaying_frames(|| {
-        while a.send(&[7; 1000], libc::MSG_DONTWAIT).is_ok() {}
+        stuff(&a);
         trace.signals("full", &driven);
         Ok(())
     })?;

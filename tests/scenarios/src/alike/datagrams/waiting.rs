@@ -144,27 +144,20 @@ fn several(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// One datagram: from then on the hosts know each other's addresses, and nothing waits for an answer to ARP.
-pub fn greet(a: &Socket, b: &Socket) -> Outcome {
-    a.send(b"hello", 0)?;
-    b.receive(&mut [0; 5], 0)?;
-    Ok(())
-}
-
-/// A socket whose send buffer is full as long as frames are delayed.
-fn full(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
+/// A pair whose first socket has a small send buffer.
+pub fn small(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
     let (a, b) = side.datagrams(port)?;
-    greet(&a, &b)?;
     a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 8 << 10)?;
     Ok((a, b))
 }
 
-fn stuff(socket: &Socket) {
+/// Sends until there is no room.
+pub fn stuff(socket: &Socket) {
     while socket.send(&[7; 1000], libc::MSG_DONTWAIT).is_ok() {}
 }
 
 fn send_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, _b) = full(side, 61)?;
+    let (a, _b) = small(side, 61)?;
     let mut delayed = false;
     let call = || a.send(&[7; 1000], 0);
     side.delay_begins()?;
@@ -178,7 +171,7 @@ fn send_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn send_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, _b) = full(side, 62)?;
+    let (a, _b) = small(side, 62)?;
     a.set_timeout(libc::SO_SNDTIMEO, LIMIT)?;
     side.delaying_frames(|| {
         stuff(&a);
@@ -193,7 +186,7 @@ fn send_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn send_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(false)?;
-    let (a, _b) = full(side, 63)?;
+    let (a, _b) = small(side, 63)?;
     side.delaying_frames(|| {
         stuff(&a);
         let call = || a.send(&[7; 1000], 0);
@@ -205,7 +198,7 @@ fn send_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn send_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, _b) = full(side, 64)?;
+    let (a, _b) = small(side, 64)?;
     side.delaying_frames(|| {
         stuff(&a);
         let call = || a.send(&[7; 1000], libc::MSG_NOSIGNAL);

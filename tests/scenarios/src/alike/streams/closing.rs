@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{pipe, read, write};
 
-use super::super::moments::{acknowledged, arrived, cut_wire, reset, see_end, set_linger, SOON};
+use super::super::moments::{acknowledged, arrived, reset, see_end, set_linger, SOON};
 use super::super::{Side, Trace};
 use crate::harness::{start_process, Outcome, Scenario};
 
@@ -142,14 +142,14 @@ fn lingers(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn lingers_in_vain(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     set_linger(&client, Some(1))?;
-    cut_wire(side, true)?;
+    side.cut_wire(true)?;
     client.send_all(b"last words")?;
     let start = Instant::now();
     drop(client);
     let took = start.elapsed();
     trace.see("a second", took > Duration::from_millis(900));
     trace.see("not for ever", took < SOON);
-    cut_wire(side, false)?;
+    side.cut_wire(false)?;
     trace.receive("it goes on without us", &server, 10, libc::MSG_WAITALL);
     trace.receive("the end too", &server, 100, 0);
     Ok(())
@@ -161,14 +161,14 @@ fn end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (wait, go) = pipe()?;
     // The child has the descriptor too, and is the last to have it.
     let child = start_process(|| i32::from(read(&wait, &mut [0]).is_err()))?;
-    cut_wire(side, true)?;
+    side.cut_wire(true)?;
     client.send_all(b"last words")?;
     drop(client);
     let start = Instant::now();
     write(&go, b"!")?;
     trace.see("ended", exited(waitpid(child, None)?));
     trace.see("at once", start.elapsed() < SOON);
-    cut_wire(side, false)?;
+    side.cut_wire(false)?;
     trace.receive("it goes on without us", &server, 10, libc::MSG_WAITALL);
     trace.receive("the end too", &server, 100, 0);
     Ok(())
@@ -176,12 +176,12 @@ fn end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn does_not_wait(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
-    cut_wire(side, true)?;
+    side.cut_wire(true)?;
     client.send_all(b"last words")?;
     let start = Instant::now();
     drop(client);
     trace.see("at once", start.elapsed() < SOON);
-    cut_wire(side, false)?;
+    side.cut_wire(false)?;
     trace.receive("it goes on without us", &server, 10, libc::MSG_WAITALL);
     trace.receive("the end too", &server, 100, 0);
     Ok(())
