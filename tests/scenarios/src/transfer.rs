@@ -1,6 +1,6 @@
 //! Random bytes through a stream, compared by their SHA-256.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{anyhow, ensure, Context, Result};
@@ -25,20 +25,32 @@ pub fn random(length: usize, seed: u64) -> Vec<u8> {
 /// # Errors
 /// The errno of the first call that fails.
 pub fn send_random(socket: &Socket, total: usize, chunk: usize, seed: u64) -> Result<Checksum> {
+    let load = Load { total, chunk, seed };
+    let (_, sum) = send_until(socket, load, &AtomicBool::new(true))?;
+    Ok(sum)
+}
+
+/// Sends `load`, and then goes on until `enough`: how many bytes, and their checksum.
+fn send_until(socket: &Socket, load: Load, enough: &AtomicBool) -> Result<(usize, Checksum)> {
+    let Load { total, chunk, seed } = load;
     let mut rng = Rng::with_seed(seed);
     let mut hash = Sha256::new();
     let mut buffer = vec![0; chunk];
-    let mut left = total;
-    while left > 0 {
-        let part = &mut buffer[..chunk.min(left)];
+    let mut sent = 0;
+    while sent < total || !enough.load(Ordering::Relaxed) {
+        let length = match total.saturating_sub(sent) {
+            0 => chunk,
+            left => chunk.min(left),
+        };
+        let part = &mut buffer[..length];
         rng.fill(part);
         hash.update(&*part);
         socket
             .send_all(part)
-            .with_context(|| format!("sending with {left} of {total} bytes to go"))?;
-        left -= part.len();
+            .with_context(|| format!("sending after {sent} of {total} bytes"))?;
+        sent += length;
     }
-    Ok(hash.finalize().into())
+    Ok((sent, hash.finalize().into()))
 }
 
 /// Receives to the end of the stream, `chunk` at most per call: how many bytes, and their checksum.
@@ -129,13 +141,45 @@ pub fn transfer_counting(
     load: Load,
     received: &AtomicUsize,
 ) -> Result<()> {
-    let Load { total, chunk, seed } = load;
-    let send = || {
-        let sum = send_random(from, total, chunk, seed)?;
-        from.shutdown(libc::SHUT_WR).context("shutdown")?;
-        Ok(sum)
+    transfer_until(from, to, load, received, &AtomicBool::new(true))
+}
+
+/// As [`transfer_counting`], but what is moved is `load` and as much more as it takes until `meanwhile` is done, which
+/// is told how many bytes have come so far.
+///
+/// # Errors
+/// As [`transfer`], and when `meanwhile` fails.
+pub fn transfer_while<T: Send>(
+    from: &Socket,
+    to: &Socket,
+    load: Load,
+    meanwhile: impl FnOnce(&AtomicUsize) -> Result<T> + Send,
+) -> Result<T> {
+    let (received, enough) = (AtomicUsize::new(0), AtomicBool::new(false));
+    let work = || {
+        let ended = meanwhile(&received);
+        enough.store(true, Ordering::Relaxed);
+        ended
     };
-    let (sent, (length, received)) = beside(send, || receive_counting(to, chunk, received))?;
+    let moving = || transfer_until(from, to, load, &received, &enough);
+    let (value, ()) = beside(work, moving)?;
+    Ok(value)
+}
+
+fn transfer_until(
+    from: &Socket,
+    to: &Socket,
+    load: Load,
+    received: &AtomicUsize,
+    enough: &AtomicBool,
+) -> Result<()> {
+    let send = || {
+        let sent = send_until(from, load, enough)?;
+        from.shutdown(libc::SHUT_WR).context("shutdown")?;
+        Ok(sent)
+    };
+    let receive = || receive_counting(to, load.chunk, received);
+    let ((total, sent), (length, received)) = beside(send, receive)?;
     ensure!(length == total, "{length} of {total} bytes arrived");
     ensure!(received == sent, "the bytes changed on the way");
     Ok(())

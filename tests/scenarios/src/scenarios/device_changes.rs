@@ -1,6 +1,6 @@
 //! Devices that go down and up, are renamed, get another address or type, or are removed, under sockets in every state.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use anyhow::{anyhow, ensure, Context, Result};
 use crate::device::{await_carrier, Device};
 use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, print_mac, Host, Lab, DEVICE};
-use crate::transfer::{beside, exchange, random, transfer, transfer_counting, Load};
+use crate::transfer::{beside, exchange, random, transfer, transfer_while, Load};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -53,12 +53,11 @@ fn down_and_up(lab: &Lab) -> Outcome {
         chunk: 50_000,
         seed: 800,
     };
-    let (received, done) = (AtomicUsize::new(0), AtomicBool::new(false));
     // Calls on a device that is down wait as on any other stream that makes no progress.
     lab.a.namespace.ip("link set eth0 down\n")?;
     client.send_all(b"begun")?;
     let mut got = [0; 5];
-    let disturb = || {
+    let disturb = |received: &AtomicUsize| {
         for host in [&lab.a, &lab.b, &lab.a, &lab.b] {
             host.namespace.ip("link set eth0 down\n")?;
             // Whatever is on its way is lost meanwhile.
@@ -66,22 +65,15 @@ fn down_and_up(lab: &Lab) -> Outcome {
             host.namespace.ip("link set eth0 up\n")?;
             let before = received.load(Ordering::Relaxed);
             eventually("progress on the device that is up again", || {
-                Ok(received.load(Ordering::Relaxed) > before || done.load(Ordering::Relaxed))
+                Ok(received.load(Ordering::Relaxed) > before)
             })?;
-            ensure!(!done.load(Ordering::Relaxed), "the transfer was too short");
         }
         Ok(())
     };
     lab.a.namespace.ip("link set eth0 up\n")?;
     server.receive_exact(&mut got)?;
     ensure!(&got == b"begun", "{got:?} arrived");
-    let moving = || {
-        let moved = transfer_counting(&client, &server, load, &received);
-        done.store(true, Ordering::Relaxed);
-        moved
-    };
-    beside(disturb, moving)?;
-    Ok(())
+    transfer_while(&client, &server, load, disturb)
 }
 
 /// Down is no error for what is under way: an attempt to connect, a listener, an idle stream, a blocked reader.
