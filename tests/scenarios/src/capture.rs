@@ -1,12 +1,10 @@
 //! A short story of both protocols, for dissectors: every kind of frame, as it stands on the wire.
 
-use std::time::Duration;
-
 use anyhow::{Context, Result};
 
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::refused;
-use crate::lab::{await_events, Host, Lab, Wiring, DEVICE};
+use crate::lab::{await_events, Host, Lab, Wiring, DEVICE, PATIENCE};
 use crate::module;
 use crate::station::{self, Station};
 
@@ -28,7 +26,7 @@ pub fn run() -> Result<()> {
     lab.b.packets(ETH_P_ALL)?.send(&end)?;
     let ours = [ETH_P_EDP.to_be_bytes(), ETH_P_ESP.to_be_bytes()];
     loop {
-        let frame = wire.wait_for(Duration::from_secs(5), |_| true)?;
+        let frame = wire.wait_for(PATIENCE, |_| true)?;
         if frame == end {
             return Ok(());
         }

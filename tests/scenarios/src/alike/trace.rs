@@ -174,19 +174,23 @@ impl Trace {
         Ok(events)
     }
 
-    /// Waits until `poll(2)` reports all of `wanted`, for what takes a moment to come; then notes everything it reports.
+    /// Waits until `poll(2)` reports all of `wanted`, for what takes a moment to come; then notes everything it reports,
+    /// once it does so twice: a timer on another processor may be half way through ending a connection at the first look.
     /// After [`PATIENCE`] it notes what is there: a difference, if the other side got what it waited for.
     ///
     /// # Errors
     /// The errno of `poll`.
     pub fn poll_until(&self, what: &str, socket: &Socket, wanted: i16) -> Result<i16> {
         let end = Instant::now() + PATIENCE;
+        let mut before = None;
         loop {
             let events = socket.poll(EVERYTHING, Duration::ZERO)?;
-            if events & wanted == wanted || Instant::now() >= end {
+            let settled = events & wanted == wanted && before == Some(events);
+            if settled || Instant::now() >= end {
                 self.see(what, events_text(events));
                 return Ok(events);
             }
+            before = Some(events);
             thread::sleep(Duration::from_millis(2));
         }
     }

@@ -4,6 +4,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::super::asleep::{asleep, crowd, left_asleep};
+use super::super::moments::{arrived, await_poll};
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
@@ -86,6 +87,7 @@ fn receive_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     server.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
     timed(trace, "nothing comes", || server.receive(&mut [0; 4], 0));
     client.send_all(b"data")?;
+    arrived(&server, 4)?;
     trace.receive("data", &server, 100, 0);
     timed(trace, "nothing more", || server.receive(&mut [0; 4], 0));
     timed(trace, "peeking", || {
@@ -108,6 +110,7 @@ fn receive_all_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
         server.receive(&mut [0; 8], libc::MSG_WAITALL)
     });
     client.send_all(b"whole")?;
+    arrived(&server, 5)?;
     trace.receive("all of it", &server, 5, libc::MSG_WAITALL);
     client.send_all(b"last")?;
     client.shutdown(libc::SHUT_WR)?;
@@ -120,6 +123,7 @@ fn accept_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     listener.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
     timed(trace, "nobody comes", || listener.accept(0).map(drop));
     let _client = side.dial(82)?;
+    await_poll(&listener, libc::POLLIN)?;
     let (server, _) = listener.accept(0)?;
     // The options of a listener are those of what it accepts.
     timed(trace, "its child", || server.receive(&mut [0; 4], 0));
