@@ -1,8 +1,7 @@
 //! Readiness of datagram sockets: `poll(2)`, `epoll(7)`, signals.
 
-use std::time::Duration;
-
 use super::super::epoll::{events, Epoll};
+use super::super::moments::deliver;
 use super::super::signals::Driven;
 use super::super::{Difference, Side, Trace};
 use super::waiting::{small, stuff};
@@ -82,15 +81,8 @@ fn after_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll("reading ended", &b)?;
     trace.receive("receive", &b, 10, 0);
     trace.receive("receive at once", &b, 10, libc::MSG_DONTWAIT);
-    a.send(b"late", 0)?;
-    let mut bytes = [0; 10];
-    // Nothing announces it, since the socket was readable before.
-    while b
-        .receive(&mut bytes, libc::MSG_PEEK | libc::MSG_DONTWAIT)
-        .is_err()
-    {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    // No event announces it, since the socket was readable before.
+    deliver(&a, &b, b"late")?;
     trace.receive("what comes all the same", &b, 10, 0);
     let _ = trace.call("send", b.send(b"answer", libc::MSG_NOSIGNAL));
     trace.receive("the answer", &a, 10, 0);

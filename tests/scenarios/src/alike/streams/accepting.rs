@@ -3,6 +3,7 @@
 use std::os::fd::AsRawFd;
 
 use super::super::asleep::{crowd, left_asleep};
+use super::super::moments::{acknowledged, reset};
 use super::super::{Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::socket::{check, Socket};
@@ -107,11 +108,7 @@ fn not_inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn order(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(165, 8)?;
     let clients: Vec<Socket> = (0..4)
-        .map(|_| {
-            let client = side.socket(&side.lab.a)?;
-            client.connect_bytes(&side.far(165))?;
-            Ok(client)
-        })
+        .map(|_| side.dial(165))
         .collect::<anyhow::Result<_>>()?;
     for (number, client) in clients.iter().enumerate() {
         client.send_all(&[b'0' + number as u8])?;
@@ -135,9 +132,7 @@ fn over(side: &Side<'_>, trace: &Trace) -> Outcome {
 
     let client = side.dial(166)?;
     trace.poll_until("another", &listener, libc::POLLIN)?;
-    let linger_none: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
-    client.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &linger_none)?;
-    drop(client);
+    reset(client)?;
     // A reset takes nothing out of the queue.
     trace.poll("it waits all the same", &listener)?;
     let server = listener.accept_with_flags(0)?;
@@ -223,9 +218,7 @@ fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socke
         let client = side.dial(port)?;
         // What the peer acknowledges it has a place for.
         client.send_all(b"x")?;
-        while client.queued(libc::TIOCOUTQ)? > 0 {
-            std::thread::sleep(std::time::Duration::from_millis(2));
-        }
+        acknowledged(&client)?;
         clients.push(client);
     }
     Ok(clients)

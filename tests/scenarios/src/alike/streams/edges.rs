@@ -1,10 +1,10 @@
 //! `epoll(7)`: level and edge, once, exclusive, nested.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
 
 use super::super::asleep::{crowd, left_asleep};
 use super::super::epoll::{events, Epoll};
+use super::super::moments::acknowledged;
 use super::super::{Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
@@ -206,9 +206,7 @@ fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
         client.send_all(b"some bytes")?;
         let mut bytes = [0; 10];
         server.receive_exact(&mut bytes)?;
-        while client.queued(libc::TIOCOUTQ)? > 0 {
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        acknowledged(&client)?;
         // Room was there all the time.
         trace.epoll(&format!("acknowledged {round}"), &epoll)?;
     }

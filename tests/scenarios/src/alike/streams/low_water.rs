@@ -4,6 +4,7 @@ use std::time::Duration;
 
 use super::super::asleep::asleep;
 use super::super::epoll::{events, Epoll};
+use super::super::moments::arrived;
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
@@ -30,13 +31,6 @@ fn set(socket: &Socket, mark: i32) -> std::io::Result<()> {
 
 fn mark(socket: &Socket) -> std::io::Result<i32> {
     socket.int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT)
-}
-
-/// Waits until `count` bytes can be read.
-fn arrived(socket: &Socket, count: i32) -> Outcome {
-    crate::lab::eventually("bytes to come", || {
-        Ok(socket.queued(libc::FIONREAD)? == count)
-    })
 }
 
 fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {

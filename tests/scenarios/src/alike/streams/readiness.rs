@@ -2,12 +2,9 @@
 
 use std::time::Duration;
 
-use anyhow::Context;
-
-use super::super::{Side, Trace};
+use super::super::{moments, Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
-use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
@@ -35,15 +32,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_select_and_poll_agree", select),
     Scenario::stream("stream_poll_of_a_duplicate", duplicate),
 ];
-
-/// Closes `socket` with a reset.
-fn close_hard(socket: Socket) -> Outcome {
-    let linger_none: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
-    socket
-        .set_option(libc::SOL_SOCKET, libc::SO_LINGER, &linger_none)
-        .context("SO_LINGER")?;
-    Ok(())
-}
 
 fn before(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
@@ -195,11 +183,8 @@ fn reading_shut(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll("the other end", &client)?;
     trace.receive("receive", &server, 100, 0);
     let _ = trace.call("the peer sends", client.send(b"data", 0));
-    // Nothing announces it, since the socket was readable before.
-    let mut byte = [0];
-    while server.receive(&mut byte, libc::MSG_PEEK | libc::MSG_DONTWAIT)? == 0 {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    // No event announces it, since the socket was readable before.
+    moments::arrived(&server, 4)?;
     trace.poll("with data", &server)?;
     trace.receive("the data", &server, 100, 0);
     trace.receive("no more", &server, 100, 0);
@@ -212,7 +197,7 @@ fn reading_shut(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(50)?;
-    close_hard(client)?;
+    moments::reset(client)?;
     trace.poll_until("reset", &server, libc::POLLERR)?;
     trace.select("selected", &server)?;
     trace.receive("receive", &server, 100, 0);
@@ -222,14 +207,14 @@ fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _ = trace.call("shutdown", server.shutdown(libc::SHUT_WR));
 
     let (client, server) = side.stream(51)?;
-    close_hard(client)?;
+    moments::reset(client)?;
     trace.poll_until("reset again", &server, libc::POLLERR)?;
     trace.pending_error("asked for", &server);
     trace.poll("then", &server)?;
     trace.receive("receive then", &server, 100, 0);
 
     let (client, server) = side.stream(52)?;
-    close_hard(client)?;
+    moments::reset(client)?;
     trace.poll_until("and again", &server, libc::POLLERR)?;
     let _ = trace.call("send tells", server.send(b"x", libc::MSG_NOSIGNAL));
     let _ = trace.call("send then", server.send(b"x", libc::MSG_NOSIGNAL));
@@ -240,7 +225,7 @@ fn reset_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(53)?;
     client.send_all(b"data")?;
     trace.poll_until("data", &server, libc::POLLIN)?;
-    close_hard(client)?;
+    moments::reset(client)?;
     trace.poll_until("reset", &server, libc::POLLERR)?;
     trace.receive("the data", &server, 2, 0);
     trace.receive("all of it", &server, 100, 0);
@@ -255,7 +240,7 @@ fn reset_behind_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(54)?;
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;
-    close_hard(client)?;
+    moments::reset(client)?;
     trace.poll_until("reset", &server, libc::POLLERR)?;
     trace.receive("receive", &server, 100, 0);
     trace.poll("after that", &server)?;
@@ -293,7 +278,7 @@ fn asked(side: &Side<'_>, trace: &Trace) -> Outcome {
             super::super::events_text(found),
         );
     }
-    close_hard(client)?;
+    moments::reset(client)?;
     // Nobody has to ask for errors.
     let found = server.poll(0, PATIENCE)?;
     trace.see(
@@ -316,7 +301,7 @@ fn select(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.select("with data", &server)?;
     trace.receive("the data", &server, 100, 0);
     trace.select("without", &server)?;
-    close_hard(client)?;
+    moments::reset(client)?;
     trace.poll_until("reset", &server, libc::POLLERR)?;
     trace.select("after the reset", &server)?;
     Ok(())

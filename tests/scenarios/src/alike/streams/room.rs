@@ -4,6 +4,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::super::epoll::{events, Epoll};
+use super::super::moments::acknowledged;
 use super::super::{Side, Trace};
 use super::waiting::{fill, small_stream};
 use crate::harness::{Outcome, Scenario};
@@ -108,9 +109,7 @@ fn no_edge(side: &Side<'_>, trace: &Trace) -> Outcome {
     for round in 1..=3 {
         client.send_all(&block)?;
         read_all(&server, block.len())?;
-        while client.queued(libc::TIOCOUTQ)? > 0 {
-            thread::sleep(Duration::from_millis(2));
-        }
+        acknowledged(&client)?;
         trace.epoll(&format!("taken at once {round}"), &edge)?;
     }
     Ok(())

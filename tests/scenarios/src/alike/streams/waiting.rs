@@ -4,7 +4,7 @@ use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
 use super::super::asleep::{asleep, crowd, left_asleep};
-use super::super::moments::{arrived, await_poll};
+use super::super::moments::{arrived, await_poll, reset};
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
@@ -243,14 +243,9 @@ fn not_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn close_hard(socket: Socket) -> anyhow::Result<()> {
-    let linger_none: [u8; 8] = [1, 0, 0, 0, 0, 0, 0, 0];
-    Ok(socket.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &linger_none)?)
-}
-
 fn woken_by_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(92)?;
-    sleeping_receive(trace, &server, || close_hard(client))?;
+    sleeping_receive(trace, &server, || reset(client))?;
     trace.receive("once more", &server, 10, 0);
     trace.poll("then", &server)?;
     Ok(())
