@@ -2,6 +2,7 @@
 
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::thread;
+use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context, Result};
 use fastrand::Rng;
@@ -183,6 +184,31 @@ fn transfer_until(
     ensure!(length == total, "{length} of {total} bytes arrived");
     ensure!(received == sent, "the bytes changed on the way");
     Ok(())
+}
+
+/// Sends what fits, until the reader's buffer and the own one are full; how many bytes that were.
+///
+/// # Errors
+/// The errno of a call that failed.
+pub fn fill(socket: &Socket) -> Result<usize> {
+    let block = [b'x'; 4096];
+    let mut total = 0;
+    // Full is what stays full: an acknowledgement may be on its way that makes room.
+    let mut refusals = 0;
+    while refusals < 10 {
+        match socket.send(&block, libc::MSG_DONTWAIT) {
+            Ok(took) => {
+                total += took;
+                refusals = 0;
+            }
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
+                refusals += 1;
+                socket.poll(libc::POLLOUT, Duration::from_millis(50))?;
+            }
+            Err(error) => return Err(error).context("filling the buffers"),
+        }
+    }
+    Ok(total)
 }
 
 /// Both ends send and receive `load` at once, then compare.

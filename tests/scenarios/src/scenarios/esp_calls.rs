@@ -10,7 +10,7 @@ use crate::address::{SOL_EP, SO_MTU};
 use crate::harness::{in_process, refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab, DEVICE, ESP_MSS};
 use crate::socket::{Piece, PieceMut, Socket};
-use crate::transfer::{beside, exchange, random};
+use crate::transfer::{beside, exchange, fill, random};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -258,21 +258,7 @@ fn readiness(lab: &Lab) -> Outcome {
     }
 
     // A full send buffer is not writable until the reader makes room.
-    client.set_nonblocking(true)?;
-    let block = [0; 1 << 16];
-    let mut total = 3;
-    loop {
-        match client.send(&block, 0) {
-            Ok(took) => total += took,
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
-                // An ACK on its way may still make room; only a lasting refusal counts.
-                if client.poll(libc::POLLOUT, Duration::from_millis(200))? == 0 {
-                    break;
-                }
-            }
-            Err(error) => return Err(error).context("filling the buffers"),
-        }
-    }
+    let total = 3 + fill(&client)?;
     let mut sink = vec![0; total];
     server.receive_exact(&mut sink)?;
     await_events(&client, libc::POLLOUT).context("after the reader made room")?;
@@ -358,19 +344,7 @@ fn buffers(lab: &Lab) -> Outcome {
         let (client, server) = lab.esp_pair(608)?;
         client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, sndbuf)?;
         server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
-        client.set_nonblocking(true)?;
-        let mut total = 0;
-        loop {
-            match client.send(&[0; 4096], 0) {
-                Ok(took) => total += took,
-                Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
-                    if client.poll(libc::POLLOUT, Duration::from_millis(200))? == 0 {
-                        return Ok::<_, anyhow::Error>(total);
-                    }
-                }
-                Err(error) => return Err(error).context("filling the buffers"),
-            }
-        }
+        fill(&client)
     };
     let (small, large) = (filled(8192)?, filled(100_000)?);
     ensure!(

@@ -2,8 +2,9 @@
 
 use super::super::signals::Driven;
 use super::super::{Side, Trace};
-use super::waiting::{fill, small_stream};
+use super::waiting::small_stream;
 use crate::harness::{Outcome, Scenario};
+use crate::transfer::fill;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[

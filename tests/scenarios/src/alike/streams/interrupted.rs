@@ -7,10 +7,11 @@ use std::time::Duration;
 use super::super::asleep::Sleeper;
 use super::super::signals::{await_caught, catch, caught};
 use super::super::{Side, Trace};
-use super::waiting::{fill, small_stream};
+use super::waiting::small_stream;
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
 use crate::socket::{check, Socket};
+use crate::transfer::fill;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[

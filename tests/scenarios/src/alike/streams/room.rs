@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::super::epoll::{events, Epoll};
 use super::super::moments::acknowledged;
 use super::super::{Side, Trace};
-use super::waiting::{fill, small_stream};
+use super::waiting::small_stream;
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
 use crate::socket::Socket;
+use crate::transfer::fill;
 
 use events::{EDGE, IN, OUT, RDHUP};
 

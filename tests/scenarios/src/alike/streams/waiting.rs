@@ -9,6 +9,7 @@ use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
 use crate::socket::{check, Socket};
+use crate::transfer::fill;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
@@ -36,28 +37,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_poll_woken_by_each_change", poll_woken),
     Scenario::stream("stream_closed_while_calls_sleep", closed_meanwhile),
 ];
-
-/// Sends what fits, until the reader's buffer and the own one are full; how many bytes that were.
-pub fn fill(socket: &Socket) -> anyhow::Result<usize> {
-    let block = [b'x'; 4096];
-    let mut total = 0;
-    // Full is what stays full: an acknowledgement may be on its way that makes room.
-    let mut refusals = 0;
-    while refusals < 10 {
-        match socket.send(&block, libc::MSG_DONTWAIT) {
-            Ok(took) => {
-                total += took;
-                refusals = 0;
-            }
-            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => {
-                refusals += 1;
-                socket.poll(libc::POLLOUT, Duration::from_millis(50))?;
-            }
-            Err(error) => return Err(error.into()),
-        }
-    }
-    Ok(total)
-}
 
 /// A stream with small buffers.
 pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
