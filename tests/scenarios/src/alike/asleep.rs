@@ -2,8 +2,10 @@
 
 use std::fs;
 use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::mpsc;
-use std::thread;
+use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure, Context, Result};
@@ -12,7 +14,7 @@ use libc::c_long;
 use super::Trace;
 use crate::harness::note;
 use crate::lab::PATIENCE;
-use crate::socket::check;
+use crate::socket::{check, Socket};
 
 /// A thread that is in a call, or was when last looked at.
 #[derive(Clone, Copy, Debug)]
@@ -62,6 +64,24 @@ impl Sleeper {
     }
 }
 
+/// Begins `call` in a thread of `scope`, to be watched as it falls asleep in the system call `number`.
+///
+/// # Errors
+/// When the thread does not begin.
+pub fn begin<'scope, T: Send + 'scope>(
+    scope: &'scope Scope<'scope, '_>,
+    number: c_long,
+    call: impl FnOnce() -> T + Send + 'scope,
+) -> Result<(Sleeper, ScopedJoinHandle<'scope, T>)> {
+    let (tell, told) = mpsc::channel();
+    let handle = scope.spawn(move || {
+        let _ = tell.send(own_number());
+        call()
+    });
+    let thread = told.recv().context("a thread's number")?;
+    Ok((Sleeper { thread, number }, handle))
+}
+
 /// Runs `call` in a thread, and `meanwhile` once that sleeps in the system call `number` or has ended. Returns whether it
 /// slept, and what both gave.
 ///
@@ -73,18 +93,8 @@ pub fn asleep<T: Send, U>(
     meanwhile: impl FnOnce(&Sleeper) -> Result<U>,
 ) -> Result<(bool, T, U)> {
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
-        let thread = scope.spawn(move || {
-            let _ = tell.send(own_number());
-            call()
-        });
-        let inner = || {
-            let sleeper = Sleeper {
-                thread: told.recv().context("a thread's number")?,
-                number,
-            };
-            Ok((sleeper.sleeps()?, meanwhile(&sleeper)?))
-        };
+        let (sleeper, thread) = begin(scope, number, call)?;
+        let inner = || Ok((sleeper.sleeps()?, meanwhile(&sleeper)?));
         let inner: Result<(bool, U)> = inner();
         explain(&inner);
         let value = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
@@ -105,19 +115,13 @@ pub fn crowd<T: Send>(
     meanwhile: impl FnOnce(&[Sleeper]) -> Result<()>,
 ) -> Result<Vec<T>> {
     thread::scope(|scope| {
-        let (tell, told) = mpsc::channel();
         let call = &call;
         let mut threads = Vec::new();
         let inner = || {
             let mut sleepers = Vec::new();
             for _ in 0..count {
-                let tell = tell.clone();
-                threads.push(scope.spawn(move || {
-                    let _ = tell.send(own_number());
-                    call()
-                }));
-                let thread = told.recv().context("a thread's number")?;
-                let sleeper = Sleeper { thread, number };
+                let (sleeper, thread) = begin(scope, number, call)?;
+                threads.push(thread);
                 ensure!(sleeper.sleeps()?, "a call that should sleep returned");
                 sleepers.push(sleeper);
             }
@@ -164,6 +168,13 @@ pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
     }
 }
 
+/// The same descriptor for a call in another thread, which does not close it.
+pub fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
+    // SAFETY: the descriptor is open now, and `ManuallyDrop` keeps this from closing it; a call that comes after the
+    // owner has closed it fails with EBADF, unless another descriptor got its number, which no user here lets happen.
+    ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
+}
+
 fn own_number() -> i32 {
     // SAFETY: gettid takes nothing.
     unsafe { libc::gettid() }
@@ -192,5 +203,19 @@ impl Trace {
         self.see(&format!("{what}: sleeps"), slept);
         self.see(what, super::Shown::shown(&value));
         Ok(value)
+    }
+
+    /// Notes that receiving sleeps, and what it returns after `meanwhile`.
+    ///
+    /// # Errors
+    /// As [`asleep`].
+    pub fn sleeping_receive(
+        &self,
+        socket: &Socket,
+        meanwhile: impl FnOnce() -> Result<()>,
+    ) -> Result<()> {
+        let call = || socket.receive(&mut [0; 100], 0);
+        let _ = self.sleeping("receive", libc::SYS_recvfrom, call, |_| meanwhile())?;
+        Ok(())
     }
 }

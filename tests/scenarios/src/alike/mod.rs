@@ -5,7 +5,7 @@
 //! then compared note by note. What differs on purpose is declared beside the behaviour, word for word, and stands with
 //! its reason in `docs/sockets.md`; a declared difference that is none any more fails as an undeclared one does.
 
-mod asleep;
+pub mod asleep;
 mod datagrams;
 mod epoll;
 mod moments;

@@ -11,7 +11,9 @@ use std::time::{Duration, Instant};
 
 use libc::c_int;
 
-use super::Trace;
+use super::asleep::Sleeper;
+use super::{Shown, Trace};
+use crate::harness::Outcome;
 use crate::lab::PATIENCE;
 use crate::socket::{check, Socket};
 
@@ -43,13 +45,60 @@ pub fn caught() -> u32 {
 ///
 /// # Errors
 /// When it was not within [`PATIENCE`].
-pub fn await_caught(before: u32) -> anyhow::Result<()> {
+fn await_caught(before: u32) -> anyhow::Result<()> {
     let end = Instant::now() + PATIENCE;
     while caught() <= before {
         anyhow::ensure!(Instant::now() < end, "a signal was not caught");
         thread::sleep(Duration::from_millis(1));
     }
     Ok(())
+}
+
+/// Sends `SIGUSR1` to a sleeping thread and waits until it was caught.
+fn interrupt(sleeper: &Sleeper) -> anyhow::Result<()> {
+    let before = caught();
+    sleeper.signal(libc::SIGUSR1)?;
+    await_caught(before)
+}
+
+/// Plays one case for every way a signal and a time limit can meet: `play` gets a name, the limit, and a port.
+///
+/// # Errors
+/// When a case fails.
+pub fn each_way(mut play: impl FnMut(&str, Duration, u16) -> Outcome) -> Outcome {
+    let mut port = 110;
+    for (how, restart) in [("no SA_RESTART", false), ("SA_RESTART", true)] {
+        for (limit, time) in [("no limit", Duration::ZERO), ("a limit", PATIENCE)] {
+            catch(restart)?;
+            port += 1;
+            play(&format!("{how}, {limit}"), time, port)?;
+        }
+    }
+    Ok(())
+}
+
+/// Notes what a call returns that was interrupted; if it sleeps on, `release` gives it what it waits for.
+///
+/// # Errors
+/// When the signal is not caught, or `release` fails.
+pub fn interrupted<T: Shown + Send>(
+    trace: &Trace,
+    what: &str,
+    number: libc::c_long,
+    call: impl FnOnce() -> Result<T> + Send,
+    release: impl FnOnce() -> anyhow::Result<()>,
+) -> anyhow::Result<Result<T>> {
+    let mut on = false;
+    let value = trace.sleeping(what, number, call, |sleeper| {
+        interrupt(sleeper)?;
+        on = sleeper.sleeps()?;
+        if on {
+            release()?;
+        }
+        Ok(())
+    })?;
+    trace.see(&format!("{what}: went on"), on);
+    Ok(value)
 }
 
 /// The queued signal by which a socket tells of readiness.

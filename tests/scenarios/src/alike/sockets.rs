@@ -9,6 +9,7 @@ mod options;
 mod properties;
 mod refusals;
 mod times;
+pub mod waiting;
 
 use crate::harness::Scenario;
 
@@ -23,4 +24,5 @@ pub const ALL: &[&[Scenario]] = &[
     binding::ALL,
     filters::ALL,
     times::ALL,
+    waiting::ALL,
 ];

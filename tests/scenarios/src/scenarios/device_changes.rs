@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context, Result};
 
+use crate::alike::asleep;
 use crate::device::{await_carrier, Device};
 use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, print_mac, Host, Lab, DEVICE};
@@ -237,28 +238,15 @@ fn readdressed(lab: &Lab) -> Outcome {
     exchange(&attempt, &accepted)
 }
 
-/// Waits until the thread `tid` of this process sleeps in system call `number`.
-fn await_asleep(tid: i32, number: libc::c_long) -> Result<()> {
-    eventually("a blocked call", || {
-        let text = std::fs::read_to_string(format!("/proc/self/task/{tid}/syscall"))?;
-        Ok(text.split_whitespace().next() == Some(number.to_string().as_str()))
-    })
-}
-
 /// A call that blocks, in a thread of its own: started, and known to be asleep, when this returns.
 fn blocked<'scope, T: Send + 'scope>(
     scope: &'scope thread::Scope<'scope, '_>,
     number: libc::c_long,
     call: impl FnOnce() -> T + Send + 'scope,
 ) -> Result<thread::ScopedJoinHandle<'scope, T>> {
-    let (tell, told) = std::sync::mpsc::channel();
-    let handle = scope.spawn(move || {
-        // SAFETY: gettid takes nothing and cannot fail.
-        let _ = tell.send(unsafe { libc::gettid() });
-        call()
-    });
-    await_asleep(told.recv()?, number)?;
-    Ok(handle)
+    let (sleeper, thread) = asleep::begin(scope, number, call)?;
+    ensure!(sleeper.sleeps()?, "a call that should block returned");
+    Ok(thread)
 }
 
 /// All kinds of calls are blocked while the device is removed.

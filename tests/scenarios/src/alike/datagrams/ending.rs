@@ -1,12 +1,12 @@
 //! `shutdown`, `close`, descriptors in several hands, names and peers that change.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::AsFd;
 
 use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::waitpid;
 use nix::unistd::{dup, write};
 
-use super::super::asleep::asleep;
+use super::super::asleep::{alias, asleep};
 use super::super::moments::deliver;
 use super::super::{Side, Trace};
 use crate::harness::{start_process, Outcome, Scenario};
@@ -138,15 +138,8 @@ fn killed(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn closed_under_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
-    let b = OwnedFd::from(b);
-    let number = std::os::fd::AsRawFd::as_raw_fd(&b);
-    let read = || {
-        let mut bytes = [0; 10];
-        // SAFETY: the buffer is writable for its length; the descriptor is open when the call begins.
-        crate::socket::check(unsafe {
-            libc::recv(number, bytes.as_mut_ptr().cast(), bytes.len(), 0) as i64
-        })
-    };
+    let other = alias(&b);
+    let read = || other.receive(&mut [0; 10], 0);
     let (_, got, ()) = asleep(libc::SYS_recvfrom, read, |sleeper| {
         drop(b);
         trace.see("it goes on waiting", sleeper.sleeps()?);

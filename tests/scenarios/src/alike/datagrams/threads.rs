@@ -6,15 +6,14 @@ use anyhow::{anyhow, Result};
 use nix::sys::wait::waitpid;
 
 use super::super::asleep::crowd;
+use super::super::sockets::waiting::receives_shut_down;
 use super::super::{Side, Trace};
 use crate::harness::{start_process, Outcome, Scenario};
-use crate::lab::await_events;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_threads_receive_one_each", receivers),
     Scenario::datagram("datagram_threads_send_by_one_socket", senders),
-    Scenario::datagram("datagram_threads_poll_one_socket", pollers),
     Scenario::datagram(
         "datagram_shutdown_beside_receives_that_wait",
         shutdown_beside,
@@ -74,39 +73,9 @@ fn senders(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
-    let seen = crowd(
-        libc::SYS_poll,
-        4,
-        || await_events(&b, libc::POLLIN),
-        |_| {
-            a.send(b"for all", 0)?;
-            Ok(())
-        },
-    )?;
-    for events in seen {
-        trace.see("one sees", super::super::events_text(events?));
-    }
-    trace.receive("receive", &b, 100, 0);
-    Ok(())
-}
-
 fn shutdown_beside(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
-    let got = crowd(
-        libc::SYS_recvfrom,
-        3,
-        || b.receive(&mut [0; 10], 0),
-        |_| {
-            b.shutdown(libc::SHUT_RD)?;
-            Ok(())
-        },
-    )?;
-    for result in got {
-        trace.see("one receives", result);
-    }
-    trace.see("sending goes on", b.send(b"x", 0));
+    receives_shut_down(trace, &b)?;
     trace.receive("receive", &a, 10, 0);
     Ok(())
 }

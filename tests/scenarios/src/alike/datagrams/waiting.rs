@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::asleep::{crowd, left_asleep};
-use super::super::signals::{await_caught, catch, caught};
+use super::super::signals::catch;
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
@@ -19,7 +19,6 @@ pub const ALL: &[Scenario] = &[
         "datagram_receive_without_a_peer_woken_by_shutdown",
         woken_unconnected,
     ),
-    Scenario::datagram("datagram_receive_interrupted", interrupted),
     Scenario::datagram("datagram_receive_of_several_threads", several),
     Scenario::datagram("datagram_send_waits_for_room", send_waits),
     Scenario::datagram("datagram_send_time_limit", send_limit),
@@ -56,26 +55,16 @@ fn dontwait(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sleeping_receive(
-    trace: &Trace,
-    socket: &Socket,
-    meanwhile: impl FnOnce() -> anyhow::Result<()>,
-) -> Outcome {
-    let call = || socket.receive(&mut [0; 10], 0);
-    let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| meanwhile())?;
-    Ok(())
-}
-
 fn woken(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(52)?;
-    sleeping_receive(trace, &b, || Ok(a.send(b"data", 0).map(drop)?))?;
-    sleeping_receive(trace, &b, || Ok(a.send(b"", 0).map(drop)?))
+    trace.sleeping_receive(&b, || Ok(a.send(b"data", 0).map(drop)?))?;
+    trace.sleeping_receive(&b, || Ok(a.send(b"", 0).map(drop)?))
 }
 
 fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, how) in [(53, libc::SHUT_RD), (54, libc::SHUT_RDWR)] {
         let (_a, b) = side.datagrams(port)?;
-        sleeping_receive(trace, &b, || Ok(b.shutdown(how)?))?;
+        trace.sleeping_receive(&b, || Ok(b.shutdown(how)?))?;
     }
     Ok(())
 }
@@ -83,7 +72,7 @@ fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn woken_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.bound(&side.lab.b, 55)?;
     let mut refused = Ok(());
-    sleeping_receive(trace, &socket, || {
+    trace.sleeping_receive(&socket, || {
         refused = socket.shutdown(libc::SHUT_RD);
         Ok(())
     })?;
@@ -96,33 +85,6 @@ fn woken_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
         let _ = socket.shutdown(libc::SHUT_WR);
         Ok(())
     })?;
-    Ok(())
-}
-
-fn interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let mut port = 56;
-    for (how, restart) in [("no SA_RESTART", false), ("SA_RESTART", true)] {
-        for (limit, time) in [("no limit", Duration::ZERO), ("a limit", PATIENCE)] {
-            catch(restart)?;
-            let what = format!("{how}, {limit}");
-            let (a, b) = side.datagrams(port)?;
-            port += 1;
-            b.set_timeout(libc::SO_RCVTIMEO, time)?;
-            let call = || b.receive(&mut [0; 10], 0);
-            let mut on = false;
-            let _ = trace.sleeping(&what, libc::SYS_recvfrom, call, |sleeper| {
-                let before = caught();
-                sleeper.signal(libc::SIGUSR1)?;
-                await_caught(before)?;
-                on = sleeper.sleeps()?;
-                if on {
-                    a.send(b"data", 0)?;
-                }
-                Ok(())
-            })?;
-            trace.see(&format!("{what}: went on"), on);
-        }
-    }
     Ok(())
 }
 

@@ -1,11 +1,9 @@
 //! Signals that meet a sleeping call: `EINTR`, or the call goes on (`signal(7)`).
 
-use std::io;
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
-use super::super::asleep::Sleeper;
-use super::super::signals::{await_caught, catch, caught};
+use super::super::signals::{catch, caught, each_way, interrupted};
 use super::super::{Side, Trace};
 use super::waiting::small_stream;
 use crate::harness::{Outcome, Scenario};
@@ -15,7 +13,6 @@ use crate::transfer::fill;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_receive_interrupted", receive),
     Scenario::stream("stream_receive_all_interrupted", receive_all),
     Scenario::stream("stream_send_interrupted", send),
     Scenario::stream("stream_send_interrupted_half_way", send_part),
@@ -25,59 +22,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_poll_interrupted", poll),
     Scenario::stream("stream_ppoll_lets_a_signal_in", ppoll),
 ];
-
-/// Interrupts the sleeping call.
-fn interrupt(sleeper: &Sleeper) -> anyhow::Result<()> {
-    let before = caught();
-    sleeper.signal(libc::SIGUSR1)?;
-    await_caught(before)
-}
-
-/// Plays one case for every way a signal and a time limit can meet: `play` gets a name, the limit, and whether the call
-/// is expected to be restarted, so that it must be given what it waits for.
-fn each_way(mut play: impl FnMut(&str, Duration, u16) -> anyhow::Result<()>) -> Outcome {
-    let mut port = 110;
-    for (how, restart) in [("no SA_RESTART", false), ("SA_RESTART", true)] {
-        for (limit, time) in [("no limit", Duration::ZERO), ("a limit", PATIENCE)] {
-            catch(restart)?;
-            port += 1;
-            play(&format!("{how}, {limit}"), time, port)?;
-        }
-    }
-    Ok(())
-}
-
-/// Notes what a call returns that was interrupted; if it sleeps on, `release` gives it what it waits for.
-fn interrupted<T: super::super::Shown + Send>(
-    trace: &Trace,
-    what: &str,
-    number: libc::c_long,
-    call: impl FnOnce() -> io::Result<T> + Send,
-    release: impl FnOnce() -> anyhow::Result<()>,
-) -> anyhow::Result<io::Result<T>> {
-    let mut on = false;
-    let value = trace.sleeping(what, number, call, |sleeper| {
-        interrupt(sleeper)?;
-        on = sleeper.sleeps()?;
-        if on {
-            release()?;
-        }
-        Ok(())
-    })?;
-    trace.see(&format!("{what}: went on"), on);
-    Ok(value)
-}
-
-fn receive(side: &Side<'_>, trace: &Trace) -> Outcome {
-    each_way(|what, limit, port| {
-        let (client, server) = side.stream(port)?;
-        server.set_timeout(libc::SO_RCVTIMEO, limit)?;
-        let call = || server.receive(&mut [0; 10], 0);
-        let release = || Ok(client.send_all(b"data")?);
-        let _ = interrupted(trace, what, libc::SYS_recvfrom, call, release)?;
-        Ok(())
-    })
-}
 
 fn receive_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, limit, port| {

@@ -14,7 +14,7 @@ use nix::sys::socket::{
 use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{dup, pipe, read, write};
 
-use super::super::asleep::asleep;
+use super::super::asleep::{alias, asleep};
 use super::super::moments::{acknowledged, arrived, await_poll, see_end};
 use super::super::{Side, Trace};
 use crate::harness::{start_process, Outcome, Scenario};
@@ -247,14 +247,8 @@ fn lost(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn closed_under_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
-    let number = server.as_raw_fd();
-    let read = || {
-        let mut bytes = [0; 10];
-        // SAFETY: the buffer is writable for its length; the descriptor is open when the call begins.
-        crate::socket::check(unsafe {
-            libc::recv(number, bytes.as_mut_ptr().cast(), bytes.len(), 0) as i64
-        })
-    };
+    let other = alias(&server);
+    let read = || other.receive(&mut [0; 10], 0);
     let (_, got, ()) = asleep(libc::SYS_recvfrom, read, |sleeper| {
         drop(server);
         trace.see("it goes on waiting", sleeper.sleeps()?);

@@ -1,14 +1,13 @@
 //! Many threads and processes at one stream.
 
-use std::mem::ManuallyDrop;
-use std::os::fd::{AsRawFd, FromRawFd};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::thread;
 
 use anyhow::{anyhow, ensure, Context, Result};
 use nix::sys::wait::waitpid;
 
-use super::super::asleep::{asleep, crowd};
+use super::super::asleep::{alias, asleep, crowd};
+use super::super::sockets::waiting::receives_shut_down;
 use super::super::{Shown, Side, Trace};
 use crate::harness::{start_process, Outcome, Scenario};
 use crate::lab::await_events;
@@ -21,7 +20,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_threads_write_one_stream", writers),
     Scenario::stream("stream_threads_work_both_ways", both_ways),
     Scenario::stream("stream_threads_wait_for_one_connection_each", accepters),
-    Scenario::stream("stream_threads_poll_one_stream", pollers),
     Scenario::stream("stream_threads_read_what_comes_for_one", one_for_all),
     Scenario::stream("stream_threads_open_and_close", open_and_close),
     Scenario::stream("stream_threads_ask_while_data_flows", asking),
@@ -42,13 +40,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_receiver_closes_amid_a_transfer", receiver_closes),
     Scenario::stream("stream_fork_shares_a_listener", fork_listener),
 ];
-
-/// The same descriptor for a call in another thread, which does not close it.
-fn alias(socket: &Socket) -> ManuallyDrop<Socket> {
-    // SAFETY: the descriptor is open now, and `ManuallyDrop` keeps this from closing it; a call that comes after the
-    // owner has closed it fails with EBADF, unless another descriptor got its number, which no user here lets happen.
-    ManuallyDrop::new(unsafe { Socket::from_raw_fd(socket.as_raw_fd()) })
-}
 
 /// Receives to the end of the stream: the bytes, and how many of each value.
 fn drain(socket: &Socket) -> Result<(usize, [usize; 256])> {
@@ -164,24 +155,6 @@ fn accepters(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("each got one", format!("{all:?}"));
     listener.set_nonblocking(true)?;
     trace.see("no other", listener.accept(0));
-    Ok(())
-}
-
-fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.stream(7)?;
-    let seen = crowd(
-        libc::SYS_poll,
-        4,
-        || await_events(&b, libc::POLLIN),
-        |_| {
-            a.send(b"for all", 0)?;
-            Ok(())
-        },
-    )?;
-    for events in seen {
-        trace.see("one sees", super::super::events_text(events?));
-    }
-    trace.receive("receive", &b, 100, 0);
     Ok(())
 }
 
@@ -327,20 +300,7 @@ fn close_beside_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn shutdown_beside_receives(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (_a, b) = side.stream(7)?;
-    let got = crowd(
-        libc::SYS_recvfrom,
-        3,
-        || b.receive(&mut [0; 10], 0),
-        |_| {
-            b.shutdown(libc::SHUT_RD)?;
-            Ok(())
-        },
-    )?;
-    for result in got {
-        trace.see("one receives", result);
-    }
-    trace.see("sending goes on", b.send(b"x", 0));
-    Ok(())
+    receives_shut_down(trace, &b)
 }
 
 fn shutdown_beside_accepts(side: &Side<'_>, trace: &Trace) -> Outcome {

@@ -1,14 +1,13 @@
 //! Calls that wait: time limits, `MSG_DONTWAIT`, and what wakes them.
 
-use std::os::fd::AsRawFd;
 use std::time::{Duration, Instant};
 
-use super::super::asleep::{asleep, crowd, left_asleep};
+use super::super::asleep::{alias, asleep, crowd, left_asleep};
 use super::super::moments::{arrived, await_poll, reset};
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::PATIENCE;
-use crate::socket::{check, Socket};
+use crate::socket::Socket;
 use crate::transfer::fill;
 
 /// The behaviours of this file.
@@ -170,27 +169,16 @@ fn dontwait_send(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-/// A receive call that sleeps, and what it returns after `meanwhile`.
-fn sleeping_receive(
-    trace: &Trace,
-    socket: &Socket,
-    meanwhile: impl FnOnce() -> anyhow::Result<()>,
-) -> Outcome {
-    let call = || socket.receive(&mut [0; 100], 0);
-    let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| meanwhile())?;
-    Ok(())
-}
-
 fn woken_by_data(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(86)?;
-    sleeping_receive(trace, &server, || Ok(client.send_all(b"data")?))
+    trace.sleeping_receive(&server, || Ok(client.send_all(b"data")?))
 }
 
 fn woken_by_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(87)?;
-    sleeping_receive(trace, &server, || Ok(client.shutdown(libc::SHUT_WR)?))?;
+    trace.sleeping_receive(&server, || Ok(client.shutdown(libc::SHUT_WR)?))?;
     let (client, server) = side.stream(88)?;
-    sleeping_receive(trace, &server, || {
+    trace.sleeping_receive(&server, || {
         drop(client);
         Ok(())
     })
@@ -199,7 +187,7 @@ fn woken_by_end(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, how) in [(89, libc::SHUT_RD), (90, libc::SHUT_RDWR)] {
         let (client, server) = side.stream(port)?;
-        sleeping_receive(trace, &server, || Ok(server.shutdown(how)?))?;
+        trace.sleeping_receive(&server, || Ok(server.shutdown(how)?))?;
         trace.poll("then", &server)?;
         drop(client);
     }
@@ -224,7 +212,7 @@ fn not_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn woken_by_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(92)?;
-    sleeping_receive(trace, &server, || reset(client))?;
+    trace.sleeping_receive(&server, || reset(client))?;
     trace.receive("once more", &server, 10, 0);
     trace.poll("then", &server)?;
     Ok(())
@@ -336,16 +324,11 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
 /// A descriptor that another thread closes: the calls that sleep with it hold the socket, and go on.
 fn closed_meanwhile(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(101)?;
-    let fd = server.as_raw_fd();
+    let other = alias(&server);
     let call = || {
-        let mut entry = libc::pollfd {
-            fd,
-            events: libc::POLLIN,
-            revents: 0,
-        };
-        // SAFETY: one pollfd, alive and writable for the call.
-        check(unsafe { libc::poll(&mut entry, 1, PATIENCE.as_millis() as i32) })?;
-        Ok(super::super::events_text(entry.revents))
+        other
+            .poll(libc::POLLIN, PATIENCE)
+            .map(super::super::events_text)
     };
     let _ = trace.sleeping("poll", libc::SYS_poll, call, |poller| {
         drop(server);
@@ -359,12 +342,8 @@ fn closed_meanwhile(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.pending_error("its error", &client);
 
     let (client, server) = side.stream(102)?;
-    let fd = server.as_raw_fd();
-    let call = || {
-        let mut bytes = [0u8; 10];
-        // SAFETY: `bytes` is writable for its length.
-        check(unsafe { libc::recv(fd, bytes.as_mut_ptr().cast(), bytes.len(), 0) as i64 })
-    };
+    let other = alias(&server);
+    let call = || other.receive(&mut [0; 10], 0);
     let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |reader| {
         drop(server);
         trace.see("asleep still", reader.sleeps()?);

@@ -1,0 +1,60 @@
+//! Calls that wait on a socket of either kind: several at once, shut down, interrupted.
+
+use super::super::asleep::crowd;
+use super::super::signals::{each_way, interrupted};
+use super::super::{events_text, Side, Trace};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::await_events;
+use crate::socket::Socket;
+
+/// The behaviours of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::stream("stream_threads_poll_one_stream", pollers),
+    Scenario::datagram("datagram_threads_poll_one_socket", pollers),
+    Scenario::stream("stream_receive_interrupted", receive_interrupted),
+    Scenario::datagram("datagram_receive_interrupted", receive_interrupted),
+];
+
+fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let (a, b) = side.pair(7)?;
+    let seen = crowd(
+        libc::SYS_poll,
+        4,
+        || await_events(&b, libc::POLLIN),
+        |_| {
+            a.send(b"for all", 0)?;
+            Ok(())
+        },
+    )?;
+    for events in seen {
+        trace.see("one sees", events_text(events?));
+    }
+    trace.receive("receive", &b, 100, 0);
+    Ok(())
+}
+
+/// Notes what calls that wait for data return when that half of `socket` is shut down.
+pub fn receives_shut_down(trace: &Trace, socket: &Socket) -> Outcome {
+    let got = crowd(
+        libc::SYS_recvfrom,
+        3,
+        || socket.receive(&mut [0; 10], 0),
+        |_| Ok(socket.shutdown(libc::SHUT_RD)?),
+    )?;
+    for result in got {
+        trace.see("one receives", result);
+    }
+    trace.see("sending goes on", socket.send(b"x", 0));
+    Ok(())
+}
+
+fn receive_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
+    each_way(|what, limit, port| {
+        let (a, b) = side.pair(port)?;
+        b.set_timeout(libc::SO_RCVTIMEO, limit)?;
+        let call = || b.receive(&mut [0; 10], 0);
+        let release = || Ok(a.send(b"data", 0).map(drop)?);
+        let _ = interrupted(trace, what, libc::SYS_recvfrom, call, release)?;
+        Ok(())
+    })
+}
