@@ -10,6 +10,9 @@ use crate::socket::Socket;
 /// The queueing discipline of a wire on which every frame is lost.
 const LOSING: &[&str] = &["netem", "loss", "100%"];
 
+/// `AF_UNSPEC`, as long as an address: connecting to it undoes a connection.
+pub const NOTHING: [u8; 16] = [0; 16];
+
 /// The lab as one of the two families sees it. Ports are the behaviour's own: each has a lab to itself.
 #[derive(Clone, Copy, Debug)]
 pub struct Side<'a> {

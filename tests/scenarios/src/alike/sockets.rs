@@ -4,7 +4,7 @@ mod binding;
 mod filters;
 mod ioctls;
 mod levels;
-mod names;
+pub mod names;
 mod options;
 mod properties;
 mod refusals;

@@ -8,6 +8,8 @@ use nix::unistd::{dup, write};
 
 use super::super::asleep::{alias, asleep};
 use super::super::moments::deliver;
+use super::super::side::NOTHING;
+use super::super::sockets::names::see_names;
 use super::super::{Side, Trace};
 use crate::harness::{start_process, Outcome, Scenario};
 use crate::socket::Socket;
@@ -28,8 +30,6 @@ pub const ALL: &[Scenario] = &[
 ];
 
 const NOW: i32 = libc::MSG_DONTWAIT;
-const NOBODY: [u8; 16] = [0; 16];
-
 fn each_half(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (what, how) in [
         ("reading", libc::SHUT_RD),
@@ -150,20 +150,6 @@ fn closed_under_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn see_names(side: &Side<'_>, trace: &Trace, what: &str, socket: &Socket) {
-    for (call, name) in [
-        ("getsockname", socket.local_name()),
-        ("getpeername", socket.peer_name()),
-    ] {
-        let port = name.map(|name| match side.port(&name) {
-            0 => "no port".to_owned(),
-            port if port < 1000 => format!("port {port}"),
-            _ => "some port".to_owned(),
-        });
-        trace.see(&format!("{call}, {what}"), port);
-    }
-}
-
 fn names(side: &Side<'_>, trace: &Trace) -> Outcome {
     let a = side.socket(&side.lab.a)?;
     see_names(side, trace, "fresh", &a);
@@ -173,12 +159,12 @@ fn names(side: &Side<'_>, trace: &Trace) -> Outcome {
     see_names(side, trace, "connected", &a);
     a.shutdown(libc::SHUT_RDWR)?;
     see_names(side, trace, "shut down", &a);
-    a.connect_bytes(&NOBODY)?;
+    a.connect_bytes(&NOTHING)?;
     see_names(side, trace, "dissolved", &a);
     let b = side.bound(&side.lab.a, 7)?;
     see_names(side, trace, "bound", &b);
     b.connect_bytes(&side.far(9))?;
-    b.connect_bytes(&NOBODY)?;
+    b.connect_bytes(&NOTHING)?;
     see_names(side, trace, "bound and dissolved", &b);
     Ok(())
 }
@@ -202,7 +188,7 @@ fn connects_again(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.receive("the answer", &a, 100, 0);
         trace.receive("nothing else", &a, 100, NOW);
     }
-    trace.see("dissolve", a.connect_bytes(&NOBODY));
+    trace.see("dissolve", a.connect_bytes(&NOTHING));
     trace.see("send", a.send(b"x", 0));
     first.send_to_bytes(b"heard again", 0, &back)?;
     trace.receive("anyone is heard", &a, 100, 0);

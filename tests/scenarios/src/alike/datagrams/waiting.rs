@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use super::super::asleep::{crowd, left_asleep};
+use super::super::side::NOTHING;
 use super::super::signals::catch;
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
@@ -190,7 +191,7 @@ fn undo(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(67)?;
     let other = side.bound(&side.lab.a, 68)?;
     other.connect_bytes(&side.far(67))?;
-    let _ = trace.call("connect to nothing", b.connect_bytes(&[0; 16]));
+    let _ = trace.call("connect to nothing", b.connect_bytes(&NOTHING));
     let _ = trace.call("getpeername", b.peer_name().map(drop));
     let _ = trace.call("send", b.send(b"x", libc::MSG_NOSIGNAL));
     other.send(b"who was kept out", 0)?;

@@ -176,6 +176,21 @@ fn little_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
+/// Notes the ports in a socket's names; one that the system chose is some port.
+pub fn see_names(side: &Side<'_>, trace: &Trace, what: &str, socket: &Socket) {
+    for (call, name) in [
+        ("getsockname", socket.local_name()),
+        ("getpeername", socket.peer_name()),
+    ] {
+        let port = name.map(|name| match side.port(&name) {
+            0 => "no port".to_owned(),
+            port if port < 1000 => format!("port {port}"),
+            _ => "some port".to_owned(),
+        });
+        trace.see(&format!("{call}, {what}"), port);
+    }
+}
+
 fn fresh_names(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     let own = socket.local_name()?;

@@ -2,6 +2,7 @@
 
 use std::time::{Duration, Instant};
 
+use super::super::side::NOTHING;
 use super::super::{Side, Trace};
 use crate::harness::{Outcome, Scenario};
 
@@ -50,9 +51,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_send_and_receive_wait_for_the_connect", calls_wait),
     Scenario::stream("stream_shutdown_after_a_refusal", shutdown_after_refusal),
 ];
-
-/// `AF_UNSPEC`, as long as an address.
-const NOTHING: [u8; 16] = [0; 16];
 
 fn nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(140, 4)?;

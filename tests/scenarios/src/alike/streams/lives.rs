@@ -1,9 +1,10 @@
 //! Names in each state of a socket's life, and sockets and ports that are used again.
 
 use super::super::moments::{acknowledged, await_poll, reset};
+use super::super::side::NOTHING;
+use super::super::sockets::names::see_names;
 use super::super::{Difference, Side, Trace};
 use crate::harness::{Outcome, Scenario};
-use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
@@ -28,20 +29,6 @@ pub const ALL: &[Scenario] = &[
     }]),
     Scenario::stream("stream_same_pair_of_ports_again", same_pair),
 ];
-
-fn see_names(side: &Side<'_>, trace: &Trace, what: &str, socket: &Socket) {
-    for (call, name) in [
-        ("getsockname", socket.local_name()),
-        ("getpeername", socket.peer_name()),
-    ] {
-        let port = name.map(|name| match side.port(&name) {
-            0 => "no port".to_owned(),
-            port if port < 1000 => format!("port {port}"),
-            _ => "some port".to_owned(),
-        });
-        trace.see(&format!("{call}, {what}"), port);
-    }
-}
 
 fn names(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
@@ -123,13 +110,11 @@ fn bind_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-const NOBODY: [u8; 16] = [0; 16];
-
 fn used_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     let (server, _) = listener.accept(0)?;
-    trace.see("dissolve", client.connect_bytes(&NOBODY));
+    trace.see("dissolve", client.connect_bytes(&NOTHING));
     trace.poll_until("the peer", &server, libc::POLLHUP)?;
     trace.receive("the peer receives", &server, 10, 0);
     trace.pending_error("pending", &client);
@@ -140,7 +125,7 @@ fn used_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.receive("receive", &server, 10, 0);
     drop(server);
     trace.poll_until("the end", &client, libc::POLLRDHUP)?;
-    trace.see("dissolve", client.connect_bytes(&NOBODY));
+    trace.see("dissolve", client.connect_bytes(&NOTHING));
     trace.pending_error("pending", &client);
     trace.see("connect", client.connect_bytes(&side.far(7)));
     let (server, _) = listener.accept(0)?;
