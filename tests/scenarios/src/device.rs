@@ -1,6 +1,9 @@
 //! Devices that scenarios make beside a host's own, and streams between them.
 
-use anyhow::{Context, Result};
+use std::fmt::Debug;
+use std::io;
+
+use anyhow::{ensure, Context, Result};
 
 use crate::address::Address;
 use crate::lab::eventually;
@@ -111,4 +114,25 @@ pub fn await_carrier(namespace: &Netns, name: &str) -> Result<()> {
         let state = namespace.run("ip", &["link", "show", name])?;
         Ok(state.contains("LOWER_UP") && !state.contains("state DOWN"))
     })
+}
+
+/// Demands that `result` failed with one of `errnos`.
+///
+/// # Errors
+/// When it did not.
+pub fn failed<T: Debug>(result: io::Result<T>, errnos: &[i32], what: &str) -> Result<()> {
+    let found = result.as_ref().err().and_then(io::Error::raw_os_error);
+    ensure!(
+        found.is_some_and(|found| errnos.contains(&found)),
+        "{what}: {result:?}"
+    );
+    Ok(())
+}
+
+/// Demands that `result` says that the device is gone.
+///
+/// # Errors
+/// When it does not.
+pub fn gone<T: Debug>(result: io::Result<T>, what: &str) -> Result<()> {
+    failed(result, &[libc::ENETDOWN, libc::ENODEV], what)
 }

@@ -6,6 +6,7 @@ use std::process::Command;
 
 use anyhow::{ensure, Context, Result};
 
+use crate::harness::note;
 use crate::lab::eventually;
 use crate::socket::check;
 
@@ -96,4 +97,16 @@ pub fn reload() -> Result<()> {
         unload()?;
     }
     load(&[])
+}
+
+/// Leaves the module loaded with its defaults, however a scenario ends.
+#[derive(Debug)]
+pub struct Restore;
+
+impl Drop for Restore {
+    fn drop(&mut self) {
+        if let Err(error) = reload() {
+            note(&format!("the module cannot be restored: {error:#}"));
+        }
+    }
 }

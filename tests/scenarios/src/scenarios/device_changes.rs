@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Context, Result};
 
 use crate::alike::asleep;
-use crate::device::{await_carrier, Device};
+use crate::device::{await_carrier, failed, gone, Device};
 use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, print_mac, Host, Lab, DEVICE};
 use crate::transfer::{beside, exchange, random, transfer, transfer_while, Load};
@@ -31,20 +31,6 @@ pub const ALL: &[Scenario] = &[
 
 /// Events of a socket whose device is gone.
 const BROKEN: i16 = libc::POLLERR | libc::POLLHUP;
-
-fn errno<T: std::fmt::Debug>(result: std::io::Result<T>, wanted: &[i32], what: &str) -> Result<()> {
-    let found = result.as_ref().err().and_then(std::io::Error::raw_os_error);
-    ensure!(
-        found.is_some_and(|found| wanted.contains(&found)),
-        "{what}: {result:?}"
-    );
-    Ok(())
-}
-
-/// Ends with success when `result` says that the device is gone.
-fn gone<T: std::fmt::Debug>(result: std::io::Result<T>, what: &str) -> Result<()> {
-    errno(result, &[libc::ENETDOWN, libc::ENODEV], what)
-}
 
 /// The device goes down and comes up under a stream that moves, again and again, at either end.
 fn down_and_up(lab: &Lab) -> Outcome {
@@ -176,19 +162,19 @@ fn readdressed(lab: &Lab) -> Outcome {
 
     let blocked = || Ok(server.receive(&mut [0; 4], 0));
     let (ended, ()) = beside(blocked, || change(new))?;
-    errno(ended, &[libc::ECONNRESET], "the peer's blocked recv")?;
+    failed(ended, &[libc::ECONNRESET], "the peer's blocked recv")?;
     let mut got = [0; 16];
     ensure!(
         client.receive(&mut got, 0)? == 6,
         "the data that had arrived"
     );
     for call in ["first", "second"] {
-        errno(
+        failed(
             client.receive(&mut got, 0),
             &[libc::ECONNABORTED],
             &format!("{call} recv"),
         )?;
-        errno(
+        failed(
             client.send(b"x", libc::MSG_NOSIGNAL),
             &[libc::ECONNABORTED],
             &format!("{call} send"),
@@ -197,7 +183,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     let events = client.poll(libc::POLLIN, Duration::ZERO)?;
     ensure!(events & libc::POLLHUP != 0, "events {events:#x}");
     for socket in [&inner, &inners_peer] {
-        errno(
+        failed(
             socket.receive(&mut got, 0),
             &[libc::ECONNABORTED],
             "a stream to the own address",

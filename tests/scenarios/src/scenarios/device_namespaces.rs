@@ -6,7 +6,7 @@ use anyhow::{ensure, Context};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::waitpid;
 
-use crate::device::Device;
+use crate::device::{gone, Device};
 use crate::harness::{start_process, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab};
 use crate::netns::Netns;
@@ -22,15 +22,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::guest("namespace_lives_as_long_as_its_sockets", sockets_live_on),
     Scenario::guest("namespace_ends_with_a_killed_process_under_traffic", killed),
 ];
-
-fn gone<T: std::fmt::Debug>(result: std::io::Result<T>, what: &str) -> Outcome {
-    let found = result.as_ref().err().and_then(std::io::Error::raw_os_error);
-    ensure!(
-        matches!(found, Some(libc::ENETDOWN | libc::ENODEV)),
-        "{what}: {result:?}"
-    );
-    Ok(())
-}
 
 fn moved(lab: &Lab) -> Outcome {
     let other = Netns::create()?;

@@ -7,9 +7,9 @@ use anyhow::{ensure, Context};
 
 use crate::address::{Address, AF_ENET};
 use crate::frame::{ethernet, PacketSocket, ETH_P_ALL, ETH_P_ESP};
-use crate::harness::{note, refused, Outcome, Scenario};
+use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{Host, Lab, Wiring, DEVICE, PATIENCE};
-use crate::module;
+use crate::module::{self, Restore};
 use crate::relay::Mode;
 use crate::socket::Socket;
 
@@ -28,17 +28,6 @@ pub const ALL: &[Scenario] = &[
     .within(90),
     Scenario::guest("module_refuses_parameters_that_clash", clashing_parameters),
 ];
-
-/// Leaves the module loaded with its defaults, however a scenario ends.
-struct Restore;
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        if let Err(error) = module::reload() {
-            note(&format!("the module cannot be restored: {error:#}"));
-        }
-    }
-}
 
 fn load_and_unload() -> Outcome {
     let _restore = Restore;

@@ -13,7 +13,7 @@ use nix::sys::wait::WaitStatus;
 
 use crate::harness::{in_process, note, refused, Outcome, Scenario};
 use crate::knobs::{path, write, Knobs, DIRECTORY};
-use crate::module;
+use crate::module::{self, Restore};
 use crate::netns::Netns;
 use crate::socket::{check, Socket};
 
@@ -426,17 +426,6 @@ fn tool() -> Outcome {
     }
     fs::remove_file(&file)?;
     Ok(())
-}
-
-/// Leaves the module loaded with its defaults, however a scenario ends.
-struct Restore;
-
-impl Drop for Restore {
-    fn drop(&mut self) {
-        if let Err(error) = module::reload() {
-            note(&format!("the module cannot be restored: {error:#}"));
-        }
-    }
 }
 
 fn read_again(file: &File) -> io::Result<String> {
