@@ -99,14 +99,20 @@ fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) ->
     Ok(told == counted)
 }
 
-fn requests(lab: &Lab) -> Outcome {
-    let tracer = Tracer::start(&["enet"])?;
+/// A connection that has carried [`LOAD`] over a wire that loses frames: both ends.
+fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
     let (client, server) = lab.esp_pair(PORT)?;
-    let port = client.local_address()?.port;
     lab.relay().set_faults(LOSSY);
     let moved = transfer(&client, &server, LOAD);
     lab.relay().set_faults(Faults::default());
     moved?;
+    Ok((client, server))
+}
+
+fn requests(lab: &Lab) -> Outcome {
+    let tracer = Tracer::start(&["enet"])?;
+    let (client, server) = over_losses(lab)?;
+    let port = client.local_address()?.port;
     let here = between(&lab.a, port, &lab.b, PORT)?;
     let there = between(&lab.b, PORT, &lab.a, port)?;
     eventually("events and counters that agree", || {
@@ -409,12 +415,8 @@ fn trace_cmd(lab: &Lab) -> Outcome {
     const FILE: &str = "/tmp/requests.dat";
     let run = |arguments: &[&str]| finish(Command::new("trace-cmd").args(arguments), "");
     run(&["start", "-B", INSTANCE, "-e", "enet"])?;
-    let (client, server) = lab.esp_pair(PORT)?;
+    let (client, _server) = over_losses(lab)?;
     let port = client.local_address()?.port;
-    lab.relay().set_faults(LOSSY);
-    let moved = transfer(&client, &server, LOAD);
-    lab.relay().set_faults(Faults::default());
-    moved?;
     run(&["stop", "-B", INSTANCE])?;
     run(&["extract", "-B", INSTANCE, "-o", FILE])?;
     let report = run(&["report", "-i", FILE])?;
