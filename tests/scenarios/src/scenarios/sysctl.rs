@@ -22,7 +22,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::guest("sysctl_names_and_defaults", defaults),
     Scenario::guest("sysctl_ranges_end_where_they_should", ranges),
     Scenario::guest("sysctl_window_is_checked_together", together),
-    Scenario::guest("sysctl_two_writers_make_no_invalid_window", two_writers),
+    Scenario::guest("sysctl_two_writers_make_no_invalid_window", two_writers).within(180),
     Scenario::guest("sysctl_texts_that_are_no_number_change_nothing", texts),
     Scenario::guest("sysctl_is_each_namespaces_own", own_sets),
     Scenario::guest("sysctl_writing_takes_an_administrator", rights),
