@@ -5,11 +5,11 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context, Result};
 use tempfile::TempDir;
 
-use crate::judge::alarm;
 use crate::layout::Layout;
 use crate::qemu::{self, Boot, Clock, Guest, Said};
 use crate::scenarios;
 use crate::step;
+use alarms::alarm;
 
 const CLIENT: &str = "10.0.0.1";
 const SERVER: &str = "10.0.0.2";

@@ -8,10 +8,11 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use alarms::alarm;
 use anyhow::{ensure, Result};
 
 use crate::initramfs::{self, Contents};
-use crate::judge::{alarm, badly_tainted, Part, Scenarios};
+use crate::judge::{badly_tainted, Part, Scenarios};
 use crate::layout::Layout;
 use crate::programs;
 use crate::qemu::{Boot, Clock, Guest, Said};

@@ -6,31 +6,6 @@ use std::os::unix::fs::OpenOptionsExt;
 
 use anyhow::{Context, Result};
 
-/// Words that a healthy kernel does not write.
-const ALARMS: &[&str] = &[
-    "WARNING:",
-    "BUG:",
-    "kernel BUG",
-    "Oops",
-    "panic",
-    "Call Trace",
-    "refcount_t",
-    "general protection",
-    "hung task",
-    "blocked for more than",
-    "soft lockup",
-    "rcu_preempt detected",
-    "rcu: INFO",
-    "unregister_netdevice",
-    "Attempt to release",
-    "possible recursive locking",
-    "possible circular locking",
-    "scheduling while atomic",
-    "sleeping function called",
-    "use-after-free",
-    "memory leak",
-];
-
 /// The kernel's log from a moment on.
 #[derive(Debug)]
 pub struct KernelLog(File);
@@ -78,20 +53,6 @@ impl KernelLog {
 
 /// The records that tell of trouble.
 pub fn alarms(records: &[String]) -> Vec<&String> {
-    let alarming = |record: &&String| ALARMS.iter().any(|word| record.contains(word));
+    let alarming = |record: &&String| alarms::alarm(record).is_some();
     records.iter().filter(alarming).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn trouble_is_told_from_chatter() {
-        let records = [
-            "veth: driver loaded".to_owned(),
-            "WARNING: CPU: 0 PID: 1 at net/core/sock.c:1".to_owned(),
-        ];
-        assert_eq!(alarms(&records), [&records[1]]);
-    }
 }
