@@ -4,8 +4,9 @@ use anyhow::{Context, Result};
 
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::refused;
-use crate::lab::{await_events, Host, Lab, Wiring, DEVICE, PATIENCE};
+use crate::lab::{await_events, Host, Lab, Wiring, DEVICE};
 use crate::module;
+use crate::patience::patience;
 use crate::station::{self, Station};
 
 /// Least payload of an Ethernet frame, to which network cards pad shorter ones.
@@ -26,7 +27,7 @@ pub fn run() -> Result<()> {
     lab.b.packets(ETH_P_ALL)?.send(&end)?;
     let ours = [ETH_P_EDP.to_be_bytes(), ETH_P_ESP.to_be_bytes()];
     loop {
-        let frame = wire.wait_for(PATIENCE, |_| true)?;
+        let frame = wire.wait_for(patience(), |_| true)?;
         if frame == end {
             return Ok(());
         }

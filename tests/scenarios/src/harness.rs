@@ -16,6 +16,7 @@ use crate::alike::{self, Difference, Kind, Play};
 use crate::kernel_log::{alarms, KernelLog};
 use crate::lab::{eventually, Lab, Wiring};
 use crate::module;
+use crate::patience::allow;
 use crate::socket::check;
 
 /// How a scenario ends: with a reason when it failed.
@@ -201,7 +202,8 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     // Both sides set the group, so that neither is early.
     let _ = setpgid(child, child);
     drop(writer);
-    let ended = await_end(child, scenario.deadline);
+    let deadline = allow(scenario.deadline);
+    let ended = await_end(child, deadline);
     if let Ok(false) = ended {
         notes.extend(where_it_hangs(child));
     }
@@ -218,10 +220,7 @@ fn in_child(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
     let last = said.last().cloned().unwrap_or_default();
     notes.splice(0..0, said);
     if !ended? {
-        bail!(
-            "still running after {:?}; last word: {last}",
-            scenario.deadline
-        );
+        bail!("still running after {deadline:?}; last word: {last}");
     }
     match status {
         WaitStatus::Exited(_, 0) => Ok(()),

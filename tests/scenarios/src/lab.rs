@@ -9,6 +9,7 @@ use anyhow::{ensure, Context, Result};
 use crate::address::Address;
 use crate::frame::PacketSocket;
 use crate::netns::Netns;
+use crate::patience::patience;
 use crate::relay::Relay;
 use crate::socket::{interface_index, Socket};
 
@@ -20,8 +21,6 @@ pub const MTU: usize = 1500;
 pub const EDP_MAX: usize = MTU - 6;
 /// Largest ESP payload of one packet.
 pub const ESP_MSS: usize = MTU - 11;
-/// For how long an event that must come may take; only a broken module needs all of it.
-pub const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Address of a station that does not exist.
 const NOBODY: [u8; 6] = [2, 0, 0, 0, 0xde, 0xad];
@@ -177,7 +176,7 @@ impl Host {
     /// Waits until the counter `name` of `/proc/net/enet` reads `wanted`.
     ///
     /// # Errors
-    /// When it still does not after [`PATIENCE`].
+    /// When it still does not after [`patience`].
     pub fn await_counter(&self, name: &str, wanted: u32) -> Result<()> {
         let mut value = 0;
         eventually(name, || {
@@ -190,7 +189,7 @@ impl Host {
     /// Waits until `file` of `/proc/net` satisfies `wanted`.
     ///
     /// # Errors
-    /// With the file's text, when it still does not after [`PATIENCE`].
+    /// With the file's text, when it still does not after [`patience`].
     pub fn await_proc(&self, file: &str, wanted: impl Fn(&str) -> bool) -> Result<()> {
         let mut text = String::new();
         eventually(&format!("/proc/net/{file}"), || {
@@ -203,7 +202,7 @@ impl Host {
     /// Waits until neither protocol has a socket left here.
     ///
     /// # Errors
-    /// When one still is there after [`PATIENCE`].
+    /// When one still is there after [`patience`].
     pub fn await_no_sockets(&self) -> Result<()> {
         for file in ["edp", "esp"] {
             self.await_proc(file, |text| text.lines().count() <= 1)
@@ -375,7 +374,7 @@ impl Lab {
     /// Waits until no socket of the module is left on either host.
     ///
     /// # Errors
-    /// When one still is there after [`PATIENCE`].
+    /// When one still is there after [`patience`].
     pub fn await_no_sockets(&self) -> Result<()> {
         self.a.await_no_sockets().context("host a")?;
         self.b.await_no_sockets().context("host b")
@@ -385,11 +384,11 @@ impl Lab {
 /// Looks again and again until `done`, with short pauses.
 ///
 /// # Errors
-/// When `done` fails, or is not true within [`PATIENCE`].
+/// When `done` fails, or is not true within [`patience`].
 pub fn eventually(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience();
     while !done()? {
-        ensure!(Instant::now() < end, "{what}: not within {PATIENCE:?}");
+        ensure!(Instant::now() < end, "{what}: not within {:?}", patience());
         thread::sleep(Duration::from_millis(20));
     }
     Ok(())
@@ -398,9 +397,9 @@ pub fn eventually(what: &str, mut done: impl FnMut() -> Result<bool>) -> Result<
 /// Waits until one of `events` is reported for `socket`; returns all that are.
 ///
 /// # Errors
-/// When none is within [`PATIENCE`].
+/// When none is within [`patience`].
 pub fn await_events(socket: &Socket, events: i16) -> Result<i16> {
-    let found = socket.poll(events, PATIENCE)?;
+    let found = socket.poll(events, patience())?;
     ensure!(
         found != 0,
         "descriptor {}: none of the events {events:#x} came",

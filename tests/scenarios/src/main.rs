@@ -17,6 +17,7 @@ mod knobs;
 mod lab;
 mod module;
 mod netns;
+mod patience;
 mod privilege;
 mod program;
 mod raw_calls;

@@ -9,7 +9,8 @@ use anyhow::{ensure, Context, Result};
 use crate::address::Address;
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::refused;
-use crate::lab::{await_events, Lab, PATIENCE};
+use crate::lab::{await_events, Lab};
+use crate::patience::patience;
 use crate::socket::Socket;
 
 /// The station's address.
@@ -126,7 +127,7 @@ impl Station {
         let reply = edp(0, self.port, 2, &[2, self.echo]);
         let mut headers = std::mem::take(&mut self.unread);
         loop {
-            let frame = self.wire.wait_for(PATIENCE, |_| true)?;
+            let frame = self.wire.wait_for(patience(), |_| true)?;
             headers.extend(self.of_ours(&frame));
             if frame[..6] == MAC && frame.get(14..22) == Some(&reply[..]) {
                 return Ok(headers);
@@ -166,7 +167,7 @@ impl Station {
     /// # Errors
     /// When none comes.
     pub fn wait_for(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
-        let frame = self.wire.wait_for(PATIENCE, |frame| {
+        let frame = self.wire.wait_for(patience(), |frame| {
             self.of_ours(frame).is_some_and(|header| wanted(&header))
         })?;
         self.of_ours(&frame).context("a frame without header")

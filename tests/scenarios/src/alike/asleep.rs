@@ -13,7 +13,7 @@ use libc::c_long;
 
 use super::Trace;
 use crate::harness::note;
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::{check, Socket};
 
 /// A thread that is in a call, or was when last looked at.
@@ -27,9 +27,9 @@ impl Sleeper {
     /// Waits until the thread sleeps in its call; false when the thread has ended instead.
     ///
     /// # Errors
-    /// When it does neither within [`PATIENCE`].
+    /// When it does neither within [`patience`].
     pub fn sleeps(&self) -> Result<bool> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience();
         let path = format!("/proc/self/task/{}/syscall", self.thread);
         let sleeping = format!("{} ", self.number);
         loop {
@@ -145,9 +145,9 @@ const LOOKS: u32 = 10;
 /// after the other, so a count holds when the next looks agree with it.
 ///
 /// # Errors
-/// When none ends within [`PATIENCE`].
+/// When none ends within [`patience`].
 pub fn left_asleep(sleepers: &[Sleeper]) -> Result<usize> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience();
     let (mut left, mut agreed) = (sleepers.len(), 0);
     loop {
         let mut asleep = 0;

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use libc::c_int;
 
 use super::{events_text, Trace};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::check;
 
 /// `EPOLLIN` and its like as `epoll_ctl` takes them.
@@ -135,7 +135,7 @@ impl Trace {
     /// # Errors
     /// The errno of `epoll_wait`.
     pub fn epoll_next(&self, what: &str, epoll: &Epoll) -> Result<()> {
-        self.see(what, found_text(&epoll.wait(PATIENCE)?));
+        self.see(what, found_text(&epoll.wait(patience())?));
         Ok(())
     }
 
@@ -145,7 +145,7 @@ impl Trace {
     /// # Errors
     /// The errno of `epoll_wait`.
     pub fn epoll_until(&self, what: &str, epoll: &Epoll, wanted: u32) -> Result<()> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience();
         let mut all = 0;
         while all & wanted != wanted {
             let left = end.saturating_duration_since(Instant::now());

@@ -5,13 +5,14 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 
 use super::Trace;
-use crate::lab::{eventually, PATIENCE};
+use crate::lab::eventually;
+use crate::patience::patience;
 use crate::socket::Socket;
 
 /// Waits until the peer's host has acknowledged everything that was sent.
 ///
 /// # Errors
-/// When it has not after [`PATIENCE`].
+/// When it has not after [`patience`].
 pub fn acknowledged(socket: &Socket) -> Result<()> {
     eventually("acknowledgement of everything", || {
         Ok(socket.queued(libc::TIOCOUTQ)? == 0)
@@ -21,7 +22,7 @@ pub fn acknowledged(socket: &Socket) -> Result<()> {
 /// Waits until `length` bytes of a stream, or a datagram of that length, can be read.
 ///
 /// # Errors
-/// When there are not after [`PATIENCE`].
+/// When there are not after [`patience`].
 pub fn arrived(socket: &Socket, length: usize) -> Result<()> {
     eventually(&format!("{length} bytes to read"), || {
         Ok(socket.queued(libc::FIONREAD)? == length as i32)
@@ -50,7 +51,7 @@ fn receive_memory(socket: &Socket) -> Result<u32> {
 /// Sends a datagram over a connected pair and waits until it is queued at the other end.
 ///
 /// # Errors
-/// When it was not sent, or is not there after [`PATIENCE`].
+/// When it was not sent, or is not there after [`patience`].
 pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
     let before = receive_memory(to)?;
     let sent = from.send(bytes, 0)?;
@@ -96,7 +97,7 @@ pub fn see_end(trace: &Trace, who: &str, socket: &Socket, order: &str) {
 /// # Errors
 /// When it does not.
 pub fn await_poll(socket: &Socket, events: i16) -> Result<()> {
-    let found = socket.poll(events, PATIENCE)?;
+    let found = socket.poll(events, patience())?;
     ensure!(found & events != 0, "poll: {found:#x}, not {events:#x}");
     Ok(())
 }

@@ -14,7 +14,7 @@ use libc::c_int;
 use super::asleep::Sleeper;
 use super::{Shown, Trace};
 use crate::harness::Outcome;
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::{check, Socket};
 
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
@@ -44,9 +44,9 @@ pub fn caught() -> u32 {
 /// Waits until `SIGUSR1` was caught more than `before` times.
 ///
 /// # Errors
-/// When it was not within [`PATIENCE`].
+/// When it was not within [`patience`].
 fn await_caught(before: u32) -> anyhow::Result<()> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience();
     while caught() <= before {
         anyhow::ensure!(Instant::now() < end, "a signal was not caught");
         thread::sleep(Duration::from_millis(1));
@@ -68,7 +68,7 @@ fn interrupt(sleeper: &Sleeper) -> anyhow::Result<()> {
 pub fn each_way(mut play: impl FnMut(&str, Duration, u16) -> Outcome) -> Outcome {
     let mut port = 110;
     for (how, restart) in [("no SA_RESTART", false), ("SA_RESTART", true)] {
-        for (limit, time) in [("no limit", Duration::ZERO), ("a limit", PATIENCE)] {
+        for (limit, time) in [("no limit", Duration::ZERO), ("a limit", patience())] {
             catch(restart)?;
             port += 1;
             play(&format!("{how}, {limit}"), time, port)?;
@@ -166,7 +166,7 @@ impl Driven {
 impl Trace {
     /// Waits for a signal with one of the reasons `wanted`, and notes all reasons that came: which, not how often.
     pub fn signals_until(&self, what: &str, driven: &Driven, wanted: &str) {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience();
         let mut reasons = BTreeSet::new();
         while !reasons.contains(wanted) {
             match driven.next(end.saturating_duration_since(Instant::now())) {

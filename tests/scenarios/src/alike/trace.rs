@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use nix::errno::Errno;
 
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::{Received, Socket};
 
 /// The notes of one side, in their order. It stays with one thread, so that the order means something: what other
@@ -176,12 +176,12 @@ impl Trace {
 
     /// Waits until `poll(2)` reports all of `wanted`, for what takes a moment to come; then notes everything it reports,
     /// once it does so twice: a timer on another processor may be half way through ending a connection at the first look.
-    /// After [`PATIENCE`] it notes what is there: a difference, if the other side got what it waited for.
+    /// After [`patience`] it notes what is there: a difference, if the other side got what it waited for.
     ///
     /// # Errors
     /// The errno of `poll`.
     pub fn poll_until(&self, what: &str, socket: &Socket, wanted: i16) -> Result<i16> {
-        let end = Instant::now() + PATIENCE;
+        let end = Instant::now() + patience();
         let mut before = None;
         loop {
             let events = socket.poll(EVERYTHING, Duration::ZERO)?;

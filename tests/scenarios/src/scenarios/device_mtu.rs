@@ -7,7 +7,8 @@ use anyhow::{ensure, Context, Result};
 use crate::address::{SOL_EP, SO_MTU};
 use crate::frame::ETH_P_ESP;
 use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{eventually, Host, Lab, PATIENCE};
+use crate::lab::{eventually, Host, Lab};
+use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::{beside, exchange, transfer_counting, transfer_while, Load};
 
@@ -101,7 +102,7 @@ fn receiver_first(lab: &Lab) -> Outcome {
         })?;
         let wire = lab.b.packets(ETH_P_ESP)?;
         set_mtu(&lab.a, 600)?;
-        let full = wire.wait_for(PATIENCE, |frame| frame.len() > 500)?;
+        let full = wire.wait_for(patience(), |frame| frame.len() > 500)?;
         ensure!(full.len() <= 614, "a frame of {} bytes", full.len());
         Ok(())
     };
@@ -181,7 +182,7 @@ fn raised(lab: &Lab) -> Outcome {
     )?;
     ensure!(got.iter().all(|byte| *byte == 3), "the bytes changed");
     // The largest frame does not fit into the buffer; its length is what counts.
-    let frame = wire.wait_for(PATIENCE, |frame| frame.len() > 1514)?;
+    let frame = wire.wait_for(patience(), |frame| frame.len() > 1514)?;
     ensure!(frame.len() > 1514, "a frame of {} bytes", frame.len());
     Ok(())
 }

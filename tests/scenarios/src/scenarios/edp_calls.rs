@@ -7,7 +7,8 @@ use anyhow::{anyhow, ensure, Context, Result};
 
 use crate::address::{Address, AF_ENET, EPPROTO_EZDP, SOL_EP, SO_MTU};
 use crate::harness::{refused, start_process, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab, EDP_MAX, PATIENCE};
+use crate::lab::{await_events, eventually, Lab, EDP_MAX};
+use crate::patience::patience;
 use crate::socket::{Piece, PieceMut, Socket};
 use crate::transfer::random;
 
@@ -462,7 +463,7 @@ fn one_host(lab: &Lab) -> Outcome {
     let client = lab.a.edp()?;
     let child = start_process(|| {
         let asked = client.send_to(b"neighbour?", 0, &there).is_ok();
-        let _ = client.set_timeout(libc::SO_RCVTIMEO, PATIENCE);
+        let _ = client.set_timeout(libc::SO_RCVTIMEO, patience());
         let mut bytes = [0; 16];
         match client.receive_from(&mut bytes, 0) {
             Ok((5, from))
@@ -487,7 +488,7 @@ fn one_host(lab: &Lab) -> Outcome {
     );
     // A switch would not return such a frame, so it must not reach the wire: the first frame there is a later one.
     lab.a.edp()?.send_to(b"outside", 0, &lab.a.to(&lab.b, 9))?;
-    let frame = wire.wait_for(PATIENCE, |_| true)?;
+    let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(
         frame[20..27] == *b"outside",
         "a frame to the own address was on the wire"

@@ -4,7 +4,8 @@ use anyhow::{ensure, Context};
 
 use crate::frame::{edp, ethernet, ETH_P_EDP};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::{await_events, Lab, EDP_MAX, PATIENCE};
+use crate::lab::{await_events, Lab, EDP_MAX};
+use crate::patience::patience;
 use crate::transfer::random;
 
 /// The scenarios of this file.
@@ -28,7 +29,7 @@ fn echo(lab: &Lab) -> Outcome {
         let request = edp(4711, 0, size as u16, &payload);
         wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &request))?;
         let frame = wire
-            .wait_for(PATIENCE, |_| true)
+            .wait_for(patience(), |_| true)
             .with_context(|| format!("the reply to {size} bytes"))?;
         payload[0] = REPLY;
         let expected = ethernet(
@@ -48,7 +49,7 @@ fn echo(lab: &Lab) -> Outcome {
     let mut request = edp(4711, 0, 3, &[REQUEST, 7, 8]);
     request.resize(46, 0xee);
     wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &request))?;
-    let frame = wire.wait_for(PATIENCE, |_| true)?;
+    let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(
         frame[14..23] == edp(0, 4711, 3, &[REPLY, 7, 8]),
         "the reply is {frame:02x?}"
@@ -88,7 +89,7 @@ fn silence(lab: &Lab) -> Outcome {
     send(&edp(0, 0, 2, &[REPLY, 1]))?;
     // What is answered now would have been preceded by any earlier answer.
     send(&edp(6, 0, 2, &[REQUEST, 99]))?;
-    let frame = wire.wait_for(PATIENCE, |_| true)?;
+    let frame = wire.wait_for(patience(), |_| true)?;
     ensure!(
         frame[14..22] == edp(0, 6, 2, &[REPLY, 99]),
         "answered: {frame:02x?}"

@@ -6,7 +6,8 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Context};
 
 use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab, PATIENCE};
+use crate::lab::{await_events, eventually, Lab};
+use crate::patience::patience;
 use crate::relay::Mode;
 use crate::socket::Socket;
 use crate::transfer::{beside, exchange, random, receive_to_end, transfer, Load};
@@ -292,7 +293,7 @@ fn half_close(lab: &Lab) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     let (length, _) = receive_to_end(&server, 100)?;
     ensure!(length == 10, "{length} bytes before the end");
-    let events = server.poll(libc::POLLIN | libc::POLLRDHUP | libc::POLLOUT, PATIENCE)?;
+    let events = server.poll(libc::POLLIN | libc::POLLRDHUP | libc::POLLOUT, patience())?;
     ensure!(
         events == libc::POLLIN | libc::POLLRDHUP | libc::POLLOUT,
         "events {events:#x} when the peer has shut down"
@@ -309,7 +310,7 @@ fn half_close(lab: &Lab) -> Outcome {
         seed: 550,
     };
     transfer(&server, &client, load)?;
-    let events = client.poll(libc::POLLIN, PATIENCE)?;
+    let events = client.poll(libc::POLLIN, patience())?;
     ensure!(
         events & libc::POLLHUP != 0,
         "events {events:#x} when both are shut"

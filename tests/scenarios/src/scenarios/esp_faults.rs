@@ -8,7 +8,8 @@ use anyhow::{anyhow, ensure, Context};
 
 use crate::frame::{EspHeader, ETH_P_ESP};
 use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{Lab, PATIENCE};
+use crate::lab::Lab;
+use crate::patience::patience;
 use crate::relay::{Faults, Mode};
 use crate::transfer::{beside, random, transfer, transfer_both_ways, Load};
 
@@ -231,7 +232,7 @@ fn damage(lab: &Lab) -> Outcome {
     lab.relay().set_faults(Faults::default());
     let wire = lab.a.packets(ETH_P_ESP)?;
     let (client, server) = lab.esp_pair_through(&clean_listener, 407)?;
-    wire.wait_for(PATIENCE, |frame| EspHeader::of_frame(frame).is_some())?;
+    wire.wait_for(patience(), |frame| EspHeader::of_frame(frame).is_some())?;
     let load = Load {
         total: 1 << 16,
         chunk: 1 << 12,

@@ -13,7 +13,8 @@ use nix::sys::wait::waitpid;
 
 use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
 use crate::harness::{note, start_process, Outcome, Scenario};
-use crate::lab::{eventually, Host, PATIENCE};
+use crate::lab::{eventually, Host};
+use crate::patience::patience;
 use crate::socket::Socket;
 use crate::switch::Switch;
 use crate::transfer::{beside, random, send_random, transfer, Load};
@@ -196,7 +197,7 @@ impl HandMade {
                     && header.flags == flag::SYN | flag::ACK
             })
         };
-        let answer = peer.wire.wait_for(PATIENCE, wanted).context("SYN|ACK")?;
+        let answer = peer.wire.wait_for(patience(), wanted).context("SYN|ACK")?;
         let answer = EspHeader::of_frame(&answer).context("no ESP header")?;
         peer.next.sequence = answer.acknowledgement;
         peer.next.acknowledgement = answer.sequence.wrapping_add(1);

@@ -5,7 +5,8 @@ use fastrand::Rng;
 
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab, PATIENCE};
+use crate::lab::{await_events, eventually, Lab};
+use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::{exchange, random};
 
@@ -74,7 +75,7 @@ fn overheard(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<Es
     server.receive_exact(&mut [0; 6])?;
     server.send_all(b"listen")?;
     client.receive_exact(&mut [0; 6])?;
-    let frame = wire.wait_for(PATIENCE, |frame| {
+    let frame = wire.wait_for(patience(), |frame| {
         EspHeader::of_frame(frame).is_some_and(|header| header.source == 910 && header.length == 6)
     })?;
     EspHeader::of_frame(&frame).context("a frame without header")
@@ -196,7 +197,7 @@ fn to_others(lab: &Lab) -> Outcome {
         ETH_P_EDP,
         &edp(10, 0, 2, &[1, 77]),
     ))?;
-    let reply = edp_wire.wait_for(PATIENCE, |_| true)?;
+    let reply = edp_wire.wait_for(patience(), |_| true)?;
     ensure!(
         reply[14..22] == edp(0, 10, 2, &[2, 77]),
         "answered: {reply:02x?}"
@@ -218,7 +219,7 @@ fn to_others(lab: &Lab) -> Outcome {
         ETH_P_ESP,
         &probe.packet(&[]),
     ))?;
-    let reply = esp_wire.wait_for(PATIENCE, |_| true)?;
+    let reply = esp_wire.wait_for(patience(), |_| true)?;
     let header = EspHeader::of_frame(&reply).context("no ESP header")?;
     ensure!(
         header.destination == 11 && header.flags & flag::RST != 0,
@@ -300,7 +301,7 @@ fn no_answer(lab: &Lab) -> Outcome {
         ETH_P_ESP,
         &probe.packet(&[]),
     ))?;
-    let reply = wire.wait_for(PATIENCE, |_| true)?;
+    let reply = wire.wait_for(patience(), |_| true)?;
     let answer = EspHeader::of_frame(&reply).context("no ESP header")?;
     ensure!(
         answer.destination == 13 && answer.flags & flag::RST != 0,
@@ -318,7 +319,7 @@ fn no_answer(lab: &Lab) -> Outcome {
         ETH_P_EDP,
         &edp(14, 0, 1, &[1]),
     ))?;
-    let reply = edp_wire.wait_for(PATIENCE, |_| true)?;
+    let reply = edp_wire.wait_for(patience(), |_| true)?;
     ensure!(
         reply[14..20] == edp(0, 14, 1, &[]),
         "answered: {reply:02x?}"

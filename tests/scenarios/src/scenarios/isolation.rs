@@ -7,7 +7,8 @@ use anyhow::ensure;
 use crate::address::Address;
 use crate::frame::ETH_P_ALL;
 use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, Host, Lab, PATIENCE};
+use crate::lab::{await_events, Host, Lab};
+use crate::patience::patience;
 use crate::transfer::exchange;
 
 /// The scenarios of this file.
@@ -130,7 +131,7 @@ fn own_address(lab: &Lab) -> Outcome {
     drop((client, server));
     lab.a.edp()?.send_to(b"marker", 0, &lab.a.to(&lab.b, 205))?;
     let is_ours = |frame: &[u8]| matches!(frame.get(12..14), Some([0x88, 0xb5 | 0xb6]));
-    let frame = wire.wait_for(PATIENCE, is_ours)?;
+    let frame = wire.wait_for(patience(), is_ours)?;
     ensure!(frame[20..26] == *b"marker", "on the wire: {frame:02x?}");
     Ok(())
 }

@@ -8,7 +8,8 @@ use anyhow::{bail, ensure, Context};
 use sockaddr_en::{Address, EdpSocket, EspListener, EspStream, MacAddr};
 
 use crate::harness::{Outcome, Scenario};
-use crate::lab::{Lab, DEVICE, PATIENCE};
+use crate::lab::{Lab, DEVICE};
+use crate::patience::patience;
 use crate::transfer::{beside, random};
 
 /// The scenarios of this file.
@@ -25,7 +26,7 @@ fn datagrams(lab: &Lab) -> Outcome {
         .within(|| EdpSocket::bind(name.as_str()))??;
     let b = lab.b.namespace.within(|| EdpSocket::bind("*:2811"))??;
     for socket in [&a, &b] {
-        socket.set_read_timeout(Some(PATIENCE))?;
+        socket.set_read_timeout(Some(patience()))?;
     }
     a.send_to(
         b"question",

@@ -8,8 +8,9 @@ use anyhow::{ensure, Context};
 use crate::address::{Address, AF_ENET};
 use crate::frame::{ethernet, PacketSocket, ETH_P_ALL, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{Host, Lab, Wiring, DEVICE, PATIENCE};
+use crate::lab::{Host, Lab, Wiring, DEVICE};
 use crate::module::{self, Restore};
+use crate::patience::patience;
 use crate::relay::Mode;
 use crate::socket::Socket;
 
@@ -105,7 +106,7 @@ fn exchange_on_one_host(host: &Host, family: i32) -> Outcome {
         let sender = Socket::new(family, libc::SOCK_DGRAM, 0)?;
         sender.send_to_bytes(b"datagram", 0, &there)?;
         let mut bytes = [0; 64];
-        receiver.set_timeout(libc::SO_RCVTIMEO, PATIENCE)?;
+        receiver.set_timeout(libc::SO_RCVTIMEO, patience())?;
         let (length, from) = receiver.receive_from(&mut bytes, 0)?;
         ensure!(&bytes[..length] == b"datagram", "another datagram came");
         Address::from_bytes_of(&from, family)?;
@@ -163,13 +164,13 @@ fn other_types() -> Outcome {
         b.receive(&mut bytes, 0)? == 5,
         "the datagram did not arrive"
     );
-    wire.wait_for(PATIENCE, is(edp_type))
+    wire.wait_for(patience(), is(edp_type))
         .context("an EDP frame of the new type")?;
 
     let (client, server) = lab.esp_pair(31)?;
     client.send_all(b"typed")?;
     server.receive_exact(&mut bytes[..5])?;
-    wire.wait_for(PATIENCE, is(esp_type))
+    wire.wait_for(patience(), is(esp_type))
         .context("an ESP frame of the new type")?;
     Ok(())
 }

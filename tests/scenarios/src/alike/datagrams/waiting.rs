@@ -7,7 +7,7 @@ use super::super::side::NOTHING;
 use super::super::signals::catch;
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::Socket;
 
 /// The behaviours of this file.
@@ -80,7 +80,9 @@ fn woken_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _ = trace.call("shutdown", refused);
     let call = || {
         let events = libc::POLLPRI;
-        socket.poll(events, PATIENCE).map(super::super::events_text)
+        socket
+            .poll(events, patience())
+            .map(super::super::events_text)
     };
     let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| {
         let _ = socket.shutdown(libc::SHUT_WR);

@@ -8,7 +8,8 @@ use libc::SOL_SOCKET;
 use super::super::{Side, Trace};
 use crate::control::{receive_with_control, send_with_control, Control};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::{eventually, PATIENCE};
+use crate::lab::eventually;
+use crate::patience::patience;
 use crate::socket::Socket;
 
 // Numbers that the libc crate does not have for this target.
@@ -42,7 +43,7 @@ pub const ALL: &[Scenario] = &[
 /// The kernel begins to take times a moment after the first socket asked for them, and may still be about to stop for
 /// the last one before: until then any packet of a stream may come without.
 fn told(a: &Socket, b: &Socket, flags: i32, room: usize) -> Result<(usize, i32, Vec<Control>)> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + patience();
     loop {
         a.send(b"x", 0)?;
         let (length, back, control) = receive_with_control(b, flags, room)?;

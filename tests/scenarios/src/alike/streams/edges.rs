@@ -7,7 +7,7 @@ use super::super::epoll::{events, Epoll};
 use super::super::moments::acknowledged;
 use super::super::{Side, Trace};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::Socket;
 
 use events::{EDGE, EXCLUSIVE, IN, ONCE, OUT, RDHUP};
@@ -248,7 +248,7 @@ fn two_instances(side: &Side<'_>, trace: &Trace, port: u16, mode: u32) -> Outcom
     let found = crowd(
         libc::SYS_epoll_wait,
         epolls.len(),
-        || epolls[next.fetch_add(1, Ordering::SeqCst)].wait(PATIENCE),
+        || epolls[next.fetch_add(1, Ordering::SeqCst)].wait(patience()),
         |threads| {
             let _one = side.dial(port)?;
             left = left_asleep(threads)?;

@@ -7,7 +7,7 @@ use super::super::signals::{catch, caught, each_way, interrupted};
 use super::super::{Side, Trace};
 use super::waiting::small_stream;
 use crate::harness::{Outcome, Scenario};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::{check, Socket};
 use crate::transfer::fill;
 
@@ -122,7 +122,7 @@ fn exchange_noted(trace: &Trace, client: &Socket, server: &Socket) -> Outcome {
 fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, _limit, port| {
         let (_client, server) = side.stream(port)?;
-        let call = || server.poll(libc::POLLIN, PATIENCE);
+        let call = || server.poll(libc::POLLIN, patience());
         // Never restarted.
         let _ = interrupted(trace, what, libc::SYS_poll, call, || Ok(()))?;
         Ok(())
@@ -166,13 +166,13 @@ fn ppoll(side: &Side<'_>, trace: &Trace) -> Outcome {
         unsafe { libc::pthread_sigmask(libc::SIG_UNBLOCK, &blocked, std::ptr::null_mut()) };
         (found, caught_now)
     };
-    let (found, signal) = waits(PATIENCE);
+    let (found, signal) = waits(patience());
     let _ = trace.call("ppoll", found);
     trace.see("the signal", signal);
     client.send_all(b"data")?;
     trace.poll_until("data", &server, libc::POLLIN)?;
     // What is ready comes before the signal.
-    let (found, _) = waits(PATIENCE);
+    let (found, _) = waits(patience());
     let _ = trace.call("ppoll with data", found);
     Ok(())
 }

@@ -7,7 +7,7 @@ use super::super::epoll::{events, Epoll};
 use super::super::moments::arrived;
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::Socket;
 
 use events::{EDGE, IN, OUT, RDHUP};
@@ -129,7 +129,7 @@ fn lowered(side: &Side<'_>, trace: &Trace) -> Outcome {
     arrived(&server, 5)?;
     let call = || {
         server
-            .poll(libc::POLLIN, PATIENCE)
+            .poll(libc::POLLIN, patience())
             .map(super::super::events_text)
     };
     let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| Ok(set(&server, 5)?))?;

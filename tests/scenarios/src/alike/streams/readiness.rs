@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use super::super::{moments, Side, Trace};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
@@ -280,7 +280,7 @@ fn asked(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     moments::reset(client)?;
     // Nobody has to ask for errors.
-    let found = server.poll(0, PATIENCE)?;
+    let found = server.poll(0, patience())?;
     trace.see(
         "asked for nothing after a reset",
         super::super::events_text(found),

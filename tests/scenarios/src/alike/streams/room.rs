@@ -8,7 +8,7 @@ use super::super::moments::acknowledged;
 use super::super::{Side, Trace};
 use super::waiting::small_stream;
 use crate::harness::{Outcome, Scenario};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::fill;
 
@@ -187,7 +187,7 @@ fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll("full", &client)?;
     let call = || {
         client
-            .poll(libc::POLLOUT, PATIENCE)
+            .poll(libc::POLLOUT, patience())
             .map(super::super::events_text)
     };
     let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| {

@@ -6,7 +6,7 @@ use super::super::asleep::{alias, asleep, crowd, left_asleep};
 use super::super::moments::{arrived, await_poll, reset};
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::PATIENCE;
+use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::fill;
 
@@ -292,7 +292,11 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(98)?;
     let asked = libc::POLLIN | libc::POLLRDHUP;
     let wait = |what: &str, meanwhile: &dyn Fn() -> anyhow::Result<()>| -> Outcome {
-        let call = || server.poll(asked, PATIENCE).map(super::super::events_text);
+        let call = || {
+            server
+                .poll(asked, patience())
+                .map(super::super::events_text)
+        };
         let _ = trace.sleeping(what, libc::SYS_poll, call, |_| meanwhile())?;
         Ok(())
     };
@@ -303,7 +307,7 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
     })?;
 
     let (client, server) = side.stream(99)?;
-    let call = || server.poll(0, PATIENCE).map(super::super::events_text);
+    let call = || server.poll(0, patience()).map(super::super::events_text);
     let _ = trace.sleeping("both halves", libc::SYS_poll, call, |_| {
         Ok(server.shutdown(libc::SHUT_RDWR)?)
     })?;
@@ -312,7 +316,7 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(100, 4)?;
     let call = || {
         listener
-            .poll(libc::POLLIN, PATIENCE)
+            .poll(libc::POLLIN, patience())
             .map(super::super::events_text)
     };
     let _ = trace.sleeping("a listener shut down", libc::SYS_poll, call, |_| {
@@ -327,7 +331,7 @@ fn closed_meanwhile(side: &Side<'_>, trace: &Trace) -> Outcome {
     let other = alias(&server);
     let call = || {
         other
-            .poll(libc::POLLIN, PATIENCE)
+            .poll(libc::POLLIN, patience())
             .map(super::super::events_text)
     };
     let _ = trace.sleeping("poll", libc::SYS_poll, call, |poller| {
