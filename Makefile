@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test bench incast params scale shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
+.PHONY: help demo test test-debug bench incast params scale shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -21,13 +21,17 @@ endif
 export ENET_STARTED := $(shell date +%s)
 
 in-toolbox := mk/toolbox run
-run-guests = kernel=$$(mk/kernel path) && $(in-toolbox) build/cargo-toolbox/release/runner --kernel "$$kernel"
+runner-program := build/cargo-toolbox/release/runner
+run-guests = kernel=$$(mk/kernel path) && $(in-toolbox) $(runner-program) --kernel "$$kernel"
+run-debug-guests = kernel=$$(mk/debug-kernel path) && $(in-toolbox) $(runner-program) --kernel "$$kernel" --debug
 
 help:
 	@echo 'PF_ENET: Ethernet sockets for Linux. Debian host, root; everything else is fetched.'
 	@echo
 	@echo '  make demo       two guests on an emulated wire, netgauge over tcp, udp, raw, edp and esp'
 	@echo '  make test       everything: crates, module, scenarios in a stock kernel, lints; ends with its count'
+	@echo '  make test-debug the scenarios in a kernel that looks for faults: KASAN, lock proving, leaks, and more;'
+	@echo '                  builds that kernel first (a quarter of an hour, once); ONLY="name ..." runs those'
 	@echo '  make bench      instructions per half round trip and per byte, by protocol'
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
@@ -66,6 +70,9 @@ simulation: toolbox
 
 scenarios: runner
 	@$(run-guests) scenarios $(ONLY)
+
+test-debug: runner
+	@$(run-debug-guests) scenarios $(ONLY)
 
 modules:
 	@mk/module

@@ -21,6 +21,8 @@ pub struct Part {
     pub passed: u64,
     /// The tests that failed, each with a reason.
     pub failed: Vec<String>,
+    /// The tests that this kernel cannot run.
+    pub left_out: Vec<String>,
 }
 
 impl Part {
@@ -80,7 +82,11 @@ impl fmt::Display for Total {
         }
         let passed: u64 = self.0.iter().map(|part| part.passed).sum();
         let failed: usize = self.0.iter().map(|part| part.failed.len()).sum();
-        write!(out, "{passed} passed, {failed} failed")
+        write!(out, "{passed} passed, {failed} failed")?;
+        match self.0.iter().map(|part| part.left_out.len()).sum() {
+            0usize => Ok(()),
+            left_out => write!(out, ", {left_out} left out"),
+        }
     }
 }
 
@@ -239,9 +245,16 @@ mod tests {
             name: "crates".to_owned(),
             passed: 3,
             failed: vec![],
+            left_out: vec![],
         }]);
         assert!(good.good());
         assert_eq!(good.to_string().lines().last(), Some("3 passed, 0 failed"));
+        let mut partial = good;
+        partial.0[0].left_out.push("a_clock".to_owned());
+        assert!(partial.good());
+        assert!(partial
+            .to_string()
+            .ends_with("3 passed, 0 failed, 1 left out"));
         let bad = Total(vec![Part::single::<()>(
             "module",
             Err(anyhow::anyhow!("no\nmore")),

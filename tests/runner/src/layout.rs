@@ -1,21 +1,33 @@
-//! Where things are: the project, its products, Debian's kernel.
+//! Where things are: the project, its products, the guests' kernel.
 
 use std::env;
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use nix::fcntl::{Flock, FlockArg};
 
 use crate::step;
 
+/// What the guests' kernel is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Purpose {
+    /// Debian's own, for which everything is made.
+    Stock,
+    /// The one of `mk/debug-kernel`, which looks for faults and is slow.
+    Debug,
+}
+
 /// The directories everything else is found in.
 #[derive(Clone, Debug)]
 pub struct Layout {
     /// The root of the project.
     pub project: PathBuf,
-    /// What `mk/kernel path` prints: `vmlinuz`, `release`, `lib/modules/`, `tree/`.
+    /// What `mk/kernel path` or `mk/debug-kernel path` prints: `vmlinuz`, `release`, `lib/modules/`, `tree/`.
     pub kernel: PathBuf,
+    /// What that kernel is for.
+    pub purpose: Purpose,
     /// What `uname -r` says in the guest.
     pub release: String,
     /// Take the module and the programs as they were built last.
@@ -27,7 +39,7 @@ impl Layout {
     ///
     /// # Errors
     /// When this is not the project, or `kernel` is not a directory that `mk/kernel` made.
-    pub fn new(kernel: &Path, as_built: bool) -> Result<Self> {
+    pub fn new(kernel: &Path, purpose: Purpose, as_built: bool) -> Result<Self> {
         let here = env::current_dir().context("current directory")?;
         let project = here
             .ancestors()
@@ -52,6 +64,7 @@ impl Layout {
         Ok(Self {
             project,
             kernel: kernel.to_owned(),
+            purpose,
             release,
             as_built,
         })
@@ -111,11 +124,31 @@ impl Layout {
 
     /// The module, built by `mk/module`.
     pub fn module(&self) -> PathBuf {
-        self.build().join("module/enet.ko")
+        let directory = match self.purpose {
+            Purpose::Stock => "module",
+            Purpose::Debug => "module-debug",
+        };
+        self.build().join(directory).join("enet.ko")
     }
 
     /// The guests' file system as a directory, and its archive beside it.
     pub fn guest(&self) -> PathBuf {
-        self.build().join("guest")
+        self.build().join(match self.purpose {
+            Purpose::Stock => "guest",
+            Purpose::Debug => "guest-debug",
+        })
+    }
+
+    /// How many times as long as in the stock kernel things may take.
+    pub fn patience(&self) -> u32 {
+        match self.purpose {
+            Purpose::Stock => 1,
+            Purpose::Debug => 5,
+        }
+    }
+
+    /// `time`, given to the stock kernel, for this one.
+    pub fn allow(&self, time: Duration) -> Duration {
+        time.saturating_mul(self.patience())
     }
 }

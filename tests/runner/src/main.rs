@@ -1,4 +1,4 @@
-//! Boots guests with Debian's stock kernel and runs the scenarios, the demonstration and the benchmark in them.
+//! Boots guests, with Debian's stock kernel unless told otherwise, and runs the scenarios, the demonstration and the benchmark in them.
 //!
 //! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
 
@@ -21,20 +21,24 @@ mod step;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
+use std::time::Instant;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
 use judge::{Part, Total};
-use layout::Layout;
+use layout::{Layout, Purpose};
 
 /// Boots guests with a stock kernel and judges what happens in them.
 #[derive(Debug, Parser)]
 struct Options {
     #[command(subcommand)]
     verb: Verb,
-    /// The kernel's directory, as `mk/kernel path` prints it.
+    /// The kernel's directory, as `mk/kernel path` or `mk/debug-kernel path` prints it.
     #[arg(long)]
     kernel: PathBuf,
+    /// It is the one of mk/debug-kernel: takes the module made for it, fewer and larger guests, and more time.
+    #[arg(long)]
+    debug: bool,
     /// Take the module and the programs as they were built last, while their sources are being changed.
     #[arg(long)]
     as_built: bool,
@@ -49,8 +53,8 @@ enum Verb {
         /// Only these.
         names: Vec<String>,
         /// Guests at a time; with one, the scenarios run in order, last first.
-        #[arg(long, default_value_t = scenarios::GUESTS)]
-        guests: usize,
+        #[arg(long)]
+        guests: Option<usize>,
     },
     /// Test the manual pages alone.
     Manual,
@@ -100,7 +104,12 @@ fn judge(part: Part) -> Result<bool> {
 
 /// True when all is well; what is not, has been said.
 fn run(options: &Options) -> Result<bool> {
-    let layout = Layout::new(&options.kernel, options.as_built)?;
+    let purpose = if options.debug {
+        Purpose::Debug
+    } else {
+        Purpose::Stock
+    };
+    let layout = Layout::new(&options.kernel, purpose, options.as_built)?;
     match &options.verb {
         Verb::Test => {
             let total = checks::run(&layout)?;
@@ -108,8 +117,13 @@ fn run(options: &Options) -> Result<bool> {
             Ok(total.good())
         }
         Verb::Scenarios { names, guests } => {
+            let started = Instant::now();
             let total = Total(vec![scenarios::run(&layout, names, *guests)?]);
             println!("{total}");
+            step::say(&format!(
+                "the scenarios took {} s",
+                started.elapsed().as_secs()
+            ));
             Ok(total.good())
         }
         Verb::Manual => judge(manual::check(&layout)),

@@ -6,7 +6,7 @@ use std::process::Command;
 
 use anyhow::{ensure, Context, Result};
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Purpose};
 use crate::step;
 
 /// The programs built from crates of the workspace, each by its package's name.
@@ -23,7 +23,12 @@ pub fn build_module(layout: &Layout) -> Result<()> {
     if layout.as_built {
         return Ok(());
     }
+    let arguments: &[&str] = match layout.purpose {
+        Purpose::Stock => &[],
+        Purpose::Debug => &["debug"],
+    };
     let status = Command::new(layout.project.join("mk/module"))
+        .args(arguments)
         .current_dir(&layout.project)
         .env_remove("KDIR")
         .status()

@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, Context, Result};
 use tempfile::TempDir;
 
-use crate::layout::Layout;
+use crate::layout::{Layout, Purpose};
 use crate::step;
 
 /// How a guest's processors are emulated.
@@ -293,6 +293,15 @@ pub fn interact(layout: &Layout, initramfs: &Path) -> Result<()> {
     Ok(())
 }
 
+/// What the debug kernel is told: every report of KASAN instead of the first alone, pages checked for writes after their
+/// end, leaks with the place of their allocation, and no alarm where emulation is slow but alive.
+const DEBUG_OPTIONS: &str =
+    "kasan_multi_shot page_poison=on kmemleak.verbose=1 rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 \
+    sysctl.kernel.hung_task_timeout_secs=600 ";
+
+/// How many times as long as in the stock kernel things may take; the kernel hands it on to init's environment.
+const PATIENCE: &str = "ENET_PATIENCE";
+
 /// QEMU's command line without serial ports; its process dies with the runner.
 fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let mut command = Command::new("setpriv");
@@ -304,7 +313,13 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
         "-display",
         "none",
     ]);
-    command.args(["-m", "1024"]);
+    let (memory, options, without) = match layout.purpose {
+        Purpose::Stock => ("1024", "", ""),
+        // At boot the kernel forgets for a moment that it uses five levels of page tables, while it reads once more what
+        // its processor can do. An interrupt just then has KASAN look for its notes where they are not.
+        Purpose::Debug => ("2048", DEBUG_OPTIONS, ",-la57"),
+    };
+    command.args(["-m", memory]);
     let (accelerator, processor, more) = match boot.clock {
         Clock::Free(processors) => {
             command.args(["-smp", &processors.to_string()]);
@@ -316,14 +331,18 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
             ("tcg", "max,-erms,-fsrm", "mitigations=off ")
         }
     };
-    command.args(["-accel", accelerator, "-cpu", processor]);
+    command.args(["-accel", accelerator, "-cpu"]);
+    command.arg(format!("{processor}{without}"));
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
     // When the host is busy the emulated timer may miss the kernel's test of it, which then panics.
     command.args([
         "-append",
-        &format!("console=ttyS0 loglevel=7 panic=-1 no_timer_check {more}-- {verb}"),
+        &format!(
+            "console=ttyS0 loglevel=7 panic=-1 no_timer_check {more}{options}{PATIENCE}={} -- {verb}",
+            layout.patience()
+        ),
     ]);
     if let Some(wire) = &boot.wire {
         let socket = wire.socket.display();

@@ -13,13 +13,18 @@ use anyhow::{ensure, Result};
 
 use crate::initramfs::{self, Contents};
 use crate::judge::{badly_tainted, Part, Scenarios};
-use crate::layout::Layout;
+use crate::layout::{Layout, Purpose};
 use crate::programs;
 use crate::qemu::{Boot, Clock, Guest, Said};
 use crate::step;
 
-/// Guests at a time, unless told otherwise. More than processors, since the longest scenarios mostly wait.
-pub const GUESTS: usize = 3;
+/// Guests at a time, unless told otherwise. Stock ones are more than processors, since the longest scenarios mostly wait.
+fn guests_at_a_time(purpose: Purpose) -> usize {
+    match purpose {
+        Purpose::Stock => 3,
+        Purpose::Debug => 2,
+    }
+}
 
 /// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter.
 const DEADLINE: Duration = Duration::from_secs(400);
@@ -27,13 +32,14 @@ const DEADLINE: Duration = Duration::from_secs(400);
 /// Guests that one thread boots at most, when they keep dying.
 const BOOTS: usize = 4;
 
-/// Builds what the guests need, runs the scenarios `names` (all, if empty) in `guests` guests at a time, and returns
-/// the results.
+/// Builds what the guests need, runs the scenarios `names` (all, if empty) in `guests` guests at a time, as many as suit
+/// the kernel if not told, and returns the results.
 ///
 /// # Errors
 /// When something does not build or a guest does not boot.
-pub fn run(layout: &Layout, names: &[String], guests: usize) -> Result<Part> {
+pub fn run(layout: &Layout, names: &[String], guests: Option<usize>) -> Result<Part> {
     let initramfs = file_system(layout)?;
+    let guests = guests.unwrap_or(guests_at_a_time(layout.purpose));
     judge(layout, &initramfs, names, guests)
 }
 
@@ -61,9 +67,20 @@ pub fn file_system(layout: &Layout) -> Result<PathBuf> {
 }
 
 fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> Result<Part> {
-    let awaited = list(layout, names, &[])?;
+    let mut awaited = list(layout, names, &[])?;
     ensure!(!awaited.is_empty(), "scenarios --list names none");
-    let counted = list(layout, names, &["--counted"])?;
+    let mut counted = list(layout, names, &["--counted"])?;
+    let mut part = Part::new("scenarios");
+    if layout.purpose == Purpose::Debug {
+        awaited.retain(|name| !counted.contains(name));
+        part.left_out = std::mem::take(&mut counted);
+    }
+    if !part.left_out.is_empty() {
+        step::say(&format!(
+            "left out, since they judge times and counts of instructions, which this kernel multiplies: {}",
+            part.left_out.join(", ")
+        ));
+    }
     let mut free = awaited.clone();
     free.retain(|name| !counted.contains(name));
     let guests = guests.max(1).min(free.len());
@@ -80,13 +97,16 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
         waiting: Mutex::new(names),
         results: &results,
     });
+    let prefix = match layout.purpose {
+        Purpose::Stock => "",
+        Purpose::Debug => "debug-",
+    };
     let guests = (1..=guests)
-        .map(|index| (format!("scenarios-{index}"), Clock::Free(2), &free))
+        .map(|index| (format!("{prefix}scenarios-{index}"), Clock::Free(2), &free))
         .chain((1..=counting).map(|index| {
-            let name = format!("scenarios-counted-{index}");
+            let name = format!("{prefix}scenarios-counted-{index}");
             (name, Clock::Instructions, &counted)
         }));
-    let mut part = Part::new("scenarios");
     let health: Vec<(String, Result<()>)> = thread::scope(|scope| {
         let threads: Vec<_> = guests
             .map(|(name, clock, work)| {
@@ -163,7 +183,7 @@ fn run_guests(
             verb: &verb,
             clock,
             wire: None,
-            deadline: DEADLINE,
+            deadline: layout.allow(DEADLINE),
         };
         let outcome = watch(layout, &boot, work);
         health.push((name, outcome));
@@ -190,7 +210,7 @@ fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
                 lock(work.results).hear(&line);
             }
             Said::Ready | Said::Done(_) => {
-                guest.extend(DEADLINE);
+                guest.extend(layout.allow(DEADLINE));
                 // An empty line ends the guest.
                 guest.tell(&work.next().unwrap_or_default())?;
             }
