@@ -147,7 +147,8 @@ fn lingers_in_vain(side: &Side<'_>, trace: &Trace) -> Outcome {
     let start = Instant::now();
     drop(client);
     let took = start.elapsed();
-    trace.see("a second", took > Duration::from_millis(900));
+    // The tick that ends it may be late in seeing time pass, and then sees much of it pass at once.
+    trace.see("a second", took > Duration::from_millis(500));
     trace.see("not for ever", took < SOON);
     side.cut_wire(false)?;
     trace.receive("it goes on without us", &server, 10, libc::MSG_WAITALL);
