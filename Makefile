@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-debug bench incast params scale shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
+.PHONY: help demo test test-debug bench profile incast params scale shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -33,6 +33,7 @@ help:
 	@echo '  make test-debug the scenarios in a kernel that looks for faults: KASAN, lock proving, leaks, and more;'
 	@echo '                  builds that kernel first (a quarter of an hour, once); ONLY="name ..." runs those'
 	@echo '  make bench      instructions per half round trip and per byte, by protocol'
+	@echo '  make profile    the same by function: where a message'\''s instructions go; PROTOCOL="esp tcp" compares these'
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
 	@echo '  make params     goodput of one ESP stream over burst_length and packets_to_ack, and build/esp-params.svg'
@@ -58,6 +59,9 @@ runner: toolbox
 
 demo test bench shell manual dissector: runner
 	@$(run-guests) $@
+
+profile: runner
+	@$(run-guests) $@ $(PROTOCOL) $(OPTIONS)
 
 incast params scale: runner
 	@$(run-guests) $@ $(OPTIONS)

@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::demo::{await_ready, check};
 use crate::layout::Layout;
-use crate::qemu::{Boot, Clock, Guest, Said};
+use crate::qemu::{Boot, Clock, Guest, Monitor, Said};
 use crate::scenarios;
 use crate::step;
 
@@ -136,6 +136,14 @@ impl Commands {
             text.push('\n');
         })?;
         Ok(Ended { text, status })
+    }
+
+    /// QEMU's own ear.
+    ///
+    /// # Errors
+    /// When QEMU does not answer.
+    pub fn monitor(&self) -> Result<Monitor> {
+        self.guest.monitor()
     }
 
     /// Ends the guest.

@@ -13,6 +13,7 @@ mod judge;
 mod layout;
 mod manual;
 mod params;
+mod profile;
 mod programs;
 mod qemu;
 mod scale;
@@ -64,6 +65,8 @@ enum Verb {
     Demo,
     /// Print instructions per half round trip and per byte.
     Bench,
+    /// Print instructions per half round trip by function.
+    Profile(profile::Options),
     /// Print goodput, drops and fairness of many senders to one, by protocol, and judge ESP's.
     Incast(incast::Options),
     /// Print one ESP stream's goodput over burst_length and packets_to_ack, and judge where its plateau is.
@@ -130,6 +133,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Dissector => judge(dissector::check(&layout)),
         Verb::Demo => demo::run(&layout).map(|()| true),
         Verb::Bench => bench::run(&layout),
+        Verb::Profile(options) => profile::run(&layout, options),
         Verb::Incast(options) => incast::run(&layout, options),
         Verb::Params(options) => params::run(&layout, options),
         Verb::Scale(options) => scale::run(&layout, options),

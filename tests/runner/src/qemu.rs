@@ -13,7 +13,8 @@ use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Context, Result};
+use anyhow::{bail, ensure, Context, Result};
+use serde_json::{json, Value};
 use tempfile::TempDir;
 
 use crate::layout::{Layout, Purpose};
@@ -94,8 +95,8 @@ pub struct Guest {
     open_ports: u32,
     deadline: Instant,
     console: PathBuf,
-    // Holds the socket of the second serial port.
-    _directory: TempDir,
+    // Holds the sockets of the second serial port and of the monitor.
+    directory: TempDir,
 }
 
 impl Guest {
@@ -153,11 +154,11 @@ impl Guest {
 
     fn start(layout: &Layout, boot: &Boot<'_>) -> Result<Self> {
         let directory = TempDir::with_prefix("guest-").context("a temporary directory")?;
-        let port = directory.path().join("programs");
+        let port = directory.path().join(PROGRAMS);
         let listener = UnixListener::bind(&port).context("the programs' port")?;
         let console = layout.logs()?.join(format!("{}.console.log", boot.name));
         let errors = errors(layout, boot)?;
-        let mut child = command(layout, boot, &port)
+        let mut child = command(layout, boot, directory.path())
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&errors)?)
@@ -186,7 +187,7 @@ impl Guest {
             open_ports: 2,
             deadline: Instant::now() + boot.deadline,
             console,
-            _directory: directory,
+            directory,
         })
     }
 
@@ -238,6 +239,14 @@ impl Guest {
         self.deadline = Instant::now() + time;
     }
 
+    /// QEMU's monitor.
+    ///
+    /// # Errors
+    /// When QEMU does not answer.
+    pub fn monitor(&self) -> Result<Monitor> {
+        Monitor::connect(&self.directory.path().join(MONITOR))
+    }
+
     /// Where the kernel's messages are kept.
     pub fn console(&self) -> &Path {
         &self.console
@@ -255,6 +264,55 @@ impl Drop for Guest {
         self.end();
     }
 }
+
+/// The way to tell QEMU itself something, as a person would at its monitor.
+#[derive(Debug)]
+pub struct Monitor {
+    to: UnixStream,
+    from: BufReader<UnixStream>,
+}
+
+impl Monitor {
+    fn connect(socket: &Path) -> Result<Self> {
+        let to = UnixStream::connect(socket).context("QEMU's monitor")?;
+        let from = BufReader::new(to.try_clone()?);
+        let mut monitor = Self { to, from };
+        monitor.execute(&json!({"execute": "qmp_capabilities"}))?;
+        Ok(monitor)
+    }
+
+    /// Gives a command that answers with nothing.
+    ///
+    /// # Errors
+    /// When QEMU is gone, or says something, which is an error's text.
+    pub fn tell(&mut self, line: &str) -> Result<()> {
+        let said = self.execute(&json!({
+            "execute": "human-monitor-command",
+            "arguments": {"command-line": line},
+        }))?;
+        let text = said.as_str().unwrap_or_default();
+        ensure!(text.is_empty(), "QEMU's monitor: {line}: {text}");
+        Ok(())
+    }
+
+    fn execute(&mut self, command: &Value) -> Result<Value> {
+        writeln!(self.to, "{command}")?;
+        loop {
+            let mut line = String::new();
+            ensure!(self.from.read_line(&mut line)? > 0, "QEMU has ended");
+            let said: Value = serde_json::from_str(&line).context(line)?;
+            // The rest are a greeting and events.
+            if let Some(result) = said.get("return") {
+                return Ok(result.clone());
+            }
+            ensure!(said.get("error").is_none(), "QEMU's monitor: {said}");
+        }
+    }
+}
+
+/// Names of a guest's sockets.
+const PROGRAMS: &str = "programs";
+const MONITOR: &str = "monitor";
 
 /// What the kernel says as it starts init.
 const INIT_STARTS: &str = "as init process";
@@ -289,7 +347,7 @@ pub fn interact(layout: &Layout, initramfs: &Path) -> Result<()> {
         .args(["-serial", "mon:stdio"])
         .status()
         .context("starting qemu-system-x86_64")?;
-    anyhow::ensure!(status.success(), "QEMU: {status}");
+    ensure!(status.success(), "QEMU: {status}");
     Ok(())
 }
 
@@ -361,14 +419,15 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     command
 }
 
-fn command(layout: &Layout, boot: &Boot<'_>, port: &Path) -> Command {
+fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Command {
     let mut command = machine(layout, boot);
+    let directory = directory.display();
     command.args(["-serial", "stdio", "-chardev"]);
     command.arg(format!(
-        "socket,id=programs,path={},server=off",
-        port.display()
+        "socket,id=programs,path={directory}/{PROGRAMS},server=off"
     ));
-    command.args(["-serial", "chardev:programs"]);
+    command.args(["-serial", "chardev:programs", "-qmp"]);
+    command.arg(format!("unix:{directory}/{MONITOR},server=on,wait=off"));
     command
 }
 
@@ -475,7 +534,7 @@ mod tests {
             open_ports: 2,
             deadline: Instant::now() + Duration::from_secs(3600),
             console: PathBuf::new(),
-            _directory: TempDir::new().unwrap(),
+            directory: TempDir::new().unwrap(),
         };
         assert_eq!(guest.next().unwrap(), Said::Kernel("no end".to_owned()));
         sender.send(Port::Console("no end".to_owned())).unwrap();
