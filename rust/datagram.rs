@@ -37,7 +37,7 @@ impl RawSock {
             );
             match Skb::from_raw(skb) {
                 Some(skb) => {
-                    bindings::skb_reserve(skb.as_ptr(), headroom as c_int);
+                    skb.reserve(headroom);
                     Ok(skb)
                 }
                 None => Err(Error::from_errno(code)),

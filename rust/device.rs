@@ -81,14 +81,14 @@ impl Device {
     #[inline]
     pub(crate) fn net(&self) -> &Net {
         // SAFETY: A device's namespace outlives its stay there.
-        unsafe { Net::from_raw(bindings::dev_net(self.as_ptr())) }
+        unsafe { Net::from_raw((*self.as_ptr()).nd_net.net) }
     }
 
     /// Largest payload of a frame, bytes.
     #[inline]
     pub(crate) fn mtu(&self) -> u32 {
         // SAFETY: The device is valid.
-        unsafe { bindings::dev_mtu(self.as_ptr()) }
+        unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).mtu)) }
     }
 
     /// Whether an administrator has set it up.
@@ -175,8 +175,7 @@ impl Device {
         // call, and a queue that keeps the buffer for longer is flushed before the device goes.
         // `from` is null or six bytes, as `to` is.
         let written = unsafe {
-            bindings::skb_set_dev(raw, self.as_ptr(), ethertype.to_be());
-            bindings::skb_reset_network_header(raw);
+            bindings::skb_leave_by(raw, self.as_ptr(), ethertype.to_be());
             let to = to.0.as_ptr().cast();
             let from = from.cast();
             if inside {
@@ -195,7 +194,7 @@ impl Device {
         self.keep_queue(&skb);
         // SAFETY: Gives the buffer away, as the function wants, in a context where bottom halves
         // run or are disabled but hard interrupts are on.
-        match unsafe { bindings::dev_queue_xmit(skb.into_raw()) } {
+        match unsafe { bindings::__dev_queue_xmit(skb.into_raw(), ptr::null_mut()) } {
             // NET_XMIT_SUCCESS and NET_XMIT_CN: on its way, in the second case with a warning.
             0 | 2 => Ok(()),
             code if code < 0 => Err(Error::from_errno(code)),

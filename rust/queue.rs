@@ -38,12 +38,8 @@ impl Queue {
     pub(crate) fn is_empty(&self) -> bool {
         // SAFETY: `next` of a valid head is read in one load; the head itself means empty.
         unsafe {
-            let head = self.0.get();
-            ptr::read_volatile(ptr::addr_of!(
-                (*head).__bindgen_anon_1.__bindgen_anon_1.next
-            ))
-            .cast()
-                == head
+            let next = ptr::addr_of!((*self.head()).__bindgen_anon_1.__bindgen_anon_1.next);
+            ptr::read_volatile(next) == self.head()
         }
     }
 
@@ -51,21 +47,36 @@ impl Queue {
     #[inline]
     pub(crate) fn first(&self) -> Option<&Buffer> {
         // SAFETY: The caller has the queue to itself, so the buffer stays for the borrow.
-        unsafe { Self::borrow(bindings::skb_peek(self.0.get())) }
+        unsafe { self.unless_end((*self.head()).__bindgen_anon_1.__bindgen_anon_1.next) }
     }
 
     /// The buffer at the tail.
     #[inline]
     pub(crate) fn last(&self) -> Option<&Buffer> {
         // SAFETY: As in `first`.
-        unsafe { Self::borrow(bindings::skb_peek_tail(self.0.get())) }
+        unsafe { self.unless_end((*self.head()).__bindgen_anon_1.__bindgen_anon_1.prev) }
     }
 
     /// The buffer behind `skb`, which is in this queue.
     #[inline]
     pub(crate) fn after(&self, skb: &Buffer) -> Option<&Buffer> {
         // SAFETY: As in `first`.
-        unsafe { Self::borrow(bindings::skb_peek_next(skb.as_ptr(), self.0.get())) }
+        unsafe { self.unless_end((*skb.as_ptr()).__bindgen_anon_1.__bindgen_anon_1.next) }
+    }
+
+    /// The head, which closes the ring of buffers and starts as one of them does.
+    #[inline]
+    fn head(&self) -> *mut bindings::sk_buff {
+        self.0.get().cast()
+    }
+
+    /// # Safety
+    ///
+    /// `skb` is the head, or a buffer that stays in the queue for the borrow.
+    #[inline]
+    unsafe fn unless_end(&self, skb: *mut bindings::sk_buff) -> Option<&Buffer> {
+        // SAFETY: The caller's promise.
+        (skb != self.head()).then(|| unsafe { Buffer::from_raw(skb) })
     }
 
     /// # Safety

@@ -78,6 +78,10 @@ impl RawSock {
     /// those that were taken from the head.
     #[inline]
     pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
+        // SAFETY: As in `peek_offset`.
+        if unsafe { ptr::read_volatile(field!(self, sk_peek_off)) } < 0 {
+            return;
+        }
         let n = c_int::try_from(n).unwrap_or(c_int::MAX);
         let back = if peeked { -n } else { n };
         // SAFETY: The socket is valid; the function does nothing when the offset is off.
@@ -107,8 +111,9 @@ impl RawSock {
     /// Whether a reader asked to learn when packets came (`SO_TIMESTAMP` and its like).
     #[inline]
     pub(crate) fn wants_times(&self) -> bool {
-        // SAFETY: Reads flags of a valid socket, as the core does.
-        unsafe { bindings::sk_wants_times(self.as_ptr()) }
+        // SAFETY: A single load, as the core does it.
+        let times = unsafe { ptr::read_volatile(field!(self, sk_tsflags)) };
+        times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
 
     /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in. A

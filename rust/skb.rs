@@ -51,6 +51,9 @@ pub(crate) struct Note {
 // The last word of the control block belongs to the socket layer (`struct sock_skb_cb`).
 const _: () = assert!(mem::size_of::<Note>() <= 32 && mem::align_of::<Note>() <= 8);
 
+/// What tells where in its memory a buffer's data end: a distance, on 64-bit machines.
+type Offset = bindings::sk_buff_data_t;
+
 /// An `sk_buff` that someone else owns for the length of a borrow.
 #[repr(transparent)]
 pub(crate) struct Buffer(core::cell::UnsafeCell<bindings::sk_buff>);
@@ -87,12 +90,16 @@ impl Buffer {
     /// The linear part of the data.
     #[inline]
     pub(crate) fn head(&self) -> &[u8] {
-        // SAFETY: `skb_headlen` bytes from `data` are the linear part, initialised by whoever
+        // SAFETY: `linear_len` bytes from `data` are the linear part, initialised by whoever
         // filled the buffer, and the borrow keeps them in place.
-        unsafe {
-            let len = bindings::skb_headlen(self.as_ptr()) as usize;
-            slice::from_raw_parts((*self.as_ptr()).data, len)
-        }
+        unsafe { slice::from_raw_parts((*self.as_ptr()).data, self.linear_len()) }
+    }
+
+    /// Bytes of data in the linear part: all that are not in pages.
+    #[inline]
+    fn linear_len(&self) -> usize {
+        // SAFETY: As in `len`.
+        unsafe { (*self.as_ptr()).len.wrapping_sub((*self.as_ptr()).data_len) as usize }
     }
 
     /// Whether the frame was addressed to this very host.
@@ -107,7 +114,12 @@ impl Buffer {
     pub(crate) fn source(&self) -> Mac {
         // SAFETY: Frames reach a packet handler with the Ethernet header in front of the data, at
         // `mac_header`; the handlers take Ethernet devices only.
-        Mac(unsafe { (*bindings::eth_hdr(self.as_ptr())).h_source })
+        unsafe {
+            let skb = self.as_ptr();
+            let at = (*skb).__bindgen_anon_4.headers.as_ref().mac_header;
+            let header: *const bindings::ethhdr = (*skb).head.add(at.into()).cast();
+            Mac((*header).h_source)
+        }
     }
 
     /// Whether it is known when the frame came.
@@ -201,8 +213,47 @@ impl Skb {
         // SAFETY: A fresh buffer, or null, which is ours.
         let skb = unsafe { Self::from_raw(skb) }?;
         // SAFETY: The buffer is empty and has at least `headroom` bytes of room.
-        unsafe { bindings::skb_reserve(skb.as_ptr(), headroom as i32) };
+        unsafe { skb.reserve(headroom) };
         Some(skb)
+    }
+
+    /// Moves the start of an empty buffer's data `n` bytes on.
+    ///
+    /// # Safety
+    ///
+    /// The buffer has no data, and at least `n` bytes of room.
+    #[inline]
+    pub(super) unsafe fn reserve(&self, n: usize) {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is ours; start and end of its data stay in its memory, as the caller
+        // promises.
+        unsafe {
+            (*skb).data = (*skb).data.add(n);
+            (*skb).tail = (*skb).tail.wrapping_add(n as Offset);
+        }
+    }
+
+    /// Makes `n` bytes behind the linear data a part of them.
+    ///
+    /// # Safety
+    ///
+    /// The buffer has that much [`tailroom`](Self::tailroom), and the bytes are initialised.
+    #[inline]
+    unsafe fn grow(&self, n: usize) {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is ours, and the end of its data stays in its memory, as the caller
+        // promises.
+        unsafe {
+            (*skb).tail = (*skb).tail.wrapping_add(n as Offset);
+            (*skb).len = (*skb).len.wrapping_add(n as u32);
+        }
+    }
+
+    /// Where bytes behind the linear data go, of which there may be [`tailroom`](Self::tailroom).
+    #[inline]
+    fn end(&self) -> *mut u8 {
+        // SAFETY: The end of the data lies in the buffer's memory.
+        unsafe { (*self.as_ptr()).data.add(self.linear_len()) }
     }
 
     /// Gives up the right to the headers in front of the data, so that clones may write them.
@@ -215,15 +266,23 @@ impl Skb {
     /// Room behind the linear data, bytes.
     #[inline]
     pub(crate) fn tailroom(&self) -> usize {
-        // SAFETY: The buffer is valid.
-        unsafe { bindings::skb_tailroom(self.as_ptr()).max(0) as usize }
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is valid. One with pages has no room that counts.
+        unsafe {
+            if (*skb).data_len == 0 {
+                (*skb).end.wrapping_sub((*skb).tail) as usize
+            } else {
+                0
+            }
+        }
     }
 
     /// Room in front of the data, bytes.
     #[inline]
     pub(crate) fn headroom(&self) -> usize {
-        // SAFETY: The buffer is valid.
-        unsafe { bindings::skb_headroom(self.as_ptr()) as usize }
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is valid; its data start in its memory.
+        unsafe { ((*skb).data as usize).wrapping_sub((*skb).head as usize) }
     }
 
     /// Remembers `note` with the buffer.
@@ -237,7 +296,7 @@ impl Skb {
     #[inline]
     pub(crate) fn header<const N: usize>(&mut self) -> Option<[u8; N]> {
         // SAFETY: The buffer is ours, not shared, so its head may be reallocated.
-        if !unsafe { bindings::pskb_may_pull(self.as_ptr(), N as u32) } {
+        if self.linear_len() < N && !unsafe { bindings::pskb_may_pull(self.as_ptr(), N as u32) } {
             return None;
         }
         self.head().first_chunk().copied()
@@ -246,17 +305,22 @@ impl Skb {
     /// Moves the start of the data `n` bytes on. The bytes must have come from [`Self::header`].
     #[inline]
     pub(crate) fn pull(&mut self, n: usize) {
-        if n <= self.head().len() {
-            // SAFETY: At least `n` bytes are in the linear part, as just checked.
-            unsafe { bindings::skb_pull_inline(self.as_ptr(), n as u32) };
+        let skb = self.as_ptr();
+        if n <= self.linear_len() {
+            // SAFETY: At least `n` bytes are in the linear part, as just checked, of a buffer that is
+            // ours.
+            unsafe {
+                (*skb).len = (*skb).len.wrapping_sub(n as u32);
+                (*skb).data = (*skb).data.add(n);
+            }
         }
     }
 
     /// Cuts the data to `len` bytes. `false` if there was no memory for it.
     #[inline]
     pub(crate) fn trim(&mut self, len: usize) -> bool {
-        // SAFETY: The buffer is ours and not shared; a longer `len` than the data changes nothing.
-        unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
+        // SAFETY: The buffer is ours and not shared.
+        len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
     }
 
     /// Puts `bytes` in front of the data. `false` without enough headroom.
@@ -265,11 +329,14 @@ impl Skb {
         if self.headroom() < bytes.len() {
             return false;
         }
-        // SAFETY: The headroom was just checked, so `skb_push` cannot panic, and the bytes it
-        // returns are ours to write: the caller does not push into cloned data.
+        let skb = self.as_ptr();
+        // SAFETY: The headroom was just checked, so the data still start in the buffer's memory, and
+        // the bytes there are ours to write: the caller does not push into cloned data.
         unsafe {
-            let to = bindings::skb_push(self.as_ptr(), bytes.len() as u32);
-            ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len());
+            let to = (*skb).data.sub(bytes.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            (*skb).data = to;
+            (*skb).len = (*skb).len.wrapping_add(bytes.len() as u32);
         }
         true
     }
@@ -281,8 +348,8 @@ impl Skb {
         }
         // SAFETY: The tailroom was just checked; the new bytes are ours to write.
         unsafe {
-            let to = bindings::skb_put_inline(self.as_ptr(), bytes.len() as u32);
-            ptr::copy_nonoverlapping(bytes.as_ptr(), to.cast(), bytes.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.end(), bytes.len());
+            self.grow(bytes.len());
         }
         true
     }
@@ -295,12 +362,11 @@ impl Skb {
         // SAFETY: The tailroom was just checked; `skb_copy_bits` checks the source's bounds, and
         // the bytes count as data only when it has written them all.
         unsafe {
-            let skb = self.as_ptr();
-            let to = (*skb).data.add(bindings::skb_headlen(skb) as usize);
-            if bindings::skb_copy_bits(from.as_ptr(), offset as i32, to.cast(), len as i32) != 0 {
+            let to = self.end().cast();
+            if bindings::skb_copy_bits(from.as_ptr(), offset as i32, to, len as i32) != 0 {
                 return false;
             }
-            bindings::skb_put_inline(skb, len as u32);
+            self.grow(len);
         }
         true
     }
@@ -320,12 +386,10 @@ impl Skb {
         // `copy_from_iter_full` leaves the iterator as it was when it fails, and then nothing is
         // appended.
         unsafe {
-            let skb = self.as_ptr();
-            let to = (*skb).data.add(bindings::skb_headlen(skb) as usize);
-            if !bindings::copy_from_iter_full(to.cast(), len, msg.iter()) {
+            if !bindings::copy_from_iter_full(self.end().cast(), len, msg.iter()) {
                 return Err(EFAULT);
             }
-            bindings::skb_put_inline(skb, len as u32);
+            self.grow(len);
         }
         Ok(())
     }
@@ -359,8 +423,14 @@ impl Skb {
     /// Forgets the device the frame came by, which may go while the buffer waits.
     #[inline]
     pub(crate) fn forget_device(&mut self) {
-        // SAFETY: The buffer is ours, and on no list.
-        unsafe { bindings::skb_forget_dev(self.as_ptr()) };
+        // SAFETY: The buffer is ours, and on no list that would need the field for something else.
+        unsafe {
+            (*self.as_ptr())
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev = ptr::null_mut();
+        }
     }
 
     /// Gives what the caller asked for a frame of `sock`.

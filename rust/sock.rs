@@ -95,7 +95,7 @@ impl RawSock {
     #[inline]
     pub(crate) fn net(&self) -> &Net {
         // SAFETY: A socket holds its namespace.
-        unsafe { Net::from_raw(bindings::sock_net(self.as_ptr())) }
+        unsafe { Net::from_raw((*self.as_ptr()).__sk_common.skc_net.net) }
     }
 
     /// Connection state.
@@ -203,8 +203,15 @@ impl RawSock {
     /// Whether the descriptor is closed and only the protocol still holds the socket.
     #[inline]
     pub(crate) fn is_dead(&self) -> bool {
-        // SAFETY: Reads a flag of a valid socket.
-        unsafe { bindings::sock_flag(self.as_ptr(), bindings::sock_flags_SOCK_DEAD) }
+        self.has_flag(bindings::sock_flags_SOCK_DEAD)
+    }
+
+    #[inline]
+    pub(super) fn has_flag(&self, flag: bindings::sock_flags) -> bool {
+        // SAFETY: A single load of a valid socket's flags, which are bits of one word.
+        let flags =
+            unsafe { ptr::read_volatile(field!(self, __sk_common.__bindgen_anon_5.skc_flags)) };
+        flags & (1 << flag) != 0
     }
 
     /// Cuts the socket from its descriptor.
@@ -216,8 +223,8 @@ impl RawSock {
     /// Receive memory charged to the socket, bytes.
     #[inline]
     pub(crate) fn receive_queued(&self) -> u32 {
-        // SAFETY: The socket is valid.
-        unsafe { bindings::sk_rmem_alloc_get(self.as_ptr()).max(0) as u32 }
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, sk_backlog.rmem_alloc.counter)).max(0) as u32 }
     }
 
     /// Memory of packets that are with the devices, bytes.
@@ -437,8 +444,8 @@ impl<P: Protocol> Sock<P> {
     pub(crate) fn lock_bh(&self) -> BhGuard<'_, P> {
         // SAFETY: The caller is in softirq context; the nested class keeps a child's lock, taken
         // while its listener's is held, apart from it for the lock checker.
-        unsafe { bindings::bh_lock_sock_nested(self.as_ptr()) };
-        BhGuard(self)
+        let owned = unsafe { bindings::bh_lock_sock_nested(self.as_ptr()) };
+        BhGuard { sock: self, owned }
     }
 
     /// The state, for a caller that the core has given the lock.
@@ -578,7 +585,11 @@ impl<P: Protocol> Drop for Guard<'_, P> {
 }
 
 /// A socket whose spin lock is held in softirq context; a task may own it nevertheless.
-pub(crate) struct BhGuard<'a, P: Protocol>(&'a Sock<P>);
+pub(crate) struct BhGuard<'a, P: Protocol> {
+    sock: &'a Sock<P>,
+    /// Whether a task owns it, which cannot change meanwhile.
+    owned: bool,
+}
 
 impl<'a, P: Protocol> BhGuard<'a, P> {
     /// The socket and its state, unless a task owns it.
@@ -586,9 +597,7 @@ impl<'a, P: Protocol> BhGuard<'a, P> {
     pub(crate) fn parts(&mut self) -> Option<(&'a Sock<P>, &mut P::State)> {
         // SAFETY: The spin lock is held, so ownership cannot change; without an owner the state
         // is ours for the borrow of the guard.
-        unsafe {
-            (!bindings::sock_owned_by_user(self.0.as_ptr())).then(|| (self.0, self.0.state_mut()))
-        }
+        (!self.owned).then(|| (self.sock, unsafe { self.sock.state_mut() }))
     }
 
     /// Keeps `skb` for the task that owns the socket. Gives it back if too much waits already.
@@ -597,7 +606,7 @@ impl<'a, P: Protocol> BhGuard<'a, P> {
         let raw = skb.into_raw();
         // SAFETY: The spin lock is held; on success the buffer belongs to the backlog.
         unsafe {
-            if bindings::sk_add_backlog(self.0.as_ptr(), raw, limit) == 0 {
+            if bindings::sk_add_backlog(self.sock.as_ptr(), raw, limit) == 0 {
                 return Ok(());
             }
         }
@@ -613,7 +622,7 @@ impl<P: Protocol> Drop for BhGuard<'_, P> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: The guard holds the spin lock.
-        unsafe { bindings::bh_unlock_sock(self.0.as_ptr()) };
+        unsafe { bindings::bh_unlock_sock(self.sock.as_ptr()) };
     }
 }
 

@@ -69,6 +69,10 @@ impl RawSock {
     /// Spares the socket's `SIGIO` owner the news of data while a task sleeps for it.
     #[inline]
     pub(crate) fn hush_data_signals(&self, hush: bool) {
+        // The core's functions find out too, but there are two calls with each message.
+        if !self.has_flag(bindings::sock_flags_SOCK_FASYNC) {
+            return;
+        }
         let bit = bindings::socket_flags_SOCKWQ_ASYNC_WAITDATA as c_int;
         // SAFETY: The socket has a caller, hence its descriptor and its wait queue.
         unsafe {
