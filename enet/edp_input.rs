@@ -23,10 +23,10 @@ use crate::{
 /// Takes the frames of EDP's Ethernet type.
 pub(crate) struct Frames;
 
-/// Whether a frame is one from one host to this host.
+/// Whether a frame from `source` is one from one host to this host.
 #[inline]
-pub(crate) fn acceptable(skb: &Skb, device: &Device) -> bool {
-    device.is_ethernet() && skb.is_for_this_host() && !skb.source().is_group()
+pub(crate) fn acceptable(skb: &Skb, device: &Device, source: Mac) -> bool {
+    device.is_ethernet() && skb.is_for_this_host() && !source.is_group()
 }
 
 /// Throws a frame away that reaches no socket.
@@ -39,9 +39,10 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
 }
 
 impl Handler for Frames {
-    fn receive(mut skb: Skb, device: &Device) {
-        let space = Space::of(device.net());
-        if !acceptable(&skb, device) {
+    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read) {
+        let space = Space::of_within(device.net(), section);
+        let source = skb.source();
+        if !acceptable(&skb, device, source) {
             let header = Header::parse(skb.head());
             return refuse(skb, device, header.as_ref(), DropReason::NotOurs);
         }
@@ -52,7 +53,6 @@ impl Handler for Frames {
         let (Some(header), Some(len)) = (header, payload) else {
             return refuse(skb, device, header.as_ref(), DropReason::Malformed);
         };
-        let source = skb.source();
         if !skb.trim(HEADER_LEN.saturating_add(len)) {
             return refuse(skb, device, Some(&header), DropReason::NoMemory);
         }
@@ -60,12 +60,11 @@ impl Handler for Frames {
             skb.pull(HEADER_LEN);
             return control(skb, device, &header, source, space);
         }
-        let section = rcu::Read::enter();
         let ifindex = device.index();
         let found = space
             .edp_ports
             .sockets
-            .find_best(header.dst.into(), &section, |sock| {
+            .find_best(header.dst.into(), section, |sock| {
                 if !sock.hears(ifindex) {
                     return None;
                 }

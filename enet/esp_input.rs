@@ -46,9 +46,10 @@ fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
 }
 
 impl Handler for Frames {
-    fn receive(mut skb: Skb, device: &Device) {
-        let space = Space::of(device.net());
-        if !acceptable(&skb, device) {
+    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read) {
+        let space = Space::of_within(device.net(), section);
+        let source = skb.source();
+        if !acceptable(&skb, device, source) {
             return refuse(skb, device, DropReason::NotOurs);
         }
         let header = skb
@@ -63,7 +64,7 @@ impl Handler for Frames {
         }
         let peer = Address {
             port: header.src,
-            mac: skb.source(),
+            mac: source,
             ifindex: device.index(),
         };
         skb.set_note(Note {
@@ -71,14 +72,13 @@ impl Handler for Frames {
             ifindex: peer.ifindex,
             ..Note::default()
         });
-        let section = rcu::Read::enter();
         let sock = space
             .esp_connections
-            .find(&esp_connection::key(header.dst, &peer), &section)
+            .find(&esp_connection::key(header.dst, &peer), section)
             .or_else(|| {
                 space
                     .esp_listeners
-                    .find(header.dst.into(), &section, |sock| {
+                    .find(header.dst.into(), section, |sock| {
                         sock.shared().binding.takes(header.dst, peer.ifindex)
                             && sock.hears(peer.ifindex)
                     })

@@ -65,7 +65,7 @@ H(long, wait_woken, (struct wait_queue_entry *wait, long timeo), return wait_wok
 /* socket buffers */
 H(struct sk_buff *, alloc_skb_fclone, (unsigned int size, gfp_t gfp), return alloc_skb_fclone(size, gfp))
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
-H(struct sk_buff *, skb_share_check, (struct sk_buff *skb, gfp_t gfp), return skb_share_check(skb, gfp))
+H(struct sk_buff *, skb_receive, (struct sk_buff *skb, gfp_t gfp), skb = skb_share_check(skb, gfp); if (skb) skb_clear_delivery_time(skb); return skb)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
 H(int, skb_cloned, (const struct sk_buff *skb), return skb_cloned(skb))
@@ -78,7 +78,6 @@ H(void, skb_set_sender_cpu, (struct sk_buff *skb), skb->sender_cpu = raw_smp_pro
 H(void, skb_queue_after, (struct sk_buff_head *list, struct sk_buff *prev, struct sk_buff *skb), __skb_queue_after(list, prev, skb))
 H(void, skb_set_wishes, (struct sk_buff *skb, struct sock *sk, const struct sockcm_cookie *cookie), skb->priority = cookie->priority; skb->mark = cookie->mark; skb_set_hash_from_sk(skb, sk); skb_set_delivery_type_by_clockid(skb, cookie->transmit_time, READ_ONCE(sk->sk_clockid)))
 H(bool, skb_has_time, (struct sk_buff *skb), return skb->tstamp || skb_hwtstamps(skb)->hwtstamp)
-H(void, skb_clear_delivery_time, (struct sk_buff *skb), skb_clear_delivery_time(skb))
 H(void, skb_clear_tstamp, (struct sk_buff *skb), skb_clear_tstamp(skb))
 H(void, skb_header_release, (struct sk_buff *skb), __skb_header_release(skb))
 H(void, skb_orphan, (struct sk_buff *skb), skb_orphan(skb))
@@ -98,6 +97,7 @@ H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RES
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
 H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))
+H(void *, net_generic_rcu, (const struct net *net, unsigned int id), return rcu_dereference(net->gen)->ptr[id])
 H(struct proc_dir_entry *, proc_net, (const struct net *net), return net->proc_net)
 H(struct net *, seq_file_net, (struct seq_file *seq), return seq_file_net(seq))
 

@@ -5,7 +5,7 @@
 //! C headers: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h),
 //! [`include/net/netns/generic.h`](srctree/include/net/netns/generic.h)
 
-use super::bindings;
+use super::{bindings, rcu};
 use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, marker::PhantomData, mem, ptr};
 use kernel::ffi::c_int;
@@ -69,6 +69,16 @@ pub(crate) trait PerNet: Sync + Sized + 'static {
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()
+        }
+    }
+
+    /// As [`Self::of`], for those who are in a read section anyway.
+    #[inline]
+    fn of_within<'a>(net: &'a Net, _section: &rcu::Read) -> &'a Self {
+        // SAFETY: As in `of`; the read section keeps the table in which the state is found.
+        unsafe {
+            let id = *Self::operations().id.get();
+            &*bindings::net_generic_rcu(net.as_ptr(), id).cast::<Self>()
         }
     }
 }

@@ -7,6 +7,7 @@
 use super::{
     bindings,
     device::Device,
+    rcu,
     skb::{Context, Skb},
 };
 use crate::net::errno::prelude::*;
@@ -17,7 +18,7 @@ use kernel::ffi::c_int;
 pub(crate) trait Handler: 'static {
     /// Takes a frame whose data starts behind the Ethernet header. Called in softirq context,
     /// within an RCU read section, on every device of every namespace.
-    fn receive(skb: Skb, device: &Device);
+    fn receive(skb: Skb, device: &Device, section: &rcu::Read);
 }
 
 /// The registration of a [`Handler`], ended when dropped.
@@ -58,14 +59,14 @@ impl<H: Handler> Registration<H> {
         _original: *mut bindings::net_device,
     ) -> c_int {
         // SAFETY: The core passes a reference to a buffer, perhaps shared with other handlers;
-        // `skb_share_check` exchanges it for one that nobody else changes, or frees it.
-        let skb = unsafe { Skb::from_raw(bindings::skb_share_check(skb, Context::Softirq.gfp())) };
+        // `skb_receive` exchanges it for one that nobody else changes, or frees it. It also clears
+        // the time to leave: when a sender on this machine wanted that is not when it came.
+        let skb = unsafe { Skb::from_raw(bindings::skb_receive(skb, Context::Softirq.gfp())) };
         if let Some(skb) = skb {
-            // When a sender on this machine wanted it to leave is not when it came.
-            // SAFETY: The buffer is ours alone.
-            unsafe { bindings::skb_clear_delivery_time(skb.as_ptr()) };
+            // SAFETY: The core calls handlers in a read section.
+            let section = unsafe { rcu::Read::within() };
             // SAFETY: The device is valid while the handler runs.
-            H::receive(skb, unsafe { Device::from_raw(dev) });
+            H::receive(skb, unsafe { Device::from_raw(dev) }, &section);
         }
         0
     }

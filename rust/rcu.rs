@@ -9,7 +9,8 @@ use kernel::sync::rcu::Guard;
 
 /// Evidence of an RCU read section: what was found under it lives at least as long.
 pub(crate) struct Read {
-    _guard: Guard,
+    /// None if somebody else has entered the section and will leave it.
+    _guard: Option<Guard>,
 }
 
 impl Read {
@@ -17,8 +18,18 @@ impl Read {
     #[inline]
     pub(crate) fn enter() -> Self {
         Read {
-            _guard: Guard::new(),
+            _guard: Some(Guard::new()),
         }
+    }
+
+    /// The read section that the caller is in, which this neither enters nor leaves.
+    ///
+    /// # Safety
+    ///
+    /// The caller is in a read section for as long as the value exists.
+    #[inline]
+    pub(super) unsafe fn within() -> Self {
+        Read { _guard: None }
     }
 }
 
