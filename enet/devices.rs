@@ -14,6 +14,10 @@ use crate::{
     },
     space::Space,
 };
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 
 /// Checks that frames can leave by `device`.
 ///
@@ -81,6 +85,32 @@ pub(crate) fn present(net: &Net, ifindex: u32) -> Result {
         .ok_or(ENODEV)
 }
 
+/// How often a device has gone from any namespace; wraps.
+static DEPARTURES: AtomicU32 = AtomicU32::new(0);
+
+/// What a socket knows of the device it is tied to: that it was there, and how many had gone by then.
+#[derive(Default)]
+pub(crate) struct Presence(AtomicU64);
+
+impl Presence {
+    /// As [`present`], without a search if no device has gone since the last one.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV`.
+    #[inline]
+    pub(crate) fn check(&self, net: &Net, ifindex: u32) -> Result {
+        // Read before the search: one that goes during it is not missed.
+        let departures = DEPARTURES.load(Acquire);
+        let known = u64::from(departures) << 32 | u64::from(ifindex);
+        if self.0.load(Relaxed) != known {
+            present(net, ifindex)?;
+            self.0.store(known, Relaxed);
+        }
+        Ok(())
+    }
+}
+
 /// The interface that a socket is tied to, by `bind`, by `SO_BINDTODEVICE` or by its peer: 0 if to
 /// none.
 pub(crate) fn tie(sock: &RawSock, bound: u32, peer: u32) -> u32 {
@@ -113,6 +143,7 @@ impl Listener for Devices {
         if event != Event::Gone {
             return;
         }
+        DEPARTURES.fetch_add(1, Release);
         space.esp_lanes.forget(ifindex);
         let section = rcu::Read::enter();
         space.esp_listeners.for_each(&section, |sock| {

@@ -6,7 +6,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, Peer, INTERFACE_ANY},
     counters::Counter,
-    devices::{bindable, local, outgoing, present, tie, usable},
+    devices::{bindable, local, outgoing, tie, usable, Presence},
     edp,
     edp_cork::{self, Pending},
     family::SOL_EP,
@@ -50,6 +50,7 @@ pub(crate) struct Shared {
     pub(crate) stats: Stats,
     /// A datagram is pending.
     pub(crate) corked: AtomicBool,
+    presence: Presence,
 }
 
 impl Shared {
@@ -261,7 +262,13 @@ impl Operations for Edp {
 
     fn poll(sock: &Sock<Self>) -> u32 {
         let ready = sock.datagram_readiness();
-        if ready & uapi::EPOLLIN == 0 && present(sock.net(), interface(sock)).is_err() {
+        if ready & uapi::EPOLLIN == 0
+            && sock
+                .shared()
+                .presence
+                .check(sock.net(), interface(sock))
+                .is_err()
+        {
             return ready | uapi::EPOLLERR | uapi::EPOLLHUP;
         }
         ready
@@ -335,7 +342,7 @@ impl Operations for Edp {
         }
         if sock.receive_queue().is_empty() && !sock.has_error() {
             // Nothing can come any more.
-            present(sock.net(), interface(sock))?;
+            sock.shared().presence.check(sock.net(), interface(sock))?;
         }
         let Some((skb, offset)) = sock.next_datagram(flags)? else {
             return Ok(0);
