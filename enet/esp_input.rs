@@ -102,7 +102,7 @@ impl Handler for Frames {
         match guard.parts() {
             Some((sock, stream)) => {
                 stream.serves = true;
-                process(sock, stream, skb, now);
+                process(sock, stream, skb, &header, &peer, now);
                 stream.serves = false;
                 if core::mem::take(&mut stream.served) {
                     lane = stream.lane.clone();
@@ -124,8 +124,8 @@ impl Handler for Frames {
     }
 }
 
-/// Processes a packet at `now`, with the socket locked and bottom halves disabled.
-pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb, now: u64) {
+/// Processes a packet that waited while a task owned the socket.
+pub(crate) fn process_late(sock: &Sock<Esp>, stream: &mut Stream, skb: Skb) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
@@ -135,21 +135,34 @@ pub(crate) fn process(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb, now: 
         mac: Mac(note.mac),
         ifindex: note.ifindex,
     };
+    process(sock, stream, skb, &header, &peer, timer::now());
+}
+
+/// Processes a packet with `header` from `peer` at `now`, with the socket locked and bottom halves
+/// disabled.
+fn process(
+    sock: &Sock<Esp>,
+    stream: &mut Stream,
+    mut skb: Skb,
+    header: &Header,
+    peer: &Address,
+    now: u64,
+) {
     if stream.listening.is_some() {
-        return match open(sock, stream, &peer, &header) {
+        return match open(sock, stream, peer, header) {
             Ok(()) => skb.consume(),
             Err(reason) => drop_packet(sock, skb, reason),
         };
     }
     // Since it was looked up, the socket may have got another peer.
-    if !sock.shared().connects(header.dst, &peer) {
+    if !sock.shared().connects(header.dst, peer) {
         Space::of(sock.net()).esp_refused.no_socket.count();
         return drop_packet(sock, skb, DropReason::NoSocket);
     }
     sock.note_processor();
     let room = stream.room(sock);
     esp_turns::refresh(stream);
-    let outcome = stream.connection.on_segment(&header, room, now);
+    let outcome = stream.connection.on_segment(header, room, now);
     if outcome.deliver && !header.has(flags::RRQ) {
         skb.pull(HEADER_LEN);
         deliver(sock, stream, skb);
@@ -199,6 +212,8 @@ fn deliver(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
 }
 
 /// A packet for a listener: the start of a connection, or a mistake.
+#[cold]
+#[inline(never)]
 fn open(
     sock: &Sock<Esp>,
     stream: &mut Stream,

@@ -45,7 +45,7 @@ impl Protocol for Esp {
     }
 
     fn backlog(sock: &Sock<Self>, stream: &mut Stream, skb: Skb) {
-        esp_input::process(sock, stream, skb, timer::now());
+        esp_input::process_late(sock, stream, skb);
     }
 
     fn timer(sock: &Sock<Self>, stream: &mut Stream) {

@@ -89,9 +89,11 @@ pub(crate) fn send(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Resul
     let mut timeout = sock.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = sock.lock();
     let mut sent = 0;
-    let mut result = ready_to_send(&mut guard, &mut timeout)
+    let mut result = ready_to_send(&mut guard, &mut timeout);
+    if result.is_ok() && msg.has_control() {
         // Checked as TCP does; its packets are the socket's, not one call's.
-        .and_then(|()| msg.wishes(sock).map(drop));
+        result = msg.wishes(sock).map(drop);
+    }
     esp_turns::refresh(guard.state());
     if result.is_ok() {
         result = queue_message(&mut guard, msg, len, &mut timeout, &mut sent);

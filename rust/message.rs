@@ -101,6 +101,13 @@ impl Message<'_> {
         }
     }
 
+    /// Whether the caller of a send call gave control messages.
+    #[inline]
+    pub(crate) fn has_control(&self) -> bool {
+        // SAFETY: The message is valid.
+        unsafe { (*self.raw).msg_controllen > 0 }
+    }
+
     /// What the caller of a send call on `sock` asks of its frames.
     ///
     /// # Errors
@@ -115,7 +122,7 @@ impl Message<'_> {
         // kernel memory and checks their lengths.
         unsafe {
             bindings::sockcm_init(&mut cookie, sock.as_ptr());
-            if (*self.raw).msg_controllen > 0 {
+            if self.has_control() {
                 to_result(bindings::sock_cmsg_send(
                     sock.as_ptr(),
                     self.raw,
