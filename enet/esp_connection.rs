@@ -24,7 +24,7 @@ use crate::{
     space::Space,
     sysctl::Seen,
 };
-use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering::Relaxed};
 use kernel::sync::Arc;
 
 /// What is read without the socket lock: the local end, and the other one of a connection.
@@ -42,6 +42,8 @@ pub(crate) struct Shared {
     pub(crate) place: Place<Esp>,
     /// The last change of a device that the connection was told of.
     pub(crate) told: AtomicU32,
+    /// An acknowledgement waits for the reader: to make room, or to fall asleep.
+    pub(crate) owes: AtomicBool,
     /// What came while a task owned the socket, and is done when that lets go: [`TURN`], [`DEVICE`].
     pub(crate) missed: AtomicU8,
 }

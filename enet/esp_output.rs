@@ -26,6 +26,9 @@ pub(crate) fn transmit(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
     if let Some(first) = poll(sock, stream, now) {
         send_from(sock, stream, first, now);
     }
+    let connection = &stream.connection;
+    let owes = connection.waits_for_data() || connection.waits_for_room();
+    sock.shared().owes.store(owes, Relaxed);
     arm(sock, stream);
 }
 

@@ -513,6 +513,9 @@ impl Operations for Esp {
         sock.set_low_water(mark);
         if esp_connection::readable(sock) {
             sock.data_ready();
+        } else {
+            // Who sleeps for a single byte is to tell that it is woken by less than the mark.
+            sock.state_change();
         }
     }
 

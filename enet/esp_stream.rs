@@ -295,7 +295,6 @@ impl Progress {
         }
     }
 
-
     fn peeks(&self) -> bool {
         self.flags & uapi::MSG_PEEK != 0
     }
@@ -344,6 +343,9 @@ pub(crate) fn receive(
         times: sock.wants_times(),
         last: None,
     };
+    if flags & uapi::MSG_OOB == 0 {
+        await_data(sock, &progress, &mut timeout)?;
+    }
     let mut guard = sock.lock();
     if sock.tcp_state() == TcpState::Listen as u8 {
         return Err(ENOTCONN);
@@ -368,10 +370,7 @@ pub(crate) fn receive(
         sock.hush_data_signals(true);
         guard.state().readers = guard.state().readers.wrapping_add(1);
         let waited = guard.wait(&mut timeout, Waiter::Shared, |sock, _| {
-            progress.finds_more(sock)
-                || sock.has_error()
-                || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
-                || sock.tcp_state() == TcpState::Close as u8
+            progress.finds_more(sock) || is_over(sock)
         });
         guard.state().readers = guard.state().readers.saturating_sub(1);
         sock.hush_data_signals(false);
@@ -391,6 +390,32 @@ pub(crate) fn receive(
         Err(e) if progress.copied == 0 => Err(e),
         _ => Ok(progress.copied),
     }
+}
+
+/// Whether a reader has a reason to give up.
+fn is_over(sock: &Sock<Esp>) -> bool {
+    sock.has_error()
+        || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
+        || sock.tcp_state() == TcpState::Close as u8
+}
+
+/// Sleeps before the socket is locked, if that is all a call would do with it: nothing has come, and
+/// nothing waits for the reader to fall asleep. Who waits for more than a byte tells so under the
+/// lock.
+#[inline]
+fn await_data(sock: &Sock<Esp>, progress: &Progress, timeout: &mut kernel::ffi::c_long) -> Result {
+    let wakes =
+        || progress.finds_more(sock) || is_over(sock) || sock.low_water(false, usize::MAX) != 1;
+    let idle = *timeout != 0
+        && sock.tcp_state() == TcpState::Established as u8
+        && !sock.shared().owes.load(Relaxed);
+    if !idle || wakes() {
+        return Ok(());
+    }
+    sock.hush_data_signals(true);
+    let waited = sock.wait(timeout, wakes);
+    sock.hush_data_signals(false);
+    waited
 }
 
 /// Whether nothing more can come: with what the call then returns.

@@ -6,10 +6,13 @@
 
 use super::{
     bindings,
-    sock::{Guard, Protocol, Sock},
+    sock::{Guard, Protocol, RawSock, Sock},
 };
 use crate::net::errno::prelude::*;
-use core::mem::MaybeUninit;
+use core::{
+    mem::MaybeUninit,
+    sync::atomic::{fence, Ordering::SeqCst},
+};
 use kernel::ffi::c_long;
 
 /// Who is woken by one event.
@@ -19,6 +22,78 @@ pub(crate) enum Waiter {
     Shared,
     /// One of those who wait, as with `accept`.
     Exclusive,
+}
+
+/// An entry in a socket's wait queue, on the stack of the call that waits.
+type Entry = *mut bindings::wait_queue_entry;
+
+impl RawSock {
+    /// Runs `f` as one who waits on the socket.
+    #[inline]
+    fn among_waiters<R>(&self, waiter: Waiter, f: impl FnOnce(Entry) -> R) -> R {
+        let mut entry = MaybeUninit::<bindings::wait_queue_entry>::uninit();
+        let entry = entry.as_mut_ptr();
+        let sk = self.as_ptr();
+        // SAFETY: The entry, which is initialised first, lives on this stack until it is taken off
+        // the queue below. The socket has a descriptor, hence a wait queue, as long as a call is in
+        // it.
+        unsafe {
+            bindings::init_wait_woken(entry);
+            match waiter {
+                Waiter::Shared => bindings::add_wait_queue(bindings::sk_sleep(sk), entry),
+                Waiter::Exclusive => {
+                    bindings::add_wait_queue_exclusive(bindings::sk_sleep(sk), entry)
+                }
+            }
+        }
+        let result = f(entry);
+        // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
+        unsafe { bindings::remove_wait_queue(bindings::sk_sleep(sk), entry) };
+        result
+    }
+
+    /// Sleeps once, by `nap`, which takes and returns the time left.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::wait`].
+    #[inline]
+    fn sleep(&self, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_long) -> Result {
+        if *timeout == 0 {
+            return Err(EAGAIN);
+        }
+        if kernel::current!().signal_pending() {
+            // SAFETY: Computes an errno from the time left.
+            return Err(Error::from_errno(unsafe {
+                bindings::sock_intr_errno(*timeout)
+            }));
+        }
+        let before = self.disconnects();
+        *timeout = nap(*timeout);
+        if self.disconnects() != before {
+            return Err(EPIPE);
+        }
+        Ok(())
+    }
+
+    /// As [`Guard::wait`], for who does not have the socket locked: what `ready` looks at must be
+    /// told to readers.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::wait`].
+    #[inline]
+    pub(crate) fn wait(&self, timeout: &mut c_long, mut ready: impl FnMut() -> bool) -> Result {
+        self.among_waiters(Waiter::Shared, |entry| {
+            // Who changes something looks for waiters after it: one of the two sees the other.
+            fence(SeqCst);
+            while !ready() {
+                // SAFETY: As in `Guard::wait`.
+                self.sleep(timeout, |left| unsafe { bindings::wait_woken(entry, left) })?;
+            }
+            Ok(())
+        })
+    }
 }
 
 impl<P: Protocol> Guard<'_, P> {
@@ -43,46 +118,20 @@ impl<P: Protocol> Guard<'_, P> {
                 return Err(EAGAIN);
             }
         }
-        let mut entry = MaybeUninit::<bindings::wait_queue_entry>::zeroed();
-        let entry = entry.as_mut_ptr();
-        let sk = self.sock().as_ptr();
-        // SAFETY: The entry lives on this stack until it is taken off the queue below, on every
-        // path. The socket has a descriptor, hence a wait queue, as long as a call is in it.
-        unsafe {
-            bindings::init_wait_woken(entry);
-            match waiter {
-                Waiter::Shared => bindings::add_wait_queue(bindings::sk_sleep(sk), entry),
-                Waiter::Exclusive => {
-                    bindings::add_wait_queue_exclusive(bindings::sk_sleep(sk), entry)
-                }
-            }
-        }
-        let result = loop {
+        let sock = self.sock();
+        sock.among_waiters(waiter, |entry| loop {
             {
                 let (sock, state) = self.parts();
                 if ready(sock, state) {
-                    break Ok(());
+                    return Ok(());
                 }
             }
-            if *timeout == 0 {
-                break Err(EAGAIN);
-            }
-            if kernel::current!().signal_pending() {
-                // SAFETY: Computes an errno from the time left.
-                break Err(Error::from_errno(unsafe {
-                    bindings::sock_intr_errno(*timeout)
-                }));
-            }
-            let before = self.sock().disconnects();
             // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
             // between the test above and the sleep count.
-            *timeout = self.unlocked(|| unsafe { bindings::wait_woken(entry, *timeout) });
-            if self.sock().disconnects() != before {
-                break Err(EPIPE);
+            let nap = |left| self.unlocked(|| unsafe { bindings::wait_woken(entry, left) });
+            if let Err(e) = sock.sleep(timeout, nap) {
+                return Err(e);
             }
-        };
-        // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
-        unsafe { bindings::remove_wait_queue(bindings::sk_sleep(sk), entry) };
-        result
+        })
     }
 }
