@@ -18,6 +18,7 @@ use crate::{
         namespace::PerNet,
         queue::Cursor,
         sock::{Sock, SockRef, TcpState},
+        spares::Spares,
         uapi,
     },
     ports::{self, Binding},
@@ -108,6 +109,8 @@ pub(crate) struct Stream {
     pub(crate) connection: Connection,
     /// Where the write queue was sent from last.
     pub(crate) cursor: Cursor,
+    /// Acknowledged packets that the next ones are made of.
+    pub(crate) spares: Spares,
     /// When the timer is armed for; `u64::MAX` if it is not.
     pub(crate) armed: u64,
     /// When what `MSG_MORE` holds back leaves anyway; `u64::MAX` if nothing is.
@@ -152,6 +155,7 @@ impl Stream {
         Stream {
             connection,
             cursor: Cursor::new(),
+            spares: Spares::new(),
             armed: u64::MAX,
             corked: u64::MAX,
             packet_cost: 0,

@@ -201,14 +201,20 @@ pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header) {
     }
 }
 
+/// The most packets that are kept to be filled again: more than are acknowledged at a time.
+const MOST_SPARES: u16 = 32;
+
 /// Frees `count` packets at the head of the write queue, and wakes writers.
 pub(crate) fn free_acknowledged(sock: &Sock<Esp>, stream: &mut Stream, count: u16) {
+    // As many as there are packets behind them, or one: who has nothing to send keeps no memory.
+    let most = stream.connection.unacked().clamp(1, MOST_SPARES);
+    stream.spares.limit(most);
     for _ in 0..count {
         let Some(skb) = sock.write_queue().pop_before(&mut stream.cursor) else {
             break;
         };
         uncharge(sock, &skb);
-        skb.consume();
+        stream.spares.put(skb, most);
     }
     if writable(sock) {
         sock.wake_writers();
@@ -221,6 +227,7 @@ pub(crate) fn discard(sock: &Sock<Esp>, stream: &mut Stream) {
         uncharge(sock, &skb);
         skb.purge();
     }
+    stream.spares.limit(0);
 }
 
 fn uncharge(sock: &Sock<Esp>, skb: &Skb) {

@@ -58,6 +58,10 @@ impl Protocol for Esp {
         if let Some(lane) = &stream.lane {
             stream.connection.port_busy(lane.busy());
         }
+        if stream.connection.unacked() == 0 {
+            // Who only waits gives back what it may not need for long.
+            stream.spares.limit(0);
+        }
         let outcome = stream.connection.on_deadline(now);
         esp_connection::settle(sock, stream, outcome, now);
     }

@@ -259,7 +259,10 @@ fn append(
         take
     };
     let headroom = stream.headroom.saturating_add(HEADER_LEN);
-    let mut skb = Skb::alloc(headroom, size, Context::Task).ok_or(ENOBUFS)?;
+    let spare = stream.spares.take(headroom, size);
+    let mut skb = spare
+        .or_else(|| Skb::alloc(headroom, size, Context::Task))
+        .ok_or(ENOBUFS)?;
     skb.put_from(msg, take)?;
     skb.release_header();
     skb.set_note(Note {

@@ -58,6 +58,7 @@ pub(crate) mod rcu;
 mod settings;
 pub(crate) mod skb;
 pub(crate) mod sock;
+pub(crate) mod spares;
 pub(crate) mod sysctl;
 pub(crate) mod table;
 pub(crate) mod timer;

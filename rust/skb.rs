@@ -233,6 +233,38 @@ impl Skb {
         }
     }
 
+    /// Whether nobody else has the buffer's bytes, and all of them are linear.
+    #[inline]
+    pub(super) fn is_own(&self) -> bool {
+        // SAFETY: The buffer is valid.
+        let paged = unsafe { (*self.as_ptr()).data_len };
+        paged == 0 && !self.is_cloned()
+    }
+
+    /// Bytes that the buffer has for headers and linear data.
+    #[inline]
+    pub(super) fn capacity(&self) -> usize {
+        // SAFETY: The buffer is valid; its end is told as a distance from its start.
+        unsafe { (*self.as_ptr()).end as usize }
+    }
+
+    /// Forgets the data, so that new ones start after `headroom` bytes.
+    ///
+    /// # Safety
+    ///
+    /// The buffer [is own](Self::is_own), and has at least that [`capacity`](Self::capacity).
+    #[inline]
+    pub(super) unsafe fn clear(&self, headroom: usize) {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is ours; start and end of its data stay in its memory, as the caller
+        // promises.
+        unsafe {
+            (*skb).data = (*skb).head.add(headroom);
+            (*skb).tail = headroom as Offset;
+            (*skb).len = 0;
+        }
+    }
+
     /// Makes `n` bytes behind the linear data a part of them.
     ///
     /// # Safety

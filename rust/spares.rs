@@ -1,0 +1,104 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Sent buffers that are kept to be filled again.
+//!
+//! A buffer is two pieces of memory, which the kernel zeroes when it gives them out. To make and to
+//! free one costs a small message more than its protocol does. As TCP did it with one buffer of a
+//! socket (`sk_tx_skb_cache`), what was acknowledged becomes the next packets.
+
+use super::{bindings, skb::Skb};
+use core::{mem, ptr};
+
+/// By how many bytes a buffer may be larger than asked for: one that a full packet was in is not
+/// charged for a byte.
+const MOST_SLACK: usize = 1024;
+
+/// A stack of buffers without data, linked through themselves.
+///
+/// # Invariants
+///
+/// `first` is null or a buffer whose `next` is the one below it, and so on; of each the stack holds
+/// the only reference, there are `count` of them, and none has pages or shares its bytes.
+pub(crate) struct Spares {
+    first: *mut bindings::sk_buff,
+    count: u16,
+}
+
+// SAFETY: Buffers are not tied to the CPU or task that made them, and these belong to the stack.
+unsafe impl Send for Spares {}
+
+impl Spares {
+    /// None.
+    pub(crate) const fn new() -> Self {
+        Spares {
+            first: ptr::null_mut(),
+            count: 0,
+        }
+    }
+
+    /// Keeps a buffer that [`Skb::alloc`] made and nothing was done with but to fill, to clone and
+    /// to trim it. It is freed if there are `most` already, or if somebody still has its bytes.
+    #[inline]
+    pub(crate) fn put(&mut self, skb: Skb, most: u16) {
+        if self.count >= most || !skb.is_own() {
+            return skb.consume();
+        }
+        let raw = skb.into_raw();
+        // SAFETY: The buffer is ours alone and on no list; its reference goes to the stack.
+        unsafe {
+            bindings::skb_renew(raw);
+            (*raw).__bindgen_anon_1.__bindgen_anon_1.next = self.first;
+        }
+        self.first = raw;
+        self.count = self.count.wrapping_add(1);
+    }
+
+    /// An empty buffer with `headroom` bytes in front and room for `size` bytes of data. One that
+    /// does not fit is freed: those below it were as little made for that size.
+    #[inline]
+    pub(crate) fn take(&mut self, headroom: usize, size: usize) -> Option<Skb> {
+        let skb = self.pop()?;
+        let wanted = headroom.checked_add(size)?;
+        match skb.capacity().checked_sub(wanted) {
+            Some(slack) if slack <= MOST_SLACK => {
+                // SAFETY: The buffer is ours alone, without pages, and has at least that much room.
+                unsafe { skb.clear(headroom) };
+                Some(skb)
+            }
+            _ => {
+                skb.consume();
+                None
+            }
+        }
+    }
+
+    /// Frees all but `most`.
+    #[inline]
+    pub(crate) fn limit(&mut self, most: u16) {
+        while self.count > most {
+            match self.pop() {
+                Some(skb) => skb.consume(),
+                None => break,
+            }
+        }
+    }
+
+    #[inline]
+    fn pop(&mut self) -> Option<Skb> {
+        // SAFETY: By the invariant null, or a buffer whose reference becomes ours.
+        let skb = unsafe { Skb::from_raw(self.first) }?;
+        // SAFETY: As above. A buffer on no list has no neighbours.
+        unsafe {
+            let next = ptr::addr_of_mut!((*skb.as_ptr()).__bindgen_anon_1.__bindgen_anon_1.next);
+            self.first = mem::replace(&mut *next, ptr::null_mut());
+        }
+        self.count = self.count.wrapping_sub(1);
+        Some(skb)
+    }
+}
+
+impl Drop for Spares {
+    fn drop(&mut self) {
+        self.limit(0);
+    }
+}
