@@ -23,10 +23,13 @@ use crate::{
 /// Takes the frames of EDP's Ethernet type.
 pub(crate) struct Frames;
 
-/// Whether a frame from `source` is one from one host to this host.
+/// The sender of a frame from one host to this host; `None` if it is anything else.
 #[inline]
-pub(crate) fn acceptable(skb: &Skb, device: &Device, source: Mac) -> bool {
-    device.is_ethernet() && skb.is_for_this_host() && !source.is_group()
+pub(crate) fn sender(skb: &Skb, device: &Device) -> Option<Mac> {
+    if !device.is_ethernet() || !skb.is_for_this_host() {
+        return None;
+    }
+    Some(skb.source()).filter(|source| !source.is_group())
 }
 
 /// Throws a frame away that reaches no socket.
@@ -41,11 +44,10 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device, section: &rcu::Read) {
         let space = Space::of_within(device.net(), section);
-        let source = skb.source();
-        if !acceptable(&skb, device, source) {
+        let Some(source) = sender(&skb, device) else {
             let header = Header::parse(skb.head());
             return refuse(skb, device, header.as_ref(), DropReason::NotOurs);
-        }
+        };
         let header = skb
             .header::<HEADER_LEN>()
             .and_then(|bytes| Header::parse(&bytes));

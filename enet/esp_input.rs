@@ -4,7 +4,7 @@
 
 use crate::{
     address::Address,
-    edp_input::acceptable,
+    edp_input::sender,
     esp::{self, flags, Connection, Header, Seq, HEADER_LEN},
     esp_connection::{self, readable, Parent, Shared, Stream},
     esp_output,
@@ -48,10 +48,9 @@ fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device, section: &rcu::Read) {
         let space = Space::of_within(device.net(), section);
-        let source = skb.source();
-        if !acceptable(&skb, device, source) {
+        let Some(source) = sender(&skb, device) else {
             return refuse(skb, device, DropReason::NotOurs);
-        }
+        };
         let header = skb
             .header::<HEADER_LEN>()
             .and_then(|bytes| Header::parse(&bytes));
