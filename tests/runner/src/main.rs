@@ -7,6 +7,7 @@ mod checks;
 mod commands;
 mod demo;
 mod dissector;
+mod fuzz_calls;
 mod incast;
 mod initramfs;
 mod judge;
@@ -73,6 +74,8 @@ enum Verb {
     Params(params::Options),
     /// Print what many connections cost, over ESP and TCP, and judge ESP's.
     Scale(scale::Options),
+    /// Make random calls with random arguments, from processes that are killed, and demand that nothing is left.
+    FuzzCalls(fuzz_calls::Options),
     /// Run commands in a guest and print what they print.
     Run {
         /// Shell commands, one after the other until one fails.
@@ -137,6 +140,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Incast(options) => incast::run(&layout, options),
         Verb::Params(options) => params::run(&layout, options),
         Verb::Scale(options) => scale::run(&layout, options),
+        Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Shell => qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true),
     }

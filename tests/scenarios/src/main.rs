@@ -6,6 +6,7 @@
 mod address;
 mod alike;
 mod bpf;
+mod call_fuzz;
 mod calls;
 mod capture;
 mod control;
@@ -57,6 +58,12 @@ struct Options {
     /// Instead of scenarios: measure many connections, over ESP and TCP, and print a table.
     #[arg(long, value_name = "STUDY", conflicts_with_all = ["list", "shard", "names"])]
     scale: Option<studies::Study>,
+    /// Instead of scenarios: make random calls for so many seconds, and print what was done.
+    #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "shard", "names"])]
+    fuzz_calls: Option<u64>,
+    /// With --fuzz-calls: the number that decides them; a random one otherwise.
+    #[arg(long, requires = "fuzz_calls")]
+    seed: Option<u64>,
     /// Run only these; a name that ends with * stands for all that begin so.
     names: Vec<String>,
 }
@@ -119,6 +126,16 @@ fn main() -> ExitCode {
             }
         };
     }
+    if let Some(seconds) = options.fuzz_calls {
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        return match module::ensure_loaded().and_then(|()| call_fuzz::print(seed, seconds)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("scenarios: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
     let chosen = match select(&options) {
         Ok(chosen) => chosen,
         Err(error) => {
@@ -169,6 +186,8 @@ mod tests {
                 counted: false,
                 scale: None,
                 capture: false,
+                fuzz_calls: None,
+                seed: None,
                 shard,
                 names: Vec::new(),
             })

@@ -1,6 +1,7 @@
 //! The scenarios, a file per theme.
 
 mod bad_input;
+mod call_fuzz;
 mod device_changes;
 mod device_kinds;
 mod device_mtu;
@@ -59,6 +60,7 @@ pub fn all() -> Vec<&'static Scenario> {
         flow_control::ALL,
         esp_vanish::ALL,
         scale::ALL,
+        call_fuzz::ALL,
     ]
     .into_iter()
     .flatten()

@@ -1,0 +1,48 @@
+//! Random socket calls for as long as one likes, in a guest of two processors.
+
+use std::time::Duration;
+
+use anyhow::Result;
+use clap::Args;
+
+use crate::commands::{Commands, Verb};
+use crate::layout::Layout;
+use crate::qemu::Clock;
+use crate::step;
+
+/// What booting, and looking for what is left, may take beside the calls.
+const MARGIN: Duration = Duration::from_secs(400);
+
+/// What is tried.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// How long calls are made.
+    #[arg(long, default_value_t = 300)]
+    seconds: u64,
+    /// The number that decides them, to try the same again; a random one otherwise.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// Prints the calls by kind; true when nothing is left behind and everything still works.
+///
+/// # Errors
+/// When something does not build, the guest does not boot, or its kernel reports a fault.
+pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
+    let mut guest = Commands::boot(
+        layout,
+        "fuzz-calls",
+        Verb::Commands,
+        Clock::Free(2),
+        Duration::from_secs(options.seconds) + MARGIN,
+    )?;
+    step::say("random calls");
+    let seed = options
+        .seed
+        .map(|seed| format!(" --seed {seed}"))
+        .unwrap_or_default();
+    let line = format!("scenarios --fuzz-calls {}{seed}", options.seconds);
+    let status = guest.run(&line, |line| println!("{line}"))?;
+    guest.end()?;
+    Ok(status == 0)
+}

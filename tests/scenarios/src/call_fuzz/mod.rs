@@ -1,0 +1,302 @@
+//! Random calls with random arguments, from threads of processes that are killed at random, while devices go down and up
+//! and the module is asked to go.
+
+mod arena;
+mod calls;
+mod tally;
+mod worker;
+
+use std::os::fd::AsRawFd;
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{bail, ensure, Context, Result};
+use fastrand::Rng;
+use nix::sys::signal::{kill, Signal};
+use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
+use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::unistd::Pid;
+
+use crate::harness::{note, start_process};
+use crate::lab::{Host, Lab, Wiring, DEVICE};
+use crate::module;
+use crate::scale::slabs;
+use crate::transfer::{transfer, Load};
+
+use tally::Tally;
+use worker::Orders;
+
+/// Processes at a time.
+const WORKERS: usize = 4;
+
+/// What is tried, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub struct Campaign {
+    /// Decides everything but the order in which the kernel runs threads.
+    pub seed: u64,
+    /// How long calls are made.
+    pub time: Duration,
+}
+
+/// What was done.
+#[derive(Debug)]
+pub struct Report {
+    /// Calls by kind.
+    pub calls: String,
+    /// Calls of all kinds.
+    pub total: u64,
+    /// Kinds that never succeeded.
+    pub never: Vec<calls::Kind>,
+    /// Processes killed.
+    pub killed: u64,
+    /// Times that the module refused to go, and that it went.
+    pub unloads: (u64, u64),
+    /// Times that a device went down and up.
+    pub bounces: u64,
+}
+
+impl Report {
+    /// Asks the module to go.
+    fn unload(&mut self) -> Result<()> {
+        match module::try_unload() {
+            Ok(()) => {
+                self.unloads.1 += 1;
+                // Calls load it too, by its alias.
+                module::ensure_loaded()
+            }
+            Err(error) => match error.raw_os_error() {
+                Some(libc::EWOULDBLOCK) => {
+                    self.unloads.0 += 1;
+                    Ok(())
+                }
+                // Some worker is just loading it.
+                Some(libc::ENOENT | libc::EBUSY) => Ok(()),
+                _ => Err(error).context("delete_module"),
+            },
+        }
+    }
+}
+
+/// Runs it, and then demands that nothing is left and everything still works.
+///
+/// # Errors
+/// With the reason, when something is left or does not work.
+pub fn run(campaign: Campaign) -> Result<Report> {
+    note(&format!("seed {}", campaign.seed));
+    let lab = Lab::new(Wiring::Direct)?;
+    warm(&lab)?;
+    let before = Held::now()?;
+    let report = hammer(&lab, campaign)?;
+    for host in [&lab.a, &lab.b] {
+        host.namespace.ip(&format!("link set {DEVICE} up\n"))?;
+    }
+    module::ensure_loaded()?;
+    // A connection whose peer was killed while the wire was cut may take as long to end as any.
+    lab.await_no_sockets().or_else(|_| lab.await_no_sockets())?;
+    module::reload().context("loading it again")?;
+    before.is_held_again()?;
+    warm(&lab).context("a transfer after all of it")?;
+    lab.await_no_sockets()?;
+    Ok(report)
+}
+
+/// Runs it for so many seconds and prints what was done.
+///
+/// # Errors
+/// As [`run`].
+pub fn print(seed: u64, seconds: u64) -> Result<()> {
+    println!("seed {seed}, {seconds} s");
+    let report = run(Campaign {
+        seed,
+        time: Duration::from_secs(seconds),
+    })?;
+    println!("{}", report.calls);
+    ensure!(
+        report.never.is_empty(),
+        "these never succeeded: {:?}",
+        report.never
+    );
+    println!(
+        "{} calls; {} processes killed; {} times a device went down and up; the module refused to go {} times and went {}",
+        report.total, report.killed, report.bounces, report.unloads.0, report.unloads.1
+    );
+    println!("no socket left, slab caches as before, loaded again, a transfer works");
+    Ok(())
+}
+
+/// A plain transfer, and a datagram.
+fn warm(lab: &Lab) -> Result<()> {
+    let (client, server) = lab.esp_pair(980)?;
+    let load = Load {
+        total: 200_000,
+        chunk: 5_000,
+        seed: 1,
+    };
+    transfer(&client, &server, load)?;
+    let (a, b) = lab.edp_pair(981)?;
+    a.send(b"still here", 0)?;
+    let mut bytes = [0; 16];
+    let got = b.receive(&mut bytes, 0)?;
+    ensure!(&bytes[..got] == b"still here", "{:?} came", &bytes[..got]);
+    Ok(())
+}
+
+/// Kernel objects of the kinds that sockets are made of.
+struct Held(Vec<(String, i64)>);
+
+/// More than idle objects that processors keep for themselves; calls are made by the hundred thousand.
+const SLACK: i64 = 4 << 20;
+
+impl Held {
+    fn now() -> Result<Self> {
+        let wanted = [
+            "ESP",
+            "EDP",
+            "skbuff_head_cache",
+            "skbuff_fclone_cache",
+            "skbuff_small_head",
+            "sock_inode_cache",
+            "filp",
+        ];
+        let found = slabs()?
+            .into_iter()
+            .filter(|(name, _)| wanted.contains(&name.as_str()));
+        Ok(Self(found.collect()))
+    }
+
+    fn is_held_again(&self) -> Result<()> {
+        ensure!(!self.0.is_empty(), "/proc/slabinfo has none of the caches");
+        let now = Self::now()?.0;
+        for (name, before) in &self.0 {
+            let after = now.iter().find(|(other, _)| other == name);
+            let after = after.map_or(0, |(_, bytes)| *bytes);
+            ensure!(
+                after - before < SLACK,
+                "{name} had {before} bytes in use and has {after} now"
+            );
+        }
+        Ok(())
+    }
+}
+
+fn hammer(lab: &Lab, campaign: Campaign) -> Result<Report> {
+    let tally = Tally::shared()?;
+    let (one, other) = socketpair(
+        AddressFamily::Unix,
+        SockType::Datagram,
+        None,
+        SockFlag::empty(),
+    )
+    .context("socketpair")?;
+    let post = [one.as_raw_fd(), other.as_raw_fd()];
+    let mut rng = Rng::with_seed(campaign.seed);
+    let mut report = Report {
+        calls: String::new(),
+        total: 0,
+        never: Vec::new(),
+        killed: 0,
+        unloads: (0, 0),
+        bounces: 0,
+    };
+    let mut workers = Workers(Vec::new());
+    let end = Instant::now() + campaign.time;
+    while Instant::now() < end {
+        while workers.0.len() < WORKERS {
+            workers.start(lab, &mut rng, post, tally)?;
+        }
+        // Long enough for a few thousand calls: no event could tell when a kill hurts most.
+        thread::sleep(Duration::from_millis(rng.u64(1..150)));
+        match rng.u8(..8) {
+            0..=3 => {
+                workers.kill_one(&mut rng)?;
+                report.killed += 1;
+            }
+            4 => {
+                // With all of them gone the module may go, if connections that say goodbye let it.
+                report.killed += workers.0.len() as u64;
+                workers.kill_all()?;
+                report.unload()?;
+            }
+            5 => {
+                bounce(if rng.bool() { &lab.a } else { &lab.b })?;
+                report.bounces += 1;
+            }
+            _ => report.unload()?,
+        }
+    }
+    report.killed += workers.0.len() as u64;
+    workers.kill_all()?;
+    report.calls = tally.table();
+    report.total = tally.total();
+    report.never = tally.never();
+    Ok(report)
+}
+
+/// A device goes down and up.
+fn bounce(host: &Host) -> Result<()> {
+    host.namespace
+        .ip(&format!("link set {DEVICE} down\nlink set {DEVICE} up\n"))
+}
+
+/// Processes that are killed when this goes.
+struct Workers(Vec<Pid>);
+
+impl Workers {
+    fn start(
+        &mut self,
+        lab: &Lab,
+        rng: &mut Rng,
+        post: [i32; 2],
+        tally: &'static Tally,
+    ) -> Result<()> {
+        let (host, other) = match rng.bool() {
+            true => (&lab.a, &lab.b),
+            false => (&lab.b, &lab.a),
+        };
+        let orders = Orders {
+            host,
+            other,
+            seed: rng.u64(..),
+            post,
+            tally,
+        };
+        let pid = start_process(|| {
+            if let Err(error) = worker::run(&orders) {
+                note(&format!("a worker: {error:#}"));
+            }
+            1
+        })?;
+        self.0.push(pid);
+        Ok(())
+    }
+
+    fn kill_all(&mut self) -> Result<()> {
+        while let Some(pid) = self.0.pop() {
+            end(pid)?;
+        }
+        Ok(())
+    }
+
+    fn kill_one(&mut self, rng: &mut Rng) -> Result<()> {
+        let pid = self.0.swap_remove(rng.usize(..self.0.len()));
+        end(pid)
+    }
+}
+
+/// Kills a worker; one that ended by itself could not do its work.
+fn end(pid: Pid) -> Result<()> {
+    kill(pid, Signal::SIGKILL).context("kill")?;
+    match waitpid(pid, Some(WaitPidFlag::empty())).context("waitpid")? {
+        WaitStatus::Signaled(_, Signal::SIGKILL, _) => Ok(()),
+        other => bail!("a worker ended by itself: {other:?}"),
+    }
+}
+
+impl Drop for Workers {
+    fn drop(&mut self) {
+        // Some are left only when something has failed already.
+        if let Err(error) = self.kill_all() {
+            note(&format!("{error:#}"));
+        }
+    }
+}

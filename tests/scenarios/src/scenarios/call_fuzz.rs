@@ -1,0 +1,39 @@
+//! Random calls with random arguments, from processes that are killed.
+
+use std::time::Duration;
+
+use anyhow::ensure;
+
+use crate::call_fuzz::{run, Campaign};
+use crate::harness::{note, Outcome, Scenario};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] =
+    &[Scenario::guest("calls_at_random_by_processes_killed_at_random", at_random).within(150)];
+
+fn at_random() -> Outcome {
+    let report = run(Campaign {
+        seed: fastrand::u64(..),
+        time: Duration::from_secs(12),
+    })?;
+    note(&format!("{} calls, {report:?}", report.total));
+    // On a machine that does something else at the same time it may be a tenth of what it is otherwise.
+    ensure!(
+        report.total > 5_000,
+        "only {} calls were made",
+        report.total
+    );
+    ensure!(
+        report.never.is_empty(),
+        "these never succeeded: {:?}",
+        report.never
+    );
+    ensure!(
+        report.killed > 10 && report.bounces > 0 && report.unloads.0 > 0,
+        "{} killed, {} bounces, {} unloads refused",
+        report.killed,
+        report.bounces,
+        report.unloads.0
+    );
+    Ok(())
+}
