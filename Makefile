@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-debug bench profile incast params scale fuzz-calls shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
+.PHONY: help demo test test-debug bench profile incast params scale dos fuzz-calls shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -38,6 +38,7 @@ help:
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
 	@echo '  make params     goodput of one ESP stream over burst_length and packets_to_ack, and build/esp-params.svg'
 	@echo '  make scale      10,000 connections and 1,000 per second, beside TCP: memory, instructions, ports'
+	@echo '  make dos        attacks by a host on the same Ethernet: what each costs, and what a stream beside it keeps'
 	@echo '  make fuzz-calls random calls by processes killed at random; SECONDS=300, SEED=... makes the same ones again'
 	@echo '  make model      explore every placement of some losses in small configurations; OPTIONS=--deep does more'
 	@echo '  make simulation OPTIONS=scale: up to 1,000 senders without a kernel; OPTIONS=--help lists the studies'
@@ -58,7 +59,7 @@ toolbox:
 runner: toolbox
 	@mk/build-runner
 
-demo test bench shell manual dissector: runner
+demo test bench dos shell manual dissector: runner
 	@$(run-guests) $@
 
 profile: runner

@@ -7,8 +7,12 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
+    esp_connection::STALE,
     esp_socket::Esp,
-    net::{bh_lock::BhLock, sock::SockRef},
+    net::{
+        bh_lock::BhLock,
+        sock::{Sock, SockRef},
+    },
 };
 use core::sync::atomic::Ordering::Relaxed;
 use kernel::sync::Arc;
@@ -16,19 +20,38 @@ use kernel::sync::Arc;
 /// The queue as listener and children hold it.
 pub(crate) type Shared = Arc<BhLock<Queue>>;
 
+/// A child in its place.
+struct Child {
+    /// The one reference that its protocol has on it.
+    sock: SockRef<Esp>,
+    /// When it was put here.
+    since: u64,
+    /// The peer has not answered yet.
+    half_open: bool,
+}
+
+/// For how long a half-open child keeps its place though another wants it, nanoseconds: many times
+/// what a host of the same segment takes to answer.
+const GRACE: u64 = 10_000_000;
+
+/// How many places are looked at for one whose child has had its time, so that a SYN costs the same
+/// whatever the backlog.
+const LOOKS: usize = 8;
+
 /// Children of one listener, in slots that were allocated when it began to listen: a packet from
 /// the wire never makes it allocate.
 pub(crate) struct Queue {
     /// Whom to wake; none once the listener is closed.
     listener: Option<SockRef<Esp>>,
-    /// The children. Each holds the one reference that its protocol has on it.
-    slots: KVVec<Option<SockRef<Esp>>>,
+    slots: KVVec<Option<Child>>,
     /// Indices of empty slots.
     free: KVVec<u32>,
     /// Indices of full connections, a ring in the order in which they became so.
     ready: KVVec<u32>,
     ready_head: usize,
     ready_len: usize,
+    /// The place that is looked at next for a child that has had its time.
+    hand: usize,
     /// How many children there may be.
     limit: usize,
 }
@@ -84,6 +107,7 @@ impl Queue {
             ready: KVVec::with_capacity(limit, GFP_KERNEL)?,
             ready_head: 0,
             ready_len: 0,
+            hand: 0,
             limit,
         };
         for slot in 0..limit {
@@ -133,28 +157,74 @@ impl Queue {
         let _ = self.free.push_within_capacity(slot);
     }
 
+    /// If there is no room: takes out a half-open child whose peer has had time enough to answer.
+    /// SYNs from addresses where nobody is would otherwise fill the queue until their last
+    /// repetition is over, and keep everybody out. The child is to be told that it is stale.
+    pub(crate) fn make_room(&mut self, now: u64) -> Option<SockRef<Esp>> {
+        if self.listener.is_none() || self.used() < self.limit {
+            return None;
+        }
+        for _ in 0..LOOKS.min(self.slots.len()) {
+            let slot = self.hand;
+            self.hand = slot.wrapping_add(1);
+            if self.hand >= self.slots.len() {
+                self.hand = 0;
+            }
+            let stale = |child: &mut Child| {
+                child.half_open && now.saturating_sub(child.since) >= GRACE
+            };
+            let child = self.slots.get_mut(slot)?.take_if(stale);
+            if let Some(Child { sock, .. }) = child {
+                self.unreserve(slot as u32);
+                // From here on the child ends itself, by whatever comes first.
+                sock.shared().missed.fetch_or(STALE, Relaxed);
+                let held = sock.hold();
+                sock.leave();
+                return Some(held);
+            }
+        }
+        None
+    }
+
     /// Puts a half-open child in its place, unless the listener has closed meanwhile.
-    pub(crate) fn put(&mut self, slot: u32, child: SockRef<Esp>) -> Option<SockRef<Esp>> {
+    pub(crate) fn put(
+        &mut self,
+        slot: u32,
+        sock: SockRef<Esp>,
+        since: u64,
+    ) -> Option<SockRef<Esp>> {
         if self.listener.is_none() {
-            return Some(child);
+            return Some(sock);
         }
-        match self.slots.get_mut(slot as usize) {
-            Some(place) => place.replace(child),
-            None => Some(child),
-        }
+        let Some(place) = self.slots.get_mut(slot as usize) else {
+            return Some(sock);
+        };
+        let child = Child {
+            sock,
+            since,
+            half_open: true,
+        };
+        place.replace(child).map(|child| child.sock)
     }
 
-    /// Takes a child out, if it is still there.
-    pub(crate) fn take(&mut self, slot: u32) -> Option<SockRef<Esp>> {
-        let child = self.slots.get_mut(slot as usize)?.take()?;
+    /// The place of `sock`, if that is still in it: it may have had to leave it to another.
+    fn place_of(&mut self, slot: u32, sock: &Sock<Esp>) -> Option<&mut Option<Child>> {
+        let place = self.slots.get_mut(slot as usize)?;
+        let found: &Sock<Esp> = &place.as_ref()?.sock;
+        core::ptr::eq(found, sock).then_some(place)
+    }
+
+    /// Takes `sock` out, if it is still there.
+    pub(crate) fn take(&mut self, slot: u32, sock: &Sock<Esp>) -> Option<SockRef<Esp>> {
+        let child = self.place_of(slot, sock)?.take()?;
         self.unreserve(slot);
-        Some(child)
+        Some(child.sock)
     }
 
-    /// A child is connected: it waits for `accept` now. Returns the listener to wake, none if it
-    /// has closed.
-    pub(crate) fn complete(&mut self, slot: u32) -> Option<SockRef<Esp>> {
-        self.slots.get(slot as usize)?.as_ref()?;
+    /// The child `sock` is connected: it waits for `accept` now. Returns the listener to wake, none
+    /// if it has closed, or if the child had to make room.
+    pub(crate) fn complete(&mut self, slot: u32, sock: &Sock<Esp>) -> Option<SockRef<Esp>> {
+        self.place_of(slot, sock)?.as_mut()?.half_open = false;
         let listener = self.listener.as_ref()?.hold();
         let tail = (self.ready_head + self.ready_len).checked_rem(self.ready.len())?;
         *self.ready.get_mut(tail)? = slot;
@@ -185,7 +255,9 @@ impl Queue {
         self.ready_head = (self.ready_head + 1).checked_rem(self.ready.len())?;
         self.ready_len -= 1;
         self.publish();
-        self.take(slot)
+        let child = self.slots.get_mut(slot as usize)?.take()?;
+        self.unreserve(slot);
+        Some(child.sock)
     }
 
     /// The listener closes: no child comes in or is completed any more. Returns its reference.
@@ -198,8 +270,8 @@ impl Queue {
     pub(crate) fn drain(&mut self) -> Option<SockRef<Esp>> {
         // The slots go with their children, so that the next call need not look at them again.
         while let Some(slot) = self.slots.pop() {
-            if slot.is_some() {
-                return slot;
+            if let Some(child) = slot {
+                return Some(child.sock);
             }
         }
         None

@@ -45,7 +45,8 @@ pub(crate) struct Shared {
     pub(crate) told: AtomicU32,
     /// An acknowledgement waits for the reader: to make room, or to fall asleep.
     pub(crate) owes: AtomicBool,
-    /// What came while a task owned the socket, and is done when that lets go: [`TURN`], [`DEVICE`].
+    /// What came while a task owned the socket, and is done when that lets go: [`TURN`], [`DEVICE`],
+    /// [`STALE`].
     pub(crate) missed: AtomicU8,
 }
 
@@ -53,6 +54,9 @@ pub(crate) struct Shared {
 pub(crate) const TURN: u8 = 1;
 /// The connection's device has changed. See [`Shared::missed`].
 pub(crate) const DEVICE: u8 = 2;
+/// The socket was half-open for too long and had to make room in its listener's queue: its timer
+/// ends it, or its own end does. It stays set. See [`Shared::missed`].
+pub(crate) const STALE: u8 = 4;
 
 impl Shared {
     /// The part of an accepted connection.
@@ -265,7 +269,7 @@ pub(crate) fn settle(sock: &Sock<Esp>, stream: &mut Stream, outcome: esp::Outcom
     }
     set_state(sock, state);
     if outcome.established {
-        established(stream);
+        established(sock, stream);
     }
     sock.state_change();
     if before == TcpState::SynSent as u8 {
@@ -291,12 +295,12 @@ fn error_for(failure: Failure, before: u8) -> Error {
 }
 
 /// The handshake is complete: a child joins those that wait for `accept`.
-fn established(stream: &mut Stream) {
+fn established(sock: &Sock<Esp>, stream: &mut Stream) {
     if let Parent::HalfOpen(queue, slot) = core::mem::replace(&mut stream.parent, Parent::None) {
-        let listener = queue.lock().complete(slot);
+        let listener = queue.lock().complete(slot, sock);
         match listener {
             Some(listener) => listener.data_ready(),
-            // It has closed and will end this child too, if it has not yet.
+            // It has closed, or has made room: this child is about to be ended too.
             None => stream.parent = Parent::HalfOpen(queue, slot),
         }
     }
@@ -344,15 +348,45 @@ fn over(sock: &Sock<Esp>, stream: &mut Stream) {
     sock.state_change();
     if let Parent::HalfOpen(queue, slot) = core::mem::replace(&mut stream.parent, Parent::None) {
         // A child that failed before anyone could accept it.
-        let child = queue.lock().take(slot);
+        let child = queue.lock().take(slot, sock);
         if let Some(child) = child {
             release(stream, child);
+        } else if is_stale(sock) {
+            release_own(sock, stream);
         }
         return;
     }
     if sock.is_dead() {
         release_own(sock, stream);
     }
+}
+
+/// Whether a half-open child had to make room in its listener's queue.
+pub(crate) fn is_stale(sock: &Sock<Esp>) -> bool {
+    sock.shared().missed.load(Relaxed) & STALE != 0
+}
+
+/// Has a child that its listener's queue gave up at `now` end itself: its lock is not to be taken
+/// while the listener's is held.
+pub(crate) fn dismiss(child: &Sock<Esp>, now: u64) {
+    child.arm_timer(now);
+}
+
+/// Ends a child that is stale: without a word to whoever never answered, with a reset to a peer
+/// that has just done so.
+pub(crate) fn give_up(sock: &Sock<Esp>, stream: &mut Stream) {
+    if stream.released {
+        return;
+    }
+    stream.parent = Parent::None;
+    if sock.tcp_state() == TcpState::SynRecv as u8 {
+        let _ = stream.connection.abort();
+        set_state(sock, TcpState::Close);
+        over(sock, stream);
+    } else if sock.tcp_state() != TcpState::Close as u8 {
+        abort(sock, stream);
+    }
+    release_own(sock, stream);
 }
 
 /// Takes the socket, which the caller has locked, out of the connections that packets look for.

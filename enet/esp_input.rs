@@ -248,14 +248,23 @@ fn spawn(
         .esp_lanes
         .of(device.index())
         .map_err(|_| DropReason::NoMemory)?;
-    let slot = queue.lock().reserve().ok_or(DropReason::ListenQueue)?;
+    let now = timer::now();
+    let (stale, slot) = {
+        let mut queue = queue.lock();
+        (queue.make_room(now), queue.reserve())
+    };
+    if let Some(stale) = stale {
+        listener.count_drop();
+        esp_connection::dismiss(&stale, now);
+    }
+    let slot = slot.ok_or(DropReason::ListenQueue)?;
     let port = listener.shared().binding.port();
     let connection = Connection::accept(
         port,
         syn,
         Seq(random::u16()),
         Space::of(listener.net()).sysctl.config(),
-        timer::now(),
+        now,
     );
     let child = NewChild::spawn(
         listener,
@@ -285,7 +294,7 @@ fn spawn(
     sock.start_flow();
     esp_turns::join(sock, stream, lane);
     stream.parent = Parent::HalfOpen(queue.clone(), slot);
-    let refused = queue.lock().put(slot, SockRef::from_lifetime(sock));
+    let refused = queue.lock().put(slot, SockRef::from_lifetime(sock), now);
     if let Some(lifetime) = refused {
         // The listener has closed meanwhile.
         esp_connection::set_state(sock, TcpState::Close);

@@ -8,7 +8,7 @@ use crate::{
     devices::{bindable, local, outgoing, present, tie, usable},
     esp::{self, Connection, Seq},
     esp_accept,
-    esp_connection::{self, Parent, Shared, Stream, DEVICE, TURN},
+    esp_connection::{self, Parent, Shared, Stream, DEVICE, STALE, TURN},
     esp_devices, esp_input, esp_output, esp_stream, esp_turns,
     family::SOL_EP,
     net::{
@@ -50,6 +50,9 @@ impl Protocol for Esp {
 
     fn timer(sock: &Sock<Self>, stream: &mut Stream) {
         stream.armed = u64::MAX;
+        if esp_connection::is_stale(sock) {
+            return esp_connection::give_up(sock, stream);
+        }
         let now = timer::now();
         if now >= stream.corked {
             esp_stream::uncork(stream);
@@ -71,7 +74,7 @@ impl Protocol for Esp {
         if missed.load(Relaxed) == 0 {
             return;
         }
-        let missed = missed.swap(0, Relaxed);
+        let missed = missed.fetch_and(STALE, Relaxed);
         if missed & DEVICE != 0 {
             esp_devices::look(sock, stream);
         }

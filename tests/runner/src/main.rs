@@ -7,6 +7,7 @@ mod checks;
 mod commands;
 mod demo;
 mod dissector;
+mod dos;
 mod fuzz_calls;
 mod incast;
 mod initramfs;
@@ -74,6 +75,8 @@ enum Verb {
     Params(params::Options),
     /// Print what many connections cost, over ESP and TCP, and judge ESP's.
     Scale(scale::Options),
+    /// Print what attacks by whoever is on the same Ethernet cost, and judge them.
+    Dos,
     /// Make random calls with random arguments, from processes that are killed, and demand that nothing is left.
     FuzzCalls(fuzz_calls::Options),
     /// Run commands in a guest and print what they print.
@@ -140,6 +143,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Incast(options) => incast::run(&layout, options),
         Verb::Params(options) => params::run(&layout, options),
         Verb::Scale(options) => scale::run(&layout, options),
+        Verb::Dos => dos::run(&layout),
         Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Shell => qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true),

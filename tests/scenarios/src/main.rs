@@ -10,6 +10,7 @@ mod call_fuzz;
 mod calls;
 mod capture;
 mod control;
+mod denial;
 mod device;
 mod frame;
 mod harness;
@@ -61,6 +62,9 @@ struct Options {
     /// Instead of scenarios: make random calls for so many seconds, and print what was done.
     #[arg(long, value_name = "SECONDS", conflicts_with_all = ["list", "shard", "names"])]
     fuzz_calls: Option<u64>,
+    /// Instead of scenarios: attack a host in every way there is, and print what it costs.
+    #[arg(long, conflicts_with_all = ["list", "shard", "names"])]
+    dos: bool,
     /// With --fuzz-calls: the number that decides them; a random one otherwise.
     #[arg(long, requires = "fuzz_calls")]
     seed: Option<u64>,
@@ -119,6 +123,16 @@ fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(study) = options.scale {
         return match module::ensure_loaded().and_then(|()| studies::run(study)) {
+            Ok(()) => ExitCode::SUCCESS,
+            Err(error) => {
+                eprintln!("scenarios: {error:#}");
+                ExitCode::FAILURE
+            }
+        };
+    }
+    if options.dos {
+        let attack = || denial::print(&lab::Lab::new(lab::Wiring::Direct)?);
+        return match module::ensure_loaded().and_then(|()| attack()) {
             Ok(()) => ExitCode::SUCCESS,
             Err(error) => {
                 eprintln!("scenarios: {error:#}");
@@ -187,6 +201,7 @@ mod tests {
                 scale: None,
                 capture: false,
                 fuzz_calls: None,
+                dos: false,
                 seed: None,
                 shard,
                 names: Vec::new(),

@@ -2,6 +2,7 @@
 
 mod bad_input;
 mod call_fuzz;
+mod denial;
 mod device_changes;
 mod device_kinds;
 mod device_mtu;
@@ -60,6 +61,7 @@ pub fn all() -> Vec<&'static Scenario> {
         flow_control::ALL,
         esp_vanish::ALL,
         scale::ALL,
+        denial::ALL,
         call_fuzz::ALL,
     ]
     .into_iter()

@@ -1,0 +1,362 @@
+//! The attacks.
+
+use anyhow::{ensure, Context, Result};
+
+use super::dialer::{address, Dialed};
+use super::flood::{cost, during, wire};
+use super::victim::{goodput, held, stream};
+use super::{Bounds, Figures};
+use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
+use crate::harness::note;
+use crate::lab::Lab;
+use crate::station::Station;
+use crate::transfer::exchange;
+
+/// One of them.
+#[derive(Clone, Copy, Debug)]
+pub struct Attack {
+    /// Its line of the table.
+    pub what: &'static str,
+    /// Makes it.
+    pub make: fn(&Lab) -> Result<Figures>,
+    /// What it must stay within.
+    pub bounds: Bounds,
+}
+
+const fn bounds(cost: f64, share: f64, held: f64, of: &'static str) -> Bounds {
+    Bounds {
+        cost,
+        share,
+        held,
+        of,
+    }
+}
+
+/// All of them, in the order of the table.
+pub const ALL: &[Attack] = &[
+    SYNS,
+    STRAYS,
+    FORGED,
+    GUESSED_REQUESTS,
+    REQUESTS,
+    EDP_NOBODY,
+    EDP_UNREAD,
+    ECHOES,
+    WINDOWLESS,
+    UNREAD,
+    SILENT,
+    TEASING,
+];
+
+const PORT: u16 = 2870;
+const BACKLOG: i32 = 128;
+
+/// A packet for host a, from station `number`.
+fn esp(lab: &Lab, number: u64, header: EspHeader) -> Vec<u8> {
+    ethernet(lab.a.mac, address(number), ETH_P_ESP, &header.packet(&[]))
+}
+
+/// A stream's goodput alone, and its share of it beside a flood; then a frame's cost.
+fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> Result<Figures> {
+    let wire = wire(lab)?;
+    let (from, to, _listener) = stream(lab, PORT + 50, 16)?;
+    // The first bytes learn the round trip.
+    goodput(&from, &to)?;
+    let alone = goodput(&from, &to)?;
+    let (sent, beside) = during(&wire, make, || goodput(&from, &to))?;
+    ensure!(sent > 100, "only {sent} frames came meanwhile");
+    Ok(Figures {
+        cost: Some(cost(lab, &wire, make)?),
+        share: Some(beside / alone),
+        held: None,
+    })
+}
+
+/// SYNs from random addresses: each makes a half-open connection, and asks an older one to go. Those that go are there for
+/// a moment more than the backlog.
+pub const SYNS: Attack = Attack {
+    what: "SYNs from addresses where nobody is",
+    make: syns,
+    bounds: bounds(4_000.0, 0.7, 160.0, "half-open connections"),
+};
+
+fn syns(lab: &Lab) -> Result<Figures> {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    let mut syn = |number: u64| {
+        let header = EspHeader {
+            source: 1 + (number >> 16) as u16,
+            destination: PORT,
+            sequence: number as u16,
+            flags: flag::SYN,
+            ..EspHeader::default()
+        };
+        esp(lab, number, header)
+    };
+    let mut figures = beside_a_stream(lab, &mut syn)?;
+    // The flood goes on, and who is there gets in.
+    let wire = wire(lab)?;
+    let mut number = 1 << 20;
+    let mut most = 0;
+    let mut next = |_| {
+        number += 1;
+        syn(number)
+    };
+    let clients = || {
+        for _ in 0..20 {
+            let client = lab.b.esp()?;
+            client
+                .connect(&lab.b.to(&lab.a, PORT))
+                .context("a client in the flood")?;
+            let (server, _) = listener.accept(0)?;
+            exchange(&client, &server)?;
+            let text = lab.a.namespace.proc_net("esp")?;
+            let half_open = text.lines().filter(|line| line.contains(" syn-recv "));
+            most = most.max(half_open.count());
+        }
+        Ok(())
+    };
+    during(&wire, &mut next, clients)?;
+    figures.held = Some(most as f64);
+    Ok(figures)
+}
+
+/// Packets for no socket: each is answered by a reset of the same length.
+pub const STRAYS: Attack = Attack {
+    what: "packets for ports where nobody listens",
+    make: |lab| {
+        beside_a_stream(lab, &mut |number| {
+            let header = EspHeader {
+                source: number as u16 | 1,
+                destination: 1 + number as u16 % 2000,
+                flags: flag::ACK,
+                ..EspHeader::default()
+            };
+            esp(lab, number, header)
+        })
+    },
+    bounds: bounds(6_000.0, 0.8, 0.0, ""),
+};
+
+/// A connection of b with a, and packets that pretend to be b's with every number but the right ones.
+fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
+    let listener = lab.a.esp_listener(PORT, 16)?;
+    let client = lab.b.esp()?;
+    client.connect(&lab.b.to(&lab.a, PORT))?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)?;
+    let source = client.local_address()?.port;
+    let mut make = |number: u64| {
+        let header = EspHeader {
+            source,
+            destination: PORT,
+            sequence: (number as u16).wrapping_mul(251),
+            // One in 65536 has both right; it can only end this connection.
+            acknowledgement: (number as u16).wrapping_mul(509) ^ 0x5555,
+            flags,
+            ..EspHeader::default()
+        };
+        ethernet(lab.a.mac, lab.b.mac, ETH_P_ESP, &header.packet(&[]))
+    };
+    beside_a_stream(lab, &mut make)
+}
+
+/// Acknowledgements with numbers that are guessed.
+pub const FORGED: Attack = Attack {
+    what: "guessed acknowledgements of a connection",
+    make: |lab| forged(lab, flag::ACK),
+    bounds: bounds(2_000.0, 0.85, 0.0, ""),
+};
+
+/// Requests with numbers that are guessed.
+pub const GUESSED_REQUESTS: Attack = Attack {
+    what: "guessed requests of a connection",
+    make: |lab| forged(lab, flag::ACK | flag::RRQ),
+    bounds: bounds(2_000.0, 0.85, 0.0, ""),
+};
+
+/// A peer that asks again and again for what it was sent.
+pub const REQUESTS: Attack = Attack {
+    what: "requests by a peer for what it was sent",
+    make: requests,
+    bounds: bounds(f64::MAX, 0.0, 21.0, "packets for a request"),
+};
+
+fn requests(lab: &Lab) -> Result<Figures> {
+    const REQUESTS: usize = 1000;
+    let (mut station, client) = Station::connect(lab, PORT)?;
+    client.set_nonblocking(true)?;
+    // More than a window, which stays closed.
+    client.send(&[7; 60_000], libc::MSG_NOSIGNAL)?;
+    station.new_packets()?;
+    station.acknowledge()?;
+    let window = station.new_packets()?;
+    let mut answers = 0;
+    for _ in 0..REQUESTS {
+        station.send(flag::ACK | flag::RRQ, &[])?;
+        let came = station.sent_so_far()?;
+        answers += came.iter().filter(|header| header.length > 0).count();
+    }
+    note(&format!("{answers} packets, after a window of {window}"));
+    station.reset()?;
+    Ok(Figures {
+        held: Some(answers as f64 / REQUESTS as f64),
+        ..Figures::default()
+    })
+}
+
+fn datagram(lab: &Lab, port: u16, payload: &[u8]) -> Vec<u8> {
+    let packet = edp(9, port, payload.len() as u16, payload);
+    ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &packet)
+}
+
+/// Datagrams for no socket.
+pub const EDP_NOBODY: Attack = Attack {
+    what: "datagrams for ports where nobody is",
+    make: |lab| {
+        beside_a_stream(lab, &mut |number| {
+            datagram(lab, 1 + number as u16 % 2000, b"x")
+        })
+    },
+    bounds: bounds(1_000.0, 0.85, 0.0, ""),
+};
+
+/// Datagrams that nobody reads.
+pub const EDP_UNREAD: Attack = Attack {
+    what: "datagrams that are not read",
+    make: |lab| {
+        let socket = lab.a.edp_bound(PORT)?;
+        let figures = beside_a_stream(lab, &mut |_| datagram(lab, PORT, &[1; 1000]))?;
+        let (holds, receive, _) = held(&socket)?;
+        Ok(Figures {
+            held: Some(f64::from(holds) / f64::from(receive)),
+            ..figures
+        })
+    },
+    // A datagram comes in while anything is free.
+    bounds: bounds(3_000.0, 0.85, 1.1, "receive buffers"),
+};
+
+/// Echo requests: each is answered by as much.
+pub const ECHOES: Attack = Attack {
+    what: "echo requests",
+    make: |lab| beside_a_stream(lab, &mut |_| datagram(lab, 0, &[1, 2, 3])),
+    bounds: bounds(6_000.0, 0.8, 0.0, ""),
+};
+
+/// A peer that sends on though no window is open, to a connection that nobody reads from.
+pub const WINDOWLESS: Attack = Attack {
+    what: "a peer that sends without a window",
+    make: windowless,
+    bounds: bounds(f64::MAX, 0.0, 1.2, "receive buffers"),
+};
+
+fn windowless(lab: &Lab) -> Result<Figures> {
+    let mut most = 0.0f64;
+    for length in [1, 1400] {
+        let (mut station, client) = Station::connect(lab, PORT)?;
+        for _ in 0..2000 {
+            station.send_data(flag::TXS | flag::TXF, &vec![3; length])?;
+        }
+        station.sent_so_far()?;
+        let (holds, receive, _) = held(&client)?;
+        most = most.max(f64::from(holds) / f64::from(receive));
+        station.reset()?;
+    }
+    Ok(Figures {
+        held: Some(most),
+        ..Figures::default()
+    })
+}
+
+/// Many connections that are not read from, each sent as much as it takes.
+pub const UNREAD: Attack = Attack {
+    what: "32 connections that are not read from",
+    make: unread,
+    bounds: bounds(f64::MAX, 0.8, 1.0, "receive buffers each"),
+};
+
+fn unread(lab: &Lab) -> Result<Figures> {
+    const COUNT: usize = 32;
+    let (from, to, listener) = stream(lab, PORT, 128)?;
+    goodput(&from, &to)?;
+    let alone = goodput(&from, &to)?;
+    let mut pairs = Vec::new();
+    for _ in 0..COUNT {
+        let client = lab.b.esp()?;
+        client.connect(&lab.b.to(&lab.a, PORT))?;
+        let (server, _) = listener.accept(0)?;
+        client.set_nonblocking(true)?;
+        while client.send(&[1; 3000], libc::MSG_NOSIGNAL).is_ok() {}
+        pairs.push((client, server));
+    }
+    let share = goodput(&from, &to)? / alone;
+    let mut most = 0.0f64;
+    for (_, server) in &pairs {
+        let (holds, receive, _) = held(server)?;
+        most = most.max(f64::from(holds) / f64::from(receive));
+    }
+    Ok(Figures {
+        share: Some(share),
+        held: Some(most),
+        ..Figures::default()
+    })
+}
+
+/// Opens `COUNT` connections of stations to a listener of host a, and lets `tease` make frames of them while a stream of
+/// b is measured.
+fn announcers(
+    lab: &Lab,
+    mut tease: impl FnMut(&mut [Dialed], u64) -> Vec<u8> + Send,
+) -> Result<Figures> {
+    const COUNT: u64 = 32;
+    let (from, to, _listener) = stream(lab, PORT, 128)?;
+    goodput(&from, &to)?;
+    let alone = goodput(&from, &to)?;
+    let hears = lab.b.packets(ETH_P_ESP)?;
+    let mut stations = (0..COUNT)
+        .map(|number| Dialed::open(lab, &hears, number, PORT))
+        .collect::<Result<Vec<_>>>()?;
+    drop(hears);
+    let wire = wire(lab)?;
+    for station in &mut stations {
+        wire.send(&station.data(flag::TXS, &[1]))?;
+    }
+    let (_, beside) = during(&wire, &mut |number| tease(&mut stations, number), || {
+        goodput(&from, &to)
+    })?;
+    for station in &stations {
+        wire.send(&station.reset())?;
+    }
+    Ok(Figures {
+        share: Some(beside / alone),
+        ..Figures::default()
+    })
+}
+
+/// Senders that announce something and never send it.
+pub const SILENT: Attack = Attack {
+    what: "32 senders that announce and fall silent",
+    make: |lab| {
+        announcers(lab, |_, _| {
+            // Nothing that anybody looks at.
+            ethernet([2, 0, 0, 0, 0, 0x77], lab.b.mac, ETH_P_ESP, &[0; 11])
+        })
+    },
+    bounds: bounds(f64::MAX, 0.4, 0.0, ""),
+};
+
+/// Senders that announce again whenever they are given up.
+pub const TEASING: Attack = Attack {
+    what: "32 senders that announce again and again",
+    make: |lab| {
+        announcers(lab, |stations, number| {
+            let count = stations.len() as u64;
+            let station = &mut stations[(number / 2 % count) as usize];
+            match number % 2 {
+                0 => station.data(flag::TXF, &[1]),
+                _ => station.data(flag::TXS, &[1]),
+            }
+        })
+    },
+    bounds: bounds(f64::MAX, 0.05, 0.0, ""),
+};

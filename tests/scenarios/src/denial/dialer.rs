@@ -1,0 +1,79 @@
+//! A station that opens connections to a host and then does with them what no host does.
+
+use anyhow::{Context, Result};
+
+use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
+use crate::lab::Lab;
+use crate::patience::patience;
+
+/// One connection of it, seen from the station.
+#[derive(Clone, Copy, Debug)]
+pub struct Dialed {
+    host: [u8; 6],
+    mac: [u8; 6],
+    port: u16,
+    host_port: u16,
+    next: u16,
+    expected: u16,
+}
+
+/// The address of station `number`.
+pub fn address(number: u64) -> [u8; 6] {
+    let [.., a, b, c] = number.to_be_bytes();
+    [2, 0, 1, a, b, c]
+}
+
+impl Dialed {
+    /// Connects station `number` to `host_port` of host a; `wire` hears what comes to host b.
+    ///
+    /// # Errors
+    /// When the host does not answer as it should.
+    pub fn open(lab: &Lab, wire: &PacketSocket, number: u64, host_port: u16) -> Result<Self> {
+        let mut dialed = Self {
+            host: lab.a.mac,
+            mac: address(number),
+            port: 3000,
+            host_port,
+            next: 0x1234,
+            expected: 0,
+        };
+        wire.send(&dialed.frame(flag::SYN, &[]))?;
+        let answer = wire
+            .wait_for(patience(), |frame| {
+                frame[..6] == dialed.mac
+                    && EspHeader::of_frame(frame)
+                        .is_some_and(|header| header.flags == flag::SYN | flag::ACK)
+            })
+            .with_context(|| format!("the answer to station {number}"))?;
+        let header = EspHeader::of_frame(&answer).context("a frame without header")?;
+        dialed.next = dialed.next.wrapping_add(1);
+        dialed.expected = header.sequence.wrapping_add(1);
+        wire.send(&dialed.frame(flag::ACK, &[]))?;
+        Ok(dialed)
+    }
+
+    /// A frame of the connection with the numbers that are due.
+    pub fn frame(&self, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let header = EspHeader {
+            source: self.port,
+            destination: self.host_port,
+            length: payload.len() as u16,
+            sequence: self.next,
+            acknowledgement: self.expected,
+            flags,
+        };
+        ethernet(self.host, self.mac, ETH_P_ESP, &header.packet(payload))
+    }
+
+    /// A frame with data, which takes a number.
+    pub fn data(&mut self, flags: u8, payload: &[u8]) -> Vec<u8> {
+        let frame = self.frame(flags | flag::ACK, payload);
+        self.next = self.next.wrapping_add(1);
+        frame
+    }
+
+    /// The frame that ends it at once.
+    pub fn reset(&self) -> Vec<u8> {
+        self.frame(flag::RST | flag::ACK, &[])
+    }
+}

@@ -1,0 +1,121 @@
+//! Attacks on a host by whoever is on its Ethernet: what one frame costs, what is left to a stream beside it, and what the
+//! host holds for it at most. To be run in a guest whose clock counts instructions.
+
+pub mod attacks;
+mod dialer;
+mod flood;
+pub mod victim;
+
+use anyhow::{ensure, Result};
+
+use crate::lab::Lab;
+
+pub use attacks::{Attack, ALL};
+
+/// What came of an attack. What does not apply is `None`.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Figures {
+    /// Instructions per frame of it.
+    pub cost: Option<f64>,
+    /// The share of its goodput that a stream beside it keeps.
+    pub share: Option<f64>,
+    /// What the host held for it: sockets, bytes, or frames in answer to one.
+    pub held: Option<f64>,
+}
+
+/// The bounds of the same.
+#[derive(Clone, Copy, Debug)]
+pub struct Bounds {
+    /// The dearest.
+    pub cost: f64,
+    /// The least.
+    pub share: f64,
+    /// The most.
+    pub held: f64,
+    /// What is held.
+    pub of: &'static str,
+}
+
+/// Makes an attack.
+///
+/// # Errors
+/// When the host fails in it, or a call does.
+pub fn make(lab: &Lab, attack: &Attack) -> Result<Figures> {
+    let figures = (attack.make)(lab)?;
+    lab.await_no_sockets()?;
+    Ok(figures)
+}
+
+/// Demands that an attack stayed within its bounds.
+///
+/// # Errors
+/// When it did not.
+pub fn judge(attack: &Attack, figures: &Figures) -> Result<()> {
+    let Bounds {
+        cost,
+        share,
+        held,
+        of,
+    } = attack.bounds;
+    let Figures {
+        cost: costs,
+        share: keeps,
+        held: holds,
+    } = *figures;
+    ensure!(
+        costs.is_none_or(|costs| costs <= cost),
+        "a frame costs {costs:?} instructions, more than {cost}"
+    );
+    ensure!(
+        keeps.is_none_or(|keeps| keeps >= share),
+        "a stream beside it keeps {keeps:?} of its goodput, less than {share}"
+    );
+    ensure!(
+        holds.is_none_or(|holds| holds <= held),
+        "it was {holds:?} {of}, more than {held}"
+    );
+    Ok(())
+}
+
+/// Prints a table of all attacks.
+///
+/// # Errors
+/// When one does not stay within its bounds.
+pub fn print(lab: &Lab) -> Result<()> {
+    println!(
+        "{} frames per second where a stream is beside them; each figure with its bound\n",
+        flood::RATE
+    );
+    println!(
+        "{:<44} | {:>17} | {:>11} | held or answered",
+        "attack", "instructions each", "share kept"
+    );
+    let mut verdict = Ok(());
+    for attack in ALL {
+        let figures = make(lab, attack)?;
+        let Bounds {
+            cost,
+            share,
+            held,
+            of,
+        } = attack.bounds;
+        let pair = |figure: Option<f64>, bound: f64, digits: usize| {
+            figure.map_or_else(
+                || "-".to_owned(),
+                |figure| format!("{figure:.digits$} ({bound:.digits$})"),
+            )
+        };
+        println!(
+            "{:<44} | {:>17} | {:>11} | {}",
+            attack.what,
+            pair(figures.cost, cost, 0),
+            pair(figures.share, share, 2),
+            match figures.held {
+                Some(_) => format!("{} {of}", pair(figures.held, held, 1)),
+                None => "-".to_owned(),
+            }
+        );
+        verdict = verdict.and(judge(attack, &figures));
+    }
+    verdict
+}

@@ -1,0 +1,83 @@
+//! What an attack is to leave alone, and what it may make a host hold.
+
+use std::time::Instant;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::lab::Lab;
+use crate::socket::Socket;
+use crate::transfer::beside;
+
+/// Bytes that a stream carries while it is measured.
+const TOTAL: usize = 6_000_000;
+
+/// Bytes per second of one stream from host b to host a, over a connection that is there.
+///
+/// # Errors
+/// When a call fails, or bytes are lost.
+pub fn goodput(from: &Socket, to: &Socket) -> Result<f64> {
+    let started = Instant::now();
+    let send = || {
+        let bytes = [0x5a; 30_000];
+        for _ in 0..TOTAL / bytes.len() {
+            from.send_all(&bytes)?;
+        }
+        Ok(())
+    };
+    let receive = || {
+        let mut room = vec![0; 60_000];
+        let mut left = TOTAL;
+        while left > 0 {
+            let got = to.receive(&mut room, 0).context("receiving")?;
+            ensure!(got > 0, "the stream ended with {left} bytes to come");
+            ensure!(
+                room[..got].iter().all(|byte| *byte == 0x5a),
+                "other bytes came"
+            );
+            left -= got;
+        }
+        Ok(())
+    };
+    beside(send, receive)?;
+    Ok(TOTAL as f64 / started.elapsed().as_secs_f64())
+}
+
+/// A connection from b to `port` of a: the sender, the receiver, and the listener.
+///
+/// # Errors
+/// When a call fails.
+pub fn stream(lab: &Lab, port: u16, backlog: i32) -> Result<(Socket, Socket, Socket)> {
+    let listener = lab.a.esp_listener(port, backlog)?;
+    let from = lab.b.esp()?;
+    from.connect(&lab.b.to(&lab.a, port)).context("connect")?;
+    let (to, _) = listener.accept(0).context("accept")?;
+    Ok((from, to, listener))
+}
+
+const SO_MEMINFO: i32 = 55;
+
+/// Memory of what was sent and not acknowledged, overhead included.
+///
+/// # Errors
+/// The errno of `getsockopt(2)`.
+pub fn unsent(socket: &Socket) -> Result<u32> {
+    // SK_MEMINFO_WMEM_QUEUED
+    word(&socket.option(libc::SOL_SOCKET, SO_MEMINFO, 36, 36)?, 5)
+}
+
+fn word(words: &[u8], index: usize) -> Result<u32> {
+    let bytes = words.get(4 * index..4 * index + 4).context("SO_MEMINFO")?;
+    Ok(u32::from_ne_bytes(bytes.try_into()?))
+}
+
+/// Memory that a socket's queues hold, overhead included: what was received, and what waits for a task that has the
+/// socket. And the limit of the receive buffer, and of the send buffer.
+///
+/// # Errors
+/// The errno of `getsockopt(2)`.
+pub fn held(socket: &Socket) -> Result<(u32, u32, u32)> {
+    let words = socket.option(libc::SOL_SOCKET, SO_MEMINFO, 36, 36)?;
+    // SK_MEMINFO_RMEM_ALLOC, _BACKLOG, _RCVBUF, _SNDBUF of <linux/sock_diag.h>
+    let word = |index| word(&words, index);
+    Ok((word(0)?.saturating_add(word(7)?), word(1)?, word(3)?))
+}
