@@ -30,6 +30,7 @@
 
 /* Macros with casts, which bindgen does not evaluate. */
 static const gfp_t ENET_GFP_ATOMIC __maybe_unused = GFP_ATOMIC;
-static const gfp_t ENET_GFP_KERNEL __maybe_unused = GFP_KERNEL;
+/* What a task asks for is charged to its memory cgroup, as AF_UNIX has it. */
+static const gfp_t ENET_GFP_TASK __maybe_unused = GFP_KERNEL_ACCOUNT;
 static const __u32 ENET_SOCK_MIN_SNDBUF __maybe_unused = SOCK_MIN_SNDBUF;
 static const __u32 ENET_SOCK_MIN_RCVBUF __maybe_unused = SOCK_MIN_RCVBUF;

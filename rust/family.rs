@@ -317,6 +317,8 @@ impl NewSocket<'_> {
             }
             bindings::sock_init_data(self.socket, sk);
             (*sk).sk_protocol = protocol as u16;
+            // For the buffers that the core allocates in send calls.
+            (*sk).sk_allocation = Context::Task.gfp();
             (*sk).sk_backlog_rcv = Some(backlog::<P>);
             Sock::<P>::init(sk, shared, state);
             (*self.socket).ops = vtable.ops.get();

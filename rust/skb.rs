@@ -11,7 +11,7 @@ use core::{mem, ops::Deref, ptr, ptr::NonNull, slice};
 /// Where memory is asked for.
 #[derive(Clone, Copy)]
 pub(crate) enum Context {
-    /// By a task that may sleep.
+    /// By a task that may sleep, and whose memory cgroup is charged.
     Task,
     /// In a softirq, or with bottom halves disabled or a lock held.
     Softirq,
@@ -21,7 +21,7 @@ impl Context {
     #[inline]
     pub(super) const fn gfp(self) -> bindings::gfp_t {
         match self {
-            Context::Task => bindings::ENET_GFP_KERNEL,
+            Context::Task => bindings::ENET_GFP_TASK,
             Context::Softirq => bindings::ENET_GFP_ATOMIC,
         }
     }

@@ -21,6 +21,7 @@ mod hostile_frames;
 mod isolation;
 mod library;
 mod manual;
+mod memory_cgroup;
 mod module;
 mod proc_files;
 mod scale;
@@ -61,6 +62,7 @@ pub fn all() -> Vec<&'static Scenario> {
         flow_control::ALL,
         esp_vanish::ALL,
         scale::ALL,
+        memory_cgroup::ALL,
         denial::ALL,
         call_fuzz::ALL,
     ]
