@@ -20,6 +20,7 @@ mod flow_control;
 mod hostile_frames;
 mod isolation;
 mod library;
+mod macsec;
 mod manual;
 mod memory_cgroup;
 mod module;
@@ -48,6 +49,7 @@ pub fn all() -> Vec<&'static Scenario> {
         device_changes::ALL,
         device_kinds::ALL,
         device_mtu::ALL,
+        macsec::ALL,
         device_namespaces::ALL,
         library::ALL,
         examples::ALL,

@@ -1,0 +1,100 @@
+//! Both protocols over MACsec, which gives them the secrecy and the authentication that they have not.
+
+use anyhow::{ensure, Result};
+
+use crate::device::Device;
+use crate::frame::{ethernet, flag, EspHeader, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
+use crate::harness::{refused, Outcome, Scenario};
+use crate::lab::{print_mac, Host, Lab};
+use crate::transfer::{transfer_both_ways, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[Scenario::direct(
+    "macsec_hides_both_protocols_and_refuses_forged_frames",
+    hides,
+)];
+
+const KEYS: [&str; 2] = [
+    "00112233445566778899aabbccddeeff",
+    "ffeeddccbbaa99887766554433221100",
+];
+
+/// What is to be seen on no wire.
+const SECRET: &[u8] = b"nobody but the two of us reads this";
+
+/// Makes `host`'s end of the secured channel.
+fn secure(host: &Host, other: &Host, own: &str, others: &str) -> Result<()> {
+    let far = print_mac(other.mac);
+    host.namespace.ip(&format!(
+        "link add link eth0 sec0 type macsec port 1 encrypt on validate strict replay on window 0\n\
+         macsec add sec0 tx sa 0 pn 1 on key 00 {own}\n\
+         macsec add sec0 rx port 1 address {far}\n\
+         macsec add sec0 rx port 1 address {far} sa 0 pn 1 on key 01 {others}\n\
+         link set sec0 up\n"
+    ))
+}
+
+fn hides(lab: &Lab) -> Outcome {
+    secure(&lab.a, &lab.b, KEYS[0], KEYS[1])?;
+    secure(&lab.b, &lab.a, KEYS[1], KEYS[0])?;
+    let near = Device::ready(&lab.a.namespace, "sec0")?;
+    let far = Device::ready(&lab.b.namespace, "sec0")?;
+    let wire = lab.b.packets(ETH_P_ALL)?;
+    let listener = far.listener(995)?;
+    let (client, server) = near.stream_to(&far, 996)?;
+    client.send_all(SECRET)?;
+    let mut got = [0; SECRET.len()];
+    server.receive_exact(&mut got)?;
+    ensure!(got == SECRET, "{got:?} came through");
+    let (datagrams, far_datagrams) = (near.edp(997)?, far.edp(997)?);
+    datagrams.send_to(SECRET, 0, &near.to(&far, 997))?;
+    far_datagrams.receive(&mut got, 0)?;
+    ensure!(got == SECRET, "{got:?} came as a datagram");
+    let mut seen = 0;
+    let mut frame = [0; 4096];
+    while let Ok(length) = wire.take(&mut frame) {
+        let frame = &frame[..length];
+        let kind = u16::from_be_bytes([frame[12], frame[13]]);
+        ensure!(
+            kind != ETH_P_EDP && kind != ETH_P_ESP,
+            "a frame of type {kind:#x} was on the wire"
+        );
+        ensure!(
+            !frame.windows(SECRET.len()).any(|part| part == SECRET),
+            "the secret was on the wire"
+        );
+        seen += 1;
+    }
+    ensure!(seen > 3, "only {seen} frames were on the wire");
+    // Somebody on the wire who knows everything but the key: a SYN and a datagram, as plain frames.
+    let syn = EspHeader {
+        source: 9,
+        destination: 995,
+        flags: flag::SYN,
+        ..EspHeader::default()
+    };
+    let forger = lab.a.packets(0)?;
+    forger.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &syn.packet(&[])))?;
+    let datagram = crate::frame::edp(997, 997, 6, b"forged");
+    forger.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_EDP, &datagram))?;
+    // They were for the device below, where nobody listens.
+    lab.b.await_counter("EspInNoSocket", 1)?;
+    lab.b.await_counter("EdpInNoSocket", 1)?;
+    refused(
+        far_datagrams.receive(&mut got, libc::MSG_DONTWAIT),
+        libc::EAGAIN,
+        "a forged datagram",
+    )?;
+    listener.set_nonblocking(true)?;
+    refused(
+        listener.accept(0).map(drop),
+        libc::EAGAIN,
+        "a forged connection",
+    )?;
+    let load = Load {
+        total: 1 << 20,
+        chunk: 20_000,
+        seed: 995,
+    };
+    transfer_both_ways(&client, &server, load)
+}
