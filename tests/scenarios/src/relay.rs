@@ -1,14 +1,16 @@
 //! The wire between two hosts: a switch that forwards frames between two devices and, when told to, loses, doubles,
-//! reorders, damages or withholds them, from a seeded generator.
+//! reorders, damages, delays or withholds them, in either direction, from a seeded generator.
 //!
 //! ESP has no checksum of its own: it relies on Ethernet's frame check sequence, which a veth pair does not have. So the
 //! relay keeps it: it takes the CRC-32 of every frame, damages some, and, as the receiving network card would, discards
 //! those whose CRC no longer fits. With [`Faults::fcs`] off damaged frames get through, which no Ethernet does; that is
 //! for showing that the module survives them, not that data does.
 
+use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard};
 use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 use anyhow::Result;
 use fastrand::Rng;
@@ -16,8 +18,8 @@ use fastrand::Rng;
 use crate::frame::{PacketSocket, ETH_P_ALL};
 use crate::netns::Netns;
 
-/// What happens to frames, as probabilities from 0 to 1.
-#[derive(Clone, Copy, Debug, Default)]
+/// What happens to frames: probabilities from 0 to 1, and times.
+#[derive(Clone, Copy, Debug)]
 pub struct Faults {
     /// A frame vanishes.
     pub loss: f64,
@@ -29,16 +31,37 @@ pub struct Faults {
     pub corrupt: f64,
     /// A changed frame is discarded, as by the check sequence of a real Ethernet.
     pub fcs: bool,
+    /// A frame takes this long.
+    pub delay: Duration,
+    /// A frame takes up to so much longer; those behind it do not overtake it.
+    pub jitter: Duration,
+}
+
+impl Default for Faults {
+    fn default() -> Self {
+        Self::NONE
+    }
 }
 
 impl Faults {
+    /// A clean wire.
+    pub const NONE: Self = Self {
+        loss: 0.0,
+        duplicate: 0.0,
+        reorder: 0.0,
+        corrupt: 0.0,
+        fcs: false,
+        delay: Duration::ZERO,
+        jitter: Duration::ZERO,
+    };
+
     /// A wire as bad as transfers must bear: 5 % loss, 1 % duplication, 1 % corruption.
     pub const HARSH: Self = Self {
         loss: 0.05,
         duplicate: 0.01,
-        reorder: 0.0,
         corrupt: 0.01,
         fcs: true,
+        ..Self::NONE
     };
 }
 
@@ -76,7 +99,7 @@ pub struct Tally {
 #[derive(Clone, Copy, Debug, Default)]
 struct Settings {
     mode: Mode,
-    faults: Faults,
+    faults: [Faults; 2],
 }
 
 #[derive(Debug, Default)]
@@ -104,6 +127,8 @@ struct Direction {
     rng: Rng,
     held: Vec<Vec<u8>>,
     late: Option<Vec<u8>>,
+    /// Frames under way, each with the time when it arrives.
+    line: VecDeque<(Instant, Vec<u8>)>,
 }
 
 impl Direction {
@@ -112,6 +137,7 @@ impl Direction {
             rng: Rng::with_seed(seed),
             held: Vec::new(),
             late: None,
+            line: VecDeque::new(),
         }
     }
 
@@ -133,12 +159,12 @@ impl Direction {
             self.late = Some(frame);
             return;
         }
-        put(&frame, tally, to);
+        self.depart(&frame, faults, tally, to);
         if self.rng.f64() < faults.duplicate {
             count(&tally.duplicated);
-            put(&frame, tally, to);
+            self.depart(&frame, faults, tally, to);
         }
-        self.put_late(tally, to);
+        self.depart_late(faults, tally, to);
     }
 
     fn forward_held(&mut self, faults: &Faults, tally: &Tally, to: &PacketSocket) {
@@ -147,10 +173,45 @@ impl Direction {
         }
     }
 
-    fn put_late(&mut self, tally: &Tally, to: &PacketSocket) {
+    fn depart_late(&mut self, faults: &Faults, tally: &Tally, to: &PacketSocket) {
         if let Some(late) = self.late.take() {
-            put(&late, tally, to);
+            self.depart(&late, faults, tally, to);
         }
+    }
+
+    /// Sends a frame on its way, behind those that are under way already.
+    fn depart(&mut self, frame: &[u8], faults: &Faults, tally: &Tally, to: &PacketSocket) {
+        let mut takes = faults.delay;
+        if !faults.jitter.is_zero() {
+            takes += faults.jitter.mul_f64(self.rng.f64());
+        }
+        if takes.is_zero() && self.line.is_empty() {
+            return put(frame, tally, to);
+        }
+        let arrives = Instant::now() + takes;
+        let behind = self.line.back().map(|(before, _)| *before);
+        let arrives = behind.map_or(arrives, |before| arrives.max(before));
+        self.line.push_back((arrives, frame.to_vec()));
+    }
+
+    /// Puts the frames that have been under way for long enough.
+    fn arrive(&mut self, tally: &Tally, to: &PacketSocket) {
+        let now = Instant::now();
+        while self
+            .line
+            .front()
+            .is_some_and(|(arrives, _)| *arrives <= now)
+        {
+            if let Some((_, frame)) = self.line.pop_front() {
+                put(&frame, tally, to);
+            }
+        }
+    }
+
+    /// How long until the next of them arrives.
+    fn until_arrival(&self) -> Option<Duration> {
+        let (arrives, _) = self.line.front()?;
+        Some(arrives.saturating_duration_since(Instant::now()))
     }
 }
 
@@ -194,6 +255,11 @@ impl Relay {
 
     /// Changes the faults of both directions.
     pub fn set_faults(&self, faults: Faults) {
+        self.set_faults_each([faults; 2]);
+    }
+
+    /// Changes the faults of each direction: those of frames from the first host, and from the second.
+    pub fn set_faults_each(&self, faults: [Faults; 2]) {
         self.shared.settings().faults = faults;
     }
 
@@ -222,9 +288,14 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     let mut ways = [Direction::new(seed), Direction::new(!seed)];
     let mut buffer = vec![0u8; 1 << 16];
     while !shared.stop.load(Ordering::Relaxed) {
-        wait_readable(ports);
+        let arrival = ways.iter().filter_map(Direction::until_arrival).min();
+        wait_readable(ports, arrival.map_or(MOMENT, |left| left.min(MOMENT)));
         for (side, way) in ways.iter_mut().enumerate() {
             let (from, to) = (&ports[side], &ports[1 - side]);
+            if shared.settings().mode == Mode::Cut {
+                way.line.clear();
+            }
+            way.arrive(&shared.tally, to);
             let mut idle = true;
             // A bounded turn, so that one direction cannot starve the other.
             for _ in 0..64 {
@@ -236,8 +307,8 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                 let Settings { mode, faults } = *shared.settings();
                 match mode {
                     Mode::Forward => {
-                        way.forward_held(&faults, &shared.tally, to);
-                        way.forward(&buffer[..length], &faults, &shared.tally, to);
+                        way.forward_held(&faults[side], &shared.tally, to);
+                        way.forward(&buffer[..length], &faults[side], &shared.tally, to);
                     }
                     Mode::Hold => way.held.push(buffer[..length].to_vec()),
                     Mode::Cut => {}
@@ -246,25 +317,33 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
             if idle {
                 let Settings { mode, faults } = *shared.settings();
                 if mode == Mode::Forward {
-                    way.forward_held(&faults, &shared.tally, to);
+                    way.forward_held(&faults[side], &shared.tally, to);
                 }
                 // A frame waiting for a successor that does not come is late, not lost.
-                way.put_late(&shared.tally, to);
+                way.depart_late(&faults[side], &shared.tally, to);
             }
         }
     }
 }
 
-/// Waits until either port has a frame, or for a moment, to notice changed settings.
-fn wait_readable(ports: &[PacketSocket; 2]) {
+/// How soon changed settings are noticed.
+const MOMENT: Duration = Duration::from_millis(10);
+
+/// Waits until either port has a frame, or for `limit`.
+fn wait_readable(ports: &[PacketSocket; 2], limit: Duration) {
     use std::os::fd::AsRawFd;
     let mut entries = [0, 1].map(|side| libc::pollfd {
         fd: ports[side].socket().as_raw_fd(),
         events: libc::POLLIN,
         revents: 0,
     });
-    // SAFETY: two pollfds, alive and writable for the call. An error means there is nothing to read yet.
-    unsafe { libc::poll(entries.as_mut_ptr(), 2, 10) };
+    let limit = libc::timespec {
+        tv_sec: 0,
+        tv_nsec: i64::from(limit.subsec_nanos()),
+    };
+    // SAFETY: two pollfds, alive and writable for the call, a time that it only reads, and no signal mask. An error means
+    // there is nothing to read yet.
+    unsafe { libc::ppoll(entries.as_mut_ptr(), 2, &limit, std::ptr::null()) };
 }
 
 #[cfg(test)]

@@ -42,10 +42,7 @@ const LOAD: Load = Load {
 
 const LOSSY: Faults = Faults {
     loss: 0.05,
-    duplicate: 0.0,
-    reorder: 0.0,
-    corrupt: 0.0,
-    fcs: true,
+    ..Faults::NONE
 };
 
 /// The ends of a connection of `host` with port `remote` of `other`, as its events name them.
