@@ -3,7 +3,8 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-debug bench profile incast params scale dos fuzz-calls shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
+.PHONY: help demo test test-debug bench profile incast params scale dos fuzz-calls shell modules install unit \
+	scenarios manual dissector model simulation lint fmt clean toolbox runner faults
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -40,6 +41,8 @@ help:
 	@echo '  make scale      10,000 connections and 1,000 per second, beside TCP: memory, instructions, ports'
 	@echo '  make dos        attacks by a host on the same Ethernet: what each costs, and what a stream beside it keeps'
 	@echo '  make fuzz-calls random calls by processes killed at random; SECONDS=300, SEED=... makes the same ones again'
+	@echo '  make faults     five kinds of traffic over bad wires of every kind: the table of docs/faults.md, anew;'
+	@echo '                  OPTIONS="--only loss_30*" runs some cells, --free without counted clocks'
 	@echo '  make model      explore every placement of some losses in small configurations; OPTIONS=--deep does more'
 	@echo '  make simulation OPTIONS=scale: up to 1,000 senders without a kernel; OPTIONS=--help lists the studies'
 	@echo '  make modules    build/module/enet.ko for Debian'\''s stock kernel;'
@@ -65,7 +68,7 @@ demo test bench dos shell manual dissector: runner
 profile: runner
 	@$(run-guests) $@ $(PROTOCOL) $(OPTIONS)
 
-incast params scale: runner
+incast params scale faults: runner
 	@$(run-guests) $@ $(OPTIONS)
 
 fuzz-calls: runner

@@ -9,6 +9,7 @@ mod demo;
 mod dissector;
 mod dos;
 mod fuzz_calls;
+mod faults;
 mod incast;
 mod initramfs;
 mod judge;
@@ -79,6 +80,8 @@ enum Verb {
     Dos,
     /// Make random calls with random arguments, from processes that are killed, and demand that nothing is left.
     FuzzCalls(fuzz_calls::Options),
+    /// Print what every kind of traffic takes over every kind of bad wire, and write it to docs/faults.md.
+    Faults(faults::Options),
     /// Run commands in a guest and print what they print.
     Run {
         /// Shell commands, one after the other until one fails.
@@ -145,6 +148,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Scale(options) => scale::run(&layout, options),
         Verb::Dos => dos::run(&layout),
         Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),
+        Verb::Faults(options) => faults::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Shell => qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true),
     }

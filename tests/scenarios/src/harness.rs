@@ -13,6 +13,7 @@ use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
 
 use crate::alike::{self, Difference, Kind, Play};
+use crate::faults::{self, Cell};
 use crate::kernel_log::{alarms, KernelLog};
 use crate::lab::{eventually, Lab, Wiring};
 use crate::module;
@@ -31,6 +32,8 @@ pub enum Body {
     Lab(Wiring, fn(&Lab) -> Outcome),
     /// Works on two hosts made for it, once over the kernel's own protocol and once over ours.
     Alike(Kind, Play, &'static [Difference]),
+    /// Works on two hosts made for it, over a bad wire.
+    Faulty(Cell),
 }
 
 /// A scenario.
@@ -65,6 +68,11 @@ impl Scenario {
         Self::new(name, Body::Lab(Wiring::Switched, body))
     }
 
+    /// A cell of the fault matrix.
+    pub const fn faulty(name: &'static str, cell: Cell) -> Self {
+        Self::new(name, Body::Faulty(cell)).within(faults::LIMIT)
+    }
+
     /// A behaviour of streams, over TCP and over ESP.
     pub const fn stream(name: &'static str, play: Play) -> Self {
         Self::new(name, Body::Alike(Kind::Stream, play, &[]))
@@ -85,7 +93,9 @@ impl Scenario {
                 body: Body::Alike(kind, play, differences),
                 ..self
             },
-            Body::Guest(_) | Body::Lab(..) => panic!("only comparisons can differ"),
+            Body::Guest(_) | Body::Lab(..) | Body::Faulty(_) => {
+                panic!("only comparisons can differ")
+            }
         }
     }
 
@@ -144,6 +154,13 @@ pub fn run(scenario: &Scenario) -> bool {
                 .find_map(|line| line.strip_prefix(alike::REPORT))
             {
                 println!("{}{}: {report}", alike::REPORT, scenario.name);
+            }
+            // What a cell took, for the matrix.
+            if let Some(figures) = notes
+                .iter()
+                .find_map(|line| line.strip_prefix(faults::FIGURES))
+            {
+                println!("# {}{figures}", faults::FIGURES);
             }
             println!("ok {}", scenario.name);
         }
@@ -247,6 +264,11 @@ fn await_end(child: Pid, deadline: Duration) -> Result<bool> {
     Ok(ready == 1)
 }
 
+/// What the threads of this process wait for.
+pub fn own_threads() -> Vec<String> {
+    where_it_hangs(Pid::this())
+}
+
 /// What the threads of an overdue scenario wait for, and the sockets they wait with.
 fn where_it_hangs(child: Pid) -> Vec<String> {
     let mut lines = Vec::new();
@@ -293,6 +315,7 @@ fn play(scenario: &Scenario) -> Outcome {
             body(&lab)?;
             lab.await_no_sockets()
         }
+        Body::Faulty(cell) => cell.run(&Lab::new(Wiring::Switched).context("setting up the lab")?),
         Body::Alike(kind, play, differences) => {
             let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
             lab.give_ip_addresses()?;

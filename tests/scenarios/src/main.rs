@@ -12,6 +12,7 @@ mod capture;
 mod control;
 mod denial;
 mod device;
+mod faults;
 mod frame;
 mod harness;
 mod kernel_log;
@@ -31,6 +32,7 @@ mod station;
 mod studies;
 mod switch;
 mod tracer;
+mod traffic;
 mod transfer;
 
 use std::process::ExitCode;
@@ -68,6 +70,9 @@ struct Options {
     /// With --fuzz-calls: the number that decides them; a random one otherwise.
     #[arg(long, requires = "fuzz_calls")]
     seed: Option<u64>,
+    /// Run the fault matrix instead of the scenarios: its cells are scenarios of their own.
+    #[arg(long, conflicts_with = "scale")]
+    faults: bool,
     /// Run only these; a name that ends with * stands for all that begin so.
     names: Vec<String>,
 }
@@ -101,7 +106,11 @@ fn stands_for(name: &str, scenario: &Scenario) -> bool {
 }
 
 fn select(options: &Options) -> anyhow::Result<Vec<&'static Scenario>> {
-    let all = scenarios::all();
+    let all = if options.faults {
+        faults::matrix()
+    } else {
+        scenarios::all()
+    };
     for name in &options.names {
         if !all.iter().any(|scenario| stands_for(name, scenario)) {
             bail!("no scenario is called {name}; --list prints all names");
@@ -119,16 +128,21 @@ fn select(options: &Options) -> anyhow::Result<Vec<&'static Scenario>> {
         .collect())
 }
 
+/// Says why it failed, if it did.
+fn conclude(outcome: anyhow::Result<()>) -> ExitCode {
+    match outcome {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("scenarios: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
 fn main() -> ExitCode {
     let options = Options::parse();
     if let Some(study) = options.scale {
-        return match module::ensure_loaded().and_then(|()| studies::run(study)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("scenarios: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+        return conclude(module::ensure_loaded().and_then(|()| studies::run(study)));
     }
     if options.dos {
         let attack = || denial::print(&lab::Lab::new(lab::Wiring::Direct)?);
@@ -165,13 +179,7 @@ fn main() -> ExitCode {
         return ExitCode::SUCCESS;
     }
     if options.capture {
-        return match capture::run() {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("scenarios: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+        return conclude(capture::run());
     }
     let failed = chosen
         .into_iter()
@@ -203,6 +211,7 @@ mod tests {
                 fuzz_calls: None,
                 dos: false,
                 seed: None,
+                faults: false,
                 shard,
                 names: Vec::new(),
             })

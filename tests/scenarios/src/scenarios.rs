@@ -16,6 +16,7 @@ mod esp_connections;
 mod esp_faults;
 mod esp_vanish;
 mod examples;
+mod faults;
 mod flow_control;
 mod hostile_frames;
 mod isolation;
@@ -61,6 +62,7 @@ pub fn all() -> Vec<&'static Scenario> {
         tracing::ALL,
         esp_bulk::ALL,
         esp_faults::ALL,
+        faults::ALL,
         flow_control::ALL,
         esp_vanish::ALL,
         scale::ALL,

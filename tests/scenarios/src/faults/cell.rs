@@ -1,0 +1,176 @@
+//! One cell of the matrix: some traffic over a bad wire, watched.
+
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Result};
+use serde::Serialize;
+
+use super::traffic::Traffic;
+use super::wires::{Way, Wire};
+use crate::harness::{note, own_threads, Outcome};
+use crate::lab::{Host, Lab};
+use crate::relay::Tally;
+use crate::traffic::Ledger;
+
+/// What a note begins with that tells a cell's [`Figures`].
+pub const FIGURES: &str = "figures ";
+
+/// For how long nothing may get on. A connection attempt ends after 12.6 s, silence ends a connection after 15 s, a closed
+/// one waits for its peer for 10 s: after their sum something must have ended, one way or the other.
+const STALL: Duration = Duration::from_secs(40);
+
+/// How long a cell may take in all, in seconds, as long as it gets on. At 30 % loss in both directions a packet and its
+/// answer get through in one of two attempts, and attempts are up to 2 s apart, the longest retransmission timeout.
+pub const LIMIT: u64 = 290;
+
+/// A cell.
+#[derive(Clone, Copy, Debug)]
+pub struct Cell {
+    /// The wire.
+    pub wire: &'static Wire,
+    /// Where it misbehaves.
+    pub way: Way,
+    /// What it carries.
+    pub traffic: Traffic,
+}
+
+/// What a cell reports.
+#[derive(Debug, Serialize)]
+struct Figures {
+    wire: &'static str,
+    way: &'static str,
+    traffic: &'static str,
+    /// Until the last byte was checked.
+    seconds: f64,
+    /// From then until the last socket was gone.
+    closing: f64,
+    /// Packets that left.
+    packets: u64,
+    /// Of these, sent again.
+    resent: u64,
+    /// Requests to send again.
+    requests: u64,
+    /// Connection attempts that came to nothing.
+    given_up: u64,
+    /// Frames that the wire lost, doubled, put behind others or damaged.
+    spoiled: u64,
+}
+
+impl Cell {
+    /// Its name as a scenario.
+    pub fn name(&self) -> String {
+        let Self { wire, way, traffic } = self;
+        format!("{}, {}, {}", wire.name, way.name(), traffic.name()).replace(' ', "_")
+    }
+
+    /// Runs the traffic over the wire until the last socket is gone, and reports.
+    ///
+    /// # Errors
+    /// When a byte is not what it must be, a call fails that must not, or the wire was better than it should be.
+    pub fn run(&self, lab: &Lab) -> Outcome {
+        let ledger = Ledger::default();
+        lab.relay().set_faults_each(self.wire.faults(self.way));
+        thread::scope(|scope| {
+            let (running, ended) = mpsc::channel::<()>();
+            scope.spawn(|| watch(lab, &ledger, ended));
+            let outcome = self.play(lab, &ledger);
+            drop(running);
+            outcome
+        })
+    }
+
+    fn play(&self, lab: &Lab, ledger: &Ledger) -> Outcome {
+        let started = Instant::now();
+        self.traffic.run(lab, self.wire, ledger)?;
+        let took = started.elapsed();
+        // The goodbyes meet the faults too.
+        while !is_deserted(&lab.a)? || !is_deserted(&lab.b)? {
+            thread::sleep(Duration::from_millis(5));
+        }
+        let figures = Figures {
+            wire: self.wire.name,
+            way: self.way.name(),
+            traffic: self.traffic.name(),
+            seconds: took.as_secs_f64(),
+            closing: (started.elapsed() - took).as_secs_f64(),
+            packets: ledger.packets.load(Relaxed),
+            resent: ledger.resent.load(Relaxed),
+            requests: ledger.requests.load(Relaxed),
+            given_up: ledger.given_up.load(Relaxed),
+            spoiled: spoiled(lab.relay().tally()),
+        };
+        note(&format!("{FIGURES}{}", serde_json::to_string(&figures)?));
+        self.judge(lab.relay().tally(), &figures)
+    }
+
+    /// The wire did what it was told to, and the protocol did something about it.
+    fn judge(&self, tally: &Tally, figures: &Figures) -> Outcome {
+        let faults = &self.wire.faults;
+        // Where some twenty of a kind are to be expected, none is a broken wire.
+        let frames = tally.forwarded.load(Relaxed) as f64 / 4.0;
+        for (what, share, counter) in [
+            ("lost", faults.loss, &tally.lost),
+            ("doubled", faults.duplicate, &tally.duplicated),
+            ("put behind others", faults.reorder, &tally.reordered),
+            ("damaged", faults.corrupt, &tally.discarded),
+        ] {
+            ensure!(
+                share * frames < 20.0 || counter.load(Relaxed) > 0,
+                "no frame was {what}: {tally:?}"
+            );
+        }
+        let lost = tally.lost.load(Relaxed) + tally.discarded.load(Relaxed);
+        ensure!(
+            lost < 20 || figures.resent + figures.requests > 0,
+            "{lost} frames were lost, nothing was asked for or sent again"
+        );
+        Ok(())
+    }
+}
+
+fn spoiled(tally: &Tally) -> u64 {
+    [
+        &tally.lost,
+        &tally.duplicated,
+        &tally.reordered,
+        &tally.discarded,
+    ]
+    .into_iter()
+    .map(|counter: &AtomicU64| counter.load(Relaxed))
+    .sum()
+}
+
+/// Whether a host has no stream socket left.
+fn is_deserted(host: &Host) -> Result<bool> {
+    Ok(host.namespace.proc_net("esp")?.lines().count() <= 1)
+}
+
+/// Ends the process, saying what hangs, when nothing has got on for too long before `ended`.
+fn watch(lab: &Lab, ledger: &Ledger, ended: Receiver<()>) {
+    let (mut progress, mut since) = (ledger.progress(), Instant::now());
+    while ended.recv_timeout(Duration::from_millis(200)) == Err(RecvTimeoutError::Timeout) {
+        if ledger.progress() != progress {
+            (progress, since) = (ledger.progress(), Instant::now());
+        }
+        if since.elapsed() > STALL {
+            break;
+        }
+    }
+    if since.elapsed() <= STALL {
+        return;
+    }
+    note(&format!("the wire: {:?}", lab.relay().tally()));
+    for (name, host) in [("a", &lab.a), ("b", &lab.b)] {
+        for line in host.namespace.proc_net("esp").unwrap_or_default().lines() {
+            note(&format!("{name}: {line}"));
+        }
+    }
+    own_threads().iter().for_each(|line| note(line));
+    note(&format!(
+        "nothing has got on for {STALL:?}; so far: {ledger:?}"
+    ));
+    std::process::exit(1);
+}

@@ -1,0 +1,179 @@
+//! The kinds of traffic of the matrix. The client is host a, the server host b.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::thread;
+
+use anyhow::{ensure, Context, Result};
+
+use super::wires::Wire;
+use crate::lab::Lab;
+use crate::scale::errno;
+use crate::socket::Socket;
+use crate::traffic::{both_ways, bulk, dialogue, serve, Ledger};
+use crate::transfer::beside;
+
+const PORT: u16 = 2870;
+
+/// Bytes of bulk traffic, each way.
+const BULK: u64 = 1 << 20;
+/// Connections that are open at once.
+const MANY: u64 = 50;
+/// Bytes of each of them, each way.
+const SHARE: u64 = 16 << 10;
+/// Connections of a storm: as many at once, and one after the other.
+const STORM: (u64, u64) = (10, 10);
+
+/// A kind of traffic.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Traffic {
+    /// One connection, 100 short messages each answered before the next.
+    Dialogue,
+    /// One connection, 1 MiB from the client to the server.
+    Bulk,
+    /// One connection, 1 MiB each way at once.
+    BothWays,
+    /// 50 connections at once, 16 KiB each way on each.
+    Many,
+    /// 100 connections, 10 at a time: every other one is closed as soon as it is open, the rest carry a message and its
+    /// answer.
+    Storm,
+}
+
+impl Traffic {
+    /// All of them.
+    pub const ALL: &'static [Self] = &[
+        Self::Dialogue,
+        Self::Bulk,
+        Self::BothWays,
+        Self::Many,
+        Self::Storm,
+    ];
+
+    /// Its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Dialogue => "dialogue",
+            Self::Bulk => "bulk",
+            Self::BothWays => "both ways",
+            Self::Many => "50 connections",
+            Self::Storm => "storm",
+        }
+    }
+
+    /// Connections of it.
+    fn connections(self) -> u64 {
+        match self {
+            Self::Dialogue | Self::Bulk | Self::BothWays => 1,
+            Self::Many => MANY,
+            Self::Storm => STORM.0 * STORM.1,
+        }
+    }
+
+    /// Runs it to its end.
+    ///
+    /// # Errors
+    /// When a call fails that must not, or a byte is not what it must be.
+    pub fn run(self, lab: &Lab, wire: &Wire, ledger: &Ledger) -> Result<()> {
+        let listener = lab.b.esp_listener(PORT, 256)?;
+        let stop = AtomicBool::new(false);
+        let excused = |error: &anyhow::Error| wire.may_refuse() && is_refusal(error);
+        let clients = Clients { lab, wire, ledger };
+        beside(
+            || serve(&listener, &stop, ledger, &excused),
+            || {
+                let ended = clients.run(self);
+                stop.store(true, Relaxed);
+                ended
+            },
+        )?;
+        ledger.judge()?;
+        let made = ledger.connections.load(Relaxed);
+        let accepted = ledger.accepted.load(Relaxed);
+        ensure!(made == self.connections(), "{made} connections were made");
+        ensure!(
+            accepted == made || wire.may_refuse(),
+            "{accepted} connections were accepted, {made} were made"
+        );
+        Ok(())
+    }
+}
+
+/// Whether a connection came to nothing since its handshake did: six unanswered SYNs, or a server that had given up when the
+/// client began.
+fn is_refusal(error: &anyhow::Error) -> bool {
+    matches!(errno(error), Some(libc::ETIMEDOUT | libc::ECONNRESET))
+}
+
+struct Clients<'a> {
+    lab: &'a Lab,
+    wire: &'a Wire,
+    ledger: &'a Ledger,
+}
+
+impl Clients<'_> {
+    fn run(&self, traffic: Traffic) -> Result<()> {
+        let ledger = self.ledger;
+        match traffic {
+            Traffic::Dialogue => self.session(|client| dialogue(client, 1, 100, ledger)),
+            Traffic::Bulk => self.session(|client| bulk(client, 2, BULK)),
+            Traffic::BothWays => self.session(|client| both_ways(client, 3, BULK, ledger)),
+            Traffic::Many => each_in_a_thread(MANY, |number| {
+                self.session(|client| both_ways(client, number, SHARE, ledger))
+            }),
+            Traffic::Storm => each_in_a_thread(STORM.0, |lane| {
+                for round in 0..STORM.1 {
+                    let number = lane * STORM.1 + round;
+                    let session = |client: &Socket| match number % 2 {
+                        0 => Ok(()),
+                        _ => dialogue(client, number, 1, ledger),
+                    };
+                    self.session(session)
+                        .with_context(|| format!("round {round}"))?;
+                }
+                Ok(())
+            }),
+        }
+    }
+
+    /// A connection with what is done on it; again, if it comes to nothing where that is to be expected.
+    fn session(&self, session: impl Fn(&Socket) -> Result<()>) -> Result<()> {
+        let Lab { a, b, .. } = self.lab;
+        loop {
+            let client = a.esp()?;
+            let ended = client
+                .connect(&a.to(b, PORT))
+                .context("connecting")
+                .and_then(|()| session(&client));
+            self.ledger.close(&client);
+            match ended {
+                Ok(()) => {
+                    self.ledger.connections.fetch_add(1, Relaxed);
+                    return Ok(());
+                }
+                Err(error) if self.wire.may_refuse() && is_refusal(&error) => {
+                    self.ledger.given_up.fetch_add(1, Relaxed);
+                }
+                Err(error) => return Err(error),
+            }
+        }
+    }
+}
+
+/// Runs `work` with each number below `count`, at once.
+fn each_in_a_thread(count: u64, work: impl Fn(u64) -> Result<()> + Sync) -> Result<()> {
+    let work = &work;
+    thread::scope(|scope| {
+        let threads: Vec<_> = (0..count)
+            .map(|number| scope.spawn(move || work(number)))
+            .collect();
+        let mut all = Ok(());
+        for (number, thread) in threads.into_iter().enumerate() {
+            let ended = match thread.join() {
+                Ok(ended) => ended.with_context(|| format!("client {number}")),
+                Err(panic) => std::panic::resume_unwind(panic),
+            };
+            all = all.and(ended);
+        }
+        all
+    })
+}

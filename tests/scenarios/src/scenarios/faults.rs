@@ -1,0 +1,52 @@
+//! Some cells of the fault matrix, which `make faults` runs whole: those where most goes wrong at once.
+
+use crate::faults::{Cell, Traffic, Way, ALL_AT_ONCE, LOSS_30, TWICE_AND_LATE};
+use crate::harness::Scenario;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    cell(
+        "faults_dialogue_at_30_percent_loss_both_ways",
+        Cell {
+            wire: &LOSS_30,
+            way: Way::Both,
+            traffic: Traffic::Dialogue,
+        },
+    ),
+    cell(
+        "faults_bulk_both_ways_through_all_faults_at_once",
+        Cell {
+            wire: &ALL_AT_ONCE,
+            way: Way::Both,
+            traffic: Traffic::BothWays,
+        },
+    ),
+    cell(
+        "faults_bulk_when_30_percent_of_the_answers_are_lost",
+        Cell {
+            wire: &LOSS_30,
+            way: Way::Back,
+            traffic: Traffic::Bulk,
+        },
+    ),
+    cell(
+        "faults_50_connections_through_all_faults_at_once",
+        Cell {
+            wire: &ALL_AT_ONCE,
+            way: Way::Both,
+            traffic: Traffic::Many,
+        },
+    ),
+    cell(
+        "faults_connection_storm_when_frames_are_doubled_and_late",
+        Cell {
+            wire: &TWICE_AND_LATE,
+            way: Way::Both,
+            traffic: Traffic::Storm,
+        },
+    ),
+];
+
+const fn cell(name: &'static str, cell: Cell) -> Scenario {
+    Scenario::faulty(name, cell).within(120)
+}
