@@ -146,23 +146,12 @@ fn main() -> ExitCode {
     }
     if options.dos {
         let attack = || denial::print(&lab::Lab::new(lab::Wiring::Direct)?);
-        return match module::ensure_loaded().and_then(|()| attack()) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("scenarios: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+        return conclude(module::ensure_loaded().and_then(|()| attack()));
     }
     if let Some(seconds) = options.fuzz_calls {
         let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
-        return match module::ensure_loaded().and_then(|()| call_fuzz::print(seed, seconds)) {
-            Ok(()) => ExitCode::SUCCESS,
-            Err(error) => {
-                eprintln!("scenarios: {error:#}");
-                ExitCode::FAILURE
-            }
-        };
+        let calls = || call_fuzz::print(seed, seconds);
+        return conclude(module::ensure_loaded().and_then(|()| calls()));
     }
     let chosen = match select(&options) {
         Ok(chosen) => chosen,
