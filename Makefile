@@ -4,7 +4,8 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench profile incast params scale dos fuzz-calls shell modules install unit \
-	scenarios manual dissector model simulation lint fmt clean toolbox runner faults
+	scenarios manual dissector model simulation lint fmt clean toolbox runner faults fuzz fuzz-corpus fuzz- \
+	coverage
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -45,6 +46,8 @@ help:
 	@echo '                  OPTIONS="--only loss_30*" runs some cells, --free without counted clocks'
 	@echo '  make model      explore every placement of some losses in small configurations; OPTIONS=--deep does more'
 	@echo '  make simulation OPTIONS=scale: up to 1,000 senders without a kernel; OPTIONS=--help lists the studies'
+	@echo '  make fuzz       libFuzzer on edp/ and esp/, TIME=60 seconds per target; fuzz-coverage prints what the corpus reaches,'
+	@echo '                  fuzz-corpus takes what was found into it'
 	@echo '  make modules    build/module/enet.ko for Debian'\''s stock kernel;'
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
 	@echo '  make install    build it for the running kernel (or KDIR) and install it, with depmod'
@@ -79,6 +82,17 @@ model: toolbox
 
 simulation: toolbox
 	@$(in-toolbox) cargo run --quiet --release --locked -p esp-simulation -- $(OPTIONS)
+
+# libFuzzer comes as a crate; the flags that feed it are in mk/fuzz
+export TIME
+fuzz:
+	@mk/fuzz
+
+fuzz-corpus:
+	@mk/fuzz merge
+
+fuzz-coverage:
+	@mk/fuzz coverage
 
 scenarios: runner
 	@$(run-guests) scenarios $(ONLY)

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Fuzz targets: functions that take any bytes and panic when something does not hold.
+//!
+//! libFuzzer calls them from the programs in `fuzz/`; `tests/corpus.rs` calls them with every file of `fuzz/corpus`.
+
+mod calls;
+mod pair;
+mod turns;
+mod wire;
+
+pub use calls::esp_calls;
+pub use pair::esp_pair;
+pub use turns::esp_turns;
+pub use wire::{edp_wire, esp_wire};
+
+/// A fuzz target.
+pub type Target = fn(&[u8]);
+
+/// All targets, each by the name of its program and of its corpus.
+pub const ALL: [(&str, Target); 5] = [
+    ("edp_wire", edp_wire),
+    ("esp_wire", esp_wire),
+    ("esp_calls", esp_calls),
+    ("esp_pair", esp_pair),
+    ("esp_turns", esp_turns),
+];

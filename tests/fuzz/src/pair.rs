@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Two engines on a wire that loses, repeats and delays what the input says, with programs that send, read, sleep and
+//! close when it says so. In the end the wire is clean, everybody reads, and all must have arrived.
+
+// The simulated wire of the engine's own tests.
+#[path = "../../../esp/tests/common/mod.rs"]
+mod common;
+
+use std::cell::RefCell;
+use std::collections::VecDeque;
+use std::rc::Rc;
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use common::{bytes, Fate, Pair, A, B, MS, US};
+use esp::{flags, Config, DropReason, Header, Nanos, Seq};
+
+#[derive(Clone, Copy, Debug, Arbitrary)]
+enum Event {
+    Send(bool, u16),
+    Read(bool, u8),
+    Sleep(bool),
+    Close(bool),
+    /// What becomes of packets to come.
+    Lose(bool, u8),
+    Twice(bool, u8),
+    Late(bool, u8, u8),
+    /// Microseconds.
+    Run(u16),
+    /// Milliseconds.
+    Rest(u8),
+    /// Until a number of things have happened.
+    Steps(u8),
+    /// Whether one reads what comes at once.
+    Reader(bool, bool),
+    /// Whether others have the turn.
+    Turn(bool, bool),
+    /// From now on packets are this much smaller.
+    Shrink(bool, u8),
+}
+
+#[derive(Clone, Copy, Debug, Arbitrary)]
+struct Host {
+    burst: u8,
+    initial: u8,
+    to_ack: u8,
+    round_trip: u16,
+    mss: u8,
+    limit: u8,
+}
+
+impl Host {
+    fn burst(self) -> u16 {
+        u16::from(self.burst % 48) + 1
+    }
+
+    /// Its parameters. One that acknowledges less often than its `peer` may send is asked for each packet by its own
+    /// timer, which would be all that is tested.
+    fn config(self, peer: Self) -> Config {
+        Config {
+            burst_length: self.burst(),
+            initial_ack_burst_length: u16::from(self.initial % 8).min(self.burst()),
+            packets_to_ack: (u16::from(self.to_ack % 48) + 1)
+                .min(self.burst())
+                .min(peer.burst()),
+            round_trip_time: u32::from(self.round_trip) % 5_000,
+        }
+    }
+}
+
+/// Faults still to come; finite, as on a wire that mends.
+type Faults = Rc<RefCell<[VecDeque<Fate>; 2]>>;
+
+/// As many as may be lost in a row without ending a connection that is right to end: a peer that is not heard is gone.
+const MOST_FAULTS: usize = 60;
+
+/// What one side has opened to the other, as the wire shows it.
+struct Window {
+    burst: u16,
+    initial: u16,
+    /// The most that the peer's acknowledgements have opened.
+    granted: Option<Seq>,
+    /// Behind the highest number that has left.
+    high: Option<Seq>,
+    /// The last packet that left first with TXS.
+    announced: Option<Seq>,
+}
+
+impl Window {
+    fn of(config: Config) -> Self {
+        Self {
+            burst: config.burst_length,
+            initial: config.initial_ack_burst_length,
+            granted: None,
+            high: None,
+            announced: None,
+        }
+    }
+
+    /// The peer sends this.
+    fn open(&mut self, header: &Header) {
+        let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
+        if hold || !header.has(flags::ACK) || header.has(flags::RST) {
+            return;
+        }
+        if self
+            .granted
+            .is_none_or(|granted| granted.before(header.ack))
+        {
+            self.granted = Some(header.ack);
+            self.announced = self.announced.filter(|seq| !seq.before(header.ack));
+        }
+    }
+
+    /// Its owner sends this. `recut`: numbers may have been given anew, so that none tells what leaves first.
+    fn pass(&mut self, header: &Header, recut: bool) {
+        if header.len == 0 {
+            return;
+        }
+        let granted = self.granted.expect("no data before the handshake");
+        assert!(
+            granted.distance(header.seq) < self.burst || header.seq.before(granted),
+            "{header:?} is beyond the window from {granted:?}"
+        );
+        if recut || self.high.is_some_and(|high| header.seq.before(high)) {
+            return;
+        }
+        self.high = Some(header.seq.add(1));
+        if header.has(flags::TXS) {
+            self.announced = Some(header.seq);
+        } else if let Some(announced) = self.announced {
+            assert!(
+                announced.distance(header.seq) <= self.initial,
+                "{header:?} is beyond what follows {announced:?}"
+            );
+        }
+    }
+}
+
+struct Stage {
+    pair: Pair,
+    faults: Faults,
+    recut: Rc<RefCell<bool>>,
+    total: [usize; 2],
+}
+
+fn side(b: bool) -> usize {
+    if b {
+        B
+    } else {
+        A
+    }
+}
+
+impl Stage {
+    fn new(hosts: [Host; 2], latency: u16) -> Self {
+        let mut pair = Pair::new();
+        pair.latency = (Nanos::from(latency % 4_000) + 1) * US;
+        for (at, host) in hosts.into_iter().enumerate() {
+            let side = &mut pair.sides[at];
+            side.config = host.config(hosts[1 - at]);
+            side.mss = usize::from(host.mss) + 1;
+            side.limit = (u32::from(host.limit) + 1) * side.packet_cost();
+        }
+        let faults = Faults::default();
+        let left = Rc::clone(&faults);
+        pair.rule(move |from, _, _| left.borrow_mut()[from].pop_front().unwrap_or(Fate::Pass));
+        let recut = Rc::new(RefCell::new(false));
+        let cut = Rc::clone(&recut);
+        let mut windows = [A, B].map(|at| Window::of(pair.sides[at].config));
+        pair.rule(move |from, _, header| {
+            windows[1 - from].open(header);
+            windows[from].pass(header, *cut.borrow());
+            Fate::Pass
+        });
+        Self {
+            pair,
+            faults,
+            recut,
+            total: [0; 2],
+        }
+    }
+
+    fn fault(&mut self, from: bool, fate: Fate, after: u8) {
+        let mut faults = self.faults.borrow_mut();
+        let coming = &mut faults[side(from)];
+        for _ in 0..after % 8 {
+            coming.push_back(Fate::Pass);
+        }
+        coming.push_back(fate);
+        coming.truncate(MOST_FAULTS);
+    }
+
+    fn run(&mut self, event: Event) {
+        let pair = &mut self.pair;
+        match event {
+            Event::Send(from, len) => {
+                let at = side(from);
+                let message = bytes(usize::from(len) % 6_000, u64::from(len));
+                if pair.sides[at].conn().unacked() < 300 {
+                    self.total[at] += pair.send(at, &message);
+                }
+            }
+            Event::Read(from, most) => pair.read_packets(side(from), most.into()),
+            Event::Sleep(from) => pair.sleep(side(from)),
+            Event::Close(from) => pair.close(side(from)),
+            Event::Lose(from, after) => self.fault(from, Fate::Lose, after),
+            Event::Twice(from, after) => self.fault(from, Fate::Twice, after),
+            Event::Late(from, after, by) => {
+                self.fault(from, Fate::Late(Nanos::from(by) * 50 * US), after);
+            }
+            Event::Run(us) => pair.run_for(Nanos::from(us) * US),
+            Event::Rest(ms) => pair.run_for(Nanos::from(ms) * MS),
+            Event::Steps(steps) => {
+                for _ in 0..steps {
+                    pair.step();
+                }
+            }
+            Event::Reader(from, reads) => pair.sides[side(from)].reads = reads,
+            Event::Turn(from, true) => pair.sides[side(from)].kept_waiting = true,
+            Event::Turn(from, false) => self.give_turn(side(from)),
+            Event::Shrink(from, by) => {
+                let at = side(from);
+                let mss = pair.sides[at].mss;
+                *self.recut.borrow_mut() = true;
+                pair.shrink(at, mss.saturating_sub(by.into()).max(1));
+            }
+        }
+        self.check();
+    }
+
+    /// Nobody else has the turn any more.
+    fn give_turn(&mut self, at: usize) {
+        let side = &mut self.pair.sides[at];
+        if std::mem::take(&mut side.kept_waiting) {
+            side.conn().take_turn();
+        }
+        self.pair.transmit(at);
+    }
+
+    /// What holds at any time.
+    fn check(&mut self) {
+        for (from, to) in [(A, B), (B, A)] {
+            let sent = &self.pair.sides[from].sent;
+            let received = &self.pair.sides[to].received;
+            assert_eq!(sent.len(), self.total[from]);
+            assert!(sent.starts_with(received), "a byte is out of place");
+            let receiver = &self.pair.sides[to];
+            let burst = u32::from(receiver.config.burst_length) * receiver.packet_cost();
+            assert!(receiver.most_queued <= receiver.limit + burst, "overfull");
+            if self.pair.sides[from].config.burst_length <= receiver.config.burst_length {
+                let lacked = receiver.drops.contains(&DropReason::NoRoom);
+                assert!(!lacked, "what was granted has its place");
+            }
+        }
+    }
+
+    fn end(mut self) {
+        *self.faults.borrow_mut() = Default::default();
+        for at in [A, B] {
+            self.give_turn(at);
+            self.pair.sides[at].reads = true;
+            self.pair.read(at);
+            self.pair.close(at);
+        }
+        self.pair
+            .run_until(|pair| pair.sides.iter().all(|side| side.closed));
+        self.check();
+        self.pair.assert_intact();
+        for at in [A, B] {
+            assert_eq!(self.pair.sides[at].failed, None);
+            assert!(self.pair.sides[at].eof);
+        }
+    }
+}
+
+fn play(input: &mut Unstructured<'_>) -> Result<()> {
+    let hosts = [input.arbitrary()?, input.arbitrary()?];
+    let mut stage = Stage::new(hosts, input.arbitrary()?);
+    for _ in 0..input.int_in_range(0..=4)? {
+        let event = input.arbitrary()?;
+        if matches!(event, Event::Lose(..) | Event::Twice(..) | Event::Late(..)) {
+            stage.run(event);
+        }
+    }
+    stage.pair.connect();
+    while !stage.pair.sides.iter().all(|side| side.established) {
+        assert!(
+            stage.pair.step(),
+            "four faults are no peer that is not there"
+        );
+    }
+    for _ in 0..200 {
+        if input.is_empty() {
+            break;
+        }
+        let Ok(event) = input.arbitrary() else { break };
+        stage.run(event);
+    }
+    stage.end();
+    Ok(())
+}
+
+/// Two engines on a wire.
+///
+/// # Panics
+/// When something does not hold, as all targets.
+pub fn esp_pair(data: &[u8]) {
+    // Input that ends before the hosts are described describes none.
+    let _ = play(&mut Unstructured::new(data));
+}
