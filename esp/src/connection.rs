@@ -20,7 +20,9 @@
 //!   too.
 //! * A connection whose socket is closed is an orphan: nobody will read, so data
 //!   that comes for it ends it with a RST, and the other side's FIN is waited for
-//!   only some seconds. Data ends one whose user has only ended both halves in the
+//!   only some seconds. Nor does it last for ever if the other side answers, has
+//!   room, and acknowledges nothing: two orphans that a forged packet has set apart
+//!   would keep each other alive. Data ends one whose user has only ended both halves in the
 //!   same way, as TCP does it.
 
 use super::config::{Config, Stats};
@@ -30,7 +32,9 @@ use super::rtt::Rtt;
 use super::sender::{Kind, Leaving, Sender};
 use super::seq::Seq;
 use super::state::{Failure, State};
-use super::timers::{earlier, is_due, Liveness, Nanos, ORPHAN_WAIT, SYN_ACK_TRIES, SYN_TRIES};
+use super::timers::{
+    earlier, is_due, Liveness, Nanos, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES, SYN_TRIES,
+};
 use super::wire::{flags, Header};
 
 /// The engine of one connection.
@@ -50,7 +54,7 @@ pub struct Connection {
     orphan: bool,
     /// The user does not want to read any more.
     deaf: bool,
-    /// When an orphan stops waiting for a FIN.
+    /// When an orphan stops waiting, for a FIN or for progress.
     orphan_until: Option<Nanos>,
     /// Data came for an orphan; the RST that says so has not left.
     reset: bool,
@@ -238,8 +242,13 @@ impl Connection {
     }
 
     fn limit_orphan(&mut self, now: Nanos) {
-        if self.orphan && self.state == State::FinWait2 {
-            self.orphan_until = Some(now.saturating_add(ORPHAN_WAIT));
+        if self.orphan {
+            let wait = if self.state == State::FinWait2 {
+                ORPHAN_WAIT
+            } else {
+                ORPHAN_STUCK
+            };
+            self.orphan_until = Some(now.saturating_add(wait));
         }
     }
 
@@ -377,6 +386,10 @@ impl Connection {
         let opens = !header.is_hold();
         let acked = self.sender.on_ack(header.ack, opens, &mut self.rtt, now);
         outcome.acked = acked.data;
+        let goes_on = acked.data > 0 || acked.syn || acked.fin || !opens;
+        if self.orphan && goes_on && self.state != State::FinWait2 {
+            self.limit_orphan(now);
+        }
         if acked.syn && self.state == State::SynReceived {
             self.state = State::Established;
             outcome.established = true;
@@ -676,7 +689,11 @@ impl Connection {
         if gone {
             self.fail(Failure::TimedOut, &mut outcome);
         } else if is_due(self.orphan_until, now) {
-            self.close(&mut outcome);
+            if self.state == State::FinWait2 {
+                self.close(&mut outcome);
+            } else {
+                self.fail(Failure::TimedOut, &mut outcome);
+            }
         }
         outcome
     }

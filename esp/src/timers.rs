@@ -57,6 +57,10 @@ pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 /// after its own is acknowledged.
 pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 
+/// How long a connection whose socket is closed goes on with a peer that answers, has room, and yet
+/// acknowledges nothing of what it is sent: some thirty retransmissions.
+pub(super) const ORPHAN_STUCK: Nanos = 60 * SECOND;
+
 /// A configured time as [`Nanos`].
 #[inline]
 pub(super) fn from_micros(micros: u32) -> Nanos {

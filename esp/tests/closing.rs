@@ -462,6 +462,60 @@ fn an_orphan_delivers_what_was_queued() {
 }
 
 #[test]
+fn an_orphan_waits_for_a_slow_reader_as_long_as_it_takes() {
+    let mut pair = Pair::established();
+    pair.sides[B].reads = false;
+    pair.sides[B].limit = 5 * pair.sides[B].packet_cost();
+    pair.send(A, &bytes(9_000, 1));
+    pair.close(A);
+    let now = pair.now;
+    pair.sides[A].conn().orphan(now);
+    pair.run_for(600 * S);
+    pair.sides[B].reads = true;
+    pair.read(B);
+    pair.run_until(|p| p.sides[B].eof);
+    pair.close(B);
+    pair.run_until(|p| p.sides[A].closed && p.sides[B].closed);
+    assert_eq!(pair.sides[A].failed, None);
+    pair.assert_intact();
+}
+
+#[test]
+fn two_orphans_that_were_set_apart_do_not_keep_each_other_alive() {
+    let mut pair = Pair::established();
+    // A neighbour ends each side's stream in its name. What that side then sends under the same number is taken for a
+    // repetition, and its own end, one number later, comes behind the end.
+    for (from, to) in [(A, B), (B, A)] {
+        let header = Header {
+            src: PORTS[from],
+            dst: PORTS[to],
+            len: 0,
+            seq: pair.sides[from].conn().cursor(),
+            ack: pair.sides[to].conn().first_unacked(),
+            flags: flags::FIN | flags::ACK,
+        };
+        pair.cut(from);
+        pair.cut(to);
+        let _ = pair.receive(to, &header, b"");
+        assert!(pair.sides[to].eof);
+    }
+    let mut pair = pair.mended();
+    for at in [A, B] {
+        pair.send(at, b"taken for the end");
+    }
+    pair.settle();
+    let now = pair.now;
+    for at in [A, B] {
+        pair.close(at);
+        pair.sides[at].conn().orphan(now);
+    }
+    pair.run_until(|p| p.sides[A].closed && p.sides[B].closed);
+    assert!(pair.now - now < 100 * S);
+    let failures = [A, B].map(|at| pair.sides[at].failed);
+    assert!(failures.contains(&Some(Failure::TimedOut)), "{failures:?}");
+}
+
+#[test]
 fn abort_tells_the_peer_if_it_knows_of_the_connection() {
     for state in [
         State::Established,

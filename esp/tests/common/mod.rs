@@ -295,6 +295,12 @@ impl Pair {
         );
     }
 
+    /// The same with a clean wire from here on.
+    pub fn mended(mut self) -> Self {
+        self.rules.clear();
+        self
+    }
+
     pub fn connect(&mut self) {
         let side = &mut self.sides[A];
         let mut conn = Connection::new(PORTS[A], PORTS[B], side.config);
