@@ -40,7 +40,7 @@ enum Event {
 
 /// A packet by its distance from what would be right.
 #[derive(Clone, Copy, Debug, Arbitrary)]
-struct Packet {
+pub(crate) struct Packet {
     kind: Kind,
     seq: Number,
     ack: Number,
@@ -74,6 +74,34 @@ impl Number {
             Self::Due => due,
             Self::Near(by) => due.add(i16::from(by) as u16),
             Self::Any(number) => Seq(number),
+        }
+    }
+}
+
+impl Packet {
+    /// The packet, from port to port, to one that expects the number `expected` next and has sent all before `high`.
+    pub(crate) fn header(self, [src, dst]: [u16; 2], expected: Seq, high: Seq) -> Header {
+        let (bits, len) = match self.kind {
+            Kind::Ack => (flags::ACK, 0),
+            Kind::Request => (flags::ACK | flags::RRQ, 0),
+            Kind::Hold => (flags::ACK | flags::TXS, 0),
+            Kind::Data(starts, ends) => {
+                let starts = if starts { flags::TXS } else { 0 };
+                let ends = if ends { flags::TXF } else { 0 };
+                (flags::ACK | starts | ends, u16::from(self.len).max(1))
+            }
+            Kind::Fin => (flags::ACK | flags::FIN, 0),
+            Kind::SynAck => (flags::ACK | flags::SYN, 0),
+            Kind::Reset => (flags::RST | flags::ACK, 0),
+            Kind::Any(bits) => (bits, self.len.into()),
+        };
+        Header {
+            src,
+            dst,
+            len,
+            seq: self.seq.around(expected),
+            ack: self.ack.around(high),
+            flags: bits,
         }
     }
 }
@@ -162,33 +190,8 @@ impl World {
         }
     }
 
-    fn header(&self, packet: Packet) -> Header {
-        let (bits, len) = match packet.kind {
-            Kind::Ack => (flags::ACK, 0),
-            Kind::Request => (flags::ACK | flags::RRQ, 0),
-            Kind::Hold => (flags::ACK | flags::TXS, 0),
-            Kind::Data(starts, ends) => {
-                let starts = if starts { flags::TXS } else { 0 };
-                let ends = if ends { flags::TXF } else { 0 };
-                (flags::ACK | starts | ends, u16::from(packet.len).max(1))
-            }
-            Kind::Fin => (flags::ACK | flags::FIN, 0),
-            Kind::SynAck => (flags::ACK | flags::SYN, 0),
-            Kind::Reset => (flags::RST | flags::ACK, 0),
-            Kind::Any(bits) => (bits, packet.len.into()),
-        };
-        Header {
-            src: 1,
-            dst: 2,
-            len,
-            seq: packet.seq.around(self.expected.unwrap_or(PEER_ISN)),
-            ack: packet.ack.around(self.high),
-            flags: bits,
-        }
-    }
-
     fn segment(&mut self, packet: Packet) {
-        let header = self.header(packet);
+        let header = packet.header([1, 2], self.expected.unwrap_or(PEER_ISN), self.high);
         let before = self.conn.state();
         let outcome = self.conn.on_segment(&header, packet.room.room(), self.now);
         let refused = matches!(

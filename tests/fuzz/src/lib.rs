@@ -5,11 +5,16 @@
 //! libFuzzer calls them from the programs in `fuzz/`; `tests/corpus.rs` calls them with every file of `fuzz/corpus`.
 
 mod calls;
+// The simulated wire of the engine's own tests.
+#[path = "../../../esp/tests/common/mod.rs"]
+mod common;
+mod forged;
 mod pair;
 mod turns;
 mod wire;
 
 pub use calls::esp_calls;
+pub use forged::esp_forged;
 pub use pair::esp_pair;
 pub use turns::esp_turns;
 pub use wire::{edp_wire, esp_wire};
@@ -18,10 +23,11 @@ pub use wire::{edp_wire, esp_wire};
 pub type Target = fn(&[u8]);
 
 /// All targets, each by the name of its program and of its corpus.
-pub const ALL: [(&str, Target); 5] = [
+pub const ALL: [(&str, Target); 6] = [
     ("edp_wire", edp_wire),
     ("esp_wire", esp_wire),
     ("esp_calls", esp_calls),
     ("esp_pair", esp_pair),
+    ("esp_forged", esp_forged),
     ("esp_turns", esp_turns),
 ];

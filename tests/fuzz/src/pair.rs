@@ -3,17 +3,14 @@
 //! Two engines on a wire that loses, repeats and delays what the input says, with programs that send, read, sleep and
 //! close when it says so. In the end the wire is clean, everybody reads, and all must have arrived.
 
-// The simulated wire of the engine's own tests.
-#[path = "../../../esp/tests/common/mod.rs"]
-mod common;
-
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use common::{bytes, Fate, Pair, A, B, MS, US};
 use esp::{flags, Config, DropReason, Header, Nanos, Seq};
+
+use crate::common::{bytes, Fate, Pair, A, B, MS, US};
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Event {
@@ -144,7 +141,7 @@ struct Stage {
     total: [usize; 2],
 }
 
-fn side(b: bool) -> usize {
+pub(crate) fn side(b: bool) -> usize {
     if b {
         B
     } else {

@@ -1,0 +1,94 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! Two engines on a wire, and a neighbour that forges packets with numbers that are right or almost. That may fill or end
+//! the streams. It may not make the two send without end: when the neighbour falls silent, so do they.
+
+use arbitrary::{Arbitrary, Result, Unstructured};
+use esp::Nanos;
+
+use crate::calls::Packet;
+use crate::common::{bytes, Pair, A, B, MS, PORTS, S, US};
+use crate::pair::side;
+
+#[derive(Clone, Copy, Debug, Arbitrary)]
+enum Event {
+    Forge(bool, Packet),
+    Send(bool, u16),
+    Close(bool),
+    Abort(bool),
+    Reader(bool, bool),
+    /// Microseconds.
+    Run(u16),
+    /// Milliseconds.
+    Rest(u8),
+    /// Until a number of things have happened.
+    Steps(u8),
+}
+
+/// Packets that two ends exchange at most until they have found out that they do not understand each other: for 15 s a
+/// request ten times a second, in each direction, and each time a burst that is sent again in vain.
+const MOST: usize = 10_000;
+
+fn run(pair: &mut Pair, event: Event) {
+    match event {
+        Event::Forge(b, packet) => {
+            let to = side(b);
+            let expected = pair.sides[1 - to].conn().cursor();
+            let high = pair.sides[to].conn().cursor();
+            let header = packet.header([PORTS[1 - to], PORTS[to]], expected, high);
+            let payload = vec![0xee; usize::from(header.len)];
+            let _ = pair.receive(to, &header, &payload);
+        }
+        Event::Send(b, len) => {
+            let at = side(b);
+            if pair.sides[at].conn().unacked() < 100 {
+                pair.send(at, &bytes(usize::from(len) % 3_000, 1));
+            }
+        }
+        Event::Close(b) => pair.close(side(b)),
+        Event::Abort(b) => pair.abort(side(b)),
+        Event::Reader(b, reads) => pair.sides[side(b)].reads = reads,
+        Event::Run(us) => pair.run_for(Nanos::from(us) * US),
+        Event::Rest(ms) => pair.run_for(Nanos::from(ms) * MS),
+        Event::Steps(steps) => {
+            for _ in 0..steps {
+                pair.step();
+            }
+        }
+    }
+}
+
+fn play(input: &mut Unstructured<'_>) -> Result<()> {
+    let mut pair = Pair::established();
+    for _ in 0..100 {
+        if input.is_empty() {
+            break;
+        }
+        let Ok(event) = input.arbitrary() else { break };
+        run(&mut pair, event);
+    }
+    pair.restart_log();
+    for at in [A, B] {
+        let now = pair.now;
+        pair.sides[at].reads = true;
+        pair.read(at);
+        pair.close(at);
+        pair.sides[at].conn().orphan(now);
+    }
+    // Their programs are gone. Both ends are soon over, by a FIN, a RST or the other's silence, and everything is still.
+    let end = pair.now + 150 * S;
+    while let Some(at) = pair.next_event() {
+        assert!(at < end, "a connection does not end: {pair:?}");
+        assert!(pair.log.len() < MOST, "they do not fall silent: {pair:?}");
+        pair.step();
+    }
+    Ok(())
+}
+
+/// Two engines and a neighbour.
+///
+/// # Panics
+/// When something does not hold, as all targets.
+pub fn esp_forged(data: &[u8]) {
+    let _ = play(&mut Unstructured::new(data));
+}
