@@ -3,9 +3,8 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-debug bench profile incast params scale dos fuzz-calls shell modules install unit \
-	scenarios manual dissector model simulation lint fmt clean toolbox runner faults fuzz fuzz-corpus fuzz- \
-	coverage
+.PHONY: help demo test test-debug bench profile incast params scale faults dos fuzz fuzz-calls fuzz-frames fuzz-corpus \
+	fuzz-coverage shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -48,6 +47,7 @@ help:
 	@echo '  make simulation OPTIONS=scale: up to 1,000 senders without a kernel; OPTIONS=--help lists the studies'
 	@echo '  make fuzz       libFuzzer on edp/ and esp/, TIME=60 seconds per target; fuzz-coverage prints what the corpus reaches,'
 	@echo '                  fuzz-corpus takes what was found into it'
+	@echo '  make fuzz-frames  FRAMES=1000000 SEED=1: hostile frames against all kinds of sockets, in a guest'
 	@echo '  make modules    build/module/enet.ko for Debian'\''s stock kernel;'
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
 	@echo '  make install    build it for the running kernel (or KDIR) and install it, with depmod'
@@ -94,11 +94,14 @@ fuzz-corpus:
 fuzz-coverage:
 	@mk/fuzz coverage
 
+fuzz-frames: runner
+	@$(run-guests) fuzz-frames $(if $(FRAMES),--frames $(FRAMES)) $(if $(SEED),--seed $(SEED))
+
 scenarios: runner
-	@$(run-guests) scenarios $(ONLY)
+	@set -f; $(run-guests) scenarios $(ONLY)
 
 test-debug: runner
-	@$(run-debug-guests) scenarios $(ONLY)
+	@set -f; $(run-debug-guests) scenarios $(ONLY)
 
 modules:
 	@mk/module

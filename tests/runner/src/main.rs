@@ -10,6 +10,7 @@ mod dissector;
 mod dos;
 mod faults;
 mod fuzz_calls;
+mod fuzz_frames;
 mod incast;
 mod initramfs;
 mod judge;
@@ -82,6 +83,8 @@ enum Verb {
     FuzzCalls(fuzz_calls::Options),
     /// Print what every kind of traffic takes over every kind of bad wire, and write it to docs/faults.md.
     Faults(faults::Options),
+    /// Send hostile frames to sockets in all states, and print what came of it.
+    FuzzFrames(fuzz_frames::Options),
     /// Run commands in a guest and print what they print.
     Run {
         /// Shell commands, one after the other until one fails.
@@ -149,6 +152,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Dos => dos::run(&layout),
         Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),
         Verb::Faults(options) => faults::run(&layout, options),
+        Verb::FuzzFrames(options) => fuzz_frames::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Shell => qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true),
     }

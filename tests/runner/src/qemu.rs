@@ -394,11 +394,12 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
-    // When the host is busy the emulated timer may miss the kernel's test of it, which then panics.
+    // When the host is busy the emulated timer may miss the kernel's test of it, which then panics. Caches that are not
+    // merged count each protocol's sockets apart from whatever else has their size.
     command.args([
         "-append",
         &format!(
-            "console=ttyS0 loglevel=7 panic=-1 no_timer_check {more}{options}{PATIENCE}={} -- {verb}",
+            "console=ttyS0 loglevel=7 panic=-1 no_timer_check slab_nomerge {more}{options}{PATIENCE}={} -- {verb}",
             layout.patience()
         ),
     ]);

@@ -128,11 +128,13 @@ impl Scenario {
 /// Where [`note`] writes; -1 outside of a scenario.
 static NOTES: AtomicI32 = AtomicI32::new(-1);
 
-/// Leaves a remark that is printed if the scenario fails, also when it is killed.
+/// Leaves a remark that is printed if the scenario fails, also when it is killed; at once outside of a scenario.
 pub fn note(text: &str) {
     let line = format!("{}\n", one_line(text));
     let fd = NOTES.load(Ordering::Relaxed);
-    if fd >= 0 {
+    if fd < 0 {
+        eprint!("{line}");
+    } else {
         // SAFETY: `line` is readable for its length. The pipe does not block; a lost remark is no failure.
         unsafe { libc::write(fd, line.as_ptr().cast(), line.len()) };
     }

@@ -14,6 +14,7 @@ mod denial;
 mod device;
 mod faults;
 mod frame;
+mod fuzz;
 mod harness;
 mod kernel_log;
 mod knobs;
@@ -67,12 +68,15 @@ struct Options {
     /// Instead of scenarios: attack a host in every way there is, and print what it costs.
     #[arg(long, conflicts_with_all = ["list", "shard", "names"])]
     dos: bool,
-    /// With --fuzz-calls: the number that decides them; a random one otherwise.
-    #[arg(long, requires = "fuzz_calls")]
+    /// With --fuzz-calls or --fuzz: the number that decides what comes; a random one otherwise.
+    #[arg(long)]
     seed: Option<u64>,
     /// Run the fault matrix instead of the scenarios: its cells are scenarios of their own.
     #[arg(long, conflicts_with = "scale")]
     faults: bool,
+    /// Instead of scenarios: send so many hostile frames to sockets in all states, and print what came of it.
+    #[arg(long, value_name = "FRAMES", conflicts_with_all = ["list", "shard", "names", "scale", "capture"])]
+    fuzz: Option<u64>,
     /// Run only these; a name that ends with * stands for all that begin so.
     names: Vec<String>,
 }
@@ -153,6 +157,11 @@ fn main() -> ExitCode {
         let calls = || call_fuzz::print(seed, seconds);
         return conclude(module::ensure_loaded().and_then(|()| calls()));
     }
+    if let Some(frames) = options.fuzz {
+        let seed = options.seed.unwrap_or_else(|| fastrand::u64(..));
+        let plan = fuzz::Plan { frames, seed };
+        return conclude(module::ensure_loaded().and_then(|()| fuzz::run(plan)));
+    }
     let chosen = match select(&options) {
         Ok(chosen) => chosen,
         Err(error) => {
@@ -201,6 +210,8 @@ mod tests {
                 dos: false,
                 seed: None,
                 faults: false,
+                fuzz: None,
+                seed: None,
                 shard,
                 names: Vec::new(),
             })

@@ -18,6 +18,7 @@ mod esp_vanish;
 mod examples;
 mod faults;
 mod flow_control;
+mod fuzz_frames;
 mod hostile_frames;
 mod isolation;
 mod library;
@@ -65,6 +66,7 @@ pub fn all() -> Vec<&'static Scenario> {
         faults::ALL,
         flow_control::ALL,
         esp_vanish::ALL,
+        fuzz_frames::ALL,
         scale::ALL,
         memory_cgroup::ALL,
         denial::ALL,

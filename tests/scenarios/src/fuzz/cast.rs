@@ -1,0 +1,265 @@
+//! Programs on both hosts that open, use and close connections without regard to each other, so that sockets in every
+//! state are there to be hit. Whatever a call fails with is counted; an errno that has no business there is a failure.
+
+use std::collections::BTreeMap;
+use std::io;
+
+use anyhow::{ensure, Result};
+use fastrand::Rng;
+
+use crate::alike::set_linger;
+use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, VACANT};
+use crate::lab::Host;
+use crate::socket::Socket;
+
+/// Connections that programs have open at most, both ends counted.
+const MOST: usize = 60;
+/// Things that programs do between two volleys of frames.
+const ACTS: usize = 24;
+
+/// One end of a connection, with the number of things its program will still do with it.
+#[derive(Debug)]
+struct End {
+    socket: Socket,
+    life: u32,
+}
+
+/// The programs.
+#[derive(Debug)]
+pub struct Cast<'a> {
+    world: &'a World,
+    listeners: Vec<Socket>,
+    /// Listen, and their connections wait for ever.
+    _neglected: Vec<Socket>,
+    ends: Vec<End>,
+    /// EDP sockets, each with the name it sends to.
+    datagrams: Vec<(Socket, Option<crate::address::Address>)>,
+    buffer: Vec<u8>,
+    /// Failed calls, by their errno.
+    pub failures: BTreeMap<(&'static str, i32), u64>,
+    /// Connections begun.
+    pub begun: u64,
+    /// Connections accepted.
+    pub accepted: u64,
+    /// Bytes and datagrams that came.
+    pub received: u64,
+}
+
+/// The errnos that a call may fail with, whatever a neighbour sends.
+fn expected(call: &str) -> &'static [i32] {
+    match call {
+        "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],
+        "accept" => &[libc::EAGAIN],
+        "send" => &[
+            libc::EAGAIN,
+            libc::EPIPE,
+            libc::ECONNRESET,
+            libc::ECONNREFUSED,
+            libc::ETIMEDOUT,
+        ],
+        "receive" => &[
+            libc::EAGAIN,
+            libc::ECONNRESET,
+            libc::ECONNREFUSED,
+            libc::ETIMEDOUT,
+            libc::ENOTCONN,
+        ],
+        "shutdown" => &[libc::ENOTCONN],
+        "datagram" => &[libc::EAGAIN, libc::ENOBUFS],
+        _ => &[],
+    }
+}
+
+impl<'a> Cast<'a> {
+    /// Listeners and datagram sockets on both hosts.
+    ///
+    /// # Errors
+    /// When one cannot be made.
+    pub fn new(world: &'a World) -> Result<Self> {
+        let hosts = [(&world.a, &world.b), (&world.b, &world.a)];
+        let (mut listeners, mut neglected, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
+        for (host, other) in hosts {
+            let listener = host.esp_listener(ACCEPTED, 16)?;
+            listener.set_nonblocking(true)?;
+            listeners.push(listener);
+            neglected.push(host.esp_listener(NEGLECTED, 4)?);
+            datagrams.push((host.edp_bound(OPEN)?, Some(host.to(other, OPEN))));
+            let connected = host.edp_bound(CONNECTED)?;
+            connected.connect(&host.to(other, CONNECTED))?;
+            datagrams.push((connected, None));
+        }
+        for (socket, _) in &datagrams {
+            socket.set_nonblocking(true)?;
+        }
+        Ok(Self {
+            world,
+            listeners,
+            _neglected: neglected,
+            ends: Vec::new(),
+            datagrams,
+            buffer: vec![0; 1 << 16],
+            failures: BTreeMap::new(),
+            begun: 0,
+            accepted: 0,
+            received: 0,
+        })
+    }
+
+    fn failed(&mut self, call: &'static str, error: &io::Error) -> Result<()> {
+        let errno = error.raw_os_error().unwrap_or(0);
+        *self.failures.entry((call, errno)).or_default() += 1;
+        ensure!(
+            expected(call).contains(&errno),
+            "{call} failed with {error}, which no frame can bring about"
+        );
+        Ok(())
+    }
+
+    /// Every program does something.
+    ///
+    /// # Errors
+    /// When a call fails as it must not.
+    pub fn step(&mut self, rng: &mut Rng) -> Result<()> {
+        self.accept(rng)?;
+        for _ in 0..rng.u8(..8) {
+            if self.ends.len() < MOST {
+                self.begin(rng)?;
+            }
+        }
+        for _ in 0..ACTS {
+            if !self.ends.is_empty() {
+                let index = rng.usize(..self.ends.len());
+                self.act(index, rng)?;
+            }
+        }
+        self.exchange_datagrams(rng)
+    }
+
+    fn accept(&mut self, rng: &mut Rng) -> Result<()> {
+        for index in 0..self.listeners.len() {
+            for _ in 0..4 {
+                match self.listeners[index].accept(libc::SOCK_NONBLOCK) {
+                    Ok((socket, _)) => {
+                        self.accepted += 1;
+                        self.add(socket, rng)?;
+                    }
+                    Err(error) => {
+                        self.failed("accept", &error)?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, socket: Socket, rng: &mut Rng) -> Result<()> {
+        if rng.bool() {
+            // Small buffers fill at once.
+            let size = rng.i32(1000..60_000);
+            socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, size)?;
+        }
+        let life = rng.u32(1..24);
+        self.ends.push(End { socket, life });
+        Ok(())
+    }
+
+    fn begin(&mut self, rng: &mut Rng) -> Result<()> {
+        let (a, b): (&Host, &Host) = (&self.world.a, &self.world.b);
+        let (host, other) = if rng.bool() { (a, b) } else { (b, a) };
+        let to = match rng.u8(..10) {
+            0 => host.to(other, VACANT),
+            1 => host.to(other, NEGLECTED),
+            2 => host.to_nobody(ACCEPTED),
+            _ => host.to(other, ACCEPTED),
+        };
+        let socket = host.esp()?;
+        socket.set_nonblocking(true)?;
+        self.begun += 1;
+        if let Err(error) = socket.connect(&to) {
+            self.failed("connect", &error)?;
+        }
+        self.add(socket, rng)
+    }
+
+    /// One program does one thing with its connection, or closes it.
+    fn act(&mut self, index: usize, rng: &mut Rng) -> Result<()> {
+        let end = &mut self.ends[index];
+        end.life -= 1;
+        if end.life == 0 {
+            let end = self.ends.swap_remove(index);
+            if rng.u8(..4) == 0 {
+                set_linger(&end.socket, Some(0))?;
+            }
+            return Ok(());
+        }
+        let socket = &end.socket;
+        let (call, result) = match rng.u8(..16) {
+            0..=4 => {
+                let length = [rng.usize(1..100), rng.usize(1..30_000)][rng.usize(..2)];
+                let more = if rng.u8(..4) == 0 { libc::MSG_MORE } else { 0 };
+                let sent = socket.send(&self.buffer[..length], libc::MSG_NOSIGNAL | more);
+                ("send", sent.map(|_| 0))
+            }
+            5..=11 => {
+                let length = [rng.usize(1..200), self.buffer.len()][rng.usize(..2)];
+                let peek = if rng.u8(..4) == 0 { libc::MSG_PEEK } else { 0 };
+                let got = socket.receive(&mut self.buffer[..length], peek);
+                ("receive", got)
+            }
+            12 => {
+                let how = [libc::SHUT_WR, libc::SHUT_RD, libc::SHUT_RDWR][rng.usize(..3)];
+                ("shutdown", socket.shutdown(how).map(|()| 0))
+            }
+            // The peer waits.
+            _ => return Ok(()),
+        };
+        match result {
+            Ok(got) => self.received += got as u64,
+            Err(error) => self.failed(call, &error)?,
+        }
+        Ok(())
+    }
+
+    fn exchange_datagrams(&mut self, rng: &mut Rng) -> Result<()> {
+        for index in 0..self.datagrams.len() {
+            let length = [rng.usize(..100), rng.usize(..8994)][rng.usize(..2)];
+            let (socket, to) = &self.datagrams[index];
+            let bytes = &self.buffer[..length];
+            let sent = match to {
+                Some(to) => socket.send_to(bytes, 0, to),
+                None => socket.send(bytes, 0),
+            };
+            if let Err(error) = sent {
+                self.failed("datagram", &error)?;
+            }
+            for _ in 0..rng.usize(..64) {
+                let (socket, _) = &self.datagrams[index];
+                match socket.receive_from(&mut self.buffer, 0) {
+                    Ok((length, name)) => {
+                        ensure!(length <= 8994, "a datagram of {length} bytes came");
+                        let from = crate::address::Address::from_bytes(&name)?;
+                        ensure!(from.mac[0] & 1 == 0, "a datagram from the group {from:?}");
+                        self.received += 1;
+                    }
+                    Err(error) => {
+                        self.failed("datagram", &error)?;
+                        break;
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Ends every connection at once.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn leave(self) -> Result<()> {
+        for end in &self.ends {
+            set_linger(&end.socket, Some(0))?;
+        }
+        Ok(())
+    }
+}

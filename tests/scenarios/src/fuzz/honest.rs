@@ -1,0 +1,107 @@
+//! A host that behaves: it talks to one of the hosts under fire, and nothing of it may be lost or changed.
+
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::fuzz::world::World;
+use crate::socket::Socket;
+use crate::transfer::{random, transfer_both_ways, Load};
+
+/// On the honest host.
+const PORT: u16 = 3000;
+
+/// What was exchanged, all of it intact.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Exchanged {
+    /// Connections, one after the other.
+    pub connections: u64,
+    /// Bytes in either direction.
+    pub bytes: u64,
+    /// Datagrams.
+    pub datagrams: u64,
+}
+
+/// Sockets made before the fire opens.
+#[derive(Debug)]
+pub struct Honest<'a> {
+    world: &'a World,
+    listener: Socket,
+    datagrams: [Socket; 2],
+}
+
+impl<'a> Honest<'a> {
+    /// Makes them.
+    ///
+    /// # Errors
+    /// When a call fails.
+    pub fn new(world: &'a World) -> Result<Self> {
+        let (honest, b) = (&world.honest, &world.b);
+        // The listener is here, where no hostile frame is for this host.
+        let listener = honest.esp_listener(PORT, 4)?;
+        let datagrams = [honest.edp_bound(PORT)?, b.edp_bound(PORT)?];
+        datagrams[0].connect(&honest.to(b, PORT))?;
+        datagrams[1].connect(&b.to(honest, PORT))?;
+        for socket in &datagrams {
+            socket.set_nonblocking(true)?;
+        }
+        Ok(Self {
+            world,
+            listener,
+            datagrams,
+        })
+    }
+
+    /// Opens connection after connection and moves bytes both ways, until told to stop, but at least once.
+    ///
+    /// # Errors
+    /// When a call fails, or a byte is not what was sent.
+    pub fn exchange(&self, stop: &AtomicBool) -> Result<Exchanged> {
+        let mut done = Exchanged::default();
+        loop {
+            let number = done.connections;
+            self.connection(number)
+                .with_context(|| format!("honest connection {number}"))?;
+            done.connections += 1;
+            done.bytes += 2 * TOTAL as u64;
+            done.datagrams += self.some_datagrams(number)?;
+            if stop.load(Ordering::Relaxed) {
+                return Ok(done);
+            }
+        }
+    }
+
+    fn connection(&self, number: u64) -> Result<()> {
+        let (honest, b) = (&self.world.honest, &self.world.b);
+        let client = b.esp()?;
+        client.connect(&b.to(honest, PORT)).context("connect")?;
+        let (server, _) = self.listener.accept(0).context("accept")?;
+        let load = Load {
+            total: TOTAL,
+            chunk: 3000,
+            seed: number,
+        };
+        transfer_both_ways(&client, &server, load)
+    }
+
+    /// Datagrams may be lost, but what comes is what was sent; how many came.
+    fn some_datagrams(&self, number: u64) -> Result<u64> {
+        let mut came = 0;
+        for (from, to) in [(0, 1), (1, 0)] {
+            let sent = random(1000, number);
+            // One that finds no room is lost, as any may be.
+            let _ = self.datagrams[from].send(&sent, 0);
+            let mut bytes = [0; 2000];
+            while let Ok(length) = self.datagrams[to].receive(&mut bytes, 0) {
+                let known = (number.saturating_sub(8)..=number)
+                    .any(|number| bytes[..length] == random(1000, number));
+                ensure!(known, "a datagram of {length} bytes that nobody sent");
+                came += 1;
+            }
+        }
+        Ok(came)
+    }
+}
+
+/// Bytes of a connection, in each direction.
+const TOTAL: usize = 64 << 10;

@@ -1,0 +1,318 @@
+//! Hostile frames, by the million: valid conversations that are changed on their way, in every state of a socket.
+//!
+//! Two hosts talk to each other, and all they say passes here. What is made of it is settled by a seed; what they say
+//! depends on time as well, so that the same seed makes a similar run and not the same one.
+
+mod cast;
+mod honest;
+mod lanes;
+mod mutation;
+mod report;
+mod ring;
+mod talk;
+mod world;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Instant;
+
+use anyhow::{ensure, Context, Result};
+use fastrand::Rng;
+
+use crate::frame::{PacketSocket, ETH_P_ALL};
+use crate::harness::note;
+use crate::kernel_log::{alarms, KernelLog};
+use crate::lab::{eventually, DEVICE};
+use crate::module;
+use crate::transfer::beside;
+use cast::Cast;
+use honest::Honest;
+use lanes::{Lane, Lanes};
+use mutation::{mutate, Mutation};
+use report::Report;
+use talk::{listen, Memory, Seen, State};
+use world::World;
+
+/// Hostile frames between two steps of the programs.
+const BATCH: usize = 64;
+/// Valid frames taken from either side between two steps.
+const CAPTURE: usize = 128;
+/// After so many steps a listener to everything joins, or leaves, host b.
+const TAP: u64 = 16;
+
+/// What is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Hostile frames.
+    pub frames: u64,
+    /// Settles what is made of valid ones.
+    pub seed: u64,
+}
+
+/// Runs a plan, prints what was done, and judges.
+///
+/// # Errors
+/// When anything happens that no frame may bring about.
+pub fn run(plan: Plan) -> Result<()> {
+    println!("{} hostile frames, seed {}", plan.frames, plan.seed);
+    let mut log = KernelLog::from_now()?;
+    let report = attack(plan);
+    let records = log.records()?;
+    let alarms = alarms(&records);
+    for alarm in &alarms {
+        println!("kernel: {alarm}");
+    }
+    let report = report?;
+    println!("{report}");
+    ensure!(alarms.is_empty(), "the kernel's log has {}", alarms.len());
+    Ok(())
+}
+
+/// Runs a plan; the figures.
+///
+/// # Errors
+/// When a byte of the honest host is lost or changed, a program's call fails as it must not, or a socket is left over.
+pub fn attack(plan: Plan) -> Result<Report> {
+    let mut report = Report::default();
+    let slabs = slabs()?;
+    let world = World::new().context("setting up the wire")?;
+    let counters = counters(&world)?;
+    let honest = Honest::new(&world)?;
+    let (stop, started) = (AtomicBool::new(false), Instant::now());
+    let fire = || {
+        let fired = Attack::new(plan, &world, &mut report).and_then(Attack::run);
+        stop.store(true, Ordering::Relaxed);
+        fired
+    };
+    let (exchanged, ()) = beside(|| honest.exchange(&stop), fire)?;
+    report.honest = exchanged;
+    report.took = started.elapsed();
+    for (name, after) in self::counters(&world)? {
+        let before = counters.get(&name).copied().unwrap_or(0);
+        report.counters.insert(name, [before, after]);
+    }
+    drop(honest);
+    world.unplug()?;
+    for host in [&world.a, &world.b, &world.honest] {
+        host.await_no_sockets()?;
+    }
+    drop(world);
+    module::await_unused()?;
+    // Memory of sockets comes back after a grace period.
+    let mut left = slabs.clone();
+    eventually("the memory of all sockets", || {
+        left = self::slabs()?;
+        Ok(left.iter().all(|(name, count)| *count <= slabs[name]))
+    })
+    .with_context(|| format!("{slabs:?} objects before, {left:?} after"))?;
+    for (name, before) in slabs {
+        let after = left[&name];
+        report.slabs.insert(name, [before, after]);
+    }
+    // It goes when the last socket's memory and the last packet are back.
+    module::reload()?;
+    Ok(report)
+}
+
+/// The module's counters, those of both hosts under fire added up.
+fn counters(world: &World) -> Result<BTreeMap<String, u64>> {
+    let mut sums = BTreeMap::new();
+    for host in [&world.a, &world.b] {
+        for line in host.namespace.proc_net("enet")?.lines() {
+            let (name, value) = line.split_once(' ').context("a line without a number")?;
+            *sums.entry(name.to_owned()).or_default() += value.trim().parse::<u64>()?;
+        }
+    }
+    Ok(sums)
+}
+
+/// Sockets of either protocol in memory. What each processor keeps ready for itself would count as in use: it is given
+/// back first.
+fn slabs() -> Result<BTreeMap<String, u64>> {
+    let mut found = BTreeMap::new();
+    for name in ["EDP", "ESP"] {
+        let path = format!("/sys/kernel/slab/{name}");
+        fs::write(format!("{path}/shrink"), "1").with_context(|| path.clone())?;
+        let text = fs::read_to_string(format!("{path}/objects"))?;
+        let number = text.split_whitespace().next().context("no number")?;
+        found.insert(name.to_owned(), number.parse()?);
+    }
+    Ok(found)
+}
+
+/// A frame that is to leave.
+struct Hostile {
+    frame: Vec<u8>,
+    to_b: bool,
+    lane: Lane,
+}
+
+struct Attack<'a> {
+    plan: Plan,
+    rng: Rng,
+    world: &'a World,
+    cast: Cast<'a>,
+    /// The wire's ends at host a and host b.
+    ears: [PacketSocket; 2],
+    lanes: Lanes,
+    memory: Memory,
+    /// Valid frames held back.
+    late: Vec<(Seen, State)>,
+    batch: Vec<Hostile>,
+    fired: u64,
+    report: &'a mut Report,
+}
+
+impl<'a> Attack<'a> {
+    fn new(plan: Plan, world: &'a World, report: &'a mut Report) -> Result<Self> {
+        let ear = |device| PacketSocket::open(&world.wire, device, ETH_P_ALL);
+        Ok(Self {
+            plan,
+            rng: Rng::with_seed(plan.seed),
+            world,
+            cast: Cast::new(world)?,
+            ears: [ear("ap")?, ear("bp")?],
+            lanes: Lanes::open(world)?,
+            memory: Memory::default(),
+            late: Vec::new(),
+            batch: Vec::new(),
+            fired: 0,
+            report,
+        })
+    }
+
+    fn run(mut self) -> Result<()> {
+        let mut tap = None;
+        let mut steps = 0;
+        let mut told = 0;
+        while self.fired < self.plan.frames {
+            if self.fired * 10 / self.plan.frames > told {
+                told = self.fired * 10 / self.plan.frames;
+                note(&format!("{told} tenths of the frames are sent"));
+            }
+            if steps % TAP == 0 {
+                // With another listener the buffers of frames are shared, and its queue holds them.
+                tap = match tap {
+                    None => Some(PacketSocket::open(
+                        &self.world.b.namespace,
+                        DEVICE,
+                        ETH_P_ALL,
+                    )?),
+                    Some(_) => None,
+                };
+            }
+            steps += 1;
+            self.cast.step(&mut self.rng)?;
+            self.pass()?;
+            while self.batch.len() < BATCH && self.invent() {}
+            self.fire()?;
+        }
+        let Self {
+            cast,
+            lanes,
+            report,
+            ..
+        } = self;
+        report.refused = lanes.refused;
+        report.programs = [cast.begun, cast.accepted, cast.received];
+        report.failures = cast.failures.clone();
+        cast.leave()
+    }
+
+    /// Carries valid frames on, most of them as they are, behind hostile ones that are derived from them.
+    fn pass(&mut self) -> Result<()> {
+        let honest = self.world.honest.mac;
+        for (seen, state) in std::mem::take(&mut self.late) {
+            self.count(Mutation::Late, state);
+            self.add(seen.frame, seen.to_b);
+        }
+        for (ear, to_b) in [(0, true), (1, false)] {
+            let mut valid = Vec::new();
+            for seen in listen(&self.ears[ear], to_b, honest, CAPTURE) {
+                if self.rng.u8(..3) == 0 {
+                    self.derive(&seen);
+                }
+                let (state, _) = self.memory.target(&seen);
+                self.memory.note(&seen);
+                match self.rng.u8(..64) {
+                    // lost
+                    0 => {}
+                    1 => self.late.push((seen, state)),
+                    _ => valid.push(seen.frame),
+                }
+            }
+            self.fire()?;
+            self.report.valid += valid.len() as u64;
+            self.lanes.send(Lane::Plain, to_b, &valid, &mut self.rng)?;
+        }
+        Ok(())
+    }
+
+    /// Makes something of a frame that passed once; false while none has.
+    fn invent(&mut self) -> bool {
+        for tries in 0..8 {
+            let Some(seen) = self.memory.any(&mut self.rng) else {
+                return false;
+            };
+            // Most of what passed belongs to connections that are over, on which most frames would be lost.
+            if tries == 7 || self.memory.target(seen).0 != State::Reset {
+                let seen = seen.clone();
+                self.derive(&seen);
+                break;
+            }
+        }
+        true
+    }
+
+    /// Makes something of a frame, or of an answer to it.
+    fn derive(&mut self, seen: &Seen) {
+        let answer = match self.rng.u8(..4) {
+            0 => self.memory.answer(seen),
+            _ => None,
+        };
+        let seen = answer.as_ref().unwrap_or(seen);
+        let kind = Mutation::any(&mut self.rng);
+        let (state, numbers) = self.memory.target(seen);
+        let mut frame = seen.frame.clone();
+        mutate(kind, &mut frame, numbers, &mut self.rng);
+        let times = match kind {
+            Mutation::Repeated => self.rng.usize(2..6),
+            _ => 1,
+        };
+        for _ in 0..times {
+            self.count(kind, state);
+            self.add(frame.clone(), seen.to_b);
+        }
+    }
+
+    fn count(&mut self, kind: Mutation, state: State) {
+        *self.report.frames.entry((kind, state)).or_default() += 1;
+        self.fired += 1;
+    }
+
+    fn add(&mut self, mut frame: Vec<u8>, to_b: bool) {
+        if frame.get(6..12) == Some(&self.world.honest.mac) {
+            // In the name of the honest host anything may be done to its connections.
+            frame[11] ^= 0x80;
+        }
+        let lane = Lane::any(to_b, &mut self.rng);
+        *self.report.lanes.entry(lane).or_default() += 1;
+        self.batch.push(Hostile { frame, to_b, lane });
+    }
+
+    /// Sends what has gathered, in its order as far as frames take the same lane.
+    fn fire(&mut self) -> Result<()> {
+        let mut batch = std::mem::take(&mut self.batch);
+        batch.sort_by_key(|hostile| (hostile.lane, hostile.to_b));
+        for group in batch.chunk_by_mut(|a, b| (a.lane, a.to_b) == (b.lane, b.to_b)) {
+            let frames: Vec<_> = group
+                .iter_mut()
+                .map(|h| std::mem::take(&mut h.frame))
+                .collect();
+            self.lanes
+                .send(group[0].lane, group[0].to_b, &frames, &mut self.rng)?;
+        }
+        Ok(())
+    }
+}

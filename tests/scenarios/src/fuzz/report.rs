@@ -1,0 +1,112 @@
+//! What was done and what came of it, as tables.
+
+use std::collections::BTreeMap;
+use std::fmt;
+use std::time::Duration;
+
+use crate::fuzz::honest::Exchanged;
+use crate::fuzz::lanes::Lane;
+use crate::fuzz::mutation::Mutation;
+use crate::fuzz::talk::State;
+
+/// A run's figures.
+#[derive(Debug, Default)]
+pub struct Report {
+    /// Hostile frames, by what was done to them and by the state of the socket that they were aimed at.
+    pub frames: BTreeMap<(Mutation, State), u64>,
+    /// The same, by the way they took.
+    pub lanes: BTreeMap<Lane, u64>,
+    /// Those that the packet sockets did not take.
+    pub refused: u64,
+    /// Valid frames that passed.
+    pub valid: u64,
+    /// Connections that programs began and accepted meanwhile, and bytes and datagrams that they got.
+    pub programs: [u64; 3],
+    /// Calls of theirs that failed, by their errno.
+    pub failures: BTreeMap<(&'static str, i32), u64>,
+    /// What the honest host exchanged.
+    pub honest: Exchanged,
+    /// The module's counters of both hosts under fire, before and after.
+    pub counters: BTreeMap<String, [u64; 2]>,
+    /// Objects in use of each protocol's slab, before and after.
+    pub slabs: BTreeMap<String, [u64; 2]>,
+    /// How long it took.
+    pub took: Duration,
+}
+
+impl Report {
+    /// Hostile frames in all.
+    pub fn total(&self) -> u64 {
+        self.frames.values().sum()
+    }
+
+    /// Hostile frames by the state of the socket that they were aimed at.
+    pub fn states(&self) -> [(State, u64); State::ALL.len()] {
+        State::ALL.map(|state| {
+            let aimed = self.frames.iter().filter(|((_, at), _)| *at == state);
+            (state, aimed.map(|(_, count)| count).sum())
+        })
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(out, "{:<16}", "hostile frames")?;
+        for state in State::ALL {
+            write!(out, "{:>13}", format!("{state:?}").to_lowercase())?;
+        }
+        writeln!(out, "{:>11}", "all")?;
+        for kind in Mutation::ALL {
+            write!(out, "{:<16}", format!("{kind:?}").to_lowercase())?;
+            let count = |state| self.frames.get(&(kind, state)).copied().unwrap_or(0);
+            for state in State::ALL {
+                write!(out, "{:>13}", count(state))?;
+            }
+            writeln!(out, "{:>11}", State::ALL.map(count).iter().sum::<u64>())?;
+        }
+        write!(out, "{:<16}", "all")?;
+        for (_, count) in self.states() {
+            write!(out, "{count:>13}")?;
+        }
+        writeln!(out, "{:>11}\n", self.total())?;
+        for (lane, count) in &self.lanes {
+            write!(out, "{} {count}, ", format!("{lane:?}").to_lowercase())?;
+        }
+        writeln!(out, "not taken {}", self.refused)?;
+        let rate = self.total() as f64 / self.took.as_secs_f64();
+        writeln!(
+            out,
+            "{} valid frames passed; {:.1} s, {rate:.0} hostile frames per second",
+            self.valid,
+            self.took.as_secs_f64()
+        )?;
+        let [begun, accepted, received] = self.programs;
+        writeln!(
+            out,
+            "programs: {begun} connections begun, {accepted} accepted, {received} bytes and datagrams received"
+        )?;
+        for ((call, errno), count) in &self.failures {
+            writeln!(
+                out,
+                "  {call}: {:?} {count}",
+                nix::errno::Errno::from_raw(*errno)
+            )?;
+        }
+        let Exchanged {
+            connections,
+            bytes,
+            datagrams,
+        } = self.honest;
+        writeln!(
+            out,
+            "honest host: {connections} connections, {bytes} bytes, {datagrams} datagrams, all intact\n"
+        )?;
+        for (what, table) in [("counter", &self.counters), ("objects in use", &self.slabs)] {
+            writeln!(out, "{what:<20}{:>12}{:>12}", "before", "after")?;
+            for (name, [before, after]) in table {
+                writeln!(out, "{name:<20}{before:>12}{after:>12}")?;
+            }
+        }
+        Ok(())
+    }
+}

@@ -1,0 +1,137 @@
+//! A packet socket's transmit ring: frames leave as pages of this process' memory, not as copies.
+//!
+//! Only the Ethernet header is copied. The rest of a frame stays where the program can change it while the kernel reads it.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::ptr;
+use std::sync::atomic::{AtomicU32, Ordering};
+
+use anyhow::{Context, Result};
+
+use crate::frame::PacketSocket;
+use crate::fuzz::world::FRAME_MAX;
+use crate::socket::check;
+
+const PACKET_TX_RING: i32 = 13; // <linux/if_packet.h>, as all of these
+const PACKET_VERSION: i32 = 10;
+const TPACKET_V2: i32 = 1;
+const TP_STATUS_AVAILABLE: u32 = 0;
+const TP_STATUS_SEND_REQUEST: u32 = 1;
+const TP_STATUS_WRONG_FORMAT: u32 = 4;
+
+/// Bytes of a slot: `struct tpacket2_hdr` and the longest frame.
+const SLOT: usize = 16_384;
+const BLOCK: usize = 65_536;
+const BLOCKS: usize = 32;
+const SLOTS: usize = BLOCK / SLOT * BLOCKS;
+/// Where the frame begins: `TPACKET2_HDRLEN` less `struct sockaddr_ll`.
+const DATA: usize = 32;
+/// Where `tp_len` is in `struct tpacket2_hdr`; `tp_status` is at its beginning.
+const LENGTH: usize = 4;
+
+const _: () = assert!(DATA + FRAME_MAX <= SLOT);
+
+/// The ring, mapped.
+#[derive(Debug)]
+pub struct Ring {
+    socket: PacketSocket,
+    memory: *mut u8,
+    next: usize,
+}
+
+impl Ring {
+    /// Makes a ring of the socket.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn new(socket: PacketSocket) -> Result<Self> {
+        let plain = socket.socket();
+        plain.set_int_option(libc::SOL_PACKET, PACKET_VERSION, TPACKET_V2)?;
+        let request: Vec<u8> = [BLOCK, BLOCKS, SLOT, SLOTS]
+            .into_iter()
+            .flat_map(|number| (number as u32).to_ne_bytes())
+            .collect();
+        plain
+            .set_option(libc::SOL_PACKET, PACKET_TX_RING, &request)
+            .context("PACKET_TX_RING")?;
+        // SAFETY: a new mapping, which touches nothing of ours; its length is that of the ring just made.
+        let memory = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                BLOCK * BLOCKS,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_SHARED,
+                plain.as_raw_fd(),
+                0,
+            )
+        };
+        if memory == libc::MAP_FAILED {
+            return Err(io::Error::last_os_error()).context("mapping the ring");
+        }
+        Ok(Self {
+            socket,
+            memory: memory.cast(),
+            next: 0,
+        })
+    }
+
+    fn status(&self, slot: usize) -> &AtomicU32 {
+        // SAFETY: the slot is inside the mapping, which lives as long as `self`; its first four bytes, aligned as the slot
+        // is, are the status, which the kernel changes as well.
+        unsafe { AtomicU32::from_ptr(self.memory.add(slot * SLOT).cast()) }
+    }
+
+    /// Puts a frame into the next slot; false while that is not free.
+    pub fn put(&mut self, frame: &[u8]) -> bool {
+        let status = self.status(self.next);
+        match status.load(Ordering::Acquire) {
+            TP_STATUS_AVAILABLE | TP_STATUS_WRONG_FORMAT => {}
+            _ => return false,
+        }
+        let length = frame.len().min(FRAME_MAX);
+        // SAFETY: the slot is inside the mapping and has room for the longest frame; the kernel reads it after its status
+        // has changed only.
+        unsafe {
+            let slot = self.memory.add(self.next * SLOT);
+            slot.add(LENGTH).cast::<u32>().write(length as u32);
+            slot.add(DATA)
+                .copy_from_nonoverlapping(frame.as_ptr(), length);
+        }
+        status.store(TP_STATUS_SEND_REQUEST, Ordering::Release);
+        self.next = (self.next + 1) % SLOTS;
+        true
+    }
+
+    /// Has the kernel send what was put.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn send(&self) -> io::Result<()> {
+        // SAFETY: without a buffer the kernel sends what is in the ring.
+        check(unsafe {
+            libc::send(
+                self.socket.socket().as_raw_fd(),
+                ptr::null(),
+                0,
+                libc::MSG_DONTWAIT,
+            ) as i64
+        })
+        .map(drop)
+    }
+
+    /// Changes the bytes behind the Ethernet header of the frame put `ago` frames ago, wherever it may be by now.
+    pub fn disturb(&mut self, ago: usize, byte: u8) {
+        let slot = (self.next + SLOTS - ago % SLOTS) % SLOTS;
+        let place = slot * SLOT + DATA + 14;
+        // SAFETY: inside the mapping. The kernel may read it meanwhile, by a mapping of its own, and must bear it.
+        unsafe { self.memory.add(place).write_bytes(byte, 64) };
+    }
+}
+
+impl Drop for Ring {
+    fn drop(&mut self) {
+        // SAFETY: the mapping made in `new`, which nobody else has.
+        unsafe { libc::munmap(self.memory.cast(), BLOCK * BLOCKS) };
+    }
+}

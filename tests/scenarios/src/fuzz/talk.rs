@@ -1,0 +1,268 @@
+//! What passes between the hosts: who says what to whom, and in which state that finds the other's socket.
+
+use std::collections::HashMap;
+
+use fastrand::Rng;
+
+use crate::frame::{flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P_ESP};
+use crate::fuzz::mutation::Numbers;
+use crate::fuzz::world::{FRAME_MAX, PORTS, VACANT};
+
+/// The state of the socket that a frame is aimed at, as far as the wire tells it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum State {
+    /// A listener, or a connection that it has just made.
+    Listening,
+    /// A SYN has left.
+    Connecting,
+    /// Both have sent a SYN.
+    Transferring,
+    /// A FIN has passed.
+    Closing,
+    /// A RST has passed.
+    Reset,
+    /// A datagram socket.
+    Datagrams,
+    /// Nobody is there.
+    Nobody,
+}
+
+impl State {
+    /// All of them.
+    pub const ALL: [Self; 7] = [
+        Self::Listening,
+        Self::Connecting,
+        Self::Transferring,
+        Self::Closing,
+        Self::Reset,
+        Self::Datagrams,
+        Self::Nobody,
+    ];
+}
+
+/// What one side of a connection has sent.
+#[derive(Clone, Copy, Debug, Default)]
+struct Half {
+    opened: bool,
+    ended: bool,
+    /// Behind the last number it used.
+    next: u16,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Talk {
+    /// Host a's, and host b's.
+    halves: [Half; 2],
+    reset: bool,
+}
+
+/// A valid frame that passed.
+#[derive(Clone, Debug)]
+pub struct Seen {
+    /// All of it.
+    pub frame: Vec<u8>,
+    /// It was on its way to host b, or to host a.
+    pub to_b: bool,
+}
+
+/// How many frames are remembered.
+const MEMORY: usize = 4096;
+/// How many connections are.
+const TALKS: usize = 16_384;
+
+/// All that passed lately.
+#[derive(Debug, Default)]
+pub struct Memory {
+    talks: HashMap<(u16, u16), Talk>,
+    seen: Vec<Seen>,
+    next: usize,
+}
+
+fn ports(header: &EspHeader, to_b: bool) -> (u16, u16) {
+    if to_b {
+        (header.source, header.destination)
+    } else {
+        (header.destination, header.source)
+    }
+}
+
+impl Memory {
+    /// Remembers a valid frame.
+    pub fn note(&mut self, seen: &Seen) {
+        if let Some(header) = EspHeader::of_frame(&seen.frame) {
+            if self.talks.len() > TALKS {
+                self.talks.clear();
+            }
+            let talk = self.talks.entry(ports(&header, seen.to_b)).or_default();
+            let opens = header.flags & flag::SYN != 0;
+            if opens && header.flags & flag::ACK == 0 {
+                // The ports may have had a connection before.
+                *talk = Talk::default();
+            }
+            let half = &mut talk.halves[usize::from(!seen.to_b)];
+            half.opened |= opens;
+            half.ended |= header.flags & flag::FIN != 0;
+            let takes = header.length > 0 || header.flags & (flag::SYN | flag::FIN) != 0;
+            half.next = header.sequence.wrapping_add(u16::from(takes));
+            talk.reset |= header.flags & flag::RST != 0;
+        }
+        if self.seen.len() < MEMORY {
+            self.seen.push(seen.clone());
+        } else {
+            self.seen[self.next] = seen.clone();
+            self.next = (self.next + 1) % MEMORY;
+        }
+    }
+
+    /// The state of the socket that the frame is aimed at, and the numbers that it would believe.
+    pub fn target(&self, seen: &Seen) -> (State, Numbers) {
+        let kind = seen.frame.get(12..14).unwrap_or_default();
+        if kind == ETH_P_EDP.to_be_bytes() {
+            return (State::Datagrams, Numbers::default());
+        }
+        let Some(header) = EspHeader::of_frame(&seen.frame) else {
+            return (State::Nobody, Numbers::default());
+        };
+        let listens = PORTS.contains(&header.destination) && header.destination != VACANT;
+        let Some(talk) = self.talks.get(&ports(&header, seen.to_b)) else {
+            let state = if listens {
+                State::Listening
+            } else {
+                State::Nobody
+            };
+            return (state, Numbers::default());
+        };
+        let [sender, receiver] =
+            if seen.to_b { [0, 1] } else { [1, 0] }.map(|side: usize| talk.halves[side]);
+        let state = match (sender.opened, receiver.opened) {
+            _ if talk.reset => State::Reset,
+            _ if sender.ended || receiver.ended => State::Closing,
+            (true, true) => State::Transferring,
+            (false, true) => State::Connecting,
+            _ if listens => State::Listening,
+            _ => State::Nobody,
+        };
+        let numbers = Numbers {
+            sequence: sender.next,
+            acknowledgement: receiver.next,
+        };
+        (state, numbers)
+    }
+
+    /// What the receiver of a frame could answer: an acknowledgement, or to a SYN its answer.
+    pub fn answer(&self, seen: &Seen) -> Option<Seen> {
+        let header = EspHeader::of_frame(&seen.frame)?;
+        let talk = self.talks.get(&ports(&header, seen.to_b))?;
+        let answerer = talk.halves[usize::from(seen.to_b)];
+        let opens = header.flags & flag::SYN != 0 && !answerer.opened;
+        let takes = header.length > 0 || header.flags & (flag::SYN | flag::FIN) != 0;
+        let answer = EspHeader {
+            source: header.destination,
+            destination: header.source,
+            length: 0,
+            sequence: answerer.next,
+            acknowledgement: header.sequence.wrapping_add(u16::from(takes)),
+            flags: if opens {
+                flag::SYN | flag::ACK
+            } else {
+                flag::ACK
+            },
+        };
+        let mut frame = seen.frame[6..12].to_vec();
+        frame.extend_from_slice(&seen.frame[..6]);
+        frame.extend_from_slice(&ETH_P_ESP.to_be_bytes());
+        frame.extend(answer.packet(&[]));
+        let to_b = !seen.to_b;
+        Some(Seen { frame, to_b })
+    }
+
+    /// A frame that passed, a younger one more likely than an older.
+    pub fn any(&self, rng: &mut Rng) -> Option<&Seen> {
+        let count = self.seen.len();
+        if count == 0 {
+            return None;
+        }
+        let ago = rng.usize(..count).min(rng.usize(..count)) + 1;
+        let newest = if count < MEMORY {
+            count
+        } else {
+            self.next + MEMORY
+        };
+        self.seen.get((newest - ago) % MEMORY.min(count))
+    }
+}
+
+/// Takes what has come by a port of the wire: the frames of our protocols that are not the honest host's.
+pub fn listen(port: &PacketSocket, to_b: bool, honest: [u8; 6], most: usize) -> Vec<Seen> {
+    let mut frames = Vec::new();
+    let mut buffer = [0; FRAME_MAX];
+    while frames.len() < most {
+        let Ok(length) = port.take(&mut buffer) else {
+            break;
+        };
+        let frame = &buffer[..length];
+        let ours = [ETH_P_EDP, ETH_P_ESP]
+            .iter()
+            .any(|kind| frame.get(12..14) == Some(&kind.to_be_bytes()));
+        if ours && frame[..6] != honest && frame[6..12] != honest {
+            let frame = frame.to_vec();
+            frames.push(Seen { frame, to_b });
+        }
+    }
+    frames
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::frame::ethernet;
+    use crate::fuzz::world::ACCEPTED;
+
+    fn frame(to_b: bool, flags: u8, sequence: u16) -> Seen {
+        let (source, destination) = if to_b {
+            (50_000, ACCEPTED)
+        } else {
+            (ACCEPTED, 50_000)
+        };
+        let header = EspHeader {
+            source,
+            destination,
+            length: 0,
+            sequence,
+            acknowledgement: 0,
+            flags,
+        };
+        Seen {
+            frame: ethernet([2; 6], [4; 6], ETH_P_ESP, &header.packet(&[])),
+            to_b,
+        }
+    }
+
+    #[test]
+    fn a_connections_state_is_told_from_its_frames() {
+        let mut memory = Memory::default();
+        let there = frame(true, flag::ACK, 0);
+        let back = frame(false, flag::ACK, 0);
+        assert_eq!(memory.target(&there).0, State::Listening);
+        memory.note(&frame(true, flag::SYN, 10));
+        assert_eq!(memory.target(&there).0, State::Listening);
+        assert_eq!(memory.target(&back).0, State::Connecting);
+        let answer = memory.answer(&frame(true, flag::SYN, 10)).unwrap();
+        let header = EspHeader::of_frame(&answer.frame).unwrap();
+        assert_eq!(header.flags, flag::SYN | flag::ACK);
+        assert_eq!((header.destination, header.acknowledgement), (50_000, 11));
+        assert_eq!(memory.target(&answer).0, State::Connecting);
+        memory.note(&frame(false, flag::SYN | flag::ACK, 20));
+        let (state, numbers) = memory.target(&there);
+        assert_eq!(state, State::Transferring);
+        assert_eq!((numbers.sequence, numbers.acknowledgement), (11, 21));
+        memory.note(&frame(true, flag::FIN | flag::ACK, 11));
+        assert_eq!(memory.target(&back).0, State::Closing);
+        memory.note(&frame(false, flag::RST, 21));
+        assert_eq!(memory.target(&there).0, State::Reset);
+        // The same ports once more.
+        memory.note(&frame(true, flag::SYN, 99));
+        assert_eq!(memory.target(&back).0, State::Connecting);
+        assert!(memory.any(&mut Rng::with_seed(1)).is_some());
+    }
+}
