@@ -211,7 +211,6 @@ mod tests {
                 seed: None,
                 faults: false,
                 fuzz: None,
-                seed: None,
                 shard,
                 names: Vec::new(),
             })
