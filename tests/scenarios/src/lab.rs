@@ -9,7 +9,7 @@ use anyhow::{ensure, Context, Result};
 use crate::address::Address;
 use crate::frame::PacketSocket;
 use crate::netns::Netns;
-use crate::patience::patience;
+use crate::patience::{factor, patience};
 use crate::relay::Relay;
 use crate::socket::{interface_index, Socket};
 
@@ -364,8 +364,10 @@ impl Lab {
             }
             host.namespace.ip(&lines)?;
             let path = "/proc/sys/net/ipv4/tcp_syn_retries";
+            // Three seconds in all with one, and twice as long with each more.
+            let retries = 1 + factor().ilog2();
             host.namespace
-                .within(|| std::fs::write(path, "1"))?
+                .within(|| std::fs::write(path, retries.to_string()))?
                 .context(path)?;
         }
         Ok(())

@@ -14,10 +14,14 @@ pub fn patience() -> Duration {
 
 /// `time`, enough for the stock kernel, for the one that is here.
 pub fn allow(time: Duration) -> Duration {
+    time.saturating_mul(factor())
+}
+
+/// How many times as long as in the stock kernel things may take.
+pub fn factor() -> u32 {
     static FACTOR: OnceLock<u32> = OnceLock::new();
-    let factor = FACTOR.get_or_init(|| {
+    *FACTOR.get_or_init(|| {
         let text = env::var(VARIABLE).unwrap_or_default();
         text.parse().unwrap_or(1).max(1)
-    });
-    time.saturating_mul(*factor)
+    })
 }
