@@ -352,10 +352,13 @@ pub fn interact(layout: &Layout, initramfs: &Path) -> Result<()> {
 }
 
 /// What the debug kernel is told: every report of KASAN instead of the first alone, pages checked for writes after their
-/// end, leaks with the place of their allocation, and no alarm where emulation is slow but alive.
-const DEBUG_OPTIONS: &str =
-    "kasan_multi_shot page_poison=on kmemleak.verbose=1 rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 \
-    sysctl.kernel.hung_task_timeout_secs=600 ";
+/// end, leaks with the place of their allocation, and neither an alarm nor another clock where emulation is slow but alive.
+/// Slabs that check themselves have no arrays of free objects before them; those arrays keep the addresses of what they
+/// gave out, which the search for leaks would take for owners.
+const DEBUG_OPTIONS: &str = concat!(
+    "kasan_multi_shot page_poison=on slab_debug=F kmemleak.verbose=1 tsc=nowatchdog ",
+    "rcupdate.rcu_cpu_stall_timeout=120 watchdog_thresh=60 sysctl.kernel.hung_task_timeout_secs=600 ",
+);
 
 /// How many times as long as in the stock kernel things may take; the kernel hands it on to init's environment.
 const PATIENCE: &str = "ENET_PATIENCE";
