@@ -63,6 +63,9 @@ pub fn netgauge_rate(rate: &str) -> String {
     rate.trim_end_matches("bit").to_uppercase()
 }
 
+/// How long the kernel may take to say all of what is wrong.
+const REPORT: Duration = Duration::from_secs(10);
+
 impl Commands {
     /// Builds what guests need and boots one named `name`; it is ended when one thing takes longer than `patience`.
     ///
@@ -111,15 +114,30 @@ impl Commands {
     /// When the guest ends, or its kernel reports a fault.
     pub fn run(&mut self, line: &str, mut heard: impl FnMut(&str)) -> Result<i32> {
         self.tell(line)?;
+        let mut fault = Ok(());
         loop {
-            match self.guest.next()? {
-                Said::Kernel(line) => check(&self.guest, &line)?,
+            let said = match self.guest.next() {
+                Ok(said) => said,
+                Err(error) => return Err(fault.err().unwrap_or(error)),
+            };
+            match said {
+                Said::Kernel(line) if fault.is_ok() => {
+                    fault = check(&self.guest, &line);
+                    if fault.is_err() {
+                        // The log is to have the rest of the report.
+                        self.guest.extend(REPORT);
+                    }
+                }
+                Said::Kernel(_) => {}
                 Said::Program(line) => heard(&line),
-                Said::Done(status) => return Ok(status),
-                Said::Off => bail!(
-                    "the guest ended; its log is {}",
-                    self.guest.console().display()
-                ),
+                Said::Done(status) => return fault.map(|()| status),
+                Said::Off => {
+                    fault?;
+                    bail!(
+                        "the guest ended; its log is {}",
+                        self.guest.console().display()
+                    )
+                }
                 Said::Ready | Said::Tainted(_) | Said::Exit(_) => {}
             }
         }

@@ -255,8 +255,14 @@ impl<'a> Attack<'a> {
             let Some(seen) = self.memory.any(&mut self.rng) else {
                 return false;
             };
-            // Most of what passed belongs to connections that are over, on which most frames would be lost.
-            if tries == 7 || self.memory.target(seen).0 != State::Reset {
+            // Most of what passed is datagrams, or belongs to connections that are over, on which most frames would be
+            // lost.
+            let wanted = match self.memory.target(seen).0 {
+                State::Reset => false,
+                State::Datagrams => tries > 1,
+                _ => true,
+            };
+            if wanted || tries == 7 {
                 let seen = seen.clone();
                 self.derive(&seen);
                 break;
