@@ -47,7 +47,8 @@ help:
 	@echo '  make simulation OPTIONS=scale: up to 1,000 senders without a kernel; OPTIONS=--help lists the studies'
 	@echo '  make fuzz       libFuzzer on edp/ and esp/, TIME=60 seconds per target; fuzz-coverage prints what the corpus reaches,'
 	@echo '                  fuzz-corpus takes what was found into it'
-	@echo '  make fuzz-frames  FRAMES=1000000 SEED=1: hostile frames against all kinds of sockets, in a guest'
+	@echo '  make fuzz-frames  FRAMES=1000000 SEED=1: hostile frames against all kinds of sockets, in a guest;'
+	@echo '                  DEBUG=1 in the kernel of test-debug'
 	@echo '  make modules    build/module/enet.ko for Debian'\''s stock kernel;'
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
 	@echo '  make install    build it for the running kernel (or KDIR) and install it, with depmod'
@@ -95,7 +96,7 @@ fuzz-coverage:
 	@mk/fuzz coverage
 
 fuzz-frames: runner
-	@$(run-guests) fuzz-frames $(if $(FRAMES),--frames $(FRAMES)) $(if $(SEED),--seed $(SEED))
+	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) fuzz-frames $(if $(FRAMES),--frames $(FRAMES)) $(if $(SEED),--seed $(SEED))
 
 scenarios: runner
 	@set -f; $(run-guests) scenarios $(ONLY)
