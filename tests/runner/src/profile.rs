@@ -381,9 +381,13 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
         }
         assert_eq!(counts, Counts::from([(0xffff_ffff_8100_0010, 6)]));
         let unknown = "Trace 0: 0x7f0 [00000000/ffffffff81000020/0040c0b0/ff020200] ";
-        assert!(trace
+        trace
             .take(unknown.as_bytes(), &mut counts, &mut last)
-            .is_err());
+            .unwrap();
+        assert_eq!(counts.get(&0xffff_ffff_8100_0020), Some(&1));
+        assert_eq!(trace.unlisted, 1);
+        let torn = "Trace 0: 0x7f0 [00000000";
+        assert!(trace.take(torn.as_bytes(), &mut counts, &mut last).is_err());
     }
 
     #[test]
