@@ -113,6 +113,17 @@ impl Host {
         PacketSocket::open(&self.namespace, DEVICE, ethertype)
     }
 
+    /// Has TCP repeat a SYN `count` times before it gives an attempt up.
+    ///
+    /// # Errors
+    /// When the host does not take the setting.
+    pub fn tcp_tries(&self, count: u32) -> Result<()> {
+        let path = "/proc/sys/net/ipv4/tcp_syn_retries";
+        self.namespace
+            .within(|| std::fs::write(path, count.to_string()))?
+            .context(path)
+    }
+
     /// Has `tc qdisc` do `verb`, "add" or "del", at the root of the device; `discipline` says what is added.
     ///
     /// # Errors
@@ -363,12 +374,8 @@ impl Lab {
                 );
             }
             host.namespace.ip(&lines)?;
-            let path = "/proc/sys/net/ipv4/tcp_syn_retries";
             // Three seconds in all with one, and twice as long with each more.
-            let retries = 1 + factor().ilog2();
-            host.namespace
-                .within(|| std::fs::write(path, retries.to_string()))?
-                .context(path)?;
+            host.tcp_tries(1 + factor().ilog2())?;
         }
         Ok(())
     }

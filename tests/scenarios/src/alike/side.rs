@@ -188,6 +188,8 @@ impl<'a> Side<'a> {
     /// # Errors
     /// With `tc`'s own words when it fails, and when `work` does.
     pub fn losing_frames<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+        // An attempt to connect is to outlast the loss, however long `tc` takes.
+        self.lab.a.tcp_tries(6)?;
         self.lab.a.queue("add", LOSING)?;
         let value = work()?;
         self.lab.a.queue("del", &[])?;
