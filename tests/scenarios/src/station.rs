@@ -2,9 +2,11 @@
 //!
 //! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. What `a` sends is told
 //! apart without waiting for silence: the station asks for an EDP echo, which `a` answers in its turn, after whatever it
-//! sent before.
+//! sent before. Frames overtake each other between processors, so the station stays on one.
 
 use anyhow::{ensure, Context, Result};
+use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
+use nix::unistd::Pid;
 
 use crate::address::Address;
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
@@ -32,12 +34,20 @@ pub struct Station {
     unread: Vec<EspHeader>,
 }
 
+/// Has the calling thread's frames received in the order in which they are sent: each processor has a queue of its own.
+fn stay_on_this_processor() -> Result<()> {
+    let mut here = CpuSet::new();
+    here.set(sched_getcpu()?)?;
+    sched_setaffinity(Pid::from_raw(0), &here).context("sched_setaffinity")
+}
+
 impl Station {
     /// Connects a new socket of host `a` with a station at `port`.
     ///
     /// # Errors
     /// When the handshake does not go as it should.
     pub fn connect(lab: &Lab, port: u16) -> Result<(Self, Socket)> {
+        stay_on_this_processor()?;
         let wire = lab.b.packets(ETH_P_ALL)?;
         let client = lab.a.esp()?;
         client.set_nonblocking(true)?;
