@@ -18,6 +18,12 @@ pub(crate) struct Address {
 }
 
 impl Address {
+    /// Whether what a program passed to `connect` is `AF_UNSPEC`, which dissolves the association.
+    pub(crate) fn is_unspecified(bytes: &[u8]) -> bool {
+        const AF_UNSPEC: [u8; 2] = [0; 2];
+        bytes.first_chunk() == Some(&AF_UNSPEC)
+    }
+
     /// Reads what a program passed.
     ///
     /// # Errors

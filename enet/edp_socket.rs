@@ -221,9 +221,8 @@ impl Operations for Edp {
     }
 
     fn connect(sock: &Sock<Self>, _socket: &Socket, address: &[u8], _nonblocking: bool) -> Result {
-        const AF_UNSPEC: [u8; 2] = [0; 2];
         let shared = sock.shared();
-        if address.first_chunk() == Some(&AF_UNSPEC) {
+        if Address::is_unspecified(address) {
             let _guard = sock.lock();
             shared.peer.clear();
             sock.set_tcp_state(TcpState::Close);

@@ -298,9 +298,8 @@ impl Operations for Esp {
     }
 
     fn connect(sock: &Sock<Self>, socket: &Socket, address: &[u8], nonblocking: bool) -> Result {
-        const AF_UNSPEC: [u8; 2] = [0; 2];
         let mut guard = sock.lock();
-        if address.first_chunk() == Some(&AF_UNSPEC) {
+        if Address::is_unspecified(address) {
             sock.count_disconnect();
             Self::disconnect(&mut guard);
             socket.set_state(SocketState::Unconnected);
