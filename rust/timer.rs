@@ -4,7 +4,8 @@
 //!
 //! The timer holds no reference: whether one is due cannot be told when the timer is started beside
 //! its running callback. The socket's end waits for it instead, after the last reference and an RCU
-//! grace period. Arming and disarming need the socket's lock.
+//! grace period. What the timer is armed for is the business of who has the socket locked. Who has a
+//! reference alone may arm it to have the socket looked at, and may find that put off by the former.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
@@ -67,7 +68,7 @@ pub(super) unsafe fn start_raw(timer: *mut bindings::hrtimer, at: u64) {
 
 impl<P: Protocol> Sock<P> {
     /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed
-    /// for. The caller has the socket locked.
+    /// for.
     pub(crate) fn arm_timer(&self, at: u64) {
         // SAFETY: The timer was set up with the socket, and is cancelled before the socket's memory
         // goes, in [`cancel`].
