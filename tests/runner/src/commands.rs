@@ -180,6 +180,31 @@ impl Commands {
     }
 }
 
+/// Boots a guest named `name` for the one command `line`, prints what it prints, and ends the guest; true when the command
+/// succeeded. It may take as long as `patience`, and so may booting.
+///
+/// # Errors
+/// When something does not build, the guest does not boot, or its kernel reports a fault.
+pub fn once(
+    layout: &Layout,
+    name: &str,
+    clock: Clock,
+    patience: Duration,
+    line: &str,
+) -> Result<bool> {
+    let mut guest = Commands::boot(layout, name, Verb::Commands, clock, patience)?;
+    step::say(line);
+    let status = guest.run(line, |line| println!("{line}"))?;
+    guest.end()?;
+    Ok(status == 0)
+}
+
+/// How a program is told `seed`, if there is one.
+pub fn seed(seed: Option<u64>) -> String {
+    seed.map(|seed| format!(" --seed {seed}"))
+        .unwrap_or_default()
+}
+
 /// How long a command of a user may take.
 const PATIENCE: Duration = Duration::from_secs(3600);
 

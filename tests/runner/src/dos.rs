@@ -7,10 +7,9 @@ use std::time::Duration;
 
 use anyhow::Result;
 
-use crate::commands::{Commands, Verb};
+use crate::commands;
 use crate::layout::Layout;
 use crate::qemu::Clock;
-use crate::step;
 
 const DEADLINE: Duration = Duration::from_secs(1800);
 
@@ -19,10 +18,11 @@ const DEADLINE: Duration = Duration::from_secs(1800);
 /// # Errors
 /// When something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<bool> {
-    let mut guest = Commands::boot(layout, "dos", Verb::Commands, Clock::Instructions, DEADLINE)?;
-    step::say("attacks");
-    println!();
-    let status = guest.run("scenarios --dos", |line| println!("{line}"))?;
-    guest.end()?;
-    Ok(status == 0)
+    commands::once(
+        layout,
+        "dos",
+        Clock::Instructions,
+        DEADLINE,
+        "scenarios --dos",
+    )
 }

@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use crate::commands::{Commands, Verb};
+use crate::commands;
 use crate::layout::Layout;
 use crate::qemu::Clock;
-use crate::step;
 
 /// What booting, and looking for what is left, may take beside the calls.
 const MARGIN: Duration = Duration::from_secs(400);
@@ -29,20 +28,11 @@ pub struct Options {
 /// # Errors
 /// When something does not build, the guest does not boot, or its kernel reports a fault.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
-    let mut guest = Commands::boot(
-        layout,
-        "fuzz-calls",
-        Verb::Commands,
-        Clock::Free(2),
-        Duration::from_secs(options.seconds) + MARGIN,
-    )?;
-    step::say("random calls");
-    let seed = options
-        .seed
-        .map(|seed| format!(" --seed {seed}"))
-        .unwrap_or_default();
-    let line = format!("scenarios --fuzz-calls {}{seed}", options.seconds);
-    let status = guest.run(&line, |line| println!("{line}"))?;
-    guest.end()?;
-    Ok(status == 0)
+    let seconds = options.seconds;
+    let line = format!(
+        "scenarios --fuzz-calls {seconds}{}",
+        commands::seed(options.seed)
+    );
+    let patience = Duration::from_secs(seconds) + MARGIN;
+    commands::once(layout, "fuzz-calls", Clock::Free(2), patience, &line)
 }

@@ -5,10 +5,9 @@ use std::time::Duration;
 use anyhow::Result;
 use clap::Args;
 
-use crate::commands::{Commands, Verb};
+use crate::commands;
 use crate::layout::Layout;
 use crate::qemu::Clock;
-use crate::step;
 
 /// What is sent.
 #[derive(Clone, Debug, Args)]
@@ -28,13 +27,10 @@ pub struct Options {
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     // A million takes minutes; a kernel that checks itself may take ten times as long.
     let deadline = Duration::from_secs(600) + Duration::from_millis(5) * options.frames as u32;
-    let mut guest = Commands::boot(layout, "fuzz", Verb::Commands, Clock::Free(2), deadline)?;
-    step::say("hostile frames");
-    let seed = options
-        .seed
-        .map_or(String::new(), |seed| format!(" --seed {seed}"));
-    let line = format!("scenarios --fuzz {}{seed}", options.frames);
-    let status = guest.run(&line, |line| println!("{line}"))?;
-    guest.end()?;
-    Ok(status == 0)
+    let line = format!(
+        "scenarios --fuzz {}{}",
+        options.frames,
+        commands::seed(options.seed)
+    );
+    commands::once(layout, "fuzz", Clock::Free(2), deadline, &line)
 }
