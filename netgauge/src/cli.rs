@@ -12,6 +12,7 @@ use sockaddr_en::constants::{AF_ENET, NETGAUGE_PORT};
 use sockaddr_en::Family;
 
 use crate::client::ClientOptions;
+use crate::command::Command;
 use crate::group::args::GroupArgs;
 use crate::group::participants::GroupOptions;
 use crate::pattern::{self, Pattern, Plan};
@@ -71,8 +72,13 @@ ended a run of many participants.";
 /// coordinates them.
 #[derive(Clone, Debug, Parser)]
 #[command(version, after_help = EXAMPLES)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("side").required(true).args(["server", "connect", "peers", "netns", "participant"])))]
 pub struct Cli {
+    /// What to do other than measuring by the options below.
+    #[command(subcommand)]
+    pub command: Option<Command>,
+
     /// Wait for clients and do their bidding, until killed
     #[arg(long)]
     pub server: bool,
@@ -289,6 +295,15 @@ mod tests {
         );
         assert!(parse("--server").unwrap().server);
         assert_eq!(parse("--connect h").unwrap().connect.as_deref(), Some("h"));
+    }
+
+    #[test]
+    fn a_subcommand_stands_alone() {
+        let cli = parse("completions bash").unwrap();
+        assert!(matches!(cli.command, Some(Command::Completions(_))));
+        assert!(parse("--server").unwrap().command.is_none());
+        assert!(parse("--server completions bash").is_err());
+        assert!(parse("completions bash --server").is_err());
     }
 
     #[test]

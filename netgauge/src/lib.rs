@@ -13,6 +13,8 @@
 
 pub mod cli;
 pub mod client;
+pub mod command;
+pub mod completions;
 pub mod control;
 pub mod group;
 pub mod host;

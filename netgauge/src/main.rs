@@ -29,6 +29,9 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode> {
+    if let Some(command) = &cli.command {
+        return command.run();
+    }
     if let Some(namespace) = &cli.group.participant {
         participate(namespace.as_deref(), &cli.server_options())?;
         return Ok(ExitCode::SUCCESS);

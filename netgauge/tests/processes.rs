@@ -6,7 +6,7 @@ mod common;
 
 use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::process::Stdio;
+use std::process::{Command, Stdio};
 
 use common::{finish, netgauge, run, text, Server};
 use netgauge::report::Report;
@@ -187,4 +187,27 @@ fn a_wrong_command_line_is_status_2() {
     let help = run(netgauge("--help"));
     assert!(help.status.success());
     assert!(text(&help.stdout).contains("Examples:"));
+}
+
+#[test]
+fn bash_takes_the_completions_and_offers_what_begins_so() {
+    let mut shell = Command::new("bash")
+        .args(["--norc", "-e"])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let script = run(netgauge("completions bash"));
+    assert!(script.status.success(), "{}", text(&script.stderr));
+    let mut stdin = shell.stdin.take().unwrap();
+    stdin.write_all(&script.stdout).unwrap();
+    // What bash calls when the line is "netgauge --give-" and tab is pressed.
+    let question = "COMP_WORDS=(netgauge --give-) COMP_CWORD=1\n\
+                    _netgauge netgauge --give- netgauge\necho \"${COMPREPLY[@]}\"\n";
+    stdin.write_all(question.as_bytes()).unwrap();
+    drop(stdin);
+    let output = finish(shell);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    assert_eq!(text(&output.stdout), "--give-up\n");
 }

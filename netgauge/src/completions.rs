@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Completions of the command line for shells.
+
+use std::io::{self, Write as _};
+use std::process::ExitCode;
+
+use anyhow::{Context as _, Result};
+use clap::{Args, CommandFactory as _};
+use clap_complete::{generate, Shell};
+
+use crate::cli::Cli;
+
+/// The program's name, which the completions are for.
+const PROGRAM: &str = "netgauge";
+
+const EXAMPLES: &str = "\
+Examples:
+  bash, for everybody on this host:
+    netgauge completions bash > /etc/bash_completion.d/netgauge
+  zsh, where fpath has this directory:
+    netgauge completions zsh > ~/.zfunc/_netgauge
+  fish:
+    netgauge completions fish > ~/.config/fish/completions/netgauge.fish";
+
+/// Arguments of `completions`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct CompletionsArgs {
+    /// The shell
+    #[arg(value_enum)]
+    shell: Shell,
+}
+
+impl CompletionsArgs {
+    /// Prints them.
+    ///
+    /// # Errors
+    ///
+    /// What writing says.
+    pub fn run(&self) -> Result<ExitCode> {
+        // Made in memory first: the generator panics where it cannot write.
+        io::stdout()
+            .lock()
+            .write_all(&script(self.shell))
+            .context("writing the completions")?;
+        Ok(ExitCode::SUCCESS)
+    }
+}
+
+fn script(shell: Shell) -> Vec<u8> {
+    let mut script = Vec::new();
+    generate(shell, &mut Cli::command(), PROGRAM, &mut script);
+    script
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::ValueEnum as _;
+
+    #[test]
+    fn every_shell_learns_options_and_subcommands() {
+        for &shell in Shell::value_variants() {
+            let script = String::from_utf8(script(shell)).unwrap();
+            for word in ["give-up", "congestion", "completions"] {
+                assert!(script.contains(word), "{shell}: {word}");
+            }
+        }
+    }
+}
