@@ -31,6 +31,18 @@ const DEFAULT_WARMUP: u32 = 10;
 /// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
 
+/// Groups of options in the help.
+const SIDES: &str = "Two sides";
+const MEASURE: &str = "What to measure";
+const REPORT: &str = "The report";
+const LINKS: &str = "Links and limits";
+
+const USAGE: &str = "\
+netgauge --server [OPTIONS]
+       netgauge --connect <HOST> [OPTIONS]
+       netgauge -x <PATTERN> <--peers <HOSTS>|--netns <NAMES>> [OPTIONS]
+       netgauge <COMMAND>";
+
 const EXAMPLES: &str = "\
 Examples:
   On one host, wait for clients:
@@ -71,7 +83,7 @@ ended a run of many participants.";
 /// have a server on each host, or a process in each network namespace, and one netgauge that
 /// coordinates them.
 #[derive(Clone, Debug, Parser)]
-#[command(version, after_help = EXAMPLES)]
+#[command(version, override_usage = USAGE, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 #[command(group(ArgGroup::new("side").required(true).args(["server", "connect", "peers", "netns", "participant"])))]
 pub struct Cli {
@@ -80,16 +92,17 @@ pub struct Cli {
     pub command: Option<Command>,
 
     /// Wait for clients and do their bidding, until killed
-    #[arg(long)]
+    #[arg(help_heading = SIDES, long)]
     pub server: bool,
 
     /// Measure, with the server on this host
-    #[arg(long, value_name = "HOST")]
+    #[arg(help_heading = SIDES, long, value_name = "HOST")]
     pub connect: Option<String>,
 
     /// Transports to measure: names with commas between, or `all`; one-many takes tcp and esp,
     /// esp-params is always esp
     #[arg(
+        help_heading = MEASURE,
         short = 'm',
         long = "mode",
         value_name = "NAMES",
@@ -99,6 +112,7 @@ pub struct Cli {
 
     /// Patterns to measure them with: names with commas between, or `all`
     #[arg(
+        help_heading = MEASURE,
         short = 'x',
         long = "pattern",
         value_name = "NAMES",
@@ -108,15 +122,16 @@ pub struct Cli {
 
     /// Message sizes in bytes: from-to, one, or several with commas between; K, M, G are powers of
     /// 1024 [default: 1-65536; bulk: 16M; one-many: 64K,256K; esp-params: 4M]
-    #[arg(short = 's', long = "size", value_name = "SIZES")]
+    #[arg(help_heading = MEASURE, short = 's', long = "size", value_name = "SIZES")]
     pub size: Option<SizeSpec>,
 
     /// Tests per size, or rounds [default: 100; bulk: 10; one-many: 20; esp-params: 5]
-    #[arg(short = 'c', long = "tests", value_name = "NUMBER")]
+    #[arg(help_heading = MEASURE, short = 'c', long = "tests", value_name = "NUMBER")]
     pub tests: Option<NonZeroU32>,
 
     /// Steps in a range of sizes: so many sizes per doubling
     #[arg(
+        help_heading = MEASURE,
         short = 'g',
         long = "grade",
         value_name = "NUMBER",
@@ -126,49 +141,49 @@ pub struct Cli {
 
     /// Rounds before the tests of each size, not counted (bulk: at most 1) [default: 10;
     /// one-many, esp-params: 1]
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(help_heading = MEASURE, long, value_name = "NUMBER")]
     pub warmup: Option<u32>,
 
     /// Form of the report
-    #[arg(long, value_enum, default_value = "table")]
+    #[arg(help_heading = REPORT, long, value_enum, default_value = "table")]
     pub format: Format,
 
     /// Ethernet interface for raw, edp, esp [default: the one that leads to the peer]
-    #[arg(long, value_name = "NAME")]
+    #[arg(help_heading = LINKS, long, value_name = "NAME")]
     pub interface: Option<String>,
 
     /// TCP port on which the peers find each other; for the server, 0 is any free one
-    #[arg(long, default_value_t = NETGAUGE_PORT)]
+    #[arg(help_heading = SIDES, long, default_value_t = NETGAUGE_PORT)]
     pub port: u16,
 
     /// Server: address to wait on [default: all]
-    #[arg(long, value_name = "ADDRESS", conflicts_with = "connect")]
+    #[arg(help_heading = SIDES, long, value_name = "ADDRESS", conflicts_with = "connect")]
     pub listen: Option<IpAddr>,
 
     /// Server: end after the first client
-    #[arg(long, conflicts_with = "connect")]
+    #[arg(help_heading = SIDES, long, conflicts_with = "connect")]
     pub once: bool,
 
     /// Client: seconds to wait for a server that is not up yet
-    #[arg(long, value_name = "SECONDS", default_value = "10")]
+    #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10")]
     pub wait: u16,
 
     /// Milliseconds after which a datagram counts as lost
-    #[arg(long, value_name = "MS", default_value = "1000",
+    #[arg(help_heading = LINKS, long, value_name = "MS", default_value = "1000",
           value_parser = clap::value_parser!(u32).range(1..))]
     pub loss_timeout: u32,
 
     /// Seconds of silence after which a stream is given up
-    #[arg(long, value_name = "SECONDS", default_value = "10",
+    #[arg(help_heading = LINKS, long, value_name = "SECONDS", default_value = "10",
           value_parser = clap::value_parser!(u16).range(1..))]
     pub give_up: u16,
 
     /// Ethernet type of raw packets
-    #[arg(long, value_name = "TYPE", default_value = "0x4E47", value_parser = parse_ethertype)]
+    #[arg(help_heading = LINKS, long, value_name = "TYPE", default_value = "0x4E47", value_parser = parse_ethertype)]
     pub ethertype: u16,
 
     /// Family number of PF_ENET, if the module was loaded with another
-    #[arg(long, value_name = "NUMBER", default_value_t = AF_ENET)]
+    #[arg(help_heading = LINKS, long, value_name = "NUMBER", default_value_t = AF_ENET)]
     pub family: u16,
 
     /// Those of patterns of more than two.
