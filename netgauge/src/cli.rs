@@ -8,34 +8,22 @@ use std::time::Duration;
 
 use anyhow::{bail, Result};
 use clap::{ArgGroup, Parser};
-use sockaddr_en::constants::{AF_ENET, NETGAUGE_PORT};
+use sockaddr_en::constants::NETGAUGE_PORT;
 use sockaddr_en::Family;
 
 use crate::client::ClientOptions;
 use crate::command::Command;
 use crate::group::args::GroupArgs;
 use crate::group::participants::GroupOptions;
+use crate::measuring::{self, Measuring};
 use crate::pattern::{self, Pattern, Plan};
-use crate::report::Format;
 use crate::server::ServerOptions;
-use crate::sizes::SizeSpec;
-use crate::transport::{self, Kind};
-
-/// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and not one of the
-/// two experimental types that EDP and ESP use.
-pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
 
 /// Rounds before the tests, for patterns of two.
 const DEFAULT_WARMUP: u32 = 10;
 
-/// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
-const LEAST_ETHERTYPE: u16 = 0x0600;
-
-/// Groups of options in the help.
+/// Groups of options in the help; the others are in [`crate::measuring`].
 const SIDES: &str = "Two sides";
-const MEASURE: &str = "What to measure";
-const REPORT: &str = "The report";
-const LINKS: &str = "Links and limits";
 
 const USAGE: &str = "\
 netgauge --server [OPTIONS]
@@ -99,20 +87,9 @@ pub struct Cli {
     #[arg(help_heading = SIDES, long, value_name = "HOST")]
     pub connect: Option<String>,
 
-    /// Transports to measure: names with commas between, or `all`; one-many takes tcp and esp,
-    /// esp-params is always esp
-    #[arg(
-        help_heading = MEASURE,
-        short = 'm',
-        long = "mode",
-        value_name = "NAMES",
-        default_value = "tcp"
-    )]
-    pub mode: String,
-
     /// Patterns to measure them with: names with commas between, or `all`
     #[arg(
-        help_heading = MEASURE,
+        help_heading = measuring::MEASURE,
         short = 'x',
         long = "pattern",
         value_name = "NAMES",
@@ -120,36 +97,12 @@ pub struct Cli {
     )]
     pub pattern: String,
 
-    /// Message sizes in bytes: from-to, one, or several with commas between; K, M, G are powers of
-    /// 1024 [default: 1-65536; bulk: 16M; one-many: 64K,256K; esp-params: 4M]
-    #[arg(help_heading = MEASURE, short = 's', long = "size", value_name = "SIZES")]
-    pub size: Option<SizeSpec>,
-
-    /// Tests per size, or rounds [default: 100; bulk: 10; one-many: 20; esp-params: 5]
-    #[arg(help_heading = MEASURE, short = 'c', long = "tests", value_name = "NUMBER")]
-    pub tests: Option<NonZeroU32>,
-
-    /// Steps in a range of sizes: so many sizes per doubling
-    #[arg(
-        help_heading = MEASURE,
-        short = 'g',
-        long = "grade",
-        value_name = "NUMBER",
-        default_value = "1"
-    )]
-    pub grade: NonZeroU32,
-
-    /// Rounds before the tests of each size, not counted (bulk: at most 1) [default: 10;
-    /// one-many, esp-params: 1]
-    #[arg(help_heading = MEASURE, long, value_name = "NUMBER")]
-    pub warmup: Option<u32>,
-
-    /// Form of the report
-    #[arg(help_heading = REPORT, long, value_enum, default_value = "table")]
-    pub format: Format,
+    /// What is measured, and how it is reported.
+    #[command(flatten)]
+    pub measuring: Measuring,
 
     /// Ethernet interface for raw, edp, esp [default: the one that leads to the peer]
-    #[arg(help_heading = LINKS, long, value_name = "NAME")]
+    #[arg(help_heading = measuring::LINKS, long, value_name = "NAME")]
     pub interface: Option<String>,
 
     /// TCP port on which the peers find each other; for the server, 0 is any free one
@@ -168,24 +121,6 @@ pub struct Cli {
     #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10")]
     pub wait: u16,
 
-    /// Milliseconds after which a datagram counts as lost
-    #[arg(help_heading = LINKS, long, value_name = "MS", default_value = "1000",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub loss_timeout: u32,
-
-    /// Seconds of silence after which a stream is given up
-    #[arg(help_heading = LINKS, long, value_name = "SECONDS", default_value = "10",
-          value_parser = clap::value_parser!(u16).range(1..))]
-    pub give_up: u16,
-
-    /// Ethernet type of raw packets
-    #[arg(help_heading = LINKS, long, value_name = "TYPE", default_value = "0x4E47", value_parser = parse_ethertype)]
-    pub ethertype: u16,
-
-    /// Family number of PF_ENET, if the module was loaded with another
-    #[arg(help_heading = LINKS, long, value_name = "NUMBER", default_value_t = AF_ENET)]
-    pub family: u16,
-
     /// Those of patterns of more than two.
     #[command(flatten)]
     pub group: GroupArgs,
@@ -196,8 +131,8 @@ impl Cli {
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
-            family: Family::new(self.family),
-            give_up: Duration::from_secs(self.give_up.into()),
+            family: Family::new(self.measuring.family),
+            give_up: Duration::from_secs(self.measuring.give_up.into()),
             once: self.once,
         }
     }
@@ -206,21 +141,9 @@ impl Cli {
     pub fn group_options(&self) -> GroupOptions {
         GroupOptions {
             interface: self.interface.clone(),
-            family: Family::new(self.family),
-            give_up: Duration::from_secs(self.give_up.into()),
+            family: Family::new(self.measuring.family),
+            give_up: Duration::from_secs(self.measuring.give_up.into()),
             wait: Duration::from_secs(self.wait.into()),
-        }
-    }
-
-    /// The transports of option -m.
-    ///
-    /// # Errors
-    ///
-    /// One is unknown.
-    pub fn transports(&self) -> Result<Vec<&'static Kind>> {
-        match &self.mode[..] {
-            "all" => Ok(transport::KINDS.iter().collect()),
-            names => names.split(',').map(transport::find).collect(),
         }
     }
 
@@ -230,7 +153,7 @@ impl Cli {
     ///
     /// An unknown transport or pattern.
     pub fn client_options(&self, host: &str) -> Result<ClientOptions> {
-        let transports = self.transports()?;
+        let transports = self.measuring.transports()?;
         let patterns: Vec<&'static dyn Pattern> = if self.pattern == "all" {
             pattern::PATTERNS.to_vec()
         } else {
@@ -243,13 +166,18 @@ impl Cli {
             bail!("port 0 is nobody's: give the server's with --port");
         }
         let plan = |pattern: &'static dyn Pattern| {
-            let sizes = self.size.clone().unwrap_or_else(|| pattern.default_sizes());
+            let sizes = self
+                .measuring
+                .size
+                .clone()
+                .unwrap_or_else(|| pattern.default_sizes());
             let plan = Plan {
-                sizes: sizes.expand(self.grade),
+                sizes: sizes.expand(self.measuring.grade),
                 tests: self
+                    .measuring
                     .tests
                     .map_or_else(|| pattern.default_tests(), NonZeroU32::get),
-                warmup: self.warmup.unwrap_or(DEFAULT_WARMUP),
+                warmup: self.measuring.warmup.unwrap_or(DEFAULT_WARMUP),
             };
             (pattern, plan)
         };
@@ -260,28 +188,19 @@ impl Cli {
             transports,
             patterns: patterns.into_iter().map(plan).collect(),
             interface: self.interface.clone(),
-            ethertype: self.ethertype,
-            family: Family::new(self.family),
-            loss_timeout: Duration::from_millis(self.loss_timeout.into()),
-            give_up: Duration::from_secs(self.give_up.into()),
+            ethertype: self.measuring.ethertype,
+            family: Family::new(self.measuring.family),
+            loss_timeout: Duration::from_millis(self.measuring.loss_timeout.into()),
+            give_up: Duration::from_secs(self.measuring.give_up.into()),
         })
     }
-}
-
-fn parse_ethertype(text: &str) -> Result<u16, String> {
-    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
-        Some(digits) => u16::from_str_radix(digits, 16),
-        None => text.parse(),
-    };
-    number
-        .ok()
-        .filter(|number| *number >= LEAST_ETHERTYPE)
-        .ok_or_else(|| format!("write a number from {LEAST_ETHERTYPE:#06x} to 0xffff"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::measuring::DEFAULT_ETHERTYPE;
+    use crate::transport;
     use clap::error::ErrorKind;
     use clap::CommandFactory;
 
@@ -394,13 +313,22 @@ mod tests {
     #[test]
     fn ethernet_types_are_hexadecimal_or_decimal() {
         assert_eq!(
-            parse("--server --ethertype 0x88B7").unwrap().ethertype,
+            parse("--server --ethertype 0x88B7")
+                .unwrap()
+                .measuring
+                .ethertype,
             0x88B7
         );
         assert_eq!(
-            parse("--server --ethertype 35000").unwrap().ethertype,
+            parse("--server --ethertype 35000")
+                .unwrap()
+                .measuring
+                .ethertype,
             35000
         );
-        assert_eq!(parse("--server").unwrap().ethertype, DEFAULT_ETHERTYPE);
+        assert_eq!(
+            parse("--server").unwrap().measuring.ethertype,
+            DEFAULT_ETHERTYPE
+        );
     }
 }

@@ -79,7 +79,7 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     bar.finish();
     let report = report?;
     report
-        .write(cli.format, &mut io::stdout().lock())
+        .write(cli.measuring.format, &mut io::stdout().lock())
         .context("writing the report")?;
     if report.is_complete() {
         return Ok(ExitCode::SUCCESS);

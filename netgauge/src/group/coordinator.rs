@@ -103,22 +103,30 @@ impl<'a> Coordinator<'a> {
         );
         let connect = cli.connect.as_deref();
         let places = cli.group.places(connect, cli.port)?;
-        let sizes = cli.size.clone().unwrap_or_else(|| pattern.default_sizes());
+        let sizes = cli
+            .measuring
+            .size
+            .clone()
+            .unwrap_or_else(|| pattern.default_sizes());
         let rounds = RoundsPlan {
-            sizes: sizes.expand(cli.grade),
+            sizes: sizes.expand(cli.measuring.grade),
             tests: cli
+                .measuring
                 .tests
                 .map_or_else(|| pattern.default_tests(), |n| n.get()),
-            warmup: cli.warmup.unwrap_or(1),
+            warmup: cli.measuring.warmup.unwrap_or(1),
         };
         if let Some(size) = rounds.sizes.iter().find(|size| **size > MOST_BYTES) {
             bail!("size {size} is above what a client has in memory, {MOST_BYTES} bytes: lower -s");
         }
         let (group, count) = (&cli.group, places.len());
         let plan = match pattern {
-            GroupPattern::OneMany => {
-                Plan::OneMany(group.many_plan(&cli.transports()?, rounds, connect, count)?)
-            }
+            GroupPattern::OneMany => Plan::OneMany(group.many_plan(
+                &cli.measuring.transports()?,
+                rounds,
+                connect,
+                count,
+            )?),
             GroupPattern::EspParams => Plan::EspParams(group.params_plan(rounds, connect, count)?),
         };
         Ok(Self { cli, places, plan })
@@ -138,7 +146,7 @@ impl<'a> Coordinator<'a> {
         drop(group);
         let report = report?;
         report
-            .write(self.cli.format, &mut io::stdout().lock())
+            .write(self.cli.measuring.format, &mut io::stdout().lock())
             .context("writing the report")?;
         for error in report.errors() {
             eprintln!("netgauge: {error}");

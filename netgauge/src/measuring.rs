@@ -1,0 +1,109 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The options that say what is measured and how it is reported, wherever that is.
+
+use std::num::NonZeroU32;
+
+use anyhow::Result;
+use clap::Args;
+use sockaddr_en::constants::AF_ENET;
+
+use crate::report::Format;
+use crate::sizes::SizeSpec;
+use crate::transport::{self, Kind};
+
+/// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and not one of the
+/// two experimental types that EDP and ESP use.
+pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
+
+/// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
+const LEAST_ETHERTYPE: u16 = 0x0600;
+
+/// Groups of options in the help.
+pub(crate) const MEASURE: &str = "What to measure";
+const REPORT: &str = "The report";
+pub(crate) const LINKS: &str = "Links and limits";
+
+/// What is measured, and how it is reported.
+#[derive(Clone, Debug, Args)]
+pub struct Measuring {
+    /// Transports to measure: names with commas between, or `all`; one-many takes tcp and esp,
+    /// esp-params is always esp
+    #[arg(help_heading = MEASURE,
+        short = 'm',
+        long = "mode",
+        value_name = "NAMES",
+        default_value = "tcp"
+    )]
+    pub mode: String,
+
+    /// Message sizes in bytes: from-to, one, or several with commas between; K, M, G are powers of
+    /// 1024 [default: 1-65536; bulk: 16M; one-many: 64K,256K; esp-params: 4M]
+    #[arg(help_heading = MEASURE, short = 's', long = "size", value_name = "SIZES")]
+    pub size: Option<SizeSpec>,
+
+    /// Tests per size, or rounds [default: 100; bulk: 10; one-many: 20; esp-params: 5]
+    #[arg(help_heading = MEASURE, short = 'c', long = "tests", value_name = "NUMBER")]
+    pub tests: Option<NonZeroU32>,
+
+    /// Steps in a range of sizes: so many sizes per doubling
+    #[arg(help_heading = MEASURE,
+        short = 'g',
+        long = "grade",
+        value_name = "NUMBER",
+        default_value = "1"
+    )]
+    pub grade: NonZeroU32,
+
+    /// Rounds before the tests of each size, not counted (bulk: at most 1) [default: 10;
+    /// one-many, esp-params: 1]
+    #[arg(help_heading = MEASURE, long, value_name = "NUMBER")]
+    pub warmup: Option<u32>,
+
+    /// Form of the report
+    #[arg(help_heading = REPORT, long, value_enum, default_value = "table")]
+    pub format: Format,
+
+    /// Milliseconds after which a datagram counts as lost
+    #[arg(help_heading = LINKS, long, value_name = "MS", default_value = "1000",
+          value_parser = clap::value_parser!(u32).range(1..))]
+    pub loss_timeout: u32,
+
+    /// Seconds of silence after which a stream is given up
+    #[arg(help_heading = LINKS, long, value_name = "SECONDS", default_value = "10",
+          value_parser = clap::value_parser!(u16).range(1..))]
+    pub give_up: u16,
+
+    /// Ethernet type of raw packets
+    #[arg(help_heading = LINKS, long, value_name = "TYPE", default_value = "0x4E47", value_parser = parse_ethertype)]
+    pub ethertype: u16,
+
+    /// Family number of PF_ENET, if the module was loaded with another
+    #[arg(help_heading = LINKS, long, value_name = "NUMBER", default_value_t = AF_ENET)]
+    pub family: u16,
+}
+
+impl Measuring {
+    /// The transports of option -m.
+    ///
+    /// # Errors
+    ///
+    /// One is unknown.
+    pub fn transports(&self) -> Result<Vec<&'static Kind>> {
+        match &self.mode[..] {
+            "all" => Ok(transport::KINDS.iter().collect()),
+            names => names.split(',').map(transport::find).collect(),
+        }
+    }
+}
+
+fn parse_ethertype(text: &str) -> Result<u16, String> {
+    let number = match text.strip_prefix("0x").or_else(|| text.strip_prefix("0X")) {
+        Some(digits) => u16::from_str_radix(digits, 16),
+        None => text.parse(),
+    };
+    number
+        .ok()
+        .filter(|number| *number >= LEAST_ETHERTYPE)
+        .ok_or_else(|| format!("write a number from {LEAST_ETHERTYPE:#06x} to 0xffff"))
+}
