@@ -178,6 +178,7 @@ impl Cli {
                     .tests
                     .map_or_else(|| pattern.default_tests(), NonZeroU32::get),
                 warmup: self.measuring.warmup.unwrap_or(DEFAULT_WARMUP),
+                percentiles: self.measuring.percentiles.clone(),
             };
             (pattern, plan)
         };
@@ -304,6 +305,7 @@ mod tests {
             "--ethertype 0x05ff --connect h",
             "--ethertype x --connect h",
             "--format xml --connect h",
+            "--percentiles 100 --connect h",
             "--once --connect h",
         ] {
             assert!(parse(line).is_err(), "{line}");

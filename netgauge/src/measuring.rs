@@ -10,6 +10,7 @@ use sockaddr_en::constants::AF_ENET;
 
 use crate::report::Format;
 use crate::sizes::SizeSpec;
+use crate::summary::Percent;
 use crate::transport::{self, Kind};
 
 /// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and not one of the
@@ -63,6 +64,11 @@ pub struct Measuring {
     /// Form of the report
     #[arg(help_heading = REPORT, long, value_enum, default_value = "table")]
     pub format: Format,
+
+    /// Percentiles of the times, as 50,99,99.9
+    #[arg(help_heading = REPORT, long, value_name = "NUMBERS", value_delimiter = ',',
+          default_value = "90,95,99")]
+    pub percentiles: Vec<Percent>,
 
     /// Milliseconds after which a datagram counts as lost
     #[arg(help_heading = LINKS, long, value_name = "MS", default_value = "1000",

@@ -2,10 +2,93 @@
 
 //! What is said about a series of measured times.
 
+use std::collections::BTreeMap;
+use std::fmt;
+use std::str::FromStr;
+
 use serde::{Deserialize, Serialize};
 
-/// A series of times in nanoseconds, in four numbers.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// By which rule samples are outliers (Tukey's fences), for people.
+pub const OUTLIER_RULE: &str =
+    "more than 1.5 interquartile ranges below the first or above the third quartile";
+
+/// The parts of a percent that [`Percent`] counts in.
+const PARTS: u32 = 1000;
+
+/// Which percentiles there are if nobody chooses others.
+pub const DEFAULT_PERCENTS: [Percent; 3] = [
+    Percent(90 * PARTS),
+    Percent(95 * PARTS),
+    Percent(99 * PARTS),
+];
+
+const FIRST_QUARTILE: Percent = Percent(25 * PARTS);
+const THIRD_QUARTILE: Percent = Percent(75 * PARTS);
+
+/// A share of the samples, above 0 and below 100 percent, in thousandths of a percent.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Percent(u32);
+
+impl Percent {
+    /// The least of `sorted` that so many percent of them are not above: the nearest rank.
+    fn of(self, sorted: &[u64]) -> Option<u64> {
+        let whole = u128::from(100 * PARTS);
+        let rank = (sorted.len() as u128 * u128::from(self.0)).div_ceil(whole);
+        sorted
+            .get(usize::try_from(rank).ok()?.checked_sub(1)?)
+            .copied()
+    }
+}
+
+impl fmt::Display for Percent {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (whole, parts) = (self.0 / PARTS, self.0 % PARTS);
+        let digits = format!("{whole}.{parts:03}");
+        f.write_str(digits.trim_end_matches('0').trim_end_matches('.'))
+    }
+}
+
+impl FromStr for Percent {
+    type Err = String;
+
+    fn from_str(text: &str) -> Result<Self, String> {
+        let wrong = || {
+            format!("`{text}` is not a number between 0 and 100 with at most three digits behind the point")
+        };
+        let (whole, behind) = text.split_once('.').unwrap_or((text, "0"));
+        let digits =
+            |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
+        if !digits(whole) || !digits(behind) || whole.len() > 2 || behind.len() > 3 {
+            return Err(wrong());
+        }
+        // At most five digits are left.
+        let parts: u32 = format!("{whole}{behind:0<3}")
+            .parse()
+            .map_err(|_| wrong())?;
+        match parts {
+            0 => Err(wrong()),
+            parts => Ok(Self(parts)),
+        }
+    }
+}
+
+impl TryFrom<String> for Percent {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        text.parse()
+    }
+}
+
+impl From<Percent> for String {
+    fn from(percent: Percent) -> Self {
+        percent.to_string()
+    }
+}
+
+/// A series of times in nanoseconds.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Least.
     pub min: u64,
@@ -15,11 +98,25 @@ pub struct Summary {
     pub median: u64,
     /// Greatest.
     pub max: u64,
+    /// Standard deviation of a sample (by n - 1), rounded; 0 of a single one.
+    #[serde(default)]
+    pub stddev: u64,
+    /// Times that so many percent of the samples are not above (nearest rank).
+    #[serde(default)]
+    pub percentiles: BTreeMap<Percent, u64>,
+    /// How many samples are outliers, by [`OUTLIER_RULE`].
+    #[serde(default)]
+    pub outliers: u64,
 }
 
 impl Summary {
-    /// Sums the samples up; `None` if there are none.
-    pub fn of(mut samples: Vec<u64>) -> Option<Self> {
+    /// Sums the samples up, with the usual percentiles; `None` if there are none.
+    pub fn of(samples: Vec<u64>) -> Option<Self> {
+        Self::with(samples, &DEFAULT_PERCENTS)
+    }
+
+    /// Sums the samples up, with these percentiles; `None` if there are none.
+    pub fn with(mut samples: Vec<u64>, percents: &[Percent]) -> Option<Self> {
         samples.sort_unstable();
         let (&min, &max) = (samples.first()?, samples.last()?);
         let middle = samples.len() / 2;
@@ -31,17 +128,40 @@ impl Summary {
         let sum: u128 = samples.iter().copied().map(u128::from).sum();
         // A mean lies between its samples, so it fits where they fit.
         let avg = (sum / samples.len() as u128) as u64;
+        let percentile = |percent: &Percent| Some((*percent, percent.of(&samples)?));
         Some(Self {
             min,
             avg,
             median,
             max,
+            stddev: stddev(&samples, sum as f64 / samples.len() as f64),
+            percentiles: percents.iter().filter_map(percentile).collect(),
+            outliers: outliers(&samples)?,
         })
     }
 }
 
 fn midpoint(low: u64, high: u64) -> u64 {
     low + (high - low) / 2
+}
+
+fn stddev(samples: &[u64], mean: f64) -> u64 {
+    let squares: f64 = samples
+        .iter()
+        .map(|sample| (*sample as f64 - mean).powi(2))
+        .sum();
+    let freedom = samples.len().saturating_sub(1).max(1);
+    (squares / freedom as f64).sqrt().round() as u64
+}
+
+fn outliers(sorted: &[u64]) -> Option<u64> {
+    let first = i128::from(FIRST_QUARTILE.of(sorted)?);
+    let third = i128::from(THIRD_QUARTILE.of(sorted)?);
+    let range = third - first;
+    // In halves, for the sake of the half.
+    let inside = 2 * first - 3 * range..=2 * third + 3 * range;
+    let outside = |sample: &&u64| !inside.contains(&(2 * i128::from(**sample)));
+    Some(sorted.iter().filter(outside).count() as u64)
 }
 
 /// Megabits (10^6 bits) per second for `bytes` in `nanoseconds`.
@@ -57,47 +177,105 @@ mod tests {
         Summary::of(samples.to_vec()).unwrap()
     }
 
+    fn four(summary: &Summary) -> [u64; 4] {
+        [summary.min, summary.avg, summary.median, summary.max]
+    }
+
+    fn percent(text: &str) -> Percent {
+        text.parse().unwrap()
+    }
+
     #[test]
     fn known_values() {
-        assert_eq!(
-            of(&[7]),
-            Summary {
-                min: 7,
-                avg: 7,
-                median: 7,
-                max: 7
-            }
-        );
-        assert_eq!(
-            of(&[4, 1, 2]),
-            Summary {
-                min: 1,
-                avg: 2,
-                median: 2,
-                max: 4
-            }
-        );
-        assert_eq!(
-            of(&[10, 1, 3, 100]),
-            Summary {
-                min: 1,
-                avg: 28,
-                median: 6,
-                max: 100
-            }
-        );
+        assert_eq!(four(&of(&[7])), [7, 7, 7, 7]);
+        assert_eq!(four(&of(&[4, 1, 2])), [1, 2, 2, 4]);
+        assert_eq!(four(&of(&[10, 1, 3, 100])), [1, 28, 6, 100]);
         assert_eq!(Summary::of(Vec::new()), None);
     }
 
     #[test]
+    fn the_deviation_is_that_of_a_sample() {
+        // Squares of the distances from 5: 9 + 1 + 1 + 1 + 0 + 0 + 4 + 16 = 32, by 7.
+        assert_eq!(of(&[2, 4, 4, 4, 5, 5, 7, 9]).stddev, 2);
+        let thousands = [2, 4, 4, 4, 5, 5, 7, 9].map(|sample| sample * 1000);
+        assert_eq!(of(&thousands).stddev, 2138);
+        assert_eq!(of(&[7]).stddev, 0);
+    }
+
+    #[test]
+    fn percentiles_are_samples_by_nearest_rank() {
+        let hundred: Vec<u64> = (1..=100).rev().collect();
+        let chosen = ["0.001", "50", "99.9", "25"].map(percent);
+        let summary = Summary::with(hundred.clone(), &chosen).unwrap();
+        let found: Vec<_> = summary
+            .percentiles
+            .iter()
+            .map(|(percent, time)| (percent.to_string(), *time))
+            .collect();
+        let expected = [("0.001", 1), ("25", 25), ("50", 50), ("99.9", 100)];
+        assert_eq!(
+            found,
+            expected.map(|(percent, time)| (percent.to_owned(), time))
+        );
+
+        let usual: Vec<_> = Summary::of(hundred)
+            .unwrap()
+            .percentiles
+            .into_values()
+            .collect();
+        assert_eq!(usual, [90, 95, 99]);
+        assert!(of(&[7]).percentiles.values().all(|time| *time == 7));
+    }
+
+    #[test]
+    fn outliers_are_beyond_the_fences() {
+        // Quartiles 3 and 9, fences -6 and 18.
+        let mut samples: Vec<u64> = (1..=11).collect();
+        samples.push(18);
+        assert_eq!(of(&samples).outliers, 0);
+        samples[11] = 19;
+        assert_eq!(of(&samples).outliers, 1);
+        // Quartiles 100 and 101, fences 98.5 and 102.5.
+        assert_eq!(of(&[98, 99, 100, 100, 100, 101, 101, 102, 103]).outliers, 2);
+        assert_eq!(of(&[7, 7, 7, 7, 8]).outliers, 1);
+    }
+
+    #[test]
+    fn percents_are_read_as_they_are_written() {
+        for text in ["90", "99.9", "99.999", "0.001", "5"] {
+            assert_eq!(percent(text).to_string(), text);
+        }
+        assert_eq!(percent("99.90"), percent("99.9"));
+        assert_eq!(percent("09"), percent("9"));
+        for text in [
+            "", "0", "0.000", "100", "-5", "+5", "x", "9.", ".9", "99.9999", "5%", "1e1",
+        ] {
+            let error = text.parse::<Percent>().unwrap_err();
+            assert!(error.contains("between 0 and 100"), "{text}: {error}");
+        }
+    }
+
+    #[test]
+    fn json_has_the_percents_for_names() {
+        let summary = Summary::with(vec![7, 9], &[percent("99.9")]).unwrap();
+        let json = serde_json::to_string(&summary).unwrap();
+        assert_eq!(
+            json,
+            r#"{"min":7,"avg":8,"median":8,"max":9,"stddev":1,"percentiles":{"99.9":9},"outliers":0}"#
+        );
+        assert_eq!(serde_json::from_str::<Summary>(&json).unwrap(), summary);
+        // What an earlier netgauge has written is read too.
+        let early = r#"{"min":7,"avg":8,"median":8,"max":9}"#;
+        assert_eq!(four(&serde_json::from_str(early).unwrap()), [7, 8, 8, 9]);
+    }
+
+    #[test]
     fn great_values_do_not_overflow() {
-        let most = Summary {
-            min: u64::MAX,
-            avg: u64::MAX,
-            median: u64::MAX,
-            max: u64::MAX,
-        };
-        assert_eq!(of(&[u64::MAX; 4]), most);
+        let most = of(&[u64::MAX; 4]);
+        assert_eq!(four(&most), [u64::MAX; 4]);
+        assert_eq!((most.stddev, most.outliers), (0, 0));
+        let wide = of(&[0, 0, u64::MAX, u64::MAX]);
+        assert!(wide.stddev > u64::MAX / 2 && wide.outliers == 0, "{wide:?}");
     }
 
     #[test]

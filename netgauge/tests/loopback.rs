@@ -54,7 +54,7 @@ fn ping_pong_over_tcp_and_udp() {
             (0..=18).map(|power| 1 << power).collect::<Vec<u64>>()
         );
         for row in &run.rows {
-            let Measured::HalfRoundTrip { half_rtt_ns } = row.measured else {
+            let Measured::HalfRoundTrip { half_rtt_ns } = &row.measured else {
                 panic!("{row:?}");
             };
             assert_eq!(row.tests, 5);
@@ -77,12 +77,12 @@ fn bulk_over_tcp_and_udp() {
             let Measured::Bulk {
                 total_ns,
                 ns_per_byte,
-            } = row.measured
+            } = &row.measured
             else {
                 panic!("{row:?}");
             };
             let expected = total_ns.median as f64 / row.size as f64;
-            assert!((ns_per_byte - expected).abs() < 1e-9 * expected);
+            assert!((*ns_per_byte - expected).abs() < 1e-9 * expected);
         }
     }
 }

@@ -9,14 +9,14 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{ensure, Result};
 
 use super::{Link, Losses, Pattern, Plan};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
 use crate::sizes::SizeSpec;
-use crate::summary::{mbit_per_s, Summary};
+use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
 /// Bytes of one write to a stream, and the most of one datagram.
@@ -113,7 +113,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
             Err(error) => return Err(link.explain(error)),
         }
     }
-    let total_ns = Summary::of(times).context("a plan without tests")?;
+    let total_ns = plan.summary(times)?;
     let ns_per_byte = total_ns.median as f64 / size as f64;
     Ok(Row {
         size,

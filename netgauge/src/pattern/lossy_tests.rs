@@ -13,6 +13,7 @@ use std::time::Duration;
 use super::{Link, Pattern, Plan, PATTERNS};
 use crate::control::{Control, Message};
 use crate::report::Row;
+use crate::summary::DEFAULT_PERCENTS;
 use crate::transport::datagram::{DatagramSocket, Datagrams};
 use crate::transport::Transport;
 
@@ -103,6 +104,7 @@ fn measure(
         sizes: sizes.to_vec(),
         tests: 20,
         warmup: 1,
+        percentiles: DEFAULT_PERCENTS.to_vec(),
     };
     let mut rows = Vec::new();
     let mut link = Link {

@@ -12,12 +12,13 @@ mod one_one;
 use std::io;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, Result};
+use anyhow::{anyhow, bail, Context as _, Result};
 
 use crate::control::{Control, Message, PeerGone, Step};
 use crate::host::{is_timeout, wait_readable};
 use crate::report::Row;
 use crate::sizes::SizeSpec;
+use crate::summary::{Percent, Summary};
 use crate::transport::Transport;
 
 /// A pattern of communication.
@@ -84,6 +85,19 @@ pub struct Plan {
     pub tests: u32,
     /// Rounds before the tests of each size, not counted.
     pub warmup: u32,
+    /// Which percentiles of the times are wanted.
+    pub percentiles: Vec<Percent>,
+}
+
+impl Plan {
+    /// Sums up times that were measured by this plan, nanoseconds.
+    ///
+    /// # Errors
+    ///
+    /// There are none.
+    pub fn summary(&self, times: Vec<u64>) -> Result<Summary> {
+        Summary::with(times, &self.percentiles).context("a plan without tests")
+    }
 }
 
 /// How long to wait for the peer's word on a failure that this side saw first.

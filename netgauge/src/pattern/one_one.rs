@@ -6,14 +6,14 @@
 use std::io;
 use std::time::Instant;
 
-use anyhow::{ensure, Context as _, Result};
+use anyhow::{ensure, Result};
 
 use super::{Link, Losses, Pattern, Plan};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
 use crate::sizes::SizeSpec;
-use crate::summary::{mbit_per_s, Summary};
+use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
 /// The pattern.
@@ -110,7 +110,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
             Err(error) => return Err(link.explain(error)),
         }
     }
-    let half_rtt_ns = Summary::of(half_round_trips).context("a plan without tests")?;
+    let half_rtt_ns = plan.summary(half_round_trips)?;
     Ok(Row {
         size,
         tests: plan.tests,

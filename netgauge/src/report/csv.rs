@@ -3,42 +3,70 @@
 //! Comma-separated values (RFC 4180): one line per transport, pattern and size. A run that failed
 //! ends with a line that has its error and no numbers.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::{Measured, Outcome, Report};
+use crate::summary::{Percent, Summary};
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let percents = report.percents();
     writeln!(
         out,
-        "transport,pattern,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,mbit_per_s,ns_per_byte,error"
+        "transport,pattern,size,tests,lost,{},mbit_per_s,ns_per_byte,error",
+        summary_names(&percents)
     )?;
     for run in &report.runs {
         let (transport, pattern) = (quote(&run.transport), quote(&run.pattern));
         for row in &run.rows {
-            let times = row.measured.times();
             let ns_per_byte = match row.measured {
                 Measured::HalfRoundTrip { .. } => String::new(),
                 Measured::Bulk { ns_per_byte, .. } => format!("{ns_per_byte:.4}"),
             };
             writeln!(
                 out,
-                "{transport},{pattern},{},{},{},{},{},{},{},{:.3},{ns_per_byte},",
+                "{transport},{pattern},{},{},{},{},{:.3},{ns_per_byte},",
                 row.size,
                 row.tests,
                 row.lost,
-                times.min,
-                times.avg,
-                times.median,
-                times.max,
+                summary_fields(row.measured.times(), &percents),
                 row.mbit_per_s,
             )?;
         }
         if let Outcome::Failed { error } = &run.outcome {
-            writeln!(out, "{transport},{pattern},,,,,,,,,,{}", quote(error))?;
+            // Size, tests, lost and two more are missing, and what is said about times.
+            let missing = ",".repeat(5 + summary_names(&percents).split(',').count());
+            writeln!(out, "{transport},{pattern},{missing}{}", quote(error))?;
         }
     }
     Ok(())
+}
+
+/// The names of what is said about times.
+fn summary_names(percents: &BTreeSet<Percent>) -> String {
+    let mut names = String::from("min_ns,avg_ns,median_ns,max_ns,stddev_ns");
+    for percent in percents {
+        names.push_str(&format!(",p{percent}_ns"));
+    }
+    names + ",outliers"
+}
+
+fn summary_fields(times: &Summary, percents: &BTreeSet<Percent>) -> String {
+    let Summary {
+        min,
+        avg,
+        median,
+        max,
+        stddev,
+        ..
+    } = times;
+    let mut fields = format!("{min},{avg},{median},{max},{stddev}");
+    for percent in percents {
+        let time = times.percentiles.get(percent).map(u64::to_string);
+        fields.push_str(&format!(",{}", time.unwrap_or_default()));
+    }
+    format!("{fields},{}", times.outliers)
 }
 
 /// A field, in quotation marks if it needs them.
@@ -64,15 +92,15 @@ mod tests {
         assert_eq!(lines.len(), 1 + 4 + 4 + 1 + 1);
         assert_eq!(
             lines[2],
-            "tcp,one-one,64,100,1,16564,17071,17064,51192,30.005,,"
+            "tcp,one-one,64,100,1,16564,17071,17064,51192,4946,50892,50992,51092,2,30.005,,"
         );
         assert_eq!(
             lines[9],
-            "esp,one-one,,,,,,,,,,\"no module: run `modprobe enet`, please\""
+            "esp,one-one,,,,,,,,,,,,,,,\"no module: run `modprobe enet`, please\""
         );
         assert_eq!(
             lines[10],
-            "tcp,bulk,1048576,10,0,900000,1000000,1048576,2000000,8000.000,1.0000,"
+            "tcp,bulk,1048576,10,0,900000,1000000,1048576,2000000,157142,1999700,1999800,1999900,2,8000.000,1.0000,"
         );
         let fields = lines[0].split(',').count();
         for line in lines.iter().filter(|line| !line.contains('"')) {

@@ -5,13 +5,14 @@
 pub(crate) mod csv;
 pub(crate) mod table;
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
 use crate::pattern::Pattern;
-use crate::summary::Summary;
+use crate::summary::{Percent, Summary};
 use crate::transport::Kind;
 
 /// Everything one client measured. Printed as JSON it is what programs read.
@@ -38,6 +39,13 @@ impl Report {
     /// Was everything measured that was asked for?
     pub fn is_complete(&self) -> bool {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
+    }
+
+    /// Which percentiles there are of any times.
+    fn percents(&self) -> BTreeSet<Percent> {
+        let rows = self.runs.iter().flat_map(|run| &run.rows);
+        rows.flat_map(|row| row.measured.times().percentiles.keys().copied())
+            .collect()
     }
 
     /// Prints the report.
@@ -127,7 +135,7 @@ pub struct Row {
 }
 
 /// What a pattern measured of one size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Measured {
     /// Pattern one-one.
@@ -157,14 +165,28 @@ impl Measured {
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
+    use crate::summary::DEFAULT_PERCENTS;
+
+    /// One with these four, and others behind them.
+    pub(crate) fn summary([min, avg, median, max]: [u64; 4]) -> Summary {
+        let above = |(percent, distance)| (percent, max - distance);
+        Summary {
+            min,
+            avg,
+            median,
+            max,
+            stddev: (max - min) / 7,
+            percentiles: DEFAULT_PERCENTS
+                .into_iter()
+                .zip([300, 200, 100])
+                .map(above)
+                .collect(),
+            outliers: 2,
+        }
+    }
 
     fn row(size: u64, median: u64) -> Row {
-        let half_rtt_ns = Summary {
-            min: median - 500,
-            avg: median + 7,
-            median,
-            max: median * 3,
-        };
+        let half_rtt_ns = summary([median - 500, median + 7, median, median * 3]);
         Row {
             size,
             tests: 100,
@@ -193,12 +215,7 @@ pub(crate) mod samples {
                 .map(|size| row(size, base + size))
                 .to_vec()
         };
-        let total_ns = Summary {
-            min: 900_000,
-            avg: 1_000_000,
-            median: 1_048_576,
-            max: 2_000_000,
-        };
+        let total_ns = summary([900_000, 1_000_000, 1_048_576, 2_000_000]);
         let bulk = Row {
             size: 1 << 20,
             tests: 10,
@@ -249,7 +266,10 @@ mod tests {
         let row = &run["rows"][1];
         assert_eq!(
             row["half_rtt_ns"],
-            json!({"min": 16_564, "avg": 17_071, "median": 17_064, "max": 51_192})
+            json!({
+                "min": 16_564, "avg": 17_071, "median": 17_064, "max": 51_192, "stddev": 4946,
+                "percentiles": {"90": 50_892, "95": 50_992, "99": 51_092}, "outliers": 2,
+            })
         );
         assert_eq!(
             (&row["size"], &row["tests"], &row["lost"]),

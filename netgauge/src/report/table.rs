@@ -2,18 +2,21 @@
 
 //! Tables for people: one per transport, and one that compares them.
 
+use std::collections::BTreeSet;
 use std::io::{self, Write};
 
 use super::{Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
+use crate::summary::{Percent, OUTLIER_RULE};
 
 /// Message sizes whose latency is compared, bytes, if they were measured.
 const COMPARED: [u64; 3] = [1, 64, 1024];
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    let percents = report.percents();
     for run in &report.runs {
-        write_run(run, out)?;
+        write_run(run, &percents, out)?;
     }
     let mut patterns: Vec<&str> = Vec::new();
     for run in &report.runs {
@@ -31,10 +34,13 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
             write_comparison(pattern, &runs, out)?;
         }
     }
+    if report.runs.iter().any(|run| !run.rows.is_empty()) {
+        writeln!(out, "Outliers are {OUTLIER_RULE}.")?;
+    }
     Ok(())
 }
 
-fn write_run(run: &Run, out: &mut dyn Write) -> io::Result<()> {
+fn write_run(run: &Run, percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}: {} ({})", run.transport, run.about, run.pattern)?;
     if !run.rows.is_empty() {
         let bulk = is_bulk(&run.rows);
@@ -44,16 +50,18 @@ fn write_run(run: &Run, out: &mut dyn Write) -> io::Result<()> {
         } else {
             ("half round trips", "us")
         };
-        writeln!(out, "  {what}, {tests} tests per size")?;
-        let mut header = vec!["size".to_owned()];
-        header.extend(["min", "average", "median", "max"].map(|name| format!("{name} {unit}")));
-        header.push("Mbit/s".to_owned());
+        writeln!(out, "  {what} in {unit}, {tests} tests per size")?;
+        let mut header = ["size", "min", "avg", "median", "max", "stddev"]
+            .map(str::to_owned)
+            .to_vec();
+        header.extend(percents.iter().map(|percent| format!("p{percent}")));
+        header.extend(["outliers", "Mbit/s"].map(str::to_owned));
         if bulk {
             header.push("ns/byte".to_owned());
         }
         header.push("lost".to_owned());
         let mut lines = vec![header];
-        lines.extend(run.rows.iter().map(cells));
+        lines.extend(run.rows.iter().map(|row| cells(row, percents)));
         write_aligned(&lines, out)?;
     }
     if let Outcome::Failed { error } = &run.outcome {
@@ -67,19 +75,36 @@ fn is_bulk<'a>(rows: impl IntoIterator<Item = &'a Row>) -> bool {
         .any(|row| matches!(row.measured, Measured::Bulk { .. }))
 }
 
-fn cells(row: &Row) -> Vec<String> {
+fn cells(row: &Row, percents: &BTreeSet<Percent>) -> Vec<String> {
     let times = row.measured.times();
     let (per_unit, ns_per_byte) = match row.measured {
         Measured::HalfRoundTrip { .. } => (1e3, None),
         Measured::Bulk { ns_per_byte, .. } => (1e6, Some(format!("{ns_per_byte:.3}"))),
     };
-    let time = |ns: u64| format!("{:.2}", ns as f64 / per_unit);
+    let time = |ns: u64| five_digits(ns as f64 / per_unit);
     let mut cells = vec![human(row.size)];
-    cells.extend([times.min, times.avg, times.median, times.max].map(time));
+    cells.extend([times.min, times.avg, times.median, times.max, times.stddev].map(time));
+    let percentile = |percent| times.percentiles.get(percent).copied();
+    cells.extend(
+        percents
+            .iter()
+            .map(|percent| percentile(percent).map_or("-".to_owned(), time)),
+    );
+    cells.push(times.outliers.to_string());
     cells.push(throughput(row));
     cells.extend(ns_per_byte);
     cells.push(row.lost.to_string());
     cells
+}
+
+/// A number in five digits if it has decimals: enough to tell it from the next, and narrow.
+fn five_digits(number: f64) -> String {
+    let decimals = match number {
+        ..1e3 => 2,
+        ..1e4 => 1,
+        _ => 0,
+    };
+    format!("{number:.decimals$}")
 }
 
 fn throughput(row: &Row) -> String {
@@ -202,13 +227,13 @@ mod tests {
         let text = printed(&samples::report());
         let expected = "\
 tcp: about tcp (one-one)
-  half round trips, 100 tests per size
-  size    min us  average us  median us  max us  Mbit/s  lost
-  -----------------------------------------------------------
-  1 B      16.50       17.01      17.00   51.00    0.47     0
-  64 B     16.56       17.07      17.06   51.19   30.00     1
-  1 KiB    17.52       18.03      18.02   54.07     455     0
-  64 KiB   82.04       82.54      82.54  247.61    6352     0
+  half round trips in us, 100 tests per size
+  size      min    avg  median     max  stddev     p90     p95     p99  outliers  Mbit/s  lost
+  --------------------------------------------------------------------------------------------
+  1 B     16.50  17.01   17.00   51.00    4.93   50.70   50.80   50.90         2    0.47     0
+  64 B    16.56  17.07   17.06   51.19    4.95   50.89   50.99   51.09         2   30.00     1
+  1 KiB   17.52  18.03   18.02   54.07    5.22   53.77   53.87   53.97         2     455     0
+  64 KiB  82.04  82.54   82.54  247.61   23.65  247.31  247.41  247.51         2    6352     0
 ";
         assert!(text.starts_with(expected), "{text}");
     }
