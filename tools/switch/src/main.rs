@@ -1,32 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! A switch to try flow control on: a bridge whose ports have a rate and a small buffer, and hosts on it as network
-//! namespaces.
-//!
-//! ```text
-//!   namespace h0                       namespace switch                      namespace h1
-//!   eth0 ---- netem: rate, loss ---->  p0   br0   p1: tbf, buffer  ------->  eth0
-//!        <--- p0: tbf, buffer -------  p0         p1  <-- netem: rate, loss  eth0
-//! ```
-//!
-//! What a host sends meets its own cable first, which carries one frame after the other at the port's rate and may
-//! lose some, and then the buffer of the port it leaves the switch by, where frames that find no room are dropped and
-//! counted. It uses the programs `ip`, `bridge` and `tc` of iproute2.
+//! Makes a switch to try flow control on, and removes it.
 
 #![forbid(unsafe_code)]
-
-mod counters;
-mod plan;
-mod programs;
-mod state;
-mod units;
 
 use std::process::ExitCode;
 
 use anyhow::Result;
 use clap::{Parser, Subcommand};
-
-use plan::Settings;
+use enet_switch::plan::Settings;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -85,52 +67,24 @@ fn main() -> ExitCode {
 
 fn run(verb: &Verb) -> Result<()> {
     match verb {
-        Verb::Up(settings) => up(settings),
-        Verb::Drops { json } => drops(*json),
-        Verb::Reset => reset(),
-        Verb::Down => down(),
-    }
-}
-
-fn up(settings: &Settings) -> Result<()> {
-    state::ensure_none_is_up()?;
-    programs::ensure_free(&plan::namespaces(settings.hosts))?;
-    state::create(settings)?;
-    let built = plan::steps(settings)
-        .iter()
-        .try_for_each(programs::run)
-        .and_then(|()| programs::await_carrier(settings.hosts));
-    if built.is_err() {
-        // Whatever exists by now goes; what is in the way is told by the first error.
-        let _ = down();
-    }
-    built?;
-    println!("{settings}");
-    Ok(())
-}
-
-fn drops(json: bool) -> Result<()> {
-    let state = state::load()?;
-    let report = counters::read(&state.settings)?.since(&state.baseline);
-    if json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        print!("{report}");
+        Verb::Up(settings) => {
+            enet_switch::up(settings)?;
+            println!("{settings}");
+        }
+        Verb::Drops { json } => {
+            let report = enet_switch::drops()?;
+            if *json {
+                println!("{}", serde_json::to_string_pretty(&report)?);
+            } else {
+                print!("{report}");
+            }
+        }
+        Verb::Reset => enet_switch::reset()?,
+        Verb::Down => {
+            if !enet_switch::down()? {
+                println!("no switch is up");
+            }
+        }
     }
     Ok(())
-}
-
-fn reset() -> Result<()> {
-    let mut state = state::load()?;
-    state.baseline = counters::read(&state.settings)?.ports;
-    state::store(&state)
-}
-
-fn down() -> Result<()> {
-    let Some(state) = state::load_if_up()? else {
-        println!("no switch is up");
-        return Ok(());
-    };
-    programs::remove(&plan::namespaces(state.settings.hosts))?;
-    state::forget()
 }

@@ -2,10 +2,12 @@
 
 //! What is remembered between calls: the settings, and the counters from which to count.
 
-use std::fs::{self, OpenOptions};
+use std::fs::{self, File, OpenOptions};
 use std::io::{ErrorKind, Write};
 
 use anyhow::{bail, ensure, Context, Result};
+use nix::errno::Errno;
+use nix::fcntl::{Flock, FlockArg};
 use serde::{Deserialize, Serialize};
 
 use crate::counters::Port;
@@ -21,6 +23,19 @@ pub struct State {
     pub settings: Settings,
     /// The counters when they were last reset; empty if never.
     pub baseline: Vec<Port>,
+    /// How long it stays.
+    #[serde(default)]
+    keeping: Keeping,
+}
+
+/// How long a switch stays.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Keeping {
+    /// Until somebody takes it down.
+    #[default]
+    UntilDown,
+    /// As long as the process that made it has the state locked.
+    WhileLocked,
 }
 
 /// What to say to who asks for a second one.
@@ -39,18 +54,47 @@ pub fn ensure_none_is_up() -> Result<()> {
 ///
 /// # Errors
 /// When there is one already.
-pub fn create(settings: &Settings) -> Result<()> {
+pub fn create(settings: &Settings, keeping: Keeping) -> Result<File> {
     let state = State {
         settings: settings.clone(),
         baseline: Vec::new(),
+        keeping,
     };
     let opened = OpenOptions::new().write(true).create_new(true).open(FILE);
     match opened {
-        Ok(mut file) => file
-            .write_all(&serde_json::to_vec(&state)?)
-            .with_context(|| format!("writing {FILE}")),
+        Ok(mut file) => {
+            file.write_all(&serde_json::to_vec(&state)?)
+                .with_context(|| format!("writing {FILE}"))?;
+            Ok(file)
+        }
         Err(error) if error.kind() == ErrorKind::AlreadyExists => bail!(ONE_IS_UP),
         Err(error) => Err(error).with_context(|| format!("writing {FILE}: are you root?")),
+    }
+}
+
+/// Locks the state as long as this process lives, or the lock.
+///
+/// # Errors
+/// When somebody else has locked it.
+pub fn lock(file: File) -> Result<Flock<File>> {
+    Flock::lock(file, FlockArg::LockExclusiveNonblock)
+        .map_err(|(_, error)| error)
+        .with_context(|| format!("locking {FILE}"))
+}
+
+/// Is there a switch whose process has ended without removing it?
+///
+/// # Errors
+/// When the file that describes it cannot be read.
+pub fn is_abandoned() -> Result<bool> {
+    if load_if_up()?.is_none_or(|state| state.keeping == Keeping::UntilDown) {
+        return Ok(false);
+    }
+    let file = File::open(FILE).context(FILE)?;
+    match Flock::lock(file, FlockArg::LockSharedNonblock) {
+        Ok(_) => Ok(true),
+        Err((_, Errno::EWOULDBLOCK)) => Ok(false),
+        Err((_, error)) => Err(error).with_context(|| format!("locking {FILE}")),
     }
 }
 
