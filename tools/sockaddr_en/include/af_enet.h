@@ -68,8 +68,8 @@ struct edp_stats {
 
 /* What a stream socket counted since it was made; counters wrap. */
 struct esp_stats {
-	uint32_t pkt_tx;      /* handed to the device for the first time */
-	uint32_t pkt_rtx;     /* sent again */
+	uint32_t pkt_tx;      /* sent, in all */
+	uint32_t pkt_rtx;     /* of these, sent again */
 	uint32_t tx_err;      /* refused by the device or its queue */
 	uint32_t pkt_rx;      /* received */
 	uint32_t pkt_rx_oos;  /* received out of sequence */

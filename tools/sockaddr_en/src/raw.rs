@@ -42,9 +42,9 @@ pub struct EdpStats {
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EspStats {
-    /// Packets handed to the device for the first time.
+    /// Packets sent, in all.
     pub pkt_tx: u32,
-    /// Packets sent again.
+    /// Of these, packets sent again.
     pub pkt_rtx: u32,
     /// Packets the device or its queue refused.
     pub tx_err: u32,
