@@ -187,6 +187,9 @@ fn queue_message(
             unacknowledged.load(Relaxed).wrapping_add(taken as u32),
             Relaxed,
         );
+        if *sent == len && ends_record(msg) {
+            stream.connection.seal_last();
+        }
         if *sent < len {
             // Copying on beside what is on its way: all but the last packet may leave, which
             // would otherwise have to say that the message ends with it (S6).
@@ -223,7 +226,7 @@ fn extend_last(
     msg: &mut Message<'_>,
     rest: usize,
 ) -> Result<usize> {
-    if !stream.connection.last_is_unsent() {
+    if !stream.connection.last_takes_more() {
         return Ok(0);
     }
     let mss = stream.mss as usize;
@@ -243,6 +246,12 @@ fn extend_last(
         .unwrap_or(Ok(0))
 }
 
+/// Whether nothing may join the call's last packet, as with TCP.
+#[inline]
+fn ends_record(msg: &Message<'_>) -> bool {
+    msg.flags() & uapi::MSG_EOR != 0
+}
+
 /// Queues a new packet. Returns the bytes taken.
 #[inline]
 fn append(
@@ -253,7 +262,7 @@ fn append(
 ) -> Result<usize> {
     let take = rest.min(stream.mss as usize);
     // A packet that cannot leave at once gets room for what may still join it.
-    let size = if stream.connection.last_is_unsent() {
+    let size = if stream.connection.last_is_unsent() && !ends_record(msg) {
         stream.mss as usize
     } else {
         take

@@ -74,6 +74,7 @@ pub(crate) mod uapi {
     pub(crate) const MSG_OOB: c_int = bindings::MSG_OOB as c_int;
     pub(crate) const MSG_PEEK: c_int = bindings::MSG_PEEK as c_int;
     pub(crate) const MSG_TRUNC: c_int = bindings::MSG_TRUNC as c_int;
+    pub(crate) const MSG_EOR: c_int = bindings::MSG_EOR as c_int;
     pub(crate) const MSG_DONTWAIT: c_int = bindings::MSG_DONTWAIT as c_int;
     pub(crate) const MSG_WAITALL: c_int = bindings::MSG_WAITALL as c_int;
     pub(crate) const MSG_NOSIGNAL: c_int = bindings::MSG_NOSIGNAL as c_int;

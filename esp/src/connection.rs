@@ -180,11 +180,24 @@ impl Connection {
         self.sender.hold_last(hold);
     }
 
-    /// Whether the last queued packet has never left, so that bytes may be
-    /// appended to it (S5).
+    /// Whether the last queued packet has never left.
     #[inline]
     pub fn last_is_unsent(&self) -> bool {
         self.sender.last_is_unsent()
+    }
+
+    /// What is queued from now on begins a packet of its own: a record ends with
+    /// the packet queued last.
+    #[inline]
+    pub fn seal_last(&mut self) {
+        self.sender.seal_last();
+    }
+
+    /// Whether bytes may be appended to the last queued packet (S5): it has never
+    /// left, and no record ends with it.
+    #[inline]
+    pub fn last_takes_more(&self) -> bool {
+        self.sender.last_takes_more()
     }
 
     /// Queued data packets that have never left.

@@ -97,6 +97,8 @@ pub(super) struct Sender {
     syn_acked: bool,
     fin: bool,
     hold: bool,
+    /// No more bytes join the packet queued last.
+    sealed: bool,
     /// The last packet that first left was without TXF.
     open: bool,
     /// The last packet with TXS, until an acknowledgement of it opens a window.
@@ -130,6 +132,7 @@ impl Sender {
             syn_acked: false,
             fin: false,
             hold: false,
+            sealed: false,
             open: false,
             announced: None,
             finished: None,
@@ -290,6 +293,19 @@ impl Sender {
     #[inline]
     pub(super) fn enqueue(&mut self) {
         self.tail = self.tail.add(1);
+        self.sealed = false;
+    }
+
+    /// See [`Connection::seal_last`](super::Connection::seal_last).
+    #[inline]
+    pub(super) fn seal_last(&mut self) {
+        self.sealed = true;
+    }
+
+    /// See [`Connection::last_takes_more`](super::Connection::last_takes_more).
+    #[inline]
+    pub(super) fn last_takes_more(&self) -> bool {
+        !self.sealed && self.last_is_unsent()
     }
 
     #[inline]

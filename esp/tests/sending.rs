@@ -64,6 +64,25 @@ fn a_small_write_fills_the_last_unsent_packet() {
 }
 
 #[test]
+fn nothing_joins_a_record_that_has_ended() {
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(250, 1));
+    pair.sides[A].conn().seal_last();
+    assert!(pair.sides[A].conn().last_is_unsent());
+    assert!(!pair.sides[A].conn().last_takes_more());
+    pair.send(A, &bytes(20, 2));
+    assert!(
+        pair.sides[A].conn().last_takes_more(),
+        "the next packet is open"
+    );
+    pair.send(A, &bytes(10, 3));
+    pair.settle();
+    let lengths: Vec<_> = pair.data_sent(A).iter().map(|h| h.len).collect();
+    assert_eq!(lengths, [100, 100, 50, 30]);
+    pair.assert_intact();
+}
+
+#[test]
 fn nothing_is_delayed_for_a_small_write() {
     let mut pair = Pair::established();
     for _ in 0..5 {

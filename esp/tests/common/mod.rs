@@ -318,7 +318,7 @@ impl Pair {
         while !rest.is_empty() {
             let side = &mut self.sides[from];
             let conn = side.conn.as_mut().expect("a connection");
-            if conn.last_is_unsent() {
+            if conn.last_takes_more() {
                 let last = side.write.back_mut().expect("an unsent packet");
                 let n = rest.len().min(mss.saturating_sub(last.payload.len()));
                 last.payload.extend_from_slice(&rest[..n]);

@@ -266,7 +266,7 @@ impl Endpoint {
             self.rest = Program::bytes(*packets);
             self.begun += 1;
         }
-        let last = self.write.back_mut().filter(|_| conn.last_is_unsent());
+        let last = self.write.back_mut().filter(|_| conn.last_takes_more());
         if let Some(last) = last.filter(|last| last.span.len < MSS) {
             let n = self.rest.min(MSS - last.span.len);
             last.span.len += n;

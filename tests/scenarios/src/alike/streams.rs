@@ -17,6 +17,7 @@ mod low_water;
 mod peek;
 mod plumbing;
 mod readiness;
+mod records;
 mod resets;
 mod room;
 mod sharing;
@@ -44,6 +45,7 @@ pub const ALL: &[&[Scenario]] = &[
     amounts::ALL,
     vectors::ALL,
     control::ALL,
+    records::ALL,
     plumbing::ALL,
     uring::ALL,
     files::ALL,
