@@ -20,6 +20,7 @@ pub mod group;
 pub mod host;
 pub mod measuring;
 pub mod pattern;
+pub mod picture;
 pub mod progress;
 pub mod report;
 pub mod server;

@@ -2,17 +2,15 @@
 
 //! The heat map of `esp-params`: goodput by `burst_length` and `packets_to_ack`.
 
-use std::fs;
-use std::io;
 use std::path::Path;
 
-use anyhow::{anyhow, bail, Context as _, Result};
+use anyhow::{bail, Context as _, Result};
 use plotters::coord::Shift;
-use plotters::drawing::DrawingAreaErrorKind;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::esp_params::ParamsReport;
+use crate::picture::{self, Drawing, Failure, FONT};
 use crate::sizes::human;
 
 /// Edge of a cell, pixels.
@@ -47,12 +45,11 @@ const END: Pos = Pos {
     v_pos: VPos::Center,
 };
 
-/// What drawing SVG may say.
-type Failure = DrawingAreaErrorKind<io::Error>;
-
 /// What is drawn: the cells' values, by row and column, in the order of the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
+    /// What is said above it.
+    pub title: String,
     /// Values of `packets_to_ack`, upwards.
     pub rows: Vec<u32>,
     /// Values of `burst_length`, to the right.
@@ -65,7 +62,11 @@ pub struct HeatMap {
 
 impl HeatMap {
     /// What a report shows.
-    pub fn of(report: &ParamsReport) -> Self {
+    ///
+    /// # Errors
+    ///
+    /// Nothing was measured.
+    pub fn of(report: &ParamsReport) -> Result<Self> {
         let value = |burst, ack| {
             let goodput = report.cell(burst, ack)?.goodput_bit_per_s?;
             Some(goodput.median)
@@ -75,12 +76,29 @@ impl HeatMap {
             columns.map(|burst| value(*burst, *ack)).collect()
         };
         let cells: Vec<Vec<_>> = report.packets_to_ack.iter().map(row).collect();
-        Self {
+        let clients = match report.clients {
+            1 => "1 client".to_owned(),
+            clients => format!("{clients} clients"),
+        };
+        let most = cells.iter().flatten().flatten().copied().max();
+        let Some(most) = most.filter(|most| *most > 0) else {
+            bail!("nothing was measured that could be drawn");
+        };
+        Ok(Self {
+            title: format!("ESP goodput, {clients}, {} each", human(report.size)),
             rows: report.packets_to_ack.clone(),
             columns: report.burst_length.clone(),
-            most: cells.iter().flatten().flatten().copied().max().unwrap_or(0),
+            most,
             cells,
-        }
+        })
+    }
+
+    /// Width and height of the cells together, pixels.
+    fn inside(&self) -> (i32, i32) {
+        (
+            self.columns.len() as i32 * CELL,
+            self.rows.len() as i32 * CELL,
+        )
     }
 
     /// A value's place between nothing and the greatest, 0 to 1.
@@ -88,32 +106,41 @@ impl HeatMap {
         value as f64 / self.most.max(1) as f64
     }
 
-    /// Draws it as SVG.
-    ///
-    /// # Errors
-    ///
-    /// What drawing says.
-    pub fn draw(&self, title: &str) -> Result<String> {
-        let mut text = String::new();
-        self.draw_into(&mut text, title)
-            .map_err(|error| anyhow!("drawing the heat map: {error}"))?;
-        Ok(text)
+    /// The colours from nothing, below, to the greatest value.
+    fn draw_scale<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+        (x, y): (i32, i32),
+        height: i32,
+    ) -> Result<(), Failure<B>> {
+        const STEPS: i32 = 64;
+        for step in 0..STEPS {
+            let edge = |step: i32| y + height - height * step / STEPS;
+            let colour = ViridisRGB.get_color(f64::from(step) / f64::from(STEPS - 1));
+            area.draw(&Rectangle::new(
+                [(x, edge(step + 1)), (x + SCALE, edge(step))],
+                colour.filled(),
+            ))?;
+        }
+        Ok(())
+    }
+}
+
+impl Drawing for HeatMap {
+    fn size(&self) -> (u32, u32) {
+        let (width, height) = self.inside();
+        let size = (LEFT + width.max(TITLE) + RIGHT, TOP + height + BELOW);
+        (size.0.unsigned_abs(), size.1.unsigned_abs())
     }
 
-    fn draw_into(&self, text: &mut String, title: &str) -> Result<(), Failure> {
-        let (width, height) = (
-            self.columns.len() as i32 * CELL,
-            self.rows.len() as i32 * CELL,
-        );
-        let size = (LEFT + width.max(TITLE) + RIGHT, TOP + height + BELOW);
-        let area = SVGBackend::with_string(text, (size.0 as u32, size.1 as u32));
-        let area = area.into_drawing_area();
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
+        let (width, height) = self.inside();
         area.fill(&WHITE)?;
         let label = |text: String, at, size, colour: &RGBColor, place| {
-            let style = ("sans-serif", size).into_font().color(colour).pos(place);
+            let style = (FONT, size).into_font().color(colour).pos(place);
             area.draw(&Text::new(text, at, style))
         };
-        label(title.to_owned(), (LEFT, TOP / 2), 18, &BLACK, START)?;
+        label(self.title.clone(), (LEFT, TOP / 2), 18, &BLACK, START)?;
 
         // The first row is the lowest.
         let corner = |row: usize, column: usize| {
@@ -155,16 +182,14 @@ impl HeatMap {
             &BLACK,
             MIDDLE,
         )?;
-        let upwards = ("sans-serif", 15)
-            .into_font()
-            .transform(FontTransform::Rotate270);
+        let upwards = (FONT, 15).into_font().transform(FontTransform::Rotate270);
         area.draw(&Text::new(
             "packets_to_ack, packets",
             (24, TOP + height / 2),
             upwards.color(&BLACK).pos(MIDDLE),
         ))?;
 
-        self.draw_scale(&area, (LEFT + width + 24, TOP), height)?;
+        self.draw_scale(area, (LEFT + width + 24, TOP), height)?;
         let beside = LEFT + width + 24 + SCALE + 6;
         label(mbit(self.most), (beside, TOP + 6), 13, &BLACK, START)?;
         label(
@@ -176,25 +201,6 @@ impl HeatMap {
         )?;
         let above = (LEFT + width + 24, TOP - 14);
         label("Mbit/s".to_owned(), above, 13, &BLACK, START)?;
-        area.present()
-    }
-
-    /// The colours from nothing, below, to the greatest value.
-    fn draw_scale(
-        &self,
-        area: &DrawingArea<SVGBackend<'_>, Shift>,
-        (x, y): (i32, i32),
-        height: i32,
-    ) -> Result<(), Failure> {
-        const STEPS: i32 = 64;
-        for step in 0..STEPS {
-            let edge = |step: i32| y + height - height * step / STEPS;
-            let colour = ViridisRGB.get_color(f64::from(step) / f64::from(STEPS - 1));
-            area.draw(&Rectangle::new(
-                [(x, edge(step + 1)), (x + SCALE, edge(step))],
-                colour.filled(),
-            ))?;
-        }
         Ok(())
     }
 }
@@ -206,39 +212,30 @@ fn mbit(bit_per_s: u64) -> String {
     format!("{mbit:.decimals$}")
 }
 
-/// Writes the heat map of a report.
+/// Writes the heat map of a report, as SVG or PNG.
 ///
 /// # Errors
 ///
 /// There is nothing to draw, or the file cannot be written.
 pub fn write(report: &ParamsReport, path: &Path) -> Result<()> {
-    let map = HeatMap::of(report);
-    if map.most == 0 {
-        bail!(
-            "{}: nothing was measured that could be drawn",
-            path.display()
-        );
-    }
-    let clients = match report.clients {
-        1 => "1 client".to_owned(),
-        clients => format!("{clients} clients"),
-    };
-    let title = format!("ESP goodput, {clients}, {} each", human(report.size));
-    fs::write(path, map.draw(&title)?).with_context(|| format!("writing {}", path.display()))
+    let map = HeatMap::of(report).with_context(|| format!("{} is not written", path.display()))?;
+    picture::save(&map, path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::super::print::samples;
     use super::*;
+    use crate::picture::tests::decode;
 
     fn map() -> HeatMap {
-        HeatMap::of(&samples::params())
+        HeatMap::of(&samples::params()).unwrap()
     }
 
     #[test]
     fn cells_are_where_their_parameters_are_on_the_axes() {
         let expected = HeatMap {
+            title: "ESP goodput, 1 client, 4 MiB each".to_owned(),
             rows: vec![1, 8],
             columns: vec![1, 16, 32],
             cells: vec![
@@ -253,16 +250,14 @@ mod tests {
 
     #[test]
     fn every_value_is_in_the_picture_and_nothing_where_there_is_none() {
-        let svg = map().draw("goodput <of> a test").unwrap();
-        assert!(svg.starts_with("<svg"), "{svg}");
-        assert!(svg.trim_end().ends_with("</svg>"), "{svg}");
+        let svg = picture::svg(&map()).unwrap();
         for text in [
             "20.0",
             "150",
             "190",
             "burst_length",
             "packets_to_ack",
-            "&lt;of&gt;",
+            "ESP goodput, 1 client",
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
@@ -271,16 +266,31 @@ mod tests {
     }
 
     #[test]
+    fn a_png_has_the_colours_of_the_cells() {
+        let (width, _, pixels) = decode(&picture::png(&map()).unwrap());
+        let left_above = |(x, y): (i32, i32)| {
+            let at = ((y * 2 + 8) * width as i32 + x * 2 + 8) * 3;
+            let at = usize::try_from(at).unwrap();
+            (pixels[at], pixels[at + 1], pixels[at + 2])
+        };
+        let RGBColor(red, green, blue) = ViridisRGB.get_color(1.0);
+        let best = (LEFT + CELL, TOP);
+        assert_eq!(left_above(best), (red, green, blue));
+        let nothing = (LEFT, TOP);
+        assert_eq!(left_above(nothing), (255, 255, 255));
+    }
+
+    #[test]
     fn equal_values_have_the_last_colour() {
         let mut report = samples::params();
         report.cells.truncate(1);
-        let map = HeatMap::of(&report);
+        let map = HeatMap::of(&report).unwrap();
         assert!((map.level(map.most) - 1.0).abs() < 1e-12);
         report.cells.clear();
         let error = write(&report, Path::new("unwritten.svg")).unwrap_err();
         assert!(
-            error.to_string().contains("nothing was measured"),
-            "{error}"
+            format!("{error:#}").contains("nothing was measured"),
+            "{error:#}"
         );
         assert!(!Path::new("unwritten.svg").exists());
     }

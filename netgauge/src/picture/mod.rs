@@ -1,0 +1,262 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Pictures: drawn by one piece of code, written as SVG or PNG.
+//!
+//! SVG has its text as text. PNG is drawn larger and averaged down, so that edges are smooth, with
+//! a font that is part of the program: no host needs to have one.
+
+mod scaled;
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::sync::Once;
+
+use anyhow::{anyhow, ensure, Context as _, Result};
+use plotters::coord::Shift;
+use plotters::prelude::*;
+
+use scaled::Scaled;
+
+/// The family of all text in pictures.
+pub const FONT: &str = "sans-serif";
+
+/// What of a pixel of the drawing a PNG has, in each direction: enough for paper.
+const DENSITY: u32 = 2;
+/// How many dots a pixel of the PNG is averaged from, in each direction.
+const SMOOTHING: u32 = 2;
+/// The most pixels of a drawing that is written as PNG: a hundred times an ordinary one's.
+const MOST_PIXELS: u64 = 50_000_000;
+
+/// What may go wrong on a backend.
+pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
+
+/// Something to draw.
+pub trait Drawing {
+    /// Its width and height, pixels.
+    fn size(&self) -> (u32, u32);
+
+    /// Draws it on an area of this size.
+    ///
+    /// # Errors
+    ///
+    /// What the backend says.
+    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>>;
+}
+
+/// Forms of a picture, by the end of its file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Form {
+    Svg,
+    Png,
+}
+
+impl Form {
+    fn of(path: &Path) -> Result<Self, String> {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension.map(str::to_ascii_lowercase).as_deref() {
+            Some("svg") => Ok(Self::Svg),
+            Some("png") => Ok(Self::Png),
+            _ => Err("pictures are SVG or PNG: let the name end in .svg or .png".to_owned()),
+        }
+    }
+}
+
+/// Reads the name of a picture's file on the command line.
+///
+/// # Errors
+///
+/// It ends in neither `.svg` nor `.png`.
+pub fn parse_path(text: &str) -> Result<PathBuf, String> {
+    let path = PathBuf::from(text);
+    Form::of(&path).map(|_| path)
+}
+
+/// Writes a drawing to a file, in the form that its name says.
+///
+/// # Errors
+///
+/// It cannot be drawn or written.
+pub fn save(drawing: &impl Drawing, path: &Path) -> Result<()> {
+    let picture = match Form::of(path) {
+        Ok(Form::Svg) => svg(drawing)?.into_bytes(),
+        Ok(Form::Png) => png(drawing)?,
+        Err(error) => return Err(anyhow!("{}: {error}", path.display())),
+    };
+    fs::write(path, picture).with_context(|| format!("writing {}", path.display()))
+}
+
+/// A drawing as SVG.
+///
+/// # Errors
+///
+/// What drawing says.
+pub fn svg(drawing: &impl Drawing) -> Result<String> {
+    know_font();
+    let mut text = String::new();
+    let area = SVGBackend::with_string(&mut text, drawing.size()).into_drawing_area();
+    draw(drawing, &area)?;
+    drop(area);
+    Ok(text)
+}
+
+/// A drawing as PNG.
+///
+/// # Errors
+///
+/// It is too large, or what drawing says.
+pub fn png(drawing: &impl Drawing) -> Result<Vec<u8>> {
+    know_font();
+    let (width, height) = drawing.size();
+    ensure!(
+        u64::from(width) * u64::from(height) <= MOST_PIXELS,
+        "{width} x {height} pixels are too many for PNG: draw it as SVG"
+    );
+    let dots = (width * DENSITY * SMOOTHING, height * DENSITY * SMOOTHING);
+    let mut buffer = vec![255; dots.0 as usize * dots.1 as usize * 3];
+    let backend = BitMapBackend::with_buffer(&mut buffer, dots);
+    let area = Scaled::new(backend, DENSITY * SMOOTHING).into_drawing_area();
+    draw(drawing, &area)?;
+    drop(area);
+
+    let mut file = Vec::new();
+    let mut encoder = png::Encoder::new(&mut file, width * DENSITY, height * DENSITY);
+    encoder.set_color(png::ColorType::Rgb);
+    let mut writer = encoder.write_header()?;
+    writer.write_image_data(&average(&buffer, dots.0 as usize))?;
+    writer.finish()?;
+    Ok(file)
+}
+
+fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &DrawingArea<B, Shift>) -> Result<()> {
+    let result = drawing.draw(area).and_then(|()| area.present());
+    result.map_err(|error| anyhow!("drawing: {error}"))
+}
+
+/// Tells plotters the program's font, by which it measures text, and draws it in PNG.
+fn know_font() {
+    static KNOWN: Once = Once::new();
+    KNOWN.call_once(|| {
+        // The font is constant; were it damaged, drawing would say that there is none.
+        let _ = plotters::style::register_font(FONT, FontStyle::Normal, dejavu::sans::regular());
+    });
+}
+
+/// Makes one pixel of a square of [`SMOOTHING`] dots by as many. `width` is that of the dots.
+fn average(dots: &[u8], width: usize) -> Vec<u8> {
+    let side = SMOOTHING as usize;
+    let mut pixels = Vec::with_capacity(dots.len() / (side * side));
+    for rows in dots.chunks_exact(width * 3 * side) {
+        for column in (0..width).step_by(side) {
+            for colour in 0..3 {
+                let dot = |row, at| u32::from(rows[(row * width + column + at) * 3 + colour]);
+                let square = (0..side).flat_map(|row| (0..side).map(move |at| (row, at)));
+                let sum: u32 = square.map(|(row, at)| dot(row, at)).sum();
+                // A mean of bytes is a byte.
+                pixels.push((sum / (SMOOTHING * SMOOTHING)) as u8);
+            }
+        }
+    }
+    pixels
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A black rectangle in the left half, a text, a line and a circle.
+    struct Sample;
+
+    impl Drawing for Sample {
+        fn size(&self) -> (u32, u32) {
+            (80, 40)
+        }
+
+        fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
+            area.fill(&WHITE)?;
+            area.draw(&Rectangle::new([(0, 0), (40, 40)], BLACK.filled()))?;
+            area.draw(&Text::new("<x>", (50, 10), (FONT, 20)))?;
+            let upwards = (FONT, 10).into_font().transform(FontTransform::Rotate270);
+            area.draw(&Text::new("up", (70, 35), upwards))?;
+            area.draw(&PathElement::new([(45, 35), (60, 30)], RED.stroke_width(2)))?;
+            area.draw(&Circle::new((75, 20), 3, BLUE.filled()))
+        }
+    }
+
+    /// Width, height, and the pixels of a PNG.
+    pub(crate) fn decode(file: &[u8]) -> (u32, u32, Vec<u8>) {
+        let decoder = png::Decoder::new(std::io::Cursor::new(file));
+        let mut reader = decoder.read_info().unwrap();
+        let mut pixels = vec![0; reader.output_buffer_size().unwrap()];
+        let info = reader.next_frame(&mut pixels).unwrap();
+        pixels.truncate(info.buffer_size());
+        (info.width, info.height, pixels)
+    }
+
+    #[test]
+    fn svg_has_text_as_text() {
+        let svg = svg(&Sample).unwrap();
+        assert!(svg.starts_with("<svg width=\"80\" height=\"40\""), "{svg}");
+        assert!(svg.contains("&lt;x&gt;"), "{svg}");
+        assert!(svg.trim_end().ends_with("</svg>"), "{svg}");
+    }
+
+    #[test]
+    fn png_is_denser_and_shows_every_element() {
+        let (width, height, pixels) = decode(&png(&Sample).unwrap());
+        assert_eq!((width, height), (160, 80));
+        // Where in the drawing, from left, top to right, bottom, is there a pixel like this?
+        let any = |from: (u32, u32), to: (u32, u32), is: fn(&[u8]) -> bool| {
+            (from.1 * 2..to.1 * 2).any(|y| {
+                (from.0 * 2..to.0 * 2).any(|x| {
+                    let at = ((y * width + x) * 3) as usize;
+                    is(&pixels[at..at + 3])
+                })
+            })
+        };
+        let black: fn(&[u8]) -> bool = |pixel| pixel.iter().all(|colour| *colour < 100);
+        assert!(!any((0, 0), (39, 40), |pixel| pixel != [0, 0, 0]));
+        assert!(any((50, 8), (69, 28), black), "no text");
+        assert!(any((64, 20), (74, 36), black), "no text upwards");
+        assert!(any((45, 28), (61, 37), |pixel| pixel[0] > 200 && pixel[1] < 100));
+        assert!(any((72, 17), (79, 24), |pixel| pixel == [0, 0, 255]));
+        assert!(!any((42, 1), (48, 20), |pixel| pixel != [255, 255, 255]));
+    }
+
+    #[test]
+    fn too_large_a_png_is_refused_with_what_to_do() {
+        struct Large;
+        impl Drawing for Large {
+            fn size(&self) -> (u32, u32) {
+                (100_000, 100_000)
+            }
+
+            fn draw<B: DrawingBackend>(
+                &self,
+                _area: &DrawingArea<B, Shift>,
+            ) -> Result<(), Failure<B>> {
+                Ok(())
+            }
+        }
+        let error = png(&Large).unwrap_err().to_string();
+        assert!(error.contains("SVG"), "{error}");
+    }
+
+    #[test]
+    fn the_name_says_the_form() {
+        assert_eq!(Form::of(Path::new("a/b.svg")), Ok(Form::Svg));
+        assert_eq!(Form::of(Path::new("b.PNG")), Ok(Form::Png));
+        for name in ["b", "b.jpg", "svg", ".png", ""] {
+            assert!(parse_path(name).unwrap_err().contains(".svg"), "{name}");
+        }
+        let error = save(&Sample, Path::new("absent-directory/b.svg")).unwrap_err();
+        assert!(format!("{error:#}").contains("absent-directory/b.svg"));
+    }
+
+    #[test]
+    fn squares_are_averaged() {
+        // Two pixels of four dots each.
+        let row = [0, 0, 0, 100, 0, 0, 9, 9, 9, 9, 9, 9];
+        let other = [0, 0, 0, 100, 0, 8, 9, 9, 9, 9, 9, 9];
+        assert_eq!(average(&[row, other].concat(), 4), [50, 0, 2, 9, 9, 9]);
+    }
+}

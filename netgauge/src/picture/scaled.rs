@@ -1,0 +1,151 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A backend that has everything drawn larger on another one, lines and text too.
+
+use plotters::prelude::*;
+use plotters_backend::{
+    BackendColor, BackendCoord, BackendStyle, BackendTextStyle, DrawingErrorKind,
+};
+
+/// `inner`, seen as if it were smaller by a whole factor.
+pub(super) struct Scaled<B> {
+    inner: B,
+    factor: u32,
+}
+
+/// A style with a wider stroke.
+struct Wide {
+    color: BackendColor,
+    width: u32,
+}
+
+impl BackendStyle for Wide {
+    fn color(&self) -> BackendColor {
+        self.color
+    }
+
+    fn stroke_width(&self) -> u32 {
+        self.width
+    }
+}
+
+impl<B: DrawingBackend> Scaled<B> {
+    pub(super) fn new(inner: B, factor: u32) -> Self {
+        Self { inner, factor }
+    }
+
+    fn place(&self, (x, y): BackendCoord) -> BackendCoord {
+        let factor = self.factor as i32;
+        (x * factor, y * factor)
+    }
+
+    fn style<S: BackendStyle>(&self, style: &S) -> Wide {
+        Wide {
+            color: style.color(),
+            width: style.stroke_width() * self.factor,
+        }
+    }
+}
+
+impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
+    type ErrorType = B::ErrorType;
+
+    fn get_size(&self) -> (u32, u32) {
+        let (width, height) = self.inner.get_size();
+        (width / self.factor, height / self.factor)
+    }
+
+    fn ensure_prepared(&mut self) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        self.inner.ensure_prepared()
+    }
+
+    fn present(&mut self) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        self.inner.present()
+    }
+
+    fn draw_pixel(
+        &mut self,
+        point: BackendCoord,
+        color: BackendColor,
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let (x, y) = self.place(point);
+        let last = self.factor as i32 - 1;
+        self.inner
+            .draw_rect((x, y), (x + last, y + last), &color, true)
+    }
+
+    fn draw_line<S: BackendStyle>(
+        &mut self,
+        from: BackendCoord,
+        to: BackendCoord,
+        style: &S,
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let (from, to, style) = (self.place(from), self.place(to), self.style(style));
+        self.inner.draw_line(from, to, &style)
+    }
+
+    fn draw_rect<S: BackendStyle>(
+        &mut self,
+        upper_left: BackendCoord,
+        bottom_right: BackendCoord,
+        style: &S,
+        fill: bool,
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let corners = (self.place(upper_left), self.place(bottom_right));
+        if fill {
+            return self
+                .inner
+                .draw_rect(corners.0, corners.1, &style.color(), true);
+        }
+        let style = self.style(style);
+        self.inner.draw_rect(corners.0, corners.1, &style, false)
+    }
+
+    fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        path: I,
+        style: &S,
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let path: Vec<_> = path.into_iter().map(|point| self.place(point)).collect();
+        let style = self.style(style);
+        self.inner.draw_path(path, &style)
+    }
+
+    fn draw_circle<S: BackendStyle>(
+        &mut self,
+        center: BackendCoord,
+        radius: u32,
+        style: &S,
+        fill: bool,
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let (center, radius) = (self.place(center), radius * self.factor);
+        let style = self.style(style);
+        self.inner.draw_circle(center, radius, &style, fill)
+    }
+
+    fn fill_polygon<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(
+        &mut self,
+        corners: I,
+        style: &S,
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let corners: Vec<_> = corners.into_iter().map(|point| self.place(point)).collect();
+        self.inner.fill_polygon(corners, &style.color())
+    }
+
+    fn draw_text<S: BackendTextStyle>(
+        &mut self,
+        text: &str,
+        style: &S,
+        at: BackendCoord,
+    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+        let size = style.size() * f64::from(self.factor);
+        let font = FontDesc::new(style.family(), size, style.style()).transform(style.transform());
+        let style = TextStyle {
+            font,
+            color: style.color(),
+            pos: style.anchor(),
+        };
+        let at = self.place(at);
+        self.inner.draw_text(text, &style, at)
+    }
+}
