@@ -154,6 +154,10 @@ impl Cli {
     /// An unknown transport or pattern.
     pub fn client_options(&self, host: &str) -> Result<ClientOptions> {
         let transports = self.measuring.transports()?;
+        let all = self.measuring.is_all();
+        if !all {
+            self.measuring.sockets.check(&transports)?;
+        }
         let patterns: Vec<&'static dyn Pattern> = if self.pattern == "all" {
             pattern::PATTERNS.to_vec()
         } else {
@@ -187,6 +191,8 @@ impl Cli {
             port: self.port,
             wait: Duration::from_secs(self.wait.into()),
             transports,
+            all,
+            sockets: self.measuring.sockets.clone(),
             patterns: patterns.into_iter().map(plan).collect(),
             interface: self.interface.clone(),
             ethertype: self.measuring.ethertype,

@@ -13,8 +13,8 @@ use sockaddr_en::Family;
 use crate::control::{Control, Message, VERSION};
 use crate::pattern::{is_peer_gone, Link, Pattern, Plan};
 use crate::progress::Progress;
-use crate::report::{Outcome, Report, Row, Run};
-use crate::transport::{Context, Kind, Role};
+use crate::report::{LeftOut, Outcome, Report, Row, Run};
+use crate::transport::{Context, Kind, Role, SocketOptions};
 
 /// How long to wait between two attempts to reach a server that is not up yet.
 const RETRY: Duration = Duration::from_millis(100);
@@ -30,6 +30,10 @@ pub struct ClientOptions {
     pub wait: Duration,
     /// Transports to measure, in this order.
     pub transports: Vec<&'static Kind>,
+    /// Are these all there are, so that what does not work here is left out?
+    pub all: bool,
+    /// Options of their sockets.
+    pub sockets: SocketOptions,
     /// Patterns to measure each with, and how.
     pub patterns: Vec<(&'static dyn Pattern, Plan)>,
     /// Ethernet interface; without one, that of the control connection.
@@ -67,11 +71,17 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
     let mut client = Client {
         control: reach(&options.host, options.port, options.wait, options.give_up)?,
         options,
+        opened: false,
+        remark: None,
     };
     let mut report = Report::new(client.control.addresses()?.1);
     let mut gone = None;
     for (pattern, plan) in &options.patterns {
         for kind in &options.transports {
+            if report.left_out.iter().any(|out| out.transport == kind.name) {
+                progress.advance(plan.sizes.len() as u64);
+                continue;
+            }
             let mut rows = Vec::new();
             let mut on_row = |row: Row| {
                 progress.advance(1);
@@ -90,13 +100,24 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
                     progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
                     if is_peer_gone(&error) {
                         gone = Some(error.to_string());
+                    } else if options.all && gone.is_none() && !client.opened {
+                        report.left_out.push(LeftOut {
+                            transport: kind.name.to_owned(),
+                            reason: format!("{error:#}"),
+                        });
+                        continue;
                     }
                     Outcome::Failed {
                         error: format!("{error:#}"),
                     }
                 }
             };
-            report.runs.push(Run::new(kind, *pattern, outcome, rows));
+            let mut run = Run::new(kind, *pattern, outcome, rows);
+            run.about = options.sockets.describe(kind);
+            if let Some(remark) = client.remark.take() {
+                run.about += &format!("; {remark}");
+            }
+            report.runs.push(run);
         }
     }
     Ok(report)
@@ -173,6 +194,10 @@ fn may_come_up(error: &io::Error) -> bool {
 struct Client<'a> {
     control: Control,
     options: &'a ClientOptions,
+    /// Both ends of the transport that is measured are there.
+    opened: bool,
+    /// What the transport that was measured last has to say.
+    remark: Option<String>,
 }
 
 impl Client<'_> {
@@ -184,6 +209,7 @@ impl Client<'_> {
         plan: &Plan,
         rows: &mut dyn FnMut(Row),
     ) -> Result<()> {
+        self.opened = false;
         let (local, peer) = self.control.addresses()?;
         let context = Context {
             role: Role::Leader,
@@ -194,6 +220,7 @@ impl Client<'_> {
             family: self.options.family,
             loss_timeout: self.options.loss_timeout,
             give_up: self.options.give_up,
+            options: self.options.sockets.of(kind),
         };
         // What fails here is no business of the peer's.
         let prepared = (kind.prepare)(&context)?;
@@ -203,6 +230,7 @@ impl Client<'_> {
             pattern: pattern.name().to_owned(),
             ethertype: context.ethertype,
             endpoint,
+            options: context.options,
         })?;
         let result = self.open_and_lead(prepared, pattern, plan, rows);
         match result {
@@ -228,11 +256,14 @@ impl Client<'_> {
             Message::Opened => {}
             other => bail!("the peer answered {other:?} to an opening"),
         }
+        self.opened = true;
         let mut link = Link {
             transport: transport.as_mut(),
             control: &mut self.control,
         };
-        pattern.lead(&mut link, plan, rows)
+        let result = pattern.lead(&mut link, plan, rows);
+        self.remark = transport.remark();
+        result
     }
 
     /// Tells the peer that this transport is done, and takes what it still had to say.

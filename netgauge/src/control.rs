@@ -38,6 +38,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::group::orders::{Answer, Order};
 use crate::host::{is_timeout, wait_readable};
+use crate::transport::{Place, SocketId, SocketOptions};
 
 /// Version of the messages below; both sides must have the same.
 pub const VERSION: u32 = 2;
@@ -58,6 +59,15 @@ pub struct Endpoint {
     /// IP address, where it is not understood to be that of the control connection.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub ip: Option<IpAddr>,
+    /// Where the process is, for transports within a host.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub place: Option<Place>,
+    /// Path of a local socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub path: Option<String>,
+    /// Identity of a TIPC socket.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tipc: Option<SocketId>,
 }
 
 /// One series of messages of one size.
@@ -91,6 +101,9 @@ pub enum Message {
         ethertype: u16,
         /// The client's socket.
         endpoint: Endpoint,
+        /// Options of the server's socket.
+        #[serde(default, skip_serializing_if = "SocketOptions::is_default")]
+        options: SocketOptions,
     },
     /// Server: its socket waits there.
     Endpoint(Endpoint),

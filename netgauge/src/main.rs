@@ -5,13 +5,14 @@
 use std::io;
 use std::process::ExitCode;
 
-use anyhow::{bail, Context as _, Result};
+use anyhow::{bail, ensure, Context as _, Result};
 use clap::Parser;
 use netgauge::cli::Cli;
 use netgauge::group::coordinator::{Coordinator, GroupPattern};
 use netgauge::group::meeting::is_interrupted;
 use netgauge::group::participants::participate;
 use netgauge::progress::Bar;
+use netgauge::report::Format;
 use netgauge::{client, server};
 
 /// Exit status when a signal ended the run: what a shell gives for SIGINT.
@@ -58,6 +59,10 @@ fn coordinate(cli: &Cli, pattern: GroupPattern) -> Result<ExitCode> {
 }
 
 fn serve(cli: &Cli) -> Result<ExitCode> {
+    ensure!(
+        cli.measuring.sockets.is_default(),
+        "options of sockets are the client's to say, and hold on the server too"
+    );
     let listener = server::listen(cli.listen, cli.port)?;
     eprintln!(
         "netgauge: waiting for clients on port {}",
@@ -69,6 +74,11 @@ fn serve(cli: &Cli) -> Result<ExitCode> {
 
 fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     let options = cli.client_options(host)?;
+    if options.all {
+        for remark in options.sockets.remarks() {
+            eprintln!("netgauge: {remark}");
+        }
+    }
     let sizes: usize = options
         .patterns
         .iter()
@@ -81,6 +91,11 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     report
         .write(cli.measuring.format, &mut io::stdout().lock())
         .context("writing the report")?;
+    if cli.measuring.format != Format::Table {
+        for out in &report.left_out {
+            eprintln!("netgauge: left out: {}: {}", out.transport, out.reason);
+        }
+    }
     if report.is_complete() {
         return Ok(ExitCode::SUCCESS);
     }

@@ -11,11 +11,14 @@ use sockaddr_en::constants::AF_ENET;
 use crate::report::Format;
 use crate::sizes::SizeSpec;
 use crate::summary::Percent;
-use crate::transport::{self, Kind};
+use crate::transport::{self, Kind, SocketOptions};
 
 /// Ethernet type of raw packets, host order: "NG" in ASCII. It is not in `linux/if_ether.h`, and not one of the
 /// two experimental types that EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
+
+/// What option -m says for all transports.
+const ALL: &str = "all";
 
 /// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
@@ -87,6 +90,10 @@ pub struct Measuring {
     /// Family number of PF_ENET, if the module was loaded with another
     #[arg(help_heading = LINKS, long, value_name = "NUMBER", default_value_t = AF_ENET)]
     pub family: u16,
+
+    /// Those of the transports' sockets.
+    #[command(flatten)]
+    pub sockets: SocketOptions,
 }
 
 impl Measuring {
@@ -97,9 +104,14 @@ impl Measuring {
     /// One is unknown.
     pub fn transports(&self) -> Result<Vec<&'static Kind>> {
         match &self.mode[..] {
-            "all" => Ok(transport::KINDS.iter().collect()),
+            ALL => Ok(transport::KINDS.iter().collect()),
             names => names.split(',').map(transport::find).collect(),
         }
+    }
+
+    /// Does option -m ask for all transports, so that what does not work here is to be left out?
+    pub fn is_all(&self) -> bool {
+        self.mode == ALL
     }
 }
 

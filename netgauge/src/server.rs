@@ -12,7 +12,7 @@ use sockaddr_en::Family;
 use crate::control::{Control, Endpoint, Message, VERSION};
 use crate::group::part::{Part, PartOptions};
 use crate::pattern::{self, Link, Pattern};
-use crate::transport::{self, Context, Role, Transport};
+use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
 /// How often the server looks, while datagrams fail to come, whether the client has given up.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
@@ -118,9 +118,10 @@ impl Session<'_> {
                     pattern,
                     ethertype,
                     endpoint,
+                    options,
                 } => {
                     open = None;
-                    match self.open(&transport, &pattern, ethertype, &endpoint) {
+                    match self.open(&transport, &pattern, ethertype, &endpoint, options) {
                         Ok(opened) => {
                             open = Some(opened);
                             self.control.send(&Message::Opened)?;
@@ -172,6 +173,7 @@ impl Session<'_> {
         pattern: &str,
         ethertype: u16,
         endpoint: &Endpoint,
+        options: SocketOptions,
     ) -> Result<Open> {
         let kind = transport::find(transport)?;
         let pattern = pattern::find(pattern)?;
@@ -185,6 +187,7 @@ impl Session<'_> {
             family: self.options.family,
             loss_timeout: LOOK_AROUND,
             give_up: self.options.give_up,
+            options,
         };
         let prepared = (kind.prepare)(&context)?;
         self.control

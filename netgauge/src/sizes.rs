@@ -64,7 +64,7 @@ impl FromStr for SizeSpec {
 }
 
 /// Reads a size in bytes, with K, M or G for the powers of 1024.
-fn parse_size(text: &str) -> Result<u64, String> {
+pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("`{text}` is not a size: write bytes, as in 1024, 64K or 16M, at least 1");
     let (digits, factor) = match text.as_bytes().last() {

@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use clap::Parser;
 use netgauge::cli::Cli;
 use netgauge::progress::{Progress, Quiet};
-use netgauge::report::{Measured, Outcome, Report};
+use netgauge::report::{Format, Measured, Outcome, Report};
 use netgauge::{client, server};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -123,6 +123,7 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
     let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
 
     use netgauge::control::{Control, Endpoint, Message, VERSION};
+    use netgauge::transport::SocketOptions;
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let stream = std::net::TcpStream::connect(address).unwrap();
     let mut control = Control::new(stream, Some(std::time::Duration::from_secs(10))).unwrap();
@@ -136,6 +137,7 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
         pattern: pattern.to_owned(),
         ethertype: 0x4E47,
         endpoint: Endpoint::default(),
+        options: SocketOptions::default(),
     };
     for (transport, pattern, expected) in [
         ("raw", "one-one", "absent0"),
@@ -157,4 +159,108 @@ fn sizes_beyond_a_pattern_are_refused_before_anything_runs() {
     let cli = Cli::parse_from(["netgauge", "--connect", "127.0.0.1", "-s", "1G"]);
     let error = client::run(&cli.client_options("127.0.0.1").unwrap(), &Quiet).unwrap_err();
     assert!(error.to_string().contains("-s"), "{error:#}");
+}
+
+/// What every kernel has, on one host, with other options than the default.
+#[test]
+fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
+    let all = "tcp,udp,unix,tcp-zerocopy";
+    for (transports, options) in [
+        (all, ""),
+        (all, "-N both"),
+        (all, "-N send"),
+        (all, "-N receive"),
+        (all, "--send-buffer 16K"),
+        (
+            "tcp,udp,tcp-zerocopy",
+            "--receive-buffer 64K --busy-poll 10",
+        ),
+        ("tcp,tcp-zerocopy", "--nodelay off -N both"),
+    ] {
+        let report = measure(&format!(
+            "-m {transports} -x one-one,bulk -s 1,5000,100000 -c 3 --warmup 1 {options}"
+        ));
+        assert!(report.is_complete(), "{options}: {report:?}");
+        assert_eq!(report.runs.len(), 2 * transports.split(',').count());
+        for run in &report.runs {
+            assert_eq!(run.rows.len(), 3, "{options}: {run:?}");
+            let nonblocking = run.about.contains("non-blocking");
+            assert_eq!(nonblocking, options.contains("-N"), "{}", run.about);
+        }
+    }
+}
+
+#[test]
+fn zero_copy_sends_that_were_copied_are_told() {
+    let report = measure("-m tcp-zerocopy -s 100000 -c 2");
+    let about = &report.runs[0].about;
+    assert!(
+        about.contains("MSG_ZEROCOPY, TCP_NODELAY; the kernel copied"),
+        "{about}"
+    );
+}
+
+#[test]
+fn all_transports_are_those_that_work_here_and_why_others_do_not_is_told() {
+    // On loopback those on Ethernet do not.
+    let report = measure("-m all -x one-one,bulk -s 64 -c 2 --nodelay off");
+    assert!(report.is_complete(), "{report:?}");
+    for name in ["tcp", "udp", "unix", "tcp-zerocopy"] {
+        let runs: Vec<_> = report
+            .runs
+            .iter()
+            .filter(|run| run.transport == name)
+            .collect();
+        assert_eq!(runs.len(), 2, "{report:?}");
+        let nagle = runs[0].about.contains("TCP_NODELAY off");
+        assert_eq!(nagle, name.starts_with("tcp"), "{}", runs[0].about);
+    }
+    let reason = |name| {
+        let mut outs = report.left_out.iter().filter(|out| out.transport == name);
+        let out = outs.next().unwrap_or_else(|| panic!("{name}: {report:?}"));
+        assert!(outs.next().is_none(), "{report:?}");
+        out.reason.clone()
+    };
+    for name in ["raw", "edp", "esp"] {
+        assert!(
+            reason(name).contains("not an Ethernet interface"),
+            "{}",
+            reason(name)
+        );
+    }
+    let mut table = Vec::new();
+    report.write(Format::Table, &mut table).unwrap();
+    assert!(String::from_utf8(table)
+        .unwrap()
+        .contains("Left out: raw: "));
+}
+
+#[test]
+fn tipc_needs_its_module_and_nothing_else_on_one_host() {
+    let loaded = socket2::Socket::new(
+        socket2::Domain::from(libc::AF_TIPC),
+        socket2::Type::STREAM,
+        None,
+    );
+    let report = measure("-m tipc -x one-one,bulk -s 1,100000 -c 3 -N both");
+    for run in &report.runs {
+        match (&loaded, &run.outcome) {
+            (Ok(_), Outcome::Ok) => {}
+            (Err(_), Outcome::Failed { error }) => {
+                assert!(error.contains("modprobe tipc"), "{error}");
+            }
+            (loaded, outcome) => panic!("{loaded:?}: {outcome:?}"),
+        }
+    }
+}
+
+#[test]
+fn an_option_that_means_nothing_to_a_transport_is_refused_before_anything_runs() {
+    let line = "netgauge --connect 127.0.0.1 -m tcp,unix --receive-buffer 64K";
+    let cli = Cli::parse_from(line.split_whitespace());
+    let error = cli.client_options("127.0.0.1").err().unwrap().to_string();
+    assert!(
+        error.contains("--receive-buffer means nothing to unix"),
+        "{error}"
+    );
 }

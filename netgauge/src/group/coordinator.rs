@@ -101,6 +101,10 @@ impl<'a> Coordinator<'a> {
             cli.group.peers.is_empty() || cli.interface.is_none(),
             "with --peers, --interface is each server's own option"
         );
+        ensure!(
+            cli.measuring.sockets.is_default(),
+            "options of sockets are for patterns of two"
+        );
         let connect = cli.connect.as_deref();
         let places = cli.group.places(connect, cli.port)?;
         let sizes = cli

@@ -18,7 +18,7 @@ use super::participants::Group;
 use super::rounds::{Round, Series};
 use crate::progress::Progress;
 use crate::report::{Format, Outcome};
-use crate::transport::Kind;
+use crate::transport::{Kind, SocketOptions};
 
 /// The pattern's name in option `-x`.
 pub const NAME: &str = "one-many";
@@ -245,7 +245,7 @@ pub fn run(
             progress.advance(plan.rounds.sizes.len().saturating_sub(rows.len()) as u64);
             report.runs.push(ManyRun {
                 transport: medium.kind.name.to_owned(),
-                about: medium.kind.about.to_owned(),
+                about: SocketOptions::default().describe(medium.kind),
                 congestion: medium.congestion.clone(),
                 clients,
                 server: group.name(server).to_owned(),

@@ -227,7 +227,7 @@ fn streams(opening: &Opening) -> Result<&'static StreamKind> {
 ///
 /// # Errors
 ///
-/// It is no stream transport.
+/// It has nothing.
 pub fn stream_kind(kind: &Kind) -> Result<&StreamKind> {
     kind.streams.as_ref().ok_or_else(|| {
         let names: Vec<_> = transport::KINDS
@@ -236,7 +236,7 @@ pub fn stream_kind(kind: &Kind) -> Result<&StreamKind> {
             .map(|kind| kind.name)
             .collect();
         anyhow!(
-            "{} is no stream transport: this pattern needs {}",
+            "{} is not for patterns of many participants: these take {}",
             kind.name,
             names.join(" or ")
         )

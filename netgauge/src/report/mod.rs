@@ -24,6 +24,18 @@ pub struct Report {
     pub peer: String,
     /// One per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
+    /// Transports that do not work here, where all were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// A transport that does not work here.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    /// Its name.
+    pub transport: String,
+    /// Why, and what to do to have it.
+    pub reason: String,
 }
 
 impl Report {
@@ -33,6 +45,7 @@ impl Report {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
             peer: peer.to_string(),
             runs: Vec::new(),
+            left_out: Vec::new(),
         }
     }
 
@@ -238,6 +251,10 @@ pub(crate) mod samples {
                 run("esp", "one-one", failed, Vec::new()),
                 run("tcp", "bulk", Outcome::Ok, vec![bulk]),
             ],
+            left_out: vec![LeftOut {
+                transport: "tipc".to_owned(),
+                reason: "no module".to_owned(),
+            }],
         }
     }
 }

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{Measured, Outcome, Report, Row, Run};
+use super::{LeftOut, Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
 use crate::summary::{Percent, OUTLIER_RULE};
 
@@ -36,6 +36,9 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     }
     if report.runs.iter().any(|run| !run.rows.is_empty()) {
         writeln!(out, "Outliers are {OUTLIER_RULE}.")?;
+    }
+    for LeftOut { transport, reason } in &report.left_out {
+        writeln!(out, "Left out: {transport}: {reason}")?;
     }
     Ok(())
 }

@@ -6,10 +6,13 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
+use anyhow::Result;
+use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::SockRef;
 
-use super::Transport;
+use super::polled::{polled, try_recv, try_send};
+use super::{SocketOptions, Transport};
 use crate::host::wait_readable;
 
 /// Room for the datagrams of one large message and of a bulk transfer's window, bytes.
@@ -21,11 +24,53 @@ pub(crate) trait DatagramSocket: AsFd {
     fn send(&self, datagram: &[u8]) -> io::Result<usize>;
     /// Receives one datagram, cut to the buffer.
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
+
+    /// Sends one datagram if that can be done without waiting.
+    fn try_send(&self, datagram: &[u8]) -> io::Result<usize>
+    where
+        Self: Sized,
+    {
+        try_send(self, datagram)
+    }
+
+    /// Receives one datagram that has come already, cut to the buffer.
+    fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize>
+    where
+        Self: Sized,
+    {
+        try_recv(self, buffer)
+    }
+}
+
+/// A datagram socket, and how its calls wait.
+struct Calls<S> {
+    socket: S,
+    timeout: Duration,
+    polls_to_send: bool,
+    polls_to_receive: bool,
+}
+
+impl<S: DatagramSocket> Calls<S> {
+    fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+        if !self.polls_to_send {
+            return self.socket.send(datagram);
+        }
+        let call = || self.socket.try_send(datagram);
+        polled(&self.socket, PollFlags::POLLOUT, self.timeout, call)
+    }
+
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        if !self.polls_to_receive {
+            return self.socket.recv(buffer);
+        }
+        let call = || self.socket.try_recv(buffer);
+        polled(&self.socket, PollFlags::POLLIN, self.timeout, call)
+    }
 }
 
 /// Messages over a connected datagram socket.
 pub(crate) struct Datagrams<S> {
-    socket: S,
+    calls: Calls<S>,
     max_datagram: usize,
     /// Holds one datagram where the message has no room for a whole one.
     spare: Vec<u8>,
@@ -41,18 +86,32 @@ impl<S: DatagramSocket> Datagrams<S> {
             options.set_recv_buffer_size(RECEIVE_BUFFER)?;
         }
         let max_datagram = max_datagram.max(1);
-        Ok(Self {
+        let calls = Calls {
             socket,
+            timeout,
+            polls_to_send: false,
+            polls_to_receive: false,
+        };
+        Ok(Self {
+            calls,
             max_datagram,
             spare: vec![0; max_datagram],
         })
+    }
+
+    /// The same with these options.
+    pub(crate) fn with_options(mut self, options: &SocketOptions) -> Result<Self> {
+        options.apply(&self.calls.socket)?;
+        self.calls.polls_to_send = options.polls_to_send();
+        self.calls.polls_to_receive = options.polls_to_receive();
+        Ok(self)
     }
 }
 
 impl<S: DatagramSocket> Transport for Datagrams<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         for datagram in message.chunks(self.max_datagram) {
-            match self.socket.send(datagram) {
+            match self.calls.send(datagram) {
                 // The device's queue was full: one more way for a datagram to get lost.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) => {}
                 Err(error) => return Err(error),
@@ -70,7 +129,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
             let room = message.len() - filled;
             // Where the last part is due, the whole first part of the next message may come.
             let length = if filled > 0 && room < self.max_datagram {
-                let length = self.socket.recv(&mut self.spare)?;
+                let length = self.calls.recv(&mut self.spare)?;
                 let part = &self.spare[..length];
                 if part.first() == message.first() {
                     let length = length.min(room);
@@ -83,7 +142,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
                     length
                 }
             } else {
-                let length = self.socket.recv(&mut message[filled..])?;
+                let length = self.calls.recv(&mut message[filled..])?;
                 if length > 0 && message[filled] != message[0] {
                     message.copy_within(filled..filled + length, 0);
                     filled = 0;
@@ -101,7 +160,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
 
     fn discard_pending(&mut self) -> io::Result<()> {
         while wait_readable([self.as_fd()], Some(Duration::ZERO))? == [true] {
-            self.socket.recv(&mut [0])?;
+            self.calls.socket.recv(&mut [0])?;
         }
         Ok(())
     }
@@ -109,7 +168,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
 
 impl<S: AsFd> AsFd for Datagrams<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.calls.socket.as_fd()
     }
 }
 

@@ -8,7 +8,7 @@ use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EdpProtocol, EdpSocket, MacAddr};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{explain_family, peer_address, Context, Kind, Prepared, Transport};
+use super::{explain_family, peer_address, Context, Kind, Prepared, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::Interface;
 
@@ -16,6 +16,12 @@ pub(super) const KIND: Kind = Kind {
     name: "edp",
     about: "PF_ENET datagrams, Ethernet Datagram Protocol",
     prepare,
+    takes: Takes {
+        nodelay: None,
+        busy_poll: false,
+        send_buffer: true,
+        receive_buffer: true,
+    },
     streams: None,
 };
 
@@ -54,11 +60,8 @@ impl Prepared for Edp {
             .connect(address)
             .with_context(|| format!("connecting to {address} by EDP"))?;
         let max_datagram = self.socket.mtu().context("asking for EDP's MTU")? as usize;
-        Ok(Box::new(Datagrams::new(
-            self.socket,
-            max_datagram,
-            self.context.loss_timeout,
-        )?))
+        let datagrams = Datagrams::new(self.socket, max_datagram, self.context.loss_timeout)?;
+        Ok(Box::new(datagrams.with_options(&self.context.options)?))
     }
 }
 

@@ -12,7 +12,7 @@ use sockaddr_en::{Address, EspListener, EspStream, Family, MacAddr};
 use super::stream::Stream;
 use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{explain_family, peer_address, wait_for_peer};
-use super::{Context, Kind, Prepared, Role, Transport};
+use super::{Context, Kind, Prepared, Role, SocketOptions, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::Interface;
 
@@ -20,6 +20,12 @@ pub(super) const KIND: Kind = Kind {
     name: "esp",
     about: "PF_ENET streams, Ethernet Streaming Protocol",
     prepare,
+    takes: Takes {
+        nodelay: None,
+        busy_poll: false,
+        send_buffer: true,
+        receive_buffer: true,
+    },
     streams: Some(StreamKind {
         listen,
         connect,
@@ -38,7 +44,7 @@ fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
     let interface = context.ethernet()?;
     let listener = match context.role {
         Role::Leader => None,
-        Role::Follower => Some(listen_on(context.family, &interface)?),
+        Role::Follower => Some(listen_on(context.family, &interface, &context.options)?),
     };
     Ok(Box::new(Esp {
         interface,
@@ -65,22 +71,33 @@ impl Prepared for Esp {
             family, give_up, ..
         } = self.context;
         let stream = match &self.listener {
-            None => connect_from(&self.interface, family, peer, give_up)?,
+            None => {
+                let stream = connect_from(&self.interface, family, peer, give_up)?;
+                self.context.options.apply(&stream)?;
+                stream
+            }
             Some(listener) => {
                 wait_for_peer(listener, give_up)?;
                 listener.accept()?.0
             }
         };
         set_up(&stream, give_up)?;
-        Ok(Box::new(Stream(stream)))
+        Ok(Box::new(Stream::new(stream, &self.context)))
     }
 }
 
-fn listen_on(family: Family, interface: &Interface) -> Result<EspListener> {
+fn listen_on(
+    family: Family,
+    interface: &Interface,
+    options: &SocketOptions,
+) -> Result<EspListener> {
     let local = Address::new(MacAddr::UNSPECIFIED, interface.index, 0);
-    EspListener::bind_with(family, local)
+    let listener = EspListener::bind_with(family, local)
         .map_err(explain_family)
-        .with_context(|| format!("listening by ESP on {}", interface.name))
+        .with_context(|| format!("listening by ESP on {}", interface.name))?;
+    // What a listener has, its connections inherit.
+    options.apply(&listener)?;
+    Ok(listener)
 }
 
 fn connect_from(
@@ -109,7 +126,7 @@ struct Listener {
 fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
     let interface = context.ethernet()?;
     Ok(Box::new(Listener {
-        socket: listen_on(context.family, &interface)?,
+        socket: listen_on(context.family, &interface, &SocketOptions::default())?,
         interface,
         give_up: context.give_up,
     }))

@@ -7,11 +7,17 @@
 pub(crate) mod datagram;
 mod edp;
 mod esp;
+mod options;
+mod place;
+mod polled;
 mod raw;
 mod stream;
 pub mod streams;
 mod tcp;
+mod tcp_zerocopy;
+mod tipc;
 mod udp;
+mod unix;
 
 use std::io;
 use std::net::SocketAddr;
@@ -25,10 +31,17 @@ use crate::control::Endpoint;
 use crate::host::{wait_readable, Interface};
 use streams::StreamKind;
 
+pub use options::{Calls, SocketOptions, Switch, Takes};
+pub use place::Place;
+pub use tipc::SocketId;
+
 /// A connected pair of sockets, seen from one side.
 pub trait Transport: AsFd {
     /// Sends one message. On a datagram transport, one that is larger than a datagram goes as
     /// several, each of which begins with the message's first byte if the message is filled with it.
+    ///
+    /// A transport may send from the message's own memory after this has returned: what is changed
+    /// there before the next [`recv`](Self::recv) may travel in place of what was there.
     ///
     /// # Errors
     ///
@@ -52,6 +65,11 @@ pub trait Transport: AsFd {
     ///
     /// What the socket says.
     fn discard_pending(&mut self) -> io::Result<()>;
+
+    /// What is to be known of the messages sent so far, beside their times.
+    fn remark(&self) -> Option<String> {
+        None
+    }
 }
 
 /// A socket that waits to be connected to the peer's.
@@ -80,12 +98,23 @@ pub struct Kind {
     pub about: &'static str,
     /// Makes this side's socket.
     pub prepare: fn(&Context) -> Result<Box<dyn Prepared>>,
-    /// What it has for patterns of many connections, if it is a stream transport.
+    /// Which options mean something to its sockets.
+    pub takes: Takes,
+    /// What it has for patterns of many connections, if it can be used for these.
     pub streams: Option<StreamKind>,
 }
 
 /// All kinds, in the order they are measured and listed.
-pub const KINDS: &[Kind] = &[tcp::KIND, udp::KIND, raw::KIND, edp::KIND, esp::KIND];
+pub const KINDS: &[Kind] = &[
+    tcp::KIND,
+    udp::KIND,
+    raw::KIND,
+    edp::KIND,
+    esp::KIND,
+    unix::KIND,
+    tipc::KIND,
+    tcp_zerocopy::KIND,
+];
 
 /// Finds a kind by its name.
 ///
@@ -130,6 +159,8 @@ pub struct Context {
     pub loss_timeout: Duration,
     /// How long a stream may be silent, or the peer take to connect, before it is given up.
     pub give_up: Duration,
+    /// Options of the socket; only such as mean something to it.
+    pub options: SocketOptions,
 }
 
 impl Context {

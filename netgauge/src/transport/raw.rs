@@ -12,7 +12,7 @@ use sockaddr_en::MacAddr;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{peer_mac, Context, Kind, Prepared, Transport};
+use super::{peer_mac, Context, Kind, Prepared, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::Interface;
 
@@ -20,6 +20,12 @@ pub(super) const KIND: Kind = Kind {
     name: "raw",
     about: "Ethernet frames, AF_PACKET SOCK_DGRAM",
     prepare,
+    takes: Takes {
+        nodelay: None,
+        busy_poll: false,
+        send_buffer: true,
+        receive_buffer: true,
+    },
     streams: None,
 };
 
@@ -66,11 +72,8 @@ impl Prepared for Raw {
             mac,
             address,
         };
-        Ok(Box::new(Datagrams::new(
-            socket,
-            self.interface.mtu,
-            self.context.loss_timeout,
-        )?))
+        let datagrams = Datagrams::new(socket, self.interface.mtu, self.context.loss_timeout)?;
+        Ok(Box::new(datagrams.with_options(&self.context.options)?))
     }
 }
 
@@ -86,13 +89,28 @@ impl DatagramSocket for PacketSocket {
         self.socket.send_to(datagram, &self.address)
     }
 
-    /// Frames of other hosts are passed over.
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv_with_flags(buffer, 0)
+    }
+
+    fn try_send(&self, datagram: &[u8]) -> io::Result<usize> {
+        self.socket
+            .send_to_with_flags(datagram, &self.address, libc::MSG_DONTWAIT)
+    }
+
+    fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.recv_with_flags(buffer, libc::MSG_DONTWAIT)
+    }
+}
+
+impl PacketSocket {
+    /// Frames of other hosts are passed over.
+    fn recv_with_flags(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
         // SAFETY: the layouts are the same, and socket2 promises to write no uninitialised bytes
         // in receive calls, so the buffer stays initialised.
         let buffer = unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) };
         loop {
-            let (length, sender) = self.socket.recv_from(buffer)?;
+            let (length, sender) = self.socket.recv_from_with_flags(buffer, flags)?;
             if sender_mac(&sender) == Some(self.mac) {
                 return Ok(length);
             }

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! TCP, every write sent at once (`TCP_NODELAY`).
+//! TCP, every write sent at once (`TCP_NODELAY`) unless the options say otherwise.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -12,14 +12,20 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::stream::Stream;
 use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
-use super::{wait_for_peer, Context, Kind, Prepared, Role, Transport};
+use super::{wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::interface_ip;
 
 pub(super) const KIND: Kind = Kind {
     name: "tcp",
-    about: "TCP over IP, TCP_NODELAY",
+    about: "TCP over IP",
     prepare,
+    takes: Takes {
+        nodelay: Some("TCP_NODELAY"),
+        busy_poll: true,
+        send_buffer: true,
+        receive_buffer: true,
+    },
     streams: Some(StreamKind {
         listen,
         connect,
@@ -27,29 +33,51 @@ pub(super) const KIND: Kind = Kind {
     }),
 };
 
-enum Tcp {
-    Connecting(Context),
-    Listening(Context, TcpListener),
+/// One end's socket: still to connect, or listening.
+pub(super) struct Tcp {
+    pub(super) socket: Socket,
+    context: Context,
+    wrap: Wrap,
 }
 
+/// Makes a transport of a connected stream.
+type Wrap = fn(TcpStream, &Context) -> Result<Box<dyn Transport>>;
+
 fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
-    let context = context.clone();
-    Ok(Box::new(match context.role {
-        Role::Leader => Tcp::Connecting(context),
-        Role::Follower => {
+    let wrap = |stream, context: &Context| -> Result<Box<dyn Transport>> {
+        Ok(Box::new(Stream::new(stream, context)))
+    };
+    Ok(Box::new(Tcp::new(context, wrap)?))
+}
+
+impl Tcp {
+    /// This side's socket, which `wrap` makes a transport of once it is connected.
+    pub(super) fn new(context: &Context, wrap: Wrap) -> Result<Self> {
+        let domain = Domain::for_address(context.local);
+        let socket = Socket::new(domain, Type::STREAM, None).context("making a TCP socket")?;
+        // What a listener has, its connections inherit.
+        context.options.apply(&socket)?;
+        if context.role == Role::Follower {
             let mut address = context.local;
             address.set_port(0);
-            let listener = TcpListener::bind(address).context("listening on a TCP port")?;
-            Tcp::Listening(context, listener)
+            socket
+                .bind(&address.into())
+                .and_then(|()| socket.listen(1))
+                .context("listening on a TCP port")?;
         }
-    }))
+        Ok(Self {
+            socket,
+            context: context.clone(),
+            wrap,
+        })
+    }
 }
 
 impl Prepared for Tcp {
     fn endpoint(&self) -> Result<Endpoint> {
-        let port = match self {
-            Self::Connecting(_) => 0,
-            Self::Listening(_, listener) => listener.local_addr()?.port(),
+        let port = match self.context.role {
+            Role::Leader => 0,
+            Role::Follower => port_of(&self.socket)?,
         };
         Ok(Endpoint {
             port,
@@ -58,26 +86,39 @@ impl Prepared for Tcp {
     }
 
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let (context, stream) = match *self {
-            Self::Connecting(context) => {
+        let Self {
+            socket,
+            context,
+            wrap,
+        } = *self;
+        let socket = match context.role {
+            Role::Leader => {
                 let mut address: SocketAddr = context.peer;
                 address.set_port(peer.port);
-                let stream = TcpStream::connect_timeout(&address, context.give_up)
+                socket
+                    .connect_timeout(&address.into(), context.give_up)
                     .with_context(|| format!("connecting to {address} by TCP"))?;
-                (context, stream)
+                socket
             }
-            Self::Listening(context, listener) => {
-                wait_for_peer(&listener, context.give_up)?;
-                (context, listener.accept()?.0)
+            Role::Follower => {
+                wait_for_peer(&socket, context.give_up)?;
+                socket.accept()?.0
             }
         };
-        set_up(&stream, context.give_up)?;
-        Ok(Box::new(Stream(stream)))
+        let stream = TcpStream::from(socket);
+        set_up(&stream, context.options.is_nodelay(), context.give_up)?;
+        wrap(stream, &context)
     }
 }
 
-fn set_up(stream: &TcpStream, give_up: Duration) -> io::Result<()> {
-    stream.set_nodelay(true)?;
+/// The port a socket is bound to.
+fn port_of(socket: &Socket) -> Result<u16> {
+    let address = socket.local_addr()?.as_socket();
+    Ok(address.context("a TCP socket without a port")?.port())
+}
+
+fn set_up(stream: &TcpStream, nodelay: bool, give_up: Duration) -> io::Result<()> {
+    stream.set_nodelay(nodelay)?;
     stream.set_read_timeout(Some(give_up))?;
     stream.set_write_timeout(Some(give_up))
 }
@@ -116,9 +157,8 @@ fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
 
 impl StreamListener for Listener {
     fn endpoint(&self) -> Result<Endpoint> {
-        let address = self.socket.local_addr()?.as_socket();
         Ok(Endpoint {
-            port: address.context("a TCP socket without a port")?.port(),
+            port: port_of(&self.socket)?,
             ip: Some(self.ip),
             ..Endpoint::default()
         })
@@ -126,7 +166,7 @@ impl StreamListener for Listener {
 
     fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
         let stream = TcpStream::from(self.socket.accept()?.0);
-        set_up(&stream, self.give_up)?;
+        set_up(&stream, true, self.give_up)?;
         Ok(Box::new(stream))
     }
 }
@@ -146,7 +186,7 @@ fn connect(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamS
         .connect_timeout(&address.into(), context.give_up)
         .with_context(|| format!("connecting to {address} by TCP"))?;
     let stream = TcpStream::from(socket);
-    set_up(&stream, context.give_up)?;
+    set_up(&stream, true, context.give_up)?;
     Ok(Box::new(stream))
 }
 

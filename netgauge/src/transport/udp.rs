@@ -9,13 +9,19 @@ use std::os::fd::{AsFd, AsRawFd};
 use anyhow::{Context as _, Result};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{Context, Kind, Prepared, Transport};
+use super::{Context, Kind, Prepared, Takes, Transport};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
     name: "udp",
     about: "UDP over IP",
     prepare,
+    takes: Takes {
+        nodelay: None,
+        busy_poll: true,
+        send_buffer: true,
+        receive_buffer: true,
+    },
     streams: None,
 };
 
@@ -53,11 +59,8 @@ impl Prepared for Udp {
         address.set_port(peer.port);
         self.socket.connect(address)?;
         let max_datagram = max_payload(&self.socket, address.is_ipv6())?;
-        Ok(Box::new(Datagrams::new(
-            self.socket,
-            max_datagram,
-            self.context.loss_timeout,
-        )?))
+        let datagrams = Datagrams::new(self.socket, max_datagram, self.context.loss_timeout)?;
+        Ok(Box::new(datagrams.with_options(&self.context.options)?))
     }
 }
 

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Options of a transport's sockets: what the client's command line says of them holds at both ends.
+
+use std::os::fd::AsFd;
+
+use anyhow::{bail, ensure, Context as _, Result};
+use clap::{Args, ValueEnum};
+use nix::sys::socket::{setsockopt, sockopt};
+use serde::{Deserialize, Serialize};
+use socket2::SockRef;
+
+use super::{Kind, KINDS};
+use crate::sizes::parse_size;
+
+/// Their group in the help.
+const SOCKETS: &str = "Sockets, at both ends";
+
+/// The most that the kernel takes for a buffer: it doubles the number and keeps it in an integer.
+const MOST_BUFFER: u64 = (1 << 30) - 1;
+
+/// Options of sockets. What is not given stays as the transport has it.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Args, Serialize, Deserialize)]
+#[serde(default, deny_unknown_fields)]
+pub struct SocketOptions {
+    /// Send small writes at once, TCP_NODELAY or TIPC_NODELAY, or gather them (Nagle) [default: on]
+    #[arg(long, value_name = "on|off", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nodelay: Option<Switch>,
+
+    /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp,
+    /// tcp-zerocopy and udp [default: net.core.busy_read]
+    #[arg(help_heading = SOCKETS, long, value_name = "USECS",
+          value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub busy_poll: Option<u32>,
+
+    /// Send buffer, SO_SNDBUF: bytes, with K or M for powers of 1024 [default: the system's]
+    #[arg(help_heading = SOCKETS, long, value_name = "SIZE", value_parser = parse_buffer)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub send_buffer: Option<u32>,
+
+    /// Receive buffer, SO_RCVBUF [default: the system's; 4M for udp, raw and edp]
+    #[arg(help_heading = SOCKETS, long, value_name = "SIZE", value_parser = parse_buffer)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receive_buffer: Option<u32>,
+
+    /// Never wait in these calls but in poll(2): send, receive or both
+    #[arg(short = 'N', long, value_name = "CALLS", hide_possible_values = true)]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub nonblocking: Option<Calls>,
+}
+
+/// On or off.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Switch {
+    /// On.
+    On,
+    /// Off.
+    Off,
+}
+
+/// Calls that are made not to block.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Calls {
+    /// Those that send.
+    Send,
+    /// Those that receive.
+    Receive,
+    /// Both.
+    Both,
+}
+
+/// Which of [`SocketOptions`] mean something to a transport. `--nonblocking` does to all.
+#[derive(Clone, Copy, Debug)]
+pub struct Takes {
+    /// `--nodelay`: it would otherwise gather small writes. The name of its socket option.
+    pub nodelay: Option<&'static str>,
+    /// `--busy-poll`: the kernel knows from which of a device's queues its packets come.
+    pub busy_poll: bool,
+    /// `--send-buffer`: `SO_SNDBUF` limits it.
+    pub send_buffer: bool,
+    /// `--receive-buffer`: `SO_RCVBUF` limits it.
+    pub receive_buffer: bool,
+}
+
+impl SocketOptions {
+    /// Is nothing asked for?
+    pub fn is_default(&self) -> bool {
+        *self == Self::default()
+    }
+
+    /// The options that were given, by name, with whether a kind takes them.
+    fn given(&self) -> impl Iterator<Item = (&'static str, fn(&Takes) -> bool)> {
+        let all: [(bool, &str, fn(&Takes) -> bool); 5] = [
+            (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
+            (self.busy_poll.is_some(), "--busy-poll", |t| t.busy_poll),
+            (self.send_buffer.is_some(), "--send-buffer", |t| {
+                t.send_buffer
+            }),
+            (self.receive_buffer.is_some(), "--receive-buffer", |t| {
+                t.receive_buffer
+            }),
+            (self.nonblocking.is_some(), "--nonblocking", |_| true),
+        ];
+        all.into_iter()
+            .filter(|(given, ..)| *given)
+            .map(|(_, name, takes)| (name, takes))
+    }
+
+    /// Refuses an option that means nothing to one of the transports.
+    ///
+    /// # Errors
+    ///
+    /// There is one; with the transports that it is for.
+    pub fn check(&self, kinds: &[&Kind]) -> Result<()> {
+        for (name, takes) in self.given() {
+            if let Some(kind) = kinds.iter().find(|kind| !takes(&kind.takes)) {
+                bail!(
+                    "{name} means nothing to {}: it is for {}",
+                    kind.name,
+                    takers(takes)
+                );
+            }
+        }
+        Ok(())
+    }
+
+    /// What is to be said of options that mean nothing to some of all transports.
+    pub fn remarks(&self) -> Vec<String> {
+        self.given()
+            .filter(|(_, takes)| KINDS.iter().any(|kind| !takes(&kind.takes)))
+            .map(|(name, takes)| format!("{name} is for {} only", takers(takes)))
+            .collect()
+    }
+
+    /// Those that mean something to `kind`.
+    pub fn of(&self, kind: &Kind) -> Self {
+        let Takes {
+            nodelay,
+            busy_poll,
+            send_buffer,
+            receive_buffer,
+        } = kind.takes;
+        Self {
+            nodelay: self.nodelay.filter(|_| nodelay.is_some()),
+            busy_poll: self.busy_poll.filter(|_| busy_poll),
+            send_buffer: self.send_buffer.filter(|_| send_buffer),
+            receive_buffer: self.receive_buffer.filter(|_| receive_buffer),
+            nonblocking: self.nonblocking,
+        }
+    }
+
+    /// One line for people on `kind` with these options.
+    pub fn describe(&self, kind: &Kind) -> String {
+        let own = self.of(kind);
+        let mut text = kind.about.to_owned();
+        if let Some(name) = kind.takes.nodelay {
+            text += &match own.is_nodelay() {
+                true => format!(", {name}"),
+                false => format!(", {name} off"),
+            };
+        }
+        for (value, name) in [
+            (own.send_buffer, "SO_SNDBUF"),
+            (own.receive_buffer, "SO_RCVBUF"),
+            (own.busy_poll, "SO_BUSY_POLL"),
+        ] {
+            if let Some(value) = value {
+                text += &format!(", {name} {value}");
+            }
+        }
+        match own.nonblocking {
+            None => {}
+            Some(Calls::Send) => text += ", non-blocking sends",
+            Some(Calls::Receive) => text += ", non-blocking receives",
+            Some(Calls::Both) => text += ", non-blocking",
+        }
+        text
+    }
+
+    /// Are small writes to be sent at once?
+    pub(super) fn is_nodelay(&self) -> bool {
+        self.nodelay != Some(Switch::Off)
+    }
+
+    /// Are sending calls never to wait?
+    pub(super) fn polls_to_send(&self) -> bool {
+        matches!(self.nonblocking, Some(Calls::Send | Calls::Both))
+    }
+
+    /// Are receiving calls never to wait?
+    pub(super) fn polls_to_receive(&self) -> bool {
+        matches!(self.nonblocking, Some(Calls::Receive | Calls::Both))
+    }
+
+    /// Sets what every kind of socket has: buffers and busy polling. On a socket that is to be
+    /// connected or to listen it has to be done before: TCP fixes the scale of its window then.
+    ///
+    /// # Errors
+    ///
+    /// The kernel does not grant it.
+    pub(super) fn apply(&self, socket: &impl AsFd) -> Result<()> {
+        let options = SockRef::from(socket);
+        if let Some(size) = self.send_buffer {
+            // Beyond the system's limit only root may go.
+            if setsockopt(socket, sockopt::SndBufForce, &(size as usize)).is_err() {
+                options.set_send_buffer_size(size as usize)?;
+            }
+            let granted = options.send_buffer_size()?;
+            ensure_granted("--send-buffer", size, granted, "net.core.wmem_max")?;
+        }
+        if let Some(size) = self.receive_buffer {
+            if setsockopt(socket, sockopt::RcvBufForce, &(size as usize)).is_err() {
+                options.set_recv_buffer_size(size as usize)?;
+            }
+            let granted = options.recv_buffer_size()?;
+            ensure_granted("--receive-buffer", size, granted, "net.core.rmem_max")?;
+        }
+        if let Some(microseconds) = self.busy_poll {
+            options.set_busy_poll(microseconds).with_context(|| {
+                format!(
+                    "--busy-poll {microseconds}: the kernel does not poll for this socket; \
+                     some allow it to root only, and some are built without CONFIG_NET_RX_BUSY_POLL"
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// The kernel counts its own overhead too, and reports twice what was asked for.
+fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Result<()> {
+    ensure!(
+        reported / 2 >= asked as usize,
+        "{option} {asked}: the kernel grants {} bytes here; raise {limit} (sysctl) or run as root",
+        reported / 2
+    );
+    Ok(())
+}
+
+/// The transports that take an option, as an enumeration.
+fn takers(takes: fn(&Takes) -> bool) -> String {
+    let names: Vec<_> = KINDS
+        .iter()
+        .filter(|kind| takes(&kind.takes))
+        .map(|kind| kind.name)
+        .collect();
+    match &names[..] {
+        [] => String::new(),
+        [only] => (*only).to_owned(),
+        [names @ .., last] => format!("{} and {last}", names.join(", ")),
+    }
+}
+
+fn parse_buffer(text: &str) -> Result<u32, String> {
+    let size = parse_size(text)?;
+    u32::try_from(size)
+        .ok()
+        .filter(|_| size <= MOST_BUFFER)
+        .ok_or_else(|| {
+            format!("`{text}` is too large: the kernel takes at most {MOST_BUFFER} bytes")
+        })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::find;
+    use clap::{CommandFactory, Parser};
+    use socket2::{Domain, Socket, Type};
+
+    #[derive(Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: SocketOptions,
+    }
+
+    fn parse(line: &str) -> Result<SocketOptions, clap::Error> {
+        let words = std::iter::once("line").chain(line.split_whitespace());
+        Line::try_parse_from(words).map(|line| line.options)
+    }
+
+    fn kinds(names: &str) -> Vec<&'static Kind> {
+        names.split(',').map(|name| find(name).unwrap()).collect()
+    }
+
+    #[test]
+    fn options_are_read_and_travel_as_they_are() {
+        Line::command().debug_assert();
+        assert!(parse("").unwrap().is_default());
+        let line = "--nodelay off --busy-poll 50 --send-buffer 64K --receive-buffer 1M -N both";
+        let options = parse(line).unwrap();
+        assert_eq!(options.nodelay, Some(Switch::Off));
+        assert_eq!(
+            (
+                options.busy_poll,
+                options.send_buffer,
+                options.receive_buffer
+            ),
+            (Some(50), Some(65_536), Some(1 << 20))
+        );
+        assert!(options.polls_to_send() && options.polls_to_receive());
+        let text = serde_json::to_string(&options).unwrap();
+        assert_eq!(
+            serde_json::from_str::<SocketOptions>(&text).unwrap(),
+            options
+        );
+        for (line, sends, receives) in [("-N send", true, false), ("-N receive", false, true)] {
+            let options = parse(line).unwrap();
+            assert_eq!(options.polls_to_send(), sends);
+            assert_eq!(options.polls_to_receive(), receives);
+        }
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        for line in [
+            "--nodelay maybe",
+            "--busy-poll -1",
+            "--busy-poll 2147483648",
+            "--send-buffer 0",
+            "--send-buffer 1G",
+            "--receive-buffer lots",
+            "-N sometimes",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+
+    #[test]
+    fn what_means_nothing_to_a_transport_is_refused_with_those_that_it_is_for() {
+        let check = |line, names| parse(line).unwrap().check(&kinds(names));
+        assert!(check("-N both", "tcp,udp,raw,edp,esp,unix,tipc,tcp-zerocopy").is_ok());
+        assert!(check("--nodelay off --busy-poll 1", "tcp,tcp-zerocopy").is_ok());
+        for (line, names, expected) in [
+            (
+                "--nodelay off",
+                "tcp,udp",
+                "--nodelay means nothing to udp: it is for tcp, tipc and tcp-zerocopy",
+            ),
+            ("--nodelay on", "esp", "means nothing to esp"),
+            (
+                "--busy-poll 9",
+                "raw",
+                "--busy-poll means nothing to raw: it is for tcp, udp and tcp-zerocopy",
+            ),
+            (
+                "--receive-buffer 9",
+                "unix",
+                "--receive-buffer means nothing to unix",
+            ),
+            (
+                "--send-buffer 9",
+                "tipc",
+                "--send-buffer means nothing to tipc",
+            ),
+        ] {
+            let error = check(line, names).unwrap_err().to_string();
+            assert!(error.contains(expected), "{error}");
+        }
+    }
+
+    #[test]
+    fn of_all_transports_each_gets_what_is_for_it_and_that_is_said() {
+        let options = parse("--nodelay off --send-buffer 5000 -N send").unwrap();
+        let remarks = options.remarks();
+        assert_eq!(remarks.len(), 2, "{remarks:?}");
+        assert_eq!(
+            remarks[0],
+            "--nodelay is for tcp, tipc and tcp-zerocopy only"
+        );
+        let describe = |name| options.describe(find(name).unwrap());
+        assert_eq!(
+            describe("tcp"),
+            "TCP over IP, TCP_NODELAY off, SO_SNDBUF 5000, non-blocking sends"
+        );
+        assert_eq!(
+            describe("udp"),
+            "UDP over IP, SO_SNDBUF 5000, non-blocking sends"
+        );
+        assert_eq!(
+            describe("tipc"),
+            "AF_TIPC streams, TIPC_NODELAY off, non-blocking sends"
+        );
+        assert_eq!(
+            SocketOptions::default().describe(find("tcp").unwrap()),
+            "TCP over IP, TCP_NODELAY"
+        );
+    }
+
+    #[test]
+    fn a_socket_gets_what_was_asked_for_and_what_it_does_not_get_is_told() {
+        let socket = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+        let options = parse("--send-buffer 6000 --receive-buffer 7000 --busy-poll 0").unwrap();
+        options.apply(&socket).unwrap();
+        assert_eq!(socket.send_buffer_size().unwrap(), 12_000);
+        assert_eq!(socket.recv_buffer_size().unwrap(), 14_000);
+        let error = ensure_granted("--send-buffer", 6000, 11_998, "net.core.wmem_max").unwrap_err();
+        assert!(error.to_string().contains("grants 5999 bytes"), "{error}");
+        assert!(error.to_string().contains("net.core.wmem_max"), "{error}");
+    }
+}

@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Calls that never wait in the socket: where one would have to, `poll(2)` waits.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+use std::time::{Duration, Instant};
+
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::socket::{recv, send, MsgFlags};
+
+/// Waits until `fd` has one of `events`, or has ended or failed; what it has is empty after
+/// `timeout`.
+pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::Result<PollFlags> {
+    let deadline = Instant::now() + timeout;
+    let mut fds = [PollFd::new(fd.as_fd(), events)];
+    loop {
+        let left = deadline.saturating_duration_since(Instant::now());
+        // Rounded up: a wait that ends too early would be begun again at once.
+        let milliseconds = left.as_nanos().div_ceil(1_000_000);
+        let left = PollTimeout::try_from(milliseconds).unwrap_or(PollTimeout::MAX);
+        match poll(&mut fds, left) {
+            Err(Errno::EINTR) => {}
+            Err(error) => return Err(error.into()),
+            Ok(0) => return Ok(PollFlags::empty()),
+            Ok(_) => return Ok(fds[0].revents().unwrap_or(events)),
+        }
+    }
+}
+
+/// Makes `call`, which does not block, until it does not say `WouldBlock`, with a `poll(2)` for
+/// `events` in between. Its last word is `WouldBlock` if that took longer than `timeout`.
+pub(super) fn polled<T>(
+    fd: &impl AsFd,
+    events: PollFlags,
+    timeout: Duration,
+    mut call: impl FnMut() -> io::Result<T>,
+) -> io::Result<T> {
+    let mut deadline = None;
+    loop {
+        let blocked = match call() {
+            Err(error) if error.kind() == io::ErrorKind::WouldBlock => error,
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
+            result => return result,
+        };
+        let now = Instant::now();
+        let left = deadline
+            .get_or_insert(now + timeout)
+            .saturating_duration_since(now);
+        if wait(fd, events, left)?.is_empty() {
+            return Err(blocked);
+        }
+    }
+}
+
+/// Sends what a socket takes without waiting.
+pub(super) fn try_send(fd: &impl AsFd, data: &[u8]) -> io::Result<usize> {
+    let flags = MsgFlags::MSG_DONTWAIT | MsgFlags::MSG_NOSIGNAL;
+    Ok(send(fd.as_fd().as_raw_fd(), data, flags)?)
+}
+
+/// Receives what has come already.
+pub(super) fn try_recv(fd: &impl AsFd, buffer: &mut [u8]) -> io::Result<usize> {
+    Ok(recv(
+        fd.as_fd().as_raw_fd(),
+        buffer,
+        MsgFlags::MSG_DONTWAIT,
+    )?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::host::is_timeout;
+    use std::io::{Read, Write};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    #[test]
+    fn what_would_block_is_done_once_the_peer_has_made_room() {
+        let (one, mut two) = UnixStream::pair().unwrap();
+        let message = vec![7; 4 << 20];
+        let patience = Duration::from_secs(60);
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                let mut got = vec![0; message.len()];
+                two.read_exact(&mut got).unwrap();
+                assert_eq!(got, message);
+                two.write_all(b"x").unwrap();
+            });
+            let mut sent = 0;
+            while sent < message.len() {
+                let rest = &message[sent..];
+                sent +=
+                    polled(&one, PollFlags::POLLOUT, patience, || try_send(&one, rest)).unwrap();
+            }
+            let mut byte = [0];
+            let call = || try_recv(&one, &mut byte);
+            assert_eq!(polled(&one, PollFlags::POLLIN, patience, call).unwrap(), 1);
+            assert_eq!(&byte, b"x");
+        });
+    }
+
+    #[test]
+    fn silence_is_a_timeout_and_an_end_is_told() {
+        let (one, two) = UnixStream::pair().unwrap();
+        let mut byte = [0];
+        let short = Duration::from_millis(5);
+        let error = polled(&one, PollFlags::POLLIN, short, || try_recv(&one, &mut byte));
+        assert!(is_timeout(&error.unwrap_err()));
+        drop(two);
+        let end = polled(&one, PollFlags::POLLIN, short, || try_recv(&one, &mut byte));
+        assert_eq!(end.unwrap(), 0);
+    }
+}

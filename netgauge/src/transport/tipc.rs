@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! TIPC, the kernel's protocol for processes of a cluster (`AF_TIPC`, streams).
+//!
+//! The client connects to the identity of the server's socket, so that no name has to travel
+//! through the cluster first. Within one network namespace that needs nothing but the module;
+//! beyond it, a bearer on both sides: what TIPC calls the interface that it may use.
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context as _, Result};
+use nix::sys::socket::setsockopt;
+use serde::{Deserialize, Serialize};
+use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
+
+use super::stream::Stream;
+use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
+use crate::control::Endpoint;
+
+pub(super) const KIND: Kind = Kind {
+    name: "tipc",
+    about: "AF_TIPC streams",
+    prepare,
+    // Its senders are limited by the receiver's window and the link, not by SO_SNDBUF.
+    takes: Takes {
+        nodelay: Some("TIPC_NODELAY"),
+        busy_poll: false,
+        send_buffer: false,
+        receive_buffer: true,
+    },
+    streams: None,
+};
+
+/// `TIPC_SOCKET_ADDR` of `linux/tipc.h`: the address is a socket's identity.
+const SOCKET_ADDRESS: u8 = 3;
+/// `TIPC_CONN_TIMEOUT` of `linux/tipc.h`: milliseconds that connecting may take.
+const CONNECT_TIMEOUT: libc::c_int = 130;
+/// `TIPC_NODELAY` of `linux/tipc.h`.
+const NODELAY: libc::c_int = 138;
+
+/// Socket option [`CONNECT_TIMEOUT`].
+#[derive(Clone)]
+struct ConnectTimeout;
+nix::setsockopt_impl!(
+    ConnectTimeout,
+    libc::SOL_TIPC,
+    CONNECT_TIMEOUT,
+    u32,
+    nix::sys::socket::sockopt::SetStruct<u32>
+);
+
+/// Socket option [`NODELAY`].
+#[derive(Clone)]
+struct Nodelay;
+nix::setsockopt_impl!(
+    Nodelay,
+    libc::SOL_TIPC,
+    NODELAY,
+    bool,
+    nix::sys::socket::sockopt::SetBool
+);
+
+/// `struct sockaddr_tipc` of `linux/tipc.h` with a socket's identity in its union, of which the
+/// last word is unused then.
+#[repr(C)]
+struct SockaddrTipc {
+    family: libc::sa_family_t,
+    kind: u8,
+    scope: i8,
+    id: SocketId,
+    unused: u32,
+}
+
+/// A TIPC socket's identity in its cluster: `struct tipc_socket_addr`.
+#[repr(C)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct SocketId {
+    /// The socket's number at its node.
+    pub port: u32,
+    /// The node's address; 0 where the namespace has no bearer.
+    pub node: u32,
+}
+
+impl SocketId {
+    fn to_address(self) -> SockAddr {
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: `SockaddrTipc` is plain C data, smaller than the storage and no stricter aligned,
+        // and all zero bytes are a value of it.
+        let address = unsafe { storage.view_as::<SockaddrTipc>() };
+        address.family = libc::AF_TIPC as libc::sa_family_t;
+        address.kind = SOCKET_ADDRESS;
+        address.id = self;
+        // SAFETY: the storage holds a complete `SockaddrTipc`, and the length is that of one.
+        unsafe { SockAddr::new(storage, size_of::<SockaddrTipc>() as libc::socklen_t) }
+    }
+
+    fn of(address: &SockAddr) -> Result<Self> {
+        ensure!(
+            i32::from(address.family()) == libc::AF_TIPC,
+            "a TIPC socket with an address of family {}",
+            address.family()
+        );
+        // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for and larger than any
+        // socket address; all of it is initialised, and any bytes are a `SockaddrTipc`.
+        let address = unsafe { address.as_ptr().cast::<SockaddrTipc>().read() };
+        Ok(address.id)
+    }
+}
+
+struct Tipc {
+    socket: Socket,
+    context: Context,
+}
+
+fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
+    let socket =
+        Socket::new(Domain::from(libc::AF_TIPC), Type::STREAM, None).map_err(explain_family)?;
+    context.options.apply(&socket)?;
+    if context.role == Role::Follower {
+        socket.listen(1).context("listening by TIPC")?;
+    }
+    Ok(Box::new(Tipc {
+        socket,
+        context: context.clone(),
+    }))
+}
+
+impl Prepared for Tipc {
+    fn endpoint(&self) -> Result<Endpoint> {
+        Ok(Endpoint {
+            place: Some(Place::here()?),
+            tipc: Some(SocketId::of(&self.socket.local_addr()?)?),
+            ..Endpoint::default()
+        })
+    }
+
+    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
+        let Self { socket, context } = *self;
+        let own = SocketId::of(&socket.local_addr()?)?;
+        let theirs = peer.tipc.context("the peer gave no TIPC address")?;
+        if peer.place.as_ref() != Some(&Place::here()?) {
+            check_bearers(own, theirs)?;
+        }
+        let socket = match context.role {
+            Role::Leader => {
+                connect(&socket, theirs, context.give_up)?;
+                socket
+            }
+            Role::Follower => {
+                wait_for_peer(&socket, context.give_up)?;
+                let (socket, _) = socket.accept()?;
+                // Unlike TCP's, these inherit nothing.
+                context.options.apply(&socket)?;
+                socket
+            }
+        };
+        setsockopt(&socket, Nodelay, &context.options.is_nodelay()).context("TIPC_NODELAY")?;
+        socket.set_read_timeout(Some(context.give_up))?;
+        socket.set_write_timeout(Some(context.give_up))?;
+        Ok(Box::new(Stream::new(socket, &context)))
+    }
+}
+
+/// How a namespace gets a bearer.
+const BEARER: &str = "`tipc bearer enable media eth device eth0`, with its Ethernet interface, \
+                      makes TIPC use a network";
+
+/// A node without an address is one that no network leads to.
+fn check_bearers(own: SocketId, theirs: SocketId) -> Result<()> {
+    let where_to = match (own.node, theirs.node) {
+        (0, 0) => "on both hosts",
+        (0, _) => "on this host",
+        (_, 0) => "on the peer's host",
+        _ => return Ok(()),
+    };
+    bail!("TIPC has no bearer {where_to}: {BEARER}")
+}
+
+fn connect(socket: &Socket, to: SocketId, give_up: Duration) -> Result<()> {
+    let timeout = u32::try_from(give_up.as_millis()).unwrap_or(u32::MAX);
+    setsockopt(socket, ConnectTimeout, &timeout).context("TIPC_CONN_TIMEOUT")?;
+    socket.connect(&to.to_address()).with_context(|| {
+        format!(
+            "connecting to TIPC socket {:x}:{}: `tipc link list` has to show a link that is up on \
+             both hosts; {BEARER}",
+            to.node, to.port
+        )
+    })
+}
+
+/// Says what to do where the kernel does not know AF_TIPC.
+fn explain_family(error: io::Error) -> anyhow::Error {
+    let missing = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
+    let error = anyhow::Error::new(error);
+    if missing {
+        return error.context("the kernel module is not loaded here: run `modprobe tipc`");
+    }
+    error.context("making a TIPC socket")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_identity_is_an_address_as_the_kernel_lays_it_out() {
+        let id = SocketId {
+            port: 0x0102_0304,
+            node: 0x0506_0708,
+        };
+        let address = id.to_address();
+        assert_eq!((size_of::<SockaddrTipc>(), address.len()), (16, 16));
+        assert_eq!(SocketId::of(&address).unwrap(), id);
+        // SAFETY: the address holds 16 initialised bytes, and any bytes are an array of them.
+        let bytes = unsafe { address.as_ptr().cast::<[u8; 16]>().read() };
+        assert_eq!(bytes[..2], 30u16.to_ne_bytes());
+        assert_eq!(bytes[2..4], [3, 0]);
+        assert_eq!(bytes[4..8], id.port.to_ne_bytes());
+        assert_eq!(bytes[8..12], id.node.to_ne_bytes());
+    }
+
+    #[test]
+    fn an_address_of_another_family_is_no_identity() {
+        let address = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+        assert!(SocketId::of(&address).is_err());
+    }
+
+    #[test]
+    fn a_missing_bearer_is_located() {
+        let id = |node| SocketId { port: 1, node };
+        assert!(check_bearers(id(7), id(8)).is_ok());
+        for (own, theirs, expected) in [(0, 0, "both"), (0, 8, "this"), (7, 0, "peer's")] {
+            let error = check_bearers(id(own), id(theirs)).unwrap_err().to_string();
+            assert!(error.contains(&format!("on {expected} host")), "{error}");
+            assert!(error.contains("tipc bearer enable"), "{error}");
+        }
+    }
+
+    #[test]
+    fn a_missing_module_is_answered_with_what_to_do() {
+        let error = explain_family(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        assert!(format!("{error:#}").contains("modprobe tipc"), "{error:#}");
+        let error = explain_family(io::Error::from_raw_os_error(libc::ENOMEM));
+        assert!(!format!("{error:#}").contains("modprobe"), "{error:#}");
+    }
+}
