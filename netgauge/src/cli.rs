@@ -48,6 +48,11 @@ Examples:
   What a byte costs in a long stream:
     netgauge -m tcp,esp -x bulk -s 16M -c 10 --connect 10.0.0.2
 
+  What TCP's copies, its small buffers, or its sleeping cost:
+    netgauge -m tcp,tcp-zerocopy -x bulk --connect 10.0.0.2
+    netgauge -m tcp -x bulk --send-buffer 64K --receive-buffer 64K --connect 10.0.0.2
+    netgauge -m tcp --busy-poll 50 -N both --connect 10.0.0.2
+
   1, 8 and 32 senders at once to one server, on 1 Gbit/s; every node runs netgauge --server:
     netgauge -x one-many -m esp,tcp --congestion cubic,dctcp --clients 1,8,32 -s 64K,256K \\
       --rate 1G --peers node0,node1,...,node32
@@ -58,7 +63,8 @@ Examples:
   Which burst_length and packets_to_ack suit the link to a host, as a picture:
     netgauge -x esp-params --plot esp-params.svg --connect 10.0.0.2 --interface eth0
 
-Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet)
+Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
+                 unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream); of many participants, one at a time:
                  one-many (N clients to one server), esp-params (ESP over its parameters)
 

@@ -133,3 +133,66 @@ fn explain(error: io::Error, path: &str) -> anyhow::Error {
     }
     error
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::SocketOptions;
+    use std::net::{Ipv4Addr, SocketAddr};
+    use std::path::Path;
+    use std::time::Duration;
+
+    fn end(role: Role) -> Box<dyn Prepared> {
+        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
+        prepare(&Context {
+            role,
+            local: address,
+            peer: address,
+            interface: None,
+            ethertype: 0,
+            family: sockaddr_en::Family::ENET,
+            loss_timeout: Duration::from_secs(60),
+            give_up: Duration::from_secs(60),
+            options: SocketOptions::default(),
+        })
+        .unwrap()
+    }
+
+    #[test]
+    fn both_ends_meet_and_leave_nothing_behind() {
+        let (leader, follower) = (end(Role::Leader), end(Role::Follower));
+        let (here, there) = (leader.endpoint().unwrap(), follower.endpoint().unwrap());
+        let path = there.path.clone().unwrap();
+        assert!(Path::new(&path).exists());
+        let mut leader = leader.open(&there).unwrap();
+        let mut follower = follower.open(&here).unwrap();
+        assert!(!Path::new(&path).exists());
+        leader.send(b"hello").unwrap();
+        let mut message = [0; 5];
+        follower.recv(&mut message).unwrap();
+        assert_eq!(&message, b"hello");
+    }
+
+    #[test]
+    fn another_host_is_refused_and_so_are_files_that_are_not_there() {
+        let follower = end(Role::Follower);
+        let there = follower.endpoint().unwrap();
+        let refused = |endpoint: &Endpoint| {
+            let error = end(Role::Leader).open(endpoint).err().unwrap();
+            format!("{error:#}")
+        };
+        let place = serde_json::json!({"boot": "another", "namespace": 1});
+        let elsewhere = Endpoint {
+            place: Some(serde_json::from_value(place).unwrap()),
+            ..there.clone()
+        };
+        let error = refused(&elsewhere);
+        assert!(error.contains("127.0.0.1 is another host"), "{error}");
+        let hidden = Endpoint {
+            path: Some("/nonexistent/socket".to_owned()),
+            ..there
+        };
+        let error = refused(&hidden);
+        assert!(error.contains("TMPDIR"), "{error}");
+    }
+}

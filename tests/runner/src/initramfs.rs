@@ -28,6 +28,7 @@ const TOOLS: &[&str] = &[
     "/usr/sbin/tc",
     "/usr/bin/ss",
     "/usr/sbin/bridge",
+    "/usr/sbin/tipc",
     "/usr/sbin/ethtool",
     "/usr/bin/socat",
     "/usr/bin/trace-cmd",

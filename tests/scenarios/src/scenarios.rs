@@ -26,6 +26,7 @@ mod macsec;
 mod manual;
 mod memory_cgroup;
 mod module;
+mod netgauge_transports;
 mod proc_files;
 mod scale;
 mod switch;
@@ -67,6 +68,7 @@ pub fn all() -> Vec<&'static Scenario> {
         flow_control::ALL,
         esp_vanish::ALL,
         fuzz_frames::ALL,
+        netgauge_transports::ALL,
         scale::ALL,
         memory_cgroup::ALL,
         denial::ALL,

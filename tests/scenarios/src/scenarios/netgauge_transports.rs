@@ -1,0 +1,164 @@
+//! netgauge between two hosts, by every transport it has.
+
+use std::collections::BTreeSet;
+use std::process::{Child, Command, Output, Stdio};
+
+use anyhow::{ensure, Context, Result};
+use serde_json::Value;
+
+use crate::harness::{Outcome, Scenario};
+use crate::lab::{eventually, Host, Lab, DEVICE};
+use crate::netns::finish;
+use crate::program::{start, wait_for_word};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("netgauge_measures_by_every_transport", everything).within(180),
+    Scenario::direct("netgauge_says_what_tipc_lacks", bearers),
+    Scenario::guest("netgauge_measures_by_tipc_without_a_bearer", one_host),
+];
+
+/// Every transport of option `-m`.
+const TRANSPORTS: [&str; 8] = [
+    "tcp",
+    "udp",
+    "raw",
+    "edp",
+    "esp",
+    "unix",
+    "tipc",
+    "tcp-zerocopy",
+];
+
+/// netgauge's server on a host; it ends with this value.
+struct Server(Child);
+
+impl Server {
+    fn on(host: &Host) -> Result<Self> {
+        let mut command = Command::new("netgauge");
+        command.args(["--server", "--interface", DEVICE]);
+        let mut server = Self(start((host, command), Stdio::null(), Stdio::null())?);
+        // What it says later is of no interest.
+        drop(wait_for_word(&mut server.0, "waiting for clients")?);
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a client to its end.
+fn client(host: &Host, options: &str) -> Result<Output> {
+    let mut command = Command::new("netgauge");
+    command
+        .args(["--connect", "10.0.0.2", "--interface", DEVICE])
+        .args(["--format", "json"])
+        .args(options.split_whitespace());
+    host.namespace
+        .within(|| command.output())?
+        .context("starting netgauge")
+}
+
+/// A client's report.
+fn report(output: &Output) -> Result<Value> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {stderr}"))
+}
+
+/// Demands that a client measured `rows` sizes by every transport with either pattern.
+fn complete(output: &Output, rows: usize) -> Outcome {
+    let report = report(output)?;
+    ensure!(output.status.success(), "not complete: {report}");
+    ensure!(report.get("left_out").is_none(), "left out: {report}");
+    let runs = report["runs"].as_array().context("no runs")?;
+    let mut measured = BTreeSet::new();
+    for run in runs {
+        let of = run["rows"].as_array().context("no rows")?;
+        ensure!(of.len() == rows, "{} of {rows} sizes: {run}", of.len());
+        measured.insert((run["transport"].as_str(), run["pattern"].as_str()));
+    }
+    for transport in TRANSPORTS {
+        for pattern in ["one-one", "bulk"] {
+            ensure!(
+                measured.contains(&(Some(transport), Some(pattern))),
+                "{transport}, {pattern}: not in {report}"
+            );
+        }
+    }
+    Ok(())
+}
+
+/// Lets TIPC use the hosts' device.
+fn enable_bearer(host: &Host) -> Outcome {
+    let arguments = ["bearer", "enable", "media", "eth", "device", DEVICE];
+    host.namespace.run("tipc", &arguments)?;
+    Ok(())
+}
+
+fn everything(lab: &Lab) -> Outcome {
+    finish(Command::new("modprobe").arg("tipc"), "")?;
+    lab.give_ip_addresses()?;
+    for host in [&lab.a, &lab.b] {
+        enable_bearer(host)?;
+    }
+    for host in [&lab.a, &lab.b] {
+        eventually("TIPC's link", || {
+            let links = host.namespace.run("tipc", &["link", "list"])?;
+            Ok(links.contains("eth0") && links.contains(": up"))
+        })?;
+    }
+    let _server = Server::on(&lab.b)?;
+    // One datagram, several, and a packet that is not full.
+    let line = "-m all -x one-one,bulk -s 1,1400,20000 -c 3 --warmup 1";
+    complete(&client(&lab.a, line)?, 3)?;
+    for options in ["-N both", "--nodelay off --receive-buffer 64K -N receive"] {
+        complete(&client(&lab.a, &format!("{line} {options}"))?, 3).context(options)?;
+    }
+    Ok(())
+}
+
+fn bearers(lab: &Lab) -> Outcome {
+    finish(Command::new("modprobe").arg("tipc"), "")?;
+    lab.give_ip_addresses()?;
+    let _server = Server::on(&lab.b)?;
+    let output = client(&lab.a, "-m all -s 1 -c 1")?;
+    let report = report(&output)?;
+    ensure!(output.status.success(), "not complete: {report}");
+    let left_out = &report["left_out"];
+    ensure!(
+        left_out.as_array().map(Vec::len) == Some(1) && left_out[0]["transport"] == "tipc",
+        "left out: {left_out}"
+    );
+    let refused = |expected: &str| -> Outcome {
+        let output = client(&lab.a, "-m tipc -s 1 -c 1")?;
+        let stderr = String::from_utf8_lossy(&output.stderr);
+        ensure!(output.status.code() == Some(1), "{:?}", output.status);
+        ensure!(stderr.contains(expected), "{stderr} without {expected}");
+        Ok(())
+    };
+    refused("no bearer on both hosts: `tipc bearer enable")?;
+    enable_bearer(&lab.a)?;
+    // It has an address once it has found that nobody else has it.
+    eventually("TIPC's address", || {
+        let address = lab.a.namespace.run("tipc", &["node", "get", "address"])?;
+        Ok(address.trim().trim_start_matches('0') != "")
+    })?;
+    refused("no bearer on the peer's host")
+}
+
+fn one_host() -> Outcome {
+    finish(Command::new("modprobe").arg("tipc"), "")?;
+    let host = Host::alone([2, 0, 0, 0, 0, 2])?;
+    host.namespace
+        .ip(&format!("address add 10.0.0.2/24 dev {DEVICE}\n"))?;
+    let _server = Server::on(&host)?;
+    let output = client(&host, "-m tipc,unix -x one-one,bulk -s 1,100000 -c 3")?;
+    let report = report(&output)?;
+    ensure!(output.status.success(), "not complete: {report}");
+    Ok(())
+}
