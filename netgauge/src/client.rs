@@ -10,9 +10,12 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use sockaddr_en::Family;
 
-use crate::control::{Control, Message, VERSION};
+use crate::control::{Control, Message};
+use crate::host::interface_in_use;
+use crate::machine::Machine;
 use crate::pattern::{is_peer_gone, Link, Pattern, Plan};
 use crate::progress::Progress;
+use crate::report::record::Record;
 use crate::report::{LeftOut, Outcome, Report, Row, Run};
 use crate::transport::{Context, Kind, Role, SocketOptions};
 
@@ -74,7 +77,7 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
         opened: false,
         remark: None,
     };
-    let mut report = Report::new(client.control.addresses()?.1);
+    let mut report = Report::new(client.control.addresses()?.1, client.record()?);
     let mut gone = None;
     for (pattern, plan) in &options.patterns {
         for kind in &options.transports {
@@ -146,26 +149,8 @@ pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result
     };
     // A server that has failed to open a transport needs its own time to notice.
     let mut control = Control::new(stream, Some(give_up * 3))?;
-    greet(&mut control)?;
+    control.greet()?;
     Ok(control)
-}
-
-/// Exchanges greetings.
-///
-/// # Errors
-///
-/// The peer is gone or speaks another version of the control protocol.
-pub fn greet(control: &mut Control) -> Result<()> {
-    control.send(&Message::Hello { version: VERSION })?;
-    match control.answer()? {
-        Message::Hello { version: VERSION } => Ok(()),
-        Message::Hello { version } => bail!(
-            "{} speaks version {version} of the control protocol, this netgauge {VERSION}: \
-             run the same netgauge everywhere",
-            control.name()
-        ),
-        other => bail!("{} greeted with {other:?}", control.name()),
-    }
 }
 
 fn try_connect(target: (&str, u16), timeout: Duration) -> io::Result<TcpStream> {
@@ -201,6 +186,18 @@ struct Client<'a> {
 }
 
 impl Client<'_> {
+    /// What is recorded with the results.
+    fn record(&self) -> Result<Record> {
+        let (local, _) = self.control.addresses()?;
+        let device = interface_in_use(self.options.interface.as_deref(), Some(local.ip()));
+        let mut record = Record::begin();
+        record.add("client", Machine::here(device.as_deref()));
+        if let Some(machine) = self.control.peer_machine() {
+            record.add("server", machine.clone());
+        }
+        Ok(record)
+    }
+
     /// Measures one transport with one pattern, and leaves the peer ready for the next.
     fn measure(
         &mut self,

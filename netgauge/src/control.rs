@@ -38,6 +38,7 @@ use socket2::{SockRef, TcpKeepalive};
 
 use crate::group::orders::{Answer, Order};
 use crate::host::{is_timeout, wait_readable};
+use crate::machine::Machine;
 use crate::transport::{Place, SocketId, SocketOptions};
 
 /// Version of the messages below; both sides must have the same.
@@ -90,6 +91,9 @@ pub enum Message {
     Hello {
         /// [`VERSION`] of the sender.
         version: u32,
+        /// Server: the host it is on.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        machine: Option<Box<Machine>>,
     },
     /// Client: open a transport and get ready for a pattern.
     Open {
@@ -191,6 +195,7 @@ impl AsFd for Channel {
 pub struct Control {
     channel: BufReader<Channel>,
     name: String,
+    peer: Option<Machine>,
 }
 
 impl Control {
@@ -222,6 +227,7 @@ impl Control {
                 peer,
             }),
             name: peer.to_string(),
+            peer: None,
         })
     }
 
@@ -240,12 +246,43 @@ impl Control {
         Ok(Self {
             channel: BufReader::new(Channel::Local(stream)),
             name: name.to_owned(),
+            peer: None,
         })
     }
 
     /// The peer's name: its address, or what it was given.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Exchanges greetings with a server.
+    ///
+    /// # Errors
+    ///
+    /// The peer is gone or speaks another version of the control protocol.
+    pub fn greet(&mut self) -> Result<()> {
+        self.send(&Message::Hello {
+            version: VERSION,
+            machine: None,
+        })?;
+        match self.answer()? {
+            Message::Hello {
+                version: VERSION,
+                machine,
+            } => self.peer = machine.map(|machine| *machine),
+            Message::Hello { version, .. } => bail!(
+                "{} speaks version {version} of the control protocol, this netgauge {VERSION}: \
+                 run the same netgauge everywhere",
+                self.name
+            ),
+            other => bail!("{} greeted with {other:?}", self.name),
+        }
+        Ok(())
+    }
+
+    /// The peer's host, if it has told.
+    pub fn peer_machine(&self) -> Option<&Machine> {
+        self.peer.as_ref()
     }
 
     /// This side's address and the peer's.
@@ -410,7 +447,14 @@ mod tests {
             tag: 4,
         };
         for message in [
-            Message::Hello { version: VERSION },
+            Message::Hello {
+                version: VERSION,
+                machine: None,
+            },
+            Message::Hello {
+                version: VERSION,
+                machine: Some(Box::new(Machine::here(None))),
+            },
             Message::Step(step),
             Message::Close,
         ] {
@@ -423,6 +467,24 @@ mod tests {
             serde_json::to_string(&Message::Step(step)).unwrap(),
             r#"{"Step":{"size":1,"chunk":2,"rounds":3,"tag":4}}"#
         );
+    }
+
+    #[test]
+    fn a_greeting_may_say_less_or_more() {
+        let (mut one, mut other) = pair();
+        other
+            .write_all(
+                b"{\"Hello\":{\"version\":2}}\n{\"Hello\":{\"version\":2,\"mood\":\"good\"}}\n",
+            )
+            .unwrap();
+        for _ in 0..2 {
+            let machine = None;
+            let expected = Message::Hello {
+                version: 2,
+                machine,
+            };
+            assert_eq!(one.receive().unwrap(), expected);
+        }
     }
 
     #[test]

@@ -52,19 +52,34 @@ impl Interface {
     /// There is none, or it is not an Ethernet interface.
     pub fn by_ip(ip: IpAddr) -> Result<Self> {
         let ip = ip.to_canonical();
-        let owner = getifaddrs()
-            .context("listing the interfaces")?
-            .find(|entry| {
-                entry.address.as_ref().is_some_and(|address| {
-                    let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
-                    let v6 = address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip()));
-                    v4.or(v6) == Some(ip)
-                })
-            });
-        let owner = owner
-            .ok_or_else(|| anyhow!("no interface has address {ip}: name one with --interface"))?;
-        Self::by_name(&owner.interface_name)
+        let name = interface_with(ip)?;
+        Self::by_name(&name)
             .with_context(|| format!("address {ip}: name an Ethernet interface with --interface"))
+    }
+}
+
+/// The name of the interface that has address `ip`.
+fn interface_with(ip: IpAddr) -> Result<String> {
+    let owner = getifaddrs()
+        .context("listing the interfaces")?
+        .find(|entry| {
+            entry.address.as_ref().is_some_and(|address| {
+                let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
+                let v6 = address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip()));
+                v4.or(v6) == Some(ip)
+            })
+        });
+    owner
+        .map(|owner| owner.interface_name)
+        .ok_or_else(|| anyhow!("no interface has address {ip}: name one with --interface"))
+}
+
+/// The name of the interface in use, of any kind: the one that was named, or that has address
+/// `local`.
+pub fn interface_in_use(named: Option<&str>, local: Option<IpAddr>) -> Option<String> {
+    match named {
+        Some(name) => Some(name.to_owned()),
+        None => interface_with(local?.to_canonical()).ok(),
     }
 }
 
@@ -142,6 +157,17 @@ mod tests {
         let mapped = Ipv4Addr::LOCALHOST.to_ipv6_mapped();
         let error = Interface::by_ip(mapped.into()).unwrap_err();
         assert!(format!("{error:#}").contains("lo is not"), "{error:#}");
+    }
+
+    #[test]
+    fn the_interface_in_use_is_the_one_named_or_that_of_the_address() {
+        let loopback = Some(Ipv4Addr::LOCALHOST.into());
+        assert_eq!(interface_in_use(None, loopback).as_deref(), Some("lo"));
+        let named = interface_in_use(Some("eth9"), loopback);
+        assert_eq!(named.as_deref(), Some("eth9"));
+        let nobody = Some(Ipv4Addr::new(192, 0, 2, 1).into());
+        assert_eq!(interface_in_use(None, nobody), None);
+        assert_eq!(interface_in_use(None, None), None);
     }
 
     #[test]

@@ -11,6 +11,8 @@ use sockaddr_en::Family;
 
 use crate::control::{Control, Endpoint, Message, VERSION};
 use crate::group::part::{Part, PartOptions};
+use crate::host::interface_in_use;
+use crate::machine::Machine;
 use crate::pattern::{self, Link, Pattern};
 use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
@@ -156,8 +158,13 @@ impl Session<'_> {
 
     fn greet(&mut self) -> Result<()> {
         match self.control.receive()? {
-            Message::Hello { version } => {
-                self.control.send(&Message::Hello { version: VERSION })?;
+            Message::Hello { version, .. } => {
+                let local = self.control.addresses().ok().map(|(local, _)| local.ip());
+                let device = interface_in_use(self.options.interface.as_deref(), local);
+                self.control.send(&Message::Hello {
+                    version: VERSION,
+                    machine: Some(Box::new(Machine::here(device.as_deref()))),
+                })?;
                 if version != VERSION {
                     bail!("it speaks version {version} of the control protocol, not {VERSION}");
                 }

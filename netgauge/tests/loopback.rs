@@ -122,16 +122,16 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
 
-    use netgauge::control::{Control, Endpoint, Message, VERSION};
+    use netgauge::control::{Control, Endpoint, Message};
     use netgauge::transport::SocketOptions;
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let stream = std::net::TcpStream::connect(address).unwrap();
     let mut control = Control::new(stream, Some(std::time::Duration::from_secs(10))).unwrap();
-    control.send(&Message::Hello { version: VERSION }).unwrap();
-    assert_eq!(
-        control.answer().unwrap(),
-        Message::Hello { version: VERSION }
-    );
+    control.greet().unwrap();
+    let told = control
+        .peer_machine()
+        .and_then(|machine| machine.device.as_ref());
+    assert_eq!(told.unwrap().name, "absent0");
     let open = |transport: &str, pattern: &str| Message::Open {
         transport: transport.to_owned(),
         pattern: pattern.to_owned(),

@@ -14,18 +14,39 @@ use netgauge::report::Report;
 #[test]
 fn one_server_serves_client_after_client_in_every_format() {
     let server = Server::start("");
-    let options = "-m tcp,udp -x all -s 64,1024 -c 3";
+    let options = "-m tcp,udp -x all -s 64,1024 -c 3 --percentiles 75,99.9";
 
     let json = run(server.client(&format!("{options} --format json")));
     assert!(json.status.success(), "{}", text(&json.stderr));
     let report: Report = serde_json::from_slice(&json.stdout).unwrap();
     assert!(report.is_complete());
     assert_eq!(report.runs.len(), 4);
+    // Both are on this host.
+    let record = report.record.unwrap();
+    let device = |part: &str| {
+        record.hosts[part]
+            .device
+            .as_ref()
+            .map(|device| &device.name[..])
+    };
+    assert_eq!([device("client"), device("server")], [Some("lo"); 2]);
+    assert!(
+        record.command.contains("--connect 127.0.0.1"),
+        "{}",
+        record.command
+    );
     // Nobody watches, so nothing but the report is printed.
     assert_eq!(text(&json.stderr), "");
 
     let csv = run(server.client(&format!("{options} --format csv")));
-    assert_eq!(text(&csv.stdout).lines().count(), 1 + 4 * 2);
+    let csv = text(&csv.stdout);
+    let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
+    assert_eq!(lines.len(), 1 + 4 * 2);
+    assert_eq!(comments.len(), 4, "{csv}");
+    assert!(
+        lines[0].contains(",stddev_ns,p75_ns,p99.9_ns,outliers,"),
+        "{csv}"
+    );
 
     let table = text(&run(server.client(options)).stdout);
     for expected in [

@@ -20,7 +20,7 @@ use signal_hook::consts::{SIGINT, SIGTERM};
 use sockaddr_en::Family;
 
 use super::orders::{Answer, Order};
-use crate::client::{greet, reach};
+use crate::client::reach;
 use crate::control::{Control, Message};
 use crate::host::{wait_readable, Interface};
 use crate::server::{converse, ServerOptions};
@@ -168,7 +168,7 @@ impl Group {
             });
             let newest = &mut group.participants.last_mut().context("none")?.control;
             if process_was_started(place) {
-                greet(newest)?;
+                newest.greet()?;
             }
             group.check_signals()?;
         }

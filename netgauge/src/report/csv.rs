@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! Comma-separated values (RFC 4180): one line per transport, pattern and size. A run that failed
-//! ends with a line that has its error and no numbers.
+//! ends with a line that has its error and no numbers. What is recorded of the hosts is above them,
+//! in lines that begin with `#`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
@@ -11,6 +12,9 @@ use crate::summary::{Percent, Summary};
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(record) = &report.record {
+        record.write_comments(out)?;
+    }
     let percents = report.percents();
     writeln!(
         out,

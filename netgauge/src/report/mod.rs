@@ -3,6 +3,7 @@
 //! What was measured, and the forms it is printed in.
 
 pub(crate) mod csv;
+pub mod record;
 pub(crate) mod table;
 
 use std::collections::BTreeSet;
@@ -10,6 +11,8 @@ use std::io::{self, Write};
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
+
+use record::Record;
 
 use crate::pattern::Pattern;
 use crate::summary::{Percent, Summary};
@@ -22,6 +25,9 @@ pub struct Report {
     pub netgauge: String,
     /// The server's address.
     pub peer: String,
+    /// When, by which command, and on which hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
     /// One per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
     /// Transports that do not work here, where all were asked for.
@@ -40,10 +46,11 @@ pub struct LeftOut {
 
 impl Report {
     /// A report with nothing measured yet.
-    pub fn new(peer: SocketAddr) -> Self {
+    pub fn new(peer: SocketAddr, record: Record) -> Self {
         Self {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
             peer: peer.to_string(),
+            record: Some(record),
             runs: Vec::new(),
             left_out: Vec::new(),
         }
@@ -245,6 +252,7 @@ pub(crate) mod samples {
         Report {
             netgauge: "0.1.0".to_owned(),
             peer: "10.0.0.2:2805".to_owned(),
+            record: None,
             runs: vec![
                 run("tcp", "one-one", Outcome::Ok, rows(17_000)),
                 run("udp", "one-one", Outcome::Ok, rows(13_700)),
@@ -302,6 +310,34 @@ mod tests {
         let bulk = &report["runs"][3]["rows"][0];
         assert_eq!(bulk["total_ns"]["median"], 1_048_576);
         assert_eq!(bulk["ns_per_byte"], 1.0);
+    }
+
+    #[test]
+    fn what_is_recorded_is_in_every_form() {
+        let mut report = samples::report();
+        report.record = Some(record::tests::sample());
+        let printed = |format| {
+            let mut out = Vec::new();
+            report.write(format, &mut out).unwrap();
+            String::from_utf8(out).unwrap()
+        };
+        let table = printed(Format::Table);
+        assert!(
+            table.starts_with("2026-11-21T16:00:00Z: netgauge"),
+            "{table}"
+        );
+        assert!(table.contains("\n\ntcp: about tcp (one-one)\n"), "{table}");
+        let csv = printed(Format::Csv);
+        assert!(
+            csv.starts_with("# started: 2026-11-21T16:00:00Z\n"),
+            "{csv}"
+        );
+        assert!(csv.contains("\ntransport,pattern,size,"), "{csv}");
+        let json: Value = serde_json::from_str(&printed(Format::Json)).unwrap();
+        let server = &json["record"]["hosts"]["server"];
+        assert_eq!(server["device"]["driver"], "virtio_net");
+        assert_eq!(server["esp"]["burst_length"], "32");
+        assert_eq!(serde_json::from_value::<Report>(json).unwrap(), report);
     }
 
     #[test]

@@ -14,6 +14,9 @@ const COMPARED: [u64; 3] = [1, 64, 1024];
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
+    if let Some(record) = &report.record {
+        record.write_head(out)?;
+    }
     let percents = report.percents();
     for run in &report.runs {
         write_run(run, &percents, out)?;

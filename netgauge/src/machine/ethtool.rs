@@ -1,0 +1,168 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What a network device says of itself: the questions of `ethtool(8)` that need no privileges.
+//!
+//! They go by `ioctl` and not by sysfs, since that shows the devices of the network namespace that
+//! mounted it, not of the caller's.
+
+use std::io;
+use std::os::fd::AsRawFd;
+use std::os::unix::net::UnixDatagram;
+
+/// Numbers of the questions (`linux/ethtool.h`).
+const GET_DRIVER: u32 = 0x03;
+const GET_LINK: u32 = 0x4c;
+const GET_TSO: u32 = 0x1e;
+const GET_GSO: u32 = 0x23;
+const GET_GRO: u32 = 0x2b;
+
+/// Speed of a link that does not know it.
+const SPEED_UNKNOWN: u32 = u32::MAX;
+
+/// The most words of a link's modes: as many as fit into the count's signed byte.
+const MOST_WORDS: usize = 3 * 127;
+
+/// What can be asked.
+///
+/// # Safety
+///
+/// The type is plain C data that any bytes are a value of; it begins with the question's number,
+/// and the kernel answers that question with at most as many bytes as the type has.
+unsafe trait Question {}
+
+/// `struct ethtool_drvinfo`.
+#[repr(C)]
+struct Driver {
+    question: u32,
+    name: [u8; 32],
+    others: [u8; 160],
+}
+
+/// `struct ethtool_value`.
+#[repr(C)]
+struct Value {
+    question: u32,
+    value: u32,
+}
+
+/// `struct ethtool_link_settings`, and the modes behind it.
+#[repr(C)]
+struct Link {
+    question: u32,
+    speed: u32,
+    others: [u8; 7],
+    /// Words of one of the three sets of modes; negative if the kernel has another number.
+    words: i8,
+    more: [u8; 4],
+    reserved: [u32; 7],
+    modes: [u32; MOST_WORDS],
+}
+
+// SAFETY: integers only, the number first, and 196 bytes as the kernel's structure has.
+unsafe impl Question for Driver {}
+// SAFETY: two integers, the number first, 8 bytes as the kernel's structure has.
+unsafe impl Question for Value {}
+// SAFETY: integers only, the number first. Behind the 48 bytes of the kernel's structure it writes
+// three times as many words as `words` says, 127 at most, for which there is room.
+unsafe impl Question for Link {}
+
+/// Asks about the device called `name`.
+fn ask<Q: Question>(name: &str, question: &mut Q) -> io::Result<()> {
+    // SAFETY: `ifreq` is plain C data for which all zero bytes are a value.
+    let mut request: libc::ifreq = unsafe { std::mem::zeroed() };
+    // The last byte stays zero.
+    if name.len() >= request.ifr_name.len() {
+        return Err(io::Error::from_raw_os_error(libc::ENODEV));
+    }
+    for (to, from) in request.ifr_name.iter_mut().zip(name.bytes()) {
+        *to = libc::c_char::from_ne_bytes([from]);
+    }
+    request.ifr_ifru.ifru_data = std::ptr::from_mut(question).cast();
+    // Any socket of the network namespace will do.
+    let socket = UnixDatagram::unbound()?;
+    // SAFETY: the descriptor is open; the kernel reads the name in `request`, which is terminated,
+    // and reads and writes through its pointer, which is to `question`: borrowed for the call, and
+    // as large as the answer by its trait's promise.
+    let result = unsafe { libc::ioctl(socket.as_raw_fd(), libc::SIOCETHTOOL, &mut request) };
+    match result {
+        0.. => Ok(()),
+        _ => Err(io::Error::last_os_error()),
+    }
+}
+
+/// The name of the device's driver.
+pub(super) fn driver(name: &str) -> Option<String> {
+    let mut driver = Driver {
+        question: GET_DRIVER,
+        name: [0; 32],
+        others: [0; 160],
+    };
+    ask(name, &mut driver).ok()?;
+    let text = driver.name.split(|byte| *byte == 0).next()?;
+    Some(String::from_utf8_lossy(text).into_owned()).filter(|text| !text.is_empty())
+}
+
+/// The link's speed, Mbit/s.
+pub(super) fn speed(name: &str) -> Option<u32> {
+    let mut link = Link {
+        question: GET_LINK,
+        speed: 0,
+        others: [0; 7],
+        words: 0,
+        more: [0; 4],
+        reserved: [0; 7],
+        modes: [0; MOST_WORDS],
+    };
+    // The first answer is how many words to ask for.
+    ask(name, &mut link).ok()?;
+    if link.words < 0 {
+        link.words = link.words.checked_neg()?;
+        link.question = GET_LINK;
+        ask(name, &mut link).ok()?;
+    }
+    Some(link.speed).filter(|speed| ![0, SPEED_UNKNOWN].contains(speed))
+}
+
+/// The offloads that matter to the size of packets and are on.
+pub(super) fn offloads(name: &str) -> Option<Vec<String>> {
+    let is_on = |question| {
+        let mut value = Value { question, value: 0 };
+        ask(name, &mut value).ok().map(|()| value.value != 0)
+    };
+    let answers = [("tso", GET_TSO), ("gso", GET_GSO), ("gro", GET_GRO)]
+        .map(|(offload, question)| (offload, is_on(question)));
+    if answers.iter().all(|(_, on)| on.is_none()) {
+        return None;
+    }
+    let on = answers.iter().filter(|(_, on)| *on == Some(true));
+    Some(on.map(|(offload, _)| (*offload).to_owned()).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_structures_are_as_large_as_the_kernels() {
+        assert_eq!(size_of::<Driver>(), 196);
+        assert_eq!(size_of::<Value>(), 8);
+        assert_eq!(size_of::<Link>(), 48 + 4 * MOST_WORDS);
+        assert_eq!(std::mem::offset_of!(Link, words), 15);
+    }
+
+    #[test]
+    fn loopback_answers_what_it_can() {
+        // It has no link to ask about, but offloads as any device.
+        assert_eq!(speed("lo"), None);
+        assert!(offloads("lo").is_some());
+    }
+
+    #[test]
+    fn an_absent_device_answers_nothing() {
+        for name in ["absent0", "a-name-that-is-longer-than-any-device-has", ""] {
+            assert_eq!(driver(name), None);
+            assert_eq!(speed(name), None);
+            assert_eq!(offloads(name), None);
+        }
+    }
+}

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! A host as far as it matters to results: kernel, processors, device, settings.
+//!
+//! What cannot be found out is left out.
+
+mod ethtool;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+use std::thread;
+
+use serde::{Deserialize, Serialize};
+use sockaddr_en::interface_mtu;
+
+/// ESP's parameters in this network namespace.
+const ESP_PARAMETERS: &str = "/proc/sys/esp";
+
+/// A host.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Machine {
+    /// Version of its netgauge.
+    pub netgauge: String,
+    /// Its name.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host: Option<String>,
+    /// Release of its kernel.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
+    /// Model of its processors.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processor: Option<String>,
+    /// How many of them netgauge may use.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processors: Option<usize>,
+    /// The device by which the other host is reached.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device: Option<Device>,
+    /// TCP's congestion control.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion_control: Option<String>,
+    /// Version of the module `enet`, if it is loaded.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub enet: Option<String>,
+    /// ESP's parameters, if the module is loaded.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    pub esp: BTreeMap<String, String>,
+}
+
+/// A network device.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Device {
+    /// Its name.
+    pub name: String,
+    /// Its driver.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub driver: Option<String>,
+    /// Payload of its largest frame, bytes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mtu: Option<u32>,
+    /// Speed of its link, Mbit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub mbit_per_s: Option<u32>,
+    /// Which of tso, gso and gro are on.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub offloads: Option<Vec<String>>,
+}
+
+impl Machine {
+    /// This host, seen from this process's network namespace. `device` is the name of the one in
+    /// use, if there is one.
+    pub fn here(device: Option<&str>) -> Self {
+        Self {
+            netgauge: env!("CARGO_PKG_VERSION").to_owned(),
+            host: read("/proc/sys/kernel/hostname"),
+            kernel: read("/proc/sys/kernel/osrelease"),
+            processor: processor(),
+            processors: thread::available_parallelism().ok().map(usize::from),
+            device: device.map(Device::here),
+            congestion_control: read("/proc/sys/net/ipv4/tcp_congestion_control"),
+            enet: module(),
+            esp: parameters(Path::new(ESP_PARAMETERS)),
+        }
+    }
+
+    /// All of it in short pieces, for people.
+    pub fn facts(&self) -> Vec<String> {
+        let mut facts = Vec::new();
+        facts.extend(self.host.clone());
+        facts.extend(self.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
+        facts.extend(match (self.processors, &self.processor) {
+            (Some(count), Some(model)) => Some(format!("{count} x {model}")),
+            (Some(count), None) => Some(format!("{count} processors")),
+            (None, model) => model.clone(),
+        });
+        facts.extend(self.device.iter().flat_map(Device::facts));
+        let control = self.congestion_control.as_ref();
+        facts.extend(control.map(|control| format!("TCP {control}")));
+        facts.extend(self.enet.as_ref().map(|version| format!("enet {version}")));
+        let parameter = |(name, value): (&String, &String)| format!("esp.{name}={value}");
+        facts.extend(self.esp.iter().map(parameter));
+        facts.push(format!("netgauge {}", self.netgauge));
+        facts
+    }
+}
+
+impl Device {
+    fn here(name: &str) -> Self {
+        Self {
+            name: name.to_owned(),
+            driver: ethtool::driver(name),
+            mtu: interface_mtu(name).ok(),
+            mbit_per_s: ethtool::speed(name),
+            offloads: ethtool::offloads(name),
+        }
+    }
+
+    /// All of it in short pieces, for people.
+    pub fn facts(&self) -> Vec<String> {
+        let mut facts = vec![match &self.driver {
+            Some(driver) => format!("{} ({driver})", self.name),
+            None => self.name.clone(),
+        }];
+        facts.extend(self.mtu.map(|mtu| format!("MTU {mtu}")));
+        facts.extend(self.mbit_per_s.map(|speed| format!("{speed} Mbit/s")));
+        facts.extend(self.offloads.as_ref().map(|offloads| match &offloads[..] {
+            [] => "no offloads".to_owned(),
+            offloads => offloads.join(" "),
+        }));
+        facts
+    }
+}
+
+/// A file's text without the white space around it; `None` if there is none.
+fn read(path: impl AsRef<Path>) -> Option<String> {
+    let text = fs::read_to_string(path).ok()?;
+    Some(text.trim().to_owned()).filter(|text| !text.is_empty())
+}
+
+fn processor() -> Option<String> {
+    let text = fs::read_to_string("/proc/cpuinfo").ok()?;
+    let (_, model) = text
+        .lines()
+        .filter_map(|line| line.split_once(':'))
+        .find(|(name, _)| name.trim() == "model name")?;
+    Some(model.trim().to_owned())
+}
+
+/// The module's version, or what stands for it where it has none.
+fn module() -> Option<String> {
+    let module = Path::new("/sys/module/enet");
+    read(module.join("version"))
+        .or_else(|| read(module.join("srcversion")))
+        .or_else(|| module.exists().then(|| "loaded".to_owned()))
+}
+
+fn parameters(directory: &Path) -> BTreeMap<String, String> {
+    let files = fs::read_dir(directory).into_iter().flatten().flatten();
+    let parameter = |file: fs::DirEntry| {
+        let name = file.file_name().into_string().ok()?;
+        Some((name, read(file.path())?))
+    };
+    files.filter_map(parameter).collect()
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// A host with everything.
+    pub(crate) fn sample(host: &str) -> Machine {
+        let text = |text: &str| Some(text.to_owned());
+        let parameter = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
+        Machine {
+            netgauge: "0.1.0".to_owned(),
+            host: text(host),
+            kernel: text("7.2.12-cloud-amd64"),
+            processor: text("Sample CPU"),
+            processors: Some(2),
+            device: Some(Device {
+                name: "eth0".to_owned(),
+                driver: text("virtio_net"),
+                mtu: Some(1500),
+                mbit_per_s: Some(10_000),
+                offloads: Some(vec!["gso".to_owned(), "gro".to_owned()]),
+            }),
+            congestion_control: text("cubic"),
+            enet: text("0.1.0"),
+            esp: [("burst_length", "32"), ("packets_to_ack", "8")]
+                .map(parameter)
+                .into(),
+        }
+    }
+
+    #[test]
+    fn this_host_has_a_name_a_kernel_and_processors() {
+        let machine = Machine::here(Some("lo"));
+        assert!(machine.host.is_some() && machine.kernel.is_some());
+        assert!(machine.processors.is_some_and(|count| count > 0));
+        let device = machine.device.unwrap();
+        assert_eq!(device.name, "lo");
+        assert!(device.mtu.is_some_and(|mtu| mtu > 0));
+        assert!(device.offloads.is_some());
+    }
+
+    #[test]
+    fn what_is_absent_is_left_out() {
+        assert_eq!(Machine::here(None).device, None);
+        let absent = Device {
+            name: "absent0".to_owned(),
+            ..Device::default()
+        };
+        assert_eq!(Device::here("absent0"), absent);
+        assert_eq!(absent.facts(), ["absent0"]);
+        assert!(parameters(Path::new("/absent")).is_empty());
+        assert_eq!(read("/absent"), None);
+        let json = serde_json::to_string(&Machine::default()).unwrap();
+        assert_eq!(json, r#"{"netgauge":""}"#);
+    }
+
+    #[test]
+    fn facts_are_short_and_complete() {
+        let facts = sample("node0").facts();
+        let expected = "node0, Linux 7.2.12-cloud-amd64, 2 x Sample CPU, eth0 (virtio_net), MTU 1500, 10000 Mbit/s, \
+                        gso gro, TCP cubic, enet 0.1.0, esp.burst_length=32, esp.packets_to_ack=8, netgauge 0.1.0";
+        assert_eq!(facts.join(", "), expected);
+    }
+
+    #[test]
+    fn another_netgauge_may_say_more_or_less() {
+        let json =
+            r#"{"netgauge":"9","host":"h","colour":"green","device":{"name":"e","seats":4}}"#;
+        let machine: Machine = serde_json::from_str(json).unwrap();
+        assert_eq!(machine.host.as_deref(), Some("h"));
+        assert_eq!(machine.device.unwrap().name, "e");
+        let machine = sample("node0");
+        let json = serde_json::to_string(&machine).unwrap();
+        assert_eq!(serde_json::from_str::<Machine>(&json).unwrap(), machine);
+    }
+}

@@ -1,0 +1,148 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What is recorded with results, so that they can be understood and measured again: when, by
+//! which command, on which hosts.
+
+use std::collections::BTreeMap;
+use std::env;
+use std::io::{self, Write};
+use std::time::SystemTime;
+
+use serde::{Deserialize, Serialize};
+
+use crate::machine::Machine;
+
+/// Columns that a table's head takes at most.
+const WIDTH: usize = 98;
+
+/// What is recorded.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Record {
+    /// When it began: UTC, as RFC 3339 has it.
+    pub started: String,
+    /// The command line, as a shell would take it.
+    pub command: String,
+    /// The hosts, by what they were there for.
+    pub hosts: BTreeMap<String, Machine>,
+}
+
+impl Record {
+    /// One that begins now, of this process.
+    pub fn begin() -> Self {
+        let arguments: Vec<_> = env::args_os()
+            .map(|argument| argument.to_string_lossy().into_owned())
+            .collect();
+        Self {
+            started: humantime::format_rfc3339_seconds(SystemTime::now()).to_string(),
+            // No argument has a NUL, which is all that could not be quoted.
+            command: shlex::try_join(arguments.iter().map(String::as_str)).unwrap_or_default(),
+            hosts: BTreeMap::new(),
+        }
+    }
+
+    /// Adds a host that was there as `part`.
+    pub fn add(&mut self, part: &str, machine: Machine) {
+        self.hosts.insert(part.to_owned(), machine);
+    }
+
+    /// Prints it as the head of a table.
+    pub(crate) fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
+        writeln!(out, "{}: {}", self.started, self.command)?;
+        let width = self.hosts.keys().map(String::len).max().unwrap_or(0);
+        for (part, machine) in &self.hosts {
+            for (number, line) in wrap(&machine.facts(), WIDTH - width).iter().enumerate() {
+                let part = if number == 0 { part } else { "" };
+                writeln!(out, "{part:width$}  {line}")?;
+            }
+        }
+        writeln!(out)
+    }
+
+    /// Prints it as comments above comma-separated values.
+    pub(crate) fn write_comments(&self, out: &mut dyn Write) -> io::Result<()> {
+        let mut comment = |name: &str, text: &str| {
+            // What comes next in the file is no comment.
+            writeln!(out, "# {name}: {}", text.replace(['\n', '\r'], " "))
+        };
+        comment("started", &self.started)?;
+        comment("command", &self.command)?;
+        for (part, machine) in &self.hosts {
+            comment(part, &machine.facts().join(", "))?;
+        }
+        Ok(())
+    }
+}
+
+/// Puts pieces into lines of at most `width` columns, with commas between.
+fn wrap(pieces: &[String], width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for (number, piece) in pieces.iter().enumerate() {
+        let comma = if number + 1 < pieces.len() { "," } else { "" };
+        match lines.last_mut() {
+            Some(line) if line.len() + 1 + piece.len() + comma.len() <= width => {
+                line.push_str(&format!(" {piece}{comma}"));
+            }
+            _ => lines.push(format!("{piece}{comma}")),
+        }
+    }
+    lines
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::machine;
+
+    /// One of two hosts.
+    pub(crate) fn sample() -> Record {
+        let mut record = Record {
+            started: "2026-11-21T16:00:00Z".to_owned(),
+            command: "netgauge --connect 'a\nb'".to_owned(),
+            hosts: BTreeMap::new(),
+        };
+        record.add("server", machine::tests::sample("node1"));
+        record.add("client", machine::tests::sample("node0"));
+        record
+    }
+
+    fn printed(print: impl Fn(&mut dyn Write) -> io::Result<()>) -> String {
+        let mut out = Vec::new();
+        print(&mut out).unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn a_head_is_wrapped_and_says_who_is_who() {
+        let text = printed(|out| sample().write_head(out));
+        let expected = "\
+client  node0, Linux 7.2.12-cloud-amd64, 2 x Sample CPU, eth0 (virtio_net), MTU 1500, 10000 Mbit/s,
+        gso gro, TCP cubic, enet 0.1.0, esp.burst_length=32, esp.packets_to_ack=8, netgauge 0.1.0
+server  node1, Linux";
+        assert!(text.contains(expected), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+    }
+
+    #[test]
+    fn every_line_of_the_comments_is_one() {
+        let text = printed(|out| sample().write_comments(out));
+        assert!(text.lines().all(|line| line.starts_with("# ")), "{text}");
+        assert_eq!(text.lines().count(), 4);
+        assert!(text.contains("\n# server: node1, Linux"), "{text}");
+    }
+
+    #[test]
+    fn one_begins_now_by_this_command() {
+        let record = Record::begin();
+        let started = humantime::parse_rfc3339(&record.started).unwrap();
+        assert!(started <= SystemTime::now());
+        assert!(!record.command.is_empty());
+    }
+
+    #[test]
+    fn long_pieces_have_a_line_of_their_own() {
+        let pieces = ["a", "bbbbbbbb", "c", "d"].map(str::to_owned);
+        assert_eq!(wrap(&pieces, 5), ["a,", "bbbbbbbb,", "c, d"]);
+        assert!(wrap(&[], 5).is_empty());
+    }
+}
