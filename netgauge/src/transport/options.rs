@@ -86,6 +86,9 @@ pub struct Takes {
     pub receive_buffer: bool,
 }
 
+/// Does a transport take some option?
+type Taken = fn(&Takes) -> bool;
+
 impl SocketOptions {
     /// Is nothing asked for?
     pub fn is_default(&self) -> bool {
@@ -93,8 +96,8 @@ impl SocketOptions {
     }
 
     /// The options that were given, by name, with whether a kind takes them.
-    fn given(&self) -> impl Iterator<Item = (&'static str, fn(&Takes) -> bool)> {
-        let all: [(bool, &str, fn(&Takes) -> bool); 5] = [
+    fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
+        let all: [(bool, &str, Taken); 5] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
             (self.busy_poll.is_some(), "--busy-poll", |t| t.busy_poll),
             (self.send_buffer.is_some(), "--send-buffer", |t| {
@@ -242,7 +245,7 @@ fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Res
 }
 
 /// The transports that take an option, as an enumeration.
-fn takers(takes: fn(&Takes) -> bool) -> String {
+fn takers(takes: Taken) -> String {
     let names: Vec<_> = KINDS
         .iter()
         .filter(|kind| takes(&kind.takes))

@@ -146,7 +146,7 @@ fn bearers(lab: &Lab) -> Outcome {
     // It has an address once it has found that nobody else has it.
     eventually("TIPC's address", || {
         let address = lab.a.namespace.run("tipc", &["node", "get", "address"])?;
-        Ok(address.trim().trim_start_matches('0') != "")
+        Ok(!address.trim().trim_start_matches('0').is_empty())
     })?;
     refused("no bearer on the peer's host")
 }
