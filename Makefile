@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-debug bench profile incast params scale faults dos fuzz fuzz-calls fuzz-frames fuzz-corpus \
+.PHONY: help demo test test-debug bench engine-bench profile incast params scale faults dos fuzz fuzz-calls fuzz-frames fuzz-corpus \
 	fuzz-coverage shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
@@ -33,7 +33,10 @@ help:
 	@echo '  make test       everything: crates, module, scenarios in a stock kernel, lints; ends with its count'
 	@echo '  make test-debug the scenarios in a kernel that looks for faults: KASAN, lock proving, leaks, and more;'
 	@echo '                  builds that kernel first (a quarter of an hour, once); ONLY="name ..." runs those'
-	@echo '  make bench      instructions per half round trip and per byte, by protocol'
+	@echo '  make bench      instructions per half round trip and per byte, by protocol, beside their budgets in'
+	@echo '                  netgauge/budgets.toml; fails if one is exceeded'
+	@echo '  make engine-bench  what the engines edp/ and esp/ take alone, by this machine'\''s clock (criterion);'
+	@echo '                  OPTIONS="--save-baseline NAME" and "--baseline NAME" compare'
 	@echo '  make profile    the same by function: where a message'\''s instructions go; PROTOCOL="esp tcp" compares these'
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
@@ -71,6 +74,9 @@ demo test bench dos shell manual dissector: runner
 
 profile: runner
 	@$(run-guests) $@ $(PROTOCOL) $(OPTIONS)
+
+engine-bench: toolbox
+	@$(in-toolbox) cargo bench --quiet --locked -p edp -p esp -- $(OPTIONS)
 
 incast params scale faults: runner
 	@$(run-guests) $@ $(OPTIONS)
