@@ -1,0 +1,317 @@
+//! What QEMU logs of the blocks of instructions that it executes, counted by address.
+
+use std::collections::HashMap;
+use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::ops::Range;
+
+use anyhow::{ensure, Context, Result};
+
+/// Instructions executed, by the block that they are in and by what was being done.
+pub type Counts = HashMap<Place, u64>;
+
+/// Where an instruction was executed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Place {
+    /// The block's address.
+    pub address: u64,
+    /// A softirq was being handled.
+    pub softirq: bool,
+}
+
+/// What is known of the blocks that QEMU has translated.
+#[derive(Debug)]
+pub struct Trace {
+    /// The function that handles softirqs; it never does so within itself.
+    handler: Range<u64>,
+    /// It runs, or what it called.
+    in_handler: bool,
+    /// Blocks by QEMU's own address; one may run at several of the guest's.
+    blocks: HashMap<u64, Contents>,
+    /// Blocks that were translated and have not run since, by address.
+    fresh: HashMap<u64, Contents>,
+    /// Where the block starts whose instructions are being listed.
+    listed: Listed,
+    /// Blocks that were entered though their contents are unknown.
+    unlisted: u64,
+}
+
+/// What a block is made of.
+#[derive(Clone, Copy, Debug, Default)]
+struct Contents {
+    instructions: u64,
+    end: End,
+}
+
+/// A block's last instruction.
+#[derive(Clone, Copy, Debug, Default)]
+enum End {
+    Return,
+    /// To a known address.
+    Jump(u64),
+    #[default]
+    Other,
+}
+
+/// Whether lines are a list of a block's instructions.
+#[derive(Debug, Default)]
+enum Listed {
+    #[default]
+    No,
+    /// The first is still to come.
+    Empty,
+    From(u64),
+}
+
+/// A block that was entered.
+#[derive(Clone, Copy, Debug)]
+struct Entered {
+    place: Place,
+    contents: Contents,
+    /// [`Trace::in_handler`] before.
+    was_in_handler: bool,
+}
+
+impl Trace {
+    /// Of a kernel in which the function at `handler` handles softirqs.
+    pub fn new(handler: Range<u64>) -> Self {
+        Self {
+            handler,
+            in_handler: false,
+            blocks: HashMap::new(),
+            fresh: HashMap::new(),
+            listed: Listed::No,
+            unlisted: 0,
+        }
+    }
+
+    /// How often a block was entered that QEMU had not listed, and counted as one instruction.
+    pub fn unlisted(&self) -> u64 {
+        self.unlisted
+    }
+
+    /// Reads QEMU's log up to the line `end`.
+    ///
+    /// # Errors
+    /// When the log ends before, or has a line that cannot be understood.
+    pub fn read(&mut self, pipe: File, end: &[u8]) -> Result<Counts> {
+        let mut log = BufReader::with_capacity(1 << 20, pipe);
+        let mut counts = Counts::new();
+        let mut last = None;
+        let mut line = Vec::new();
+        let mut result = Ok(());
+        loop {
+            line.clear();
+            ensure!(log.read_until(b'\n', &mut line)? > 0, "QEMU's log ended");
+            if line == end {
+                return result.map(|()| counts);
+            }
+            // QEMU waits for somebody to read the rest all the same.
+            if result.is_ok() {
+                result = self.take(&line, &mut counts, &mut last);
+            }
+        }
+    }
+
+    fn take(&mut self, line: &[u8], counts: &mut Counts, last: &mut Option<Entered>) -> Result<()> {
+        if line.starts_with(b"0x") {
+            self.list(line);
+            return Ok(());
+        }
+        self.listed = Listed::No;
+        if line.starts_with(b"IN:") {
+            self.listed = Listed::Empty;
+        } else if line.starts_with(b"Trace ") {
+            let entered = self.enter(line)?;
+            *counts.entry(entered.place).or_default() += entered.contents.instructions;
+            *last = Some(entered);
+        } else if line.starts_with(b"Stopped execution") {
+            // It was announced, and will be again.
+            if let Some(entered) = last.take() {
+                self.in_handler = entered.was_in_handler;
+                if let Some(count) = counts.get_mut(&entered.place) {
+                    *count = count.saturating_sub(entered.contents.instructions);
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// `0xffffffff81000000:  55    pushq    %rbp`: an instruction of a block that is translated. The bytes of a long one go
+    /// on in a line of their own, without a name.
+    fn list(&mut self, line: &[u8]) {
+        let text = String::from_utf8_lossy(line);
+        let Some((address, rest)) = text.split_once(':') else {
+            return;
+        };
+        let is_byte = |word: &&str| word.len() == 2 && u8::from_str_radix(word, 16).is_ok();
+        let mut words = rest.split_whitespace().skip_while(is_byte);
+        let Some(name) = words.next() else {
+            return;
+        };
+        let start = match self.listed {
+            Listed::No => return,
+            Listed::Empty => {
+                let Some(address) = hexadecimal(address) else {
+                    return;
+                };
+                self.listed = Listed::From(address);
+                self.fresh.insert(address, Contents::default());
+                address
+            }
+            Listed::From(address) => address,
+        };
+        let contents = self.fresh.entry(start).or_default();
+        contents.instructions += 1;
+        contents.end = match name {
+            "ret" | "retq" => End::Return,
+            "jmp" | "jmpq" => match words.next().and_then(hexadecimal) {
+                Some(target) => End::Jump(target),
+                None => End::Other,
+            },
+            _ => End::Other,
+        };
+    }
+
+    /// `Trace 0: 0x7f.. [00000000/ffffffff81000000/00000000/ff000000] `: a block is entered.
+    fn enter(&mut self, line: &[u8]) -> Result<Entered> {
+        let text = String::from_utf8_lossy(line);
+        let read = || {
+            let (own, place) = text.split_once(": ")?.1.split_once(" [")?;
+            Some((hexadecimal(own)?, hexadecimal(place.split('/').nth(1)?)?))
+        };
+        let (own, address) = read().with_context(|| format!("QEMU's log: {text}"))?;
+        if let Some(contents) = self.fresh.remove(&address) {
+            self.blocks.insert(own, contents);
+        }
+        let contents = self.blocks.get(&own).copied().unwrap_or_else(|| {
+            // Translated before QEMU was asked to list what it translates: at least one.
+            self.unlisted += 1;
+            Contents {
+                instructions: 1,
+                end: End::Other,
+            }
+        });
+        let was_in_handler = self.in_handler;
+        let within = self.handler.contains(&address);
+        self.in_handler |= within;
+        let place = Place {
+            address,
+            softirq: self.in_handler,
+        };
+        let leaves = match contents.end {
+            End::Return => true,
+            End::Jump(target) => !self.handler.contains(&target),
+            End::Other => false,
+        };
+        if within && leaves {
+            self.in_handler = false;
+        }
+        Ok(Entered {
+            place,
+            contents,
+            was_in_handler,
+        })
+    }
+}
+
+/// A number as QEMU and the kernel write addresses.
+pub fn hexadecimal(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.trim_start_matches("0x"), 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LOG: &str = "----------------
+IN: 
+0xffffffff81000010:  48 89 e5                 movq     %rsp, %rbp
+0xffffffff81000013:  48 c7 05 00 00 00 00 01  movq     $1, (%rip)
+0xffffffff8100001b:  00 00 00
+0xffffffff8100001e:  c3                       retq
+
+Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200] 
+Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200] 
+Stopped execution of TB chain before 0x7f00000001c0 [ffffffff81000010] 
+Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200] 
+";
+
+    fn read(trace: &mut Trace, log: &str) -> Counts {
+        let mut counts = Counts::new();
+        let mut last = None;
+        for line in log.lines() {
+            trace.take(line.as_bytes(), &mut counts, &mut last).unwrap();
+        }
+        counts
+    }
+
+    fn place(address: u64, softirq: bool) -> Place {
+        Place { address, softirq }
+    }
+
+    #[test]
+    fn blocks_that_ran_are_counted_by_their_instructions() {
+        let mut trace = Trace::new(0..0);
+        let counts = read(&mut trace, LOG);
+        assert_eq!(
+            counts,
+            Counts::from([(place(0xffff_ffff_8100_0010, false), 6)])
+        );
+        let unknown = "Trace 0: 0x7f0 [00000000/ffffffff81000020/0040c0b0/ff020200] ";
+        let counts = read(&mut trace, unknown);
+        assert_eq!(
+            counts,
+            Counts::from([(place(0xffff_ffff_8100_0020, false), 1)])
+        );
+        assert_eq!(trace.unlisted(), 1);
+        let torn = "Trace 0: 0x7f0 [00000000";
+        assert!(trace
+            .take(torn.as_bytes(), &mut Counts::new(), &mut None)
+            .is_err());
+    }
+
+    /// The handler is 0x1000 to 0x1100; 0x1000 calls 0x2000, which has a return of its own, and 0x1010 leaves.
+    fn handler(last: &str) -> String {
+        let listed = format!(
+            "IN: \n0x1000:  e8 fb 0f 00 00  callq    0x2000\n\
+             IN: \n0x2000:  c3  retq\n\
+             IN: \n0x1010:  90  nop\n0x1011:  {last}\n\
+             IN: \n0x3000:  90  nop\n"
+        );
+        let entered = |own: u64, address: u64| format!("Trace 0: {own:#x} [0/{address:x}/0/0] \n");
+        let stopped = "Stopped execution of TB chain before 0xb [2000] \n";
+        let steps = [
+            entered(0xd, 0x3000),
+            entered(0xa, 0x1000),
+            entered(0xb, 0x2000),
+            stopped.to_owned(),
+            entered(0xb, 0x2000),
+            entered(0xc, 0x1010),
+            entered(0xd, 0x3000),
+        ];
+        listed + &steps.concat()
+    }
+
+    #[test]
+    fn what_the_handler_of_softirqs_calls_is_told_apart_until_it_returns() {
+        let expected = |after: bool| {
+            let mut counts = Counts::from([
+                (place(0x1000, true), 1),
+                (place(0x2000, true), 1),
+                (place(0x1010, true), 2),
+                (place(0x3000, false), 1),
+            ]);
+            *counts.entry(place(0x3000, after)).or_default() += 1;
+            counts
+        };
+        for last in ["c3  retq", "e9 00 00 00 00  jmpq     0x4000"] {
+            let counts = read(&mut Trace::new(0x1000..0x1100), &handler(last));
+            assert_eq!(counts, expected(false), "{last}");
+        }
+        // A jump to another place of the handler does not leave it.
+        let within = handler("eb 10  jmp      0x1020");
+        let counts = read(&mut Trace::new(0x1000..0x1100), &within);
+        assert_eq!(counts, expected(true));
+    }
+}

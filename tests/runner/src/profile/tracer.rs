@@ -1,0 +1,89 @@
+//! Has a guest run netgauge while QEMU logs what it executes.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write as _;
+use std::process::Command;
+use std::thread;
+
+use anyhow::{ensure, Result};
+use serde::de::DeserializeOwned;
+use tempfile::TempDir;
+
+use super::symbols::Symbols;
+use super::trace::{Counts, Trace};
+use crate::commands::Commands;
+use crate::qemu::Monitor;
+
+/// The runner's own line at the end of what QEMU has logged.
+const END: &[u8] = b"(end)\n";
+
+/// The kernel's function that handles softirqs: kernel/softirq.c.
+const HANDLER: &str = "handle_softirqs";
+
+/// Counts what a guest executes.
+#[derive(Debug)]
+pub struct Tracer {
+    monitor: Monitor,
+    log: File,
+    trace: Trace,
+    symbols: Symbols,
+    /// The log's, which is a pipe.
+    _directory: TempDir,
+}
+
+impl Tracer {
+    /// Of a guest that runs the benchmark, and has loaded by now all modules that will be needed.
+    ///
+    /// # Errors
+    /// When the guest or QEMU does not answer, or its kernel lacks a function that must be known.
+    pub fn new(guest: &mut Commands) -> Result<Self> {
+        let directory = TempDir::with_prefix("profile-")?;
+        let pipe = directory.path().join("log");
+        let status = Command::new("mkfifo").arg(&pipe).status()?;
+        ensure!(status.success(), "mkfifo: {status}");
+        // QEMU never sees an end of it, nor waits for one who reads.
+        let log = OpenOptions::new().read(true).write(true).open(&pipe)?;
+        let mut monitor = guest.monitor()?;
+        monitor.tell(&format!("logfile {}", pipe.display()))?;
+        let symbols = Symbols::read(guest)?;
+        Ok(Self {
+            monitor,
+            log,
+            trace: Trace::new(symbols.range(HANDLER)?),
+            symbols,
+            _directory: directory,
+        })
+    }
+
+    /// What the guest executes while netgauge runs with `arguments`, and netgauge's report.
+    ///
+    /// # Errors
+    /// When the guest or QEMU does not answer, or what it says cannot be understood.
+    pub fn count<T: DeserializeOwned>(
+        &mut self,
+        guest: &mut Commands,
+        arguments: &str,
+    ) -> Result<(Counts, T)> {
+        self.monitor.tell("log in_asm,exec,nochain")?;
+        let from = self.log.try_clone()?;
+        thread::scope(|scope| {
+            let reader = scope.spawn(|| self.trace.read(from, END));
+            let ended = guest.ask(arguments);
+            // What QEMU logs it has written by then.
+            self.monitor.tell("log none")?;
+            self.log.write_all(END)?;
+            let counts = reader.join().expect("the reader of QEMU's log")?;
+            Ok((counts, ended?.report()?))
+        })
+    }
+
+    /// The functions.
+    pub fn symbols(&self) -> &Symbols {
+        &self.symbols
+    }
+
+    /// How often a block was entered that QEMU had not listed, and counted as one instruction.
+    pub fn unlisted(&self) -> u64 {
+        self.trace.unlisted()
+    }
+}
