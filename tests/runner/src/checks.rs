@@ -1,11 +1,12 @@
 //! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module and what it says of
-//! itself, the dissector, the scenarios.
+//! itself, the dissector, the scenarios, and the benchmark's budgets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
 
 use anyhow::{ensure, Context, Result};
 
+use crate::bench;
 use crate::dissector;
 use crate::judge::{cargo_test, Part, Total};
 use crate::layout::Layout;
@@ -43,6 +44,10 @@ pub fn run(layout: &Layout) -> Result<Total> {
         Err(anyhow::anyhow!("there is no module to run them with"))
     };
     parts.push(outcome.unwrap_or_else(|error| Part::single::<()>("scenarios", Err(error))));
+    if module_is_there {
+        let outcome = bench::check(layout);
+        parts.push(outcome.unwrap_or_else(|error| Part::single::<()>("bench", Err(error))));
+    }
     Ok(Total(parts))
 }
 

@@ -67,7 +67,7 @@ enum Verb {
     Dissector,
     /// Print netgauge's table, measured between two guests.
     Demo,
-    /// Print instructions per half round trip and per byte.
+    /// Print instructions per half round trip and per byte, and judge them by netgauge/budgets.toml.
     Bench,
     /// Print instructions per half round trip by function.
     Profile(profile::Options),

@@ -1,0 +1,344 @@
+//! The most that each figure may cost: `netgauge/budgets.toml`.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::fs;
+use std::path::PathBuf;
+
+use anyhow::{bail, ensure, Context, Result};
+use serde::Deserialize;
+
+use super::figures::Figure;
+use crate::layout::Layout;
+
+/// What ratios are to.
+const BASES: [&str; 2] = ["tcp", "raw"];
+
+/// Below this share of its budget a figure has become so much better that the budget should follow.
+const LOOSE: f64 = 0.9;
+
+/// The most that one figure may be.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Budget {
+    /// Instructions.
+    count: f64,
+    /// As a ratio to the same figure of TCP,
+    tcp: Option<f64>,
+    /// and of raw packet sockets.
+    raw: Option<f64>,
+}
+
+impl Budget {
+    /// The most for the ratio to `base`.
+    fn ratio(&self, base: &str) -> Option<f64> {
+        match base {
+            "tcp" => self.tcp,
+            "raw" => self.raw,
+            _ => None,
+        }
+    }
+}
+
+/// All budgets: by transport, then by the figure's name.
+#[derive(Debug, Deserialize)]
+#[serde(transparent)]
+pub struct Budgets(BTreeMap<String, BTreeMap<String, Budget>>);
+
+/// A figure beside its budget.
+#[derive(Debug)]
+pub struct Verdict {
+    transport: String,
+    figure: String,
+    /// What was compared: measured, most. The count comes first, then ratios.
+    comparisons: Result<Vec<Comparison>>,
+}
+
+#[derive(Clone, Debug)]
+struct Comparison {
+    /// Of what: instructions, or a ratio.
+    what: String,
+    measured: f64,
+    most: f64,
+}
+
+impl Comparison {
+    fn used(&self) -> f64 {
+        self.measured / self.most
+    }
+}
+
+fn path(layout: &Layout) -> PathBuf {
+    layout.project.join("netgauge/budgets.toml")
+}
+
+impl Budgets {
+    /// Reads the file.
+    ///
+    /// # Errors
+    /// When it is not there, or not what it should be.
+    pub fn read(layout: &Layout) -> Result<Self> {
+        let path = path(layout);
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        Self::parse(&text).with_context(|| path.display().to_string())
+    }
+
+    fn parse(text: &str) -> Result<Self> {
+        let budgets: Self = toml::from_str(text)?;
+        for (transport, figures) in &budgets.0 {
+            for (figure, budget) in figures {
+                let numbers = [Some(budget.count), budget.tcp, budget.raw];
+                ensure!(
+                    numbers.into_iter().flatten().all(|number| number > 0.0),
+                    "{transport}, {figure}: a budget is greater than 0"
+                );
+            }
+        }
+        Ok(budgets)
+    }
+
+    /// Compares each figure with its budget.
+    pub fn judge(&self, figures: &[Figure]) -> Vec<Verdict> {
+        figures
+            .iter()
+            .map(|figure| Verdict {
+                transport: figure.transport.clone(),
+                figure: figure.name.clone(),
+                comparisons: self.compare(figure, figures),
+            })
+            .collect()
+    }
+
+    fn compare(&self, figure: &Figure, figures: &[Figure]) -> Result<Vec<Comparison>> {
+        let Figure {
+            transport, name, ..
+        } = figure;
+        let budget = self
+            .0
+            .get(transport)
+            .and_then(|budgets| budgets.get(name))
+            .with_context(|| format!("there is no budget: add {transport}.{name}"))?;
+        let count = figure.count.context("it could not be measured")?;
+        let mut comparisons = vec![Comparison {
+            what: "instructions".to_owned(),
+            measured: count,
+            most: budget.count,
+        }];
+        for base in BASES {
+            let Some(most) = budget.ratio(base) else {
+                continue;
+            };
+            let of_base = figures
+                .iter()
+                .find(|other| other.transport == base && other.name == *name)
+                .and_then(|other| other.count)
+                .with_context(|| format!("{base} could not be measured, to compare with"))?;
+            comparisons.push(Comparison {
+                what: format!("/{base}"),
+                measured: count / of_base,
+                most,
+            });
+        }
+        Ok(comparisons)
+    }
+}
+
+impl Verdict {
+    /// Which figure it is about.
+    pub fn name(&self) -> String {
+        format!("{} {}", self.transport, self.figure)
+    }
+
+    /// Whether the figure was measured and keeps its budget.
+    pub fn is_good(&self) -> bool {
+        self.outcome().is_ok()
+    }
+
+    /// What is wrong.
+    ///
+    /// # Errors
+    /// When the figure could not be measured, has no budget, or exceeds it.
+    pub fn outcome(&self) -> Result<()> {
+        let comparisons = match &self.comparisons {
+            Ok(comparisons) => comparisons,
+            Err(error) => bail!("{}: {error:#}", self.name()),
+        };
+        for comparison in comparisons {
+            ensure!(
+                comparison.used() <= 1.0,
+                "{}: {} {:.3} exceeds its budget, {:.3}, by {:.1} %",
+                self.name(),
+                comparison.what,
+                comparison.measured,
+                comparison.most,
+                (comparison.used() - 1.0) * 100.0
+            );
+        }
+        Ok(())
+    }
+
+    /// A word on a budget that is much larger than needed.
+    fn loose(&self) -> Option<String> {
+        let comparisons = self.comparisons.as_ref().ok()?;
+        let loosest = comparisons
+            .iter()
+            .min_by(|one, other| one.used().total_cmp(&other.used()))?;
+        (loosest.used() < LOOSE).then(|| {
+            format!(
+                "{}: {} {:.3} is {:.0} % below its budget: lower that in netgauge/budgets.toml",
+                self.name(),
+                loosest.what,
+                loosest.measured,
+                (1.0 - loosest.used()) * 100.0
+            )
+        })
+    }
+}
+
+/// A line for each figure: instructions and ratios, and behind each, in brackets, the most that it may be. Below stands
+/// what exceeds its budget, and what has left it far behind.
+pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
+    let mut text = String::from(
+        "Instructions of both ends together: message-N is half a round trip of N bytes (median), byte a byte in bulk;\n\
+         kernel- is what of it the kernel executes, softirq- what of that in softirqs. In brackets the budgets.\n\n",
+    );
+    let _ = writeln!(
+        text,
+        "{:<6}{:<20}{:>20}  {:>16}  {:>16}",
+        "", "", "instructions", "/tcp", "/raw"
+    );
+    for (figure, verdict) in figures.iter().zip(verdicts) {
+        let digits = if figure.name.contains("byte") { 3 } else { 0 };
+        let _ = write!(text, "{:<6}{:<20}", figure.transport, figure.name);
+        let Some(count) = figure.count else {
+            text += "not measured\n";
+            continue;
+        };
+        let most = |what: &str| {
+            let comparisons = verdict.comparisons.as_ref().ok()?;
+            let comparison = comparisons.iter().find(|c| c.what == what)?;
+            Some(comparison.most)
+        };
+        let bracket = |most: Option<f64>, digits: usize| {
+            most.map_or_else(String::new, |most| format!("({most:.digits$})"))
+        };
+        let budget = bracket(most("instructions"), digits);
+        let _ = write!(text, "{count:>10.digits$}{budget:>10}");
+        for base in BASES {
+            let of_base = figures
+                .iter()
+                .find(|other| other.transport == base && other.name == figure.name)
+                .and_then(|other| other.count);
+            let ratio = of_base.map_or_else(String::new, |base| format!("{:.3}", count / base));
+            let budget = bracket(most(&format!("/{base}")), 3);
+            let _ = write!(text, "  {ratio:>8}{budget:>8}");
+        }
+        text.truncate(text.trim_end().len());
+        text.push('\n');
+    }
+    text.push('\n');
+    let mut good = true;
+    for verdict in verdicts {
+        if let Err(error) = verdict.outcome() {
+            good = false;
+            let _ = writeln!(text, "not kept: {error:#}");
+        } else if let Some(loose) = verdict.loose() {
+            let _ = writeln!(text, "{loose}");
+        }
+    }
+    if good {
+        text += "All figures keep their budgets.\n";
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const BUDGETS: &str = "
+        [tcp]
+        message-1 = { count = 13000 }
+        [esp]
+        message-1 = { count = 9000, tcp = 0.75 }
+    ";
+
+    fn figure(transport: &str, count: Option<f64>) -> Figure {
+        Figure {
+            transport: transport.to_owned(),
+            name: "message-1".to_owned(),
+            count,
+        }
+    }
+
+    fn judge(budgets: &str, tcp: Option<f64>, esp: Option<f64>) -> (Vec<bool>, String) {
+        let figures = [figure("tcp", tcp), figure("esp", esp)];
+        let verdicts = Budgets::parse(budgets).unwrap().judge(&figures);
+        let good = verdicts.iter().map(Verdict::is_good).collect();
+        (good, table(&figures, &verdicts))
+    }
+
+    #[test]
+    fn figures_within_their_budgets_are_good() {
+        let (good, text) = judge(BUDGETS, Some(12_500.0), Some(8_900.0));
+        assert_eq!(good, [true, true], "{text}");
+        assert!(text.contains("8900    (9000)     0.712 (0.750)"), "{text}");
+        assert!(text.ends_with("All figures keep their budgets.\n"));
+        assert!(!text.contains("lower"), "{text}");
+    }
+
+    #[test]
+    fn a_figure_beyond_its_budget_or_its_ratio_is_not() {
+        let (good, text) = judge(BUDGETS, Some(12_500.0), Some(9_100.0));
+        assert_eq!(good, [true, false]);
+        assert!(
+            text.contains("not kept: esp message-1: instructions 9100"),
+            "{text}"
+        );
+        let (good, text) = judge(BUDGETS, Some(11_000.0), Some(8_900.0));
+        assert_eq!(good, [true, false]);
+        assert!(
+            text.contains("not kept: esp message-1: /tcp 0.809"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn a_figure_without_number_or_budget_is_not_good() {
+        let (good, text) = judge(BUDGETS, Some(12_500.0), None);
+        assert_eq!(good, [true, false]);
+        assert!(text.contains("could not be measured"), "{text}");
+        let (good, _) = judge(BUDGETS, None, Some(8_900.0));
+        assert_eq!(good, [false, false]);
+        let (good, text) = judge("[tcp]\n", Some(1.0), Some(1.0));
+        assert_eq!(good, [false, false]);
+        assert!(text.contains("add esp.message-1"), "{text}");
+    }
+
+    #[test]
+    fn a_budget_that_is_far_too_large_is_told() {
+        let (good, text) = judge(BUDGETS, Some(12_500.0), Some(7_000.0));
+        assert_eq!(good, [true, true]);
+        assert!(
+            text.contains("esp message-1: /tcp 0.560 is 25 % below"),
+            "{text}"
+        );
+    }
+
+    #[test]
+    fn what_is_no_budget_is_refused() {
+        for text in [
+            "[esp]\nmessage-1 = { count = 0 }",
+            "[esp]\nmessage-1 = { cuont = 1 }",
+            "[esp]\nmessage-1 = { count = 1, tcp = -1 }",
+            "[esp]\nmessage-1 = 7",
+        ] {
+            assert!(Budgets::parse(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn the_projects_budgets_can_be_read() {
+        Budgets::parse(include_str!("../../../../netgauge/budgets.toml")).unwrap();
+    }
+}
