@@ -10,10 +10,13 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::completions::CompletionsArgs;
+use crate::plot::PlotArgs;
 
 /// A subcommand.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
+    /// Draw saved results as a picture
+    Plot(PlotArgs),
     /// Print the completions of the command line for a shell
     Completions(CompletionsArgs),
 }
@@ -26,6 +29,7 @@ impl Command {
     /// What the subcommand says.
     pub fn run(&self) -> Result<ExitCode> {
         match self {
+            Self::Plot(args) => args.run(),
             Self::Completions(args) => args.run(),
         }
     }

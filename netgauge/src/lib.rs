@@ -22,6 +22,7 @@ pub mod machine;
 pub mod measuring;
 pub mod pattern;
 pub mod picture;
+pub mod plot;
 pub mod progress;
 pub mod report;
 pub mod server;

@@ -29,5 +29,5 @@ pub mod orders;
 pub mod parameters;
 pub mod part;
 pub mod participants;
-mod print;
+pub(crate) mod print;
 pub mod rounds;

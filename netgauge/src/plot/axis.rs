@@ -1,0 +1,178 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Logarithmic axes: how far they go, where they have ticks, and what is said there.
+
+use crate::sizes::human;
+
+/// What an axis counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Unit {
+    /// Bytes, in powers of two.
+    Bytes,
+    /// Things, in powers of two.
+    Count,
+    /// Anything else, in powers of ten.
+    Number,
+}
+
+/// An axis.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Axis {
+    /// What it shows.
+    pub(super) label: String,
+    unit: Unit,
+    low: f64,
+    high: f64,
+    values: Vec<f64>,
+}
+
+/// The most ticks of an axis.
+const MOST: usize = 9;
+
+impl Axis {
+    /// One on which these values, all above 0, have their places.
+    pub(super) fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
+        let mut values: Vec<f64> = values.collect();
+        values.sort_unstable_by(f64::total_cmp);
+        values.dedup();
+        let low = values.first().copied().unwrap_or(1.0);
+        let high = values.last().copied().unwrap_or(1.0);
+        // A twentieth more at either end, and something at all for a single value.
+        let room = (high / low).powf(0.05).max(1.05);
+        Self {
+            label: label.to_owned(),
+            unit,
+            low: low / room,
+            high: high * room,
+            values,
+        }
+    }
+
+    /// From where to where it goes.
+    pub(super) fn range(&self) -> std::ops::Range<f64> {
+        self.low..self.high
+    }
+
+    /// Where it has ticks, ascending.
+    pub(super) fn ticks(&self) -> Vec<f64> {
+        let inside = |ticks: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
+            ticks.filter(|tick| self.range().contains(tick)).collect()
+        };
+        if self.unit != Unit::Number {
+            if self.values.len() <= MOST {
+                return self.values.clone();
+            }
+            let ends = (self.values.first(), self.values.last());
+            let (Some(first), Some(last)) = ends else {
+                return Vec::new();
+            };
+            let (first, last) = (first.log2().ceil() as i32, last.log2() as i32);
+            let step = (last - first).max(0) as usize / MOST + 1;
+            return inside(&mut (first..=last).step_by(step).map(|power| 2f64.powi(power)));
+        }
+        let decades = (self.high / self.low).log10();
+        let (first, last) = (
+            self.low.log10().floor() as i32,
+            self.high.log10().ceil() as i32,
+        );
+        if decades < 0.8 {
+            // So narrow that it is nearly linear.
+            let step = nice_step((self.high - self.low) / 6.0);
+            let (first, last) = ((self.low / step).ceil() as i64, (self.high / step) as i64);
+            return (first..=last).map(|tick| tick as f64 * step).collect();
+        }
+        let parts: &[f64] = match decades {
+            ..2.0 => &[1.0, 2.0, 5.0],
+            ..4.0 => &[1.0, 3.0],
+            _ => &[1.0],
+        };
+        let step = (decades / MOST as f64) as usize + 1;
+        inside(&mut (first..=last).step_by(step).flat_map(|power| {
+            let power = 10f64.powi(power);
+            parts.iter().map(move |part| part * power)
+        }))
+    }
+
+    /// What is said at a tick.
+    pub(super) fn text(&self, tick: f64) -> String {
+        match self.unit {
+            Unit::Bytes => human(tick.round() as u64),
+            Unit::Count => format!("{tick:.0}"),
+            Unit::Number => number(tick),
+        }
+    }
+}
+
+/// The least of 1, 2, 5 times a power of ten that is not below `least`.
+fn nice_step(least: f64) -> f64 {
+    let power = 10f64.powf(least.log10().floor());
+    let parts = [1.0, 2.0, 5.0].map(|part| part * power);
+    parts
+        .into_iter()
+        .find(|step| *step >= least)
+        .unwrap_or(10.0 * power)
+}
+
+/// A number without zeros that say nothing.
+fn number(value: f64) -> String {
+    if value >= 1000.0 {
+        return format!("{value:.0}");
+    }
+    let text = format!("{value:.6}");
+    text.trim_end_matches('0').trim_end_matches('.').to_owned()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn axis(unit: Unit, values: &[f64]) -> Axis {
+        Axis::new("label", unit, values.iter().copied())
+    }
+
+    fn texts(unit: Unit, values: &[f64]) -> Vec<String> {
+        let axis = axis(unit, values);
+        axis.ticks().iter().map(|tick| axis.text(*tick)).collect()
+    }
+
+    #[test]
+    fn few_sizes_are_ticks_themselves_and_many_have_powers_of_two() {
+        assert_eq!(texts(Unit::Bytes, &[1500.0, 1.0]), ["1 B", "1500 B"]);
+        let sizes: Vec<f64> = (0..=20).map(|power| 2f64.powi(power)).collect();
+        let expected = ["1 B", "8 B", "64 B", "512 B", "4 KiB", "32 KiB", "256 KiB"];
+        assert_eq!(texts(Unit::Bytes, &sizes), expected);
+        assert_eq!(texts(Unit::Count, &[1.0, 8.0, 32.0, 8.0]), ["1", "8", "32"]);
+    }
+
+    #[test]
+    fn numbers_have_ticks_that_suit_their_range() {
+        assert_eq!(texts(Unit::Number, &[8.5, 60.0]), ["10", "20", "50"]);
+        assert_eq!(
+            texts(Unit::Number, &[0.5, 1500.0]),
+            ["1", "3", "10", "30", "100", "300", "1000"]
+                .map(str::to_owned)
+                .to_vec()
+        );
+        assert_eq!(texts(Unit::Number, &[0.9, 1.2]), ["0.9", "1", "1.1", "1.2"]);
+        assert_eq!(texts(Unit::Number, &[1e-3, 2e4]).len(), 8);
+        assert_eq!(texts(Unit::Number, &[16_800.0]).last().unwrap(), "17500");
+    }
+
+    #[test]
+    fn every_axis_has_a_few_ticks_within_its_range() {
+        for low in [1e-9, 0.03, 1.0, 700.0, 1e12] {
+            for factor in [1.0, 1.01, 1.5, 3.0, 20.0, 1e3, 1e9, 1e30] {
+                let axis = axis(Unit::Number, &[low, low * factor]);
+                let ticks = axis.ticks();
+                assert!((1..=2 * MOST).contains(&ticks.len()), "{axis:?}: {ticks:?}");
+                let least = axis.range().start * (1.0 - 1e-9);
+                let most = axis.range().end * (1.0 + 1e-9);
+                assert!(
+                    ticks.iter().all(|tick| (least..=most).contains(tick)),
+                    "{ticks:?}"
+                );
+                assert!(axis.range().start < low && axis.range().end > low * factor);
+            }
+        }
+    }
+}

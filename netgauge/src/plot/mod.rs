@@ -1,0 +1,136 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Pictures of saved results: `netgauge plot`.
+//!
+//! What is drawn goes by what the results have, not by the pattern's name: a new pattern whose
+//! rows have a size and times or throughput is drawn as it is.
+
+mod axis;
+mod chart;
+mod figure;
+mod results;
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{bail, ensure, Context as _, Result};
+use clap::{Args, ValueEnum};
+
+use crate::group::heat_map::HeatMap;
+use crate::picture;
+use results::{Measured, Results};
+
+const EXAMPLES: &str = "\
+Examples:
+  Save what is measured, and draw it:
+    netgauge -m all --format json --connect 10.0.0.2 > today.json
+    netgauge plot today.json -o latency.svg
+    netgauge plot today.json -o throughput.png --kind throughput
+
+  What has changed since then, by the first file, for two transports:
+    netgauge plot before.json after.json -o change.svg --kind comparison -m tcp,esp
+
+  How transports compare with the first one of the file:
+    netgauge plot today.json -o compared.svg --kind comparison
+
+  ESP over its parameters, saved before:
+    netgauge -x esp-params --format json --connect 10.0.0.2 --interface eth0 > params.json
+    netgauge plot params.json -o params.png";
+
+/// Arguments of `plot`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct PlotArgs {
+    /// Results that netgauge printed with --format json
+    #[arg(required = true, value_name = "FILE")]
+    files: Vec<PathBuf>,
+
+    /// The picture's file; its name ends in .svg or .png
+    #[arg(short = 'o', long, value_name = "PICTURE", value_parser = picture::parse_path)]
+    output: PathBuf,
+
+    /// What is drawn [default: what suits the results]
+    #[arg(long, value_enum)]
+    kind: Option<PlotKind>,
+
+    /// Draw these transports only: names with commas between
+    #[arg(
+        short = 'm',
+        long = "mode",
+        value_name = "NAMES",
+        value_delimiter = ','
+    )]
+    transports: Vec<String>,
+
+    /// What is said above the picture
+    #[arg(long, value_name = "TEXT")]
+    title: Option<String>,
+}
+
+/// Kinds of pictures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum PlotKind {
+    /// Times over the size of messages
+    Latency,
+    /// Throughput over the size of messages, or over the number of clients
+    Throughput,
+    /// Time in the calls that send and receive, over the size of messages
+    Overhead,
+    /// Goodput over two parameters (esp-params)
+    HeatMap,
+    /// Times by those of the first file, or of the first transport
+    Comparison,
+}
+
+impl PlotArgs {
+    /// Draws the picture.
+    ///
+    /// # Errors
+    ///
+    /// A file is none of netgauge's or has nothing of this kind; the picture cannot be written.
+    pub fn run(&self) -> Result<ExitCode> {
+        let files: Vec<_> = self
+            .files
+            .iter()
+            .map(|path| Results::read(path))
+            .collect::<Result<_>>()?;
+        let kind = self.kind.unwrap_or_else(|| figure::suitable(&files));
+        match kind {
+            PlotKind::HeatMap => self.heat_map(&files),
+            kind => self.chart(kind, &files),
+        }?;
+        Ok(ExitCode::SUCCESS)
+    }
+
+    fn heat_map(&self, files: &[Results]) -> Result<()> {
+        let [file] = files else {
+            bail!("a heat map is of one file: draw each by itself");
+        };
+        let Measured::Params(report) = &file.measured else {
+            bail!(
+                "{} has nothing for a heat map: measure -x esp-params",
+                file.name
+            );
+        };
+        ensure!(
+            self.transports.is_empty(),
+            "a heat map is of esp alone: leave -m away"
+        );
+        let mut map = HeatMap::of(report).with_context(|| file.name.clone())?;
+        map.title = self.title.clone().unwrap_or(map.title);
+        picture::save(&map, &self.output)
+    }
+
+    fn chart(&self, kind: PlotKind, files: &[Results]) -> Result<()> {
+        for file in files {
+            ensure!(
+                !matches!(file.measured, Measured::Params(_)),
+                "{} is of esp-params, which is drawn as a heat map: --kind heat-map",
+                file.name
+            );
+        }
+        let mut chart = figure::chart(kind, files, &self.transports)?;
+        chart.title = self.title.clone().unwrap_or(chart.title);
+        picture::save(&chart, &self.output)
+    }
+}

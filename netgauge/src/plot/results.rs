@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Saved results, whatever the pattern: a run is of a transport, a row of a size, and what has a
+//! median is a time.
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::path::Path;
+
+use anyhow::{bail, ensure, Context as _, Result};
+use serde_json::{Map, Value};
+
+use crate::group::esp_params::{self, ParamsReport};
+use crate::report::record::Record;
+
+/// How a result file is made, for messages.
+const HOW: &str = "save results with `netgauge --format json ... > FILE`";
+
+/// What a file has.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Results {
+    /// Name of the file without directory and end.
+    pub(super) name: String,
+    /// What was recorded with the results.
+    pub(super) record: Option<Record>,
+    /// What was measured.
+    pub(super) measured: Measured,
+}
+
+/// What was measured.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) enum Measured {
+    /// Transports, by anything.
+    Runs(Vec<Run>),
+    /// ESP over its parameters.
+    Params(Box<ParamsReport>),
+}
+
+/// One transport with one pattern.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Run {
+    /// Transport's name, and its congestion control if one was chosen.
+    pub(super) transport: String,
+    /// Pattern's name.
+    pub(super) pattern: String,
+    /// Number of clients, in patterns that have many.
+    pub(super) clients: Option<u64>,
+    /// One per size.
+    pub(super) rows: Vec<Row>,
+}
+
+/// One size.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Row {
+    /// Bytes.
+    pub(super) size: u64,
+    /// Medians in nanoseconds, by their names without the unit.
+    pub(super) times: BTreeMap<String, f64>,
+    /// Throughput, or goodput of all, Mbit/s.
+    pub(super) mbit_per_s: Option<f64>,
+}
+
+impl Results {
+    /// Reads a file.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be read, or is none of netgauge's.
+    pub(super) fn read(path: &Path) -> Result<Self> {
+        let shown = path.display();
+        let text = fs::read_to_string(path).with_context(|| format!("reading {shown}"))?;
+        let name = path.file_stem().unwrap_or(path.as_os_str());
+        Self::parse(&name.to_string_lossy(), &text).with_context(|| shown.to_string())
+    }
+
+    fn parse(name: &str, text: &str) -> Result<Self> {
+        let report: Map<String, Value> = serde_json::from_str(text)
+            .with_context(|| format!("it is not a JSON object: {HOW}"))?;
+        ensure!(
+            report.contains_key("netgauge"),
+            "it is JSON, but not netgauge's: {HOW}"
+        );
+        let record = report.get("record").cloned();
+        let pattern = text_of(&report, "pattern");
+        let measured = if pattern == esp_params::NAME {
+            let report = serde_json::from_value(Value::Object(report))
+                .context("it is no whole report on esp-params")?;
+            Measured::Params(Box::new(report))
+        } else {
+            let Some(Value::Array(runs)) = report.get("runs") else {
+                bail!("it has no list `runs`: {HOW}");
+            };
+            let runs: Vec<_> = runs
+                .iter()
+                .filter_map(|value| run(value.as_object()?, &pattern))
+                .collect();
+            ensure!(
+                runs.iter().any(|run| !run.rows.is_empty()),
+                "nothing was measured in it, so there is nothing to draw"
+            );
+            Measured::Runs(runs)
+        };
+        Ok(Self {
+            name: name.to_owned(),
+            // What another netgauge has recorded otherwise is not worth failing for.
+            record: record.and_then(|record| serde_json::from_value(record).ok()),
+            measured,
+        })
+    }
+
+    /// The runs, if there are any.
+    pub(super) fn runs(&self) -> &[Run] {
+        match &self.measured {
+            Measured::Runs(runs) => runs,
+            Measured::Params(_) => &[],
+        }
+    }
+}
+
+fn text_of(object: &Map<String, Value>, name: &str) -> String {
+    let text = object.get(name).and_then(Value::as_str);
+    text.unwrap_or_default().to_owned()
+}
+
+fn run(object: &Map<String, Value>, pattern: &str) -> Option<Run> {
+    let mut transport = text_of(object, "transport");
+    if let Some(Value::String(congestion)) = object.get("congestion") {
+        transport = format!("{transport} {congestion}");
+    }
+    let own = text_of(object, "pattern");
+    let rows = object.get("rows")?.as_array()?.iter();
+    Some(Run {
+        transport,
+        pattern: if own.is_empty() {
+            pattern.to_owned()
+        } else {
+            own
+        },
+        clients: object.get("clients").and_then(Value::as_u64),
+        rows: rows.filter_map(|row_of| row(row_of.as_object()?)).collect(),
+    })
+}
+
+fn row(object: &Map<String, Value>) -> Option<Row> {
+    // Axes are logarithmic.
+    let positive = |value: &Value| {
+        value
+            .as_f64()
+            .filter(|value| value.is_finite() && *value > 0.0)
+    };
+    let median = |value: &Value| match value {
+        Value::Object(summary) => summary.get("median").and_then(positive),
+        value => positive(value),
+    };
+    let time = |(name, value): (&String, &Value)| {
+        Some((name.strip_suffix("_ns")?.to_owned(), median(value)?))
+    };
+    let goodput = object.get("goodput_bit_per_s").and_then(median);
+    Some(Row {
+        size: object.get("size")?.as_u64().filter(|size| *size > 0)?,
+        times: object.iter().filter_map(time).collect(),
+        mbit_per_s: object
+            .get("mbit_per_s")
+            .and_then(positive)
+            .or(goodput.map(|goodput| goodput / 1e6)),
+    })
+}
+
+#[cfg(test)]
+pub(super) mod tests {
+    use super::*;
+    use crate::group::print::samples as many;
+    use crate::report::{record, samples, Format};
+
+    /// A file of a client's results.
+    pub(crate) fn two(name: &str) -> Results {
+        let mut report = samples::report();
+        report.record = Some(record::tests::sample());
+        let mut text = Vec::new();
+        report.write(Format::Json, &mut text).unwrap();
+        Results::parse(name, std::str::from_utf8(&text).unwrap()).unwrap()
+    }
+
+    /// A file of a pattern of many.
+    pub(crate) fn of_many() -> Results {
+        let text = serde_json::to_string(&many::many()).unwrap();
+        Results::parse("many", &text).unwrap()
+    }
+
+    #[test]
+    fn a_clients_results_are_times_and_throughput_over_sizes() {
+        let results = two("file");
+        assert_eq!(results.record, Some(record::tests::sample()));
+        let runs = results.runs();
+        assert_eq!(runs.len(), 4);
+        assert_eq!(
+            (&runs[0].transport[..], &runs[0].pattern[..]),
+            ("tcp", "one-one")
+        );
+        let expected = Row {
+            size: 64,
+            times: [("half_rtt".to_owned(), 17_064.0)].into(),
+            mbit_per_s: runs[0].rows[1].mbit_per_s,
+        };
+        assert_eq!(runs[0].rows[1], expected);
+        assert!(expected
+            .mbit_per_s
+            .is_some_and(|rate| rate > 30.0 && rate < 30.1));
+        assert!(runs[2].rows.is_empty());
+        assert_eq!(runs[3].rows[0].times["total"], 1_048_576.0);
+    }
+
+    #[test]
+    fn patterns_of_many_have_clients_and_goodput() {
+        let results = of_many();
+        let run = &results.runs()[0];
+        assert_eq!(
+            (&run.transport[..], &run.pattern[..], run.clients),
+            ("tcp reno", "one-many", Some(2))
+        );
+        assert_eq!(run.rows[1].mbit_per_s, Some(190.0));
+        assert!(run.rows[1].times.is_empty());
+        // A row without numbers is a size where all rounds broke.
+        assert_eq!(results.runs()[1].rows[0].mbit_per_s, None);
+    }
+
+    #[test]
+    fn any_pattern_is_understood_by_what_it_calls_its_numbers() {
+        let text = r#"{"netgauge": "9", "runs": [
+            {"transport": "esp", "pattern": "new", "rows": [
+                {"size": 8, "send_overhead_ns": {"median": 900, "mood": 1}, "gap_ns": 0, "latency_ns": 1200,
+                 "stalls": 3, "messages_per_s": 1e6, "mbit_per_s": 0.0},
+                {"size": 0, "mbit_per_s": 1.0}, {"mbit_per_s": 1.0}, 7]},
+            {"transport": "tcp"}, 7]}"#;
+        let results = Results::parse("file", text).unwrap();
+        assert_eq!(results.record, None);
+        let [run] = results.runs() else {
+            panic!("{results:?}")
+        };
+        let times = [("send_overhead", 900.0), ("latency", 1200.0)];
+        let expected = Row {
+            size: 8,
+            times: times.map(|(name, time)| (name.to_owned(), time)).into(),
+            mbit_per_s: None,
+        };
+        assert_eq!(run.rows, [expected]);
+    }
+
+    #[test]
+    fn params_are_a_report_of_their_own() {
+        let report = many::params();
+        let text = serde_json::to_string(&report).unwrap();
+        let results = Results::parse("params", &text).unwrap();
+        assert_eq!(results.measured, Measured::Params(Box::new(report)));
+        assert!(results.runs().is_empty());
+    }
+
+    #[test]
+    fn what_is_wrong_with_a_file_is_said() {
+        for (text, expected) in [
+            ("", "not a JSON object: save results"),
+            ("transport,pattern,size", "not a JSON object"),
+            ("[1, 2]", "not a JSON object"),
+            (r#"{"a": 1}"#, "not netgauge's"),
+            (r#"{"netgauge": "9"}"#, "no list `runs`"),
+            (r#"{"netgauge": "9", "runs": {}}"#, "no list `runs`"),
+            (r#"{"netgauge": "9", "runs": []}"#, "nothing was measured"),
+            (
+                r#"{"netgauge": "9", "pattern": "esp-params"}"#,
+                "esp-params",
+            ),
+        ] {
+            let error = format!("{:#}", Results::parse("file", text).unwrap_err());
+            assert!(error.contains(expected), "{text}: {error}");
+        }
+        let deep = "[".repeat(100_000);
+        assert!(Results::parse("file", &format!("{{\"netgauge\":{deep}")).is_err());
+        let error = Results::read(Path::new("/absent/file.json")).unwrap_err();
+        assert!(format!("{error:#}").contains("/absent/file.json"));
+    }
+}
