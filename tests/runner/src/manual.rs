@@ -9,12 +9,16 @@ use anyhow::{ensure, Context, Result};
 use crate::judge::Part;
 use crate::layout::Layout;
 
-const PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
+/// Those of the module, which miss nothing that it says to programs.
+const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
+
+/// Those of programs, whose own tests compare them with their options.
+const PROGRAM_PAGES: [&str; 1] = ["netgauge.1"];
 
 /// Judges each page. What it says is compared with the module by scenarios.
 pub fn check(layout: &Layout) -> Part {
     let mut part = Part::new("manual");
-    for page in PAGES {
+    for page in MODULE_PAGES.iter().chain(&PROGRAM_PAGES) {
         part.take(page, lint(layout, page));
     }
     part.take("errors", errors(layout));
@@ -26,9 +30,9 @@ fn read(layout: &Layout, path: &str) -> Result<String> {
     fs::read_to_string(layout.project.join(path)).with_context(|| path.to_owned())
 }
 
-/// All pages, one after the other.
+/// All pages of the module, one after the other.
 fn all(layout: &Layout) -> Result<String> {
-    PAGES
+    MODULE_PAGES
         .iter()
         .map(|page| read(layout, &format!("docs/man/{page}")))
         .collect()
