@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-debug bench engine-bench profile incast params scale faults dos fuzz fuzz-calls fuzz-frames fuzz-corpus \
+.PHONY: help demo test test-debug bench engine-bench profile incast params scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
 	fuzz-coverage shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
@@ -44,6 +44,7 @@ help:
 	@echo '  make scale      10,000 connections and 1,000 per second, beside TCP: memory, instructions, ports'
 	@echo '  make dos        attacks by a host on the same Ethernet: what each costs, and what a stream beside it keeps'
 	@echo '  make fuzz-calls random calls by processes killed at random; SECONDS=300, SEED=... makes the same ones again'
+	@echo '  make endurance  MINUTES=60 SEED=...: two guests and every kind of traffic while the link is cut and restored'
 	@echo '  make faults     five kinds of traffic over bad wires of every kind: the table of docs/faults.md, anew;'
 	@echo '                  OPTIONS="--only loss_30*" runs some cells, --free without counted clocks'
 	@echo '  make model      explore every placement of some losses in small configurations; OPTIONS=--deep does more'
@@ -83,6 +84,9 @@ incast params scale faults: runner
 
 fuzz-calls: runner
 	@$(run-guests) $@ --seconds $(or $(SECONDS),300) $(addprefix --seed ,$(SEED))
+
+endurance: runner
+	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ $(addprefix --minutes ,$(MINUTES)) $(addprefix --seed ,$(SEED))
 
 model: toolbox
 	@$(in-toolbox) cargo run --quiet --release --locked -p esp-model -- $(OPTIONS)

@@ -8,6 +8,7 @@ mod commands;
 mod demo;
 mod dissector;
 mod dos;
+mod endurance;
 mod faults;
 mod fuzz_calls;
 mod fuzz_frames;
@@ -85,6 +86,8 @@ enum Verb {
     Faults(faults::Options),
     /// Send hostile frames to sockets in all states, and print what came of it.
     FuzzFrames(fuzz_frames::Options),
+    /// Have two guests talk while the link between them is cut and restored, and demand that nothing else breaks.
+    Endurance(endurance::Options),
     /// Run commands in a guest and print what they print.
     Run {
         /// Shell commands, one after the other until one fails.
@@ -153,6 +156,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),
         Verb::Faults(options) => faults::run(&layout, options),
         Verb::FuzzFrames(options) => fuzz_frames::run(&layout, options),
+        Verb::Endurance(options) => endurance::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Shell => qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true),
     }

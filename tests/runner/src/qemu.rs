@@ -314,6 +314,9 @@ impl Monitor {
 const PROGRAMS: &str = "programs";
 const MONITOR: &str = "monitor";
 
+/// What the monitor calls a guest's end of its wire.
+pub const WIRE: &str = "wire";
+
 /// What the kernel says as it starts init.
 const INIT_STARTS: &str = "as init process";
 
@@ -415,9 +418,9 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
         };
         command.args([
             "-netdev",
-            &format!("stream,id=wire,addr.type=unix,addr.path={socket},{role}"),
+            &format!("stream,id={WIRE},addr.type=unix,addr.path={socket},{role}"),
             "-device",
-            &format!("virtio-net-pci,netdev=wire,mac={},romfile=", wire.mac),
+            &format!("virtio-net-pci,netdev={WIRE},mac={},romfile=", wire.mac),
         ]);
     }
     command

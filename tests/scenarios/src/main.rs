@@ -12,6 +12,7 @@ mod capture;
 mod control;
 mod denial;
 mod device;
+mod endurance;
 mod faults;
 mod frame;
 mod fuzz;
@@ -68,7 +69,7 @@ struct Options {
     /// Instead of scenarios: attack a host in every way there is, and print what it costs.
     #[arg(long, conflicts_with_all = ["list", "shard", "names"])]
     dos: bool,
-    /// With --fuzz-calls or --fuzz: the number that decides what comes; a random one otherwise.
+    /// With --fuzz-calls, --fuzz or --endurance client: the number that decides what comes; a random one otherwise.
     #[arg(long)]
     seed: Option<u64>,
     /// Run the fault matrix instead of the scenarios: its cells are scenarios of their own.
@@ -77,6 +78,8 @@ struct Options {
     /// Instead of scenarios: send so many hostile frames to sockets in all states, and print what came of it.
     #[arg(long, value_name = "FRAMES", conflicts_with_all = ["list", "shard", "names", "scale", "capture"])]
     fuzz: Option<u64>,
+    #[command(flatten)]
+    endurance: endurance::Options,
     /// Run only these; a name that ends with * stands for all that begin so.
     names: Vec<String>,
 }
@@ -148,6 +151,9 @@ fn main() -> ExitCode {
     if let Some(study) = options.scale {
         return conclude(module::ensure_loaded().and_then(|()| studies::run(study)));
     }
+    if let Some(ended) = options.endurance.run(options.seed) {
+        return conclude(ended);
+    }
     if options.dos {
         let attack = || denial::print(&lab::Lab::new(lab::Wiring::Direct)?);
         return conclude(module::ensure_loaded().and_then(|()| attack()));
@@ -211,6 +217,7 @@ mod tests {
                 seed: None,
                 faults: false,
                 fuzz: None,
+                endurance: endurance::Options::default(),
                 shard,
                 names: Vec::new(),
             })

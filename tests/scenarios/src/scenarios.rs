@@ -10,6 +10,7 @@ mod device_namespaces;
 mod edp_calls;
 mod edp_echo;
 mod edp_ports;
+mod endurance;
 mod esp_bulk;
 mod esp_calls;
 mod esp_connections;
@@ -69,6 +70,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_vanish::ALL,
         fuzz_frames::ALL,
         netgauge_transports::ALL,
+        endurance::ALL,
         scale::ALL,
         memory_cgroup::ALL,
         denial::ALL,

@@ -75,7 +75,7 @@ pub fn run(plan: Plan) -> Result<()> {
 /// When a byte of the honest host is lost or changed, a program's call fails as it must not, or a socket is left over.
 pub fn attack(plan: Plan) -> Result<Report> {
     let mut report = Report::default();
-    let slabs = slabs()?;
+    let slabs = sockets_in_memory()?;
     let world = World::new().context("setting up the wire")?;
     let counters = counters(&world)?;
     let honest = Honest::new(&world)?;
@@ -102,7 +102,7 @@ pub fn attack(plan: Plan) -> Result<Report> {
     // Memory of sockets comes back after a grace period.
     let mut left = slabs.clone();
     eventually("the memory of all sockets", || {
-        left = self::slabs()?;
+        left = sockets_in_memory()?;
         Ok(left.iter().all(|(name, count)| *count <= slabs[name]))
     })
     .with_context(|| format!("{slabs:?} objects before, {left:?} after"))?;
@@ -129,7 +129,10 @@ fn counters(world: &World) -> Result<BTreeMap<String, u64>> {
 
 /// Sockets of either protocol in memory. What each processor keeps ready for itself would count as in use: it is given
 /// back first.
-fn slabs() -> Result<BTreeMap<String, u64>> {
+///
+/// # Errors
+/// When the caches are missing, as without the module.
+pub fn sockets_in_memory() -> Result<BTreeMap<String, u64>> {
     let mut found = BTreeMap::new();
     for name in ["EDP", "ESP"] {
         let path = format!("/sys/kernel/slab/{name}");

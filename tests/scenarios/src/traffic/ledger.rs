@@ -66,6 +66,11 @@ impl Ledger {
         self.failures().push(error);
     }
 
+    /// Whether something did.
+    pub fn failed(&self) -> bool {
+        !self.failures().is_empty()
+    }
+
     /// Demands that nothing failed.
     ///
     /// # Errors

@@ -12,11 +12,11 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread;
 use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
+use anyhow::{anyhow, ensure, Context, Result};
 use fastrand::Rng;
 
+use crate::patience::allow;
 use crate::socket::Socket;
-use crate::transfer::beside;
 
 /// Bytes per call of bulk traffic.
 const CHUNK: usize = 1 << 16;
@@ -26,6 +26,22 @@ const LONGEST: usize = 400;
 
 /// Length of the bytes by which a client says what it wants.
 const ORDER: usize = 17;
+
+/// For how long either end waits for the other: twice as long as the longest silence of a connection that is alive.
+const PATIENCE: Duration = Duration::from_secs(30);
+
+/// Has no call on a connection wait for a peer that has gone without a word.
+///
+/// # Errors
+/// When the socket does not take it.
+pub fn set_patience(connection: &Socket) -> Result<()> {
+    for which in [libc::SO_RCVTIMEO, libc::SO_SNDTIMEO] {
+        connection
+            .set_timeout(which, allow(PATIENCE))
+            .context("SO_RCVTIMEO, SO_SNDTIMEO")?;
+    }
+    Ok(())
+}
 
 /// What a client wants of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -94,6 +110,7 @@ pub fn serve(
             }
             Err(error) => return Err(error).context("accept"),
         };
+        set_patience(&connection)?;
         ledger.accepted.fetch_add(1, Relaxed);
         scope.spawn(move || {
             if let Err(error) = answer(&connection, ledger) {
@@ -191,10 +208,17 @@ fn exchange_patterns(
     (ours, theirs): (u64, u64),
     ledger: &Ledger,
 ) -> Result<()> {
-    let (_, came) = beside(
-        || give(connection, ours, length),
-        || take(connection, theirs, ledger),
-    )?;
+    let (given, taken) = thread::scope(|scope| {
+        let giving = scope.spawn(|| give(connection, ours, length));
+        let taken = take(connection, theirs, ledger);
+        if taken.is_err() {
+            // It may be the bytes that were wrong: then the other half is not to go on. It has ended already otherwise.
+            let _ = connection.shutdown(libc::SHUT_RDWR);
+        }
+        (giving.join(), taken)
+    });
+    let came = taken?;
+    given.map_err(|_| anyhow!("a thread panicked"))??;
     ensure!(came == length, "{came} of {length} bytes arrived");
     Ok(())
 }

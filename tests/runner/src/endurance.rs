@@ -1,0 +1,299 @@
+//! Two guests that talk for an hour while the link between them is cut and restored.
+//!
+//! The client says when to cut; that comes by its serial port and is done by QEMU, at whichever end it names.
+
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{bail, ensure, Context, Result};
+use clap::Args;
+use serde::Deserialize;
+use tempfile::TempDir;
+
+use crate::demo::{await_ready, check};
+use crate::judge::badly_tainted;
+use crate::layout::Layout;
+use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};
+use crate::scenarios;
+use crate::step;
+
+/// For how long a guest may say nothing: the client has a word at every cut and in every minute, and afterwards its last
+/// connections may take as long as any.
+const SILENCE: Duration = Duration::from_secs(600);
+
+/// What is run.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// For how long.
+    #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..))]
+    minutes: u64,
+    /// Settles the cuts and what is sent; random if not given, and printed.
+    #[arg(long)]
+    seed: Option<u64>,
+}
+
+/// How one side stands.
+#[derive(Clone, Debug, Default, Deserialize)]
+struct Figures {
+    seconds: u64,
+    messages: u64,
+    bytes: u64,
+    connections: u64,
+    datagrams: u64,
+    sent: u64,
+    resent: u64,
+    broken: BTreeMap<String, u64>,
+    cuts: u64,
+    sockets: BTreeMap<String, u64>,
+    available: u64,
+    slab: u64,
+}
+
+/// What the two sides' guests have in common.
+struct Shared {
+    server: Mutex<Figures>,
+    /// The server is to end, or has.
+    over: AtomicBool,
+}
+
+impl Shared {
+    fn server(&self) -> MutexGuard<'_, Figures> {
+        self.server.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// Prints a line of figures in each minute; true when nothing broke that a cut link does not break, and nothing is left.
+///
+/// # Errors
+/// When something does not build, a guest does not boot or hangs, or its kernel reports a fault.
+pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
+    let initramfs = scenarios::file_system(layout)?;
+    let directory = TempDir::with_prefix("wire-").context("a temporary directory")?;
+    let [near, far] = qemu::wire(directory.path());
+    let seed = crate::commands::seed(options.seed);
+    let client_verb = format!("endurance client --minutes {}{seed}", options.minutes);
+    step::say(&format!(
+        "booting two guests with {}, joined by a wire that will be cut",
+        layout.release
+    ));
+    let boot = |name, verb: &str, wire| {
+        let verb: Vec<_> = verb.split_whitespace().map(str::to_owned).collect();
+        let boot = Boot {
+            name,
+            initramfs: &initramfs,
+            verb: &verb,
+            clock: Clock::Free(2),
+            wire: Some(wire),
+            deadline: layout.allow(SILENCE),
+        };
+        Guest::boot(layout, &boot)
+    };
+    let mut server = boot("endurance-server", "endurance server", far)?;
+    let mut client = boot("endurance-client", &client_verb, near)?;
+    await_ready(&mut server)?;
+    await_ready(&mut client)?;
+    let cable = Cable([client.monitor()?, server.monitor()?]);
+    let shared = Shared {
+        server: Mutex::default(),
+        over: AtomicBool::new(false),
+    };
+    server.tell("go")?;
+    await_figures(&mut server)?;
+    step::say(&format!("traffic for {} minutes", options.minutes));
+    client.tell("go")?;
+    thread::scope(|scope| {
+        let serving = scope.spawn(|| {
+            let ended = serve(layout, server, &shared);
+            shared.over.store(true, Relaxed);
+            ended
+        });
+        let ended = follow(layout, client, cable, &shared);
+        shared.over.store(true, Relaxed);
+        let served = match serving.join() {
+            Ok(served) => served,
+            Err(panic) => std::panic::resume_unwind(panic),
+        };
+        // Where both failed, the server's reason may be the first.
+        match (ended, served) {
+            (Err(one), Err(other)) => Err(one.context(format!("the server: {other:#}"))),
+            (ended, served) => Ok(ended? && served?),
+        }
+    })
+}
+
+/// The wire's two ends.
+struct Cable([Monitor; 2]);
+
+impl Cable {
+    fn set(&mut self, ends: &[usize], state: &str) -> Result<()> {
+        ends.iter()
+            .try_for_each(|end| self.0[*end].tell(&format!("set_link {} {state}", qemu::WIRE)))
+    }
+
+    /// Does what the client asks for; false if `line` is for somebody else.
+    fn obey(&mut self, line: &str) -> Result<bool> {
+        match line {
+            "cut client" => self.set(&[0], "off")?,
+            "cut server" => self.set(&[1], "off")?,
+            "cut both" => self.set(&[0, 1], "off")?,
+            "restore" => self.set(&[0, 1], "on")?,
+            _ => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+/// The figures in a line, if that is what it has.
+fn figures(line: &str) -> Result<Option<Figures>> {
+    line.strip_prefix("figures ")
+        .map(|json| serde_json::from_str(json).with_context(|| line.to_owned()))
+        .transpose()
+}
+
+/// Waits until the server listens, which it says by its first figures.
+fn await_figures(server: &mut Guest) -> Result<()> {
+    loop {
+        match server.next()? {
+            Said::Kernel(line) => check(server, &line)?,
+            Said::Program(line) if figures(&line)?.is_some() => return Ok(()),
+            Said::Program(line) => println!("{line}"),
+            Said::Exit(status) => bail!("the server's program ended with status {status}"),
+            Said::Off => bail!("the server's guest has ended"),
+            Said::Ready | Said::Done(_) | Said::Tainted(_) => {}
+        }
+    }
+}
+
+/// Hears a guest to its end: what its program says that is neither a wish nor figures is printed. True when the program
+/// succeeded and the kernel is well.
+fn hear(
+    layout: &Layout,
+    mut guest: Guest,
+    mut take: impl FnMut(&mut Guest, &str) -> Result<bool>,
+) -> Result<bool> {
+    let (mut status, mut tainted) = (None, None);
+    loop {
+        match guest.next()? {
+            Said::Kernel(line) => check(&guest, &line)?,
+            Said::Program(line) => {
+                guest.extend(layout.allow(SILENCE));
+                if !take(&mut guest, &line)? {
+                    println!("{line}");
+                }
+            }
+            Said::Exit(code) => status = Some(code),
+            Said::Tainted(bits) => tainted = Some(bits),
+            Said::Ready | Said::Done(_) => {}
+            Said::Off => break,
+        }
+    }
+    let log = guest.console().display();
+    let (Some(status), Some(bits)) = (status, tainted) else {
+        bail!(
+            "a guest ended before its init did; the end of {log}:\n{}",
+            step::tail(guest.console(), 15)
+        );
+    };
+    ensure!(
+        !badly_tainted(bits),
+        "the kernel is tainted ({bits:#x}): it warned or died; the whole log is {log}"
+    );
+    Ok(status == 0)
+}
+
+fn serve(layout: &Layout, server: Guest, shared: &Shared) -> Result<bool> {
+    let mut told = false;
+    hear(layout, server, |guest, line| {
+        let Some(figures) = figures(line)? else {
+            return Ok(false);
+        };
+        *shared.server() = figures;
+        if shared.over.load(Relaxed) && !told {
+            told = true;
+            guest.tell("stop")?;
+        }
+        Ok(true)
+    })
+}
+
+fn follow(layout: &Layout, client: Guest, mut cable: Cable, shared: &Shared) -> Result<bool> {
+    hear(layout, client, |_, line| {
+        ensure!(
+            !shared.over.load(Relaxed),
+            "the server ended before the client"
+        );
+        if let Some(near) = figures(line)? {
+            println!("{}", minute(&near, &shared.server()));
+            return Ok(true);
+        }
+        cable.obey(line)
+    })
+}
+
+/// A line for people. Of what both count the client's is meant where the two ends must agree.
+fn minute(near: &Figures, far: &Figures) -> String {
+    let mut text = format!(
+        "{:3}:{:02} min: {} cuts; {} messages, {} MB, {} connections, {} of {} datagrams back, {} packets resent; broken:",
+        near.seconds / 60,
+        near.seconds % 60,
+        near.cuts,
+        near.messages,
+        (near.bytes + far.bytes) / 1_000_000,
+        near.connections,
+        near.datagrams,
+        near.sent,
+        near.resent + far.resent,
+    );
+    for (side, figures) in [("client", near), ("server", far)] {
+        let _ = write!(text, " {side}");
+        let all: Vec<_> = figures
+            .broken
+            .iter()
+            .map(|(how, count)| format!(" {count} {how}"))
+            .collect();
+        let _ = match all.is_empty() {
+            true => write!(text, " none;"),
+            false => write!(text, "{};", all.join(",")),
+        };
+    }
+    for (side, figures) in [("client", near), ("server", far)] {
+        let _ = write!(text, " {side}:");
+        for (name, count) in &figures.sockets {
+            let _ = write!(text, " {count} {name},");
+        }
+        let _ = write!(
+            text,
+            " MemAvailable {} KiB, Slab {} KiB;",
+            figures.available, figures.slab
+        );
+    }
+    text.truncate(text.trim_end_matches(';').len());
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const LINE: &str = r#"figures {"seconds":61,"messages":10,"bytes":2000000,"connections":3,"accepted":0,"datagrams":4,
+        "sent":5,"resent":6,"broken":{"EPIPE":1,"connecting: ETIMEDOUT":2},"cuts":7,"sockets":{"EDP":1,"ESP":9},
+        "available":900000,"slab":40000}"#;
+
+    #[test]
+    fn figures_become_a_line() {
+        let near = figures(LINE).unwrap().unwrap();
+        let text = minute(&near, &Figures::default());
+        assert_eq!(
+            text,
+            "  1:01 min: 7 cuts; 10 messages, 2 MB, 3 connections, 4 of 5 datagrams back, 6 packets resent; \
+             broken: client 1 EPIPE, 2 connecting: ETIMEDOUT; server none; \
+             client: 1 EDP, 9 ESP, MemAvailable 900000 KiB, Slab 40000 KiB; server: MemAvailable 0 KiB, Slab 0 KiB"
+        );
+        assert!(figures("cut both").unwrap().is_none());
+        assert!(figures("figures none").is_err());
+    }
+}

@@ -1,0 +1,125 @@
+//! Datagrams that are answered, as far as they arrive.
+
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+use fastrand::Rng;
+
+use crate::lab::EDP_MAX;
+use crate::socket::Socket;
+use crate::traffic::Ledger;
+
+/// Datagrams under way at a time, at most. Fewer than fit into a receive buffer, so that what is lost the link has lost.
+const BATCH: u64 = 16;
+
+/// For how long an answer is awaited; one that comes later is taken with the next ones.
+const ANSWER: Duration = Duration::from_millis(200);
+
+/// How often it is seen that everything is to end.
+const MOMENT: Duration = Duration::from_millis(50);
+
+/// Sends every datagram back, inverted, until `stop`.
+///
+/// # Errors
+/// When a call fails.
+pub fn echo(socket: &Socket, stop: &AtomicBool, ledger: &Ledger) -> Result<()> {
+    let mut bytes = [0; EDP_MAX];
+    while !stop.load(Relaxed) {
+        if socket.poll(libc::POLLIN, MOMENT)? == 0 {
+            continue;
+        }
+        let (length, from) = socket
+            .receive_from(&mut bytes, libc::MSG_DONTWAIT)
+            .context("receiving a datagram")?;
+        for byte in &mut bytes[..length] {
+            *byte = !*byte;
+        }
+        socket
+            .send_to_bytes(&bytes[..length], 0, &from)
+            .context("answering a datagram")?;
+        ledger.datagrams.fetch_add(1, Relaxed);
+    }
+    Ok(())
+}
+
+/// A client of [`echo`].
+#[derive(Debug)]
+pub struct Caller<'a> {
+    socket: &'a Socket,
+    seed: u64,
+    next: u64,
+}
+
+impl<'a> Caller<'a> {
+    /// One with a socket that is connected to the server's.
+    pub fn new(socket: &'a Socket, seed: u64) -> Self {
+        Self {
+            socket,
+            seed,
+            next: 0,
+        }
+    }
+
+    /// The datagram of this number: itself, and bytes that follow from it, as many as follow from it.
+    fn datagram(&self, number: u64) -> Vec<u8> {
+        let mut rng = Rng::with_seed(self.seed ^ number);
+        let mut bytes = vec![0; rng.usize(8..=EDP_MAX)];
+        rng.fill(&mut bytes);
+        bytes[..8].copy_from_slice(&number.to_le_bytes());
+        bytes
+    }
+
+    /// Sends some, and awaits the answers.
+    ///
+    /// # Errors
+    /// When a call fails, or an answer is none to what was sent.
+    pub fn call(&mut self, rng: &mut Rng, ledger: &Ledger) -> Result<()> {
+        let count = rng.u64(1..=BATCH);
+        for _ in 0..count {
+            let datagram = self.datagram(self.next);
+            self.socket
+                .send(&datagram, 0)
+                .with_context(|| format!("sending datagram {}", self.next))?;
+            self.next += 1;
+        }
+        let mut bytes = [0; EDP_MAX];
+        for _ in 0..count {
+            if self.socket.poll(libc::POLLIN, ANSWER)? == 0 {
+                break;
+            }
+            let length = self
+                .socket
+                .receive(&mut bytes, libc::MSG_DONTWAIT)
+                .context("receiving an answer")?;
+            self.check(&mut bytes[..length])?;
+            ledger.datagrams.fetch_add(1, Relaxed);
+            ledger.bytes.fetch_add(2 * length as u64, Relaxed);
+        }
+        Ok(())
+    }
+
+    fn check(&self, answer: &mut [u8]) -> Result<()> {
+        for byte in answer.iter_mut() {
+            *byte = !*byte;
+        }
+        let number = answer
+            .first_chunk()
+            .map(|bytes| u64::from_le_bytes(*bytes))
+            .with_context(|| format!("an answer of {} bytes", answer.len()))?;
+        ensure!(
+            number < self.next,
+            "an answer to datagram {number}, which was never sent"
+        );
+        ensure!(
+            *answer == *self.datagram(number),
+            "the answer to datagram {number} is wrong"
+        );
+        Ok(())
+    }
+
+    /// Datagrams sent.
+    pub fn sent(&self) -> u64 {
+        self.next
+    }
+}

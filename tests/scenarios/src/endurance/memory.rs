@@ -1,0 +1,169 @@
+//! The guest's memory over time: it may go up and down, but nowhere.
+
+use std::fs;
+
+use anyhow::{ensure, Context, Result};
+use serde::Serialize;
+
+/// How much less there may be available, and how much more in slabs, in the last quarter of a run than in the third, KiB:
+/// sixteen bytes for each of half a million connections.
+const BOUND: i64 = 8 << 10;
+
+/// The same from before the traffic to after it, when threads, their stacks and all else that the guest keeps for the next
+/// time have been used once.
+const BOUND_OVER_ALL: i64 = 32 << 10;
+
+/// Fewer samples have no trend.
+const ENOUGH: usize = 200;
+
+/// What `/proc/meminfo` says, KiB.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+pub struct Memory {
+    /// `MemAvailable`.
+    pub available: i64,
+    /// `Slab`.
+    pub slab: i64,
+}
+
+impl Memory {
+    /// Now.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub fn now() -> Result<Self> {
+        let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+        let read = |name: &str| -> Result<i64> {
+            let line = text.lines().find_map(|line| line.strip_prefix(name));
+            let number = line.and_then(|rest| rest.split_whitespace().next());
+            let number = number.with_context(|| format!("no {name} in /proc/meminfo"))?;
+            number.parse().context("/proc/meminfo")
+        };
+        Ok(Self {
+            available: read("MemAvailable:")?,
+            slab: read("Slab:")?,
+        })
+    }
+
+    /// What is missing from, and what has been added to, what was there.
+    fn since(self, before: Self) -> Self {
+        Self {
+            available: self.available - before.available,
+            slab: self.slab - before.slab,
+        }
+    }
+
+    fn judge(self, before: Self, bound: i64, when: &str) -> Result<String> {
+        let Self { available, slab } = self.since(before);
+        let text = format!("MemAvailable {available:+} KiB, Slab {slab:+} KiB {when}");
+        ensure!(
+            available >= -bound && slab <= bound,
+            "{text}; {bound} KiB are the bound"
+        );
+        Ok(format!("{text} (bound {bound})"))
+    }
+}
+
+/// Samples at equal distances.
+#[derive(Debug)]
+pub struct Samples {
+    before: Memory,
+    all: Vec<Memory>,
+}
+
+impl Samples {
+    /// None yet; what comes later is compared with now.
+    ///
+    /// # Errors
+    /// When the memory cannot be read.
+    pub fn new() -> Result<Self> {
+        Ok(Self {
+            before: Memory::now()?,
+            all: Vec::new(),
+        })
+    }
+
+    /// Takes one.
+    ///
+    /// # Errors
+    /// When the memory cannot be read.
+    pub fn take(&mut self) -> Result<()> {
+        self.all.push(Memory::now()?);
+        Ok(())
+    }
+
+    /// How many were taken.
+    pub fn count(&self) -> usize {
+        self.all.len()
+    }
+
+    /// Demands that the memory is as it was, in words. All sockets must be closed.
+    ///
+    /// # Errors
+    /// When it is not.
+    pub fn judge(&self) -> Result<String> {
+        let over_all = Memory::now()?.judge(
+            self.before,
+            BOUND_OVER_ALL,
+            "from before the traffic to after it",
+        )?;
+        Ok(match self.trend()? {
+            Some(trend) => format!("{over_all}; {trend}"),
+            None => over_all,
+        })
+    }
+
+    fn trend(&self) -> Result<Option<String>> {
+        if self.all.len() < ENOUGH {
+            return Ok(None);
+        }
+        let quarter = self.all.len() / 4;
+        let [third, last] = [
+            &self.all[2 * quarter..3 * quarter],
+            &self.all[3 * quarter..],
+        ]
+        .map(|samples| Memory {
+            available: median(samples.iter().map(|sample| sample.available)),
+            slab: median(samples.iter().map(|sample| sample.slab)),
+        });
+        last.judge(
+            third,
+            BOUND,
+            "from the third quarter's median to the last's",
+        )
+        .map(Some)
+    }
+}
+
+fn median(values: impl Iterator<Item = i64>) -> i64 {
+    let mut values: Vec<_> = values.collect();
+    values.sort_unstable();
+    values.get(values.len() / 2).copied().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn samples(slab: impl Fn(i64) -> i64) -> Samples {
+        let sample = |index| Memory {
+            available: 500_000 - slab(index),
+            slab: slab(index),
+        };
+        Samples {
+            before: sample(0),
+            all: (0..400).map(sample).collect(),
+        }
+    }
+
+    #[test]
+    fn waves_are_no_trend_and_leaks_are() {
+        assert!(samples(|index| 20_000 * (index % 7)).trend().is_ok());
+        // What is taken once stays, and is no leak.
+        assert!(samples(|index| 90_000 * i64::from(index > 50))
+            .trend()
+            .is_ok());
+        let leak = samples(|index| 100 * index).trend().unwrap_err();
+        assert!(leak.to_string().contains("Slab +10000 KiB"), "{leak}");
+        assert!(samples(|index| 40 * index).trend().unwrap().is_some());
+    }
+}
