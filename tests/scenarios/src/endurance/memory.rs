@@ -5,8 +5,8 @@ use std::fs;
 use anyhow::{ensure, Context, Result};
 use serde::Serialize;
 
-/// How much less there may be available, and how much more in slabs, in the last quarter of a run than in the third, KiB:
-/// sixteen bytes for each of half a million connections.
+/// How much less there may be available, and how much more in slabs, in the last quarter of a run than in the third, KiB.
+/// What that is for each connection depends on how many the machine gets through; sockets are counted one by one elsewhere.
 const BOUND: i64 = 8 << 10;
 
 /// The same from before the traffic to after it, when threads, their stacks and all else that the guest keeps for the next
