@@ -169,7 +169,9 @@ impl Before {
         let mut left = BTreeMap::new();
         eventually("the memory of all sockets", || {
             left = sockets_in_memory()?;
-            Ok(left.iter().all(|(name, count)| *count <= self.sockets[name]))
+            Ok(left
+                .iter()
+                .all(|(name, count)| *count <= self.sockets[name]))
         })
         .with_context(|| format!("{:?} objects before, {left:?} after", self.sockets))?;
         let memory = self.samples.judge()?;
