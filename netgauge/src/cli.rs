@@ -14,7 +14,7 @@ use sockaddr_en::Family;
 use crate::client::ClientOptions;
 use crate::command::Command;
 use crate::group::args::GroupArgs;
-use crate::group::participants::GroupOptions;
+use crate::group::start::GroupOptions;
 use crate::measuring::{self, Measuring};
 use crate::pattern::{self, Pattern, Plan};
 use crate::server::ServerOptions;
@@ -28,7 +28,8 @@ const SIDES: &str = "Two sides";
 const USAGE: &str = "\
 netgauge --server [OPTIONS]
        netgauge --connect <HOST> [OPTIONS]
-       netgauge -x <PATTERN> <--peers <HOSTS>|--netns <NAMES>> [OPTIONS]
+       netgauge -x <PATTERN> <--peers <HOSTS>|--hostfile <FILE>|--netns <NAMES>> [OPTIONS]
+       netgauge lab <PATTERN> [OPTIONS]
        netgauge <COMMAND>";
 
 const EXAMPLES: &str = "\
@@ -60,13 +61,20 @@ Examples:
   The same between network namespaces h0, h1, ... of this host, each with its eth0:
     netgauge -x one-many -m esp --netns h0,h1,h2,h3 --server-index 0 --clients 1-3
 
+  What a rack carries between random halves of its hosts, which ssh reaches:
+    netgauge -x bisection -m esp,tcp --hostfile rack.txt --interface eth0
+
+  Many senders on a switch that is made here for it, as a table and a picture:
+    netgauge lab one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp
+
   Which burst_length and packets_to_ack suit the link to a host, as a picture:
     netgauge -x esp-params --plot esp-params.svg --connect 10.0.0.2 --interface eth0
 
 Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
                  unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream); of many participants, one at a time:
-                 one-many (N clients to one server), esp-params (ESP over its parameters)
+                 one-many (N clients to one server), many-one (the way back), all-to-all,
+                 bisection (random pairs), esp-params (ESP over its parameters)
 
 Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line, 130 if a signal
 ended a run of many participants.";
@@ -74,12 +82,12 @@ ended a run of many participants.";
 /// Measures latency and throughput between two hosts, by several transports in comparison.
 ///
 /// One netgauge waits as the server, another measures as the client. Patterns of many participants
-/// have a server on each host, or a process in each network namespace, and one netgauge that
-/// coordinates them.
+/// have a server on each host, or a process there or in each network namespace, and one netgauge
+/// that coordinates them.
 #[derive(Clone, Debug, Parser)]
 #[command(version, override_usage = USAGE, after_help = EXAMPLES)]
 #[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
-#[command(group(ArgGroup::new("side").required(true).args(["server", "connect", "peers", "netns", "participant"])))]
+#[command(group(ArgGroup::new("side").required(true).args(["server", "connect", "peers", "hostfile", "netns", "participant"])))]
 pub struct Cli {
     /// What to do other than measuring by the options below.
     #[command(subcommand)]
@@ -150,6 +158,7 @@ impl Cli {
             family: Family::new(self.measuring.family),
             give_up: Duration::from_secs(self.measuring.give_up.into()),
             wait: Duration::from_secs(self.wait.into()),
+            remote: self.group.hosts.remote(),
         }
     }
 

@@ -10,6 +10,7 @@ use anyhow::Result;
 use clap::Subcommand;
 
 use crate::completions::CompletionsArgs;
+use crate::lab::LabArgs;
 use crate::plot::PlotArgs;
 
 /// A subcommand.
@@ -19,6 +20,8 @@ pub enum Command {
     Plot(PlotArgs),
     /// Print the completions of the command line for a shell
     Completions(CompletionsArgs),
+    /// Measure in a lab: a switch and hosts made for it on this machine
+    Lab(Box<LabArgs>),
 }
 
 impl Command {
@@ -31,6 +34,7 @@ impl Command {
         match self {
             Self::Plot(args) => args.run(),
             Self::Completions(args) => args.run(),
+            Self::Lab(args) => args.run(),
         }
     }
 }

@@ -25,7 +25,9 @@
 //! `Order` instead of `Open`, `Step` and `Close`; [`crate::group::orders`] has those. A participant
 //! that the coordinator started itself has a pair of local sockets for a connection.
 
+use std::env;
 use std::fmt;
+use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
 use std::os::fd::{AsFd, BorrowedFd};
@@ -42,7 +44,7 @@ use crate::machine::Machine;
 use crate::transport::{Place, SocketId, SocketOptions};
 
 /// Version of the messages below; both sides must have the same.
-pub const VERSION: u32 = 2;
+pub const VERSION: u32 = 3;
 
 /// After how long without a sign of life the system gives the peer's host up.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);
@@ -157,6 +159,12 @@ enum Channel {
     },
     /// Between a coordinator and a participant that it started.
     Local(UnixStream),
+    /// The same seen by a participant on another host.
+    Pipes {
+        input: File,
+        output: File,
+        local: Option<IpAddr>,
+    },
 }
 
 impl Read for Channel {
@@ -164,6 +172,7 @@ impl Read for Channel {
         match self {
             Self::Tcp { stream, .. } => stream.read(buffer),
             Self::Local(stream) => stream.read(buffer),
+            Self::Pipes { input, .. } => input.read(buffer),
         }
     }
 }
@@ -173,6 +182,7 @@ impl Write for Channel {
         match self {
             Self::Tcp { stream, .. } => stream.write(data),
             Self::Local(stream) => stream.write(data),
+            Self::Pipes { output, .. } => output.write(data),
         }
     }
 
@@ -186,6 +196,7 @@ impl AsFd for Channel {
         match self {
             Self::Tcp { stream, .. } => stream.as_fd(),
             Self::Local(stream) => stream.as_fd(),
+            Self::Pipes { input, .. } => input.as_fd(),
         }
     }
 }
@@ -250,6 +261,34 @@ impl Control {
         })
     }
 
+    /// Takes what leads to the process called `name` on another host, which has started this one
+    /// by ssh.
+    pub fn pipes(input: File, output: File, name: &str) -> Self {
+        // "CLIENT PORT SERVER PORT": this host is the server.
+        let local = env::var("SSH_CONNECTION").ok().and_then(|connection| {
+            let local = connection.split_whitespace().nth(2)?;
+            local.parse::<IpAddr>().ok()
+        });
+        Self {
+            channel: BufReader::new(Channel::Pipes {
+                input,
+                output,
+                local,
+            }),
+            name: name.to_owned(),
+            peer: None,
+        }
+    }
+
+    /// This host's address towards the peer, where one is known.
+    pub fn local_ip(&self) -> Option<IpAddr> {
+        match self.channel.get_ref() {
+            Channel::Tcp { local, .. } => Some(local.ip()),
+            Channel::Local(_) => None,
+            Channel::Pipes { local, .. } => *local,
+        }
+    }
+
     /// The peer's name: its address, or what it was given.
     pub fn name(&self) -> &str {
         &self.name
@@ -261,10 +300,28 @@ impl Control {
     ///
     /// The peer is gone or speaks another version of the control protocol.
     pub fn greet(&mut self) -> Result<()> {
+        self.hello()?;
+        self.greeted()
+    }
+
+    /// Says the first word, the server's is to be waited for.
+    ///
+    /// # Errors
+    ///
+    /// The peer is gone.
+    pub fn hello(&mut self) -> Result<()> {
         self.send(&Message::Hello {
             version: VERSION,
             machine: None,
-        })?;
+        })
+    }
+
+    /// Waits for the server's first word.
+    ///
+    /// # Errors
+    ///
+    /// The peer is gone or speaks another version of the control protocol.
+    pub fn greeted(&mut self) -> Result<()> {
         match self.answer()? {
             Message::Hello {
                 version: VERSION,
@@ -293,7 +350,9 @@ impl Control {
     pub fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
         match self.channel.get_ref() {
             Channel::Tcp { local, peer, .. } => Ok((*local, *peer)),
-            Channel::Local(_) => bail!("the control connection has no addresses to go by"),
+            Channel::Local(_) | Channel::Pipes { .. } => {
+                bail!("the control connection has no addresses to go by")
+            }
         }
     }
 
@@ -303,6 +362,8 @@ impl Control {
         let _ = match self.channel.get_ref() {
             Channel::Tcp { stream, .. } => stream.shutdown(Shutdown::Write),
             Channel::Local(stream) => stream.shutdown(Shutdown::Write),
+            // It ends with the process.
+            Channel::Pipes { .. } => Ok(()),
         };
     }
 
@@ -389,7 +450,7 @@ impl Control {
     fn host(&self) -> String {
         match self.channel.get_ref() {
             Channel::Tcp { peer, .. } => peer.ip().to_string(),
-            Channel::Local(_) => self.name.clone(),
+            Channel::Local(_) | Channel::Pipes { .. } => self.name.clone(),
         }
     }
 

@@ -18,6 +18,7 @@ pub mod completions;
 pub mod control;
 pub mod group;
 pub mod host;
+pub mod lab;
 pub mod machine;
 pub mod measuring;
 pub mod pattern;

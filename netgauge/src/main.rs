@@ -9,8 +9,8 @@ use anyhow::{bail, ensure, Context as _, Result};
 use clap::Parser;
 use netgauge::cli::Cli;
 use netgauge::group::coordinator::{Coordinator, GroupPattern};
-use netgauge::group::meeting::is_interrupted;
-use netgauge::group::participants::participate;
+use netgauge::group::signals::{is_interrupted, Signals};
+use netgauge::group::start::participate;
 use netgauge::progress::Bar;
 use netgauge::report::Format;
 use netgauge::{client, server};
@@ -34,7 +34,8 @@ fn run(cli: &Cli) -> Result<ExitCode> {
         return command.run();
     }
     if let Some(namespace) = &cli.group.participant {
-        participate(namespace.as_deref(), &cli.server_options())?;
+        let stdio = cli.group.hosts.stdio;
+        participate(namespace.as_deref(), stdio, &cli.server_options())?;
         return Ok(ExitCode::SUCCESS);
     }
     if cli.server {
@@ -51,7 +52,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
 }
 
 fn coordinate(cli: &Cli, pattern: GroupPattern) -> Result<ExitCode> {
-    let complete = Coordinator::new(cli, pattern)?.run()?;
+    let complete = Coordinator::new(cli, pattern)?.run(Signals::catch()?)?;
     Ok(match complete {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,

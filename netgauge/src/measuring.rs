@@ -31,8 +31,8 @@ pub(crate) const LINKS: &str = "Links and limits";
 /// What is measured, and how it is reported.
 #[derive(Clone, Debug, Args)]
 pub struct Measuring {
-    /// Transports to measure: names with commas between, or `all`; one-many takes tcp and esp,
-    /// esp-params is always esp
+    /// Transports to measure: names with commas between, or `all`; patterns of many take
+    /// tcp and esp, esp-params is always esp
     #[arg(help_heading = MEASURE,
         short = 'm',
         long = "mode",
@@ -42,11 +42,12 @@ pub struct Measuring {
     pub mode: String,
 
     /// Message sizes in bytes: from-to, one, or several with commas between; K, M, G are powers of
-    /// 1024 [default: 1-65536; bulk: 16M; one-many: 64K,256K; esp-params: 4M]
+    /// 1024 [default: 1-65536; bulk: 16M; of many: 64K,256K; esp-params: 4M]
     #[arg(help_heading = MEASURE, short = 's', long = "size", value_name = "SIZES")]
     pub size: Option<SizeSpec>,
 
-    /// Tests per size, or rounds [default: 100; bulk: 10; one-many: 20; esp-params: 5]
+    /// Tests per size, or rounds [default: 100; bulk: 10; of many: 20; bisection: 50
+    /// pairings; esp-params: 5]
     #[arg(help_heading = MEASURE, short = 'c', long = "tests", value_name = "NUMBER")]
     pub tests: Option<NonZeroU32>,
 
@@ -60,7 +61,7 @@ pub struct Measuring {
     pub grade: NonZeroU32,
 
     /// Rounds before the tests of each size, not counted (bulk: at most 1) [default: 10;
-    /// one-many, esp-params: 1]
+    /// of many: 1]
     #[arg(help_heading = MEASURE, long, value_name = "NUMBER")]
     pub warmup: Option<u32>,
 

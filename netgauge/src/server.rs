@@ -82,7 +82,7 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
 /// What ended the session early.
 pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
     let part = Part::new(PartOptions {
-        local: control.addresses().ok().map(|(local, _)| local.ip()),
+        local: control.local_ip(),
         interface: options.interface.clone(),
         family: options.family,
         give_up: options.give_up,

@@ -8,8 +8,10 @@ mod common;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::thread;
+use std::time::Instant;
 
-use common::{finish, netgauge, run, text, Server};
+use common::{finish, netgauge, run, text, Server, PATIENCE};
+use netgauge::group::all::AllReport;
 use netgauge::group::esp_params::ParamsReport;
 use netgauge::group::one_many::{ManyReport, ManyRun};
 use netgauge::report::Outcome;
@@ -24,6 +26,14 @@ fn servers(count: usize, arguments: &str) -> Vec<Server> {
 fn coordinator(servers: &[Server], arguments: &str) -> Command {
     let names: Vec<_> = servers.iter().map(Server::name).collect();
     let mut command = netgauge(&format!("-x one-many --peers {}", names.join(",")));
+    command.args(arguments.split_whitespace());
+    command
+}
+
+/// A coordinator of these servers, with another pattern.
+fn coordinator_of(pattern: &str, servers: &[Server], arguments: &str) -> Command {
+    let names: Vec<_> = servers.iter().map(Server::name).collect();
+    let mut command = netgauge(&format!("-x {pattern} --peers {}", names.join(",")));
     command.args(arguments.split_whitespace());
     command
 }
@@ -234,6 +244,243 @@ fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
     assert_eq!(output.status.code(), Some(130));
     assert_eq!(text(&output.stderr).trim(), "netgauge: interrupted");
     assert!(!Path::new("/proc").join(started).exists());
+}
+
+#[test]
+fn many_one_is_measured_as_one_many_is() {
+    let servers = servers(4, "");
+    let options = "--clients 1-3 -s 1,1M -c 3 --server-index 1 --rate 1G";
+    let output = run(coordinator_of(
+        "many-one",
+        &servers,
+        &format!("{options} --format json"),
+    ));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(report.pattern, "many-one");
+    for (run, clients) in report.runs.iter().zip(1..) {
+        assert_eq!((run.clients, run.server_index), (clients, 1));
+        assert_eq!(run.rows.len(), 2);
+        for row in &run.rows {
+            assert_eq!((row.rounds, row.errors), (3, 0));
+            assert!(row.goodput_bit_per_s.unwrap().worst > 0 && row.share.is_some());
+            let fairness = row.fairness.unwrap();
+            assert!(
+                0.0 < fairness.worst && fairness.worst <= 1.0 + 1e-9,
+                "{row:?}"
+            );
+        }
+    }
+    let table = text(&run(coordinator_of("many-one", &servers, options)).stdout);
+    assert!(table.contains("many-one: one server sends"), "{table}");
+}
+
+#[test]
+fn all_take_part_in_all_to_all_and_in_bisection() {
+    // An odd number: of a bisection, one pauses.
+    let servers = servers(5, "");
+    for pattern in ["all-to-all", "bisection"] {
+        let options = "-s 1,256K -c 4 --seed 3 --rate 1G";
+        let measure = |format: &str| {
+            let options = format!("{options} --format {format}");
+            let output = run(coordinator_of(pattern, &servers, &options));
+            assert!(output.status.success(), "{}", text(&output.stderr));
+            output.stdout
+        };
+        let report: AllReport = serde_json::from_slice(&measure("json")).unwrap();
+        assert_eq!(
+            (&report.pattern[..], report.participants.len()),
+            (pattern, 5)
+        );
+        let run = &report.runs[0];
+        assert_eq!((&run.outcome, run.rows.len()), (&Outcome::Ok, 2));
+        for row in &run.rows {
+            assert_eq!((row.rounds, row.errors), (4, 0));
+            let host = row.host_bit_per_s.unwrap();
+            assert!(0 < host.worst && host.worst <= host.median && host.median <= host.best);
+            assert!(host.worst <= host.average && host.average <= host.best);
+            assert!((row.share.unwrap() * 1e9 - host.average as f64).abs() < 1.0);
+            let together = match pattern {
+                "bisection" => (None, Some(host.average * 2)),
+                _ => (Some(host.average * 5), None),
+            };
+            assert_eq!((row.total_bit_per_s, row.bisection_bit_per_s), together);
+            assert_eq!(row.fairness.is_some(), pattern == "all-to-all");
+        }
+        let csv = text(&measure("csv"));
+        let fields = |line: &str| line.split(',').count();
+        let counts: Vec<_> = csv.lines().map(fields).collect();
+        assert_eq!(counts, [16, 16, 16], "{csv}");
+        let table = text(&measure("table"));
+        assert!(
+            table.contains(pattern) && table.contains("256 KiB"),
+            "{table}"
+        );
+    }
+}
+
+#[test]
+fn a_member_that_is_killed_is_named_and_the_others_go_on_serving() {
+    for pattern in ["many-one", "all-to-all", "bisection"] {
+        // Member 0 keeps the time; whoever dies is to be named.
+        for victim in [0, 2] {
+            let mut servers = servers(4, "");
+            let options = "-s 64K -c 2000000000 --format json --seed 1";
+            let child = coordinator_of(pattern, &servers, options)
+                .stdout(Stdio::piped())
+                .stderr(Stdio::piped())
+                .spawn()
+                .unwrap();
+            servers.iter_mut().for_each(Server::await_client);
+            signal(&servers[victim].process, Signal::SIGKILL);
+            let output = finish(child);
+            assert_eq!(output.status.code(), Some(1));
+            let gone = format!("participant {} is gone", servers[victim].name());
+            let said = text(&output.stderr);
+            assert!(said.contains(&gone), "{pattern}, {victim}: {said}");
+            servers.remove(victim);
+            let next = run(coordinator_of(pattern, &servers, "-s 1 -c 1"));
+            assert!(next.status.success(), "{}", text(&next.stderr));
+        }
+    }
+}
+
+#[test]
+fn a_member_that_falls_silent_is_named() {
+    let mut servers = servers(3, "--give-up 1");
+    let options = "-s 1M -c 2000000000 --give-up 1 --format json";
+    let child = coordinator_of("all-to-all", &servers, options)
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    servers.iter_mut().for_each(Server::await_client);
+    signal(&servers[1].process, Signal::SIGSTOP);
+    let output = finish(child);
+    signal(&servers[1].process, Signal::SIGCONT);
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains(&servers[1].name()), "{said}");
+}
+
+#[test]
+fn a_run_that_is_interrupted_prints_what_was_measured() {
+    for pattern in ["one-many", "many-one", "all-to-all", "bisection"] {
+        let mut servers = servers(3, "");
+        // The first size is done before the second, which never is.
+        let options = "-s 1,1M -c 100000 --warmup 0 --format json";
+        let child = coordinator_of(pattern, &servers, options)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        servers.iter_mut().for_each(Server::await_client);
+        // Some rounds are done once the servers have used the processor for a while.
+        let ticks = |server: &Server| {
+            let path = format!("/proc/{}/stat", server.process.id());
+            let stat = std::fs::read_to_string(path).unwrap();
+            let fields: Vec<_> = stat.rsplit(')').next().unwrap().split(' ').collect();
+            fields[12].parse::<u64>().unwrap() + fields[13].parse::<u64>().unwrap()
+        };
+        let deadline = Instant::now() + PATIENCE;
+        while servers.iter().any(|server| ticks(server) < 20) {
+            assert!(Instant::now() < deadline, "{pattern}: nothing is done");
+            thread::yield_now();
+        }
+        signal(&child, Signal::SIGINT);
+        let output = finish(child);
+        assert_eq!(output.status.code(), Some(130), "{pattern}");
+        assert_eq!(text(&output.stderr).trim(), "netgauge: interrupted");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let run = &report["runs"][0];
+        assert_eq!(
+            (&run["status"], &run["error"]),
+            (&"failed".into(), &"interrupted".into())
+        );
+        let row = &run["rows"][0];
+        assert!(row["rounds"].as_u64().unwrap() > 0, "{pattern}: {report}");
+        let next = crate::run(coordinator_of(pattern, &servers, "-s 1 -c 1"));
+        assert!(next.status.success(), "{}", text(&next.stderr));
+    }
+}
+
+/// A file of the test's own that is removed in the end.
+struct Scratch(std::path::PathBuf);
+
+impl Scratch {
+    fn new(name: &str, content: &str) -> Self {
+        let path = std::env::temp_dir().join(format!("netgauge-{}-{name}", std::process::id()));
+        std::fs::write(&path, content).unwrap();
+        Self(path)
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        // A test that failed has said so already.
+        let _ = std::fs::remove_file(&self.0);
+    }
+}
+
+/// A coordinator of hosts by something in place of ssh: a shell here, which gets the host as $0 and
+/// the line for the shell there as $1.
+fn by_ssh(hosts: &Scratch, script: &str, arguments: &str) -> Command {
+    let mut command = netgauge("-m tcp --interface lo --hostfile");
+    command
+        .arg(&hosts.0)
+        .args(["--ssh", &format!("sh -c '{script}'")]);
+    command.args(["--remote-program", env!("CARGO_BIN_EXE_netgauge")]);
+    command.args(arguments.split_whitespace());
+    command
+}
+
+#[test]
+fn hosts_are_reached_by_ssh() {
+    let hosts = Scratch::new("hosts", "# the rack\nnode0\nnode1 # slow\n\nnode2\n");
+    for pattern in ["one-many", "bisection"] {
+        let arguments = format!("-x {pattern} -s 64K -c 3 --format json");
+        let output = run(by_ssh(&hosts, "exec sh -c \"$1\"", &arguments));
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let names = serde_json::json!(["node0", "node1", "node2"]);
+        assert_eq!(report["participants"], names);
+        assert_eq!(report["runs"][0]["rows"][0]["rounds"], 3);
+    }
+}
+
+#[test]
+fn hosts_that_cannot_be_reached_are_named() {
+    let hosts = Scratch::new("absent", "node0\nnode1\n");
+    let measure = |script: &str| {
+        let output = run(by_ssh(&hosts, script, "-x one-many -s 1 -c 1"));
+        assert_eq!(output.status.code(), Some(1));
+        text(&output.stderr)
+    };
+    let absent = "if [ $0 = node1 ]; then echo no route to $0 >&2; exit 255; fi; exec sh -c \"$1\"";
+    let said = measure(absent);
+    assert!(
+        said.contains("netgauge: node1: no route to node1"),
+        "{said}"
+    );
+    assert!(
+        said.contains("node1: ssh, or netgauge there, ended with status 255"),
+        "{said}"
+    );
+    let said = measure("exit 127");
+    assert!(said.contains("node0: there is no netgauge there"), "{said}");
+    let output = run(netgauge("-x one-many --hostfile /nonexistent"));
+    assert!(text(&output.stderr).contains("/nonexistent"));
+}
+
+#[test]
+fn a_host_that_dies_is_named() {
+    let hosts = Scratch::new("dying", "node0\nnode1\nnode2\n");
+    // The last one's netgauge is killed when it has used the processor for a second.
+    let script = "if [ $0 = node2 ]; then ulimit -t 1; fi; exec sh -c \"exec $1\"";
+    let output = run(by_ssh(&hosts, script, "-x all-to-all -s 64K -c 2000000000"));
+    assert_eq!(output.status.code(), Some(1));
+    let said = text(&output.stderr);
+    assert!(said.contains("participant node2 is gone"), "{said}");
 }
 
 #[test]

@@ -8,18 +8,23 @@ use std::str::FromStr;
 use anyhow::{bail, ensure, Result};
 use clap::Args;
 
+use super::all::{AllPlan, Together};
 use super::esp_params::{Grid, ParamsPlan};
-use super::one_many::{ManyPlan, Medium};
-use super::participants::Place;
+use super::hosts::HostArgs;
+use super::one_many::{Direction, ManyPlan, Medium};
+use super::start::Place;
 use crate::picture;
 use crate::transport::Kind;
+
+/// The group of options in the help.
+const MANY: &str = "Many participants (one-many, many-one, all-to-all, bisection, esp-params)";
 
 /// The most numbers of one range: far above what a run has time for.
 const MOST: u32 = 1024;
 
 /// Options of patterns of more than two.
 #[derive(Clone, Debug, Args)]
-#[command(next_help_heading = "Many participants (one-many, esp-params)")]
+#[command(next_help_heading = MANY)]
 pub struct GroupArgs {
     /// Coordinate the servers on these hosts: HOST or HOST:PORT, with commas between
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
@@ -34,16 +39,7 @@ pub struct GroupArgs {
     #[arg(long, value_name = "NETNS", num_args = 0..=1, require_equals = true, hide = true)]
     pub participant: Option<Option<String>>,
 
-    /// Numbers of clients, as 1,2,4 or 1-4; N clients need N + 1 participants [default: one-many:
-    /// all but the server; esp-params: 1]
-    #[arg(long, value_name = "NUMBERS")]
-    pub clients: Option<Numbers>,
-
-    /// Which participant is the server, from 0 [default: one of N + 1 at random]
-    #[arg(long, value_name = "INDEX")]
-    pub server_index: Option<usize>,
-
-    /// What the choice of the server depends on, for the same one again [default: random]
+    /// What the choice of the server, or of pairs, depends on, for the same again [default: random]
     #[arg(long, value_name = "NUMBER", conflicts_with = "server_index")]
     pub seed: Option<u64>,
 
@@ -51,7 +47,29 @@ pub struct GroupArgs {
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
 
-    /// one-many: TCP's congestion controls to measure, as cubic,reno,dctcp [default: the system's]
+    /// Those on other hosts by ssh.
+    #[command(flatten)]
+    pub hosts: HostArgs,
+
+    /// What they do.
+    #[command(flatten)]
+    pub many: ManyArgs,
+}
+
+/// What participants do in patterns of more than two, wherever they are.
+#[derive(Clone, Debug, Args)]
+#[command(next_help_heading = MANY)]
+pub struct ManyArgs {
+    /// Numbers of clients, as 1,2,4 or 1-4; N clients need N + 1 participants [default: one-many,
+    /// many-one: all but the server; esp-params: 1]
+    #[arg(long, value_name = "NUMBERS")]
+    pub clients: Option<Numbers>,
+
+    /// Which participant is the server, from 0 [default: one of N + 1 at random]
+    #[arg(long, value_name = "INDEX")]
+    pub server_index: Option<usize>,
+
+    /// TCP's congestion controls to measure, as cubic,reno,dctcp [default: the system's]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub congestion: Vec<String>,
 
@@ -63,7 +81,8 @@ pub struct GroupArgs {
     #[arg(long, value_name = "NUMBERS")]
     pub ack: Option<Numbers>,
 
-    /// esp-params: draw the goodput as a heat map, SVG or PNG by the name's end
+    /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; SVG or PNG by the
+    /// name's end
     #[arg(long, value_name = "FILE", value_parser = picture::parse_path)]
     pub plot: Option<PathBuf>,
 }
@@ -91,20 +110,21 @@ impl GroupArgs {
             );
             places.push(place);
         }
+        places.extend(self.hosts.places()?);
         places.extend(self.netns.iter().cloned().map(Place::Namespace));
         Ok(places)
     }
 
     /// The server's index where it is fixed, with `connect` as above.
     fn server(&self, connect: Option<&str>, participants: usize) -> Result<Option<usize>> {
-        if let Some(index) = self.server_index {
+        if let Some(index) = self.many.server_index {
             ensure!(
                 index < participants,
                 "there is no participant {index}: the last one is {}",
                 participants.saturating_sub(1)
             );
         }
-        Ok(match (self.server_index, connect) {
+        Ok(match (self.many.server_index, connect) {
             (None, Some(_)) => Some(0),
             (index, _) => index,
         })
@@ -114,32 +134,126 @@ impl GroupArgs {
         self.seed.unwrap_or_else(|| fastrand::u64(..))
     }
 
-    /// What `one-many` is to measure.
+    /// What `one-many` or `many-one` is to measure.
     ///
     /// # Errors
     ///
     /// The options do not go together.
     pub fn many_plan(
         &self,
+        direction: Direction,
         kinds: &[&'static Kind],
         rounds: RoundsPlan,
         connect: Option<&str>,
         participants: usize,
     ) -> Result<ManyPlan> {
-        for (given, option) in [
-            (self.burst.is_some(), "--burst"),
-            (self.ack.is_some(), "--ack"),
-            (self.plot.is_some(), "--plot"),
-        ] {
-            ensure!(!given, "{option} is for esp-params");
-        }
-        let clients = match &self.clients {
+        self.many.refuse_parameters()?;
+        let clients = match &self.many.clients {
             Some(numbers) => numbers.0.clone(),
             None => vec![u32::try_from(participants.saturating_sub(1))?],
         };
         for count in &clients {
             check_count(*count, participants)?;
         }
+        Ok(ManyPlan {
+            direction,
+            media: self.many.media(kinds)?,
+            clients: clients.iter().map(|count| *count as usize).collect(),
+            rounds,
+            server: self.server(connect, participants)?,
+            seed: self.seed(),
+            rate: self.rate.map(|rate| rate.0),
+        })
+    }
+
+    /// What `all-to-all` or `bisection` is to measure.
+    ///
+    /// # Errors
+    ///
+    /// The options do not go together.
+    pub fn all_plan(
+        &self,
+        together: Together,
+        kinds: &[&'static Kind],
+        rounds: RoundsPlan,
+        participants: usize,
+    ) -> Result<AllPlan> {
+        self.many.refuse_parameters()?;
+        let name = together.name();
+        for (given, option) in [
+            (self.many.clients.is_some(), "--clients"),
+            (self.many.server_index.is_some(), "--server-index"),
+        ] {
+            ensure!(
+                !given,
+                "{name} has no server: all take part, without {option}"
+            );
+        }
+        ensure!(
+            participants >= 2,
+            "{name} needs two participants: {participants} is named"
+        );
+        Ok(AllPlan {
+            together,
+            media: self.many.media(kinds)?,
+            rounds,
+            seed: self.seed(),
+            rate: self.rate.map(|rate| rate.0),
+        })
+    }
+
+    /// What `esp-params` is to measure.
+    ///
+    /// # Errors
+    ///
+    /// The options do not go together.
+    pub fn params_plan(
+        &self,
+        rounds: RoundsPlan,
+        connect: Option<&str>,
+        participants: usize,
+    ) -> Result<ParamsPlan> {
+        ensure!(
+            self.many.congestion.is_empty(),
+            "--congestion is for tcp, not for esp-params"
+        );
+        let clients = match self.many.clients.as_ref().map(|numbers| &numbers.0[..]) {
+            None => 1,
+            Some([count]) => *count,
+            Some(_) => bail!("esp-params measures one number of clients: give --clients one"),
+        };
+        check_count(clients, participants)?;
+        let [size] = rounds.sizes[..] else {
+            bail!("esp-params measures one size: give -s one");
+        };
+        let or = |numbers: &Option<Numbers>, default: &[u32]| match numbers {
+            Some(numbers) => numbers.0.clone(),
+            None => default.to_vec(),
+        };
+        let grid = Grid {
+            burst_length: or(&self.many.burst, &[1, 2, 4, 8, 12, 16, 21, 24, 32, 48, 64]),
+            packets_to_ack: or(&self.many.ack, &[1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 48]),
+        };
+        ensure!(
+            grid.cells().next().is_some(),
+            "every value of --ack is above every one of --burst: no packet would ever be acknowledged in time"
+        );
+        Ok(ParamsPlan {
+            grid,
+            clients: clients as usize,
+            size,
+            tests: rounds.tests,
+            warmup: rounds.warmup,
+            server: self.server(connect, participants)?,
+            seed: self.seed(),
+            rate: self.rate.map(|rate| rate.0),
+        })
+    }
+}
+
+impl ManyArgs {
+    /// The transports of option -m, with the congestion controls to choose.
+    fn media(&self, kinds: &[&'static Kind]) -> Result<Vec<Medium>> {
         let mut media = Vec::new();
         for kind in kinds {
             let streams = super::part::stream_kind(kind)?;
@@ -158,63 +272,17 @@ impl GroupArgs {
             self.congestion.is_empty() || media.iter().any(|medium| medium.congestion.is_some()),
             "--congestion is for tcp: add it to -m"
         );
-        Ok(ManyPlan {
-            media,
-            clients: clients.iter().map(|count| *count as usize).collect(),
-            rounds,
-            server: self.server(connect, participants)?,
-            seed: self.seed(),
-            rate: self.rate.map(|rate| rate.0),
-        })
+        Ok(media)
     }
 
-    /// What `esp-params` is to measure.
-    ///
-    /// # Errors
-    ///
-    /// The options do not go together.
-    pub fn params_plan(
-        &self,
-        rounds: RoundsPlan,
-        connect: Option<&str>,
-        participants: usize,
-    ) -> Result<ParamsPlan> {
-        ensure!(
-            self.congestion.is_empty(),
-            "--congestion is for one-many over tcp"
-        );
-        let clients = match self.clients.as_ref().map(|numbers| &numbers.0[..]) {
-            None => 1,
-            Some([count]) => *count,
-            Some(_) => bail!("esp-params measures one number of clients: give --clients one"),
-        };
-        check_count(clients, participants)?;
-        let [size] = rounds.sizes[..] else {
-            bail!("esp-params measures one size: give -s one");
-        };
-        let or = |numbers: &Option<Numbers>, default: &[u32]| match numbers {
-            Some(numbers) => numbers.0.clone(),
-            None => default.to_vec(),
-        };
-        let grid = Grid {
-            burst_length: or(&self.burst, &[1, 2, 4, 8, 12, 16, 21, 24, 32, 48, 64]),
-            packets_to_ack: or(&self.ack, &[1, 2, 4, 6, 8, 10, 12, 16, 24, 32, 48]),
-        };
-        ensure!(
-            grid.cells().next().is_some(),
-            "every value of --ack is above every one of --burst: no packet would ever be acknowledged in time"
-        );
-        Ok(ParamsPlan {
-            grid,
-            clients: clients as usize,
-            size,
-            tests: rounds.tests,
-            warmup: rounds.warmup,
-            server: self.server(connect, participants)?,
-            seed: self.seed(),
-            rate: self.rate.map(|rate| rate.0),
-            plot: self.plot.clone(),
-        })
+    fn refuse_parameters(&self) -> Result<()> {
+        for (given, option) in [
+            (self.burst.is_some(), "--burst"),
+            (self.ack.is_some(), "--ack"),
+        ] {
+            ensure!(!given, "{option} is for esp-params");
+        }
+        Ok(())
     }
 }
 
@@ -241,6 +309,16 @@ fn check_count(clients: u32, participants: usize) -> Result<()> {
 /// Numbers from 1, ascending and each once: `1,2,4`, `1-8`, `1-8,16`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Numbers(pub Vec<u32>);
+
+impl Numbers {
+    /// One, two, four and so on below `most`, and `most`.
+    pub fn doubling(most: u32) -> Self {
+        let powers = (0..u32::BITS).map(|power| 1 << power);
+        let mut numbers: Vec<u32> = powers.take_while(|number| *number < most).collect();
+        numbers.push(most);
+        Self(numbers)
+    }
+}
 
 impl FromStr for Numbers {
     type Err = String;
@@ -339,6 +417,13 @@ mod tests {
         ] {
             assert!(numbers(text).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn doubling_ends_with_the_last() {
+        assert_eq!(Numbers::doubling(1).0, [1]);
+        assert_eq!(Numbers::doubling(7).0, [1, 2, 4, 7]);
+        assert_eq!(Numbers::doubling(8).0, [1, 2, 4, 8]);
     }
 
     #[test]

@@ -3,14 +3,18 @@
 //! From the command line to the report of a pattern of more than two.
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use anyhow::{bail, ensure, Context as _, Result};
 
+use super::all::{self, AllPlan, AllReport, Together};
 use super::args::RoundsPlan;
 use super::esp_params::{self, ParamsPlan, ParamsReport};
-use super::heat_map;
-use super::one_many::{self, ManyPlan, ManyReport};
-use super::participants::{Group, Place};
+use super::one_many::{self, Direction, ManyPlan, ManyReport};
+use super::participants::Group;
+use super::signals::{Interrupted, Signals};
+use super::start::Place;
+use super::{curves, heat_map};
 use crate::cli::Cli;
 use crate::progress::{Bar, Progress};
 use crate::report::Format;
@@ -23,57 +27,85 @@ const MOST_BYTES: u64 = 1 << 30;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupPattern {
     /// Many clients, one server.
-    OneMany,
+    Many(Direction),
+    /// All do the same.
+    All(Together),
     /// ESP over its parameters.
     EspParams,
 }
 
 /// What is to be measured.
 enum Plan {
-    OneMany(ManyPlan),
+    Many(ManyPlan),
+    All(AllPlan),
     EspParams(ParamsPlan),
 }
 
 /// What was measured.
 enum GroupReport {
-    OneMany(ManyReport),
+    Many(ManyReport),
+    All(AllReport),
     EspParams(ParamsReport),
 }
 
 impl GroupPattern {
+    /// All of them.
+    pub const ALL: [Self; 5] = [
+        Self::Many(Direction::Gather),
+        Self::Many(Direction::Scatter),
+        Self::All(Together::AllToAll),
+        Self::All(Together::Bisection),
+        Self::EspParams,
+    ];
+
+    /// Its name in option -x.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Many(direction) => direction.name(),
+            Self::All(together) => together.name(),
+            Self::EspParams => esp_params::NAME,
+        }
+    }
+
+    /// The one of this name, if there is one.
+    pub fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|pattern| pattern.name() == name)
+    }
+
+    /// The names of all, for people.
+    pub fn names() -> String {
+        Self::ALL.map(Self::name).join(", ")
+    }
+
     /// The one that option -x names; `None` if it names patterns of two.
     ///
     /// # Errors
     ///
     /// It names both kinds, or two of this kind.
     pub fn of(cli: &Cli) -> Result<Option<Self>> {
-        let among = |name: &str| match name {
-            one_many::NAME => Some(Self::OneMany),
-            esp_params::NAME => Some(Self::EspParams),
-            _ => None,
-        };
-        let found: Vec<_> = cli.pattern.split(',').map(among).collect();
+        let found: Vec<_> = cli.pattern.split(',').map(Self::named).collect();
         match found[..] {
             [only] => Ok(only),
             _ if found.iter().all(Option::is_none) => Ok(None),
             _ => bail!(
-                "{} and {} have a report of their own: name one of them alone with -x",
-                one_many::NAME,
-                esp_params::NAME
+                "{} have a report of their own: name one of them alone with -x",
+                Self::names()
             ),
         }
     }
 
     fn default_sizes(self) -> SizeSpec {
         match self {
-            Self::OneMany => SizeSpec::several(&[64 << 10, 256 << 10]),
+            Self::Many(_) | Self::All(_) => SizeSpec::several(&[64 << 10, 256 << 10]),
             Self::EspParams => SizeSpec::single(4 << 20),
         }
     }
 
     fn default_tests(self) -> u32 {
         match self {
-            Self::OneMany => 20,
+            Self::Many(_) | Self::All(Together::AllToAll) => 20,
+            // Few pairings say little of a network.
+            Self::All(Together::Bisection) => 50,
             Self::EspParams => 5,
         }
     }
@@ -125,12 +157,14 @@ impl<'a> Coordinator<'a> {
         }
         let (group, count) = (&cli.group, places.len());
         let plan = match pattern {
-            GroupPattern::OneMany => Plan::OneMany(group.many_plan(
-                &cli.measuring.transports()?,
-                rounds,
-                connect,
-                count,
-            )?),
+            GroupPattern::Many(direction) => {
+                let kinds = cli.measuring.transports()?;
+                Plan::Many(group.many_plan(direction, &kinds, rounds, connect, count)?)
+            }
+            GroupPattern::All(together) => {
+                let kinds = cli.measuring.transports()?;
+                Plan::All(group.all_plan(together, &kinds, rounds, count)?)
+            }
             GroupPattern::EspParams => Plan::EspParams(group.params_plan(rounds, connect, count)?),
         };
         Ok(Self { cli, places, plan })
@@ -140,62 +174,77 @@ impl<'a> Coordinator<'a> {
     ///
     /// # Errors
     ///
-    /// The participants cannot be brought together, or the user ended the run.
-    pub fn run(&self) -> Result<bool> {
-        let mut group = Group::gather(&self.places, &self.cli.group_options())?;
+    /// The participants cannot be brought together. [`Interrupted`] by the user, after what was
+    /// measured before has been printed.
+    pub fn run(&self, signals: Signals) -> Result<bool> {
+        let mut group = Group::gather(&self.places, &self.cli.group_options(), signals)?;
         let bar = Bar::new(self.steps());
         let report = self.measure(&mut group, &bar);
         bar.finish();
+        let interrupted = group.was_interrupted();
         // Everybody has ended, and restored what is to be restored, before anything is said of it.
         drop(group);
-        let report = report?;
         report
             .write(self.cli.measuring.format, &mut io::stdout().lock())
             .context("writing the report")?;
+        let plot = self.cli.group.many.plot.as_deref();
+        if interrupted {
+            // There may be nothing yet to draw.
+            let _ = plot.map(|path| report.draw(path));
+            bail!(Interrupted);
+        }
         for error in report.errors() {
             eprintln!("netgauge: {error}");
         }
-        if let (GroupReport::EspParams(report), Plan::EspParams(plan)) = (&report, &self.plan) {
-            if let Some(path) = &plan.plot {
-                heat_map::write(report, path)?;
-            }
+        if let Some(path) = plot {
+            report.draw(path)?;
         }
         Ok(report.errors().is_empty())
     }
 
     fn steps(&self) -> u64 {
         let steps = match &self.plan {
-            Plan::OneMany(plan) => plan.media.len() * plan.clients.len() * plan.rounds.sizes.len(),
+            Plan::Many(plan) => plan.media.len() * plan.clients.len() * plan.rounds.sizes.len(),
+            Plan::All(plan) => plan.media.len() * plan.rounds.sizes.len(),
             Plan::EspParams(plan) => plan.grid.cells().count(),
         };
         steps as u64
     }
 
-    fn measure(&self, group: &mut Group, progress: &dyn Progress) -> Result<GroupReport> {
+    fn measure(&self, group: &mut Group, progress: &dyn Progress) -> GroupReport {
         let give_up = self.cli.group_options().give_up;
-        Ok(match &self.plan {
-            Plan::OneMany(plan) => {
-                GroupReport::OneMany(one_many::run(group, plan, give_up, progress)?)
-            }
+        match &self.plan {
+            Plan::Many(plan) => GroupReport::Many(one_many::run(group, plan, give_up, progress)),
+            Plan::All(plan) => GroupReport::All(all::run(group, plan, give_up, progress)),
             Plan::EspParams(plan) => {
-                GroupReport::EspParams(esp_params::run(group, plan, give_up, progress)?)
+                GroupReport::EspParams(esp_params::run(group, plan, give_up, progress))
             }
-        })
+        }
     }
 }
 
 impl GroupReport {
     fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::OneMany(report) => report.write(format, out),
+            Self::Many(report) => report.write(format, out),
+            Self::All(report) => report.write(format, out),
             Self::EspParams(report) => report.write(format, out),
         }
     }
 
     fn errors(&self) -> Vec<String> {
         match self {
-            Self::OneMany(report) => report.errors(),
+            Self::Many(report) => report.errors(),
+            Self::All(report) => report.errors(),
             Self::EspParams(report) => report.errors(),
+        }
+    }
+
+    fn draw(&self, path: &Path) -> Result<()> {
+        match self {
+            Self::Many(report) => curves::write(&curves::Curves::of_many(report), path),
+            Self::All(report) => curves::write(&curves::Curves::of_all(report), path),
+            Self::EspParams(report) => heat_map::write(report, path),
         }
     }
 }
@@ -217,15 +266,15 @@ mod tests {
 
     fn many(line: &str) -> ManyPlan {
         match plan(line).unwrap() {
-            Plan::OneMany(plan) => plan,
-            Plan::EspParams(_) => panic!("{line}"),
+            Plan::Many(plan) => plan,
+            _ => panic!("{line}"),
         }
     }
 
     fn params(line: &str) -> ParamsPlan {
         match plan(line).unwrap() {
             Plan::EspParams(plan) => plan,
-            Plan::OneMany(_) => panic!("{line}"),
+            _ => panic!("{line}"),
         }
     }
 
@@ -235,7 +284,7 @@ mod tests {
         assert_eq!(of("-x one-one,bulk --connect h").unwrap(), None);
         assert_eq!(of("-x all --connect h").unwrap(), None);
         let many = of("-x one-many --connect h").unwrap();
-        assert_eq!(many, Some(GroupPattern::OneMany));
+        assert_eq!(many, Some(GroupPattern::Many(Direction::Gather)));
         for line in [
             "-x one-many,bulk --connect h",
             "-x one-many,esp-params --connect h",
@@ -261,6 +310,17 @@ mod tests {
         } = plan.rounds;
         assert_eq!((sizes, tests, warmup), (vec![64 << 10, 256 << 10], 20, 1));
         assert_eq!(plan.media.len(), 1);
+    }
+
+    #[test]
+    fn every_pattern_of_many_is_found_by_its_name() {
+        for pattern in GroupPattern::ALL {
+            assert_eq!(GroupPattern::named(pattern.name()), Some(pattern));
+            let cli = parse(&format!("-x {} --netns a,b", pattern.name()));
+            assert_eq!(GroupPattern::of(&cli).unwrap(), Some(pattern));
+            assert!(Coordinator::new(&cli, pattern).is_ok(), "{pattern:?}");
+        }
+        assert_eq!(GroupPattern::named("one-one"), None);
     }
 
     #[test]
@@ -311,7 +371,21 @@ mod tests {
                 "-x one-many --peers a,b --interface eth0",
                 "each server's own",
             ),
-            ("-x esp-params --netns a,b --congestion reno", "one-many"),
+            (
+                "-x esp-params --netns a,b --congestion reno",
+                "for tcp, not for esp-params",
+            ),
+            ("-x many-one --netns a,b --ack 4", "--ack is for esp-params"),
+            ("-x all-to-all --netns a,b -m raw", "tcp or esp"),
+            (
+                "-x all-to-all --netns a,b --clients 1",
+                "all take part, without --clients",
+            ),
+            (
+                "-x bisection --netns a,b --server-index 1",
+                "all take part, without --server-index",
+            ),
+            ("-x bisection --netns a", "needs two participants"),
             (
                 "-x esp-params --netns a,b --clients 1,2",
                 "give --clients one",

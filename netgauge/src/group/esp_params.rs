@@ -6,14 +6,13 @@
 //! retransmission request timer moves anything: such pairs are out of range and left out.
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context as _, Result};
 use serde::{Deserialize, Serialize};
 
 use super::figures::{Goodput, Share};
-use super::meeting::{is_interrupted, Meeting};
+use super::meeting::Meeting;
 use super::one_many::{cast, ManyRow};
 use super::orders::{Answer, Opening, Order};
 use super::parameters::EspParameters;
@@ -72,8 +71,6 @@ pub struct ParamsPlan {
     pub seed: u64,
     /// Rate of the server's link, bit/s.
     pub rate: Option<u64>,
-    /// Where the heat map goes, if anywhere.
-    pub plot: Option<PathBuf>,
 }
 
 /// Everything that was measured. Printed as JSON it is what programs read.
@@ -167,19 +164,15 @@ impl ParamsReport {
     }
 }
 
-/// Measures the grid. What fails is reported as failed, with the cells measured before. The
-/// parameters are restored in any case; if a signal or a participant's death ends the run, by the
-/// participants themselves.
-///
-/// # Errors
-///
-/// [`Interrupted`](super::participants::Interrupted) by the user.
+/// Measures the grid. What fails, or is ended by the user, is reported as failed, with the cells
+/// measured before. The parameters are restored in any case; if a participant's death ends the
+/// run, by the participants themselves.
 pub fn run(
     group: &mut Group,
     plan: &ParamsPlan,
     give_up: Duration,
     progress: &dyn Progress,
-) -> Result<ParamsReport> {
+) -> ParamsReport {
     let (server, clients) = cast(plan.server, plan.seed, plan.clients);
     let mut report = ParamsReport {
         netgauge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -206,8 +199,6 @@ pub fn run(
         });
         match result {
             Ok(()) => restore(group, &keepers),
-            // They restore what they have set when their connections end.
-            Err(error) if is_interrupted(&error) => Err(error),
             Err(error) => Err(match restore(group, &keepers) {
                 Ok(()) => error,
                 Err(other) => anyhow!("{error:#}; {other:#}"),
@@ -215,14 +206,11 @@ pub fn run(
         }
     });
     if let Err(error) = result {
-        if is_interrupted(&error) {
-            return Err(error);
-        }
         report.outcome = Outcome::Failed {
             error: format!("{error:#}"),
         };
     }
-    Ok(report)
+    report
 }
 
 /// Of the participants in each network namespace the first.
@@ -283,8 +271,7 @@ fn measure(
             goodput_bit_per_s: row.goodput_bit_per_s,
             share: row.share,
         });
-        meeting.leave(give_up * 2)?;
-        result.with_context(|| {
+        result.and(meeting.leave(give_up * 2)).with_context(|| {
             let EspParameters {
                 burst_length,
                 packets_to_ack,

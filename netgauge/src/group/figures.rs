@@ -77,11 +77,42 @@ pub struct Fairness {
 impl Fairness {
     /// Sums up rounds; `None` if there are none.
     pub fn of(rounds: &[Round]) -> Option<Self> {
-        let mut indices: Vec<f64> = rounds.iter().map(|round| round.fairness).collect();
+        Self::of_indices(rounds.iter().map(|round| round.fairness).collect())
+    }
+
+    /// Sums up the rounds' indices; `None` if there are none.
+    pub fn of_indices(mut indices: Vec<f64>) -> Option<Self> {
         indices.sort_unstable_by(f64::total_cmp);
         Some(Self {
             worst: *indices.first()?,
             median: median(&indices)?,
+        })
+    }
+}
+
+/// Payload that one host gets by time, bit/s, over rounds or pairs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct HostRate {
+    /// The least.
+    pub worst: u64,
+    /// The arithmetic mean.
+    pub average: u64,
+    /// The middle one; of an even number, the mean of the two middle ones.
+    pub median: u64,
+    /// The greatest.
+    pub best: u64,
+}
+
+impl HostRate {
+    /// Sums up rates, bit/s; `None` if there are none.
+    pub fn of(mut rates: Vec<f64>) -> Option<Self> {
+        rates.sort_unstable_by(f64::total_cmp);
+        let sum: f64 = rates.iter().sum();
+        Some(Self {
+            worst: rates.first()?.round() as u64,
+            average: (sum / rates.len() as f64).round() as u64,
+            median: median(&rates)?.round() as u64,
+            best: rates.last()?.round() as u64,
         })
     }
 }
@@ -140,6 +171,19 @@ mod tests {
         let even = Goodput::of(&three[..2], 1000).unwrap();
         assert_eq!(even.median, 4_500_000_000);
         assert_eq!(Goodput::of(&[], 1000), None);
+    }
+
+    #[test]
+    fn what_a_host_gets_has_an_average_beside_the_median() {
+        let rate = HostRate::of(vec![4.0, 1.0, 10.0, 1.0]).unwrap();
+        let expected = HostRate {
+            worst: 1,
+            average: 4,
+            median: 3,
+            best: 10,
+        };
+        assert_eq!(rate, expected);
+        assert_eq!(HostRate::of(Vec::new()), None);
     }
 
     #[test]

@@ -7,8 +7,12 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 
 use super::orders::{Answer, Opening, Order};
-use super::participants::{Group, Interrupted};
+use super::participants::Group;
 use super::rounds::{Round, Series};
+use super::signals::is_interrupted;
+
+/// How long members may take to say what they have measured when the user ends the run.
+pub(super) const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
 /// One server and its clients. When it fails or has done what it is for, they have to
 /// [`leave`](Self::leave) before the next one.
@@ -77,7 +81,15 @@ impl<'a> Meeting<'a> {
     /// Has them do rounds of one size. Those that were done are given even if then one fails.
     pub fn series(&mut self, series: Series) -> (Vec<Round>, Result<()>) {
         let mut rounds = Vec::new();
-        let result = self.do_series(series, &mut rounds);
+        let mut result = self.do_series(series, &mut rounds);
+        if result.as_ref().is_err_and(is_interrupted) {
+            let late = dismiss(self.group, &self.members, LAST_ROUNDS, |_, answer| {
+                if let Answer::Rounds(more) = answer {
+                    rounds.extend(more);
+                }
+            });
+            result = result.and(late);
+        }
         (rounds, result)
     }
 
@@ -108,17 +120,27 @@ impl<'a> Meeting<'a> {
     ///
     /// # Errors
     ///
-    /// [`Interrupted`] by the user.
+    /// [`Interrupted`](super::signals::Interrupted) by the user.
     pub fn leave(self, patience: Duration) -> Result<()> {
-        for who in &self.members {
-            // One that is gone has left already.
-            let _ = self.group.order(*who, Order::Leave);
-        }
-        self.group.settle(&self.members, &Answer::Left, patience)
+        dismiss(self.group, &self.members, patience, |_, _| ())
     }
 }
 
-/// Did the user end the run?
-pub fn is_interrupted(error: &anyhow::Error) -> bool {
-    error.downcast_ref::<Interrupted>().is_some()
+/// Has `members` close their connections, whatever they are at; `take` is given what they still
+/// have to say. Who does not answer within `patience` counts as gone.
+///
+/// # Errors
+///
+/// [`Interrupted`](super::signals::Interrupted) by the user.
+pub(super) fn dismiss(
+    group: &mut Group,
+    members: &[usize],
+    patience: Duration,
+    take: impl FnMut(usize, Answer),
+) -> Result<()> {
+    for who in members {
+        // One that is gone has left already.
+        let _ = group.order(*who, Order::Leave);
+    }
+    group.settle(members, &Answer::Left, patience, take)
 }

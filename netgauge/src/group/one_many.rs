@@ -2,7 +2,8 @@
 
 //! Pattern one-many (Treydte 2007, 2.4.4): N clients send to one server at once, which is what
 //! makes a switch's port in front of the server overflow, and shows whether the clients get equal
-//! shares.
+//! shares. Pattern many-one is the way back: one server sends to N clients at once
+//! ([`super::many_one`]).
 
 use std::io::{self, Write};
 use std::time::Duration;
@@ -12,10 +13,13 @@ use serde::{Deserialize, Serialize};
 
 use super::args::RoundsPlan;
 use super::figures::{Fairness, Goodput, Share};
-use super::meeting::{is_interrupted, Meeting};
+use super::many_one;
+use super::meeting::Meeting;
+use super::mesh::Mesh;
 use super::orders::Opening;
 use super::participants::Group;
 use super::rounds::{Round, Series};
+use super::signals::is_interrupted;
 use crate::progress::Progress;
 use crate::report::{Format, Outcome};
 use crate::transport::{Kind, SocketOptions};
@@ -33,7 +37,8 @@ pub struct Medium {
 }
 
 impl Medium {
-    fn opening(&self) -> Opening {
+    /// What participants are told of it.
+    pub fn opening(&self) -> Opening {
         Opening {
             transport: self.kind.name.to_owned(),
             congestion: self.congestion.clone(),
@@ -41,9 +46,30 @@ impl Medium {
     }
 }
 
+/// Which way the messages go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Direction {
+    /// From the clients to the server: one-many.
+    Gather,
+    /// From the server to the clients: many-one.
+    Scatter,
+}
+
+impl Direction {
+    /// The pattern's name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Gather => NAME,
+            Self::Scatter => many_one::NAME,
+        }
+    }
+}
+
 /// What is to be measured.
 #[derive(Clone, Debug)]
 pub struct ManyPlan {
+    /// Which way.
+    pub direction: Direction,
     /// By what the messages go.
     pub media: Vec<Medium>,
     /// Numbers of clients, each at least 1 and less than there are participants.
@@ -198,20 +224,17 @@ impl ManyRun {
 }
 
 /// Measures everything that was asked for. What fails is reported as failed, and the rest is
-/// measured all the same, unless a participant is gone.
-///
-/// # Errors
-///
-/// [`Interrupted`](super::participants::Interrupted) by the user.
+/// measured all the same, unless a participant is gone. The user may end it: then the report has
+/// what was measured before.
 pub fn run(
     group: &mut Group,
     plan: &ManyPlan,
     give_up: Duration,
     progress: &dyn Progress,
-) -> Result<ManyReport> {
+) -> ManyReport {
     let mut report = ManyReport {
         netgauge: env!("CARGO_PKG_VERSION").to_owned(),
-        pattern: NAME.to_owned(),
+        pattern: plan.direction.name().to_owned(),
         participants: group.names(),
         seed: plan.seed,
         rate_bit_per_s: plan.rate,
@@ -224,20 +247,30 @@ pub fn run(
             let result = match group.gone() {
                 Some(gone) => Err(anyhow::anyhow!("not measured: {gone}")),
                 None => {
-                    progress.begin(medium.kind.name, NAME);
-                    let mut meeting = Meeting::new(group, server, &others);
-                    let result = measure(&mut meeting, medium, clients, plan, &mut |row| {
+                    progress.begin(medium.kind.name, plan.direction.name());
+                    let on_row = &mut |row| {
                         progress.advance(1);
                         rows.push(row);
-                    });
-                    // Until all have stopped, the next cannot begin.
-                    meeting.leave(give_up * 2)?;
-                    result
+                    };
+                    match plan.direction {
+                        Direction::Gather => {
+                            let mut meeting = Meeting::new(group, server, &others);
+                            let result = measure(&mut meeting, medium, clients, plan, on_row);
+                            // Until all have stopped, the next cannot begin.
+                            result.and(meeting.leave(give_up * 2))
+                        }
+                        Direction::Scatter => {
+                            let members = [&[server], &others[..]].concat();
+                            let mut mesh = Mesh::new(group, members);
+                            let result = many_one::measure(&mut mesh, medium, plan, on_row);
+                            result.and(mesh.leave(give_up * 2))
+                        }
+                    }
                 }
             };
+            let interrupted = result.as_ref().is_err_and(is_interrupted);
             let outcome = match result {
                 Ok(()) => Outcome::Ok,
-                Err(error) if is_interrupted(&error) => return Err(error),
                 Err(error) => Outcome::Failed {
                     error: format!("{error:#}"),
                 },
@@ -253,9 +286,12 @@ pub fn run(
                 outcome,
                 rows,
             });
+            if interrupted {
+                return report;
+            }
         }
     }
-    Ok(report)
+    report
 }
 
 fn measure(

@@ -2,6 +2,8 @@
 
 //! What a coordinator and a participant say to each other on the control connection.
 //!
+//! One server and its clients ([`super::meeting`]):
+//!
 //! ```text
 //! to the server               to each client              answers
 //! Listen                                                  Listening
@@ -12,11 +14,24 @@
 //! Leave                       Leave                       Left
 //! ```
 //!
+//! Members of a mesh ([`super::mesh`]), of whom member 0 keeps the time:
+//!
+//! ```text
+//! to member 0                 to each other one           answers
+//! Listen                      Listen                      Listening
+//! Join                        Join                        Joined
+//!                             Exchange                    Ready
+//! Exchange                                                Ready;  Spans, ..., Exchanged
+//!   ... Exchange for every further size or pairing ...
+//! Leave                       Leave                       Left
+//! ```
+//!
 //! In place of any of them comes `Failed`, or `Broken` where it is known whose fault it was. `Leave`
-//! may be said at any time: a participant that is busy stops.
+//! may be said at any time: a participant that is busy stops, and says what it has measured.
 
 use serde::{Deserialize, Serialize};
 
+use super::exchange::Span;
 use super::parameters::EspParameters;
 use super::rounds::{Round, Series};
 use crate::control::Endpoint;
@@ -24,7 +39,7 @@ use crate::control::Endpoint;
 /// What a participant is to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Server: open a listening socket.
+    /// Server or member: open a listening socket.
     Listen(Opening),
     /// Server: wait until so many clients have connected.
     Accept {
@@ -44,6 +59,26 @@ pub enum Order {
     Send(Series),
     /// Server: do these rounds.
     Receive(Series),
+    /// Member: be connected with these others.
+    Join {
+        /// By what.
+        opening: Opening,
+        /// This member's number.
+        number: u16,
+        /// The members to connect to, and where.
+        connect: Vec<(u16, Endpoint)>,
+        /// The members that will connect.
+        accept: Vec<u16>,
+    },
+    /// Member: do these rounds, each as soon as member 0 says go.
+    Exchange {
+        /// The rounds.
+        series: Series,
+        /// The members to send to.
+        to: Vec<u16>,
+        /// The members that send here.
+        from: Vec<u16>,
+    },
     /// Close the connections.
     Leave,
     /// Say which network namespace this is.
@@ -66,13 +101,15 @@ pub struct Opening {
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
-    /// The server's socket waits there.
+    /// The socket waits there.
     Listening(Endpoint),
     /// Every client has connected.
     Accepted,
     /// Connected to the server.
     Connected,
-    /// The client waits for the server's go.
+    /// Connected with all the others.
+    Joined,
+    /// Waits for the go.
     Ready,
     /// The client's rounds are done.
     Sent,
@@ -80,10 +117,14 @@ pub enum Answer {
     Rounds(Vec<Round>),
     /// The server's rounds are done.
     Received,
-    /// The server lost a client, or got nothing from some for too long.
+    /// The member's next rounds, in the order they were done.
+    Spans(Vec<Span>),
+    /// The member's rounds are done.
+    Exchanged,
+    /// Others were lost, or nothing came from some for too long.
     Broken {
-        /// Their numbers.
-        clients: Vec<u16>,
+        /// Their places: 0 is the server, or member 0.
+        places: Vec<u16>,
         /// What happened.
         reason: String,
     },

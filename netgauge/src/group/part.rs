@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use sockaddr_en::Family;
 
+use super::exchange::{exchange, Link, Lost, Member};
 use super::orders::{Answer, Opening, Order};
 use super::parameters::{self, Parameters};
 use super::rounds::{self, Broken, End};
@@ -17,7 +18,7 @@ use crate::host::wait_readable;
 use crate::transport::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
 use crate::transport::{self, Kind};
 
-/// Rounds in one message to the coordinator, so that it stays well below the longest line.
+/// Rounds or spans in one message to the coordinator, so that it stays well below the longest line.
 const ROUNDS_PER_MESSAGE: usize = 256;
 
 /// What a participant was told when it was started.
@@ -42,6 +43,7 @@ enum Role {
         socket: Box<dyn StreamSocket>,
         number: u16,
     },
+    Member(Member),
 }
 
 /// One participant.
@@ -73,10 +75,8 @@ impl Part {
             Err(error) => {
                 // The others' ends of the connections must hear of it too.
                 self.role = Role::None;
-                match error.downcast::<Broken>() {
-                    Ok(Broken { clients, reason }) => {
-                        Message::Answer(Answer::Broken { clients, reason })
-                    }
+                match broken(error) {
+                    Ok(broken) => Message::Answer(broken),
                     Err(error) => Message::Failed(format!("{error:#}")),
                 }
             }
@@ -93,7 +93,14 @@ impl Part {
                 self.role = Role::Listening(listener);
                 Answer::Listening(endpoint)
             }
-            Order::Accept { clients } => return self.accept(clients, control),
+            Order::Accept { clients } => {
+                let wanted: Vec<_> = (0..clients).collect();
+                let Some(clients) = self.accept(&wanted, 1, control)? else {
+                    return Ok(None);
+                };
+                self.role = Role::Server(clients.into_iter().map(|link| link.socket).collect());
+                Answer::Accepted
+            }
             Order::Connect {
                 opening,
                 server,
@@ -131,6 +138,42 @@ impl Part {
                 }
                 match end? {
                     End::Complete => Answer::Received,
+                    End::Interrupted => return Ok(None),
+                }
+            }
+            Order::Join {
+                opening,
+                number,
+                connect,
+                accept,
+            } => {
+                let mut links = self.connect_to(opening, number, connect)?;
+                let Some(more) = self.accept(&accept, 0, control)? else {
+                    return Ok(None);
+                };
+                links.extend(more);
+                self.role = Role::Member(Member { number, links });
+                Answer::Joined
+            }
+            Order::Exchange { series, to, from } => {
+                let Role::Member(member) = &mut self.role else {
+                    bail!("not a member of a mesh");
+                };
+                control.send(&Message::Answer(Answer::Ready))?;
+                let mut spans = Vec::new();
+                let end = exchange(
+                    member,
+                    control.as_fd(),
+                    series,
+                    (&to, &from),
+                    self.options.give_up,
+                    |span| spans.push(span),
+                );
+                for some in spans.chunks(ROUNDS_PER_MESSAGE) {
+                    control.send(&Message::Answer(Answer::Spans(some.to_vec())))?;
+                }
+                match end? {
+                    End::Complete => Answer::Exchanged,
                     End::Interrupted => return Ok(None),
                 }
             }
@@ -174,41 +217,83 @@ impl Part {
         Ok(())
     }
 
-    fn accept(&mut self, clients: u16, control: &Control) -> Result<Option<Answer>> {
+    /// Connects to other members.
+    fn connect_to(
+        &self,
+        opening: Opening,
+        number: u16,
+        places: Vec<(u16, Endpoint)>,
+    ) -> Result<Vec<Link>> {
+        let streams = streams(&opening)?;
+        let context = self.context(opening);
+        places
+            .into_iter()
+            .map(|(peer, place)| {
+                let mut socket = (streams.connect)(&context, &place)?;
+                socket.write_all(&number.to_be_bytes())?;
+                socket.set_nonblocking(true)?;
+                Ok(Link { peer, socket })
+            })
+            .collect()
+    }
+
+    /// Waits until these have connected; `None` if the coordinator has something to say. The first
+    /// of all possible ones has place `first`.
+    fn accept(&self, wanted: &[u16], first: u16, control: &Control) -> Result<Option<Vec<Link>>> {
+        let mut links: Vec<Option<Link>> = wanted.iter().map(|_| None).collect();
+        if wanted.is_empty() {
+            return Ok(Some(Vec::new()));
+        }
         let Role::Listening(listener) = &self.role else {
-            bail!("not a server");
+            bail!("not listening");
         };
-        let mut sockets: Vec<Option<Box<dyn StreamSocket>>> = Vec::new();
-        sockets.resize_with(clients.into(), || None);
         let mut deadline = Instant::now() + self.options.give_up;
-        while sockets.iter().any(Option::is_none) {
+        while links.iter().any(Option::is_none) {
             let left = deadline.saturating_duration_since(Instant::now());
             match wait_readable([listener.as_fd(), control.as_fd()], Some(left))? {
                 [_, true] => return Ok(None),
                 [true, _] => {}
-                [false, false] => bail!(Broken {
-                    clients: (0..clients)
-                        .filter(|number| sockets[usize::from(*number)].is_none())
-                        .collect(),
-                    reason: "did not connect".to_owned(),
-                }),
+                [false, false] => {
+                    let absent = wanted.iter().zip(&links).filter(|(_, link)| link.is_none());
+                    bail!(Lost {
+                        members: absent.map(|(number, _)| number + first).collect(),
+                        reason: "did not connect".to_owned(),
+                    })
+                }
             }
-            let mut socket = listener.accept().context("accepting a client")?;
+            let mut socket = listener.accept().context("accepting a connection")?;
             let mut number = [0; 2];
-            // A stranger is turned away; the clients have yet to come.
+            // A stranger is turned away; those who are wanted have yet to come.
             if socket.read_exact(&mut number).is_err() {
                 continue;
             }
-            let number = usize::from(u16::from_be_bytes(number));
-            if let Some(place @ None) = sockets.get_mut(number) {
+            let peer = u16::from_be_bytes(number);
+            let place = wanted.iter().position(|number| *number == peer);
+            if let Some(place @ None) = place.and_then(|index| links.get_mut(index)) {
                 socket.set_nonblocking(true)?;
-                *place = Some(socket);
+                *place = Some(Link { peer, socket });
                 deadline = Instant::now() + self.options.give_up;
             }
         }
-        self.role = Role::Server(sockets.into_iter().flatten().collect());
-        Ok(Some(Answer::Accepted))
+        Ok(Some(links.into_iter().flatten().collect()))
     }
+}
+
+/// The answer to an error that says whose fault it was; others come back.
+fn broken(error: anyhow::Error) -> Result<Answer> {
+    let error = match error.downcast::<Broken>() {
+        // Place 0 is the server's.
+        Ok(Broken { clients, reason }) => {
+            let places = clients.iter().map(|number| number + 1).collect();
+            return Ok(Answer::Broken { places, reason });
+        }
+        Err(error) => error,
+    };
+    let Lost { members, reason } = error.downcast()?;
+    Ok(Answer::Broken {
+        places: members,
+        reason,
+    })
 }
 
 /// What the transport has for many connections.

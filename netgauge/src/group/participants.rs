@@ -2,31 +2,18 @@
 
 //! The participants as their coordinator sees them: how it gets them, and hears them all at once.
 
-use std::fmt;
-use std::fs::File;
-use std::io;
-use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::net::UnixStream;
-use std::os::unix::process::ExitStatusExt;
-use std::process::{Child, Command, Stdio};
-use std::sync::atomic::AtomicBool;
-use std::sync::Arc;
+use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{bail, Context as _, Result};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
-use nix::sched::{setns, CloneFlags};
-use signal_hook::consts::{SIGINT, SIGTERM};
-use sockaddr_en::Family;
 
 use super::orders::{Answer, Order};
+use super::signals::Signals;
+use super::start::{start, start_remote, GroupOptions, Place, Process};
 use crate::client::reach;
 use crate::control::{Control, Message};
-use crate::host::{wait_readable, Interface};
-use crate::server::{converse, ServerOptions};
-
-/// Where `ip netns` keeps the names of network namespaces.
-const NAMESPACES: &str = "/run/netns";
+use crate::host::Interface;
 
 /// How long the others may take to say what they know of a failure that one has seen.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -34,81 +21,13 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 /// How long participants may take to end.
 const FAREWELL: Duration = Duration::from_secs(5);
 
-/// Who is to take part.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Place {
-    /// A `netgauge --server` on another host, or another port.
-    Server {
-        /// Its name or address.
-        host: String,
-        /// Its port.
-        port: u16,
-    },
-    /// A process in the network namespace of this name or path.
-    Namespace(String),
-    /// A process on this host, in this network namespace.
-    Here,
-}
-
-impl fmt::Display for Place {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Server { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
-            Self::Server { host, port } => write!(f, "{host}:{port}"),
-            Self::Namespace(name) => f.write_str(name),
-            Self::Here => f.write_str("this host"),
-        }
-    }
-}
-
-/// What participants that the coordinator starts are told, and how long to wait for the others.
-#[derive(Clone, Debug)]
-pub struct GroupOptions {
-    /// Interface; in a namespace, `eth0` without one.
-    pub interface: Option<String>,
-    /// Family number of PF_ENET.
-    pub family: Family,
-    /// How long traffic may stand still before it is given up.
-    pub give_up: Duration,
-    /// How long to wait for a server that is not up yet.
-    pub wait: Duration,
-}
-
-/// The user has ended the run with a signal.
-#[derive(Debug)]
-pub struct Interrupted;
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
-
-/// Turns SIGINT and SIGTERM into something that can be waited for.
-struct Signals(UnixStream);
-
-impl Signals {
-    fn catch() -> Result<Self> {
-        let (reader, writer) = UnixStream::pair()?;
-        let impatient = Arc::new(AtomicBool::new(false));
-        for signal in [SIGINT, SIGTERM] {
-            // The second one ends the process at once.
-            signal_hook::flag::register_conditional_default(signal, Arc::clone(&impatient))?;
-            signal_hook::flag::register(signal, Arc::clone(&impatient))?;
-            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
-        }
-        Ok(Self(reader))
-    }
-}
-
 /// One participant.
 struct Participant {
     name: String,
+    place: Place,
     control: Control,
     /// Where the coordinator has started it.
-    process: Option<Child>,
+    process: Option<Process>,
     /// How it was noticed that it is no more.
     gone: Option<String>,
 }
@@ -134,10 +53,10 @@ impl Group {
     /// # Errors
     ///
     /// One cannot be started or reached.
-    pub fn gather(places: &[Place], options: &GroupOptions) -> Result<Self> {
+    pub fn gather(places: &[Place], options: &GroupOptions, signals: Signals) -> Result<Self> {
         let mut group = Self {
             participants: Vec::new(),
-            signals: Signals::catch()?,
+            signals,
             // A participant that fails for lack of progress needs its own time to notice.
             patience: options.give_up * 3,
         };
@@ -156,23 +75,73 @@ impl Group {
                 }
                 Place::Namespace(namespace) => {
                     let interface = options.interface.as_deref().unwrap_or("eth0");
-                    start(&name, Some(namespace), Some(interface), options)?
+                    let (control, process) =
+                        start(&name, Some(namespace), Some(interface), options)?;
+                    (control, Some(process))
                 }
-                Place::Here => start(&name, None, interface.as_deref(), options)?,
+                Place::Here => {
+                    let (control, process) = start(&name, None, interface.as_deref(), options)?;
+                    (control, Some(process))
+                }
+                Place::Remote(host) => {
+                    let (control, process) = start_remote(host, options)?;
+                    (control, Some(process))
+                }
             };
             group.participants.push(Participant {
                 name,
+                place: place.clone(),
                 control,
                 process,
                 gone: None,
             });
-            let newest = &mut group.participants.last_mut().context("none")?.control;
-            if process_was_started(place) {
-                newest.greet()?;
+            group.signals.check()?;
+        }
+        // All are on their way before the first is waited for.
+        for who in 0..places.len() {
+            if group.participants[who].process.is_some() {
+                group.greet(who, options.wait.max(options.give_up))?;
             }
-            group.check_signals()?;
         }
         Ok(group)
+    }
+
+    /// Exchanges greetings with a process that was started.
+    fn greet(&mut self, who: usize, patience: Duration) -> Result<()> {
+        let deadline = Instant::now() + patience;
+        // Where it has ended already, that is found by listening.
+        let _ = self.participants[who].control.hello();
+        while self
+            .wait(
+                &[who],
+                Some(deadline.saturating_duration_since(Instant::now())),
+            )?
+            .is_none()
+        {
+            if Instant::now() >= deadline {
+                bail!(
+                    "{} does not answer within {} s: does it ask for a password? Wait longer with --wait",
+                    self.name(who),
+                    patience.as_secs()
+                );
+            }
+        }
+        let participant = &mut self.participants[who];
+        let Err(error) = participant.control.greeted() else {
+            return Ok(());
+        };
+        let gone = error.downcast_ref::<crate::control::PeerGone>().is_some();
+        participant.gone = Some(error.to_string());
+        let process = participant.process.as_mut().filter(|_| gone);
+        match process.and_then(|process| process.end(&participant.place)) {
+            Some(reason) => bail!("{}: {reason}", participant.name),
+            None => Err(error),
+        }
+    }
+
+    /// Has the user ended the run?
+    pub fn was_interrupted(&self) -> bool {
+        self.signals.came()
     }
 
     /// The name of participant `who`.
@@ -219,7 +188,7 @@ impl Group {
     ///
     /// # Errors
     ///
-    /// One of them has failed or is gone; the text names it. [`Interrupted`] by the user.
+    /// One of them has failed or is gone; the text names it. [`Interrupted`](super::signals::Interrupted) by the user.
     pub fn listen(
         &mut self,
         whom: &[usize],
@@ -261,8 +230,8 @@ impl Group {
             };
             deadline = patience.map(|patience| Instant::now() + patience);
             let first = match heard {
-                Heard::Answer(Answer::Broken { clients, reason }) => {
-                    self.blame(whom, &clients, &reason)
+                Heard::Answer(Answer::Broken { places, reason }) => {
+                    self.blame(whom, &places, &reason)
                 }
                 Heard::Answer(answer) => {
                     if take(who, answer)? {
@@ -278,12 +247,18 @@ impl Group {
         Ok(())
     }
 
-    /// Has all of `whom` answer `wanted` to the last order, whatever they said before.
+    /// Has all of `whom` answer `wanted` to the last order; `take` is given what they say before.
     ///
     /// # Errors
     ///
-    /// [`Interrupted`] by the user. Who fails or takes longer than `patience` counts as gone.
-    pub fn settle(&mut self, whom: &[usize], wanted: &Answer, patience: Duration) -> Result<()> {
+    /// [`Interrupted`](super::signals::Interrupted) by the user. Who fails or takes longer than `patience` counts as gone.
+    pub fn settle(
+        &mut self,
+        whom: &[usize],
+        wanted: &Answer,
+        patience: Duration,
+        mut take: impl FnMut(usize, Answer),
+    ) -> Result<()> {
         let deadline = Instant::now() + patience;
         let mut waiting = whom.to_vec();
         waiting.retain(|who| self.participants[*who].gone.is_none());
@@ -294,7 +269,8 @@ impl Group {
                     waiting.retain(|other| *other != who);
                 }
                 Some((who, Heard::Gone(_))) => waiting.retain(|other| *other != who),
-                Some(_) => {}
+                Some((who, Heard::Answer(answer))) => take(who, answer),
+                Some((_, Heard::Failed(_))) => {}
                 None if left.is_zero() => {
                     self.give_up(&waiting);
                     return Ok(());
@@ -313,11 +289,11 @@ impl Group {
         }
     }
 
-    /// What it means that the server has lost these clients; `whom` is the server and then they.
-    fn blame(&self, whom: &[usize], clients: &[u16], reason: &str) -> String {
-        let names: Vec<_> = clients
+    /// What it means that one has lost those at these places of `whom`.
+    fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
+        let names: Vec<_> = places
             .iter()
-            .filter_map(|client| whom.get(usize::from(*client) + 1))
+            .filter_map(|place| whom.get(usize::from(*place)))
             .map(|who| self.name(*who))
             .collect();
         match names[..] {
@@ -378,7 +354,7 @@ impl Group {
                     None => format!("{error:#}"),
                 };
                 let reason = match &mut participant.process {
-                    Some(process) => end_of(process).unwrap_or(reason),
+                    Some(process) => process.end(&participant.place).unwrap_or(reason),
                     None => reason,
                 };
                 participant.gone = Some(reason.clone());
@@ -389,8 +365,9 @@ impl Group {
     }
 
     /// Waits until one of `whom` can be read from.
-    fn wait(&self, whom: &[usize], timeout: Option<Duration>) -> Result<Option<usize>> {
-        let control = |who: &usize| &self.participants[*who].control;
+    fn wait(&mut self, whom: &[usize], timeout: Option<Duration>) -> Result<Option<usize>> {
+        let participants = &self.participants;
+        let control = |who: &usize| &participants[*who].control;
         if let Some(who) = whom.iter().find(|who| control(who).has_read_ahead()) {
             return Ok(Some(*who));
         }
@@ -399,7 +376,7 @@ impl Group {
             let timeout = timeout.saturating_add(Duration::from_micros(999));
             PollTimeout::try_from(timeout).unwrap_or(PollTimeout::MAX)
         });
-        let mut descriptors = vec![PollFd::new(self.signals.0.as_fd(), PollFlags::POLLIN)];
+        let mut descriptors = vec![PollFd::new(self.signals.as_fd(), PollFlags::POLLIN)];
         descriptors.extend(
             whom.iter()
                 .map(|who| PollFd::new(control(who).as_fd(), PollFlags::POLLIN)),
@@ -409,22 +386,13 @@ impl Group {
             Err(nix::errno::Errno::EINTR) => {}
             Err(error) => return Err(error).context("waiting for the participants"),
         }
-        self.check_signals()?;
         let mut ready = descriptors[1..].iter().zip(whom);
-        Ok(ready
+        let ready = ready
             .find(|(descriptor, _)| descriptor.any().unwrap_or(false))
-            .map(|(_, who)| *who))
+            .map(|(_, who)| *who);
+        self.signals.check()?;
+        Ok(ready)
     }
-
-    fn check_signals(&self) -> Result<()> {
-        let [signal] = wait_readable([self.signals.0.as_fd()], Some(Duration::ZERO))?;
-        ensure!(!signal, Interrupted);
-        Ok(())
-    }
-}
-
-fn process_was_started(place: &Place) -> bool {
-    !matches!(place, Place::Server { .. })
 }
 
 fn gone_text(participant: &Participant) -> Option<String> {
@@ -433,17 +401,6 @@ fn gone_text(participant: &Participant) -> Option<String> {
         "participant {} is gone: {reason}",
         participant.name
     ))
-}
-
-/// How a process ended, if it was not by itself.
-fn end_of(process: &mut Child) -> Option<String> {
-    // Its connection has ended, and nothing keeps it any longer.
-    let status = process.wait().ok()?;
-    match (status.signal(), status.code()) {
-        (Some(signal), _) => Some(format!("it was killed by signal {signal}")),
-        (_, Some(code)) if code != 0 => Some(format!("it ended with status {code}")),
-        _ => None,
-    }
 }
 
 impl Drop for Group {
@@ -458,10 +415,9 @@ impl Drop for Group {
             let ended = participant.gone.is_some() || has_ended(&mut participant.control, left);
             if let Some(process) = &mut participant.process {
                 if !ended {
-                    // One that has ended meanwhile cannot be killed, and need not be.
-                    let _ = process.kill();
+                    process.kill();
                 }
-                let _ = process.wait();
+                process.wait();
             }
         }
     }
@@ -480,84 +436,5 @@ fn has_ended(control: &mut Control, patience: Duration) -> bool {
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return true,
         }
-    }
-}
-
-/// Starts this program as a participant.
-fn start(
-    name: &str,
-    namespace: Option<&str>,
-    interface: Option<&str>,
-    options: &GroupOptions,
-) -> Result<(Control, Option<Child>)> {
-    let (ours, theirs) = UnixStream::pair()?;
-    // The program as it was started, also where its file has been replaced meanwhile.
-    let mut command = Command::new("/proc/self/exe");
-    match namespace {
-        Some(namespace) => command.arg(format!("--participant={namespace}")),
-        None => command.arg("--participant"),
-    };
-    if let Some(interface) = interface {
-        command.args(["--interface", interface]);
-    }
-    let process = command
-        .args(["--family", &options.family.number().to_string()])
-        .args(["--give-up", &options.give_up.as_secs().to_string()])
-        .stdin(Stdio::from(OwnedFd::from(theirs)))
-        .stdout(Stdio::null())
-        .spawn()
-        .with_context(|| format!("starting a process for {name}"))?;
-    let control = Control::local_pair(ours, name, None)?;
-    Ok((control, Some(process)))
-}
-
-/// What a process that `start` has started does: its control connection is its standard input.
-///
-/// # Errors
-///
-/// The namespace cannot be entered, or the session ended early.
-pub fn participate(namespace: Option<&str>, options: &ServerOptions) -> Result<()> {
-    let stdin = io::stdin().as_fd().try_clone_to_owned()?;
-    let mut control = Control::local_pair(UnixStream::from(stdin), "coordinator", None)?;
-    if let Some(name) = namespace {
-        if let Err(error) = enter(name) {
-            return control.send(&Message::Failed(format!("{error:#}")));
-        }
-    }
-    converse(control, options)
-}
-
-/// Enters a network namespace.
-fn enter(name: &str) -> Result<()> {
-    let path = match name.contains('/') {
-        true => name.to_owned(),
-        false => format!("{NAMESPACES}/{name}"),
-    };
-    let file = File::open(&path)
-        .with_context(|| format!("{path}: `ip netns list` lists the namespaces there are"))?;
-    setns(file, CloneFlags::CLONE_NEWNET)
-        .with_context(|| format!("entering network namespace {name}, which is root's to do"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn participants_are_named_as_they_were_given() {
-        let server = |host: &str| Place::Server {
-            host: host.to_owned(),
-            port: 2805,
-        };
-        assert_eq!(server("10.0.0.2").to_string(), "10.0.0.2:2805");
-        assert_eq!(server("fd00::1").to_string(), "[fd00::1]:2805");
-        assert_eq!(Place::Namespace("h7".to_owned()).to_string(), "h7");
-    }
-
-    #[test]
-    fn an_absent_namespace_says_what_to_do() {
-        let error = format!("{:#}", enter("absent-namespace").unwrap_err());
-        assert!(error.contains("/run/netns/absent-namespace"), "{error}");
-        assert!(error.contains("ip netns list"), "{error}");
     }
 }

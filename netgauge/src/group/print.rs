@@ -6,6 +6,7 @@ use std::io::{self, Write};
 
 use super::esp_params::ParamsReport;
 use super::figures::Goodput;
+use super::many_one;
 use super::one_many::{ManyReport, ManyRow};
 use crate::report::csv::quote;
 use crate::report::table::write_aligned;
@@ -13,24 +14,32 @@ use crate::report::Outcome;
 use crate::sizes::human;
 
 /// Mbit/s of bit/s.
-fn mbit(bit_per_s: u64) -> String {
+pub(super) fn mbit(bit_per_s: u64) -> String {
     let mbit = bit_per_s as f64 / 1e6;
     // Small numbers have something behind the point to tell apart.
     let decimals = if mbit < 100.0 { 2 } else { 1 };
     format!("{mbit:.decimals$}")
 }
 
-fn or_dash(text: Option<String>) -> String {
+pub(super) fn or_dash(text: Option<String>) -> String {
     text.unwrap_or_else(|| "-".to_owned())
 }
 
 /// `one-many` for people: one table of all runs, since what grows with the clients shows only there.
 pub(super) fn many_table(report: &ManyReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "one-many: clients send to one server in rounds; goodput of all together, fairness (Jain) \
-         when the first is done"
-    )?;
+    if report.pattern == many_one::NAME {
+        writeln!(
+            out,
+            "many-one: one server sends to clients in rounds; goodput of all together, fairness \
+             (Jain) of the times at which they have it"
+        )?;
+    } else {
+        writeln!(
+            out,
+            "one-many: clients send to one server in rounds; goodput of all together, fairness \
+             (Jain) when the first is done"
+        )?;
+    }
     if let Some(rate) = report.rate_bit_per_s {
         writeln!(out, "  shares are of {} Mbit/s", mbit(rate))?;
     }

@@ -57,7 +57,7 @@ impl StreamContext {
 
 /// A connected stream. Reading and writing block for at most the context's time, unless it is
 /// made non-blocking.
-pub trait StreamSocket: Read + Write + AsFd {
+pub trait StreamSocket: Read + Write + AsFd + Send {
     /// Lets calls fail with `WouldBlock` instead of waiting, or has them wait again.
     ///
     /// # Errors

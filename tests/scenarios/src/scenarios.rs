@@ -27,6 +27,7 @@ mod macsec;
 mod manual;
 mod memory_cgroup;
 mod module;
+mod netgauge;
 mod netgauge_transports;
 mod proc_files;
 mod scale;
@@ -60,6 +61,7 @@ pub fn all() -> Vec<&'static Scenario> {
         proc_files::ALL,
         manual::ALL,
         switch::ALL,
+        netgauge::ALL,
         sysctl::ALL,
         sysctl_effect::ALL,
         tracing::ALL,

@@ -1,0 +1,88 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! SIGINT and SIGTERM as something that can be waited for, so that a run ends in order.
+
+use std::fmt;
+use std::io::{ErrorKind, Read};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::sync::atomic::AtomicBool;
+use std::sync::Arc;
+
+use anyhow::{bail, Context as _, Result};
+use signal_hook::consts::{SIGINT, SIGTERM};
+
+/// The user has ended the run with a signal.
+#[derive(Debug)]
+pub struct Interrupted;
+
+impl fmt::Display for Interrupted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("interrupted")
+    }
+}
+
+impl std::error::Error for Interrupted {}
+
+/// Did the user end the run?
+pub fn is_interrupted(error: &anyhow::Error) -> bool {
+    error.downcast_ref::<Interrupted>().is_some()
+}
+
+/// Catches SIGINT and SIGTERM; after the first, another one ends the process at once.
+#[derive(Debug)]
+pub struct Signals {
+    reader: UnixStream,
+    came: bool,
+}
+
+impl Signals {
+    /// Catches them from now on.
+    ///
+    /// # Errors
+    ///
+    /// What the system says.
+    pub fn catch() -> Result<Self> {
+        let (reader, writer) = UnixStream::pair()?;
+        reader.set_nonblocking(true)?;
+        let impatient = Arc::new(AtomicBool::new(false));
+        for signal in [SIGINT, SIGTERM] {
+            signal_hook::flag::register_conditional_default(signal, Arc::clone(&impatient))?;
+            signal_hook::flag::register(signal, Arc::clone(&impatient))?;
+            signal_hook::low_level::pipe::register(signal, writer.try_clone()?)?;
+        }
+        Ok(Self {
+            reader,
+            came: false,
+        })
+    }
+
+    /// Has one come since the last look? It is told once, so that what has to be done after it is
+    /// not interrupted by it again.
+    ///
+    /// # Errors
+    ///
+    /// [`Interrupted`].
+    pub fn check(&mut self) -> Result<()> {
+        let mut news = [0; 16];
+        match self.reader.read(&mut news) {
+            Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),
+            Err(error) => Err(error).context("looking for signals"),
+            Ok(_) => {
+                self.came = true;
+                bail!(Interrupted)
+            }
+        }
+    }
+
+    /// Has one been told of?
+    pub fn came(&self) -> bool {
+        self.came
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.reader.as_fd()
+    }
+}

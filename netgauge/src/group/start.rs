@@ -1,0 +1,283 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Where participants are, and how the coordinator starts those that no server waits for: in a
+//! network namespace, here, or on another host by ssh.
+
+use std::fmt;
+use std::fs::File;
+use std::io::{self, BufRead, BufReader};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::process::{Child, ChildStderr, Command, ExitStatus, Stdio};
+use std::thread::{self, JoinHandle};
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use nix::sched::{setns, CloneFlags};
+use sockaddr_en::Family;
+
+use crate::control::{Control, Message};
+use crate::server::{converse, ServerOptions};
+
+/// Where `ip netns` keeps the names of network namespaces.
+const NAMESPACES: &str = "/run/netns";
+
+/// How long a process may take to end once its connection has.
+const LAST_BREATH: Duration = Duration::from_secs(1);
+
+/// How often to look whether it has.
+const LOOK: Duration = Duration::from_millis(10);
+
+/// What a shell ends with when there is no such program.
+const NO_PROGRAM: i32 = 127;
+
+/// Who is to take part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// A `netgauge --server` on another host, or another port.
+    Server {
+        /// Its name or address.
+        host: String,
+        /// Its port.
+        port: u16,
+    },
+    /// A process in the network namespace of this name or path.
+    Namespace(String),
+    /// A process on this host, in this network namespace.
+    Here,
+    /// A process on the host of this name, as ssh knows it.
+    Remote(String),
+}
+
+impl fmt::Display for Place {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Server { host, port } if host.contains(':') => write!(f, "[{host}]:{port}"),
+            Self::Server { host, port } => write!(f, "{host}:{port}"),
+            Self::Namespace(name) | Self::Remote(name) => f.write_str(name),
+            Self::Here => f.write_str("this host"),
+        }
+    }
+}
+
+/// How netgauge is started on other hosts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remote {
+    /// The program that leads there, with its options; it is given the host's name and a line for
+    /// the shell there.
+    pub ssh: Vec<String>,
+    /// The path of netgauge there.
+    pub program: String,
+}
+
+/// What participants that the coordinator starts are told, and how long to wait for the others.
+#[derive(Clone, Debug)]
+pub struct GroupOptions {
+    /// Interface; in a namespace, `eth0` without one.
+    pub interface: Option<String>,
+    /// Family number of PF_ENET.
+    pub family: Family,
+    /// How long traffic may stand still before it is given up.
+    pub give_up: Duration,
+    /// How long to wait for a server that is not up yet, or for ssh.
+    pub wait: Duration,
+    /// How to reach other hosts.
+    pub remote: Remote,
+}
+
+impl GroupOptions {
+    /// What a process that is to use `interface` is told.
+    fn arguments(&self, interface: Option<&str>) -> Vec<String> {
+        let mut arguments = Vec::new();
+        if let Some(interface) = interface {
+            arguments.extend(["--interface".to_owned(), interface.to_owned()]);
+        }
+        let (family, give_up) = (self.family.number(), self.give_up.as_secs());
+        arguments.extend(["--family".to_owned(), family.to_string()]);
+        arguments.extend(["--give-up".to_owned(), give_up.to_string()]);
+        arguments
+    }
+}
+
+/// Starts this program as a participant called `name`.
+pub(super) fn start(
+    name: &str,
+    namespace: Option<&str>,
+    interface: Option<&str>,
+    options: &GroupOptions,
+) -> Result<(Control, Process)> {
+    // The program as it was started, also where its file has been replaced meanwhile.
+    let mut command = Command::new("/proc/self/exe");
+    match namespace {
+        Some(namespace) => command.arg(format!("--participant={namespace}")),
+        None => command.arg("--participant"),
+    };
+    command.args(options.arguments(interface));
+    spawn(command, name)
+}
+
+/// Starts netgauge as a participant on another host. Its control connection is that program's
+/// standard input and output.
+pub(super) fn start_remote(host: &str, options: &GroupOptions) -> Result<(Control, Process)> {
+    let (program, arguments) = options.remote.ssh.split_first().context("no ssh to use")?;
+    let mut line = vec![options.remote.program.clone()];
+    line.extend(["--participant".to_owned(), "--stdio".to_owned()]);
+    line.extend(options.arguments(options.interface.as_deref()));
+    // The shell there takes it apart again.
+    let line = shlex::try_join(line.iter().map(String::as_str))
+        .context("a name for another host's shell has a zero byte")?;
+    let mut command = Command::new(program);
+    command.args(arguments).arg(host).arg(line);
+    command.stderr(Stdio::piped());
+    let (control, mut process) =
+        spawn(command, host).with_context(|| format!("{program}: name another with --ssh"))?;
+    let stderr = process.child.stderr.take();
+    process.passing = stderr.map(|stderr| pass_on(host.to_owned(), stderr));
+    Ok((control, process))
+}
+
+/// Starts a process whose control connection is its standard input and output.
+fn spawn(mut command: Command, name: &str) -> Result<(Control, Process)> {
+    let (ours, theirs) = UnixStream::pair()?;
+    let theirs = OwnedFd::from(theirs);
+    // Of its own group, so that a terminal's signal reaches the coordinator alone, which ends the
+    // others in order.
+    let child = command
+        .stdin(Stdio::from(theirs.try_clone()?))
+        .stdout(Stdio::from(theirs))
+        .process_group(0)
+        .spawn()
+        .with_context(|| format!("starting a process for {name}"))?;
+    // The command has the other end as long as it is there.
+    drop(command);
+    let process = Process {
+        child,
+        passing: None,
+    };
+    let control = Control::local_pair(ours, name, None)?;
+    Ok((control, process))
+}
+
+/// Has what is said on another host appear here, with its name.
+fn pass_on(host: String, stderr: ChildStderr) -> JoinHandle<()> {
+    thread::spawn(move || {
+        for line in BufReader::new(stderr).lines() {
+            let Ok(line) = line else { return };
+            eprintln!("netgauge: {host}: {line}");
+        }
+    })
+}
+
+/// A process that was started as a participant.
+pub(super) struct Process {
+    child: Child,
+    /// Passes on what it says.
+    passing: Option<JoinHandle<()>>,
+}
+
+impl Process {
+    /// Waits for the end of a process whose connection has ended, and ends it if that takes too
+    /// long. Afterwards everything is said that it had to say.
+    pub(super) fn wait(&mut self) -> Option<ExitStatus> {
+        let deadline = Instant::now() + LAST_BREATH;
+        let status = loop {
+            match self.child.try_wait() {
+                Ok(None) if Instant::now() < deadline => thread::sleep(LOOK),
+                Ok(None) => break self.kill(),
+                Ok(status) => break status,
+                Err(_) => break None,
+            }
+        };
+        if let Some(passing) = self.passing.take() {
+            // Something that ssh has left running may keep it open.
+            while !passing.is_finished() && Instant::now() < deadline {
+                thread::sleep(LOOK);
+            }
+        }
+        status
+    }
+
+    /// Ends it.
+    pub(super) fn kill(&mut self) -> Option<ExitStatus> {
+        // One that has ended meanwhile cannot be killed, and need not be.
+        let _ = self.child.kill();
+        self.child.wait().ok()
+    }
+
+    /// How it ended when its connection has, if it was not by itself.
+    pub(super) fn end(&mut self, place: &Place) -> Option<String> {
+        let status = self.wait()?;
+        match (status.signal(), status.code()) {
+            (Some(signal), _) => Some(format!("it was killed by signal {signal}")),
+            (_, Some(0) | None) => None,
+            (_, Some(NO_PROGRAM)) if matches!(place, Place::Remote(_)) => Some(
+                "there is no netgauge there (status 127): give its path with --remote-program"
+                    .to_owned(),
+            ),
+            (_, Some(code)) if matches!(place, Place::Remote(_)) => Some(format!(
+                "ssh, or netgauge there, ended with status {code}: try the same by hand, and see \
+                 --ssh and --remote-program"
+            )),
+            (_, Some(code)) => Some(format!("it ended with status {code}")),
+        }
+    }
+}
+
+/// What a process that a coordinator has started does: its control connection is its standard
+/// input, or with `stdio` that and its standard output.
+///
+/// # Errors
+///
+/// The namespace cannot be entered, or the session ended early.
+pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions) -> Result<()> {
+    const PEER: &str = "coordinator";
+    let stdin = io::stdin().as_fd().try_clone_to_owned()?;
+    let mut control = if stdio {
+        let stdout = io::stdout().as_fd().try_clone_to_owned()?;
+        Control::pipes(File::from(stdin), File::from(stdout), PEER)
+    } else {
+        Control::local_pair(UnixStream::from(stdin), PEER, None)?
+    };
+    if let Some(name) = namespace {
+        if let Err(error) = enter(name) {
+            return control.send(&Message::Failed(format!("{error:#}")));
+        }
+    }
+    converse(control, options)
+}
+
+/// Enters a network namespace.
+fn enter(name: &str) -> Result<()> {
+    let path = match name.contains('/') {
+        true => name.to_owned(),
+        false => format!("{NAMESPACES}/{name}"),
+    };
+    let file = File::open(&path)
+        .with_context(|| format!("{path}: `ip netns list` lists the namespaces there are"))?;
+    setns(file, CloneFlags::CLONE_NEWNET)
+        .with_context(|| format!("entering network namespace {name}, which is root's to do"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn participants_are_named_as_they_were_given() {
+        let server = |host: &str| Place::Server {
+            host: host.to_owned(),
+            port: 2805,
+        };
+        assert_eq!(server("10.0.0.2").to_string(), "10.0.0.2:2805");
+        assert_eq!(server("fd00::1").to_string(), "[fd00::1]:2805");
+        assert_eq!(Place::Namespace("h7".to_owned()).to_string(), "h7");
+    }
+
+    #[test]
+    fn an_absent_namespace_says_what_to_do() {
+        let error = format!("{:#}", enter("absent-namespace").unwrap_err());
+        assert!(error.contains("/run/netns/absent-namespace"), "{error}");
+        assert!(error.contains("ip netns list"), "{error}");
+    }
+}

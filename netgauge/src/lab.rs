@@ -1,0 +1,213 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `netgauge lab`: a switch and hosts on it, made of network namespaces of this machine for the
+//! length of a run.
+
+use std::path::PathBuf;
+use std::process::ExitCode;
+
+use anyhow::{bail, ensure, Context as _, Result};
+use clap::{Args, Parser as _};
+use enet_switch::plan::Settings;
+use enet_switch::Temporary;
+use sockaddr_en::{EspSocket, Family};
+
+use crate::cli::Cli;
+use crate::group::args::{ManyArgs, Numbers, Rate};
+use crate::group::coordinator::{Coordinator, GroupPattern};
+use crate::group::signals::Signals;
+use crate::measuring::Measuring;
+use crate::report::Format;
+
+const EXAMPLES: &str = "\
+Examples:
+  1, 2, 4 and 7 senders to one host on a switch with 1 Gbit/s and 128 KiB of buffer per port, as a
+  table, and as a picture in netgauge-one-many.svg:
+    netgauge lab one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp
+
+  What a lossy cable costs, 0.05 % of all frames, for a program to read:
+    netgauge lab one-many --hosts 2 --loss 0.05% -m esp,tcp -s 4M --format json --no-plot
+
+  All to all, and random pairs, among 16 hosts:
+    netgauge lab all-to-all --hosts 16 -m esp,tcp
+    netgauge lab bisection --hosts 16 -m esp,tcp -c 100
+
+Patterns: one-many, many-one, all-to-all, bisection, esp-params. Two hosts suffice for esp-params.
+It needs root, the programs of iproute2, and for esp the kernel module enet. The namespaces are
+called h0, h1, ... and switch; they are gone when it ends, also by ctrl-C.";
+
+/// Arguments of `lab`.
+#[derive(Clone, Debug, Args)]
+#[command(after_help = EXAMPLES)]
+pub struct LabArgs {
+    /// What the hosts do
+    #[arg(value_name = "PATTERN", value_parser = parse_pattern)]
+    pub pattern: GroupPattern,
+
+    /// What is measured, and how it is reported.
+    #[command(flatten)]
+    pub measuring: Measuring,
+
+    /// What participants do.
+    #[command(flatten)]
+    pub many: ManyArgs,
+
+    /// Draw no picture; without this and --plot it is netgauge-PATTERN.svg in this directory
+    #[arg(long, conflicts_with = "plot")]
+    pub no_plot: bool,
+
+    /// What they are connected by.
+    #[command(flatten, next_help_heading = "The switch")]
+    pub switch: Settings,
+}
+
+fn parse_pattern(name: &str) -> Result<GroupPattern, String> {
+    GroupPattern::named(name).ok_or_else(|| format!("choose from {}", GroupPattern::names()))
+}
+
+impl LabArgs {
+    /// Makes the lab, measures in it, and takes it away.
+    ///
+    /// # Errors
+    ///
+    /// Something is missing on this machine, or as the pattern itself.
+    pub fn run(&self) -> Result<ExitCode> {
+        let cli = self.cli()?;
+        let coordinator = Coordinator::new(&cli, self.pattern)?;
+        self.ensure_able()?;
+        let mut signals = Signals::catch()?;
+        let built = Temporary::up(&self.switch);
+        // A signal ends the programs that build it, too, and is the better reason.
+        signals.check()?;
+        let lab = built.context("the lab could not be built")?;
+        if self.measuring.format == Format::Table {
+            println!("lab: {}", self.switch);
+        }
+        let complete = coordinator.run(signals)?;
+        if self.measuring.format == Format::Table {
+            let drops = enet_switch::drops()?;
+            let sum = |of: fn(&enet_switch::counters::Port) -> u64| -> u64 {
+                drops.ports.iter().map(of).sum()
+            };
+            println!(
+                "lab: of {} frames the ports dropped {}, and cables lost {}",
+                sum(|port| port.sent_packets + port.dropped_packets + port.lost_packets),
+                sum(|port| port.dropped_packets),
+                sum(|port| port.lost_packets)
+            );
+        }
+        lab.down()?;
+        if let Some(path) = &cli.group.many.plot {
+            eprintln!("netgauge: the picture is {}", path.display());
+        }
+        Ok(match complete {
+            true => ExitCode::SUCCESS,
+            false => ExitCode::FAILURE,
+        })
+    }
+
+    /// What would be said on the command line to have the same in namespaces that are there.
+    fn cli(&self) -> Result<Cli> {
+        let hosts = Temporary::hosts(&self.switch);
+        let pattern = self.pattern.name();
+        let mut cli =
+            Cli::try_parse_from(["netgauge", "-x", pattern, "--netns", &hosts.join(",")])?;
+        cli.measuring = self.measuring.clone();
+        cli.group.seed = Some(self.switch.seed);
+        cli.group.rate = Some(Rate(self.switch.rate.0));
+        cli.group.many = self.many.clone();
+        let many = &mut cli.group.many;
+        if many.clients.is_none() && matches!(self.pattern, GroupPattern::Many(_)) {
+            many.clients = Some(Numbers::doubling(self.switch.hosts - 1));
+        }
+        if many.plot.is_none() && !self.no_plot {
+            many.plot = Some(PathBuf::from(format!("netgauge-{pattern}.svg")));
+        }
+        Ok(cli)
+    }
+
+    /// Says what is missing before anything is made.
+    fn ensure_able(&self) -> Result<()> {
+        ensure!(
+            nix::unistd::geteuid().is_root(),
+            "a lab is made of network namespaces, which is root's to do: run it as root"
+        );
+        let kinds = match self.pattern {
+            GroupPattern::EspParams => vec!["esp"],
+            _ => {
+                let kinds = self.measuring.transports()?;
+                kinds.iter().map(|kind| kind.name).collect()
+            }
+        };
+        if !kinds.contains(&"esp") {
+            return Ok(());
+        }
+        match EspSocket::new_with(Family::new(self.measuring.family)) {
+            Ok(_) => Ok(()),
+            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => bail!(
+                "esp needs the kernel module, which is not loaded here: run `modprobe enet`, or \
+                 measure without it, as in -m tcp"
+            ),
+            Err(error) => Err(error).context("opening an ESP socket"),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::command::Command;
+
+    fn parse(line: &str) -> Result<LabArgs, clap::Error> {
+        let words = ["netgauge", "lab"]
+            .into_iter()
+            .chain(line.split_whitespace());
+        Cli::try_parse_from(words).map(|cli| match cli.command {
+            Some(Command::Lab(lab)) => *lab,
+            other => panic!("{other:?}"),
+        })
+    }
+
+    #[test]
+    fn the_lab_is_what_the_command_line_would_say() {
+        let lab = parse("one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp").unwrap();
+        let cli = lab.cli().unwrap();
+        assert_eq!(cli.pattern, "one-many");
+        assert_eq!(cli.group.netns.join(","), "h0,h1,h2,h3,h4,h5,h6,h7");
+        assert_eq!(cli.group.rate, Some(Rate(1_000_000_000)));
+        assert_eq!(cli.group.seed, Some(1));
+        assert_eq!(cli.group.many.clients, Some(Numbers(vec![1, 2, 4, 7])));
+        let plot = cli.group.many.plot.clone();
+        assert_eq!(plot, Some(PathBuf::from("netgauge-one-many.svg")));
+        assert_eq!(cli.measuring.transports().unwrap().len(), 2);
+        Coordinator::new(&cli, lab.pattern).map(drop).unwrap();
+    }
+
+    #[test]
+    fn what_is_said_is_kept() {
+        let lab = parse("many-one --hosts 4 --clients 3 --seed 9 --no-plot -s 1K -c 2").unwrap();
+        let cli = lab.cli().unwrap();
+        assert_eq!(cli.group.many.clients, Some(Numbers(vec![3])));
+        assert_eq!(
+            (cli.group.seed, cli.group.many.plot.clone()),
+            (Some(9), None)
+        );
+        assert!(cli.measuring.size.is_some());
+        let lab = parse("bisection --hosts 2 --plot x.svg").unwrap();
+        assert_eq!(lab.cli().unwrap().group.many.clients, None);
+    }
+
+    #[test]
+    fn mistakes_are_answered_with_what_to_write() {
+        let error = parse("ring --hosts 8").unwrap_err().to_string();
+        assert!(error.contains("one-many, many-one, all-to-all"), "{error}");
+        for line in [
+            "",
+            "one-many --hosts 1",
+            "one-many --rate 1",
+            "one-many --no-plot --plot x.svg",
+        ] {
+            assert!(parse(line).is_err(), "{line}");
+        }
+    }
+}

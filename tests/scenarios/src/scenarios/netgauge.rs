@@ -1,0 +1,288 @@
+//! netgauge with many participants: labs are built, measured in, and taken away, however the run ends; hosts are reached
+//! by something in place of ssh.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use anyhow::{ensure, Context, Result};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
+
+use crate::harness::{Outcome, Scenario};
+use crate::lab::eventually;
+use crate::netns::Netns;
+use crate::switch::Switch;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("netgauge_lab_prints_a_table_and_draws_a_picture", picture).within(300),
+    Scenario::guest("netgauge_lab_runs_every_pattern", patterns).within(300),
+    Scenario::guest("netgauge_lab_says_what_is_missing", missing),
+    Scenario::guest("netgauge_lab_is_gone_when_interrupted", interrupted).within(120),
+    Scenario::guest("netgauge_lab_names_a_killed_participant", killed).within(120),
+    Scenario::guest("netgauge_lab_removes_what_a_killed_one_left", left_behind).within(120),
+    Scenario::guest("netgauge_reaches_hosts_by_ssh", by_ssh).within(120),
+];
+
+/// A directory of the scenario's own, removed in the end.
+struct Directory(PathBuf);
+
+impl Directory {
+    fn new() -> Result<Self> {
+        let path = std::env::temp_dir().join(format!("netgauge-{}", std::process::id()));
+        fs::create_dir_all(&path).with_context(|| path.display().to_string())?;
+        Ok(Self(path))
+    }
+
+    fn netgauge(&self, arguments: &str) -> Command {
+        let mut command = Command::new("netgauge");
+        command
+            .args(arguments.split_whitespace())
+            .current_dir(&self.0)
+            .stdin(Stdio::null());
+        command
+    }
+
+    fn run(&self, arguments: &str) -> Result<Output> {
+        self.netgauge(arguments)
+            .output()
+            .context("starting netgauge")
+    }
+
+    fn start(&self, arguments: &str) -> Result<Child> {
+        self.netgauge(arguments)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .context("starting netgauge")
+    }
+
+    /// The picture in this file.
+    fn picture(&self, name: &str) -> Result<String> {
+        let path = self.0.join(name);
+        fs::read_to_string(&path).with_context(|| path.display().to_string())
+    }
+}
+
+impl Drop for Directory {
+    fn drop(&mut self) {
+        // The guest's files go with the guest.
+        let _ = fs::remove_dir_all(&self.0);
+    }
+}
+
+fn text(bytes: &[u8]) -> String {
+    String::from_utf8_lossy(bytes).into_owned()
+}
+
+/// Demands an exit status.
+fn ended(output: &Output, status: i32) -> Outcome {
+    ensure!(
+        output.status.code() == Some(status),
+        "it ended with {}, not {status}: {} {}",
+        output.status,
+        text(&output.stdout),
+        text(&output.stderr)
+    );
+    Ok(())
+}
+
+fn ensure_says(said: &str, words: &[&str]) -> Outcome {
+    for word in words {
+        ensure!(said.contains(word), "nothing about {word:?}: {said}");
+    }
+    Ok(())
+}
+
+/// Demands that no lab is left.
+fn nothing_left() -> Outcome {
+    for path in [
+        "/run/netns/h0",
+        "/run/netns/switch",
+        "/run/enet-switch.json",
+    ] {
+        ensure!(!Path::new(path).exists(), "{path} is left");
+    }
+    Ok(())
+}
+
+fn picture() -> Outcome {
+    let directory = Directory::new()?;
+    let output = directory.run("lab one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp")?;
+    ended(&output, 0)?;
+    let table = text(&output.stdout);
+    ensure_says(&table, &["lab: hosts h0 to h7", "clients", "median Mbit/s"])?;
+    // By transport and number of clients, each size.
+    for transport in ["esp", "tcp"] {
+        for clients in [1, 2, 4, 7] {
+            let lines = table.lines().filter(|line| {
+                let mut words = line.split_whitespace();
+                words.next() == Some(transport) && words.next() == Some(&clients.to_string())
+            });
+            ensure!(
+                lines.count() == 2,
+                "{transport}, {clients} clients: {table}"
+            );
+        }
+    }
+    let svg = directory.picture("netgauge-one-many.svg")?;
+    ensure!(
+        svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"),
+        "{svg}"
+    );
+    ensure_says(
+        &svg,
+        &[
+            "one-many",
+            "clients",
+            "esp, 64 KiB",
+            "tcp, 256 KiB",
+            "rate of the link",
+        ],
+    )?;
+    nothing_left()
+}
+
+fn patterns() -> Outcome {
+    let directory = Directory::new()?;
+    for (pattern, more) in [
+        ("many-one", "-m esp,tcp -c 3 --clients 1-3"),
+        ("all-to-all", "-m esp,tcp -c 3"),
+        ("bisection", "-m esp,tcp -c 5"),
+        ("esp-params", "-c 1 --burst 8,16 --ack 4"),
+    ] {
+        let size = "-s 64K --give-up 30";
+        let line = format!("lab {pattern} --hosts 4 --plot {pattern}.svg {size} {more}");
+        let output = directory.run(&line)?;
+        ended(&output, 0).context(line)?;
+        ensure_says(&text(&output.stdout), &[pattern, "64 KiB"])?;
+        ensure_says(&directory.picture(&format!("{pattern}.svg"))?, &["</svg>"])?;
+        nothing_left()?;
+    }
+    Ok(())
+}
+
+/// Neither the wrong user nor a kernel without the family leaves anything behind.
+fn missing() -> Outcome {
+    let directory = Directory::new()?;
+    let line = "lab one-many -m esp --family 44 --no-plot";
+    let output = directory.run(line)?;
+    ended(&output, 1)?;
+    ensure_says(&text(&output.stderr), &["modprobe enet"])?;
+    let mut command = directory.netgauge("lab one-many -m tcp --no-plot");
+    std::os::unix::process::CommandExt::uid(&mut command, 65534);
+    let output = command.output().context("starting netgauge as nobody")?;
+    ended(&output, 1)?;
+    ensure_says(&text(&output.stderr), &["run it as root"])?;
+    nothing_left()
+}
+
+/// A run that would take longer than anybody has, over ESP.
+const ENDLESS: &str = "lab all-to-all --hosts 4 -m esp -s 64K -c 2000000000 --give-up 30 --no-plot";
+
+/// Waits until there are connections in the lab.
+fn await_traffic(lab: &mut Child) -> Outcome {
+    eventually("connections in the lab", || {
+        if let Some(status) = lab.try_wait()? {
+            anyhow::bail!("the lab ended early with {status}");
+        }
+        // While it is built, the namespace may be there but not be one yet.
+        let listed = Netns::open("/run/netns/h0").and_then(|host| host.proc_net("esp"));
+        Ok(listed.is_ok_and(|listed| listed.lines().count() > 3))
+    })
+}
+
+fn signal(process: u32, signal: Signal) -> Outcome {
+    kill(Pid::from_raw(process.try_into()?), signal).context("signalling netgauge")
+}
+
+/// The lab's process of this host.
+fn participant(lab: &Child, host: &str) -> Result<u32> {
+    let pid = lab.id();
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
+    let is_hosts = |child: &&str| {
+        let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
+        text(&line).contains(&format!("--participant={host}\0"))
+    };
+    let found = children.split_whitespace().find(is_hosts);
+    Ok(found
+        .with_context(|| format!("{host} has no process"))?
+        .parse()?)
+}
+
+fn interrupted() -> Outcome {
+    let directory = Directory::new()?;
+    let mut lab = directory.start(ENDLESS)?;
+    await_traffic(&mut lab)?;
+    signal(lab.id(), Signal::SIGINT)?;
+    let output = lab.wait_with_output()?;
+    ended(&output, 130)?;
+    ensure_says(
+        &text(&output.stdout),
+        &["all-to-all", "FAILED: esp: interrupted"],
+    )?;
+    ensure_says(&text(&output.stderr), &["netgauge: interrupted"])?;
+    nothing_left()
+}
+
+fn killed() -> Outcome {
+    let directory = Directory::new()?;
+    for host in ["h0", "h3"] {
+        let mut lab = directory.start(ENDLESS)?;
+        await_traffic(&mut lab)?;
+        signal(participant(&lab, host)?, Signal::SIGKILL)?;
+        let output = lab.wait_with_output()?;
+        ended(&output, 1)?;
+        let gone = format!("participant {host} is gone: it was killed by signal 9");
+        ensure_says(&text(&output.stderr), &[&gone])?;
+        nothing_left()?;
+    }
+    Ok(())
+}
+
+fn left_behind() -> Outcome {
+    let directory = Directory::new()?;
+    let mut lab = directory.start(ENDLESS)?;
+    await_traffic(&mut lab)?;
+    // Somebody's lab that is in use is not touched.
+    let output = directory.run("lab one-many -m tcp -s 1 -c 1 --no-plot")?;
+    ended(&output, 1)?;
+    ensure_says(&text(&output.stderr), &["a switch is up already"])?;
+    signal(lab.id(), Signal::SIGKILL)?;
+    lab.wait()?;
+    ensure!(
+        Path::new("/run/enet-switch.json").exists(),
+        "nothing was left behind"
+    );
+    let output = directory.run("lab one-many -m tcp -s 1 -c 1 --no-plot")?;
+    ended(&output, 0)?;
+    nothing_left()
+}
+
+fn by_ssh() -> Outcome {
+    let directory = Directory::new()?;
+    let switch = Switch::up(3, &["--rate", "200mbit"])?;
+    fs::write(
+        directory.0.join("hosts"),
+        "# the rack\nh0\nh1\nh2 # the last\n",
+    )?;
+    fs::write(directory.0.join("lost"), "h0\nabsent\n")?;
+    let measure = |hosts: &str| {
+        let line =
+            format!("-x one-many -m esp,tcp -s 64K -c 2 --interface eth0 --hostfile {hosts}");
+        let mut command = directory.netgauge(&line);
+        command.args(["--ssh", "sh -c 'exec ip netns exec \"$0\" sh -c \"$1\"'"]);
+        command.output().context("starting netgauge")
+    };
+    let output = measure("hosts")?;
+    ended(&output, 0)?;
+    ensure_says(&text(&output.stdout), &["esp", "tcp", "64 KiB"])?;
+    let output = measure("lost")?;
+    ended(&output, 1)?;
+    ensure_says(
+        &text(&output.stderr),
+        &["absent: ssh, or netgauge there, ended with status"],
+    )?;
+    switch.down()
+}
