@@ -16,6 +16,7 @@ use crate::command::Command;
 use crate::group::args::GroupArgs;
 use crate::group::start::GroupOptions;
 use crate::measuring::{self, Measuring};
+use crate::pattern::args::PatternArgs;
 use crate::pattern::{self, Pattern, Plan};
 use crate::server::ServerOptions;
 
@@ -54,6 +55,16 @@ Examples:
     netgauge -m tcp -x bulk --send-buffer 64K --receive-buffer 64K --connect 10.0.0.2
     netgauge -m tcp --busy-poll 50 -N both --connect 10.0.0.2
 
+  What sending and receiving cost each end, and how much of a round trip is the network's:
+    netgauge -m tcp,esp -x logp --connect 10.0.0.2
+
+  What a small message costs in a flood, and what it would if each had its own packet:
+    netgauge -m tcp,esp -x flood -s 1 --connect 10.0.0.2
+    netgauge -m tcp,esp -x flood -s 1 --eor --connect 10.0.0.2
+
+  Connections per second, and what losses cost short dialogues and the ends of long messages:
+    netgauge -m tcp,esp -x setup,recovery --connect 10.0.0.2
+
   1, 8 and 32 senders at once to one server, on 1 Gbit/s; every node runs netgauge --server:
     netgauge -x one-many -m esp,tcp --congestion cubic,dctcp --clients 1,8,32 -s 64K,256K \\
       --rate 1G --peers node0,node1,...,node32
@@ -72,7 +83,9 @@ Examples:
 
 Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
                  unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy
-Patterns (-x):   one-one (ping-pong), bulk (one-way stream); of many participants, one at a time:
+Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),
+                 flood (small messages without waiting), setup (connections one after the
+                 other), recovery (stalls and losses); of many participants, one at a time:
                  one-many (N clients to one server), many-one (the way back), all-to-all,
                  bisection (random pairs), esp-params (ESP over its parameters)
 
@@ -135,6 +148,10 @@ pub struct Cli {
     #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10")]
     pub wait: u16,
 
+    /// Those of single patterns of two.
+    #[command(flatten)]
+    pub pattern_args: PatternArgs,
+
     /// Those of patterns of more than two.
     #[command(flatten)]
     pub group: GroupArgs,
@@ -181,6 +198,17 @@ impl Cli {
                 .map(pattern::find)
                 .collect::<Result<_>>()?
         };
+        self.pattern_args.check(&patterns)?;
+        let sets_up = patterns.iter().any(|pattern| pattern.name() == "setup");
+        if sets_up && self.pattern != "all" && !self.measuring.sockets.is_default() {
+            bail!("setup makes its connections as the system does: leave options of sockets out");
+        }
+        if self.measuring.mode != "all" && self.pattern != "all" {
+            // Pairs that nobody named are left out, and the report says why.
+            for pattern in &patterns {
+                transports.iter().try_for_each(|kind| pattern.suits(kind))?;
+            }
+        }
         if self.port == 0 {
             bail!("port 0 is nobody's: give the server's with --port");
         }
@@ -198,6 +226,7 @@ impl Cli {
                     .map_or_else(|| pattern.default_tests(), NonZeroU32::get),
                 warmup: self.measuring.warmup.unwrap_or(DEFAULT_WARMUP),
                 percentiles: self.measuring.percentiles.clone(),
+                args: self.pattern_args,
             };
             (pattern, plan)
         };

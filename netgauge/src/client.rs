@@ -13,7 +13,7 @@ use sockaddr_en::Family;
 use crate::control::{Control, Message};
 use crate::host::interface_in_use;
 use crate::machine::Machine;
-use crate::pattern::{is_peer_gone, Link, Pattern, Plan};
+use crate::pattern::{is_peer_gone, Link, Pattern, Plan, Streams};
 use crate::progress::Progress;
 use crate::report::record::Record;
 use crate::report::{LeftOut, Outcome, Report, Row, Run};
@@ -51,7 +51,7 @@ pub struct ClientOptions {
     pub give_up: Duration,
 }
 
-/// Measures everything that was asked for. A transport that fails is reported as failed, and the
+/// Measures everything that was asked for, but for what cannot be. A transport that fails is reported as failed, and the
 /// others are measured all the same, unless the peer is gone.
 ///
 /// # Errors
@@ -81,8 +81,17 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
     let mut gone = None;
     for (pattern, plan) in &options.patterns {
         for kind in &options.transports {
-            if report.left_out.iter().any(|out| out.transport == kind.name) {
+            if report.lacks(kind) {
                 progress.advance(plan.sizes.len() as u64);
+                continue;
+            }
+            if let Err(reason) = pattern.suits(kind) {
+                progress.advance(plan.sizes.len() as u64);
+                report.left_out.push(LeftOut {
+                    transport: kind.name.to_owned(),
+                    pattern: Some(pattern.name().to_owned()),
+                    reason: reason.to_string(),
+                });
                 continue;
             }
             let mut rows = Vec::new();
@@ -106,6 +115,7 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
                     } else if options.all && gone.is_none() && !client.opened {
                         report.left_out.push(LeftOut {
                             transport: kind.name.to_owned(),
+                            pattern: None,
                             reason: format!("{error:#}"),
                         });
                         continue;
@@ -201,7 +211,7 @@ impl Client<'_> {
     /// Measures one transport with one pattern, and leaves the peer ready for the next.
     fn measure(
         &mut self,
-        kind: &Kind,
+        kind: &'static Kind,
         pattern: &dyn Pattern,
         plan: &Plan,
         rows: &mut dyn FnMut(Row),
@@ -222,6 +232,7 @@ impl Client<'_> {
         // What fails here is no business of the peer's.
         let prepared = (kind.prepare)(&context)?;
         let endpoint = prepared.endpoint()?;
+        let streams = Streams::of(kind, &context);
         self.control.send(&Message::Open {
             transport: kind.name.to_owned(),
             pattern: pattern.name().to_owned(),
@@ -229,7 +240,7 @@ impl Client<'_> {
             endpoint,
             options: context.options,
         })?;
-        let result = self.open_and_lead(prepared, pattern, plan, rows);
+        let result = self.open_and_lead(prepared, streams, pattern, plan, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),
             // A peer that dies on the way out has still been measured.
@@ -240,6 +251,7 @@ impl Client<'_> {
     fn open_and_lead(
         &mut self,
         prepared: Box<dyn crate::transport::Prepared>,
+        streams: Option<Streams>,
         pattern: &dyn Pattern,
         plan: &Plan,
         rows: &mut dyn FnMut(Row),
@@ -257,6 +269,7 @@ impl Client<'_> {
         let mut link = Link {
             transport: transport.as_mut(),
             control: &mut self.control,
+            streams,
         };
         let result = pattern.lead(&mut link, plan, rows);
         self.remark = transport.remark();

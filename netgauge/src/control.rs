@@ -13,6 +13,7 @@
 //!                               <-        Opened     (both sockets are connected)
 //! Step (size, rounds)           ->
 //!                               <-        Ready      (now the data goes over the transport)
+//!                               <-        Endpoint   (pattern setup: it listens for more)
 //!   ... more steps ...
 //! Close                         ->
 //!                               <-        Closed
@@ -78,11 +79,11 @@ pub struct Endpoint {
 pub struct Step {
     /// Bytes: of one message, or of the whole stream in a bulk transfer.
     pub size: u64,
-    /// Bytes of one message of a bulk transfer.
+    /// Bytes of one message of a bulk transfer; messages of a train.
     pub chunk: u32,
     /// Messages, or transfers, if nothing is lost.
     pub rounds: u32,
-    /// What the messages of a bulk transfer are filled with.
+    /// What the messages of a bulk transfer or a flood are filled with.
     pub tag: u8,
 }
 

@@ -94,7 +94,7 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
         .context("writing the report")?;
     if cli.measuring.format != Format::Table {
         for out in &report.left_out {
-            eprintln!("netgauge: left out: {}: {}", out.transport, out.reason);
+            eprintln!("netgauge: left out: {}: {}", out.title(), out.reason);
         }
     }
     if report.is_complete() {

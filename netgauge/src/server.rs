@@ -13,7 +13,7 @@ use crate::control::{Control, Endpoint, Message, VERSION};
 use crate::group::part::{Part, PartOptions};
 use crate::host::interface_in_use;
 use crate::machine::Machine;
-use crate::pattern::{self, Link, Pattern};
+use crate::pattern::{self, Link, Pattern, Streams};
 use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
 /// How often the server looks, while datagrams fail to come, whether the client has given up.
@@ -107,6 +107,7 @@ struct Session<'a> {
 struct Open {
     transport: Box<dyn Transport>,
     pattern: &'static dyn Pattern,
+    streams: Option<Streams>,
 }
 
 impl Session<'_> {
@@ -196,12 +197,14 @@ impl Session<'_> {
             give_up: self.options.give_up,
             options,
         };
+        pattern.suits(kind)?;
         let prepared = (kind.prepare)(&context)?;
         self.control
             .send(&Message::Endpoint(prepared.endpoint()?))?;
         Ok(Open {
             transport: prepared.open(endpoint)?,
             pattern,
+            streams: Streams::of(kind, &context),
         })
     }
 
@@ -211,6 +214,7 @@ impl Session<'_> {
         let mut link = Link {
             transport: open.transport.as_mut(),
             control: &mut self.control,
+            streams: open.streams.clone(),
         };
         open.pattern.follow(&mut link, step)
     }

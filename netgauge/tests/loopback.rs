@@ -8,7 +8,7 @@ use std::thread::{self, JoinHandle};
 use clap::Parser;
 use netgauge::cli::Cli;
 use netgauge::progress::{Progress, Quiet};
-use netgauge::report::{Format, Measured, Outcome, Report};
+use netgauge::report::{Format, LeftOut, Measured, Outcome, Report};
 use netgauge::{client, server};
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -83,6 +83,129 @@ fn bulk_over_tcp_and_udp() {
             };
             let expected = total_ns.median as f64 / row.size as f64;
             assert!((*ns_per_byte - expected).abs() < 1e-9 * expected);
+        }
+    }
+}
+
+#[test]
+fn logp_over_tcp_and_udp() {
+    let report = measure("-m tcp,udp -x logp -s 1,1000,100K -c 10 --warmup 2");
+    assert!(report.is_complete(), "{report:?}");
+    for run in &report.runs {
+        assert_eq!(run.rows.len(), 3);
+        for row in &run.rows {
+            let Measured::LogP {
+                send_overhead_ns,
+                receive_overhead_ns,
+                gap_ns,
+                rtt_ns,
+                latency_ns,
+            } = &row.measured
+            else {
+                panic!("{row:?}");
+            };
+            // The sending call is a part of the round trip.
+            assert!(0 < send_overhead_ns.min && send_overhead_ns.max < rtt_ns.max);
+            assert!(0 < receive_overhead_ns.min);
+            assert!(*latency_ns <= rtt_ns.median / 2);
+            let expected = row.size as f64 * 8_000.0 / gap_ns.median.max(1) as f64;
+            assert!((row.mbit_per_s - expected).abs() <= 1e-6 * expected);
+        }
+    }
+}
+
+#[test]
+fn a_flood_over_tcp_and_udp() {
+    let report = measure("-m tcp,udp -x flood -s 1,100 -c 500");
+    assert!(report.is_complete(), "{report:?}");
+    for run in &report.runs {
+        for row in &run.rows {
+            let Measured::Flood {
+                messages_per_s,
+                packets_per_message,
+                ..
+            } = &row.measured
+            else {
+                panic!("{row:?}");
+            };
+            assert_eq!(row.tests, 500);
+            assert!(*messages_per_s > 0.0, "{row:?}");
+            assert_eq!(packets_per_message.is_some(), run.transport == "tcp");
+            assert!(run.transport == "udp" || row.lost == 0, "{row:?}");
+        }
+    }
+}
+
+#[test]
+fn a_flood_of_records_has_a_packet_for_each() {
+    let report = measure("-m tcp -x flood -s 1 -c 500 --eor");
+    let Measured::Flood {
+        packets_per_message: Some(packets),
+        ..
+    } = report.runs[0].rows[0].measured
+    else {
+        panic!("{report:?}");
+    };
+    assert!(packets >= 1.0, "{packets}");
+}
+
+#[test]
+fn messages_beyond_a_datagram_are_no_flood() {
+    let report = measure("-m udp -x flood -s 8,64K -c 5");
+    let run = &report.runs[0];
+    assert_eq!(run.rows.len(), 1);
+    let Outcome::Failed { error } = &run.outcome else {
+        panic!("{report:?}");
+    };
+    assert!(error.contains("lower -s"), "{error}");
+}
+
+#[test]
+fn connections_are_set_up_over_tcp() {
+    let report = measure("-m all -x setup -s 1,64K -c 20 --warmup 1");
+    let tcp = &report.runs[0];
+    assert_eq!((&tcp.outcome, tcp.rows.len()), (&Outcome::Ok, 2));
+    for row in &tcp.rows {
+        let Measured::SetUp {
+            connect_ns,
+            connection_ns,
+            connections_per_s,
+        } = &row.measured
+        else {
+            panic!("{row:?}");
+        };
+        assert!(connect_ns.min < connection_ns.min);
+        let most = 1e9 / connection_ns.min as f64;
+        assert!(0.0 < *connections_per_s && *connections_per_s <= most);
+    }
+    let titles = report.left_out.iter().map(LeftOut::title);
+    let expected = ["udp, setup", "raw, setup", "edp, setup"];
+    assert_eq!(titles.take(3).collect::<Vec<_>>(), expected);
+}
+
+#[test]
+fn a_clean_path_loses_nothing() {
+    let report = measure("-m tcp,udp -x recovery -c 50");
+    assert!(report.is_complete(), "{report:?}");
+    for run in &report.runs {
+        let sizes: Vec<_> = run.rows.iter().map(|row| row.size).collect();
+        assert_eq!(sizes, [1, 65_536]);
+        for row in &run.rows {
+            let Measured::Recovery {
+                exchange_ns,
+                stalled_ns,
+                lost_share,
+                packets_resent,
+                ..
+            } = &row.measured
+            else {
+                panic!("{row:?}");
+            };
+            assert_eq!((row.tests, row.lost), (50, 0));
+            assert!(*stalled_ns <= 50 * exchange_ns.max);
+            let expected = (run.transport == "udp").then_some(0.0);
+            assert_eq!(*lost_share, expected);
+            assert_eq!(packets_resent.is_some(), run.transport == "tcp");
         }
     }
 }

@@ -20,7 +20,7 @@ fn one_server_serves_client_after_client_in_every_format() {
     assert!(json.status.success(), "{}", text(&json.stderr));
     let report: Report = serde_json::from_slice(&json.stdout).unwrap();
     assert!(report.is_complete());
-    assert_eq!(report.runs.len(), 4);
+    assert_eq!(report.runs.len(), 11);
     // Both are on this host.
     let record = report.record.unwrap();
     let device = |part: &str| {
@@ -35,13 +35,20 @@ fn one_server_serves_client_after_client_in_every_format() {
         "{}",
         record.command
     );
-    // Nobody watches, so nothing but the report is printed.
-    assert_eq!(text(&json.stderr), "");
+    // Nobody watches, so nothing but the report is printed, and what is not in it.
+    let stderr = text(&json.stderr);
+    assert!(
+        stderr.starts_with("netgauge: left out: udp, setup: "),
+        "{stderr}"
+    );
+    assert_eq!(stderr.lines().count(), 1);
 
     let csv = run(server.client(&format!("{options} --format csv")));
     let csv = text(&csv.stdout);
     let (comments, lines): (Vec<_>, Vec<_>) = csv.lines().partition(|line| line.starts_with('#'));
-    assert_eq!(lines.len(), 1 + 4 * 2);
+    // A pattern has one kind of times, but setup two and logp four; udp has no connections to set up.
+    let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
+    assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
     assert_eq!(comments.len(), 4, "{csv}");
     assert!(
         lines[0].contains(",stddev_ns,p75_ns,p99.9_ns,outliers,"),
@@ -53,9 +60,25 @@ fn one_server_serves_client_after_client_in_every_format() {
         "tcp: TCP over IP",
         "Comparison (one-one)",
         "Comparison (bulk)",
+        "Comparison (flood)",
+        "Left out: udp, setup: setup opens connections, and udp has none",
     ] {
         assert!(table.contains(expected), "{table}");
     }
+}
+
+#[test]
+fn a_pair_that_cannot_be_measured_is_refused_before_anything_runs() {
+    // Nobody listens there, and nobody is asked.
+    let output = run(netgauge(
+        "--connect 127.0.0.1 --port 1 --wait 0 -m tcp,udp -x flood,setup",
+    ));
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("udp has none: choose from tcp"), "{stderr}");
+    let output = run(netgauge("--connect 127.0.0.1 --port 1 --wait 0 --eor"));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("add -x flood"), "{stderr}");
 }
 
 #[test]

@@ -4,10 +4,16 @@
 //!
 //! Adding one is a file here with a [`Pattern`], and its line in [`PATTERNS`].
 
+mod answering;
+pub mod args;
 mod bulk;
+mod flood;
+mod logp;
 #[cfg(test)]
 mod lossy_tests;
 mod one_one;
+mod recovery;
+mod set_up;
 
 use std::io;
 use std::time::Duration;
@@ -19,7 +25,9 @@ use crate::host::{is_timeout, wait_readable};
 use crate::report::Row;
 use crate::sizes::SizeSpec;
 use crate::summary::{Percent, Summary};
-use crate::transport::Transport;
+use crate::transport::streams::{StreamContext, StreamKind};
+use crate::transport::{Context, Kind, Transport};
+use args::PatternArgs;
 
 /// A pattern of communication.
 pub trait Pattern: Sync {
@@ -28,6 +36,15 @@ pub trait Pattern: Sync {
 
     /// One line for people.
     fn about(&self) -> &'static str;
+
+    /// Can it measure this kind of transport?
+    ///
+    /// # Errors
+    ///
+    /// It says why not, and which it can.
+    fn suits(&self, _kind: &Kind) -> Result<()> {
+        Ok(())
+    }
 
     /// The sizes if option `-s` names none.
     fn default_sizes(&self) -> SizeSpec;
@@ -55,7 +72,14 @@ pub trait Pattern: Sync {
 }
 
 /// All patterns, in the order they are listed.
-pub const PATTERNS: &[&dyn Pattern] = &[&one_one::OneOne, &bulk::Bulk];
+pub const PATTERNS: &[&dyn Pattern] = &[
+    &one_one::OneOne,
+    &bulk::Bulk,
+    &logp::LogP,
+    &flood::Flood,
+    &set_up::SetUp,
+    &recovery::Recovery,
+];
 
 /// Finds a pattern by its name.
 ///
@@ -87,6 +111,8 @@ pub struct Plan {
     pub warmup: u32,
     /// Which percentiles of the times are wanted.
     pub percentiles: Vec<Percent>,
+    /// Options of single patterns.
+    pub args: PatternArgs,
 }
 
 impl Plan {
@@ -100,6 +126,25 @@ impl Plan {
     }
 }
 
+/// What patterns need that open connections of their own.
+#[derive(Clone, Debug)]
+pub struct Streams {
+    /// How to open them.
+    pub kind: &'static StreamKind,
+    /// What the transport has to know for it.
+    pub context: StreamContext,
+}
+
+impl Streams {
+    /// Those of `kind`; `None` if it is no stream transport.
+    pub fn of(kind: &'static Kind, context: &Context) -> Option<Self> {
+        kind.streams.as_ref().map(|streams| Self {
+            kind: streams,
+            context: context.of_streams(),
+        })
+    }
+}
+
 /// How long to wait for the peer's word on a failure that this side saw first.
 const LAST_WORD: Duration = Duration::from_secs(1);
 
@@ -109,6 +154,8 @@ pub struct Link<'a> {
     pub transport: &'a mut dyn Transport,
     /// The connection to agree by.
     pub control: &'a mut Control,
+    /// The way to further connections, if this is a stream transport.
+    pub streams: Option<Streams>,
 }
 
 impl Link<'_> {

@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Comma-separated values (RFC 4180): one line per transport, pattern and size. A run that failed
-//! ends with a line that has its error and no numbers. What is recorded of the hosts is above them,
-//! in lines that begin with `#`.
+//! Comma-separated values (RFC 4180): one line per transport, pattern, size and kind of times, which
+//! column `times` names. A run that failed ends with a line that has its error and no numbers. What is recorded of the hosts is above them, in lines that begin with `#`.
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{Measured, Outcome, Report};
+use super::measured::NUMBERS;
+use super::{Outcome, Report};
 use crate::summary::{Percent, Summary};
 
 /// Prints the report.
@@ -18,30 +18,37 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let percents = report.percents();
     writeln!(
         out,
-        "transport,pattern,size,tests,lost,{},mbit_per_s,ns_per_byte,error",
-        summary_names(&percents)
+        "transport,pattern,times,size,tests,lost,{},mbit_per_s,{},error",
+        summary_names(&percents),
+        NUMBERS.join(",")
     )?;
     for run in &report.runs {
         let (transport, pattern) = (quote(&run.transport), quote(&run.pattern));
         for row in &run.rows {
-            let ns_per_byte = match row.measured {
-                Measured::HalfRoundTrip { .. } => String::new(),
-                Measured::Bulk { ns_per_byte, .. } => format!("{ns_per_byte:.4}"),
-            };
-            writeln!(
-                out,
-                "{transport},{pattern},{},{},{},{},{:.3},{ns_per_byte},",
-                row.size,
-                row.tests,
-                row.lost,
-                summary_fields(row.measured.times(), &percents),
-                row.mbit_per_s,
-            )?;
+            let numbers = NUMBERS.map(|name| row.measured.number(name).unwrap_or_default());
+            for (name, times) in row.measured.series() {
+                writeln!(
+                    out,
+                    "{transport},{pattern},{name},{},{},{},{},{:.3},{},",
+                    row.size,
+                    row.tests,
+                    row.lost,
+                    summary_fields(times, &percents),
+                    row.mbit_per_s,
+                    numbers.join(","),
+                )?;
+            }
         }
         if let Outcome::Failed { error } = &run.outcome {
-            // Size, tests, lost and two more are missing, and what is said about times.
-            let missing = ",".repeat(5 + summary_names(&percents).split(',').count());
-            writeln!(out, "{transport},{pattern},{missing}{}", quote(error))?;
+            // The kind of times, size, tests, lost and throughput are missing, and what is said about
+            // times, and the patterns' numbers.
+            let missing = 5 + summary_names(&percents).split(',').count() + NUMBERS.len();
+            writeln!(
+                out,
+                "{transport},{pattern},{}{}",
+                ",".repeat(missing),
+                quote(error)
+            )?;
         }
     }
     Ok(())
@@ -96,18 +103,18 @@ mod tests {
         assert_eq!(lines.len(), 1 + 4 + 4 + 1 + 1);
         assert_eq!(
             lines[2],
-            "tcp,one-one,64,100,1,16564,17071,17064,51192,4946,50892,50992,51092,2,30.005,,"
+            "tcp,one-one,half_rtt_ns,64,100,1,16564,17071,17064,51192,4946,50892,50992,51092,2,30.005,,,,,,,,,,"
         );
         assert_eq!(
             lines[9],
-            "esp,one-one,,,,,,,,,,,,,,,\"no module: run `modprobe enet`, please\""
+            "esp,one-one,,,,,,,,,,,,,,,,,,,,,,,,\"no module: run `modprobe enet`, please\""
         );
         assert_eq!(
             lines[10],
-            "tcp,bulk,1048576,10,0,900000,1000000,1048576,2000000,157142,1999700,1999800,1999900,2,8000.000,1.0000,"
+            "tcp,bulk,total_ns,1048576,10,0,900000,1000000,1048576,2000000,157142,1999700,1999800,1999900,2,8000.000,1.0000,,,,,,,,,"
         );
         let fields = lines[0].split(',').count();
-        for line in lines.iter().filter(|line| !line.contains('"')) {
+        for line in lines.iter().filter(|line| !line.contains(", please")) {
             assert_eq!(line.split(',').count(), fields, "{line}");
         }
     }

@@ -3,6 +3,7 @@
 //! What was measured, and the forms it is printed in.
 
 pub(crate) mod csv;
+mod measured;
 pub mod record;
 pub(crate) mod table;
 
@@ -12,10 +13,11 @@ use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
 
+pub use measured::Measured;
 use record::Record;
 
 use crate::pattern::Pattern;
-use crate::summary::{Percent, Summary};
+use crate::summary::Percent;
 use crate::transport::Kind;
 
 /// Everything one client measured. Printed as JSON it is what programs read.
@@ -30,18 +32,31 @@ pub struct Report {
     pub record: Option<Record>,
     /// One per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
-    /// Transports that do not work here, where all were asked for.
+    /// What does not work here or cannot be measured, where all transports or patterns were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
 
-/// A transport that does not work here.
+/// A transport that does not work here, or that a pattern has no use for.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     /// Its name.
     pub transport: String,
+    /// The pattern's name, if it would do for others.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pattern: Option<String>,
     /// Why, and what to do to have it.
     pub reason: String,
+}
+
+impl LeftOut {
+    /// What was left out.
+    pub fn title(&self) -> String {
+        match &self.pattern {
+            None => self.transport.clone(),
+            Some(pattern) => format!("{}, {pattern}", self.transport),
+        }
+    }
 }
 
 impl Report {
@@ -56,7 +71,14 @@ impl Report {
         }
     }
 
-    /// Was everything measured that was asked for?
+    /// Is it known that `kind` does not work here?
+    pub fn lacks(&self, kind: &Kind) -> bool {
+        let whole = |out: &&LeftOut| out.pattern.is_none();
+        let mut left_out = self.left_out.iter().filter(whole);
+        left_out.any(|out| out.transport == kind.name)
+    }
+
+    /// Was everything measured that was asked for and can be?
     pub fn is_complete(&self) -> bool {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
@@ -145,7 +167,7 @@ pub struct Row {
     pub size: u64,
     /// Tests measured.
     pub tests: u32,
-    /// Tests repeated because something got lost.
+    /// Tests repeated because something got lost; of patterns that repeat nothing, those lost.
     pub lost: u32,
     /// Throughput in 10^6 bit/s: the size in one direction, by the median.
     pub mbit_per_s: f64,
@@ -154,38 +176,10 @@ pub struct Row {
     pub measured: Measured,
 }
 
-/// What a pattern measured of one size.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-#[serde(untagged)]
-pub enum Measured {
-    /// Pattern one-one.
-    HalfRoundTrip {
-        /// Half of the time from sending a message to having it back, nanoseconds.
-        half_rtt_ns: Summary,
-    },
-    /// Pattern bulk.
-    Bulk {
-        /// Time of a transfer, nanoseconds.
-        total_ns: Summary,
-        /// The median's share of each byte, nanoseconds.
-        ns_per_byte: f64,
-    },
-}
-
-impl Measured {
-    /// The times that were summed up, nanoseconds.
-    pub fn times(&self) -> &Summary {
-        match self {
-            Self::HalfRoundTrip { half_rtt_ns } => half_rtt_ns,
-            Self::Bulk { total_ns, .. } => total_ns,
-        }
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
-    use crate::summary::DEFAULT_PERCENTS;
+    use crate::summary::{Summary, DEFAULT_PERCENTS};
 
     /// One with these four, and others behind them.
     pub(crate) fn summary([min, avg, median, max]: [u64; 4]) -> Summary {
@@ -261,6 +255,7 @@ pub(crate) mod samples {
             ],
             left_out: vec![LeftOut {
                 transport: "tipc".to_owned(),
+                pattern: None,
                 reason: "no module".to_owned(),
             }],
         }
@@ -332,7 +327,7 @@ mod tests {
             csv.starts_with("# started: 2026-11-21T16:00:00Z\n"),
             "{csv}"
         );
-        assert!(csv.contains("\ntransport,pattern,size,"), "{csv}");
+        assert!(csv.contains("\ntransport,pattern,times,size,"), "{csv}");
         let json: Value = serde_json::from_str(&printed(Format::Json)).unwrap();
         let server = &json["record"]["hosts"]["server"];
         assert_eq!(server["device"]["driver"], "virtio_net");

@@ -5,7 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
-use super::{LeftOut, Measured, Outcome, Report, Row, Run};
+use super::{Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
 use crate::summary::{Percent, OUTLIER_RULE};
 
@@ -40,35 +40,35 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     if report.runs.iter().any(|run| !run.rows.is_empty()) {
         writeln!(out, "Outliers are {OUTLIER_RULE}.")?;
     }
-    for LeftOut { transport, reason } in &report.left_out {
-        writeln!(out, "Left out: {transport}: {reason}")?;
+    for left_out in &report.left_out {
+        writeln!(out, "Left out: {}: {}", left_out.title(), left_out.reason)?;
     }
     Ok(())
 }
 
 fn write_run(run: &Run, percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io::Result<()> {
     writeln!(out, "{}: {} ({})", run.transport, run.about, run.pattern)?;
-    if !run.rows.is_empty() {
-        let bulk = is_bulk(&run.rows);
+    if let Some(first) = run.rows.first() {
         let tests = run.rows.iter().map(|row| row.tests).max().unwrap_or(0);
-        let (what, unit) = if bulk {
-            ("whole transfers", "ms")
-        } else {
-            ("half round trips", "us")
-        };
+        let (what, unit, _) = first.measured.heading();
         writeln!(out, "  {what} in {unit}, {tests} tests per size")?;
+        let own = titles(first);
+        // More of them would make the lines too long.
+        let beside = own.len() == 1;
         let mut header = ["size", "min", "avg", "median", "max", "stddev"]
             .map(str::to_owned)
             .to_vec();
         header.extend(percents.iter().map(|percent| format!("p{percent}")));
         header.extend(["outliers", "Mbit/s"].map(str::to_owned));
-        if bulk {
-            header.push("ns/byte".to_owned());
-        }
+        header.extend(own.iter().filter(|_| beside).cloned());
         header.push("lost".to_owned());
         let mut lines = vec![header];
-        lines.extend(run.rows.iter().map(|row| cells(row, percents)));
+        lines.extend(run.rows.iter().map(|row| cells(row, percents, beside)));
         write_aligned(&lines, out)?;
+        if own.len() > 1 {
+            writeln!(out)?;
+            write_own(&own, &run.rows, out)?;
+        }
     }
     if let Outcome::Failed { error } = &run.outcome {
         writeln!(out, "  FAILED: {error}")?;
@@ -76,17 +76,31 @@ fn write_run(run: &Run, percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io
     writeln!(out)
 }
 
-fn is_bulk<'a>(rows: impl IntoIterator<Item = &'a Row>) -> bool {
-    rows.into_iter()
-        .any(|row| matches!(row.measured, Measured::Bulk { .. }))
+/// Titles of the pattern's own columns.
+fn titles(row: &Row) -> Vec<String> {
+    let columns = row.measured.columns().into_iter();
+    columns.map(|(title, _)| title.to_owned()).collect()
 }
 
-fn cells(row: &Row, percents: &BTreeSet<Percent>) -> Vec<String> {
+/// The texts of the pattern's own columns.
+fn texts(row: &Row) -> impl Iterator<Item = String> {
+    row.measured.columns().into_iter().map(|(_, text)| text)
+}
+
+/// A table of the pattern's own columns.
+fn write_own(titles: &[String], rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
+    let mut lines = vec![[&["size".to_owned()], titles].concat()];
+    lines.extend(rows.iter().map(|row| {
+        let mut line = vec![human(row.size)];
+        line.extend(texts(row));
+        line
+    }));
+    write_aligned(&lines, out)
+}
+
+fn cells(row: &Row, percents: &BTreeSet<Percent>, own: bool) -> Vec<String> {
     let times = row.measured.times();
-    let (per_unit, ns_per_byte) = match row.measured {
-        Measured::HalfRoundTrip { .. } => (1e3, None),
-        Measured::Bulk { ns_per_byte, .. } => (1e6, Some(format!("{ns_per_byte:.3}"))),
-    };
+    let (_, _, per_unit) = row.measured.heading();
     let time = |ns: u64| five_digits(ns as f64 / per_unit);
     let mut cells = vec![human(row.size)];
     cells.extend([times.min, times.avg, times.median, times.max, times.stddev].map(time));
@@ -98,7 +112,7 @@ fn cells(row: &Row, percents: &BTreeSet<Percent>) -> Vec<String> {
     );
     cells.push(times.outliers.to_string());
     cells.push(throughput(row));
-    cells.extend(ns_per_byte);
+    cells.extend(texts(row).filter(|_| own));
     cells.push(row.lost.to_string());
     cells
 }
@@ -119,56 +133,60 @@ fn throughput(row: &Row) -> String {
     format!("{:.decimals$}", row.mbit_per_s)
 }
 
-/// One line per transport: latency at the usual sizes and throughput at the largest.
+/// One line per transport: times at the usual sizes, the pattern's own columns, and throughput at
+/// the largest.
 fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Result<()> {
-    let measured = |size: u64| runs.iter().any(|run| row_of(run, size).is_some());
-    let Some(largest) = runs
-        .iter()
-        .flat_map(|run| &run.rows)
-        .map(|row| row.size)
-        .max()
-    else {
+    let rows = || runs.iter().flat_map(|run| &run.rows);
+    let measured = |size: u64| rows().any(|row| row.size == size);
+    let (Some(smallest), Some(largest)) = (
+        rows().min_by_key(|row| row.size),
+        rows().map(|row| row.size).max(),
+    ) else {
         return Ok(());
     };
-    let bulk = is_bulk(runs.iter().flat_map(|run| &run.rows));
-    let latency_sizes: Vec<u64> = COMPARED
+    let bulk = matches!(smallest.measured, Measured::Bulk { .. });
+    // What a byte costs is known best of the most bytes; other columns are about messages.
+    let own_size = if bulk { largest } else { smallest.size };
+    let sizes: Vec<u64> = COMPARED
         .into_iter()
         .filter(|size| !bulk && measured(*size))
         .collect();
 
     let mut header = vec![String::new()];
-    if bulk {
-        header.push(format!("ns/byte at {}", human(largest)));
-    }
-    header.extend(
-        latency_sizes
-            .iter()
-            .map(|size| format!("us at {}", human(*size))),
-    );
+    header.extend(sizes.iter().map(|size| format!("us at {}", human(*size))));
+    let own = titles(smallest);
+    // Where there are several, they are all about one size, and the lines long enough without it.
+    let named = |title: &String| match own.len() {
+        1 => format!("{title} at {}", human(own_size)),
+        _ => title.clone(),
+    };
+    header.extend(own.iter().map(named));
     header.push(format!("Mbit/s at {}", human(largest)));
     let mut lines = vec![header];
     for run in runs {
         let mut line = vec![run.transport.clone()];
-        if bulk {
-            line.push(cell(run, largest, |row| match row.measured {
-                Measured::Bulk { ns_per_byte, .. } => format!("{ns_per_byte:.3}"),
-                Measured::HalfRoundTrip { .. } => String::new(),
-            }));
-        }
-        line.extend(latency_sizes.iter().map(|size| {
+        line.extend(sizes.iter().map(|size| {
             cell(run, *size, |row| {
                 format!("{:.2}", row.measured.times().median as f64 / 1e3)
+            })
+        }));
+        line.extend((0..own.len()).map(|column| {
+            cell(run, own_size, |row| {
+                texts(row).nth(column).unwrap_or_default()
             })
         }));
         line.push(cell(run, largest, throughput));
         lines.push(line);
     }
-    let what = if bulk {
-        "time per byte"
-    } else {
-        "half round trip, median"
+    let what = match bulk {
+        true => "time per byte".to_owned(),
+        false => format!("{}, median", smallest.measured.heading().0),
     };
-    writeln!(out, "Comparison ({pattern}): {what}, and throughput")?;
+    let rest = match own.len() {
+        0 | 1 => String::new(),
+        _ => format!("; the rest at {}", human(own_size)),
+    };
+    writeln!(out, "Comparison ({pattern}): {what}, and throughput{rest}")?;
     write_aligned(&lines, out)?;
     writeln!(out)
 }
@@ -233,7 +251,7 @@ mod tests {
         let text = printed(&samples::report());
         let expected = "\
 tcp: about tcp (one-one)
-  half round trips in us, 100 tests per size
+  half round trip in us, 100 tests per size
   size      min    avg  median     max  stddev     p90     p95     p99  outliers  Mbit/s  lost
   --------------------------------------------------------------------------------------------
   1 B     16.50  17.01   17.00   51.00    4.93   50.70   50.80   50.90         2    0.47     0

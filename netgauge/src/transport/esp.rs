@@ -11,7 +11,7 @@ use sockaddr_en::{Address, EspListener, EspStream, Family, MacAddr};
 
 use super::stream::Stream;
 use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
-use super::{explain_family, peer_address, wait_for_peer};
+use super::{explain_family, packets, peer_address, wait_for_peer};
 use super::{Context, Kind, Prepared, Role, SocketOptions, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::Interface;
@@ -82,7 +82,9 @@ impl Prepared for Esp {
             }
         };
         set_up(&stream, give_up)?;
-        Ok(Box::new(Stream::new(stream, &self.context)))
+        Ok(Box::new(
+            Stream::new(stream, &self.context).counted(packets::of_esp),
+        ))
     }
 }
 

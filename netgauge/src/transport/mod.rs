@@ -8,6 +8,7 @@ pub(crate) mod datagram;
 mod edp;
 mod esp;
 mod options;
+mod packets;
 mod place;
 mod polled;
 mod raw;
@@ -29,9 +30,10 @@ use sockaddr_en::{Address, Family, MacAddr};
 
 use crate::control::Endpoint;
 use crate::host::{wait_readable, Interface};
-use streams::StreamKind;
+use streams::{StreamContext, StreamKind};
 
 pub use options::{Calls, SocketOptions, Switch, Takes};
+pub use packets::Packets;
 pub use place::Place;
 pub use tipc::SocketId;
 
@@ -48,6 +50,19 @@ pub trait Transport: AsFd {
     /// What the socket says.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
+    /// Sends one message whose last packet carries nothing of the next one (`MSG_EOR`). Datagrams
+    /// are like that in any case.
+    ///
+    /// # Errors
+    ///
+    /// As [`send`](Self::send); or the transport keeps no records apart.
+    fn send_record(&mut self, message: &[u8]) -> io::Result<()> {
+        match self.max_datagram() {
+            Some(_) => self.send(message),
+            None => Err(no_records()),
+        }
+    }
+
     /// Receives one message that is as long as the buffer.
     ///
     /// # Errors
@@ -58,6 +73,15 @@ pub trait Transport: AsFd {
 
     /// Bytes of the largest message that travels as one datagram; `None` for a reliable stream.
     fn max_datagram(&self) -> Option<usize>;
+
+    /// What this side has sent so far, where the transport counts packets.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        Ok(None)
+    }
 
     /// Throws away what has arrived: late datagrams of an earlier series.
     ///
@@ -70,6 +94,14 @@ pub trait Transport: AsFd {
     fn remark(&self) -> Option<String> {
         None
     }
+}
+
+/// What a stream says that has no packets, or none that it keeps records apart in.
+fn no_records() -> io::Error {
+    io::Error::new(
+        io::ErrorKind::Unsupported,
+        "this stream keeps no records apart: choose tcp, esp or datagrams, or leave --eor out",
+    )
 }
 
 /// A socket that waits to be connected to the peer's.
@@ -173,6 +205,17 @@ impl Context {
         match &self.interface {
             Some(name) => Interface::by_name(name),
             None => Interface::by_ip(self.local.ip()),
+        }
+    }
+
+    /// What the transport needs to make more than one connection.
+    pub fn of_streams(&self) -> StreamContext {
+        StreamContext {
+            local: Some(self.local.ip()),
+            interface: self.interface.clone(),
+            family: self.family,
+            give_up: self.give_up,
+            congestion: None,
         }
     }
 }

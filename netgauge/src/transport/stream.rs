@@ -3,13 +3,14 @@
 //! Messages over a reliable stream.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use nix::poll::PollFlags;
+use nix::sys::socket::{send, MsgFlags};
 
 use super::polled::{polled, try_recv, try_send};
-use super::{Context, Transport};
+use super::{Context, Packets, Transport};
 
 /// A connected stream.
 pub(super) struct Stream<S> {
@@ -17,7 +18,11 @@ pub(super) struct Stream<S> {
     give_up: Duration,
     polls_to_send: bool,
     polls_to_receive: bool,
+    count: Option<Count<S>>,
 }
+
+/// Asks a socket for what it has sent.
+type Count<S> = fn(&S) -> io::Result<Option<Packets>>;
 
 impl<S: Read + Write + AsFd> Stream<S> {
     /// Takes a connected socket whose blocking calls last no longer than the context says.
@@ -27,6 +32,16 @@ impl<S: Read + Write + AsFd> Stream<S> {
             give_up: context.give_up,
             polls_to_send: context.options.polls_to_send(),
             polls_to_receive: context.options.polls_to_receive(),
+            count: None,
+        }
+    }
+
+    /// The same of a protocol that sends packets, which `count` counts, and keeps records apart in
+    /// them.
+    pub(super) fn counted(self, count: Count<S>) -> Self {
+        Self {
+            count: Some(count),
+            ..self
         }
     }
 }
@@ -46,6 +61,28 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
         Ok(())
     }
 
+    fn send_record(&mut self, message: &[u8]) -> io::Result<()> {
+        if self.count.is_none() {
+            return Err(super::no_records());
+        }
+        let mut flags = MsgFlags::MSG_EOR | MsgFlags::MSG_NOSIGNAL;
+        flags.set(MsgFlags::MSG_DONTWAIT, self.polls_to_send);
+        let mut rest = message;
+        while !rest.is_empty() {
+            let fd = self.socket.as_fd().as_raw_fd();
+            let call = || Ok(send(fd, rest, flags)?);
+            // A call that waits by itself and is over the time it may take has nothing to wait for.
+            let patience = if self.polls_to_send {
+                self.give_up
+            } else {
+                Duration::ZERO
+            };
+            let sent = polled(&self.socket, PollFlags::POLLOUT, patience, call)?;
+            rest = &rest[sent..];
+        }
+        Ok(())
+    }
+
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
         let Self {
             socket, give_up, ..
@@ -55,6 +92,13 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
 
     fn max_datagram(&self) -> Option<usize> {
         None
+    }
+
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        self.count
+            .map(|count| count(&self.socket))
+            .transpose()
+            .map(Option::flatten)
     }
 
     /// Nothing: a stream loses nothing, so nothing is late.

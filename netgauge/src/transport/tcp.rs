@@ -12,7 +12,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::stream::Stream;
 use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
-use super::{wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
+use super::{packets, wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::interface_ip;
 
@@ -45,7 +45,9 @@ type Wrap = fn(TcpStream, &Context) -> Result<Box<dyn Transport>>;
 
 fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
     let wrap = |stream, context: &Context| -> Result<Box<dyn Transport>> {
-        Ok(Box::new(Stream::new(stream, context)))
+        Ok(Box::new(
+            Stream::new(stream, context).counted(packets::of_tcp),
+        ))
     };
     Ok(Box::new(Tcp::new(context, wrap)?))
 }

@@ -23,7 +23,7 @@ use socket2::{SockAddr, SockAddrStorage, SockRef};
 use super::polled::{polled, wait};
 use super::stream::recv_exact;
 use super::tcp::Tcp;
-use super::{Context, Kind, Prepared, Takes, Transport};
+use super::{packets, Context, Kind, Packets, Prepared, Takes, Transport};
 
 pub(super) const KIND: Kind = Kind {
     name: "tcp-zerocopy",
@@ -239,6 +239,10 @@ impl Transport for ZeroCopyStream {
 
     fn max_datagram(&self) -> Option<usize> {
         None
+    }
+
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        packets::of_tcp(&self.stream)
     }
 
     /// Nothing: a stream loses nothing, so nothing is late.

@@ -7,7 +7,12 @@
 
 use std::io::{BufRead, BufReader};
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
-use std::time::{Duration, Instant};
+use std::sync::mpsc;
+use std::thread;
+use std::time::Duration;
+
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 
 /// Bounds every wait; far above what anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -77,20 +82,19 @@ impl Drop for Server {
     }
 }
 
-/// Waits for a process to end, killing it when patience is over.
-pub fn finish(mut child: Child) -> Output {
-    let deadline = Instant::now() + PATIENCE;
-    while child.try_wait().unwrap().is_none() {
-        if Instant::now() > deadline {
-            child.kill().unwrap();
-            panic!(
-                "still running after {PATIENCE:?}: {:?}",
-                child.wait_with_output().unwrap()
-            );
+/// Waits for a process to end, killing it when patience is over. What it prints is taken meanwhile: it
+/// may be more than a pipe holds.
+pub fn finish(child: Child) -> Output {
+    let pid = Pid::from_raw(child.id() as i32);
+    let (sender, receiver) = mpsc::channel();
+    thread::spawn(move || sender.send(child.wait_with_output()));
+    match receiver.recv_timeout(PATIENCE) {
+        Ok(output) => output.unwrap(),
+        Err(_) => {
+            kill(pid, Signal::SIGKILL).unwrap();
+            panic!("still running after {PATIENCE:?}: {:?}", receiver.recv());
         }
-        std::thread::sleep(Duration::from_millis(10));
     }
-    child.wait_with_output().unwrap()
 }
 
 /// Runs a process to its end.

@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Messages that are answered when the last of some has come: what two patterns are made of.
+//!
+//! A message is filled with the number of its exchange, so that what is late is told apart.
+
+use std::io;
+use std::time::Duration;
+
+use anyhow::Result;
+
+use super::Link;
+use crate::host::is_timeout;
+use crate::transport::Transport;
+
+/// The leader's part of one exchange: `count` messages go, an answer that is as long as `answer`
+/// comes back.
+pub(super) fn exchange(
+    transport: &mut dyn Transport,
+    message: &[u8],
+    count: u32,
+    answer: &mut [u8],
+) -> io::Result<()> {
+    for _ in 0..count {
+        transport.send(message)?;
+    }
+    await_answer(transport, message[0], answer)
+}
+
+/// Waits for the answer to exchange `tag`, passing over late ones.
+pub(super) fn await_answer(
+    transport: &mut dyn Transport,
+    tag: u8,
+    answer: &mut [u8],
+) -> io::Result<()> {
+    loop {
+        transport.recv(answer)?;
+        if answer.first() == Some(&tag) {
+            return Ok(());
+        }
+    }
+}
+
+/// The follower's part of `rounds` exchanges: after every `count` messages of `size` bytes it
+/// sends an answer of `answer` bytes.
+pub(super) fn answer_messages(
+    link: &mut Link<'_>,
+    rounds: u32,
+    (size, count): (usize, u32),
+    answer: usize,
+) -> Result<()> {
+    let (mut message, mut answer) = (vec![0; size], vec![0; answer]);
+    let (mut answered, mut came, mut tag) = (0, 0, None);
+    loop {
+        // An answer may have got lost, and its messages come again.
+        if answered >= rounds && (link.is_reliable() || link.wait_for_control()?) {
+            return Ok(());
+        }
+        match link.transport.recv(&mut message) {
+            Ok(()) => {}
+            Err(error) if is_timeout(&error) && !link.is_reliable() => {
+                if link.control.is_ready(Duration::ZERO)? {
+                    return Ok(());
+                }
+                continue;
+            }
+            Err(error) => return Err(error.into()),
+        }
+        if tag != message.first().copied() {
+            tag = message.first().copied();
+            came = 0;
+        }
+        came += 1;
+        if came == count {
+            answer.fill(message[0]);
+            link.transport.send(&answer)?;
+            answered += 1;
+        }
+    }
+}

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What a loss costs: messages one after the other, each answered with a byte before the next.
+//!
+//! Nothing follows such a message by which its loss could be noticed: only a timer can. A small one
+//! is a short dialogue, a large one a transfer whose tail may be what is lost. An exchange that took
+//! much longer than the median has stalled, on a clean path because a host was busy elsewhere, on a
+//! lossy one because something had to be sent again. What a datagram transport loses stays lost: it
+//! is counted, and not repeated.
+
+use std::time::Instant;
+
+use anyhow::{bail, ensure, Result};
+
+use super::answering::{answer_messages, exchange};
+use super::{Link, Pattern, Plan};
+use crate::control::Step;
+use crate::host::is_timeout;
+use crate::report::{Measured, Row};
+use crate::sizes::SizeSpec;
+use crate::summary::mbit_per_s;
+
+/// A stall takes so many times the median,
+const STALL_FACTOR: u64 = 4;
+/// and at least so much longer, nanoseconds.
+const STALL_LEAST: u64 = 1_000_000;
+/// So many losses one after the other, and the link is down.
+const LOST_IN_A_ROW: u32 = 20;
+
+/// The pattern.
+pub(super) struct Recovery;
+
+impl Pattern for Recovery {
+    fn name(&self) -> &'static str {
+        "recovery"
+    }
+
+    fn about(&self) -> &'static str {
+        "messages answered with a byte: stalls, losses and their time"
+    }
+
+    fn default_sizes(&self) -> SizeSpec {
+        SizeSpec::several(&[1, 65_536])
+    }
+
+    fn default_tests(&self) -> u32 {
+        1000
+    }
+
+    fn max_size(&self) -> u64 {
+        64 << 20
+    }
+
+    fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
+        for &size in &plan.sizes {
+            rows(lead_size(link, size, plan)?);
+        }
+        Ok(())
+    }
+
+    fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
+        ensure!(
+            (1..=self.max_size()).contains(&step.size),
+            "no size for recovery: {}",
+            step.size
+        );
+        answer_messages(link, step.rounds, (step.size as usize, 1), 1)
+    }
+}
+
+fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
+    let rounds = plan.warmup.saturating_add(plan.tests);
+    link.begin(Step {
+        size,
+        chunk: 1,
+        rounds,
+        tag: 0,
+    })?;
+    let mut message = vec![0; size as usize];
+    let mut times = Vec::new();
+    let (mut lost, mut lost_in_a_row) = (0, 0);
+    let mut before = link.transport.packets()?;
+    for round in 0..rounds {
+        if round == plan.warmup {
+            before = link.transport.packets()?;
+        }
+        let tag = round as u8;
+        message.fill(tag);
+        let start = Instant::now();
+        match exchange(link.transport, &message, 1, &mut [!tag]) {
+            Ok(()) => {
+                lost_in_a_row = 0;
+                if round >= plan.warmup {
+                    times.push(start.elapsed().as_nanos() as u64);
+                }
+            }
+            Err(error) if is_timeout(&error) && !link.is_reliable() => {
+                link.check_peer()?;
+                lost_in_a_row += 1;
+                lost += u32::from(round >= plan.warmup);
+                if lost_in_a_row == LOST_IN_A_ROW {
+                    bail!(
+                        "no answer to {LOST_IN_A_ROW} messages in a row: is the link up on both \
+                         hosts?"
+                    );
+                }
+            }
+            Err(error) => return Err(link.explain(error)),
+        }
+    }
+    let resent = match (before, link.transport.packets()?) {
+        (Some(before), Some(after)) => Some(after.since(before).resent),
+        _ => None,
+    };
+    let share = (!link.is_reliable()).then(|| f64::from(lost) / f64::from(plan.tests));
+    if times.is_empty() {
+        bail!(
+            "none of {} messages was answered: the link is too lossy to measure",
+            plan.tests
+        );
+    }
+    let exchange_ns = plan.summary(times.clone())?;
+    let (stalls, stalled_ns) = stalls(&times, exchange_ns.median);
+    Ok(Row {
+        size,
+        tests: plan.tests,
+        lost,
+        mbit_per_s: mbit_per_s(size, exchange_ns.median),
+        measured: Measured::Recovery {
+            exchange_ns,
+            stalls,
+            stalled_ns,
+            lost_share: share,
+            packets_resent: resent,
+        },
+    })
+}
+
+/// How many of the times are stalls, and what these have beyond the median.
+fn stalls(times: &[u64], median: u64) -> (u32, u64) {
+    let limit = (median.saturating_mul(STALL_FACTOR)).max(median.saturating_add(STALL_LEAST));
+    let stalls = times.iter().filter(|time| **time > limit);
+    stalls.fold((0, 0), |(count, sum), time| {
+        (count + 1, sum.saturating_add(time - median))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stall_is_long_by_the_median_and_by_the_clock() {
+        const MS: u64 = 1_000_000;
+        assert_eq!(stalls(&[10_000; 9], 10_000), (0, 0));
+        // Many times the median, but nothing that a timer would have taken.
+        assert_eq!(stalls(&[10_000, 900_000], 10_000), (0, 0));
+        // A timer's time, but not beside what an exchange takes here anyway.
+        assert_eq!(stalls(&[100 * MS, 130 * MS], 100 * MS), (0, 0));
+        let times = [10_000, 10_000 + 2 * MS, 10_000 + 40 * MS];
+        assert_eq!(stalls(&times, 10_000), (2, 42 * MS));
+    }
+}

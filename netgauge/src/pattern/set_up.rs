@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Connections one after the other: each is opened, carries a message and its answer, and is
+//! closed by the leader, at whose side TCP's ports then rest.
+
+use std::io::{ErrorKind, Read, Write};
+use std::time::Instant;
+
+use anyhow::{bail, ensure, Context as _, Result};
+
+use super::{Link, Pattern, Plan, Streams};
+use crate::control::{Endpoint, Message, Step};
+use crate::host::wait_readable;
+use crate::report::{Measured, Row};
+use crate::sizes::SizeSpec;
+use crate::summary::mbit_per_s;
+use crate::transport::streams::{StreamListener, StreamSocket};
+use crate::transport::{Kind, KINDS};
+
+/// The pattern.
+pub(super) struct SetUp;
+
+impl Pattern for SetUp {
+    fn name(&self) -> &'static str {
+        "setup"
+    }
+
+    fn about(&self) -> &'static str {
+        "connections opened, used and closed: time to connect and rate"
+    }
+
+    fn suits(&self, kind: &Kind) -> Result<()> {
+        let kinds = KINDS.iter().filter(|kind| kind.streams.is_some());
+        let names: Vec<_> = kinds.map(|kind| kind.name).collect();
+        ensure!(
+            kind.streams.is_some(),
+            "setup opens connections, and {} has none: choose from {}",
+            kind.name,
+            names.join(", ")
+        );
+        Ok(())
+    }
+
+    fn default_sizes(&self) -> SizeSpec {
+        SizeSpec::single(1)
+    }
+
+    fn default_tests(&self) -> u32 {
+        1000
+    }
+
+    /// What fits into the sockets' buffers: both sides write before they read on.
+    fn max_size(&self) -> u64 {
+        64 * 1024
+    }
+
+    fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
+        let streams = streams_of(link)?;
+        for &size in &plan.sizes {
+            rows(lead_size(link, &streams, size, plan)?);
+        }
+        Ok(())
+    }
+
+    fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
+        ensure!(
+            (1..=self.max_size()).contains(&step.size),
+            "no size for setup: {}",
+            step.size
+        );
+        let streams = streams_of(link)?;
+        let listener = (streams.kind.listen)(&streams.context)?;
+        link.control
+            .send(&Message::Endpoint(listener.endpoint()?))?;
+        let mut message = vec![0; step.size as usize];
+        for _ in 0..step.rounds {
+            let fds = [listener.as_fd(), link.control_fd()];
+            match wait_readable(fds, Some(streams.context.give_up))? {
+                [true, _] => serve(listener.as_ref(), &mut message)?,
+                // The leader has something else to say.
+                [false, true] => return Ok(()),
+                [false, false] => bail!(
+                    "the peer did not connect within {} s",
+                    streams.context.give_up.as_secs()
+                ),
+            }
+        }
+        Ok(())
+    }
+}
+
+fn streams_of(link: &Link<'_>) -> Result<Streams> {
+    link.streams
+        .clone()
+        .context("this transport has no connections to set up")
+}
+
+/// One connection of the follower's.
+fn serve(listener: &dyn StreamListener, message: &mut [u8]) -> Result<()> {
+    let mut stream = listener.accept()?;
+    stream.read_exact(message)?;
+    stream.write_all(message)?;
+    // The leader closes first.
+    match stream.read(&mut [0]) {
+        Ok(0) => Ok(()),
+        Ok(_) => bail!("more came over a connection than was to come"),
+        Err(error) if error.kind() == ErrorKind::ConnectionReset => Ok(()),
+        Err(error) => Err(error.into()),
+    }
+}
+
+fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> Result<Row> {
+    let rounds = plan.warmup.saturating_add(plan.tests);
+    link.begin(Step {
+        size,
+        chunk: 0,
+        rounds,
+        tag: 0,
+    })?;
+    let endpoint = match link.control.answer()? {
+        Message::Endpoint(endpoint) => endpoint,
+        other => bail!("the peer answered {other:?} to a step"),
+    };
+    let mut message = vec![0; size as usize];
+    let (mut connects, mut connections) = (Vec::new(), Vec::new());
+    let mut start = Instant::now();
+    for round in 0..rounds {
+        if round == plan.warmup {
+            start = Instant::now();
+        }
+        let begin = Instant::now();
+        let stream = open(streams, &endpoint)?;
+        let connected = begin.elapsed();
+        message.fill(round as u8);
+        converse(stream, &mut message).map_err(|error| link.explain(error))?;
+        let closed = begin.elapsed();
+        if round >= plan.warmup {
+            connects.push(connected.as_nanos() as u64);
+            connections.push(closed.as_nanos() as u64);
+        }
+    }
+    let per_connection = start.elapsed().as_nanos() as u64 / u64::from(plan.tests.max(1));
+    Ok(Row {
+        size,
+        tests: plan.tests,
+        lost: 0,
+        mbit_per_s: mbit_per_s(size, per_connection),
+        measured: Measured::SetUp {
+            connect_ns: plan.summary(connects)?,
+            connection_ns: plan.summary(connections)?,
+            connections_per_s: 1e9 / per_connection.max(1) as f64,
+        },
+    })
+}
+
+fn open(streams: &Streams, endpoint: &Endpoint) -> Result<Box<dyn StreamSocket>> {
+    (streams.kind.connect)(&streams.context, endpoint)
+}
+
+/// Sends the message, has it back, and closes the connection.
+fn converse(mut stream: Box<dyn StreamSocket>, message: &mut [u8]) -> std::io::Result<()> {
+    let first = message[0];
+    stream.write_all(message)?;
+    stream.read_exact(message)?;
+    if message.iter().any(|byte| *byte != first) {
+        return Err(std::io::Error::new(
+            ErrorKind::InvalidData,
+            "a connection carried other bytes than were sent",
+        ));
+    }
+    Ok(())
+}

@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What the patterns measure of one size: times, and numbers of their own.
+
+use serde::{Deserialize, Serialize};
+
+use crate::summary::Summary;
+
+/// What a pattern measured of one size. As JSON, its fields stand beside the row's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(untagged)]
+pub enum Measured {
+    /// Pattern one-one.
+    HalfRoundTrip {
+        /// Half of the time from sending a message to having it back, nanoseconds.
+        half_rtt_ns: Summary,
+    },
+    /// Pattern bulk.
+    Bulk {
+        /// Time of a transfer, nanoseconds.
+        total_ns: Summary,
+        /// The median's share of each byte, nanoseconds.
+        ns_per_byte: f64,
+    },
+    /// Pattern logp: the parameters of the P-LogP model.
+    LogP {
+        /// o_s: time in the call that sends a message, nanoseconds.
+        send_overhead_ns: Summary,
+        /// o_r: time in the call that receives a message that has come, nanoseconds.
+        receive_overhead_ns: Summary,
+        /// g: time by which messages follow each other at least, nanoseconds.
+        gap_ns: Summary,
+        /// Time from sending a message to having the answer of one byte, nanoseconds.
+        rtt_ns: Summary,
+        /// L: what the gaps do not account for in one way, nanoseconds.
+        latency_ns: u64,
+    },
+    /// Pattern flood.
+    Flood {
+        /// Time in the call that sends a message, nanoseconds.
+        send_overhead_ns: Summary,
+        /// Messages that arrived, per second.
+        messages_per_s: f64,
+        /// Packets that the sender sent for a message, where the transport counts them.
+        packets_per_message: Option<f64>,
+    },
+    /// Pattern setup.
+    SetUp {
+        /// Time of a call that connects, nanoseconds.
+        connect_ns: Summary,
+        /// Time of a connection from connecting to closing, nanoseconds.
+        connection_ns: Summary,
+        /// Connections opened, used and closed, per second.
+        connections_per_s: f64,
+    },
+    /// Pattern recovery.
+    Recovery {
+        /// Time from sending a message to having the answer, nanoseconds.
+        exchange_ns: Summary,
+        /// Exchanges that took much longer than the median.
+        stalls: u32,
+        /// How much longer those took than the median, in all, nanoseconds.
+        stalled_ns: u64,
+        /// Share of the exchanges of which nothing came back; streams lose none.
+        lost_share: Option<f64>,
+        /// Packets that the sender sent again, where the transport counts them.
+        packets_resent: Option<u64>,
+    },
+}
+
+/// Names of the numbers that patterns have beside times, as in JSON.
+pub(super) const NUMBERS: [&str; 9] = [
+    "ns_per_byte",
+    "latency_ns",
+    "messages_per_s",
+    "packets_per_message",
+    "connections_per_s",
+    "stalls",
+    "stalled_ns",
+    "lost_share",
+    "packets_resent",
+];
+
+impl Measured {
+    /// The times that the pattern is about, nanoseconds.
+    pub fn times(&self) -> &Summary {
+        match self {
+            Self::HalfRoundTrip { half_rtt_ns } => half_rtt_ns,
+            Self::Bulk { total_ns, .. } => total_ns,
+            Self::LogP {
+                send_overhead_ns, ..
+            }
+            | Self::Flood {
+                send_overhead_ns, ..
+            } => send_overhead_ns,
+            Self::SetUp { connect_ns, .. } => connect_ns,
+            Self::Recovery { exchange_ns, .. } => exchange_ns,
+        }
+    }
+
+    /// All times that were summed up, by their names in JSON; those the pattern is about first.
+    pub fn series(&self) -> Vec<(&'static str, &Summary)> {
+        match self {
+            Self::HalfRoundTrip { half_rtt_ns } => vec![("half_rtt_ns", half_rtt_ns)],
+            Self::Bulk { total_ns, .. } => vec![("total_ns", total_ns)],
+            Self::LogP {
+                send_overhead_ns,
+                receive_overhead_ns,
+                gap_ns,
+                rtt_ns,
+                ..
+            } => vec![
+                ("send_overhead_ns", send_overhead_ns),
+                ("receive_overhead_ns", receive_overhead_ns),
+                ("gap_ns", gap_ns),
+                ("rtt_ns", rtt_ns),
+            ],
+            Self::Flood {
+                send_overhead_ns, ..
+            } => vec![("send_overhead_ns", send_overhead_ns)],
+            Self::SetUp {
+                connect_ns,
+                connection_ns,
+                ..
+            } => vec![("connect_ns", connect_ns), ("connection_ns", connection_ns)],
+            Self::Recovery { exchange_ns, .. } => vec![("exchange_ns", exchange_ns)],
+        }
+    }
+
+    /// What the times are of, for people, and how many nanoseconds their unit has.
+    pub(super) fn heading(&self) -> (&'static str, &'static str, f64) {
+        match self {
+            Self::HalfRoundTrip { .. } => ("half round trip", "us", 1e3),
+            Self::Bulk { .. } => ("whole transfer", "ms", 1e6),
+            Self::LogP { .. } => ("send overhead", "us", 1e3),
+            Self::Flood { .. } => ("send overhead", "us", 1e3),
+            Self::SetUp { .. } => ("connecting", "us", 1e3),
+            Self::Recovery { .. } => ("exchange", "us", 1e3),
+        }
+    }
+
+    /// The pattern's number called `name`, one of [`NUMBERS`], if it has that.
+    pub(super) fn number(&self, name: &str) -> Option<String> {
+        match (self, name) {
+            (Self::Bulk { ns_per_byte, .. }, "ns_per_byte") => Some(format!("{ns_per_byte:.4}")),
+            (Self::LogP { latency_ns, .. }, "latency_ns") => Some(latency_ns.to_string()),
+            (Self::Flood { messages_per_s, .. }, "messages_per_s") => {
+                Some(format!("{messages_per_s:.0}"))
+            }
+            (
+                Self::Flood {
+                    packets_per_message,
+                    ..
+                },
+                "packets_per_message",
+            ) => packets_per_message.map(|packets| format!("{packets:.4}")),
+            (
+                Self::SetUp {
+                    connections_per_s, ..
+                },
+                "connections_per_s",
+            ) => Some(format!("{connections_per_s:.1}")),
+            (Self::Recovery { stalls, .. }, "stalls") => Some(stalls.to_string()),
+            (Self::Recovery { stalled_ns, .. }, "stalled_ns") => Some(stalled_ns.to_string()),
+            (Self::Recovery { lost_share, .. }, "lost_share") => {
+                lost_share.map(|share| format!("{share:.6}"))
+            }
+            (Self::Recovery { packets_resent, .. }, "packets_resent") => {
+                packets_resent.map(|packets| packets.to_string())
+            }
+            _ => None,
+        }
+    }
+
+    /// Columns of the table that the pattern has beside its times: title and text.
+    pub(super) fn columns(&self) -> Vec<(&'static str, String)> {
+        let us = |ns: u64| format!("{:.2}", ns as f64 / 1e3);
+        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
+        match self {
+            Self::HalfRoundTrip { .. } => Vec::new(),
+            Self::Bulk { ns_per_byte, .. } => vec![("ns/byte", format!("{ns_per_byte:.3}"))],
+            Self::LogP {
+                receive_overhead_ns,
+                gap_ns,
+                latency_ns,
+                ..
+            } => vec![
+                ("receive", us(receive_overhead_ns.median)),
+                ("gap", us(gap_ns.median)),
+                ("L", us(*latency_ns)),
+            ],
+            Self::Flood {
+                messages_per_s,
+                packets_per_message,
+                ..
+            } => vec![
+                ("messages/s", format!("{messages_per_s:.0}")),
+                (
+                    "packets/message",
+                    or_none(packets_per_message.map(|packets| format!("{packets:.3}"))),
+                ),
+            ],
+            Self::SetUp {
+                connection_ns,
+                connections_per_s,
+                ..
+            } => vec![
+                ("whole", us(connection_ns.median)),
+                ("connections/s", format!("{connections_per_s:.0}")),
+            ],
+            Self::Recovery {
+                stalls,
+                stalled_ns,
+                lost_share,
+                packets_resent,
+                ..
+            } => vec![
+                ("stalls", stalls.to_string()),
+                ("stalled ms", format!("{:.1}", *stalled_ns as f64 / 1e6)),
+                (
+                    "lost %",
+                    or_none(lost_share.map(|share| format!("{:.2}", share * 100.0))),
+                ),
+                (
+                    "resent",
+                    or_none(packets_resent.map(|packets| packets.to_string())),
+                ),
+            ],
+        }
+    }
+}

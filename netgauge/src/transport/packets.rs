@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! How many packets the messages of a stream went in.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
+
+use sockaddr_en::EspStream;
+
+/// What one side of a connection has sent so far, in packets.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Packets {
+    /// All of them.
+    pub sent: u64,
+    /// Those of them that had been sent before.
+    pub resent: u64,
+}
+
+impl Packets {
+    /// What has been sent since `before`. The counters wrap.
+    pub fn since(self, before: Self) -> Self {
+        let since = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
+        Self {
+            sent: since(self.sent, before.sent),
+            resent: since(self.resent, before.resent),
+        }
+    }
+}
+
+/// The beginning of `struct tcp_info` (`linux/tcp.h`), as far as it is used here.
+#[repr(C)]
+#[derive(Default)]
+struct TcpInfo {
+    _state_and_options: [u8; 8],
+    _times_and_sizes: [u32; 23],
+    total_retrans: u32,
+    _rates_and_bytes: [u64; 4],
+    segs_out: u32,
+}
+
+/// Those of a TCP connection, if the kernel tells.
+///
+/// # Errors
+///
+/// What `getsockopt(2)` says.
+pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
+    let mut info = TcpInfo::default();
+    let whole = size_of::<TcpInfo>() as libc::socklen_t;
+    let mut length = whole;
+    // SAFETY: the descriptor is open, and the kernel writes at most `length` bytes, the size of
+    // `info`, whose fields may have any bytes.
+    let result = unsafe {
+        libc::getsockopt(
+            stream.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            libc::TCP_INFO,
+            std::ptr::from_mut(&mut info).cast(),
+            &mut length,
+        )
+    };
+    if result < 0 {
+        return Err(io::Error::last_os_error());
+    }
+    // An old kernel's structure ends before the counters.
+    Ok((length == whole).then(|| Packets {
+        sent: info.segs_out.into(),
+        resent: info.total_retrans.into(),
+    }))
+}
+
+/// Those of an ESP connection.
+///
+/// # Errors
+///
+/// What `getsockopt(2)` says.
+pub(super) fn of_esp(stream: &EspStream) -> io::Result<Option<Packets>> {
+    let stats = stream.stats()?;
+    Ok(Some(Packets {
+        sent: stats.pkt_tx.into(),
+        resent: stats.pkt_rtx.into(),
+    }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::io::{Read, Write};
+    use std::net::{TcpListener, TcpStream};
+
+    #[test]
+    fn tcp_counts_a_packet_for_each_message_that_is_answered() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (mut two, _) = listener.accept().unwrap();
+        let before = of_tcp(&one).unwrap().unwrap();
+        for _ in 0..10 {
+            one.write_all(b"?").unwrap();
+            two.read_exact(&mut [0]).unwrap();
+            two.write_all(b"!").unwrap();
+            one.read_exact(&mut [0]).unwrap();
+        }
+        let sent = of_tcp(&one).unwrap().unwrap().since(before).sent;
+        // Acknowledgements of their own may come on top.
+        assert!((10..=30).contains(&sent), "{sent}");
+    }
+
+    #[test]
+    fn counters_may_wrap() {
+        let before = Packets {
+            sent: u64::from(u32::MAX),
+            resent: 7,
+        };
+        let after = Packets { sent: 2, resent: 7 };
+        assert_eq!(after.since(before), Packets { sent: 3, resent: 0 });
+    }
+}
