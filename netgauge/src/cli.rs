@@ -81,6 +81,10 @@ Examples:
   Which burst_length and packets_to_ack suit the link to a host, as a picture:
     netgauge -x esp-params --plot esp-params.svg --connect 10.0.0.2 --interface eth0
 
+  Save what is measured, and draw it (netgauge plot --help has more):
+    netgauge -m all --format json --connect 10.0.0.2 > today.json
+    netgauge plot today.json -o latency.svg
+
 Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
                  unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),

@@ -22,7 +22,7 @@ pub const FONT: &str = "sans-serif";
 
 /// What of a pixel of the drawing a PNG has, in each direction: enough for paper.
 const DENSITY: u32 = 2;
-/// How many dots a pixel of the PNG is averaged from, in each direction.
+/// How many dots a pixel of the PNG is averaged from, in each direction: what [`average`] does.
 const SMOOTHING: u32 = 2;
 /// The most pixels of a drawing that is written as PNG: a hundred times an ordinary one's.
 const MOST_PIXELS: u64 = 50_000_000;
@@ -141,18 +141,23 @@ fn know_font() {
     });
 }
 
-/// Makes one pixel of a square of [`SMOOTHING`] dots by as many. `width` is that of the dots.
+/// Makes one pixel of a square of four dots. `width` is that of the dots, an even number.
 fn average(dots: &[u8], width: usize) -> Vec<u8> {
-    let side = SMOOTHING as usize;
-    let mut pixels = Vec::with_capacity(dots.len() / (side * side));
-    for rows in dots.chunks_exact(width * 3 * side) {
-        for column in (0..width).step_by(side) {
-            for colour in 0..3 {
-                let dot = |row, at| u32::from(rows[(row * width + column + at) * 3 + colour]);
-                let square = (0..side).flat_map(|row| (0..side).map(move |at| (row, at)));
-                let sum: u32 = square.map(|(row, at)| dot(row, at)).sum();
+    const DOT: usize = 3;
+    let mut pixels = Vec::with_capacity(dots.len() / 4);
+    for rows in dots.chunks_exact(2 * width * DOT) {
+        let (upper, lower) = rows.split_at(width * DOT);
+        for (upper, lower) in upper.chunks_exact(2 * DOT).zip(lower.chunks_exact(2 * DOT)) {
+            for colour in 0..DOT {
+                let square = [
+                    upper[colour],
+                    upper[DOT + colour],
+                    lower[colour],
+                    lower[DOT + colour],
+                ];
+                let sum: u16 = square.into_iter().map(u16::from).sum();
                 // A mean of bytes is a byte.
-                pixels.push((sum / (SMOOTHING * SMOOTHING)) as u8);
+                pixels.push((sum / 4) as u8);
             }
         }
     }

@@ -14,6 +14,8 @@ use crate::machine::Machine;
 
 /// Columns that a table's head takes at most.
 const WIDTH: usize = 98;
+/// Columns that hosts' names take at most before what is said of them.
+const BESIDE: usize = 16;
 
 /// What is recorded.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -49,14 +51,34 @@ impl Record {
     /// Prints it as the head of a table.
     pub(crate) fn write_head(&self, out: &mut dyn Write) -> io::Result<()> {
         writeln!(out, "{}: {}", self.started, self.command)?;
-        let width = self.hosts.keys().map(String::len).max().unwrap_or(0);
-        for (part, machine) in &self.hosts {
+        for (parts, machine) in self.alike() {
+            // A few names stand before what is said of them, more of them above it.
+            let names = parts.join(" ");
+            let beside = names.len() <= BESIDE;
+            if !beside {
+                for line in wrap(&parts, WIDTH) {
+                    writeln!(out, "{line}")?;
+                }
+            }
+            let width = if beside { names.len() } else { 0 };
             for (number, line) in wrap(&machine.facts(), WIDTH - width).iter().enumerate() {
-                let part = if number == 0 { part } else { "" };
-                writeln!(out, "{part:width$}  {line}")?;
+                let names = if beside && number == 0 { &names } else { "" };
+                writeln!(out, "{names:width$}  {line}")?;
             }
         }
         writeln!(out)
+    }
+
+    /// The hosts, those together of which the same is known, as network namespaces of one.
+    fn alike(&self) -> Vec<(Vec<String>, &Machine)> {
+        let mut alike: Vec<(Vec<String>, &Machine)> = Vec::new();
+        for (part, machine) in &self.hosts {
+            match alike.iter_mut().find(|(_, other)| *other == machine) {
+                Some((parts, _)) => parts.push(part.clone()),
+                None => alike.push((vec![part.clone()], machine)),
+            }
+        }
+        alike
     }
 
     /// Prints it as comments above comma-separated values.
@@ -67,8 +89,8 @@ impl Record {
         };
         comment("started", &self.started)?;
         comment("command", &self.command)?;
-        for (part, machine) in &self.hosts {
-            comment(part, &machine.facts().join(", "))?;
+        for (parts, machine) in self.alike() {
+            comment(&parts.join(" "), &machine.facts().join(", "))?;
         }
         Ok(())
     }
@@ -129,6 +151,22 @@ server  node1, Linux";
         assert!(text.lines().all(|line| line.starts_with("# ")), "{text}");
         assert_eq!(text.lines().count(), 4);
         assert!(text.contains("\n# server: node1, Linux"), "{text}");
+    }
+
+    #[test]
+    fn hosts_of_which_the_same_is_known_are_together() {
+        let mut record = Record::default();
+        for number in 0..20 {
+            record.add(&format!("host{number:02}"), machine::tests::sample("node0"));
+        }
+        record.add("coordinator", Machine::default());
+        let text = printed(|out| record.write_head(out));
+        assert_eq!(text.matches("Sample CPU").count(), 1, "{text}");
+        assert!(text.contains("host18, host19\n  node0, Linux"), "{text}");
+        assert!(text.lines().all(|line| line.len() <= 100), "{text}");
+        let text = printed(|out| record.write_comments(out));
+        assert_eq!(text.lines().count(), 4, "{text}");
+        assert!(text.contains("# host00 host01 "), "{text}");
     }
 
     #[test]
