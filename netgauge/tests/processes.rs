@@ -49,7 +49,7 @@ fn one_server_serves_client_after_client_in_every_format() {
     // A pattern has one kind of times, but setup two and logp four; udp has no connections to set up.
     let kinds_of_times = [1, 1, 4, 1, 1, 1].map(|kinds| 4 * kinds);
     assert_eq!(lines.len(), 1 + kinds_of_times.iter().sum::<usize>());
-    assert_eq!(comments.len(), 4, "{csv}");
+    assert_eq!(comments.len(), 3, "{csv}");
     assert!(
         lines[0].contains(",stddev_ns,p75_ns,p99.9_ns,outliers,"),
         "{csv}"

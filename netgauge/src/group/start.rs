@@ -17,7 +17,7 @@ use anyhow::{Context as _, Result};
 use nix::sched::{setns, CloneFlags};
 use sockaddr_en::Family;
 
-use crate::control::{Control, Message};
+use crate::control::{Control, Message, PeerGone};
 use crate::server::{converse, ServerOptions};
 
 /// Where `ip netns` keeps the names of network namespaces.
@@ -229,7 +229,7 @@ impl Process {
 ///
 /// # Errors
 ///
-/// The namespace cannot be entered, or the session ended early.
+/// What is said on the control connection is none of netgauge's.
 pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions) -> Result<()> {
     const PEER: &str = "coordinator";
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;
@@ -244,7 +244,11 @@ pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions
             return control.send(&Message::Failed(format!("{error:#}")));
         }
     }
-    converse(control, options)
+    match converse(control, options) {
+        // What ended the coordinator it says itself.
+        Err(error) if error.is::<PeerGone>() => Ok(()),
+        ended => ended,
+    }
 }
 
 /// Enters a network namespace.
