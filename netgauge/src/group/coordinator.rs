@@ -14,9 +14,10 @@ use super::one_many::{self, Direction, ManyPlan, ManyReport};
 use super::participants::Group;
 use super::signals::{Interrupted, Signals};
 use super::start::Place;
-use super::{curves, heat_map};
+use super::{curves, heat_map, recorded};
 use crate::cli::Cli;
 use crate::progress::{Bar, Progress};
+use crate::report::record::Record;
 use crate::report::Format;
 use crate::sizes::SizeSpec;
 
@@ -178,6 +179,7 @@ impl<'a> Coordinator<'a> {
     /// measured before has been printed.
     pub fn run(&self, signals: Signals) -> Result<bool> {
         let mut group = Group::gather(&self.places, &self.cli.group_options(), signals)?;
+        let record = group.record();
         let bar = Bar::new(self.steps());
         let report = self.measure(&mut group, &bar);
         bar.finish();
@@ -185,7 +187,7 @@ impl<'a> Coordinator<'a> {
         // Everybody has ended, and restored what is to be restored, before anything is said of it.
         drop(group);
         report
-            .write(self.cli.measuring.format, &mut io::stdout().lock())
+            .write(&record, self.cli.measuring.format, &mut io::stdout().lock())
             .context("writing the report")?;
         let plot = self.cli.group.many.plot.as_deref();
         if interrupted {
@@ -224,11 +226,11 @@ impl<'a> Coordinator<'a> {
 }
 
 impl GroupReport {
-    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match self {
-            Self::Many(report) => report.write(format, out),
-            Self::All(report) => report.write(format, out),
-            Self::EspParams(report) => report.write(format, out),
+            Self::Many(report) => recorded::write(report, record, format, out),
+            Self::All(report) => recorded::write(report, record, format, out),
+            Self::EspParams(report) => recorded::write(report, record, format, out),
         }
     }
 

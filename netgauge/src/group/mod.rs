@@ -43,6 +43,7 @@ pub mod part;
 pub mod participants;
 pub(crate) mod print;
 mod print_all;
+mod recorded;
 pub mod rounds;
 pub mod signals;
 pub mod start;

@@ -14,6 +14,8 @@ use super::start::{start, start_remote, GroupOptions, Place, Process};
 use crate::client::reach;
 use crate::control::{Control, Message};
 use crate::host::Interface;
+use crate::machine::Machine;
+use crate::report::record::Record;
 
 /// How long the others may take to say what they know of a failure that one has seen.
 const LAST_WORD: Duration = Duration::from_secs(1);
@@ -153,6 +155,18 @@ impl Group {
     pub fn names(&self) -> Vec<String> {
         let names = self.participants.iter().map(|one| one.name.clone());
         names.collect()
+    }
+
+    /// What is recorded of a run of theirs that begins now.
+    pub fn record(&self) -> Record {
+        let mut record = Record::begin();
+        record.add("coordinator", Machine::here(None));
+        for participant in &self.participants {
+            if let Some(machine) = participant.control.peer_machine() {
+                record.add(&participant.name, machine.clone());
+            }
+        }
+        record
     }
 
     /// Is participant `who` still there, as far as is known?
