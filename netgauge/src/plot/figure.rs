@@ -38,6 +38,9 @@ struct Origin {
     parts: [String; PARTS],
 }
 
+/// The places of each line, from left to right.
+type Places = BTreeMap<Origin, Vec<(f64, f64)>>;
+
 /// Parts of a name: file, transport, pattern, which number, the size or number of clients that is
 /// not on the horizontal axis.
 const PARTS: usize = 5;
@@ -180,11 +183,11 @@ fn numbers(
 }
 
 /// Puts numbers on lines: over clients if their number differs, else over sizes.
-fn lines(mut numbers: Vec<Number>) -> (BTreeMap<Origin, Vec<(f64, f64)>>, (&'static str, Unit)) {
+fn lines(mut numbers: Vec<Number>) -> (Places, (&'static str, Unit)) {
     let clients: BTreeSet<_> = numbers.iter().filter_map(|number| number.clients).collect();
     let over_clients = clients.len() > 1;
     let sizes: BTreeSet<_> = numbers.iter().map(|number| number.size).collect();
-    let mut lines: BTreeMap<Origin, Vec<(f64, f64)>> = BTreeMap::new();
+    let mut lines: Places = BTreeMap::new();
     for number in &mut numbers {
         let x = match number.clients {
             Some(clients) if over_clients => {
@@ -299,7 +302,7 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
 }
 
 fn assemble(
-    lines: BTreeMap<Origin, Vec<(f64, f64)>>,
+    lines: Places,
     title: String,
     (x, unit): (&str, Unit),
     y: &str,
