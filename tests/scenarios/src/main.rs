@@ -21,6 +21,7 @@ mod kernel_log;
 mod knobs;
 mod lab;
 mod module;
+mod netgauge;
 mod netns;
 mod patience;
 mod privilege;

@@ -28,6 +28,7 @@ mod manual;
 mod memory_cgroup;
 mod module;
 mod netgauge;
+mod netgauge_patterns;
 mod netgauge_transports;
 mod proc_files;
 mod scale;
@@ -72,6 +73,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_vanish::ALL,
         fuzz_frames::ALL,
         netgauge_transports::ALL,
+        netgauge_patterns::ALL,
         endurance::ALL,
         scale::ALL,
         memory_cgroup::ALL,

@@ -1,15 +1,14 @@
 //! netgauge between two hosts, by every transport it has.
 
 use std::collections::BTreeSet;
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use anyhow::{ensure, Context, Result};
-use serde_json::Value;
+use anyhow::{ensure, Context};
 
 use crate::harness::{Outcome, Scenario};
 use crate::lab::{eventually, Host, Lab, DEVICE};
+use crate::netgauge::{client, report, Server};
 use crate::netns::finish;
-use crate::program::{start, wait_for_word};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -29,46 +28,6 @@ const TRANSPORTS: [&str; 8] = [
     "tipc",
     "tcp-zerocopy",
 ];
-
-/// netgauge's server on a host; it ends with this value.
-struct Server(Child);
-
-impl Server {
-    fn on(host: &Host) -> Result<Self> {
-        let mut command = Command::new("netgauge");
-        command.args(["--server", "--interface", DEVICE]);
-        let mut server = Self(start((host, command), Stdio::null(), Stdio::null())?);
-        // What it says later is of no interest.
-        drop(wait_for_word(&mut server.0, "waiting for clients")?);
-        Ok(server)
-    }
-}
-
-impl Drop for Server {
-    fn drop(&mut self) {
-        // It may have ended by itself.
-        let _ = self.0.kill();
-        let _ = self.0.wait();
-    }
-}
-
-/// Runs a client to its end.
-fn client(host: &Host, options: &str) -> Result<Output> {
-    let mut command = Command::new("netgauge");
-    command
-        .args(["--connect", "10.0.0.2", "--interface", DEVICE])
-        .args(["--format", "json"])
-        .args(options.split_whitespace());
-    host.namespace
-        .within(|| command.output())?
-        .context("starting netgauge")
-}
-
-/// A client's report.
-fn report(output: &Output) -> Result<Value> {
-    let stderr = String::from_utf8_lossy(&output.stderr);
-    serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {stderr}"))
-}
 
 /// Demands that a client measured `rows` sizes by every transport with either pattern.
 fn complete(output: &Output, rows: usize) -> Outcome {

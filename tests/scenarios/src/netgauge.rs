@@ -1,0 +1,60 @@
+//! netgauge's two sides on the hosts of a lab.
+
+use std::process::{Child, Command, Output, Stdio};
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use crate::lab::{Host, DEVICE};
+use crate::program::{start, wait_for_word};
+
+/// netgauge's server on a host; it ends with this value.
+#[derive(Debug)]
+pub struct Server(Child);
+
+impl Server {
+    /// Starts it, and waits until it listens.
+    ///
+    /// # Errors
+    /// When it does not come up.
+    pub fn on(host: &Host) -> Result<Self> {
+        let mut command = Command::new("netgauge");
+        command.args(["--server", "--interface", DEVICE]);
+        let mut server = Self(start((host, command), Stdio::null(), Stdio::null())?);
+        // What it says later is of no interest.
+        drop(wait_for_word(&mut server.0, "waiting for clients")?);
+        Ok(server)
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// Runs a client of the server on 10.0.0.2 to its end.
+///
+/// # Errors
+/// When it cannot be started.
+pub fn client(host: &Host, options: &str) -> Result<Output> {
+    let mut command = Command::new("netgauge");
+    command
+        .args(["--connect", "10.0.0.2", "--interface", DEVICE])
+        .args(["--format", "json"])
+        .args(options.split_whitespace());
+    host.namespace
+        .within(|| command.output())?
+        .context("starting netgauge")
+}
+
+/// A client's report.
+///
+/// # Errors
+/// With what it said instead, when it printed none.
+pub fn report(output: &Output) -> Result<Value> {
+    let stderr = String::from_utf8_lossy(&output.stderr);
+    serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {stderr}"))
+}
