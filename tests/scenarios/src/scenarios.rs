@@ -27,7 +27,7 @@ mod macsec;
 mod manual;
 mod memory_cgroup;
 mod module;
-mod netgauge;
+mod netgauge_lab;
 mod netgauge_patterns;
 mod netgauge_transports;
 mod proc_files;
@@ -62,7 +62,7 @@ pub fn all() -> Vec<&'static Scenario> {
         proc_files::ALL,
         manual::ALL,
         switch::ALL,
-        netgauge::ALL,
+        netgauge_lab::ALL,
         sysctl::ALL,
         sysctl_effect::ALL,
         tracing::ALL,
