@@ -65,7 +65,7 @@ impl Group {
         let mut interface = options.interface.clone();
         for place in places {
             let name = place.to_string();
-            let (control, process) = match place {
+            let (mut control, process) = match place {
                 Place::Server { host, port } => {
                     let control = reach(host, *port, options.wait, options.give_up)?;
                     if interface.is_none() {
@@ -90,6 +90,11 @@ impl Group {
                     (control, Some(process))
                 }
             };
+            if process.is_some() {
+                // Who is greeted ends in peace whatever happens next; where it has ended already,
+                // that is found by listening.
+                let _ = control.hello();
+            }
             group.participants.push(Participant {
                 name,
                 place: place.clone(),
@@ -108,11 +113,9 @@ impl Group {
         Ok(group)
     }
 
-    /// Exchanges greetings with a process that was started.
+    /// Waits for the greeting of a process that was started.
     fn greet(&mut self, who: usize, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
-        // Where it has ended already, that is found by listening.
-        let _ = self.participants[who].control.hello();
         while self
             .wait(
                 &[who],
