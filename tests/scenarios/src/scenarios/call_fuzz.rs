@@ -12,15 +12,20 @@ use crate::patience::allow;
 pub const ALL: &[Scenario] =
     &[Scenario::guest("calls_at_random_by_processes_killed_at_random", at_random).within(150)];
 
+/// What must have been tried. An idle machine makes ten times as many calls.
+const CALLS: u64 = 5_000;
+const KILLS: u64 = 20;
+
 fn at_random() -> Outcome {
     let report = run(Campaign {
         seed: fastrand::u64(..),
         time: allow(Duration::from_secs(12)),
+        calls: CALLS,
+        kills: KILLS,
     })?;
     note(&format!("{} calls, {report:?}", report.total));
-    // On a machine that does something else at the same time it may be a tenth of what it is otherwise.
     ensure!(
-        report.total > 5_000,
+        report.total >= CALLS,
         "only {} calls were made",
         report.total
     );
@@ -30,7 +35,7 @@ fn at_random() -> Outcome {
         report.never
     );
     ensure!(
-        report.killed > 10 && report.bounces > 0 && report.unloads.0 > 0,
+        report.killed >= KILLS && report.bounces > 0 && report.unloads.0 > 0,
         "{} killed, {} bounces, {} unloads refused",
         report.killed,
         report.bounces,
