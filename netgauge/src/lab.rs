@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{ensure, Context as _, Result};
 use clap::{Args, Parser as _};
 use enet_switch::plan::Settings;
 use enet_switch::Temporary;
@@ -18,6 +18,7 @@ use crate::group::coordinator::{Coordinator, GroupPattern};
 use crate::group::signals::Signals;
 use crate::measuring::Measuring;
 use crate::report::Format;
+use crate::transport::explain_family;
 
 const EXAMPLES: &str = "\
 Examples:
@@ -144,11 +145,7 @@ impl LabArgs {
         }
         match EspSocket::new_with(Family::new(self.measuring.family)) {
             Ok(_) => Ok(()),
-            Err(error) if error.raw_os_error() == Some(libc::EAFNOSUPPORT) => bail!(
-                "esp needs the kernel module, which is not loaded here: run `modprobe enet`, or \
-                 measure without it, as in -m tcp"
-            ),
-            Err(error) => Err(error).context("opening an ESP socket"),
+            Err(error) => Err(explain_family(error)).context("esp, which -m can leave out"),
         }
     }
 }

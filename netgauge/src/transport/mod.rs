@@ -234,14 +234,17 @@ fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
     Ok(Address::new(peer_mac(peer)?, interface.index, peer.port))
 }
 
-/// Says what to do where the kernel does not know PF_ENET.
-fn explain_family(error: io::Error) -> anyhow::Error {
-    let missing = error.raw_os_error() == Some(libc::EAFNOSUPPORT);
-    let error = anyhow::Error::new(error);
-    if missing {
-        return error.context("the kernel module is not loaded here: run `modprobe enet`");
-    }
-    error
+/// Says what to do where a PF_ENET socket cannot be had.
+pub(crate) fn explain_family(error: io::Error) -> anyhow::Error {
+    let remedy = match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => "the kernel module is not loaded here: run `modprobe enet`",
+        Some(libc::ESOCKTNOSUPPORT | libc::EPROTONOSUPPORT) => {
+            "the family's number is somebody else's here: say with --family which one the module \
+             has, /sys/module/enet/parameters/family"
+        }
+        _ => return error.into(),
+    };
+    anyhow::Error::new(error).context(remedy)
 }
 
 /// Waits for the peer to connect to a listening socket.
@@ -272,6 +275,8 @@ mod tests {
     fn a_missing_module_is_answered_with_what_to_do() {
         let error = explain_family(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
         assert!(format!("{error:#}").contains("modprobe enet"), "{error:#}");
+        let error = explain_family(io::Error::from_raw_os_error(libc::ESOCKTNOSUPPORT));
+        assert!(format!("{error:#}").contains("--family"), "{error:#}");
         let error = explain_family(io::Error::from_raw_os_error(libc::ENETDOWN));
         assert!(!format!("{error:#}").contains("modprobe"), "{error:#}");
     }
