@@ -94,7 +94,7 @@ Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, ga
                  bisection (random pairs), esp-params (ESP over its parameters)
 
 Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line, 130 if a signal
-ended a run of many participants.";
+ended the run: then what was measured before is in the report.";
 
 /// Measures latency and throughput between two hosts, by several transports in comparison.
 ///

@@ -98,6 +98,7 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
             let mut on_row = |row: Row| {
                 progress.advance(1);
                 rows.push(row);
+                progress.measured(report.interrupted(kind, *pattern, &rows));
             };
             let result = match &gone {
                 Some(reason) => Err(anyhow!("not measured: {reason}")),

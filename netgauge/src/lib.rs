@@ -30,3 +30,4 @@ pub mod server;
 pub mod sizes;
 pub mod summary;
 pub mod transport;
+pub mod watch;

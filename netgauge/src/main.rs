@@ -11,12 +11,9 @@ use netgauge::cli::Cli;
 use netgauge::group::coordinator::{Coordinator, GroupPattern};
 use netgauge::group::signals::{is_interrupted, Signals};
 use netgauge::group::start::participate;
-use netgauge::progress::Bar;
 use netgauge::report::Format;
+use netgauge::watch::{Watch, INTERRUPTED};
 use netgauge::{client, server};
-
-/// Exit status when a signal ended the run: what a shell gives for SIGINT.
-const INTERRUPTED: u8 = 130;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
@@ -85,9 +82,10 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
         .iter()
         .map(|(_, plan)| plan.sizes.len())
         .sum();
-    let bar = Bar::new((sizes * options.transports.len()) as u64);
-    let report = client::run(&options, &bar);
-    bar.finish();
+    let sizes = (sizes * options.transports.len()) as u64;
+    let watch = Watch::begin(sizes, cli.measuring.format)?;
+    let report = client::run(&options, &*watch);
+    let _over = watch.end();
     let report = report?;
     report
         .write(cli.measuring.format, &mut io::stdout().lock())

@@ -4,12 +4,16 @@
 
 use indicatif::{ProgressBar, ProgressStyle};
 
+use crate::report::Report;
+
 /// Is told how far a run is.
 pub trait Progress {
     /// A transport is measured with a pattern from now on.
     fn begin(&self, transport: &str, pattern: &str);
     /// So many more sizes are done.
     fn advance(&self, sizes: u64);
+    /// What would be reported if the run ended here. Patterns of two tell it, after each size.
+    fn measured(&self, _so_far: Report) {}
 }
 
 /// Nobody watches.

@@ -6,10 +6,15 @@ mod common;
 
 use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
-use common::{finish, netgauge, run, text, Server};
-use netgauge::report::Report;
+use common::{finish, netgauge, run, text, Server, PATIENCE};
+use netgauge::report::{Outcome, Report};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 
 #[test]
 fn one_server_serves_client_after_client_in_every_format() {
@@ -254,4 +259,40 @@ fn bash_takes_the_completions_and_offers_what_begins_so() {
     let output = finish(shell);
     assert!(output.status.success(), "{}", text(&output.stderr));
     assert_eq!(text(&output.stdout), "--give-up\n");
+}
+
+#[test]
+fn an_interrupted_client_prints_what_it_has_measured() {
+    let server = Server::start("");
+    // The first size is done at once, the second would take an hour.
+    let options = "-x bulk -s 1,1G -c 1000 --warmup 0 --format json";
+    let mut pause = Duration::from_millis(50);
+    // How long the first size takes cannot be heard from outside: later and later, until it has been measured.
+    loop {
+        let mut client = server.client(options);
+        let child = client
+            .stdout(Stdio::piped())
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        thread::sleep(pause);
+        kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
+        let output = finish(child);
+        // Before it has caught signals, one kills it.
+        if output.status.signal() != Some(Signal::SIGINT as i32) {
+            assert_eq!(output.status.code(), Some(130));
+            assert_eq!(text(&output.stderr).trim(), "netgauge: interrupted");
+        }
+        if !output.stdout.is_empty() {
+            let report: Report = serde_json::from_slice(&output.stdout).unwrap();
+            let [run] = &report.runs[..] else {
+                panic!("{report:?}")
+            };
+            assert_eq!(run.rows.len(), 1);
+            assert!(matches!(&run.outcome, Outcome::Failed { error } if error == "interrupted"));
+            return;
+        }
+        pause *= 2;
+        assert!(pause < PATIENCE, "nothing was measured");
+    }
 }

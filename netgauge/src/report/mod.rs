@@ -134,6 +134,20 @@ pub struct Run {
     pub rows: Vec<Row>,
 }
 
+impl Report {
+    /// This report if the run is ended now, while `rows` have been measured of `kind` with `pattern`.
+    pub(crate) fn interrupted(&self, kind: &Kind, pattern: &dyn Pattern, rows: &[Row]) -> Self {
+        let mut report = self.clone();
+        let outcome = Outcome::Failed {
+            error: "interrupted".to_owned(),
+        };
+        report
+            .runs
+            .push(Run::new(kind, pattern, outcome, rows.to_vec()));
+        report
+    }
+}
+
 impl Run {
     /// What came of `kind` with `pattern`.
     pub fn new(kind: &Kind, pattern: &dyn Pattern, outcome: Outcome, rows: Vec<Row>) -> Self {
