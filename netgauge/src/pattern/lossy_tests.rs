@@ -97,7 +97,7 @@ fn measure(
         // Much shorter than the leader's, as in the server; or longer, if a user says so.
         follow(
             pattern,
-            transport(two, periods[1], Duration::from_millis(20)),
+            transport(two, periods[1], Duration::from_millis(60)),
             other,
         );
     });
@@ -148,9 +148,9 @@ fn lost_datagrams_are_counted() {
         for (size, periods) in losses_for(pattern.name()) {
             // A train takes its time where a host has much else to do.
             let timeouts: &[u64] = if pattern.name() == "logp" {
-                &[100]
+                &[200]
             } else {
-                &[10, 100]
+                &[30, 200]
             };
             for timeout in timeouts {
                 let timeout = Duration::from_millis(*timeout);
