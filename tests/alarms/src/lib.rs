@@ -63,6 +63,8 @@ const HARMLESS: &[&str] = &[
     "ODEBUG: selftest passed",
     "kmemleak: Kernel memory leak detector initialized",
     "rcu: \tRCU callback double-/use-after-free debug is enabled.",
+    // The tracker itself had no memory, and counts without telling who.
+    "ref_tracker: memory allocation failure, unreliable refcount tracker.",
 ];
 
 /// The line without the space around it, if the kernel reports a fault in it.
@@ -70,6 +72,32 @@ const HARMLESS: &[&str] = &[
 pub fn alarm(line: &str) -> Option<&str> {
     let has = |words: &[&str]| words.iter().any(|word| line.contains(word));
     (has(ALARMS) && !has(HARMLESS)).then(|| line.trim())
+}
+
+/// Hears a kernel's messages one after the other.
+#[derive(Debug, Default)]
+pub struct Ear {
+    /// What was said last explains the stack that follows.
+    explained: bool,
+}
+
+impl Ear {
+    /// As [`alarm`], but for the stack that the kernel prints when it has no memory for what is large, or for a kind of
+    /// objects: who asked for it is told, and scenarios have that happen.
+    pub fn alarm<'a>(&mut self, line: &'a str) -> Option<&'a str> {
+        // Without memory for its name the error is EINVAL.
+        let no_kind = line.contains("__kmem_cache_create_args(")
+            && (line.ends_with("failed with error -12") || line.ends_with("failed with error -22"));
+        if no_kind || line.contains("vmalloc error: ") {
+            self.explained = true;
+            return None;
+        }
+        let found = alarm(line)?;
+        if found.ends_with("Call Trace:") && std::mem::take(&mut self.explained) {
+            return None;
+        }
+        Some(found)
+    }
 }
 
 #[cfg(test)]
@@ -99,5 +127,22 @@ mod tests {
         ] {
             assert_eq!(alarm(chatter), None);
         }
+    }
+
+    #[test]
+    fn one_stack_is_explained_by_a_lack_of_memory() {
+        let lines = [
+            "[    9.1] __kmem_cache_create_args(ESP) failed with error -12",
+            "[    9.1] CPU: 0 UID: 0 PID: 80 Comm: scenarios",
+            "[    9.1] Call Trace:",
+            "[    9.2] Call Trace:",
+        ];
+        let mut ear = Ear::default();
+        let heard = lines.map(|line| ear.alarm(line));
+        assert_eq!(heard, [None, None, None, Some(lines[3])]);
+        let large = "[    9.3] scenarios: vmalloc error: size 4096, vm_struct allocation failed";
+        assert!(ear.alarm(large).is_none() && ear.alarm(lines[2]).is_none());
+        let other = "[    9.1] __kmem_cache_create_args(ESP) failed with error -17";
+        assert!(ear.alarm(other).is_none() && ear.alarm(lines[2]).is_some());
     }
 }

@@ -53,6 +53,7 @@ impl KernelLog {
 
 /// The records that tell of trouble.
 pub fn alarms(records: &[String]) -> Vec<&String> {
-    let alarming = |record: &&String| alarms::alarm(record).is_some();
+    let mut ear = alarms::Ear::default();
+    let alarming = |record: &&String| ear.alarm(record).is_some();
     records.iter().filter(alarming).collect()
 }
