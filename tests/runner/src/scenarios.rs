@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use alarms::alarm;
+use alarms::Ear;
 use anyhow::{ensure, Result};
 
 use crate::initramfs::{self, Contents};
@@ -71,15 +71,20 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
     ensure!(!awaited.is_empty(), "scenarios --list names none");
     let mut counted = list(layout, names, &["--counted"])?;
     let mut part = Part::new("scenarios");
-    if layout.purpose == Purpose::Debug {
-        awaited.retain(|name| !counted.contains(name));
-        part.left_out = std::mem::take(&mut counted);
-    }
+    let reason = match layout.purpose {
+        Purpose::Debug => {
+            part.left_out = std::mem::take(&mut counted);
+            "they judge times and counts of instructions, which this kernel multiplies"
+        }
+        Purpose::Stock => {
+            part.left_out = list(layout, names, &["--starved"])?;
+            "they have allocations fail, which takes the kernel of test-debug"
+        }
+    };
+    awaited.retain(|name| !part.left_out.contains(name));
     if !part.left_out.is_empty() {
-        step::say(&format!(
-            "left out, since they judge times and counts of instructions, which this kernel multiplies: {}",
-            part.left_out.join(", ")
-        ));
+        let left_out = part.left_out.join(", ");
+        step::say(&format!("left out, since {reason}: {left_out}"));
     }
     let mut free = awaited.clone();
     free.retain(|name| !counted.contains(name));
@@ -196,11 +201,11 @@ fn watch(layout: &Layout, boot: &Boot<'_>, work: &Work<'_>) -> Result<()> {
     let started = Instant::now();
     let mut times = File::create(layout.logs()?.join(format!("{}.log", boot.name)))?;
     let mut guest = Guest::boot(layout, boot)?;
-    let mut faults = Vec::new();
+    let (mut ear, mut faults) = (Ear::default(), Vec::new());
     let mut tainted = None;
     loop {
         match guest.next()? {
-            Said::Kernel(line) => faults.extend(alarm(&line).map(str::to_owned)),
+            Said::Kernel(line) => faults.extend(ear.alarm(&line).map(str::to_owned)),
             Said::Program(line) => {
                 // Comparisons are shown together at the end.
                 if !line.starts_with("= ") {

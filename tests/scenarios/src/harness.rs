@@ -46,6 +46,8 @@ pub struct Scenario {
     /// It needs a guest whose clock counts instructions: elsewhere a processor may be away for longer than the
     /// protocol's timers wait, and the rates of emulated switches are not kept.
     pub counted: bool,
+    /// It needs a kernel that lets allocations fail when it is told to.
+    pub starved: bool,
     /// What it does.
     pub body: Body,
 }
@@ -104,6 +106,7 @@ impl Scenario {
             name,
             deadline: DEADLINE,
             counted: false,
+            starved: false,
             body,
         }
     }
@@ -123,6 +126,14 @@ impl Scenario {
             ..self
         }
     }
+
+    /// The same in a kernel that lets allocations fail when it is told to.
+    pub const fn starved(self) -> Self {
+        Self {
+            starved: true,
+            ..self
+        }
+    }
 }
 
 /// Where [`note`] writes; -1 outside of a scenario.
@@ -138,6 +149,14 @@ pub fn note(text: &str) {
         // SAFETY: `line` is readable for its length. The pipe does not block; a lost remark is no failure.
         unsafe { libc::write(fd, line.as_ptr().cast(), line.len()) };
     }
+}
+
+/// What begins a remark that is printed however the scenario ends.
+const TOLD: &str = "told: ";
+
+/// Leaves a remark that is printed also if the scenario passes.
+pub fn tell(text: &str) {
+    note(&format!("{TOLD}{text}"));
 }
 
 fn one_line(text: &str) -> String {
@@ -164,11 +183,14 @@ pub fn run(scenario: &Scenario) -> bool {
             {
                 println!("# {}{figures}", faults::FIGURES);
             }
+            for told in notes.iter().filter_map(|line| line.strip_prefix(TOLD)) {
+                println!("# {told}");
+            }
             println!("ok {}", scenario.name);
         }
         Err(error) => {
             for line in notes {
-                println!("# {line}");
+                println!("# {}", line.strip_prefix(TOLD).unwrap_or(&line));
             }
             println!(
                 "not ok {}: {}",

@@ -20,6 +20,7 @@ mod harness;
 mod kernel_log;
 mod knobs;
 mod lab;
+mod memory;
 mod module;
 mod netgauge;
 mod netns;
@@ -55,6 +56,9 @@ struct Options {
     /// With --list: only those that need a guest whose clock counts instructions.
     #[arg(long, requires = "list")]
     counted: bool,
+    /// With --list: only those that need a kernel that lets allocations fail.
+    #[arg(long, requires = "list", conflicts_with = "counted")]
+    starved: bool,
     /// Play a short story of both protocols instead, and print its frames in hexadecimal.
     #[arg(long, conflicts_with = "list")]
     capture: bool,
@@ -177,7 +181,9 @@ fn main() -> ExitCode {
         }
     };
     if options.list {
-        let wanted = |scenario: &&Scenario| scenario.counted || !options.counted;
+        let wanted = |scenario: &&Scenario| {
+            (scenario.counted || !options.counted) && (scenario.starved || !options.starved)
+        };
         for scenario in chosen.into_iter().filter(wanted) {
             println!("{}", scenario.name);
         }
@@ -211,6 +217,7 @@ mod tests {
             select(&Options {
                 list: true,
                 counted: false,
+                starved: false,
                 scale: None,
                 capture: false,
                 fuzz_calls: None,

@@ -26,6 +26,9 @@ mod library;
 mod macsec;
 mod manual;
 mod memory_cgroup;
+mod memory_fails;
+mod memory_fails_namespaces;
+mod memory_fails_on_the_way;
 mod module;
 mod netgauge_lab;
 mod netgauge_patterns;
@@ -77,6 +80,9 @@ pub fn all() -> Vec<&'static Scenario> {
         endurance::ALL,
         scale::ALL,
         memory_cgroup::ALL,
+        memory_fails::ALL,
+        memory_fails_on_the_way::ALL,
+        memory_fails_namespaces::ALL,
         denial::ALL,
         call_fuzz::ALL,
     ]

@@ -1,0 +1,104 @@
+//! Where functions of the kernel and of the module are.
+
+use std::fs;
+use std::ops::Range;
+
+use anyhow::{Context, Result};
+
+use crate::module;
+
+/// The functions that `/proc/kallsyms` names.
+#[derive(Debug)]
+pub struct Symbols {
+    text: String,
+}
+
+/// A line of the file.
+struct Function<'a> {
+    address: u64,
+    name: &'a str,
+    module: &'a str,
+}
+
+impl<'a> Function<'a> {
+    /// "ffffffff81222c30 T do_one_initcall", with a module's name in brackets behind it.
+    fn parse(line: &'a str) -> Option<Self> {
+        let mut words = line.split_whitespace();
+        let address = u64::from_str_radix(words.next()?, 16).ok()?;
+        words.next().filter(|kind| matches!(*kind, "t" | "T"))?;
+        Some(Self {
+            address,
+            name: words.next()?,
+            module: words.next().unwrap_or_default(),
+        })
+    }
+}
+
+impl Symbols {
+    /// Reads them.
+    ///
+    /// # Errors
+    /// When the kernel does not tell them.
+    pub fn read() -> Result<Self> {
+        let path = "/proc/kallsyms";
+        let text = fs::read_to_string(path).context(path)?;
+        Ok(Self { text })
+    }
+
+    fn functions(&self) -> impl Iterator<Item = Function<'_>> {
+        self.text.lines().filter_map(Function::parse)
+    }
+
+    /// What the kernel's function `name` takes up, to the beginning of the next one.
+    ///
+    /// # Errors
+    /// When there is none.
+    pub fn function(&self, name: &str) -> Result<Range<u64>> {
+        let start = self
+            .functions()
+            .find(|function| function.name == name && function.module.is_empty())
+            .with_context(|| format!("the kernel has no function {name}"))?
+            .address;
+        let end = self
+            .functions()
+            .map(|function| function.address)
+            .filter(|&address| address > start)
+            .min()
+            .context("a last function")?;
+        Ok(start..end)
+    }
+
+    /// What the functions of our module take up, the last of them being no longer than this.
+    ///
+    /// # Errors
+    /// When it is not loaded.
+    pub fn of_module(&self) -> Result<Range<u64>> {
+        const LONGEST: u64 = 0x2000;
+        let ours = format!("[{}]", module::NAME);
+        let addresses = || {
+            self.functions()
+                .filter(|function| function.module == ours)
+                .map(|function| function.address)
+        };
+        let start = addresses().min().context("no function of the module")?;
+        let end = addresses().max().context("no function of the module")?;
+        Ok(start..end + LONGEST)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn functions_are_found_by_name_and_module() {
+        let symbols = Symbols {
+            text: "0000000000001000 T first\n0000000000001080 d data\n0000000000001100 t second\n\
+                0000000000009000 t one\t[enet]\n0000000000009800 t first\t[enet]\n0000000000007000 t other\t[veth]\n"
+                .into(),
+        };
+        assert_eq!(symbols.function("first").unwrap(), 0x1000..0x1100);
+        assert_eq!(symbols.of_module().unwrap(), 0x9000..0xb800);
+        assert!(symbols.function("data").is_err());
+    }
+}

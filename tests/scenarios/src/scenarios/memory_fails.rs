@@ -1,0 +1,652 @@
+//! Calls of which every allocation fails in its turn.
+
+use std::cell::Cell;
+use std::fs::{self, File};
+use std::io;
+
+use anyhow::{ensure, Context, Result};
+use nix::fcntl::{splice, SpliceFFlags};
+use nix::sys::sendfile::sendfile;
+use nix::unistd::{pipe, read};
+
+use crate::address::{SOL_EP, SO_MTU, SO_STATS};
+use crate::harness::{Outcome, Scenario};
+use crate::knobs::{self, Knobs};
+use crate::lab::{await_events, eventually, Lab, Wiring};
+use crate::memory::{Injection, Trial, Within};
+use crate::module::{self, Restore};
+use crate::socket::Socket;
+use crate::transfer::random;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("memory_fails_in_socket_bind_and_listen", beginning)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_in_connect_and_accept", joining)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_in_stream_calls", stream_calls)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_in_datagram_calls", datagram_calls)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_in_options_and_files", options_and_files)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_in_shutdown_and_close", ending)
+        .within(240)
+        .starved(),
+];
+
+/// Runs `work` on two hosts. Nothing is left of it: no socket is listed, and the module goes, which takes that no
+/// memory of a socket is in use.
+pub fn on_hosts(wiring: Wiring, work: impl FnOnce(&Lab) -> Result<()>) -> Outcome {
+    let lab = Lab::new(wiring).context("setting up the lab")?;
+    work(&lab)?;
+    lab.await_no_sockets()?;
+    drop(lab);
+    let _restore = Restore;
+    module::unload()
+}
+
+/// Demands that a stream carries bytes in both directions.
+pub fn carries(client: &Socket, server: &Socket) -> Result<()> {
+    for (from, to) in [(client, server), (server, client)] {
+        from.send_all(b"and on").context("sending")?;
+        let mut bytes = [0; 6];
+        to.receive_exact(&mut bytes).context("receiving")?;
+        ensure!(&bytes == b"and on", "{bytes:?} came");
+    }
+    Ok(())
+}
+
+/// Demands that connections can be made to `listener` on `port`.
+fn accepts(lab: &Lab, listener: &Socket, port: u16) -> Result<()> {
+    let (client, server) = lab.esp_pair_through(listener, port)?;
+    carries(&client, &server)
+}
+
+fn beginning() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let injection = Injection::new(Within::Call)?;
+        for (what, kind) in [
+            ("socket, EDP", libc::SOCK_DGRAM),
+            ("socket, ESP", libc::SOCK_STREAM),
+        ] {
+            let made = Trial {
+                what,
+                prepare: &|| Ok(None),
+                call: &|slot| {
+                    *slot = Some(Socket::new(crate::address::AF_ENET, kind, 0)?);
+                    Ok(())
+                },
+                judge: &|slot: Option<Socket>| {
+                    let socket = slot.context("no socket")?;
+                    ensure!(socket.poll(libc::POLLOUT, std::time::Duration::ZERO)? != 0);
+                    Ok(())
+                },
+            };
+            let tally = made.run(&injection)?;
+            ensure!(tally.refused > 2, "{what}: {tally:?}");
+        }
+        let bound = Trial {
+            what: "bind",
+            prepare: &|| lab.b.esp(),
+            call: &|socket| socket.bind(&lab.b.here(7)),
+            judge: &|socket| {
+                ensure!(socket.local_address()?.port == 7);
+                Ok(())
+            },
+        };
+        bound.run(&injection)?;
+        let listening = Trial {
+            what: "listen",
+            prepare: &|| {
+                let socket = lab.b.esp()?;
+                socket.bind(&lab.b.here(7))?;
+                Ok(socket)
+            },
+            call: &|socket| socket.listen(1000),
+            judge: &|socket| accepts(lab, &socket, 7),
+        };
+        let tally = listening.run(&injection)?;
+        ensure!(tally.refused > 0, "listen: {tally:?}");
+        let longer = Trial {
+            what: "listen for more",
+            prepare: &|| {
+                let listener = lab.b.esp_listener(7, 4)?;
+                let waiting = lab.a.esp()?;
+                waiting.connect(&lab.a.to(&lab.b, 7))?;
+                Ok((listener, waiting))
+            },
+            call: &|(listener, _)| listener.listen(1000),
+            judge: &|(listener, waiting)| {
+                let (first, _) = listener.accept(0)?;
+                carries(&waiting, &first)?;
+                accepts(lab, &listener, 7)
+            },
+        };
+        let tally = longer.run(&injection)?;
+        // Of large pieces there is a second way to get them.
+        ensure!(tally.allocations > 0, "listen for more: {tally:?}");
+        Ok(())
+    })
+}
+
+fn joining() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let injection = Injection::new(Within::Call)?;
+        // The first one by a device makes the device's lane.
+        let first = Trial {
+            what: "connect, the first by a device",
+            prepare: &|| {
+                let lab = Lab::new(Wiring::Direct)?;
+                let (listener, client) = (lab.b.esp_listener(7, 4)?, lab.a.esp()?);
+                Ok((lab, listener, client))
+            },
+            call: &|(lab, _, client)| client.connect(&lab.a.to(&lab.b, 7)),
+            judge: &|(_, listener, client)| {
+                let (server, _) = listener.accept(0)?;
+                carries(&client, &server)
+            },
+        };
+        let tally = first.run(&injection)?;
+        ensure!(tally.refused > 0, "the first connect: {tally:?}");
+        let connected = Trial {
+            what: "connect",
+            prepare: &|| Ok((lab.b.esp_listener(7, 4)?, lab.a.esp()?)),
+            call: &|(_, client)| client.connect(&lab.a.to(&lab.b, 7)),
+            judge: &|(listener, client)| {
+                let (server, _) = listener.accept(0)?;
+                carries(&client, &server)
+            },
+        };
+        let tally = connected.run(&injection)?;
+        ensure!(tally.allocations > 0, "connect: {tally:?}");
+        let accepted = Trial {
+            what: "accept",
+            prepare: &|| {
+                let (listener, client) = (lab.b.esp_listener(7, 4)?, lab.a.esp()?);
+                client.connect(&lab.a.to(&lab.b, 7))?;
+                await_events(&listener, libc::POLLIN)?;
+                Ok((listener, client, None))
+            },
+            call: &|(listener, _, server)| {
+                *server = Some(listener.accept(0)?.0);
+                Ok(())
+            },
+            judge: &|(_, client, server)| carries(&client, &server.context("no connection")?),
+        };
+        let tally = accepted.run(&injection)?;
+        ensure!(tally.refused > 0, "accept: {tally:?}");
+        Ok(())
+    })
+}
+
+/// Bytes in a stream that one call after the other sends on from where the last one came to.
+struct Sending<'a> {
+    from: &'a Socket,
+    to: &'a Socket,
+    bytes: &'a [u8],
+    sent: usize,
+}
+
+impl<'a> Sending<'a> {
+    fn new((from, to): (&'a Socket, &'a Socket), bytes: &'a [u8]) -> Self {
+        Self {
+            from,
+            to,
+            bytes,
+            sent: 0,
+        }
+    }
+
+    fn send(&mut self, flags: i32) -> io::Result<()> {
+        self.sent += self.from.send(&self.bytes[self.sent..], flags)?;
+        Ok(())
+    }
+
+    /// Sends the rest, and demands that everything arrives.
+    fn arrives(self) -> Result<()> {
+        self.from.send_all(&self.bytes[self.sent..])?;
+        let mut got = vec![0; self.bytes.len()];
+        self.to.receive_exact(&mut got)?;
+        ensure!(got == self.bytes, "the bytes changed on the way");
+        Ok(())
+    }
+}
+
+/// Sends of several sizes through a stream.
+fn sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
+    let mut refused = 0;
+    for (what, bytes, flags) in [
+        ("send, a small message", &bytes[..10], 0),
+        ("send, more to come", &bytes[..10], libc::MSG_MORE),
+        ("send, many packets", bytes, 0),
+    ] {
+        let sending = Trial {
+            what,
+            prepare: &|| Ok(Sending::new((a, b), bytes)),
+            call: &|sending| sending.send(flags),
+            judge: &|sending: Sending<'_>| {
+                // What was held back leaves with this.
+                sending.from.send_all(b"end")?;
+                let (from, to) = (sending.from, sending.to);
+                let sent = sending.sent;
+                let mut got = vec![0; sent + 3];
+                to.receive_exact(&mut got)?;
+                ensure!(got[..sent] == bytes[..sent], "the bytes changed");
+                ensure!(&got[sent..] == b"end", "something else came");
+                carries(from, to)
+            },
+        };
+        refused += sending.run(injection)?.refused;
+    }
+    ensure!(refused > 0, "no send was refused");
+    Ok(())
+}
+
+/// Receives with a peek and a time, which takes memory of its own, from a stream.
+fn receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
+    b.set_int_option(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)?;
+    let receiving = Trial {
+        what: "receive",
+        prepare: &|| {
+            a.send_all(bytes)?;
+            eventually("all of it", || {
+                Ok(b.queued(libc::FIONREAD)? as usize == bytes.len())
+            })?;
+            Ok((vec![0; bytes.len()], 0))
+        },
+        call: &|(room, got)| {
+            b.receive(&mut room[..100], libc::MSG_PEEK)?;
+            *got += b.receive(&mut room[*got..], 0)?;
+            Ok(())
+        },
+        judge: &|(mut room, got)| {
+            b.receive_exact(&mut room[got..])?;
+            ensure!(room == bytes, "the bytes changed on the way");
+            carries(a, b)
+        },
+    };
+    receiving.run(injection)?;
+    Ok(())
+}
+
+/// `sendfile` into a stream, and `splice` out of it.
+fn splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
+    let path = "/tmp/memory-fails";
+    fs::write(path, bytes)?;
+    let file = File::open(path)?;
+    let filed = Trial {
+        what: "sendfile",
+        prepare: &|| Ok(Sending::new((a, b), bytes)),
+        call: &|sending| {
+            let mut offset = sending.sent as i64;
+            let rest = sending.bytes.len() - sending.sent;
+            sending.sent += sendfile(sending.from, &file, Some(&mut offset), rest)?;
+            Ok(())
+        },
+        judge: &Sending::arrives,
+    };
+    let tally = filed.run(injection)?;
+    ensure!(tally.refused > 0, "sendfile: {tally:?}");
+    let part = &bytes[..10_000.min(bytes.len())];
+    let spliced = Trial {
+        what: "splice into a pipe",
+        prepare: &|| {
+            a.send_all(part)?;
+            eventually("all of it", || {
+                Ok(b.queued(libc::FIONREAD)? as usize == part.len())
+            })?;
+            Ok((pipe()?, 0))
+        },
+        call: &|((_out, into), moved)| {
+            let rest = part.len() - *moved;
+            *moved += splice(b, None, into, None, rest, SpliceFFlags::empty())?;
+            Ok(())
+        },
+        judge: &|((out, into), moved)| {
+            drop(into);
+            let mut got = Vec::new();
+            let mut room = vec![0; part.len()];
+            loop {
+                match read(&out, &mut room)? {
+                    0 => break,
+                    length => got.extend_from_slice(&room[..length]),
+                }
+            }
+            ensure!(got.len() == moved, "{} of {moved} bytes", got.len());
+            let mut rest = vec![0; part.len() - moved];
+            b.receive_exact(&mut rest)?;
+            got.extend(rest);
+            ensure!(got == part, "the bytes changed on the way");
+            carries(a, b)
+        },
+    };
+    let tally = spliced.run(injection)?;
+    ensure!(tally.refused > 0, "splice: {tally:?}");
+    fs::remove_file(path)?;
+    Ok(())
+}
+
+fn stream_calls() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let (a, b) = lab.esp_pair(7)?;
+        let bytes = random(20_000, 5);
+        let injection = Injection::new(Within::Call)?;
+        sends(&injection, (&a, &b), &bytes)?;
+        receives(&injection, (&a, &b), &bytes)?;
+        splices(&injection, (&a, &b), &bytes)
+    })
+}
+
+/// A datagram of `bytes` sent from `a` to `b`, by as many calls as `parts`; and received.
+fn datagrams(
+    injection: &Injection,
+    (a, b): (&Socket, &Socket),
+    (what, bytes, parts): (&str, &[u8], usize),
+) -> Outcome {
+    let number = Cell::new(0u64);
+    let sent = Trial {
+        what,
+        prepare: &|| {
+            number.set(number.get() + 1);
+            let mut datagram = bytes.to_vec();
+            datagram[..8].copy_from_slice(&number.get().to_ne_bytes());
+            Ok(datagram)
+        },
+        call: &|datagram| {
+            let mut rest = &datagram[..];
+            for part in (1..=parts).rev() {
+                let (now, later) = rest.split_at(rest.len() / part);
+                a.send(now, if part > 1 { libc::MSG_MORE } else { 0 })?;
+                rest = later;
+            }
+            Ok(())
+        },
+        judge: &|datagram| {
+            // It may have been lost on the way, as on a wire; what follows it is not.
+            a.send(b"end", 0)?;
+            let mut room = vec![0; bytes.len() + 1];
+            loop {
+                let length = b.receive(&mut room, 0)?;
+                if &room[..length] == b"end" {
+                    return Ok(());
+                }
+                ensure!(room[..length] == datagram, "another datagram came");
+            }
+        },
+    };
+    let tally = sent.run(injection)?;
+    ensure!(tally.refused > 0, "{what}: {tally:?}");
+    Ok(())
+}
+
+fn datagram_calls() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let (a, b) = lab.edp_pair(7)?;
+        let bytes = random(1400, 5);
+        let injection = Injection::new(Within::Call)?;
+        for trial in [
+            ("send, a small datagram", &bytes[..10], 1),
+            ("send, a datagram", &bytes[..], 1),
+            ("send, a datagram in three parts", &bytes[..], 3),
+        ] {
+            datagrams(&injection, (&a, &b), trial)?;
+        }
+        b.set_int_option(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)?;
+        let received = Trial {
+            what: "receive, a datagram",
+            prepare: &|| {
+                a.send(&bytes, 0)?;
+                await_events(&b, libc::POLLIN)?;
+                Ok(vec![0; bytes.len()])
+            },
+            call: &|room| {
+                b.receive(&mut room[..10], libc::MSG_PEEK)?;
+                b.receive_from(room, 0).map(drop)
+            },
+            judge: &|room| {
+                ensure!(room == bytes, "the bytes changed on the way");
+                Ok(())
+            },
+        };
+        received.run(&injection)?;
+        Ok(())
+    })
+}
+
+/// A packet filter that takes everything: `ret #-1`.
+const TAKE_ALL: libc::sock_filter = libc::sock_filter {
+    code: 0x06,
+    jt: 0,
+    jf: 0,
+    k: u32::MAX,
+};
+
+fn attach_filter(socket: &Socket) -> io::Result<()> {
+    let mut filter = [TAKE_ALL; 60];
+    let program = libc::sock_fprog {
+        len: filter.len() as u16,
+        filter: filter.as_mut_ptr(),
+    };
+    // SAFETY: the structure is plain data, readable for its size; the filter that it points to lives across the call.
+    let bytes = unsafe {
+        std::slice::from_raw_parts(
+            std::ptr::from_ref(&program).cast::<u8>(),
+            size_of::<libc::sock_fprog>(),
+        )
+    };
+    socket.set_option(libc::SOL_SOCKET, libc::SO_ATTACH_FILTER, bytes)
+}
+
+/// A call on a socket, by name.
+type Named = (&'static str, fn(&Socket) -> io::Result<()>);
+
+const OPTIONS: &[Named] = &[
+    ("SO_ATTACH_FILTER", attach_filter),
+    ("SO_TIMESTAMP", |socket| {
+        socket.set_int_option(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)
+    }),
+    ("SO_RCVBUF", |socket| {
+        socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 100_000)
+    }),
+    ("SO_BINDTODEVICE", |socket| {
+        socket.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"eth0")
+    }),
+    ("SO_LINGER", |socket| {
+        socket.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &[0; 8])
+    }),
+    ("SO_MTU", |socket| {
+        socket.int_option(SOL_EP, SO_MTU).map(drop)
+    }),
+    ("SO_STATS", |socket| {
+        socket.option(SOL_EP, SO_STATS, 32, 32).map(drop)
+    }),
+    ("SIOCGIFHWADDR", |socket| {
+        socket.hardware_address("eth0").map(drop)
+    }),
+    ("FIONREAD", |socket| socket.queued(libc::FIONREAD).map(drop)),
+];
+
+/// Reads a file to its end.
+fn read_file(path: &str, text: &mut String) -> io::Result<()> {
+    *text = fs::read_to_string(path)?;
+    Ok(())
+}
+
+fn options_and_files() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let (a, b) = lab.edp_pair(7)?;
+        let (client, server) = lab.esp_pair(7)?;
+        let injection = Injection::new(Within::Call)?;
+        let refused = Cell::new(0);
+        for ((kind, socket), (name, call)) in [("EDP", &a), ("ESP", &client)]
+            .into_iter()
+            .flat_map(|socket| OPTIONS.iter().map(move |option| (socket, option)))
+        {
+            let set = Trial {
+                what: &format!("{name}, {kind}"),
+                prepare: &|| Ok(()),
+                call: &|()| call(socket),
+                judge: &|()| Ok(()),
+            };
+            refused.set(refused.get() + set.run(&injection)?.refused);
+        }
+        ensure!(refused.get() > 0, "no option took memory");
+        a.send(b"filtered", 0)?;
+        ensure!(b.receive(&mut [0; 9], 0)? == 8);
+        carries(&client, &server)?;
+
+        lab.a
+            .namespace
+            .within(|| settings_and_lists(&injection, lab))??;
+        ensure!(Knobs(&lab.b.namespace).get("burst_length")? == 21);
+        Ok(())
+    })
+}
+
+/// Files of the host `a`, in whose namespace the thread is.
+fn settings_and_lists(injection: &Injection, lab: &Lab) -> Outcome {
+    let value = Cell::new(30u32);
+    let written = Trial {
+        what: "writing to /proc/sys/esp",
+        prepare: &|| {
+            value.set(if value.get() == 30 { 40 } else { 30 });
+            Ok(value.get().to_string())
+        },
+        call: &|text| knobs::write("burst_length", text.as_bytes()),
+        judge: &|text| {
+            let found = fs::read_to_string(knobs::path("burst_length"))?;
+            ensure!(found.trim() == text, "{found:?} after writing {text:?}");
+            Ok(())
+        },
+    };
+    ensure!(written.run(injection)?.refused > 0, "nothing was refused");
+    let path = knobs::path("burst_length");
+    let settled = Trial {
+        what: "reading from /proc/sys/esp",
+        prepare: &|| Ok(String::new()),
+        call: &|text| read_file(&path, text),
+        judge: &|text| {
+            ensure!(text.trim() == value.get().to_string(), "it reads {text:?}");
+            Ok(())
+        },
+    };
+    ensure!(settled.run(injection)?.refused > 0, "nothing was refused");
+    // As many as fill more than the page that is taken first.
+    let crowd: Vec<Socket> = (0..100)
+        .map(|port| lab.a.edp_bound(2000 + port))
+        .chain((0..100).map(|port| lab.a.esp_listener(2000 + port, 1)))
+        .collect::<Result<_>>()?;
+    for file in ["edp", "esp", "enet"] {
+        let path = format!("/proc/thread-self/net/{file}");
+        let whole = fs::read_to_string(&path)?;
+        let listed = Trial {
+            what: &format!("reading /proc/net/{file}"),
+            prepare: &|| Ok(String::new()),
+            call: &|text| read_file(&path, text),
+            judge: &|text| {
+                ensure!(text == whole, "{file} is another: {text:?}");
+                Ok(())
+            },
+        };
+        ensure!(listed.run(injection)?.refused > 0, "nothing was refused");
+    }
+    drop(crowd);
+    Ok(())
+}
+
+fn ending() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let injection = Injection::new(Within::Call)?;
+        let listener = lab.b.esp_listener(7, 4)?;
+        let pair = || lab.esp_pair_through(&listener, 7);
+        let ends = |socket: &Socket| -> Result<()> {
+            let mut bytes = [0; 10];
+            ensure!(socket.receive(&mut bytes, 0)? == 4, "the last bytes");
+            ensure!(socket.receive(&mut bytes, 0)? == 0, "the end");
+            Ok(())
+        };
+        let half = Trial {
+            what: "shutdown",
+            prepare: &|| {
+                let (client, server) = pair()?;
+                client.send_all(b"last")?;
+                Ok((client, server))
+            },
+            call: &|(client, _)| client.shutdown(libc::SHUT_WR),
+            judge: &|(client, server)| {
+                ends(&server)?;
+                server.send_all(b"done")?;
+                drop(server);
+                ends(&client)
+            },
+        };
+        let tally = half.run(&injection)?;
+        ensure!(
+            tally.allocations > 0 && tally.refused == 0,
+            "shutdown: {tally:?}"
+        );
+        let closed = Trial {
+            what: "close",
+            prepare: &|| {
+                let (client, server) = pair()?;
+                client.send_all(b"last")?;
+                Ok((Some(client), server))
+            },
+            call: &|(client, _)| {
+                drop(client.take());
+                Ok(())
+            },
+            judge: &|(_, server)| ends(&server),
+        };
+        let tally = closed.run(&injection)?;
+        ensure!(tally.allocations > 0, "close: {tally:?}");
+        let cut_off = Trial {
+            what: "close with bytes unread",
+            prepare: &|| {
+                let (client, server) = pair()?;
+                server.send_all(b"unread")?;
+                await_events(&client, libc::POLLIN)?;
+                Ok((Some(client), server))
+            },
+            call: &|(client, _)| {
+                drop(client.take());
+                Ok(())
+            },
+            judge: &|(_, server)| {
+                // If the reset did not get out, the answer to this is one.
+                let _ = server.send(b"?", libc::MSG_NOSIGNAL);
+                await_events(&server, libc::POLLHUP)?;
+                Ok(())
+            },
+        };
+        let tally = cut_off.run(&injection)?;
+        ensure!(tally.allocations > 0, "a hard close: {tally:?}");
+        let listens_no_more = Trial {
+            what: "close of a listener",
+            prepare: &|| {
+                let listener = lab.b.esp_listener(8, 4)?;
+                let waiting = lab.a.esp()?;
+                waiting.connect(&lab.a.to(&lab.b, 8))?;
+                Ok((Some(listener), waiting))
+            },
+            call: &|(listener, _)| {
+                drop(listener.take());
+                Ok(())
+            },
+            judge: &|(_, waiting)| {
+                let _ = waiting.send(b"?", libc::MSG_NOSIGNAL);
+                await_events(&waiting, libc::POLLHUP)?;
+                Ok(())
+            },
+        };
+        let tally = listens_no_more.run(&injection)?;
+        ensure!(tally.allocations > 0, "close of a listener: {tally:?}");
+        Ok(())
+    })
+}

@@ -1,0 +1,192 @@
+//! Conversations in which every allocation that the module makes fails in its turn, whoever makes it: a call, a frame
+//! that comes in, a timer.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+
+use super::memory_fails::{carries, on_hosts};
+use crate::frame::{edp, ethernet, ETH_P_EDP};
+use crate::harness::{tell, Outcome, Scenario};
+use crate::lab::{Lab, Wiring};
+use crate::memory::{in_turn, insist, Injection, Within};
+use crate::patience::patience;
+use crate::socket::Socket;
+use crate::transfer::random;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("memory_fails_during_connections", connections)
+        .within(290)
+        .starved(),
+    Scenario::guest("memory_fails_during_datagrams_and_echoes", datagrams)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_often_under_load", load)
+        .within(240)
+        .starved(),
+];
+
+/// What a story works on that begins at the beginning.
+fn nothing() -> Result<()> {
+    Ok(())
+}
+
+/// Sends all of `bytes`, whatever a call is refused.
+fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<()> {
+    while !bytes.is_empty() {
+        let sent = insist(refused, || socket.send(bytes, libc::MSG_NOSIGNAL)).context("send")?;
+        bytes = &bytes[sent..];
+    }
+    Ok(())
+}
+
+/// Demands that `bytes` come, and nothing else.
+fn receive_all(refused: &mut u32, socket: &Socket, bytes: &[u8]) -> Result<()> {
+    let mut got = vec![0; bytes.len()];
+    let mut filled = 0;
+    while filled < got.len() {
+        let length =
+            insist(refused, || socket.receive(&mut got[filled..], 0)).context("receive")?;
+        ensure!(length > 0, "the stream ends after {filled} bytes");
+        filled += length;
+    }
+    ensure!(got == bytes, "the bytes changed on the way");
+    Ok(())
+}
+
+/// A connection from the host `a` to `port` of the host `b`, whatever a call is refused.
+fn pair(refused: &mut u32, lab: &Lab, port: u16) -> Result<(Socket, Socket)> {
+    let listener = insist(refused, || {
+        lab.b.namespace.within(Socket::esp).expect("setns")
+    })?;
+    listener.bind(&lab.b.here(port))?;
+    insist(refused, || listener.listen(4)).context("listen")?;
+    let client = insist(refused, || {
+        lab.a.namespace.within(Socket::esp).expect("setns")
+    })?;
+    insist(refused, || client.connect(&lab.a.to(&lab.b, port))).context("connect")?;
+    let (server, _) = insist(refused, || listener.accept(0)).context("accept")?;
+    Ok((client, server))
+}
+
+/// A connection from its beginning to its end, with bytes in both directions; how many calls were refused memory.
+fn conversation(lab: &Lab, bytes: &[u8]) -> Result<u32> {
+    let mut refused = 0;
+    let (client, server) = pair(&mut refused, lab, 7)?;
+    for (from, to) in [(&client, &server), (&server, &client)] {
+        send_all(&mut refused, from, bytes)?;
+        receive_all(&mut refused, to, bytes)?;
+        from.shutdown(libc::SHUT_WR)?;
+        ensure!(to.receive(&mut [0], 0)? == 0, "bytes behind the end");
+    }
+    drop((client, server));
+    lab.await_no_sockets()?;
+    Ok(refused)
+}
+
+fn connections() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let bytes = random(6000, 5);
+        let injection = Injection::new(Within::Module)?;
+        in_turn(&injection, "a connection", nothing, |()| {
+            conversation(lab, &bytes)
+        })
+    })
+}
+
+fn datagrams() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let injection = Injection::new(Within::Module)?;
+        let (a, b) = lab.edp_pair(7)?;
+        let bytes = random(1000, 5);
+        in_turn(&injection, "a datagram and its answer", nothing, |()| {
+            let mut refused = 0;
+            for (from, to) in [(&a, &b), (&b, &a)] {
+                // One of the two is there, whichever was lost.
+                for _ in 0..2 {
+                    insist(&mut refused, || from.send(&bytes, 0))?;
+                }
+                let mut room = vec![0; 2000];
+                let length = to.receive(&mut room, 0)?;
+                ensure!(room[..length] == bytes, "another datagram came");
+            }
+            drain(&a)?;
+            drain(&b)?;
+            Ok(refused)
+        })?;
+        // On port 0 the protocol answers by itself.
+        let wire = lab.a.packets(ETH_P_EDP)?;
+        let mut number = 0u32;
+        in_turn(&injection, "an echo", nothing, |()| {
+            number += 1;
+            let message = |kind: u8| {
+                let mut message = bytes.clone();
+                message[0] = kind;
+                message[1..5].copy_from_slice(&number.to_ne_bytes());
+                message
+            };
+            let request = edp(4711, 0, bytes.len() as u16, &message(1));
+            for _ in 0..2 {
+                wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_EDP, &request))?;
+            }
+            let reply = message(2);
+            wire.wait_for(patience(), |frame| frame.ends_with(&reply))
+                .context("an answer to one of two requests")?;
+            Ok(0)
+        })
+    })
+}
+
+/// Takes what has come.
+fn drain(socket: &Socket) -> Result<()> {
+    while socket.poll(libc::POLLIN, Duration::ZERO)? != 0 {
+        socket.receive(&mut [0; 2000], 0)?;
+    }
+    Ok(())
+}
+
+/// One allocation of ten fails while several streams carry bytes both ways.
+fn load() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let injection = Injection::new(Within::Module)?;
+        let bytes = random(200_000, 5);
+        const MOST: u32 = 100_000;
+        let order = injection.often(10, MOST)?;
+        let mut refused = 0;
+        let pairs = (7..11)
+            .map(|port| pair(&mut refused, lab, port))
+            .collect::<Result<Vec<_>>>()?;
+        refused += thread::scope(|scope| {
+            let bytes = &bytes;
+            let ends = pairs.iter().flat_map(|(client, server)| {
+                [(client, server), (server, client)].map(|(from, to)| {
+                    let send = scope.spawn(move || {
+                        let mut refused = 0;
+                        send_all(&mut refused, from, bytes).map(|()| refused)
+                    });
+                    let receive = scope.spawn(move || {
+                        let mut refused = 0;
+                        receive_all(&mut refused, to, bytes).map(|()| refused)
+                    });
+                    [send, receive]
+                })
+            });
+            let threads: Vec<_> = ends.flatten().collect();
+            threads
+                .into_iter()
+                .map(|thread| thread.join().expect("threads do not panic"))
+                .sum::<Result<u32>>()
+        })?;
+        let failed = MOST - order.left()?;
+        drop(order);
+        ensure!(failed > 20, "only {failed} allocations failed");
+        tell(&format!(
+            "four streams both ways: {failed} allocations failed, and {refused} calls for it"
+        ));
+        pairs
+            .iter()
+            .try_for_each(|(client, server)| carries(client, server))
+    })
+}
