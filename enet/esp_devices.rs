@@ -110,69 +110,78 @@ fn resized(sock: &Sock<Esp>, stream: &mut Stream, mtu: u32) {
 }
 
 /// Cuts the packets from the number `from` on so that none is too large for the device, and tells
-/// the engine. Ends the connection if that cannot be done.
+/// the engine. What there is no memory for is cut later: the engine pauses for a while, as if the
+/// device had changed once more. Ends the connection if the packets would be too many.
 pub(crate) fn cut(sock: &Sock<Esp>, stream: &mut Stream, from: Seq) {
     stream.cursor = Cursor::new();
     let flags = sock
         .write_queue()
         .seek(&mut stream.cursor, from.0)
         .map_or(0, |packet| packet.note().flags);
-    match recut(sock, stream, from) {
-        Ok(packets) => stream.connection.recut(from, packets, |_| flags),
-        Err(error) => {
-            if let Some(reset) = stream.connection.abort() {
-                esp_output::send_control(sock, stream, reset);
-            }
-            esp_connection::fail_for_good(sock, stream, error);
+    let divided = divide(sock, stream, from);
+    if divided == Err(EMSGSIZE) {
+        if let Some(reset) = stream.connection.abort() {
+            esp_output::send_control(sock, stream, reset);
         }
+        return esp_connection::fail_for_good(sock, stream, EMSGSIZE);
+    }
+    let packets = number(sock, stream, from);
+    stream.connection.recut(from, packets, |_| flags);
+    if divided.is_err() {
+        stream.connection.pause(timer::now());
     }
 }
 
-/// Returns how many packets there are now from `from` on.
+/// Divides every packet from `from` on that is too large, each from its end on: the queue holds the
+/// stream at every moment. The new packets have no numbers yet.
 ///
 /// # Errors
 ///
-/// `ENOBUFS` without memory, `EMSGSIZE` if there would be more than can be told apart.
-fn recut(sock: &Sock<Esp>, stream: &mut Stream, from: Seq) -> Result<u16> {
+/// `ENOBUFS` without memory, `EMSGSIZE` if there would be more packets than can be told apart; then
+/// some are as large as they were.
+fn divide(sock: &Sock<Esp>, stream: &mut Stream, from: Seq) -> Result {
     let queue = sock.write_queue();
     let mss = stream.mss as usize;
     let headroom = stream.headroom.saturating_add(HEADER_LEN);
-    let una = stream.connection.first_unacked();
+    let mut room = MOST_QUEUED.saturating_sub(stream.connection.first_unacked().distance(from));
+    let mut next = queue.seek(&mut stream.cursor, from.0);
+    while let Some(packet) = next {
+        next = queue.after(packet);
+        room = room.checked_sub(1).ok_or(EMSGSIZE)?;
+        while packet.len() > mss {
+            room = room.checked_sub(1).ok_or(EMSGSIZE)?;
+            // What full packets leave over, or the last of these.
+            let rest = packet.len().checked_rem(mss).filter(|&rest| rest > 0);
+            let part = rest.unwrap_or(mss);
+            let start = packet.len().saturating_sub(part);
+            let mut skb = Skb::alloc(headroom, part, Context::Softirq).ok_or(ENOBUFS)?;
+            // The bytes stay where they are, for a clone that may still be on its way.
+            let trim = |skb: &mut Skb| skb.trim(start);
+            if !skb.put_copy(packet, start, part) || queue.with(packet, trim) != Some(true) {
+                return Err(ENOBUFS);
+            }
+            skb.release_header();
+            esp_output::charge(sock, &skb);
+            queue.insert_behind(packet, skb);
+        }
+    }
+    Ok(())
+}
+
+/// Numbers the packets from `from` on anew, as if none of them had left, and returns how many there
+/// are.
+fn number(sock: &Sock<Esp>, stream: &mut Stream, from: Seq) -> u16 {
+    let queue = sock.write_queue();
     let mut seq = from;
-    let mut number = || {
+    let mut next = queue.seek(&mut stream.cursor, from.0);
+    while let Some(packet) = next {
         let note = Note {
             seq: seq.0,
             ..Note::default()
         };
-        seq = seq.add(1);
-        (una.distance(seq) < MOST_QUEUED)
-            .then_some(note)
-            .ok_or(EMSGSIZE)
-    };
-    let mut next = queue.seek(&mut stream.cursor, from.0);
-    while let Some(packet) = next {
-        let len = packet.len();
-        let note = number()?;
         queue.with(packet, |skb| skb.set_note(note));
-        let mut last = packet;
-        let mut start = mss;
-        while start < len {
-            let part = mss.min(len.saturating_sub(start));
-            let mut skb = Skb::alloc(headroom, part, Context::Softirq).ok_or(ENOBUFS)?;
-            if !skb.put_copy(packet, start, part) {
-                return Err(ENOBUFS);
-            }
-            skb.release_header();
-            skb.set_note(number()?);
-            esp_output::charge(sock, &skb);
-            last = queue.insert_behind(last, skb);
-            start = start.saturating_add(part);
-        }
-        if len > mss {
-            // The bytes stay where they are, for a clone that may still be on its way.
-            queue.with(packet, |skb| skb.trim(mss));
-        }
-        next = queue.after(last);
+        seq = seq.add(1);
+        next = queue.after(packet);
     }
-    Ok(from.distance(seq))
+    from.distance(seq)
 }
