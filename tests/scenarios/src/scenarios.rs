@@ -27,7 +27,7 @@ mod macsec;
 mod manual;
 mod memory_cgroup;
 mod memory_fails;
-mod memory_fails_namespaces;
+mod memory_fails_below;
 mod memory_fails_on_the_way;
 mod module;
 mod netgauge_lab;
@@ -82,7 +82,7 @@ pub fn all() -> Vec<&'static Scenario> {
         memory_cgroup::ALL,
         memory_fails::ALL,
         memory_fails_on_the_way::ALL,
-        memory_fails_namespaces::ALL,
+        memory_fails_below::ALL,
         denial::ALL,
         call_fuzz::ALL,
     ]

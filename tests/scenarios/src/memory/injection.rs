@@ -29,6 +29,8 @@ pub enum Within {
     Call,
     /// Those that the module makes, or others for it: it is among the callers.
     Module,
+    /// Those of a module that is being started.
+    Start,
 }
 
 /// The calling thread's files of fault injection.
@@ -110,6 +112,7 @@ impl Injection {
         let required = match within {
             Within::Call => None,
             Within::Module => Some(symbols.of_module()?),
+            Within::Start => Some(symbols.function("do_one_initcall")?),
         };
         let injection = Self { required };
         for source in Source::ALL {

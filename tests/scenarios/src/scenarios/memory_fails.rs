@@ -32,6 +32,9 @@ pub const ALL: &[Scenario] = &[
     Scenario::guest("memory_fails_in_datagram_calls", datagram_calls)
         .within(240)
         .starved(),
+    Scenario::guest("memory_fails_in_calls_with_large_packets", large_packets)
+        .within(240)
+        .starved(),
     Scenario::guest("memory_fails_in_options_and_files", options_and_files)
         .within(240)
         .starved(),
@@ -416,6 +419,28 @@ fn datagram_calls() -> Outcome {
         };
         received.run(&injection)?;
         Ok(())
+    })
+}
+
+fn large_packets() -> Outcome {
+    const MTU: usize = 60_000;
+    on_hosts(Wiring::Direct, |lab| {
+        for host in [&lab.a, &lab.b] {
+            host.namespace.ip(&format!("link set eth0 mtu {MTU}\n"))?;
+        }
+        let bytes = random(100_000, 5);
+        let injection = Injection::new(Within::Call)?;
+        let (a, b) = lab.edp_pair(7)?;
+        for trial in [
+            ("send, a datagram of 50,000 bytes", &bytes[..50_000], 1),
+            ("send, 50,000 bytes in three parts", &bytes[..50_000], 3),
+        ] {
+            datagrams(&injection, (&a, &b), trial)?;
+        }
+        let (a, b) = lab.esp_pair(7)?;
+        sends(&injection, (&a, &b), &bytes)?;
+        receives(&injection, (&a, &b), &bytes)?;
+        splices(&injection, (&a, &b), &bytes)
     })
 }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 
 use super::memory_fails::{carries, on_hosts};
-use crate::frame::{edp, ethernet, ETH_P_EDP};
+use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{tell, Outcome, Scenario};
 use crate::lab::{Lab, Wiring};
 use crate::memory::{in_turn, insist, Injection, Within};
@@ -19,6 +19,12 @@ use crate::transfer::random;
 pub const ALL: &[Scenario] = &[
     Scenario::guest("memory_fails_during_connections", connections)
         .within(290)
+        .starved(),
+    Scenario::guest("memory_fails_during_connections_with_large_packets", large)
+        .within(290)
+        .starved(),
+    Scenario::guest("memory_fails_during_refusals", refusals)
+        .within(240)
         .starved(),
     Scenario::guest("memory_fails_during_datagrams_and_echoes", datagrams)
         .within(240)
@@ -34,7 +40,7 @@ fn nothing() -> Result<()> {
 }
 
 /// Sends all of `bytes`, whatever a call is refused.
-fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<()> {
+pub fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<()> {
     while !bytes.is_empty() {
         let sent = insist(refused, || socket.send(bytes, libc::MSG_NOSIGNAL)).context("send")?;
         bytes = &bytes[sent..];
@@ -43,7 +49,7 @@ fn send_all(refused: &mut u32, socket: &Socket, mut bytes: &[u8]) -> Result<()> 
 }
 
 /// Demands that `bytes` come, and nothing else.
-fn receive_all(refused: &mut u32, socket: &Socket, bytes: &[u8]) -> Result<()> {
+pub fn receive_all(refused: &mut u32, socket: &Socket, bytes: &[u8]) -> Result<()> {
     let mut got = vec![0; bytes.len()];
     let mut filled = 0;
     while filled < got.len() {
@@ -92,6 +98,63 @@ fn connections() -> Outcome {
         let injection = Injection::new(Within::Module)?;
         in_turn(&injection, "a connection", nothing, |()| {
             conversation(lab, &bytes)
+        })
+    })
+}
+
+fn large() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        for host in [&lab.a, &lab.b] {
+            host.namespace.ip("link set eth0 mtu 60000\n")?;
+        }
+        let bytes = random(100_000, 5);
+        let injection = Injection::new(Within::Module)?;
+        in_turn(
+            &injection,
+            "a connection with large packets",
+            nothing,
+            |()| conversation(lab, &bytes),
+        )
+    })
+}
+
+/// What is answered by a reset, which may be lost for want of memory: the next packet is answered again.
+fn refusals() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let injection = Injection::new(Within::Module)?;
+        let client = || lab.a.esp();
+        in_turn(
+            &injection,
+            "a connection that is refused",
+            client,
+            |client| {
+                let mut refused = 0;
+                let result = insist(&mut refused, || client.connect(&lab.a.to(&lab.b, 7)));
+                ensure!(
+                    result
+                        .as_ref()
+                        .is_err_and(|e| e.raw_os_error() == Some(libc::ECONNREFUSED)),
+                    "connect: {result:?}"
+                );
+                drop(client);
+                lab.await_no_sockets()?;
+                Ok(refused)
+            },
+        )?;
+        let wire = lab.a.packets(ETH_P_ESP)?;
+        let packet = EspHeader {
+            source: 9,
+            destination: 9,
+            flags: flag::ACK,
+            ..EspHeader::default()
+        };
+        let stray = ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet.packet(&[]));
+        let mut strays = lab.b.counter("EspInNoSocket")?;
+        in_turn(&injection, "a stray packet", nothing, |()| {
+            wire.send(&stray)?;
+            strays += 1;
+            lab.b.await_counter("EspInNoSocket", strays)?;
+            Ok(0)
         })
     })
 }

@@ -1,0 +1,201 @@
+//! What is not a socket's call: namespaces that begin, devices that change, the module that is loaded. Every allocation
+//! fails in its turn.
+
+use std::fs::{self, File};
+use std::io;
+use std::os::fd::AsRawFd;
+use std::thread;
+
+use anyhow::{anyhow, ensure, Context, Result};
+use nix::sched::{unshare, CloneFlags};
+
+use super::memory_fails::{carries, on_hosts};
+use super::memory_fails_on_the_way::{receive_all, send_all};
+use crate::device::{failed, gone, Device};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::{await_events, eventually, Host, Lab, Wiring};
+use crate::memory::{in_turn, Injection, Trial, Within};
+use crate::module::{self, Restore};
+use crate::socket::{check, Socket};
+use crate::transfer::random;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("memory_fails_in_new_namespaces", namespaces)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_when_devices_change", devices)
+        .within(290)
+        .starved(),
+    Scenario::guest("memory_fails_when_the_module_starts", start)
+        .within(240)
+        .starved(),
+];
+
+/// Gives the thread a new network namespace.
+fn leave() -> io::Result<()> {
+    Ok(unshare(CloneFlags::CLONE_NEWNET)?)
+}
+
+fn namespaces() -> Outcome {
+    on_hosts(Wiring::Direct, |_| {
+        let injection = Injection::new(Within::Module)?;
+        let trial = || -> Outcome {
+            let made = Trial {
+                what: "a new namespace",
+                prepare: &|| Ok(()),
+                call: &|()| leave(),
+                judge: &|()| {
+                    Socket::esp()?;
+                    Socket::edp()?;
+                    for file in ["edp", "esp", "enet"] {
+                        fs::read_to_string(format!("/proc/thread-self/net/{file}"))?;
+                    }
+                    let text = fs::read_to_string("/proc/sys/esp/burst_length")?;
+                    ensure!(text.trim() == "21", "burst_length is {text:?}");
+                    Ok(())
+                },
+            };
+            let tally = made.run(&injection)?;
+            ensure!(tally.refused > 10, "{tally:?}");
+            Ok(())
+        };
+        thread::scope(|scope| scope.spawn(trial).join())
+            .map_err(|_| anyhow!("a thread panicked"))?
+    })
+}
+
+fn devices() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        let injection = Injection::new(Within::Module)?;
+        let pair = || lab.esp_pair(7);
+        in_turn(&injection, "a lower MTU", pair, |pair| lower_mtu(lab, pair))?;
+        in_turn(&injection, "another address", pair, |pair| {
+            other_address(lab, pair)
+        })?;
+        in_turn(&injection, "down and up", pair, |pair| {
+            down_and_up(lab, pair)
+        })?;
+        in_turn(
+            &injection,
+            "a device that goes",
+            || pair_by_another(lab),
+            |pair| removal(lab, pair),
+        )
+    })
+}
+
+type Pair = (Socket, Socket);
+
+/// Packets that wait, since nobody reads, have to be cut.
+fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
+    let mtu = |mtu: u32| lab.a.namespace.ip(&format!("link set eth0 mtu {mtu}\n"));
+    let bytes = random(16_000, 5);
+    let mut refused = 0;
+    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 8192)?;
+    send_all(&mut refused, &client, &bytes)?;
+    eventually("what the receive buffer takes", || {
+        Ok(server.queued(libc::FIONREAD)? > 0)
+    })?;
+    mtu(500)?;
+    receive_all(&mut refused, &server, &bytes)?;
+    mtu(1500)?;
+    Ok(refused)
+}
+
+/// The connection ends, at this end at once.
+fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
+    let address = |last: u8| {
+        lab.a.namespace.ip(&format!(
+            "link set eth0 address 02:00:00:00:00:{last:02x}\n"
+        ))
+    };
+    address(0x77)?;
+    await_events(&client, libc::POLLHUP)?;
+    failed(
+        client.receive(&mut [0], 0),
+        &[libc::ECONNABORTED],
+        "receive",
+    )?;
+    address(1)?;
+    // If nobody told it, it is told now.
+    let _ = server.send(b"?", libc::MSG_NOSIGNAL);
+    await_events(&server, libc::POLLHUP)?;
+    Ok(0)
+}
+
+/// What is sent while the device is down arrives later.
+fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
+    let mut refused = 0;
+    lab.a.namespace.ip("link set eth0 down\n")?;
+    send_all(&mut refused, &client, b"late")?;
+    lab.a.namespace.ip("link set eth0 up\n")?;
+    receive_all(&mut refused, &server, b"late")?;
+    Ok(refused)
+}
+
+/// A connection by devices that were made for it.
+fn pair_by_another(lab: &Lab) -> Result<Pair> {
+    let (a, b) = (&lab.a.namespace, &lab.b.namespace);
+    a.ip(&format!(
+        "link add gone0 type veth peer name gone1 netns {}\nlink set gone0 up\n",
+        b.path()
+    ))?;
+    b.ip("link set gone1 up\n")?;
+    Device::ready(a, "gone0")?.stream_to(&Device::ready(b, "gone1")?, 7)
+}
+
+/// A connection by a device that is removed says so.
+fn removal(lab: &Lab, (client, server): Pair) -> Result<u32> {
+    let mut refused = 0;
+    send_all(&mut refused, &client, b"last")?;
+    lab.a.namespace.ip("link del gone0\n")?;
+    for socket in [&client, &server] {
+        await_events(socket, libc::POLLHUP)?;
+        gone(socket.send(b"?", libc::MSG_NOSIGNAL), "send")?;
+    }
+    Ok(refused)
+}
+
+/// `finit_module(2)` of the module, without parameters.
+fn load(file: &File) -> io::Result<()> {
+    // SAFETY: the parameters are a terminated string that lives across the call; the rest are integers.
+    let result =
+        unsafe { libc::syscall(libc::SYS_finit_module, file.as_raw_fd(), c"".as_ptr(), 0) };
+    check(result).map(drop)
+}
+
+fn start() -> Outcome {
+    let _restore = Restore;
+    let release = fs::read_to_string("/proc/sys/kernel/osrelease")?;
+    let path = format!(
+        "/lib/modules/{}/updates/{}.ko",
+        release.trim(),
+        module::NAME
+    );
+    let file = File::open(&path).context(path)?;
+    let injection = Injection::new(Within::Start)?;
+    let started = Trial {
+        what: "the module's start",
+        prepare: &|| {
+            if module::loaded() {
+                module::unload()?;
+            }
+            Ok(())
+        },
+        call: &|()| load(&file),
+        judge: &|()| {
+            for socket in [Socket::edp(), Socket::esp()] {
+                drop(socket?);
+            }
+            Ok(())
+        },
+    };
+    let tally = started.run(&injection)?;
+    ensure!(tally.refused > 20, "{tally:?}");
+    let host = Host::alone([2, 0, 0, 0, 0, 9])?;
+    let (listener, client) = (host.esp_listener(7, 1)?, host.esp()?);
+    client.connect(&host.to(&host, 7))?;
+    let (server, _) = listener.accept(0)?;
+    carries(&client, &server)
+}
