@@ -5,8 +5,22 @@ use std::process::{Child, Command, Output, Stdio};
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::lab::{Host, DEVICE};
+use crate::harness::Outcome;
+use crate::lab::{eventually, Host, Lab, DEVICE};
+use crate::netns::finish;
 use crate::program::{start, wait_for_word};
+
+/// Every transport of option `-m`.
+pub const TRANSPORTS: [&str; 8] = [
+    "tcp",
+    "udp",
+    "raw",
+    "edp",
+    "esp",
+    "unix",
+    "tipc",
+    "tcp-zerocopy",
+];
 
 /// netgauge's server on a host; it ends with this value.
 #[derive(Debug)]
@@ -57,4 +71,32 @@ pub fn client(host: &Host, options: &str) -> Result<Output> {
 pub fn report(output: &Output) -> Result<Value> {
     let stderr = String::from_utf8_lossy(&output.stderr);
     serde_json::from_slice(&output.stdout).with_context(|| format!("no report: {stderr}"))
+}
+
+/// Lets TIPC use the host's device.
+///
+/// # Errors
+/// When there is no TIPC.
+pub fn enable_bearer(host: &Host) -> Outcome {
+    let arguments = ["bearer", "enable", "media", "eth", "device", DEVICE];
+    host.namespace.run("tipc", &arguments)?;
+    Ok(())
+}
+
+/// Has TIPC join both hosts of a lab.
+///
+/// # Errors
+/// When it does not.
+pub fn join_by_tipc(lab: &Lab) -> Outcome {
+    finish(Command::new("modprobe").arg("tipc"), "")?;
+    for host in [&lab.a, &lab.b] {
+        enable_bearer(host)?;
+    }
+    for host in [&lab.a, &lab.b] {
+        eventually("TIPC's link", || {
+            let links = host.namespace.run("tipc", &["link", "list"])?;
+            Ok(links.contains(DEVICE) && links.contains(": up"))
+        })?;
+    }
+    Ok(())
 }

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::harness::{note, Outcome, Scenario};
 use crate::lab::Lab;
-use crate::netgauge::{client, report, Server};
+use crate::netgauge::{client, join_by_tipc, report, Server, TRANSPORTS};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -19,10 +19,7 @@ pub const ALL: &[Scenario] = &[
 /// The patterns of two.
 const PATTERNS: [&str; 6] = ["one-one", "bulk", "logp", "flood", "setup", "recovery"];
 
-/// Transports of a network that every host has, or the module brings.
-const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
-
-/// Those of them that have connections to set up.
+/// Transports whose connections netgauge can set up by the thousand.
 const STREAMS: [&str; 2] = ["tcp", "esp"];
 
 /// What a client with these options measured of the first host's path to the second.
@@ -50,6 +47,7 @@ fn number(row: &Value, name: &str) -> Result<f64> {
 }
 
 fn everything(lab: &Lab) -> Outcome {
+    join_by_tipc(lab)?;
     lab.give_ip_addresses()?;
     let _server = Server::on(&lab.b)?;
     let transports = TRANSPORTS.join(",");

@@ -7,7 +7,7 @@ use anyhow::{ensure, Context};
 
 use crate::harness::{Outcome, Scenario};
 use crate::lab::{eventually, Host, Lab, DEVICE};
-use crate::netgauge::{client, report, Server};
+use crate::netgauge::{client, enable_bearer, join_by_tipc, report, Server, TRANSPORTS};
 use crate::netns::finish;
 
 /// The scenarios of this file.
@@ -15,18 +15,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("netgauge_measures_by_every_transport", everything).within(180),
     Scenario::direct("netgauge_says_what_tipc_lacks", bearers),
     Scenario::guest("netgauge_measures_by_tipc_without_a_bearer", one_host),
-];
-
-/// Every transport of option `-m`.
-const TRANSPORTS: [&str; 8] = [
-    "tcp",
-    "udp",
-    "raw",
-    "edp",
-    "esp",
-    "unix",
-    "tipc",
-    "tcp-zerocopy",
 ];
 
 /// Demands that a client measured `rows` sizes by every transport with either pattern.
@@ -52,25 +40,9 @@ fn complete(output: &Output, rows: usize) -> Outcome {
     Ok(())
 }
 
-/// Lets TIPC use the hosts' device.
-fn enable_bearer(host: &Host) -> Outcome {
-    let arguments = ["bearer", "enable", "media", "eth", "device", DEVICE];
-    host.namespace.run("tipc", &arguments)?;
-    Ok(())
-}
-
 fn everything(lab: &Lab) -> Outcome {
-    finish(Command::new("modprobe").arg("tipc"), "")?;
+    join_by_tipc(lab)?;
     lab.give_ip_addresses()?;
-    for host in [&lab.a, &lab.b] {
-        enable_bearer(host)?;
-    }
-    for host in [&lab.a, &lab.b] {
-        eventually("TIPC's link", || {
-            let links = host.namespace.run("tipc", &["link", "list"])?;
-            Ok(links.contains("eth0") && links.contains(": up"))
-        })?;
-    }
     let _server = Server::on(&lab.b)?;
     // One datagram, several, and a packet that is not full.
     let line = "-m all -x one-one,bulk -s 1,1400,20000 -c 3 --warmup 1";
