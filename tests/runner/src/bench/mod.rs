@@ -38,9 +38,15 @@ pub fn run(layout: &Layout) -> Result<bool> {
     step::say("counting where the instructions are executed");
     let mut tracer = Tracer::new(&mut guest)?;
     for transport in TRANSPORTS {
-        figures.extend(shares::measure(&mut guest, &mut tracer, transport)?);
+        for (name, shares) in shares::measure(&mut guest, &mut tracer, transport)? {
+            let mut measured = figures.iter();
+            let of = measured.find(|figure| figure.transport == transport && figure.name == name);
+            let of = of.context("shares of what was not measured")?;
+            figures.extend(shares.figures(&of.clone()));
+        }
     }
     guest.end()?;
+    tracer.tell_unlisted();
     let verdicts = budgets.judge(&figures);
     println!("{}", budgets::table(&figures, &verdicts));
     Ok(verdicts.iter().all(Verdict::is_good))

@@ -16,9 +16,8 @@ use anyhow::{Context, Result};
 use clap::Args;
 use serde_json::Value;
 
-pub use self::symbols::is_kernel;
 use self::symbols::Symbols;
-pub use self::trace::{Counts, Place};
+pub use self::trace::{is_kernel, Counts, Place};
 pub use self::tracer::Tracer;
 use crate::commands::{Commands, Verb};
 use crate::layout::Layout;
@@ -85,12 +84,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         medians.push(median(&report)?);
     }
     guest.end()?;
-    if tracer.unlisted() > 0 {
-        step::say(&format!(
-            "{} times a block was entered that QEMU had not listed, and counted as one instruction",
-            tracer.unlisted()
-        ));
-    }
+    tracer.tell_unlisted();
     println!("{}", table(options, &profiles, &medians));
     Ok(true)
 }

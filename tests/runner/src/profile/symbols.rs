@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use anyhow::{ensure, Context, Result};
 
-use super::trace::hexadecimal;
+use super::trace::{hexadecimal, is_kernel};
 use crate::commands::Commands;
 
 /// What runs outside the kernel.
@@ -14,11 +14,6 @@ const PROGRAMS: &str = "(programs)";
 /// The kernel's functions, in the order of their addresses.
 #[derive(Debug)]
 pub struct Symbols(Vec<(u64, String)>);
-
-/// Whether an address is the kernel's.
-pub fn is_kernel(address: u64) -> bool {
-    address >> 63 == 1
-}
 
 impl Symbols {
     /// Asks the guest, which was booted to run the benchmark.

@@ -194,7 +194,8 @@ impl Trace {
         });
         let was_in_handler = self.in_handler;
         let within = self.handler.contains(&address);
-        self.in_handler |= within;
+        // No program runs within it: should its end have been missed, this is behind it.
+        self.in_handler = within || (self.in_handler && is_kernel(address));
         let place = Place {
             address,
             softirq: self.in_handler,
@@ -213,6 +214,11 @@ impl Trace {
             was_in_handler,
         })
     }
+}
+
+/// Whether an address is the kernel's.
+pub fn is_kernel(address: u64) -> bool {
+    address >> 63 == 1
 }
 
 /// A number as QEMU and the kernel write addresses.
@@ -271,47 +277,52 @@ Trace 0: 0x7f00000001c0 [00000000/ffffffff81000010/0040c0b0/ff020200]
             .is_err());
     }
 
-    /// The handler is 0x1000 to 0x1100; 0x1000 calls 0x2000, which has a return of its own, and 0x1010 leaves.
-    fn handler(last: &str) -> String {
-        let listed = format!(
-            "IN: \n0x1000:  e8 fb 0f 00 00  callq    0x2000\n\
-             IN: \n0x2000:  c3  retq\n\
-             IN: \n0x1010:  90  nop\n0x1011:  {last}\n\
-             IN: \n0x3000:  90  nop\n"
-        );
+    /// The kernel's code begins here.
+    const CODE: u64 = 0xffff_ffff_8100_0000;
+    const HANDLER: Range<u64> = CODE + 0x1000..CODE + 0x1100;
+
+    /// Code at 0x3000; the handler, which at 0x1000 calls 0x2000, which has a return of its own, and ends at 0x1010 by
+    /// `last`; code at `next`.
+    fn handler(last: &str, next: u64) -> String {
+        let listed = |address: u64, text: &str| format!("IN: \n{address:#x}:  {text}\n");
         let entered = |own: u64, address: u64| format!("Trace 0: {own:#x} [0/{address:x}/0/0] \n");
-        let stopped = "Stopped execution of TB chain before 0xb [2000] \n";
         let steps = [
-            entered(0xd, 0x3000),
-            entered(0xa, 0x1000),
-            entered(0xb, 0x2000),
-            stopped.to_owned(),
-            entered(0xb, 0x2000),
-            entered(0xc, 0x1010),
-            entered(0xd, 0x3000),
+            listed(CODE + 0x3000, "90  nop"),
+            entered(0xd, CODE + 0x3000),
+            listed(CODE + 0x1000, "e8 fb 0f 00 00  callq    0xffffffff81002000"),
+            entered(0xa, CODE + 0x1000),
+            listed(CODE + 0x2000, "c3  retq"),
+            entered(0xb, CODE + 0x2000),
+            "Stopped execution of TB chain before 0xb [ffffffff81002000] \n".to_owned(),
+            entered(0xb, CODE + 0x2000),
+            listed(CODE + 0x1010, last),
+            entered(0xc, CODE + 0x1010),
+            listed(next, "90  nop"),
+            entered(0xe, next),
         ];
-        listed + &steps.concat()
+        steps.concat()
     }
 
     #[test]
     fn what_the_handler_of_softirqs_calls_is_told_apart_until_it_returns() {
-        let expected = |after: bool| {
-            let mut counts = Counts::from([
-                (place(0x1000, true), 1),
-                (place(0x2000, true), 1),
-                (place(0x1010, true), 2),
-                (place(0x3000, false), 1),
-            ]);
-            *counts.entry(place(0x3000, after)).or_default() += 1;
-            counts
+        let expected = |next: u64, softirq: bool| {
+            Counts::from([
+                (place(CODE + 0x3000, false), 1),
+                (place(CODE + 0x1000, true), 1),
+                (place(CODE + 0x2000, true), 1),
+                (place(CODE + 0x1010, true), 1),
+                (place(next, softirq), 1),
+            ])
         };
-        for last in ["c3  retq", "e9 00 00 00 00  jmpq     0x4000"] {
-            let counts = read(&mut Trace::new(0x1000..0x1100), &handler(last));
-            assert_eq!(counts, expected(false), "{last}");
+        let counted = |last: &str, next: u64| read(&mut Trace::new(HANDLER), &handler(last, next));
+        let kernel = CODE + 0x4000;
+        for last in ["c3  retq", "e9 00 00 00 00  jmpq     0xffffffff81004000"] {
+            assert_eq!(counted(last, kernel), expected(kernel, false), "{last}");
         }
-        // A jump to another place of the handler does not leave it.
-        let within = handler("eb 10  jmp      0x1020");
-        let counts = read(&mut Trace::new(0x1000..0x1100), &within);
-        assert_eq!(counts, expected(true));
+        // A jump to another place of the handler does not leave it, nor does anything else; but no program runs within.
+        for last in ["eb 10  jmp      0xffffffff81001020", "90  nop"] {
+            assert_eq!(counted(last, kernel), expected(kernel, true), "{last}");
+            assert_eq!(counted(last, 0x4000), expected(0x4000, false), "{last}");
+        }
     }
 }

@@ -13,12 +13,17 @@ use super::symbols::Symbols;
 use super::trace::{Counts, Trace};
 use crate::commands::Commands;
 use crate::qemu::Monitor;
+use crate::step;
 
 /// The runner's own line at the end of what QEMU has logged.
 const END: &[u8] = b"(end)\n";
 
 /// The kernel's function that handles softirqs: kernel/softirq.c.
 const HANDLER: &str = "handle_softirqs";
+
+/// What a process leaves to be freed later is freed after some ticks. A run ends with that, so that a short one and a long
+/// one have as much of it; and begins without that of the one before.
+const SETTLE: &str = "! usleep 300000";
 
 /// Counts what a guest executes.
 #[derive(Debug)]
@@ -64,13 +69,16 @@ impl Tracer {
         guest: &mut Commands,
         arguments: &str,
     ) -> Result<(Counts, T)> {
-        self.monitor.tell("log in_asm,exec,nochain")?;
         let from = self.log.try_clone()?;
         thread::scope(|scope| {
             let reader = scope.spawn(|| self.trace.read(from, END));
-            let ended = guest.ask(arguments);
+            let ended = guest
+                .ask(SETTLE)
+                .and_then(|_| set_log(&mut self.monitor, "in_asm,exec,nochain"))
+                .and_then(|()| guest.ask(arguments))
+                .and_then(|ended| guest.ask(SETTLE).map(|_| ended));
             // What QEMU logs it has written by then.
-            self.monitor.tell("log none")?;
+            set_log(&mut self.monitor, "none")?;
             self.log.write_all(END)?;
             let counts = reader.join().expect("the reader of QEMU's log")?;
             Ok((counts, ended?.report()?))
@@ -82,8 +90,22 @@ impl Tracer {
         &self.symbols
     }
 
-    /// How often a block was entered that QEMU had not listed, and counted as one instruction.
-    pub fn unlisted(&self) -> u64 {
-        self.trace.unlisted()
+    /// Says so if a block was entered that QEMU had not listed.
+    pub fn tell_unlisted(&self) {
+        let unlisted = self.trace.unlisted();
+        if unlisted > 0 {
+            step::say(&format!(
+                "{unlisted} times a block was entered that QEMU had not listed, and counted as one instruction"
+            ));
+        }
     }
+}
+
+/// Has QEMU log other things, while the guest stands still: a block that is translated meanwhile is listed nowhere, and
+/// runs later.
+fn set_log(monitor: &mut Monitor, what: &str) -> Result<()> {
+    monitor.tell("stop")?;
+    let set = monitor.tell(&format!("log {what}"));
+    monitor.tell("cont")?;
+    set
 }
