@@ -3,7 +3,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help demo test test-debug bench engine-bench profile incast params scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
+.PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
 	fuzz-coverage shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
@@ -41,6 +41,8 @@ help:
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
 	@echo '  make params     goodput of one ESP stream over burst_length and packets_to_ack, and build/esp-params.svg'
+	@echo '  make performance  the theses'\'' figures for this kernel: docs/performance.md and its pictures, in some minutes;'
+	@echo '                  OPTIONS=--redraw writes them from what was measured last'
 	@echo '  make scale      10,000 connections and 1,000 per second, beside TCP: memory, instructions, ports'
 	@echo '  make dos        attacks by a host on the same Ethernet: what each costs, and what a stream beside it keeps'
 	@echo '  make fuzz-calls random calls by processes killed at random; SECONDS=300, SEED=... makes the same ones again'
@@ -79,7 +81,7 @@ profile: runner
 engine-bench: toolbox
 	@$(in-toolbox) cargo bench --quiet --locked -p edp -p esp -- $(OPTIONS)
 
-incast params scale faults: runner
+incast params performance scale faults: runner
 	@$(run-guests) $@ $(OPTIONS)
 
 fuzz-calls: runner

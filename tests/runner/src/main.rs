@@ -18,6 +18,7 @@ mod judge;
 mod layout;
 mod manual;
 mod params;
+mod performance;
 mod profile;
 mod programs;
 mod qemu;
@@ -78,6 +79,8 @@ enum Verb {
     Params(params::Options),
     /// Print what many connections cost, over ESP and TCP, and judge ESP's.
     Scale(scale::Options),
+    /// Measure and draw the figures of docs/performance.md, and write it.
+    Performance(performance::Options),
     /// Print what attacks by whoever is on the same Ethernet cost, and judge them.
     Dos,
     /// Make random calls with random arguments, from processes that are killed, and demand that nothing is left.
@@ -152,6 +155,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Incast(options) => incast::run(&layout, options),
         Verb::Params(options) => params::run(&layout, options),
         Verb::Scale(options) => scale::run(&layout, options),
+        Verb::Performance(options) => performance::run(&layout, options),
         Verb::Dos => dos::run(&layout),
         Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),
         Verb::Faults(options) => faults::run(&layout, options),

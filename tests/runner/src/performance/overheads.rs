@@ -1,0 +1,212 @@
+//! Figures of what communication costs a processor: overheads that a program sees, and those that it does not.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::chart::{Line, Scale};
+use super::measure::Topic;
+use super::page::{ahead, lines, over_sizes, table, Section};
+use super::results::{at, Results, ALL, ESP, PLAIN_TCP, TCP, UDP};
+use super::words::{beside, number, Better};
+
+const KIB: f64 = 1024.0;
+
+/// netgauge's command line between two hosts.
+fn command(topic: Topic) -> String {
+    format!(
+        "netgauge --connect HOST -m TRANSPORTS {}",
+        topic.arguments()
+    )
+}
+
+/// Treydte 17 and 18.
+pub fn logp(results: &Results) -> Result<Section> {
+    let topic = "logp";
+    let mut section = Section {
+        title: "Send and receive overhead".to_owned(),
+        sources: "Treydte 2007, figures 17 (averages; there with Open MPI between, here by sockets, as in 18) and 18 (minima): \
+                  time in the call that sends a message, o_s(s), and in the one that receives a message which has come, o_r(s), \
+                  of the parameterised LogP model."
+            .to_owned(),
+        commands: vec![command(Topic::LogP)],
+        ..Section::default()
+    };
+    for (name, title, field) in [
+        ("send-overhead", "Send overhead", "send_overhead_ns"),
+        (
+            "receive-overhead",
+            "Receive overhead",
+            "receive_overhead_ns",
+        ),
+    ] {
+        for (what, path) in [("average", "avg"), ("minimum", "min")] {
+            let lines = lines(results, topic, &format!("{field}.{path}"));
+            let title = format!("{title}, {what}");
+            let chart = over_sizes(&title, "instructions", Scale::Logarithmic, lines);
+            section.draw(&format!("{name}-{what}"), &chart)?;
+        }
+    }
+    let send = "send_overhead_ns.min";
+    section.table = Some(table(
+        &lines(results, topic, send),
+        "send overhead, minimum, instructions",
+        &[1.0, 256.0, KIB, 4.0 * KIB, 64.0 * KIB],
+    ));
+    section.sentences.push(
+        "On this one processor the call that sends hands the packets to the other host before it returns, so that o_s has the \
+         work of the receiving host's softirq in it, too."
+            .to_owned(),
+    );
+    let words = |path| ahead(results, (topic, path), ESP, &[TCP, PLAIN_TCP], Better::Less);
+    for (what, path) in [("Sending", send), ("Receiving", "receive_overhead_ns.min")] {
+        for sentence in words(path) {
+            section.sentences.push(format!("{what}: {sentence}"));
+        }
+    }
+    Ok(section)
+}
+
+/// Treydte 6.4: what his programs could not see.
+pub fn hidden(results: &Results) -> Section {
+    let figures = [
+        (
+            "message-1",
+            "A message",
+            Topic::Dialogue,
+            1.0,
+            "half_rtt_ns.median",
+        ),
+        (
+            "byte",
+            "A byte in bulk",
+            Topic::Bulk,
+            4.0 * KIB * KIB,
+            "ns_per_byte",
+        ),
+    ];
+    let all = |(_, _, topic, size, path): (&str, &str, Topic, f64, &str), series| {
+        at(&results.points(&topic.key(), series, path), size)
+    };
+    let part = |part: &str, figure: (&str, &str, Topic, f64, &str), series| {
+        let share = results.number(&format!("{part}-{}", figure.0), series)?;
+        Some(share * all(figure, series)?)
+    };
+    let mut text = String::from(
+        "| instructions, both ends | message | kernel | softirqs | byte | kernel | softirqs |\n|---|---:|---:|---:|---:|---:|---:|",
+    );
+    for series in ALL {
+        let _ = write!(text, "\n| {} |", series.name);
+        for figure in figures {
+            let cells = [
+                all(figure, series),
+                part("kernel", figure, series),
+                part("softirq", figure, series),
+            ];
+            for cell in cells {
+                let _ = write!(text, " {} |", cell.map_or_else(String::new, number));
+            }
+        }
+    }
+    let mut section = Section {
+        title: "The hidden overhead".to_owned(),
+        sources: "Treydte 2007, 6.4, which has no figure: what a message costs that no call of a program shows. Counted here for \
+                  half a round trip of one byte and for a byte in bulk: all instructions of both hosts; of these those in the \
+                  kernel; of these those in softirqs, where a host takes in packets, also acknowledgements, and runs its timers."
+            .to_owned(),
+        commands: vec![
+            "make bench".to_owned(),
+            command(Topic::Dialogue),
+            command(Topic::Bulk),
+        ],
+        table: Some(text),
+        ..Section::default()
+    };
+    for figure in figures {
+        let share = |series| results.number(&format!("softirq-{}", figure.0), series);
+        if let (Some(esp), Some(tcp)) = (share(ESP), share(TCP)) {
+            section.sentences.push(format!(
+                "Of {} {:.0} % are hidden over ESP and {:.0} % over TCP.",
+                figure.1.to_lowercase(),
+                esp * 100.0,
+                tcp * 100.0
+            ));
+        }
+        for other in [TCP, PLAIN_TCP] {
+            let hidden = |series| part("softirq", figure, series);
+            if let (Some(esp), Some(tcp)) = (hidden(ESP), hidden(other)) {
+                section.sentences.push(format!(
+                    "{} has {} hidden instructions over ESP, {} the {} over {}.",
+                    figure.1,
+                    number(esp),
+                    beside(esp, tcp),
+                    number(tcp),
+                    other.name
+                ));
+            }
+        }
+    }
+    section
+}
+
+/// Treydte 21.
+pub fn flood(results: &Results) -> Result<Section> {
+    let path = "send_overhead_ns.avg";
+    let records = "records";
+    let with_records = |path: &str| {
+        let mut drawn = lines(results, "flood", path);
+        for series in [ESP, TCP, PLAIN_TCP] {
+            drawn.push(Line {
+                name: format!("{}, --eor", series.name),
+                points: results.points(records, series, path),
+            });
+        }
+        drawn
+    };
+    let drawn = with_records(path);
+    let mut section = Section {
+        title: "Floods of small messages".to_owned(),
+        sources: "Treydte 2007, figure 21: the send overhead of a flood, before and after small messages are put together into one \
+                  packet. With `--eor` each call's bytes have a packet of their own, as before."
+            .to_owned(),
+        commands: vec![command(Topic::Flood), command(Topic::Records)],
+        table: Some(table(
+            &drawn,
+            "send overhead, average, instructions",
+            &[1.0, 16.0, 64.0, 256.0, KIB],
+        )),
+        ..Section::default()
+    };
+    let chart = over_sizes(
+        "Send overhead of a flood",
+        "instructions",
+        Scale::Linear,
+        drawn,
+    );
+    section.draw("flood", &chart)?;
+    let one = |topic, series| at(&results.points(topic, series, path), 1.0);
+    if let (Some(before), Some(after)) = (one(records, ESP), one("flood", ESP)) {
+        section.sentences.push(format!(
+            "Over ESP a message of one byte takes {} instructions, {} the {} of a packet for each.",
+            number(after),
+            beside(after, before),
+            number(before)
+        ));
+    }
+    let packets = |topic| at(&results.points(topic, ESP, "packets_per_message"), 1.0);
+    if let (Some(before), Some(after)) = (packets(records), packets("flood")) {
+        section.sentences.push(format!(
+            "That is {} packets for a message instead of {}.",
+            number(after),
+            number(before)
+        ));
+    }
+    section.sentences.extend(ahead(
+        results,
+        ("flood", path),
+        ESP,
+        &[TCP, PLAIN_TCP, UDP],
+        Better::Less,
+    ));
+    Ok(section)
+}

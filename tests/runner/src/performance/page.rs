@@ -1,0 +1,177 @@
+//! The page: what all figures have in common, then section by section.
+
+use std::fmt::Write as _;
+
+use anyhow::Result;
+
+use super::chart::{Chart, Line, Scale};
+use super::results::{at, Points, Results, Series, ALL};
+use super::{overheads, streams, words};
+
+/// Where pictures are, beside the page.
+pub const PICTURES: &str = "performance";
+
+/// What is written.
+#[derive(Debug)]
+pub struct Page {
+    /// Markdown.
+    pub text: String,
+    /// Names and contents.
+    pub pictures: Vec<(String, String)>,
+}
+
+/// One figure, or several of the same.
+#[derive(Debug, Default)]
+pub struct Section {
+    /// What it shows.
+    pub title: String,
+    /// Which figures it draws anew.
+    pub sources: String,
+    /// How it was measured.
+    pub commands: Vec<String>,
+    /// File names without ending, what they show, and the pictures.
+    pub pictures: Vec<(String, String, String)>,
+    /// In Markdown.
+    pub table: Option<String>,
+    /// What it shows, in words.
+    pub sentences: Vec<String>,
+}
+
+impl Section {
+    /// Adds a picture.
+    ///
+    /// # Errors
+    /// When it cannot be drawn.
+    pub fn draw(&mut self, name: &str, chart: &Chart) -> Result<()> {
+        self.pictures
+            .push((name.to_owned(), chart.title.clone(), chart.svg()?));
+        Ok(())
+    }
+}
+
+/// A chart with a line for each of `lines` that was measured, over bytes.
+pub fn over_sizes(title: &str, y: &str, scale: Scale, lines: Vec<Line>) -> Chart {
+    Chart {
+        title: title.to_owned(),
+        x: "bytes".to_owned(),
+        y: y.to_owned(),
+        scale,
+        lines,
+    }
+}
+
+/// A line for each series.
+pub fn lines(results: &Results, topic: &str, path: &str) -> Vec<Line> {
+    ALL.into_iter()
+        .map(|series| Line {
+            name: series.name.to_owned(),
+            points: results.points(topic, series, path),
+        })
+        .collect()
+}
+
+/// A table of `sizes` by series, of lines that were measured.
+pub fn table(lines: &[Line], heading: &str, sizes: &[f64]) -> String {
+    let mut text = format!("| {heading} |");
+    for size in sizes {
+        let _ = write!(text, " {} |", words::size(*size));
+    }
+    text += "\n|---|";
+    text += &"---:|".repeat(sizes.len());
+    for line in lines.iter().filter(|line| !line.points.is_empty()) {
+        let _ = write!(text, "\n| {} |", line.name);
+        for size in sizes {
+            let value = at(&line.points, *size).map_or_else(String::new, words::number);
+            let _ = write!(text, " {value} |");
+        }
+    }
+    text
+}
+
+/// `where` sentences: at which sizes each of `others` is ahead of `one`.
+pub fn ahead(
+    results: &Results,
+    (topic, path): (&str, &str),
+    one: Series,
+    others: &[Series],
+    better: words::Better,
+) -> Vec<String> {
+    let points = |series: Series| -> Points { results.points(topic, series, path) };
+    let mine = points(one);
+    let sentence = |other: &Series| {
+        let theirs = points(*other);
+        words::ahead((one.name, &mine), (other.name, &theirs), better)
+    };
+    others.iter().filter_map(sentence).collect()
+}
+
+/// Writes all sections.
+///
+/// # Errors
+/// When a picture cannot be drawn.
+pub fn write(results: &Results) -> Result<Page> {
+    let sections = [
+        streams::latency(results)?,
+        streams::throughput(results)?,
+        streams::acknowledgements(results)?,
+        streams::losses(results)?,
+        streams::parameters(results)?,
+        overheads::logp(results)?,
+        overheads::hidden(results),
+        streams::single_sender(results)?,
+        streams::congestion(results)?,
+        overheads::flood(results)?,
+    ];
+    let mut text = INTRODUCTION.replace("RELEASE", &results.release);
+    let mut pictures = Vec::new();
+    for section in sections {
+        let _ = write!(text, "\n## {}\n\n{}\n", section.title, section.sources);
+        text += "\n```sh\n";
+        for command in &section.commands {
+            let _ = writeln!(text, "{command}");
+        }
+        text += "```\n\n";
+        for (name, title, svg) in section.pictures {
+            let file = format!("{name}.svg");
+            let _ = writeln!(text, "![{title}]({PICTURES}/{file})\n");
+            pictures.push((file, svg));
+        }
+        if let Some(table) = section.table {
+            let _ = writeln!(text, "{table}\n");
+        }
+        text += &section.sentences.join("\n");
+        text.push('\n');
+    }
+    Ok(Page { text, pictures })
+}
+
+const INTRODUCTION: &str = "\
+# Performance: the theses' figures, today
+
+The figures of Reinhardt (2006) and Treydte (2007), drawn anew for Debian's stock kernel RELEASE, with what there is to
+compare with: TCP with the kernel's defaults, TCP without TSO, GSO and GRO, UDP, and packet sockets (`AF_PACKET`). This page and
+its pictures are written by one command, and so is every number and sentence below the next heading; nothing of it is to be
+edited:
+
+```sh
+make performance                        # measures, draws and writes
+make performance OPTIONS=--redraw       # draws and writes again what was measured last
+```
+
+## What the clock says
+
+Everything runs in a guest with one emulated processor whose clock counts instructions: one instruction is one nanosecond. That
+processor does the work of all hosts, one after the other. So between two hosts on a cable, which is a veth pair, \"half a
+round trip\" is no latency of a network: it is all that the processors of both hosts execute for a message, and throughput is
+what a processor that executes 10^9 instructions per second could do if it were both hosts. The numbers depend on no machine
+and on no day, beyond some tenths of a percent, and tell which protocol makes less work.
+
+What they leave out: memory and its caches, the bus, the network card and its interrupts, and two hosts that work at the same
+time. A veth pair takes TCP's segments of up to 64 KiB as they are. With a network card the card cuts them, at no cost to the
+processor, but joining them again (GRO) costs the receiver something that is not in these figures: TCP's lie a little too
+low where messages are large. \"TCP without offloads\" passes each packet alone. Figures over the switch,
+`enet-switch` with ports of 200 Mbit/s and 128 KiB, have the times of their links, beside which the processor is fast.
+
+Datagrams are measured up to 64 KiB, where a message is a burst of them and finds room in the receiver's buffer; beyond,
+only what has flow control gets through. Each group of commands shows netgauge's part of the measurement.
+";

@@ -1,0 +1,460 @@
+//! Figures of dialogues and streams: latency, throughput, acknowledgements, losses, parameters, and many to one.
+
+use anyhow::Result;
+use serde_json::Value;
+
+use super::chart::{Chart, Line, Scale};
+use super::measure::{Topic, ACKS, LOSS, PACKETS, PAYLOAD, RATE};
+use super::page::{ahead, lines, over_sizes, table, Section};
+use super::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
+use super::words::{beside, list, number, Better};
+
+const KIB: f64 = 1024.0;
+const MIB: f64 = KIB * KIB;
+
+/// netgauge's command line between two hosts.
+fn command(topic: Topic) -> String {
+    format!(
+        "netgauge --connect HOST -m TRANSPORTS {}",
+        topic.arguments()
+    )
+}
+
+/// `ESP 11,238, EDP 11,061`: what each series has at `size`.
+fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
+    let told: Vec<_> = super::results::ALL
+        .into_iter()
+        .filter_map(|series| {
+            let value = at(&results.points(topic, series, path), size)?;
+            Some(format!("{} {}", series.name, number(value)))
+        })
+        .collect();
+    list(&told)
+}
+
+/// How `one` is beside each of `others`, at `size`.
+fn compared(
+    results: &Results,
+    (topic, path): (&str, &str),
+    one: Series,
+    others: &[Series],
+    size: f64,
+) -> String {
+    let value = |series| at(&results.points(topic, series, path), size);
+    let told: Vec<_> = others
+        .iter()
+        .filter_map(|other| {
+            Some(format!(
+                "{} {}",
+                beside(value(one)?, value(*other)?),
+                other.name
+            ))
+        })
+        .collect();
+    list(&told)
+}
+
+/// Reinhardt 4.3.1, 4.3.3, 5.3.1, 5.3.3.
+pub fn latency(results: &Results) -> Result<Section> {
+    let (topic, path) = ("dialogue", "half_rtt_ns.median");
+    let lines = lines(results, topic, path);
+    let mut section = Section {
+        title: "Latency over message size".to_owned(),
+        sources: "Reinhardt 2006, figures 4.3.1 and 4.3.3 (EDP), 5.3.1 and 5.3.3 (ESP): half a round trip.".to_owned(),
+        commands: vec![command(Topic::Dialogue), command(Topic::LargeDialogue)],
+        table: Some(table(
+            &lines,
+            "instructions",
+            &[1.0, 64.0, KIB, 4.0 * KIB, 64.0 * KIB, MIB],
+        )),
+        ..Section::default()
+    };
+    let chart = over_sizes(
+        "Half a round trip",
+        "instructions",
+        Scale::Logarithmic,
+        lines,
+    );
+    section.draw("latency", &chart)?;
+    let others = [TCP, UDP, RAW];
+    for one in [EDP, ESP] {
+        section.sentences.push(format!(
+            "A message of one byte over {} takes {}.",
+            one.name,
+            compared(results, (topic, path), one, &others, 1.0)
+        ));
+    }
+    let others = [TCP, PLAIN_TCP, RAW];
+    section
+        .sentences
+        .extend(ahead(results, (topic, path), ESP, &others, Better::Less));
+    Ok(section)
+}
+
+/// Reinhardt 4.3.2, 4.3.4, 5.3.2, 5.3.4.
+pub fn throughput(results: &Results) -> Result<Section> {
+    let (topic, path) = ("dialogue", "mbit_per_s");
+    let lines = lines(results, topic, path);
+    let mut section = Section {
+        title: "Throughput over message size".to_owned(),
+        sources: "Reinhardt 2006, figures 4.3.2 and 4.3.4 (EDP), 5.3.2 and 5.3.4 (ESP): the size divided by half a round trip, \
+                  of the same measurement."
+            .to_owned(),
+        commands: vec![command(Topic::Dialogue), command(Topic::LargeDialogue)],
+        table: Some(table(
+            &lines,
+            "Mbit/s at 10^9 instructions per second",
+            &[KIB, 4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB],
+        )),
+        ..Section::default()
+    };
+    let y = "Mbit/s at 10^9 instructions per second";
+    let chart = over_sizes("Size by half a round trip", y, Scale::Logarithmic, lines);
+    section.draw("throughput", &chart)?;
+    section.sentences.push(format!(
+        "At 64 KiB, in Mbit/s of this clock: {}.",
+        each(results, topic, path, 64.0 * KIB)
+    ));
+    let others = [TCP, PLAIN_TCP, UDP, RAW];
+    section
+        .sentences
+        .extend(ahead(results, (topic, path), ESP, &others, Better::More));
+    Ok(section)
+}
+
+/// Reinhardt 5.3.5.
+pub fn acknowledgements(results: &Results) -> Result<Section> {
+    let esp = |value: u32, path| results.points(&Topic::Acks(value).key(), ESP, path);
+    let with_others = |path| {
+        let mut drawn: Vec<_> = ACKS
+            .iter()
+            .map(|value| Line {
+                name: format!("ESP, packets_to_ack {value}"),
+                points: esp(*value, path),
+            })
+            .collect();
+        let others = lines(results, "dialogue", path);
+        drawn.extend(others.into_iter().filter(|line| line.name != ESP.name));
+        drawn
+    };
+    let mut section = Section {
+        title: "Influence of acknowledgements".to_owned(),
+        sources: "Reinhardt 2006, figure 5.3.5: ESP with an acknowledgement for every 1, 2, 5, 10 or 15 packets; what the others \
+                  do is theirs to choose and as above."
+            .to_owned(),
+        commands: vec![
+            "sysctl -w esp.packets_to_ack=1        # on both hosts; then 2, 5, 10, 15".to_owned(),
+            command(Topic::Acks(1)),
+        ],
+        ..Section::default()
+    };
+    let latency = with_others("half_rtt_ns.median");
+    let throughput = with_others("mbit_per_s");
+    section.table = Some(table(
+        &throughput,
+        "Mbit/s at 10^9 instructions per second",
+        &[KIB, 16.0 * KIB, 64.0 * KIB, MIB],
+    ));
+    let title = "Half a round trip by packets_to_ack";
+    section.draw(
+        "acknowledgements-latency",
+        &over_sizes(title, "instructions", Scale::Logarithmic, latency),
+    )?;
+    let y = "Mbit/s at 10^9 instructions per second";
+    let title = "Throughput by packets_to_ack";
+    section.draw(
+        "acknowledgements-throughput",
+        &over_sizes(title, y, Scale::Logarithmic, throughput),
+    )?;
+    let throughput_at = |value, size| at(&esp(value, "mbit_per_s"), size);
+    if let (Some(one), Some(ten)) = (throughput_at(1, MIB), throughput_at(10, MIB)) {
+        section.sentences.push(format!(
+            "At 1 MiB an acknowledgement for every packet gives {} Mbit/s, which is {} the {} of one for every 10.",
+            number(one),
+            beside(one, ten),
+            number(ten)
+        ));
+    }
+    let latency_at = |value, size| at(&esp(value, "half_rtt_ns.median"), size);
+    if let (Some(one), Some(ten)) = (latency_at(1, 1.0), latency_at(10, 1.0)) {
+        section.sentences.push(format!(
+            "A message of one byte takes {} instructions with an acknowledgement for every packet, {} with one for every 10 ({}).",
+            number(one),
+            beside(one, ten),
+            number(ten)
+        ));
+    }
+    Ok(section)
+}
+
+/// Treydte's p_rrq (2007, 6.1.1): the share of windows of `packets` that end in a run of lost ones behind whole ones.
+fn tail_lost(loss: f64, packets: f64) -> f64 {
+    (loss * (1.0 - loss).powf(packets) - loss.powf(packets + 1.0)) / (1.0 - 2.0 * loss)
+}
+
+/// Microseconds, whole ones where there are many.
+fn micros(value: f64) -> String {
+    if value < 10.0 {
+        format!("{value:.1}")
+    } else {
+        number(value)
+    }
+}
+
+/// Treydte 11.
+pub fn losses(results: &Results) -> Result<Section> {
+    let loss = f64::from(LOSS) / 100.0;
+    // By packets instead of bytes.
+    let by_packets = |value: &dyn Fn(&Value) -> Option<f64>| -> Vec<Line> {
+        let drawn = super::results::ALL.into_iter().map(|series| Line {
+            name: series.name.to_owned(),
+            points: results
+                .rows("loss", series)
+                .filter_map(|row| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?)))
+                .collect(),
+        });
+        drawn.collect()
+    };
+    let stalled = |row: &Value| -> Option<f64> {
+        // Of a datagram that is lost nobody knows; the message is missing.
+        let stalls = row["stalls"].as_f64()? + row["lost"].as_f64()?;
+        Some(stalls / row["tests"].as_f64()?)
+    };
+    let late = |row: &Value| -> Option<f64> {
+        let exchange = &row["exchange_ns"];
+        let more = exchange["avg"].as_f64()? - exchange["median"].as_f64()?;
+        row["lost_share"]
+            .is_null()
+            .then_some((more / 1000.0).max(0.0))
+    };
+    let mut shares = by_packets(&stalled);
+    let times = by_packets(&late);
+    let mut section = Section {
+        title: "Lost packets, and who notices".to_owned(),
+        sources: format!(
+            "Treydte 2007, figure 11: the probability that a timer must recover what was lost, over the window. Messages of 1 to \
+             {} packets, each answered with a byte, on a cable that loses {LOSS} % of the frames one way. A stall is an exchange \
+             that took more than 1 ms, and four times, longer than the median; of datagrams, a message that was not answered.",
+            PACKETS[PACKETS.len() - 1]
+        ),
+        commands: vec![
+            format!("tc qdisc add dev DEVICE root netem loss {LOSS}% seed 1"),
+            command(Topic::Loss),
+        ],
+        ..Section::default()
+    };
+    let share = |series: Series, packets: f64| {
+        let line = shares.iter().find(|line| line.name == series.name)?;
+        at(&line.points, packets)
+    };
+    let most = f64::from(PACKETS[PACKETS.len() - 1]);
+    let percent = |share: f64| format!("{:.1} %", share * 100.0);
+    if let (Some(esp), Some(tcp), Some(udp)) =
+        (share(ESP, most), share(TCP, most), share(UDP, most))
+    {
+        section.sentences.push(format!(
+            "Of messages of {most} packets {} stall over ESP and {} over TCP, and {} are incomplete over UDP, which repeats nothing.",
+            percent(esp),
+            percent(tcp),
+            percent(udp)
+        ));
+    }
+    let time = |series: Series, packets: f64| {
+        let line = times.iter().find(|line| line.name == series.name)?;
+        at(&line.points, packets)
+    };
+    for packets in [1.0, most] {
+        if let (Some(esp), Some(tcp)) = (time(ESP, packets), time(TCP, packets)) {
+            section.sentences.push(format!(
+                "On average a message of {packets} packet{} takes {} us longer than the median over ESP, and {} us over TCP.",
+                if packets == 1.0 { "" } else { "s" },
+                micros(esp),
+                micros(tcp)
+            ));
+        }
+    }
+    let thesis: Points = PACKETS
+        .iter()
+        .map(|packets| (f64::from(*packets), tail_lost(loss, f64::from(*packets))))
+        .collect();
+    shares.push(Line {
+        name: "Treydte's formula".to_owned(),
+        points: thesis,
+    });
+    let chart = |title: &str, y: &str, lines| Chart {
+        title: title.to_owned(),
+        x: "packets of a message".to_owned(),
+        y: y.to_owned(),
+        scale: Scale::Linear,
+        lines,
+    };
+    section.draw(
+        "losses",
+        &chart("Messages that stall or are lost", "share", shares),
+    )?;
+    section.draw(
+        "losses-time",
+        &chart("Mean time that losses cost a message", "us", times),
+    )?;
+    Ok(section)
+}
+
+/// Treydte 12.
+pub fn parameters(results: &Results) -> Result<Section> {
+    let cells: Vec<_> = results
+        .parameters
+        .iter()
+        .filter_map(|cell| {
+            let number = |name: &str| cell[name].as_f64();
+            Some((
+                number("burst_length")?,
+                number("packets_to_ack")?,
+                cell["goodput_bit_per_s"]["median"].as_f64()?,
+            ))
+        })
+        .collect();
+    let mut section = Section {
+        title: "ESP's parameter space".to_owned(),
+        sources: "Treydte 2007, figure 12: goodput of one stream over `burst_length` (w) and `packets_to_ack` (r), over the switch."
+            .to_owned(),
+        commands: vec![format!("netgauge {}", Topic::Parameters.arguments())],
+        ..Section::default()
+    };
+    if let Some(svg) = results.pictures.get("parameters") {
+        let title = "Goodput over burst_length and packets_to_ack";
+        section
+            .pictures
+            .push(("parameters".to_owned(), title.to_owned(), svg.clone()));
+    }
+    let best = cells.iter().map(|cell| cell.2).fold(0.0, f64::max);
+    let plateau = |ack_below: f64, least_burst: f64| {
+        let on = cells
+            .iter()
+            .filter(|(burst, ack, _)| *burst >= least_burst && ack + ack_below <= *burst);
+        on.map(|cell| cell.2 / best).fold(f64::INFINITY, f64::min)
+    };
+    let thesis = plateau(8.0, 16.0);
+    if best > 0.0 && thesis.is_finite() {
+        section.sentences.push(format!(
+            "The best pair carries {} Mbit/s of {}; where Treydte found his plateau (w >= 16, r <= w - 8) every pair has at least \
+             {:.1} % of that.",
+            number(best / 1e6),
+            number(RATE.2 / 1e6),
+            thesis * 100.0
+        ));
+        let worst = cells
+            .iter()
+            .map(|cell| cell.2 / best)
+            .fold(f64::INFINITY, f64::min);
+        section.sentences.push(format!(
+            "The worst pair of all has {:.1} %, and the parameters are ESP's alone: there is nothing to compare them with.",
+            worst * 100.0
+        ));
+    }
+    Ok(section)
+}
+
+/// Treydte 19.
+pub fn single_sender(results: &Results) -> Result<Section> {
+    let (topic, path) = ("link", "mbit_per_s");
+    let lines = lines(results, topic, path);
+    let mut section = Section {
+        title: "Throughput of a single sender over a switch".to_owned(),
+        sources: format!(
+            "Treydte 2007, figure 19: the size divided by half a round trip, on links of {} Mbit/s.",
+            number(RATE.2 / 1e6)
+        ),
+        commands: vec![
+            format!("enet-switch up --hosts 3 --rate {} --buffer 128k", RATE.0),
+            command(Topic::Link),
+            command(Topic::LargeLink),
+        ],
+        table: Some(table(
+            &lines,
+            "Mbit/s",
+            &[KIB, 4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB],
+        )),
+        ..Section::default()
+    };
+    let chart = over_sizes("One sender", "Mbit/s", Scale::Linear, lines);
+    section.draw("single-sender", &chart)?;
+    section.sentences.push(format!(
+        "At 64 KiB, in Mbit/s: {}.",
+        each(results, topic, path, 64.0 * KIB)
+    ));
+    let others = [TCP, PLAIN_TCP, UDP, EDP];
+    section
+        .sentences
+        .extend(ahead(results, (topic, path), ESP, &others, Better::More));
+    Ok(section)
+}
+
+/// Treydte 20.
+pub fn congestion(results: &Results) -> Result<Section> {
+    let (topic, path) = ("many", "goodput_bit_per_s.median");
+    let in_mbit = |points: Points| -> Points {
+        points
+            .into_iter()
+            .map(|(size, bits)| (size, bits / 1e6))
+            .collect()
+    };
+    let lines: Vec<_> = lines(results, topic, path)
+        .into_iter()
+        .map(|line| Line {
+            name: line.name,
+            points: in_mbit(line.points),
+        })
+        .collect();
+    let mut section = Section {
+        title: "Two senders to one receiver".to_owned(),
+        sources: format!(
+            "Treydte 2007, figure 20: goodput of both together, on links of {} Mbit/s and a port with 128 KiB in front of the \
+             receiver. Datagrams have no flow control to compare: the port drops what is too much.",
+            number(RATE.2 / 1e6)
+        ),
+        commands: vec![
+            format!("enet-switch up --hosts 3 --rate {} --buffer 128k", RATE.0),
+            format!("netgauge -m esp,tcp {}", Topic::Many.arguments()),
+        ],
+        table: Some(table(
+            &lines,
+            "Mbit/s",
+            &[KIB, 16.0 * KIB, 64.0 * KIB, 128.0 * KIB, 256.0 * KIB, MIB],
+        )),
+        ..Section::default()
+    };
+    let chart = over_sizes("Two senders", "Mbit/s", Scale::Linear, lines);
+    section.draw("congestion", &chart)?;
+    let goodput = |series, size| at(&results.points(topic, series, path), size);
+    if let (Some(esp), Some(tcp)) = (goodput(ESP, MIB), goodput(TCP, MIB)) {
+        section.sentences.push(format!(
+            "At 1 MiB of each sender ESP carries {} Mbit/s, {} TCP's {}.",
+            number(esp / 1e6),
+            beside(esp, tcp),
+            number(tcp / 1e6)
+        ));
+    }
+    section.sentences.extend(ahead(
+        results,
+        (topic, path),
+        ESP,
+        &[TCP, PLAIN_TCP],
+        Better::More,
+    ));
+    Ok(section)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_formula_sums_up_what_the_thesis_sums_up() {
+        for (loss, packets) in [(0.02_f64, 1), (0.02, 8), (0.3, 5)] {
+            let terms =
+                (0..packets).map(|whole| (1.0 - loss).powi(whole) * loss.powi(packets - whole));
+            let sum: f64 = terms.sum();
+            assert!((tail_lost(loss, f64::from(packets)) - sum).abs() < 1e-12);
+        }
+    }
+}
