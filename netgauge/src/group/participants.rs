@@ -190,10 +190,9 @@ impl Group {
     /// It is gone.
     pub fn order(&mut self, who: usize, order: Order) -> Result<()> {
         let participant = &mut self.participants[who];
-        if participant.control.send(&Message::Order(order)).is_err() && participant.gone.is_none() {
-            let process = participant.process.as_mut();
-            let reason = process.and_then(|process| process.end(&participant.place));
-            participant.gone = Some(reason.unwrap_or_else(|| "it ended the connection".to_owned()));
+        if participant.control.send(&Message::Order(order)).is_err() {
+            let reason = "it ended the connection".to_owned();
+            participant.gone.get_or_insert(reason);
         }
         match gone_text(participant) {
             Some(gone) => bail!(gone),

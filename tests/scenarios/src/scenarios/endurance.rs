@@ -1,0 +1,28 @@
+//! Mixed traffic over a link that is cut; `make endurance` goes on for an hour, between two guests.
+
+use anyhow::ensure;
+
+use crate::endurance::rehearse;
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::Lab;
+use crate::module;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[Scenario::switched(
+    "endurance_of_mixed_traffic_while_the_link_is_cut",
+    half_a_minute,
+)
+.within(200)];
+
+fn half_a_minute(lab: &Lab) -> Outcome {
+    let seed = fastrand::u64(..);
+    note(&format!("seed {seed}"));
+    let report = rehearse(lab, seed)?;
+    ensure!(report.cuts == 5, "{report:?}");
+    // On a machine that does something else at the same time it may be a tenth of what it is otherwise.
+    ensure!(report.connections > 20, "{report:?}");
+    // The last cut was longer than any connection lasts in silence.
+    ensure!(report.broken > 0, "{report:?}");
+    module::await_unused()?;
+    module::reload()
+}
