@@ -110,6 +110,11 @@ impl Topic {
         }
     }
 
+    /// netgauge's command line between two hosts, for people.
+    pub fn command(self) -> String {
+        format!("netgauge --connect HOST -m TRANSPORTS {}", self.arguments())
+    }
+
     /// Whether a transport can do it.
     fn suits(self, series: Series) -> bool {
         match self {

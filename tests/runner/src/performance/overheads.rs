@@ -8,17 +8,7 @@ use super::chart::{Line, Scale};
 use super::measure::Topic;
 use super::page::{ahead, lines, over_sizes, table, Section};
 use super::results::{at, Results, ALL, ESP, PLAIN_TCP, TCP, UDP};
-use super::words::{beside, number, Better};
-
-const KIB: f64 = 1024.0;
-
-/// netgauge's command line between two hosts.
-fn command(topic: Topic) -> String {
-    format!(
-        "netgauge --connect HOST -m TRANSPORTS {}",
-        topic.arguments()
-    )
-}
+use super::words::{beside, number, Better, KIB, MIB};
 
 /// Treydte 17 and 18.
 pub fn logp(results: &Results) -> Result<Section> {
@@ -29,7 +19,7 @@ pub fn logp(results: &Results) -> Result<Section> {
                   time in the call that sends a message, o_s(s), and in the one that receives a message which has come, o_r(s), \
                   of the parameterised LogP model."
             .to_owned(),
-        commands: vec![command(Topic::LogP)],
+        commands: vec![Topic::LogP.command()],
         ..Section::default()
     };
     for (name, title, field) in [
@@ -81,7 +71,7 @@ pub fn hidden(results: &Results) -> Section {
             "byte",
             "A byte in bulk",
             Topic::Bulk,
-            4.0 * KIB * KIB,
+            4.0 * MIB,
             "ns_per_byte",
         ),
     ];
@@ -116,8 +106,8 @@ pub fn hidden(results: &Results) -> Section {
             .to_owned(),
         commands: vec![
             "make bench".to_owned(),
-            command(Topic::Dialogue),
-            command(Topic::Bulk),
+            Topic::Dialogue.command(),
+            Topic::Bulk.command(),
         ],
         table: Some(text),
         ..Section::default()
@@ -169,7 +159,7 @@ pub fn flood(results: &Results) -> Result<Section> {
         sources: "Treydte 2007, figure 21: the send overhead of a flood, before and after small messages are put together into one \
                   packet. With `--eor` each call's bytes have a packet of their own, as before."
             .to_owned(),
-        commands: vec![command(Topic::Flood), command(Topic::Records)],
+        commands: vec![Topic::Flood.command(), Topic::Records.command()],
         table: Some(table(
             &drawn,
             "send overhead, average, instructions",

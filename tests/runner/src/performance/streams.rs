@@ -4,21 +4,10 @@ use anyhow::Result;
 use serde_json::Value;
 
 use super::chart::{Chart, Line, Scale};
-use super::measure::{Topic, ACKS, LOSS, PACKETS, PAYLOAD, RATE};
+use super::measure::{Topic, ACKS, BUFFER, LOSS, PACKETS, PAYLOAD, RATE};
 use super::page::{ahead, lines, over_sizes, table, Section};
 use super::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
-use super::words::{beside, list, number, Better};
-
-const KIB: f64 = 1024.0;
-const MIB: f64 = KIB * KIB;
-
-/// netgauge's command line between two hosts.
-fn command(topic: Topic) -> String {
-    format!(
-        "netgauge --connect HOST -m TRANSPORTS {}",
-        topic.arguments()
-    )
-}
+use super::words::{beside, list, number, Better, KIB, MIB};
 
 /// `ESP 11,238, EDP 11,061`: what each series has at `size`.
 fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
@@ -61,7 +50,7 @@ pub fn latency(results: &Results) -> Result<Section> {
     let mut section = Section {
         title: "Latency over message size".to_owned(),
         sources: "Reinhardt 2006, figures 4.3.1 and 4.3.3 (EDP), 5.3.1 and 5.3.3 (ESP): half a round trip.".to_owned(),
-        commands: vec![command(Topic::Dialogue), command(Topic::LargeDialogue)],
+        commands: vec![Topic::Dialogue.command(), Topic::LargeDialogue.command()],
         table: Some(table(
             &lines,
             "instructions",
@@ -100,7 +89,7 @@ pub fn throughput(results: &Results) -> Result<Section> {
         sources: "Reinhardt 2006, figures 4.3.2 and 4.3.4 (EDP), 5.3.2 and 5.3.4 (ESP): the size divided by half a round trip, \
                   of the same measurement."
             .to_owned(),
-        commands: vec![command(Topic::Dialogue), command(Topic::LargeDialogue)],
+        commands: vec![Topic::Dialogue.command(), Topic::LargeDialogue.command()],
         table: Some(table(
             &lines,
             "Mbit/s at 10^9 instructions per second",
@@ -144,7 +133,7 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
             .to_owned(),
         commands: vec![
             "sysctl -w esp.packets_to_ack=1        # on both hosts; then 2, 5, 10, 15".to_owned(),
-            command(Topic::Acks(1)),
+            Topic::Acks(1).command(),
         ],
         ..Section::default()
     };
@@ -239,7 +228,7 @@ pub fn losses(results: &Results) -> Result<Section> {
         ),
         commands: vec![
             format!("tc qdisc add dev DEVICE root netem loss {LOSS}% seed 1"),
-            command(Topic::Loss),
+            Topic::Loss.command(),
         ],
         ..Section::default()
     };
@@ -365,9 +354,9 @@ pub fn single_sender(results: &Results) -> Result<Section> {
             number(RATE.2 / 1e6)
         ),
         commands: vec![
-            format!("enet-switch up --hosts 3 --rate {} --buffer 128k", RATE.0),
-            command(Topic::Link),
-            command(Topic::LargeLink),
+            format!("enet-switch up --hosts 3 --rate {} --buffer {BUFFER}", RATE.0),
+            Topic::Link.command(),
+            Topic::LargeLink.command(),
         ],
         table: Some(table(
             &lines,
@@ -413,7 +402,7 @@ pub fn congestion(results: &Results) -> Result<Section> {
             number(RATE.2 / 1e6)
         ),
         commands: vec![
-            format!("enet-switch up --hosts 3 --rate {} --buffer 128k", RATE.0),
+            format!("enet-switch up --hosts 3 --rate {} --buffer {BUFFER}", RATE.0),
             format!("netgauge -m esp,tcp {}", Topic::Many.arguments()),
         ],
         table: Some(table(

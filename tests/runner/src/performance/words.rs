@@ -3,6 +3,11 @@
 /// Below this difference two numbers are told as equal.
 const SAME: f64 = 0.01;
 
+/// Bytes.
+pub const KIB: f64 = 1024.0;
+/// Bytes.
+pub const MIB: f64 = KIB * KIB;
+
 /// With thousands set apart, and three digits for what is less than ten.
 pub fn number(value: f64) -> String {
     if value != 0.0 && value.abs() < 10.0 && value.fract() != 0.0 {
@@ -25,9 +30,8 @@ pub fn number(value: f64) -> String {
 
 /// Bytes.
 pub fn size(bytes: f64) -> String {
-    const KIB: f64 = 1024.0;
     let (value, unit) = match bytes {
-        bytes if bytes >= KIB * KIB => (bytes / KIB / KIB, "MiB"),
+        bytes if bytes >= MIB => (bytes / MIB, "MiB"),
         bytes if bytes >= KIB => (bytes / KIB, "KiB"),
         bytes => (bytes, "B"),
     };
