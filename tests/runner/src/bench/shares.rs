@@ -17,8 +17,10 @@ use crate::profile::{difference, is_kernel, Counts, Tracer};
 const SIZE: u64 = 1;
 /// Round trips of the two runs.
 const ROUND_TRIPS: [u64; 2] = [50, 650];
-/// Bytes of the two transfers.
+/// Bytes of the two transfers,
 const BYTES: [u64; 2] = [512 << 10, 3584 << 10];
+/// and how many times as many a transport takes whose packets pass the kernel many at a time: about as many instructions.
+pub const MANY_AT_A_TIME: u64 = 8;
 
 /// Parts of all instructions.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -29,7 +31,8 @@ pub struct Shares {
     pub softirq: f64,
 }
 
-/// Of half a round trip and of a byte, each with its name among the figures.
+/// Of half a round trip and of a byte, each with its name among the figures; `times` as many bytes are transferred as for
+/// most.
 ///
 /// # Errors
 /// When the guest ends, or the transport fails.
@@ -37,6 +40,7 @@ pub fn measure(
     guest: &mut Commands,
     tracer: &mut Tracer,
     transport: &str,
+    times: u64,
 ) -> Result<[(String, Shares); 2]> {
     let mut counted = |pattern: &str| -> Result<Counts> {
         let arguments = format!(
@@ -51,7 +55,7 @@ pub fn measure(
     };
     let [few, many] = ROUND_TRIPS.map(|count| format!("-x one-one -s {SIZE} -c {count}"));
     let of_message = Shares::of(&counted(&few)?, &counted(&many)?)?;
-    let [little, much] = BYTES.map(|bytes| format!("-x bulk -s {bytes} -c 1"));
+    let [little, much] = BYTES.map(|bytes| format!("-x bulk -s {} -c 1", times * bytes));
     let of_byte = Shares::of(&counted(&little)?, &counted(&much)?)?;
     Ok([(message(SIZE), of_message), (BYTE.to_owned(), of_byte)])
 }

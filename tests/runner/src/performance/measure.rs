@@ -216,7 +216,12 @@ fn on_cable(
             "a cable: where {}'s instructions are executed",
             one.name
         ));
-        for (figure, shares) in shares::measure(guest, tracer, one.transport)? {
+        let times = if *one == TCP {
+            shares::MANY_AT_A_TIME
+        } else {
+            1
+        };
+        for (figure, shares) in shares::measure(guest, tracer, one.transport, times)? {
             let mut note = |part: &str, share| {
                 results
                     .numbers
