@@ -25,6 +25,7 @@ mod module;
 mod netgauge;
 mod netns;
 mod patience;
+mod priority;
 mod privilege;
 mod program;
 mod raw_calls;

@@ -16,7 +16,9 @@ use anyhow::Result;
 use fastrand::Rng;
 
 use crate::frame::{PacketSocket, ETH_P_ALL};
+use crate::harness::note;
 use crate::netns::Netns;
+use crate::priority::first_of_all;
 
 /// What happens to frames: probabilities from 0 to 1, and times.
 #[derive(Clone, Copy, Debug)]
@@ -285,6 +287,10 @@ impl Drop for Relay {
 }
 
 fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
+    // A wire does not wait for those at its ends.
+    if let Err(error) = first_of_all() {
+        note(&format!("a wire: {error:#}"));
+    }
     let mut ways = [Direction::new(seed), Direction::new(!seed)];
     let mut buffer = vec![0u8; 1 << 16];
     while !shared.stop.load(Ordering::Relaxed) {

@@ -8,7 +8,7 @@ use anyhow::{Context, Result};
 
 use crate::frame::{ethernet, PacketSocket, ETH_P_ESP};
 use crate::lab::{Lab, DEVICE};
-use crate::socket::check;
+use crate::priority::first_of_all;
 use crate::transfer::beside;
 
 /// What makes the frame with a number.
@@ -54,17 +54,6 @@ pub fn during<T>(
         over.store(true, Relaxed);
         result
     })
-}
-
-/// Gives the calling thread the processor whenever it wants it, as a network has it.
-fn first_of_all() -> Result<()> {
-    // SAFETY: all-zero is a valid sched_param, which is plain data.
-    let mut parameter: libc::sched_param = unsafe { std::mem::zeroed() };
-    parameter.sched_priority = 1;
-    // SAFETY: the parameter lives across the call; 0 is the calling thread.
-    check(unsafe { libc::sched_setscheduler(0, libc::SCHED_FIFO, &parameter) })
-        .map(drop)
-        .context("sched_setscheduler")
 }
 
 /// Frames that are sent to find what one costs.
