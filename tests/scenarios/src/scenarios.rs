@@ -10,6 +10,7 @@ mod device_namespaces;
 mod edp_calls;
 mod edp_echo;
 mod edp_ports;
+mod endurance;
 mod esp_bulk;
 mod esp_calls;
 mod esp_connections;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<&'static Scenario> {
         fuzz_frames::ALL,
         netgauge_transports::ALL,
         netgauge_patterns::ALL,
+        endurance::ALL,
         scale::ALL,
         memory_cgroup::ALL,
         memory_fails::ALL,

@@ -77,6 +77,17 @@ pub fn at_random(seed: u64) -> impl Iterator<Item = Cut> {
     })
 }
 
+/// Four short cuts soon after each other, and a long one.
+pub fn rehearsal(seed: u64) -> impl Iterator<Item = Cut> {
+    let mut rng = Rng::with_seed(seed);
+    let lengths = [[20, 500]; 4].into_iter().chain([[LONG[0]; 2]]);
+    lengths.map(move |lasts| Cut {
+        after: between(&mut rng, [500, 1_000]),
+        lasts: between(&mut rng, lasts),
+        end: any_end(&mut rng),
+    })
+}
+
 /// What has befallen the link so far.
 #[derive(Debug, Default)]
 pub struct Weather(Mutex<State>);

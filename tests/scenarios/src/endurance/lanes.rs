@@ -14,7 +14,7 @@ use crate::address::Address;
 use crate::lab::Host;
 use crate::patience::allow;
 use crate::socket::Socket;
-use crate::traffic::{both_ways, bulk, dialogue, set_patience, Ledger};
+use crate::traffic::{both_ways, bulk, dialogue, reset_when_closed, set_patience, Ledger};
 
 /// What a lane's sessions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,6 +160,7 @@ impl Client<'_> {
             self.ledger.connections.fetch_add(1, Relaxed);
             return Ok(());
         };
+        reset_when_closed(client)?;
         if !self.breaks.count(Stage::Connected, &error) {
             return Err(error);
         }
@@ -177,7 +178,7 @@ impl Client<'_> {
             Kind::BothWays => both_ways(client, seed, size(rng, 21), ledger),
             Kind::Storm => match rng.u8(..4) {
                 0 | 1 => Ok(()),
-                2 => reset(client),
+                2 => reset_when_closed(client),
                 _ => dialogue(client, seed, 1, ledger),
             },
             Kind::Crowd | Kind::Datagrams => unreachable!("they have no single connection"),
@@ -215,12 +216,4 @@ impl Client<'_> {
 fn size(rng: &mut Rng, bits: u32) -> u64 {
     let most = 1 << rng.u32(8..=bits);
     rng.u64(1..=most)
-}
-
-/// Has the close that follows reset the connection.
-fn reset(client: &Socket) -> Result<()> {
-    let at_once = [1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat();
-    client
-        .set_option(libc::SOL_SOCKET, libc::SO_LINGER, &at_once)
-        .context("SO_LINGER")
 }

@@ -24,11 +24,12 @@ use serde::Serialize;
 
 use crate::fuzz::sockets_in_memory;
 use crate::harness::{note, own_threads};
-use crate::lab::{eventually, Host};
+use crate::lab::{eventually, Host, Lab};
 use crate::module;
 use crate::netns::Netns;
+use crate::relay::{Mode, Relay};
 use crate::socket::Socket;
-use crate::traffic::{serve, Ledger};
+use crate::traffic::{bulk, serve, Ledger};
 use crate::transfer::beside;
 use breaks::{Breaks, Stage};
 use cuts::{Cut, Cutter, End, Link, Weather};
@@ -127,6 +128,19 @@ impl Link for Wire {
 
     fn restore(&self) -> Result<()> {
         tell("restore")
+    }
+}
+
+impl Link for &Relay {
+    /// It has no carrier that one end alone could lose.
+    fn cut(&self, _end: End) -> Result<()> {
+        self.set_mode(Mode::Cut);
+        Ok(())
+    }
+
+    fn restore(&self) -> Result<()> {
+        self.set_mode(Mode::Forward);
+        Ok(())
     }
 }
 
@@ -282,6 +296,7 @@ fn client(time: Duration, seed: u64) -> Result<()> {
     let watching = Watching {
         end: Some(end),
         samples: &mut before.samples,
+        prints: true,
     };
     conduct(
         road,
@@ -301,6 +316,8 @@ struct Watching<'a> {
     /// When no session begins any more; with the schedule of cuts, if not given.
     end: Option<Instant>,
     samples: &'a mut Samples,
+    /// Print figures once in a minute.
+    prints: bool,
 }
 
 /// Runs all lanes while the link is cut and restored; then, with the link whole, to their ends.
@@ -342,7 +359,9 @@ fn conduct(
         let last = watching.await_lanes(&client, books, &ended);
         cut.and(last)
     })?;
-    books.print(client.started)?;
+    if watching.prints {
+        books.print(client.started)?;
+    }
     books.ledger.judge()?;
     ensure!(
         books.ledger.datagrams.load(Relaxed) > 0,
@@ -400,7 +419,7 @@ impl Watching<'_> {
     /// Takes a sample, prints the figures once in a minute, and ends the process if a lane hangs.
     fn look(&mut self, client: &Client<'_>, books: &Books) -> Result<()> {
         self.samples.take()?;
-        if self.samples.count() % 60 == 0 {
+        if self.prints && self.samples.count() % 60 == 0 {
             books.print(client.started)?;
         }
         if let Some(lane) = client.overdue() {
@@ -413,4 +432,65 @@ impl Watching<'_> {
         }
         Ok(())
     }
+}
+
+/// What [`rehearse`] saw.
+#[derive(Debug)]
+pub struct Rehearsal {
+    /// Connections that did what they were for.
+    pub connections: u64,
+    /// Those that broke of the cuts, and attempts that came to nothing.
+    pub broken: u64,
+    /// Cuts of the link.
+    pub cuts: u64,
+}
+
+/// Half a minute of it between two hosts of one guest.
+///
+/// # Errors
+/// When a byte is not what it must be, a connection breaks as it must not, or anything is left.
+pub fn rehearse(lab: &Lab, seed: u64) -> Result<Rehearsal> {
+    let road = Road {
+        host: &lab.a,
+        server: lab.b.mac,
+    };
+    let mut before = Before::now()?;
+    let (near, far) = (Books::default(), Books::default());
+    let service = Service::open(&lab.b)?;
+    let stop = AtomicBool::new(false);
+    let watching = Watching {
+        end: None,
+        samples: &mut before.samples,
+        prints: false,
+    };
+    beside(
+        || service.attend(&stop, &far.ledger, &far.breaks),
+        || {
+            let mut schedule = cuts::rehearsal(seed);
+            let ended = conduct(road, &lab.relay(), &mut schedule, seed, &near, watching);
+            // With the link whole, something that must succeed.
+            let last = ended.and_then(|()| transfer(&road));
+            stop.store(true, Relaxed);
+            last
+        },
+    )?;
+    drop(service);
+    far.ledger.judge()?;
+    note(&format!("{near:?}; {far:?}"));
+    note(&before.judge(&[&lab.a, &lab.b])?);
+    Ok(Rehearsal {
+        connections: near.ledger.connections.load(Relaxed),
+        broken: near.breaks.all().values().sum(),
+        cuts: near.weather.cuts(),
+    })
+}
+
+/// A connection that must do what it is for.
+fn transfer(road: &Road<'_>) -> Result<()> {
+    let client = road.host.esp()?;
+    client
+        .connect(&road.address())
+        .and_then(|()| client.set_timeout(libc::SO_RCVTIMEO, Duration::from_secs(60)))
+        .context("connecting after all cuts")?;
+    bulk(&client, 1, 1 << 16).context("after all cuts")
 }

@@ -43,6 +43,17 @@ pub fn set_patience(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
+/// Has the close that follows reset the connection.
+///
+/// # Errors
+/// When the socket does not take it.
+pub fn reset_when_closed(connection: &Socket) -> Result<()> {
+    let at_once = [1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat();
+    connection
+        .set_option(libc::SOL_SOCKET, libc::SO_LINGER, &at_once)
+        .context("SO_LINGER")
+}
+
 /// What a client wants of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
@@ -87,7 +98,7 @@ impl Order {
 /// Serves every connection of `listener`, each in a thread of its own, until `stop`; then until the last is over.
 ///
 /// A connection that fails before it has said what it wants is nobody's loss: its client failed to connect. What becomes of
-/// the others' errors is decided by `excused`.
+/// the others' errors is decided by `excused`. All that fail are reset: an end that gives up must not look like a stream's end.
 ///
 /// # Errors
 /// When the listener fails.
@@ -114,6 +125,7 @@ pub fn serve(
         ledger.accepted.fetch_add(1, Relaxed);
         scope.spawn(move || {
             if let Err(error) = answer(&connection, ledger) {
+                let error = reset_when_closed(&connection).err().unwrap_or(error);
                 if !excused(&error) {
                     ledger.fail(error.context("the server"));
                 }
@@ -123,13 +135,17 @@ pub fn serve(
     })
 }
 
-/// What a connection asked for, or nothing if it ended before.
+/// What a connection asked for, or nothing if it ended before, or asked for nothing for too long.
 fn read_order(connection: &Socket) -> Result<Option<Order>> {
     let mut bytes = [0; ORDER];
     let mut filled = 0;
     while filled < ORDER {
         match connection.receive(&mut bytes[filled..], 0) {
-            Ok(0) | Err(_) if filled == 0 => return Ok(None),
+            Ok(0) if filled == 0 => return Ok(None),
+            Err(_) if filled == 0 => {
+                reset_when_closed(connection)?;
+                return Ok(None);
+            }
             Ok(0) => anyhow::bail!("the stream ended after {filled} bytes"),
             Ok(got) => filled += got,
             Err(error) => return Err(error).context("receiving the order"),
@@ -211,10 +227,6 @@ fn exchange_patterns(
     let (given, taken) = thread::scope(|scope| {
         let giving = scope.spawn(|| give(connection, ours, length));
         let taken = take(connection, theirs, ledger);
-        if taken.is_err() {
-            // It may be the bytes that were wrong: then the other half is not to go on. It has ended already otherwise.
-            let _ = connection.shutdown(libc::SHUT_RDWR);
-        }
         (giving.join(), taken)
     });
     let came = taken?;
