@@ -45,8 +45,10 @@ help:
 	@echo '                  OPTIONS=--redraw writes them from what was measured last'
 	@echo '  make scale      10,000 connections and 1,000 per second, beside TCP: memory, instructions, ports'
 	@echo '  make dos        attacks by a host on the same Ethernet: what each costs, and what a stream beside it keeps'
-	@echo '  make fuzz-calls random calls by processes killed at random; SECONDS=300, SEED=... makes the same ones again'
-	@echo '  make endurance  MINUTES=60 SEED=...: two guests and every kind of traffic while the link is cut and restored'
+	@echo '  make fuzz-calls random calls by processes killed at random; SECONDS=300, SEED=... makes the same ones again;'
+	@echo '                  DEBUG=1 in the kernel of test-debug'
+	@echo '  make endurance  MINUTES=60 SEED=...: two guests and every kind of traffic while the link is cut and restored;'
+	@echo '                  DEBUG=1 in the kernel of test-debug'
 	@echo '  make faults     five kinds of traffic over bad wires of every kind: the table of docs/faults.md, anew;'
 	@echo '                  OPTIONS="--only loss_30*" runs some cells, --free without counted clocks'
 	@echo '  make model      explore every placement of some losses in small configurations; OPTIONS=--deep does more'
@@ -85,7 +87,7 @@ incast params performance scale faults: runner
 	@$(run-guests) $@ $(OPTIONS)
 
 fuzz-calls: runner
-	@$(run-guests) $@ --seconds $(or $(SECONDS),300) $(addprefix --seed ,$(SEED))
+	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ --seconds $(or $(SECONDS),300) $(addprefix --seed ,$(SEED))
 
 endurance: runner
 	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ $(addprefix --minutes ,$(MINUTES)) $(addprefix --seed ,$(SEED))

@@ -32,7 +32,7 @@ pub(crate) const LINKS: &str = "Links and limits";
 #[derive(Clone, Debug, Args)]
 pub struct Measuring {
     /// Transports to measure: names with commas between, or `all`; patterns of many take
-    /// tcp and esp, esp-params is always esp
+    /// tcp, esp, unix and tipc, esp-params is always esp
     #[arg(help_heading = MEASURE,
         short = 'm',
         long = "mode",

@@ -115,6 +115,24 @@ fn every_number_of_clients_and_every_size_is_measured() {
 }
 
 #[test]
+fn local_sockets_measure_what_a_host_can_do_without_a_network() {
+    let servers = servers(3, "");
+    for pattern in ["one-many", "many-one", "all-to-all", "bisection"] {
+        let options = "-m unix -s 1,64K,1M -c 2 --format json";
+        let output = run(coordinator_of(pattern, &servers, options));
+        assert!(
+            output.status.success(),
+            "{pattern}: {}",
+            text(&output.stderr)
+        );
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let run = &report["runs"][0];
+        assert_eq!(run["transport"], "unix", "{pattern}");
+        assert_eq!(run["rows"].as_array().unwrap().len(), 3, "{pattern}");
+    }
+}
+
+#[test]
 fn a_seed_draws_the_same_server_again_and_an_index_fixes_it() {
     let servers = servers(3, "");
     let server_of = |arguments: &str| {

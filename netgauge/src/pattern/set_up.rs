@@ -34,9 +34,9 @@ impl Pattern for SetUp {
         let names: Vec<_> = kinds.map(|kind| kind.name).collect();
         ensure!(
             kind.streams.is_some(),
-            "setup opens connections, and {} has none: choose from {}",
-            kind.name,
-            names.join(", ")
+            "setup opens connections of {}, not of {}",
+            names.join(", "),
+            kind.name
         );
         Ok(())
     }

@@ -7,6 +7,7 @@
 //! beyond it, a bearer on both sides: what TIPC calls the interface that it may use.
 
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -15,6 +16,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::stream::Stream;
+use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 
@@ -29,7 +31,11 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: false,
         receive_buffer: true,
     },
-    streams: None,
+    streams: Some(StreamKind {
+        listen: listen_for_many,
+        connect: connect_one,
+        congestion: false,
+    }),
 };
 
 /// `TIPC_SOCKET_ADDR` of `linux/tipc.h`: the address is a socket's identity.
@@ -114,11 +120,10 @@ struct Tipc {
 }
 
 fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
-    let socket =
-        Socket::new(Domain::from(libc::AF_TIPC), Type::STREAM, None).map_err(explain_family)?;
+    let socket = make()?;
     context.options.apply(&socket)?;
     if context.role == Role::Follower {
-        socket.listen(1).context("listening by TIPC")?;
+        listen(&socket)?;
     }
     Ok(Box::new(Tipc {
         socket,
@@ -126,22 +131,49 @@ fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
     }))
 }
 
+fn make() -> Result<Socket> {
+    Socket::new(Domain::from(libc::AF_TIPC), Type::STREAM, None).map_err(explain_family)
+}
+
+fn listen(socket: &Socket) -> Result<()> {
+    // TIPC does not look at the number: what limits it is the listener's receive buffer.
+    socket.listen(1).context("listening by TIPC")
+}
+
+/// Where `socket` can be reached.
+fn endpoint(socket: &Socket) -> Result<Endpoint> {
+    Ok(Endpoint {
+        place: Some(Place::here()?),
+        tipc: Some(SocketId::of(&socket.local_addr()?)?),
+        ..Endpoint::default()
+    })
+}
+
+/// Makes sure that a network leads from `socket` to `peer`: the peer's identity.
+fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
+    let own = SocketId::of(&socket.local_addr()?)?;
+    let theirs = peer.tipc.context("the peer gave no TIPC address")?;
+    if peer.place.as_ref() != Some(&Place::here()?) {
+        check_bearers(own, theirs)?;
+    }
+    Ok(theirs)
+}
+
+/// Sets what a connected socket has.
+fn set_up(socket: &Socket, nodelay: bool, give_up: Duration) -> io::Result<()> {
+    setsockopt(socket, Nodelay, &nodelay)?;
+    socket.set_read_timeout(Some(give_up))?;
+    socket.set_write_timeout(Some(give_up))
+}
+
 impl Prepared for Tipc {
     fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            place: Some(Place::here()?),
-            tipc: Some(SocketId::of(&self.socket.local_addr()?)?),
-            ..Endpoint::default()
-        })
+        endpoint(&self.socket)
     }
 
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
         let Self { socket, context } = *self;
-        let own = SocketId::of(&socket.local_addr()?)?;
-        let theirs = peer.tipc.context("the peer gave no TIPC address")?;
-        if peer.place.as_ref() != Some(&Place::here()?) {
-            check_bearers(own, theirs)?;
-        }
+        let theirs = reach(&socket, peer)?;
         let socket = match context.role {
             Role::Leader => {
                 connect(&socket, theirs, context.give_up)?;
@@ -155,10 +187,54 @@ impl Prepared for Tipc {
                 socket
             }
         };
-        setsockopt(&socket, Nodelay, &context.options.is_nodelay()).context("TIPC_NODELAY")?;
-        socket.set_read_timeout(Some(context.give_up))?;
-        socket.set_write_timeout(Some(context.give_up))?;
+        set_up(&socket, context.options.is_nodelay(), context.give_up)?;
         Ok(Box::new(Stream::new(socket, &context)))
+    }
+}
+
+struct Listener {
+    socket: Socket,
+    give_up: Duration,
+}
+
+fn listen_for_many(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
+    let socket = make()?;
+    listen(&socket)?;
+    Ok(Box::new(Listener {
+        socket,
+        give_up: context.give_up,
+    }))
+}
+
+impl StreamListener for Listener {
+    fn endpoint(&self) -> Result<Endpoint> {
+        endpoint(&self.socket)
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
+        let (socket, _) = self.socket.accept()?;
+        set_up(&socket, true, self.give_up)?;
+        Ok(Box::new(socket))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+fn connect_one(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
+    let socket = make()?;
+    let theirs = reach(&socket, server)?;
+    connect(&socket, theirs, context.give_up)?;
+    set_up(&socket, true, context.give_up)?;
+    Ok(Box::new(socket))
+}
+
+impl StreamSocket for Socket {
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        Self::set_nonblocking(self, nonblocking)
     }
 }
 

@@ -7,13 +7,16 @@
 
 use std::fs::{self, Permissions};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
+use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
 use super::stream::Stream;
+use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 
@@ -28,7 +31,11 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: true,
         receive_buffer: false,
     },
-    streams: None,
+    streams: Some(StreamKind {
+        listen,
+        connect,
+        congestion: false,
+    }),
 };
 
 struct Unix {
@@ -81,44 +88,111 @@ impl Meeting {
             _directory: directory,
         })
     }
-}
 
-impl Prepared for Unix {
     fn endpoint(&self) -> Result<Endpoint> {
         Ok(Endpoint {
             place: Some(Place::here()?),
-            path: self.meeting.as_ref().map(|meeting| meeting.path.clone()),
+            path: Some(self.path.clone()),
             ..Endpoint::default()
         })
     }
 
+    fn accept(&self, give_up: Duration) -> io::Result<UnixStream> {
+        let (stream, _) = self.listener.accept()?;
+        set_patience(&stream, give_up)?;
+        Ok(stream)
+    }
+}
+
+/// Connects to a meeting, which must be on this host.
+fn meet(peer: &Endpoint, give_up: Duration) -> Result<UnixStream> {
+    let path = peer.path.as_deref().context("the peer gave no path")?;
+    let stream = UnixStream::connect(path)
+        .map_err(|error| explain(error, path))
+        .with_context(|| format!("connecting to {path}"))?;
+    set_patience(&stream, give_up)?;
+    Ok(stream)
+}
+
+fn check_host(peer: &Endpoint) -> Result<()> {
+    let place = peer
+        .place
+        .as_ref()
+        .context("the peer does not say where it is")?;
+    ensure!(
+        place.is_same_host(&Place::here()?),
+        "unix is for ends on one host, and the peer is on another: choose another transport"
+    );
+    Ok(())
+}
+
+fn set_patience(stream: &UnixStream, give_up: Duration) -> io::Result<()> {
+    stream.set_read_timeout(Some(give_up))?;
+    stream.set_write_timeout(Some(give_up))
+}
+
+impl Prepared for Unix {
+    fn endpoint(&self) -> Result<Endpoint> {
+        match &self.meeting {
+            Some(meeting) => meeting.endpoint(),
+            None => Ok(Endpoint {
+                place: Some(Place::here()?),
+                ..Endpoint::default()
+            }),
+        }
+    }
+
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
         let Self { context, meeting } = *self;
-        let place = peer
-            .place
-            .as_ref()
-            .context("the peer does not say where it is")?;
-        ensure!(
-            place.is_same_host(&Place::here()?),
-            "unix is for two ends on one host, and {} is another host: choose another transport",
-            context.peer.ip()
-        );
+        check_host(peer)?;
         let stream = match &meeting {
-            None => {
-                let path = peer.path.as_deref().context("the peer gave no path")?;
-                UnixStream::connect(path)
-                    .map_err(|error| explain(error, path))
-                    .with_context(|| format!("connecting to {path}"))?
-            }
+            None => meet(peer, context.give_up)?,
             Some(meeting) => {
                 wait_for_peer(&meeting.listener, context.give_up)?;
-                meeting.listener.accept()?.0
+                meeting.accept(context.give_up)?
             }
         };
         context.options.apply(&stream)?;
-        stream.set_read_timeout(Some(context.give_up))?;
-        stream.set_write_timeout(Some(context.give_up))?;
         Ok(Box::new(Stream::new(stream, &context)))
+    }
+}
+
+struct Listener {
+    meeting: Meeting,
+    give_up: Duration,
+}
+
+fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
+    Ok(Box::new(Listener {
+        meeting: Meeting::new()?,
+        give_up: context.give_up,
+    }))
+}
+
+impl StreamListener for Listener {
+    fn endpoint(&self) -> Result<Endpoint> {
+        self.meeting.endpoint()
+    }
+
+    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
+        Ok(Box::new(self.meeting.accept(self.give_up)?))
+    }
+}
+
+impl AsFd for Listener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.meeting.listener.as_fd()
+    }
+}
+
+fn connect(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
+    check_host(server)?;
+    Ok(Box::new(meet(server, context.give_up)?))
+}
+
+impl StreamSocket for UnixStream {
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        Self::set_nonblocking(self, nonblocking)
     }
 }
 
@@ -187,7 +261,7 @@ mod tests {
             ..there.clone()
         };
         let error = refused(&elsewhere);
-        assert!(error.contains("127.0.0.1 is another host"), "{error}");
+        assert!(error.contains("the peer is on another"), "{error}");
         let hidden = Endpoint {
             path: Some("/nonexistent/socket".to_owned()),
             ..there
