@@ -166,8 +166,8 @@ fn patterns() -> Outcome {
 /// Neither the wrong user nor a kernel without the family leaves anything behind.
 fn missing() -> Outcome {
     let directory = Directory::new()?;
-    // A family that no module has (AF_WANPIPE was never merged), and one that is AF_XDP's.
-    for (family, remedy) in [(25, "modprobe enet"), (44, "--family")] {
+    // A family that no module has (AF_WANPIPE was never merged), and AF_PACKET's.
+    for (family, remedy) in [(25, "modprobe enet"), (17, "--family")] {
         let line = format!("lab one-many -m esp --family {family} --no-plot");
         let output = directory.run(&line)?;
         ended(&output, 1)?;
@@ -200,18 +200,21 @@ fn signal(process: u32, signal: Signal) -> Outcome {
     kill(Pid::from_raw(process.try_into()?), signal).context("signalling netgauge")
 }
 
-/// The lab's process of this host.
-fn participant(lab: &Child, host: &str) -> Result<u32> {
-    let pid = lab.id();
-    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"))?;
-    let is_hosts = |child: &&str| {
-        let line = fs::read(format!("/proc/{child}/cmdline")).unwrap_or_default();
-        text(&line).contains(&format!("--participant={host}\0"))
-    };
-    let found = children.split_whitespace().find(is_hosts);
-    Ok(found
-        .with_context(|| format!("{host} has no process"))?
-        .parse()?)
+/// The process of this host in the only lab there is.
+fn participant(host: &str) -> Result<u32> {
+    let name = format!("--participant={host}\0");
+    for entry in fs::read_dir("/proc")? {
+        let entry = entry?;
+        let Ok(pid) = entry.file_name().to_string_lossy().parse() else {
+            continue;
+        };
+        // One that has ended meanwhile is not it.
+        let line = fs::read(entry.path().join("cmdline")).unwrap_or_default();
+        if text(&line).contains(&name) {
+            return Ok(pid);
+        }
+    }
+    anyhow::bail!("{host} has no process")
 }
 
 fn interrupted() -> Outcome {
@@ -234,7 +237,7 @@ fn killed() -> Outcome {
     for host in ["h0", "h3"] {
         let mut lab = directory.start(ENDLESS)?;
         await_traffic(&mut lab)?;
-        signal(participant(&lab, host)?, Signal::SIGKILL)?;
+        signal(participant(host)?, Signal::SIGKILL)?;
         let output = lab.wait_with_output()?;
         ended(&output, 1)?;
         let gone = format!("participant {host} is gone: ");
