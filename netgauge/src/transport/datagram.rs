@@ -13,7 +13,7 @@ use socket2::SockRef;
 
 use super::polled::{polled, try_recv, try_send};
 use super::{SocketOptions, Transport};
-use crate::host::wait_readable;
+use crate::host::is_timeout;
 
 /// Room for the datagrams of one large message and of a bulk transfer's window, bytes.
 const RECEIVE_BUFFER: usize = 4 << 20;
@@ -159,10 +159,16 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
     }
 
     fn discard_pending(&mut self) -> io::Result<()> {
-        while wait_readable([self.as_fd()], Some(Duration::ZERO))? == [true] {
-            self.calls.socket.recv(&mut [0])?;
+        // What poll(2) shows may be a stranger's, which the socket passes over: only a call that does
+        // not wait tells whether there is something.
+        loop {
+            match self.calls.socket.try_recv(&mut [0]) {
+                Ok(_) => {}
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if is_timeout(&error) => return Ok(()),
+                Err(error) => return Err(error),
+            }
         }
-        Ok(())
     }
 }
 
@@ -175,7 +181,6 @@ impl<S: AsFd> AsFd for Datagrams<S> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::host::is_timeout;
     use std::os::unix::net::UnixDatagram;
 
     impl DatagramSocket for UnixDatagram {
@@ -273,5 +278,54 @@ mod tests {
         two.send(&[2; 4]).unwrap();
         one.discard_pending().unwrap();
         assert!(is_timeout(&one.recv(&mut [0; 1]).unwrap_err()));
+    }
+
+    /// Passes over datagrams of a stranger, which begin with 0.
+    struct Choosy(UnixDatagram);
+
+    impl Choosy {
+        fn next(
+            buffer: &mut [u8],
+            recv: impl Fn(&mut [u8]) -> io::Result<usize>,
+        ) -> io::Result<usize> {
+            loop {
+                let length = recv(buffer)?;
+                if buffer[0] != 0 {
+                    return Ok(length);
+                }
+            }
+        }
+    }
+
+    impl DatagramSocket for Choosy {
+        fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+            self.0.send(datagram)
+        }
+        fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+            Self::next(buffer, |buffer| self.0.recv(buffer))
+        }
+        fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+            Self::next(buffer, |buffer| try_recv(&self.0, buffer))
+        }
+    }
+
+    impl AsFd for Choosy {
+        fn as_fd(&self) -> BorrowedFd<'_> {
+            self.0.as_fd()
+        }
+    }
+
+    #[test]
+    fn a_strangers_datagram_is_nothing_to_discard() {
+        let (one, two) = UnixDatagram::pair().unwrap();
+        let mut one = Datagrams::new(Choosy(one), 4, Duration::from_millis(20)).unwrap();
+        for datagram in [[0; 4], [1; 4], [0; 4]] {
+            two.send(&datagram).unwrap();
+        }
+        one.discard_pending().unwrap();
+        two.send(&[2; 4]).unwrap();
+        let mut message = [0; 4];
+        one.recv(&mut message).unwrap();
+        assert_eq!(message, [2; 4]);
     }
 }
