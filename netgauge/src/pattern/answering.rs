@@ -73,7 +73,7 @@ pub(super) fn answer_messages(
         came += 1;
         if came == count {
             answer.fill(message[0]);
-            link.transport.send(&answer)?;
+            link.reply(&answer)?;
             answered += 1;
         }
     }

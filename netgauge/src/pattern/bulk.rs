@@ -191,10 +191,10 @@ impl Transfer {
             left -= length as u64;
             received += 1;
             if !reliable && received % CREDIT == 0 {
-                link.transport.send(&[self.tag])?;
+                link.reply(&[self.tag])?;
             }
         }
-        link.transport.send(&[self.tag])?;
+        link.reply(&[self.tag])?;
         Ok(Received::All)
     }
 }

@@ -96,6 +96,7 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
     })?;
     let message = vec![tag; size as usize];
     let mut times = Vec::with_capacity(count.min(RESERVED) as usize);
+    let mut unsent = Losses::new(count);
     let before = link.transport.packets()?;
     let start = Instant::now();
     let mut last = start;
@@ -104,7 +105,12 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
             true => link.transport.send_record(&message),
             false => link.transport.send(&message),
         };
-        sent.map_err(|error| link.explain(error))?;
+        match sent {
+            Ok(()) => unsent.success(),
+            // It has not come either, and is counted as the others that got lost.
+            Err(error) if is_timeout(&error) && !link.is_reliable() => unsent.count(link)?,
+            Err(error) => return Err(link.explain(error)),
+        }
         // One look at the clock a message: what it costs is in the time once.
         let now = Instant::now();
         times.push(now.duration_since(last).as_nanos() as u64);
@@ -181,8 +187,8 @@ fn receive_tally(transport: &mut dyn Transport, tag: u8) -> io::Result<Tally> {
 fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally> {
     let mut losses = Losses::new(0);
     loop {
-        link.transport.send(question)?;
-        match receive_tally(link.transport, tag) {
+        let asked = link.transport.send(question);
+        match asked.and_then(|()| receive_tally(link.transport, tag)) {
             Ok(tally) => return Ok(tally),
             Err(error) if is_timeout(&error) => losses.count(link)?,
             Err(error) => return Err(link.explain(error)),
@@ -237,7 +243,7 @@ fn follow_datagrams(link: &mut Link<'_>, step: &Step) -> Result<()> {
                 came,
                 time: time.unwrap_or_default(),
             };
-            link.transport.send(&tally.to_bytes(step.tag))?;
+            link.reply(&tally.to_bytes(step.tag))?;
             asked = true;
         }
     }

@@ -174,6 +174,15 @@ impl Link<'_> {
         self.transport.max_datagram().is_none()
     }
 
+    /// Sends an answer of the follower's. Where datagrams find no room in time it is lost like any
+    /// other, and the leader counts it.
+    fn reply(&mut self, answer: &[u8]) -> io::Result<()> {
+        match self.transport.send(answer) {
+            Err(error) if is_timeout(&error) && !self.is_reliable() => Ok(()),
+            result => result,
+        }
+    }
+
     /// Waits until there is data, or a word on the control connection: `true` for the latter.
     fn wait_for_control(&self) -> Result<bool> {
         if self.control.is_ready(Duration::ZERO)? {

@@ -65,7 +65,7 @@ impl Pattern for OneOne {
             }
             match link.transport.recv(&mut message) {
                 Ok(()) => {
-                    link.transport.send(&message)?;
+                    link.reply(&message)?;
                     answered += 1;
                 }
                 Err(error) if is_timeout(&error) && !link.is_reliable() => {

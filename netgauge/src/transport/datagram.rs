@@ -77,10 +77,12 @@ pub(crate) struct Datagrams<S> {
 }
 
 impl<S: DatagramSocket> Datagrams<S> {
-    /// Takes a connected socket whose datagrams have at most `max_datagram` bytes.
+    /// Takes a connected socket whose datagrams have at most `max_datagram` bytes. No call waits
+    /// longer than `timeout` for one of them, or for room for it.
     pub(crate) fn new(socket: S, max_datagram: usize, timeout: Duration) -> io::Result<Self> {
         let options = SockRef::from(&socket);
         options.set_read_timeout(Some(timeout))?;
+        options.set_write_timeout(Some(timeout))?;
         // Beyond the system's limit only root may go; others get what the limit allows.
         if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             options.set_recv_buffer_size(RECEIVE_BUFFER)?;
@@ -269,6 +271,21 @@ mod tests {
         let (mut one, two) = pair(4);
         two.send(&[1; 4]).unwrap();
         assert!(is_timeout(&one.recv(&mut [0; 5]).unwrap_err()));
+    }
+
+    #[test]
+    fn no_room_is_a_timeout_however_a_call_waits() {
+        for polls in [false, true] {
+            let (mut one, _two) = pair(4);
+            one.calls.polls_to_send = polls;
+            // The other side takes only so many that nobody reads.
+            let error = loop {
+                if let Err(error) = one.send(&[1; 4]) {
+                    break error;
+                }
+            };
+            assert!(is_timeout(&error), "{error}");
+        }
     }
 
     #[test]

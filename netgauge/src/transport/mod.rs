@@ -47,7 +47,8 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// What the socket says.
+    /// What the socket says. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
+    /// transport means that there was no room for all of it in time.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
     /// Sends one message whose last packet carries nothing of the next one (`MSG_EOR`). Datagrams
