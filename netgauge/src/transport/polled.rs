@@ -48,7 +48,8 @@ pub(super) fn polled<T>(
         let left = deadline
             .get_or_insert(now + timeout)
             .saturating_duration_since(now);
-        if wait(fd, events, left)?.is_empty() {
+        // An error that the call does not meet shows in every wait, without an end to it.
+        if left.is_zero() || wait(fd, events, left)?.is_empty() {
             return Err(blocked);
         }
     }
@@ -100,6 +101,21 @@ mod tests {
             assert_eq!(polled(&one, PollFlags::POLLIN, patience, call).unwrap(), 1);
             assert_eq!(&byte, b"x");
         });
+    }
+
+    #[test]
+    fn a_call_that_never_succeeds_is_given_up_though_there_is_always_an_event() {
+        let (one, two) = UnixStream::pair().unwrap();
+        drop(two);
+        let mut calls = 0;
+        let call = || -> io::Result<()> {
+            calls += 1;
+            // Far more than there is time for.
+            assert!(calls < 10_000_000, "it goes on for ever");
+            Err(io::ErrorKind::WouldBlock.into())
+        };
+        let error = polled(&one, PollFlags::POLLIN, Duration::from_millis(5), call);
+        assert!(is_timeout(&error.unwrap_err()));
     }
 
     #[test]

@@ -12,7 +12,7 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
@@ -20,7 +20,7 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{recvmsg, send, setsockopt, ControlMessageOwned, MsgFlags};
 use socket2::{SockAddr, SockAddrStorage, SockRef};
 
-use super::polled::{polled, wait};
+use super::polled::wait;
 use super::stream::recv_exact;
 use super::tcp::Tcp;
 use super::{packets, Context, Kind, Packets, Prepared, Takes, Transport};
@@ -109,21 +109,27 @@ impl ZeroCopyStream {
     /// Sends what there is room for.
     fn send_some(&mut self, data: &[u8]) -> io::Result<usize> {
         let fd = self.stream.as_raw_fd();
-        let flags = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY) | MsgFlags::MSG_NOSIGNAL;
+        let mut flags = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY) | MsgFlags::MSG_NOSIGNAL;
+        flags.set(MsgFlags::MSG_DONTWAIT, self.polls_to_send);
+        let mut deadline = None;
         loop {
-            let result = match self.polls_to_send {
-                false => send(fd, data, flags).map_err(io::Error::from),
-                true => {
-                    let call = || Ok(send(fd, data, flags | MsgFlags::MSG_DONTWAIT)?);
-                    polled(&self.stream, PollFlags::POLLOUT, self.give_up, call)
-                }
-            };
-            match result {
+            match send(fd, data, flags).map_err(io::Error::from) {
                 Ok(sent) => {
                     self.pending += 1;
                     return Ok(sent);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.polls_to_send => {
+                    // They would end every wait for room at once.
+                    self.take_completions()?;
+                    let now = Instant::now();
+                    let left = deadline
+                        .get_or_insert(now + self.give_up)
+                        .saturating_duration_since(now);
+                    if left.is_zero() || wait(&self.stream, PollFlags::POLLOUT, left)?.is_empty() {
+                        return Err(error);
+                    }
+                }
                 // No room for one more completion, or no more memory may be pinned: what has been
                 // sent gives some back.
                 Err(error) if error.raw_os_error() == Some(libc::ENOBUFS) && self.pending > 0 => {
@@ -376,12 +382,15 @@ mod tests {
 
     #[test]
     fn a_peer_that_reads_nothing_is_given_up() {
-        let (mut transport, _peer) = pair(Duration::from_millis(20));
-        let error = transport.send(&vec![0; 64 << 20]).unwrap_err();
-        assert!(is_timeout(&error), "{error}");
-        assert_eq!(transport.pending, 0);
-        // It has been broken off.
-        assert!(transport.send(&[0]).is_err());
+        for polls in [false, true] {
+            let (mut transport, _peer) = pair(Duration::from_millis(20));
+            transport.polls_to_send = polls;
+            let error = transport.send(&vec![0; 64 << 20]).unwrap_err();
+            assert!(is_timeout(&error), "{error}");
+            assert_eq!(transport.pending, 0);
+            // It has been broken off.
+            assert!(transport.send(&[0]).is_err());
+        }
     }
 
     #[test]
