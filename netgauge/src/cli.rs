@@ -210,7 +210,10 @@ impl Cli {
         if self.measuring.mode != "all" && self.pattern != "all" {
             // Pairs that nobody named are left out, and the report says why.
             for pattern in &patterns {
-                transports.iter().try_for_each(|kind| pattern.suits(kind))?;
+                for kind in &transports {
+                    pattern.suits(kind)?;
+                    self.pattern_args.suits(*pattern, kind)?;
+                }
             }
         }
         if self.port == 0 {
@@ -349,6 +352,11 @@ mod tests {
         assert!(unknown("-m tpc --connect h").contains("choose from tcp"));
         assert!(unknown("-x ring --connect h").contains("choose from one-one"));
         assert!(unknown("--port 0 --connect h").contains("--port"));
+        let records = unknown("-m tcp,tcp-zerocopy -x flood --eor --connect h");
+        assert!(
+            records.contains("tcp-zerocopy keeps no records apart") && records.contains("tcp, udp"),
+            "{records}"
+        );
         for line in [
             "-s 0 --connect h",
             "-s 8-1 --connect h",

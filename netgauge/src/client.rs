@@ -85,7 +85,10 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
                 progress.advance(plan.sizes.len() as u64);
                 continue;
             }
-            if let Err(reason) = pattern.suits(kind) {
+            let suits = pattern
+                .suits(kind)
+                .and_then(|()| plan.args.suits(*pattern, kind));
+            if let Err(reason) = suits {
                 progress.advance(plan.sizes.len() as u64);
                 report.left_out.push(LeftOut {
                     transport: kind.name.to_owned(),

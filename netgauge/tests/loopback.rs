@@ -150,6 +150,22 @@ fn a_flood_of_records_has_a_packet_for_each() {
 }
 
 #[test]
+fn what_keeps_no_records_apart_is_left_out_of_a_flood_of_them() {
+    let report = measure("-m all -x one-one,flood -s 1 -c 20 --eor");
+    assert!(report.is_complete(), "{report:?}");
+    for name in ["unix", "tcp-zerocopy"] {
+        let title = format!("{name}, flood");
+        let mut outs = report.left_out.iter();
+        let out = outs.find(|out| out.title() == title);
+        let reason = &out.unwrap_or_else(|| panic!("{report:?}")).reason;
+        assert!(reason.contains("keeps no records apart"), "{reason}");
+        // The option is not for the other pattern.
+        let mut runs = report.runs.iter();
+        assert!(runs.any(|run| run.transport == name && run.pattern == "one-one"));
+    }
+}
+
+#[test]
 fn messages_beyond_a_datagram_are_no_flood() {
     let report = measure("-m udp -x flood -s 8,64K -c 5");
     let run = &report.runs[0];

@@ -2,11 +2,12 @@
 
 //! Options of patterns of two.
 
-use anyhow::{bail, Result};
+use anyhow::{bail, ensure, Result};
 use clap::Args;
 
 use super::Pattern;
 use crate::measuring::MEASURE;
+use crate::transport::{Kind, KINDS};
 
 /// Options that only some patterns of two have.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -27,6 +28,23 @@ impl PatternArgs {
         if self.eor && !chosen("flood") {
             bail!("--eor is an option of pattern flood: add -x flood, or leave it out");
         }
+        Ok(())
+    }
+
+    /// Can `pattern` do by this kind of transport what the options ask of it?
+    ///
+    /// # Errors
+    ///
+    /// It says why not, and by which it can.
+    pub fn suits(&self, pattern: &dyn Pattern, kind: &Kind) -> Result<()> {
+        let keepers = KINDS.iter().filter(|kind| kind.records);
+        let names: Vec<_> = keepers.map(|kind| kind.name).collect();
+        ensure!(
+            !self.eor || pattern.name() != "flood" || kind.records,
+            "{} keeps no records apart: leave --eor out, or choose from {}",
+            kind.name,
+            names.join(", ")
+        );
         Ok(())
     }
 }

@@ -133,6 +133,8 @@ pub struct Kind {
     pub prepare: fn(&Context) -> Result<Box<dyn Prepared>>,
     /// Which options mean something to its sockets.
     pub takes: Takes,
+    /// Does it keep records apart ([`Transport::send_record`])?
+    pub records: bool,
     /// What it has for patterns of many connections, if it can be used for these.
     pub streams: Option<StreamKind>,
 }
