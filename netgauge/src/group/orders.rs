@@ -98,6 +98,25 @@ pub struct Opening {
     pub congestion: Option<String>,
 }
 
+impl Order {
+    /// Is it one that goes on until others have done their part, and that a further order interrupts?
+    pub fn takes_time(&self) -> bool {
+        match self {
+            Self::Accept { .. }
+            | Self::Send(_)
+            | Self::Receive(_)
+            | Self::Join { .. }
+            | Self::Exchange { .. } => true,
+            Self::Listen(_)
+            | Self::Connect { .. }
+            | Self::Leave
+            | Self::Identify
+            | Self::SetParameters(_)
+            | Self::RestoreParameters => false,
+        }
+    }
+}
+
 /// What came of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {

@@ -86,6 +86,11 @@ impl Part {
 
     /// The last answer to an order; `None` if the coordinator has interrupted it.
     fn carry_out(&mut self, order: Order, control: &mut Control) -> Result<Option<Answer>> {
+        // What takes its time ends when the descriptor shows that there is more to be read, which it
+        // does not of what was read together with the order.
+        if order.takes_time() && control.has_read_ahead() {
+            return Ok(None);
+        }
         Ok(Some(match order {
             Order::Listen(opening) => {
                 let listener = (streams(&opening)?.listen)(&self.context(opening))?;
@@ -331,6 +336,107 @@ pub fn stream_kind(kind: &Kind) -> Result<&StreamKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::group::rounds::Series;
+    use std::io::Write;
+    use std::net::TcpListener;
+    use std::os::unix::net::UnixStream;
+
+    const PATIENCE: Duration = Duration::from_secs(60);
+
+    /// A participant, and what its coordinator says to it and hears of it.
+    struct Pair {
+        part: Part,
+        control: Control,
+        coordinator: Control,
+    }
+
+    impl Pair {
+        fn new() -> Self {
+            let (ours, theirs) = UnixStream::pair().unwrap();
+            let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
+            Self {
+                part: Part::new(PartOptions {
+                    local: Some(std::net::Ipv4Addr::LOCALHOST.into()),
+                    interface: None,
+                    family: Family::ENET,
+                    // Nobody who connects is waited for here.
+                    give_up: Duration::from_millis(50),
+                }),
+                control: control(ours),
+                coordinator: control(theirs),
+            }
+        }
+
+        /// Says these at once; gives what is answered, and what else the last one brings.
+        fn say(&mut self, orders: &[Order]) -> Vec<Message> {
+            let mut lines = Vec::new();
+            for order in orders {
+                serde_json::to_writer(&mut lines, &Message::Order(order.clone())).unwrap();
+                lines.push(b'\n');
+            }
+            let channel = self.coordinator.as_fd().try_clone_to_owned().unwrap();
+            UnixStream::from(channel).write_all(&lines).unwrap();
+            for _ in orders {
+                let Message::Order(order) = self.control.receive().unwrap() else {
+                    unreachable!()
+                };
+                self.part.obey(order, &mut self.control).unwrap();
+            }
+            let mut answers = Vec::new();
+            while self.coordinator.is_ready(Duration::ZERO).unwrap() {
+                answers.push(self.coordinator.receive().unwrap());
+            }
+            answers
+        }
+    }
+
+    fn by_tcp() -> Opening {
+        Opening {
+            transport: "tcp".to_owned(),
+            congestion: None,
+        }
+    }
+
+    /// Where `listener` is.
+    fn place(listener: &TcpListener) -> Endpoint {
+        let address = listener.local_addr().unwrap();
+        Endpoint {
+            port: address.port(),
+            ip: Some(address.ip()),
+            ..Endpoint::default()
+        }
+    }
+
+    fn connect(to: &TcpListener) -> Order {
+        Order::Connect {
+            opening: by_tcp(),
+            server: place(to),
+            number: 0,
+        }
+    }
+
+    #[test]
+    fn who_is_told_to_leave_in_the_same_breath_leaves_at_once() {
+        let left = [Message::Answer(Answer::Left)];
+        let series = Series { size: 1, rounds: 1 };
+
+        let mut server = Pair::new();
+        let listening = server.say(&[Order::Listen(by_tcp())]);
+        assert!(
+            matches!(listening[..], [Message::Answer(Answer::Listening(_))]),
+            "{listening:?}"
+        );
+        let accept = Order::Accept { clients: 1 };
+        assert_eq!(server.say(&[accept, Order::Leave]), left);
+
+        // The peer has ended the connection, so that who does wait for it does not wait for ever.
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let mut client = Pair::new();
+        let connected = client.say(&[connect(&peer)]);
+        assert_eq!(connected, [Message::Answer(Answer::Connected)]);
+        drop(peer.accept().unwrap());
+        assert_eq!(client.say(&[Order::Send(series), Order::Leave]), left);
+    }
 
     #[test]
     fn datagram_transports_are_refused_with_what_to_choose() {
