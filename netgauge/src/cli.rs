@@ -110,7 +110,8 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Wait for clients and do their bidding, until killed
+    /// Wait for clients and do their bidding, until killed; it obeys whoever reaches its port, see
+    /// --listen
     #[arg(help_heading = SIDES, long)]
     pub server: bool,
 

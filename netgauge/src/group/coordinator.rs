@@ -12,6 +12,7 @@ use super::args::RoundsPlan;
 use super::esp_params::{self, ParamsPlan, ParamsReport};
 use super::one_many::{self, Direction, ManyPlan, ManyReport};
 use super::participants::Group;
+use super::rounds::MOST_BYTES;
 use super::signals::{Interrupted, Signals};
 use super::start::Place;
 use super::{curves, heat_map, recorded};
@@ -20,9 +21,6 @@ use crate::progress::{Bar, Progress};
 use crate::report::record::Record;
 use crate::report::Format;
 use crate::sizes::SizeSpec;
-
-/// The most bytes that a client sends in a round: it has them in memory.
-const MOST_BYTES: u64 = 1 << 30;
 
 /// A pattern of more than two.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

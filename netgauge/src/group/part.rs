@@ -115,6 +115,7 @@ impl Part {
                 Answer::Connected
             }
             Order::Send(series) => {
+                series.check()?;
                 let Role::Client { socket, number } = &mut self.role else {
                     bail!("not a client");
                 };
@@ -126,6 +127,7 @@ impl Part {
                 }
             }
             Order::Receive(series) => {
+                series.check()?;
                 let Role::Server(sockets) = &mut self.role else {
                     bail!("not a server");
                 };
@@ -152,6 +154,11 @@ impl Part {
                 connect,
                 accept,
             } => {
+                // Alone it would do any number of rounds in no time.
+                ensure!(
+                    !connect.is_empty() || !accept.is_empty(),
+                    "nobody to be connected with"
+                );
                 let mut links = self.connect_to(opening, number, connect)?;
                 let Some(more) = self.accept(&accept, 0, control)? else {
                     return Ok(None);
@@ -161,6 +168,7 @@ impl Part {
                 Answer::Joined
             }
             Order::Exchange { series, to, from } => {
+                series.check()?;
                 let Role::Member(member) = &mut self.role else {
                     bail!("not a member of a mesh");
                 };
@@ -436,6 +444,46 @@ mod tests {
         assert_eq!(connected, [Message::Answer(Answer::Connected)]);
         drop(peer.accept().unwrap());
         assert_eq!(client.say(&[Order::Send(series), Order::Leave]), left);
+    }
+
+    #[test]
+    fn what_would_take_all_memory_is_refused() {
+        let peer = TcpListener::bind("127.0.0.1:0").unwrap();
+        let join = |connect| Order::Join {
+            opening: by_tcp(),
+            number: 1,
+            connect,
+            accept: Vec::new(),
+        };
+        for size in [0, u64::MAX] {
+            let series = Series {
+                size,
+                rounds: u32::MAX,
+            };
+            let exchange = Order::Exchange {
+                series,
+                to: vec![0],
+                from: vec![0],
+            };
+            for (role, order) in [
+                (connect(&peer), Order::Send(series)),
+                (join(vec![(0, place(&peer))]), exchange),
+            ] {
+                let mut pair = Pair::new();
+                let answers = pair.say(&[role]);
+                assert!(matches!(answers[..], [Message::Answer(_)]), "{answers:?}");
+                let answers = pair.say(&[order]);
+                let [Message::Failed(text)] = &answers[..] else {
+                    panic!("{answers:?}")
+                };
+                assert!(text.contains("no size"), "{text}");
+            }
+        }
+        let answers = Pair::new().say(&[join(Vec::new())]);
+        let [Message::Failed(text)] = &answers[..] else {
+            panic!("{answers:?}")
+        };
+        assert!(text.contains("nobody"), "{text}");
     }
 
     #[test]

@@ -26,6 +26,9 @@ const GO: u8 = b'G';
 /// The server's byte that confirms a client's message.
 const DONE: u8 = b'D';
 
+/// The most bytes that a participant sends in a round: it has them in memory.
+pub const MOST_BYTES: u64 = 1 << 30;
+
 /// The most read from one client before the next has its turn, bytes.
 const PIECE: usize = 64 * 1024;
 
@@ -47,6 +50,22 @@ pub struct Series {
     pub size: u64,
     /// Number of rounds.
     pub rounds: u32,
+}
+
+impl Series {
+    /// Is it one that a participant does?
+    ///
+    /// # Errors
+    ///
+    /// Its size is none.
+    pub fn check(&self) -> Result<()> {
+        ensure!(
+            (1..=MOST_BYTES).contains(&self.size),
+            "no size for rounds: {} bytes",
+            self.size
+        );
+        Ok(())
+    }
 }
 
 /// What the server saw of one round.
