@@ -145,7 +145,7 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
 ///
 /// # Errors
 ///
-/// There is none, or it speaks another version of the control protocol.
+/// There is none, it serves somebody else, or it speaks another version of the control protocol.
 pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result<Control> {
     let deadline = Instant::now() + wait;
     let stream = loop {
@@ -162,8 +162,15 @@ pub fn reach(host: &str, port: u16, wait: Duration, give_up: Duration) -> Result
         }
     };
     // A server that has failed to open a transport needs its own time to notice.
-    let mut control = Control::new(stream, Some(give_up * 3))?;
-    control.greet()?;
+    let patience = give_up * 3;
+    let mut control = Control::new(stream, Some(patience))?;
+    control.hello()?;
+    ensure!(
+        control.is_ready(patience)?,
+        "netgauge at {host} port {port} does not answer: it may be serving somebody else, and \
+         serves one at a time"
+    );
+    control.greeted()?;
     Ok(control)
 }
 

@@ -295,16 +295,6 @@ impl Control {
         &self.name
     }
 
-    /// Exchanges greetings with a server.
-    ///
-    /// # Errors
-    ///
-    /// The peer is gone or speaks another version of the control protocol.
-    pub fn greet(&mut self) -> Result<()> {
-        self.hello()?;
-        self.greeted()
-    }
-
     /// Says the first word, the server's is to be waited for.
     ///
     /// # Errors
@@ -355,6 +345,21 @@ impl Control {
                 bail!("the control connection has no addresses to go by")
             }
         }
+    }
+
+    /// Bounds the wait for each message from now on; `None` does not.
+    ///
+    /// # Errors
+    ///
+    /// The option cannot be set.
+    pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
+        match self.channel.get_ref() {
+            Channel::Tcp { stream, .. } => stream.set_read_timeout(timeout)?,
+            Channel::Local(stream) => stream.set_read_timeout(timeout)?,
+            // Who waits there ends with ssh.
+            Channel::Pipes { .. } => {}
+        }
+        Ok(())
     }
 
     /// Ends this side's half of the connection: the peer has nothing to wait for any more.

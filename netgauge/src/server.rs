@@ -62,7 +62,8 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
             Err(error) if error.kind() == io::ErrorKind::ConnectionAborted => continue,
             Err(error) => return Err(error).context("waiting for clients"),
         };
-        let result = Control::new(stream, None).and_then(|control| {
+        // Others wait while somebody is connected who does not even greet.
+        let result = Control::new(stream, Some(options.give_up)).and_then(|control| {
             let peer = control.name().to_owned();
             eprintln!("netgauge: client {peer}");
             converse(control, options).with_context(|| format!("client {peer}"))
@@ -113,6 +114,8 @@ struct Open {
 impl Session<'_> {
     fn run(mut self) -> Result<()> {
         self.greet()?;
+        // From here on the client takes its time.
+        self.control.set_answer_timeout(None)?;
         let mut open = None;
         while let Some(message) = self.control.receive_or_end()? {
             match message {

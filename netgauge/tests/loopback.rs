@@ -4,6 +4,7 @@
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
 use std::thread::{self, JoinHandle};
+use std::time::Duration;
 
 use clap::Parser;
 use netgauge::cli::Cli;
@@ -266,7 +267,8 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
     let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
     let stream = std::net::TcpStream::connect(address).unwrap();
     let mut control = Control::new(stream, Some(std::time::Duration::from_secs(10))).unwrap();
-    control.greet().unwrap();
+    control.hello().unwrap();
+    control.greeted().unwrap();
     let told = control
         .peer_machine()
         .and_then(|machine| machine.device.as_ref());
@@ -291,6 +293,18 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
     }
     drop(control);
     server.join().unwrap().unwrap();
+}
+
+#[test]
+fn a_server_that_is_at_anothers_service_is_told_to_be() {
+    // A connection is made before the server takes it.
+    let busy = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = busy.local_addr().unwrap().port();
+    let give_up = Duration::from_millis(100);
+    let error = client::reach("127.0.0.1", port, Duration::ZERO, give_up).unwrap_err();
+    let text = error.to_string();
+    assert!(text.contains("serves one at a time"), "{text}");
+    assert!(text.contains(&format!("port {port}")), "{text}");
 }
 
 #[test]

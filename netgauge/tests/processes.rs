@@ -230,6 +230,18 @@ fn strangers_do_not_bring_the_server_down() {
 }
 
 #[test]
+fn one_who_connects_and_says_nothing_does_not_keep_the_others() {
+    let mut server = Server::start("--give-up 1");
+    let mute = TcpStream::connect(("127.0.0.1", server.port)).unwrap();
+    server.await_client();
+    let mut line = String::new();
+    server.stderr.read_line(&mut line).unwrap();
+    assert!(line.contains("it does not answer"), "{line}");
+    assert!(run(server.client("-s 1 -c 1")).status.success());
+    drop(mute);
+}
+
+#[test]
 fn a_wrong_command_line_is_status_2() {
     assert_eq!(run(netgauge("")).status.code(), Some(2));
     assert_eq!(
