@@ -223,7 +223,8 @@ impl Part {
     }
 
     fn connect(&mut self, opening: Opening, server: &Endpoint, number: u16) -> Result<()> {
-        let mut socket = (streams(&opening)?.connect)(&self.context(opening), server)?;
+        let streams = streams(&opening)?;
+        let mut socket = streams.connect(&self.context(opening), server)?;
         // So the server knows who it is.
         socket.write_all(&number.to_be_bytes())?;
         self.role = Role::Client { socket, number };
@@ -242,7 +243,7 @@ impl Part {
         places
             .into_iter()
             .map(|(peer, place)| {
-                let mut socket = (streams.connect)(&context, &place)?;
+                let mut socket = streams.connect(&context, &place)?;
                 socket.write_all(&number.to_be_bytes())?;
                 socket.set_nonblocking(true)?;
                 Ok(Link { peer, socket })

@@ -56,7 +56,7 @@ fn transport(socket: UnixDatagram, period: u32, timeout: Duration) -> Datagrams<
     Datagrams::new(socket, MAX_DATAGRAM, timeout).unwrap()
 }
 
-fn controls() -> (Control, Control) {
+pub(super) fn controls() -> (Control, Control) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let one = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
     let (two, _) = listener.accept().unwrap();

@@ -9,7 +9,7 @@ use std::time::Instant;
 use anyhow::{bail, ensure, Context as _, Result};
 
 use super::{Link, Pattern, Plan, Streams};
-use crate::control::{Endpoint, Message, Step};
+use crate::control::{Message, Step};
 use crate::host::wait_readable;
 use crate::report::{Measured, Row};
 use crate::sizes::SizeSpec;
@@ -121,6 +121,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
         Message::Endpoint(endpoint) => endpoint,
         other => bail!("the peer answered {other:?} to a step"),
     };
+    let connect = (streams.kind.way_to)(&streams.context, &endpoint)?;
     let mut message = vec![0; size as usize];
     let (mut connects, mut connections) = (Vec::new(), Vec::new());
     let mut start = Instant::now();
@@ -129,7 +130,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
             start = Instant::now();
         }
         let begin = Instant::now();
-        let stream = open(streams, &endpoint)?;
+        let stream = connect()?;
         let connected = begin.elapsed();
         message.fill(round as u8);
         converse(stream, &mut message).map_err(|error| link.explain(error))?;
@@ -153,10 +154,6 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
     })
 }
 
-fn open(streams: &Streams, endpoint: &Endpoint) -> Result<Box<dyn StreamSocket>> {
-    (streams.kind.connect)(&streams.context, endpoint)
-}
-
 /// Sends the message, has it back, and closes the connection.
 fn converse(mut stream: Box<dyn StreamSocket>, message: &mut [u8]) -> std::io::Result<()> {
     let first = message[0];
@@ -169,4 +166,99 @@ fn converse(mut stream: Box<dyn StreamSocket>, message: &mut [u8]) -> std::io::R
         ));
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::args::PatternArgs;
+    use super::super::lossy_tests::controls;
+    use super::*;
+    use crate::control::Control;
+    use crate::control::Endpoint;
+    use crate::transport::datagram::Datagrams;
+    use crate::transport::find;
+    use crate::transport::streams::{Connect, StreamContext, StreamKind};
+    use sockaddr_en::Family;
+    use std::net::Ipv4Addr;
+    use std::os::unix::net::UnixDatagram;
+    use std::sync::atomic::{AtomicU32, Ordering};
+    use std::thread;
+    use std::time::Duration;
+
+    fn streams(kind: &'static StreamKind) -> Streams {
+        let context = StreamContext {
+            local: Some(Ipv4Addr::LOCALHOST.into()),
+            interface: None,
+            family: Family::ENET,
+            give_up: Duration::from_secs(60),
+            congestion: None,
+        };
+        Streams { kind, context }
+    }
+
+    /// Calls `what` with a link whose transport is not used.
+    fn with_link<T>(
+        control: &mut Control,
+        kind: &'static StreamKind,
+        what: impl FnOnce(&mut Link<'_>) -> T,
+    ) -> T {
+        let (unused, _other) = UnixDatagram::pair().unwrap();
+        let mut transport = Datagrams::new(unused, 1, Duration::from_secs(60)).unwrap();
+        what(&mut Link {
+            transport: &mut transport,
+            control,
+            streams: Some(streams(kind)),
+        })
+    }
+
+    fn plan(sizes: &[u64], tests: u32) -> Plan {
+        Plan {
+            sizes: sizes.to_vec(),
+            tests,
+            warmup: 0,
+            percentiles: Vec::new(),
+            args: PatternArgs::default(),
+        }
+    }
+
+    fn tcp() -> &'static StreamKind {
+        find("tcp").unwrap().streams.as_ref().unwrap()
+    }
+
+    fn listen_by_tcp(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
+        (tcp().listen)(context)
+    }
+
+    #[test]
+    fn the_way_is_found_before_the_first_connection_is_timed() {
+        static FOUND: AtomicU32 = AtomicU32::new(0);
+        fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
+            FOUND.fetch_add(1, Ordering::Relaxed);
+            (tcp().way_to)(context, server)
+        }
+        static COUNTING: StreamKind = StreamKind {
+            listen: listen_by_tcp,
+            way_to,
+            congestion: false,
+        };
+        let (mut leader, mut follower) = controls();
+        let follower = thread::spawn(move || {
+            while let Some(Message::Step(step)) = follower.receive_or_end().unwrap() {
+                follower.send(&Message::Ready).unwrap();
+                with_link(&mut follower, &COUNTING, |link| {
+                    SetUp.follow(link, &step).unwrap();
+                });
+            }
+        });
+        let mut rows = Vec::new();
+        with_link(&mut leader, &COUNTING, |link| {
+            let plan = plan(&[1, 1000], 5);
+            SetUp.lead(link, &plan, &mut |row| rows.push(row)).unwrap();
+        });
+        drop(leader);
+        follower.join().unwrap();
+        assert_eq!(rows.len(), 2);
+        // Once for each size's socket, however often that is connected to.
+        assert_eq!(FOUND.load(Ordering::Relaxed), 2);
+    }
 }

@@ -10,7 +10,7 @@ use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EspListener, EspStream, Family, MacAddr};
 
 use super::stream::Stream;
-use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{explain_family, packets, peer_address, wait_for_peer};
 use super::{Context, Kind, Prepared, Role, SocketOptions, Takes, Transport};
 use crate::control::Endpoint;
@@ -29,7 +29,7 @@ pub(super) const KIND: Kind = Kind {
     records: true,
     streams: Some(StreamKind {
         listen,
-        connect,
+        way_to,
         congestion: false,
     }),
 };
@@ -73,7 +73,7 @@ impl Prepared for Esp {
         } = self.context;
         let stream = match &self.listener {
             None => {
-                let stream = connect_from(&self.interface, family, peer, give_up)?;
+                let stream = connect(family, &peer_address(peer, &self.interface)?, give_up)?;
                 self.context.options.apply(&stream)?;
                 stream
             }
@@ -103,14 +103,8 @@ fn listen_on(
     Ok(listener)
 }
 
-fn connect_from(
-    interface: &Interface,
-    family: Family,
-    peer: &Endpoint,
-    give_up: Duration,
-) -> Result<EspStream> {
-    let address = peer_address(peer, interface)?;
-    EspStream::connect_timeout_with(family, &address, give_up)
+fn connect(family: Family, address: &Address, give_up: Duration) -> Result<EspStream> {
+    EspStream::connect_timeout_with(family, address, give_up)
         .map_err(explain_family)
         .with_context(|| format!("connecting to {address} by ESP"))
 }
@@ -157,11 +151,14 @@ impl AsFd for Listener {
     }
 }
 
-fn connect(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
-    let interface = context.ethernet()?;
-    let stream = connect_from(&interface, context.family, server, context.give_up)?;
-    set_up(&stream, context.give_up)?;
-    Ok(Box::new(stream))
+fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
+    let address = peer_address(server, &context.ethernet()?)?;
+    let (family, give_up) = (context.family, context.give_up);
+    Ok(Box::new(move || {
+        let stream = connect(family, &address, give_up)?;
+        set_up(&stream, give_up)?;
+        Ok(Box::new(stream))
+    }))
 }
 
 impl StreamSocket for EspStream {

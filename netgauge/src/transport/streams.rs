@@ -18,10 +18,29 @@ use crate::host::Interface;
 pub struct StreamKind {
     /// Opens a listening socket.
     pub listen: fn(&StreamContext) -> Result<Box<dyn StreamListener>>,
-    /// Connects to a listening socket.
-    pub connect: fn(&StreamContext, &Endpoint) -> Result<Box<dyn StreamSocket>>,
+    /// Finds out how to connect to a listening socket, so that what connects has nothing left to
+    /// look up: its time is told.
+    pub way_to: fn(&StreamContext, &Endpoint) -> Result<Connect>,
     /// Can its congestion control be chosen?
     pub congestion: bool,
+}
+
+/// Connects to a certain listening socket, once for each call.
+pub type Connect = Box<dyn Fn() -> Result<Box<dyn StreamSocket>>>;
+
+impl StreamKind {
+    /// Connects to a listening socket.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    pub fn connect(
+        &self,
+        context: &StreamContext,
+        server: &Endpoint,
+    ) -> Result<Box<dyn StreamSocket>> {
+        (self.way_to)(context, server)?()
+    }
 }
 
 /// What a transport needs to know to make these sockets.

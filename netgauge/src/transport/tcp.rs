@@ -11,7 +11,7 @@ use anyhow::{Context as _, Result};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::stream::Stream;
-use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{packets, wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::interface_ip;
@@ -29,7 +29,7 @@ pub(super) const KIND: Kind = Kind {
     records: true,
     streams: Some(StreamKind {
         listen,
-        connect,
+        way_to,
         congestion: true,
     }),
 };
@@ -180,17 +180,20 @@ impl AsFd for Listener {
     }
 }
 
-fn connect(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
+fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     let ip = server.ip.context("the server gave no IP address")?;
     let address = SocketAddr::new(ip, server.port);
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
-    set_congestion(&socket, context.congestion.as_deref())?;
-    socket
-        .connect_timeout(&address.into(), context.give_up)
-        .with_context(|| format!("connecting to {address} by TCP"))?;
-    let stream = TcpStream::from(socket);
-    set_up(&stream, true, context.give_up)?;
-    Ok(Box::new(stream))
+    let (congestion, give_up) = (context.congestion.clone(), context.give_up);
+    Ok(Box::new(move || {
+        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        set_congestion(&socket, congestion.as_deref())?;
+        socket
+            .connect_timeout(&address.into(), give_up)
+            .with_context(|| format!("connecting to {address} by TCP"))?;
+        let stream = TcpStream::from(socket);
+        set_up(&stream, true, give_up)?;
+        Ok(Box::new(stream))
+    }))
 }
 
 impl StreamSocket for TcpStream {
@@ -233,7 +236,7 @@ mod tests {
     fn both_ends_have_the_congestion_control_that_was_asked_for() {
         let context = context(Some("reno"));
         let listener = listen(&context).unwrap();
-        let mut client = connect(&context, &listener.endpoint().unwrap()).unwrap();
+        let mut client = way_to(&context, &listener.endpoint().unwrap()).unwrap()().unwrap();
         let mut server = listener.accept().unwrap();
         for end in [&client, &server] {
             let name = SockRef::from(end).tcp_congestion().unwrap();

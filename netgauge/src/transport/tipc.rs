@@ -16,7 +16,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::stream::Stream;
-use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 
@@ -34,7 +34,7 @@ pub(super) const KIND: Kind = Kind {
     records: false,
     streams: Some(StreamKind {
         listen: listen_for_many,
-        connect: connect_one,
+        way_to,
         congestion: false,
     }),
 };
@@ -225,12 +225,16 @@ impl AsFd for Listener {
     }
 }
 
-fn connect_one(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
-    let socket = make()?;
-    let theirs = reach(&socket, server)?;
-    connect(&socket, theirs, context.give_up)?;
-    set_up(&socket, true, context.give_up)?;
-    Ok(Box::new(socket))
+fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
+    // All sockets of a node are reached alike.
+    let theirs = reach(&make()?, server)?;
+    let give_up = context.give_up;
+    Ok(Box::new(move || {
+        let socket = make()?;
+        connect(&socket, theirs, give_up)?;
+        set_up(&socket, true, give_up)?;
+        Ok(Box::new(socket))
+    }))
 }
 
 impl StreamSocket for Socket {

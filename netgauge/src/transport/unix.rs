@@ -16,7 +16,7 @@ use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
 use super::stream::Stream;
-use super::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 
@@ -34,7 +34,7 @@ pub(super) const KIND: Kind = Kind {
     records: false,
     streams: Some(StreamKind {
         listen,
-        connect,
+        way_to,
         congestion: false,
     }),
 };
@@ -105,9 +105,13 @@ impl Meeting {
     }
 }
 
-/// Connects to a meeting, which must be on this host.
-fn meet(peer: &Endpoint, give_up: Duration) -> Result<UnixStream> {
-    let path = peer.path.as_deref().context("the peer gave no path")?;
+/// Where the peer waits, on this host.
+fn path_of(peer: &Endpoint) -> Result<&str> {
+    peer.path.as_deref().context("the peer gave no path")
+}
+
+/// Connects to a meeting.
+fn meet(path: &str, give_up: Duration) -> Result<UnixStream> {
     let stream = UnixStream::connect(path)
         .map_err(|error| explain(error, path))
         .with_context(|| format!("connecting to {path}"))?;
@@ -147,7 +151,7 @@ impl Prepared for Unix {
         let Self { context, meeting } = *self;
         check_host(peer)?;
         let stream = match &meeting {
-            None => meet(peer, context.give_up)?,
+            None => meet(path_of(peer)?, context.give_up)?,
             Some(meeting) => {
                 wait_for_peer(&meeting.listener, context.give_up)?;
                 meeting.accept(context.give_up)?
@@ -186,9 +190,10 @@ impl AsFd for Listener {
     }
 }
 
-fn connect(context: &StreamContext, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
+fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     check_host(server)?;
-    Ok(Box::new(meet(server, context.give_up)?))
+    let (path, give_up) = (path_of(server)?.to_owned(), context.give_up);
+    Ok(Box::new(move || Ok(Box::new(meet(&path, give_up)?))))
 }
 
 impl StreamSocket for UnixStream {
