@@ -198,16 +198,22 @@ impl Link<'_> {
 
     /// What a failed call on the transport means, with the peer's word on it if there is one.
     fn explain(&mut self, error: io::Error) -> anyhow::Error {
-        if self.control.is_ready(LAST_WORD).unwrap_or(false) {
-            match self.control.answer() {
-                Err(told) => return told,
-                Ok(other) => return anyhow!(error).context(format!("the peer said {other:?}")),
-            }
+        let seen = match is_timeout(&error) {
+            true => anyhow!("nothing came for too long: is the link up?"),
+            false => error.into(),
+        };
+        self.told_or(seen)
+    }
+
+    /// The peer's word on a failure, or what this side has seen of it.
+    fn told_or(&mut self, seen: anyhow::Error) -> anyhow::Error {
+        if !self.control.is_ready(LAST_WORD).unwrap_or(false) {
+            return seen;
         }
-        if is_timeout(&error) {
-            return anyhow!("nothing came for too long: is the link up?");
+        match self.control.answer() {
+            Err(told) => told,
+            Ok(other) => seen.context(format!("the peer said {other:?}")),
         }
-        error.into()
     }
 
     /// What a lost message means: an error once the peer is known to have failed.

@@ -3,7 +3,7 @@
 //! Connections one after the other: each is opened, carries a message and its answer, and is
 //! closed by the leader, at whose side TCP's ports then rest.
 
-use std::io::{ErrorKind, Read, Write};
+use std::io::{self, ErrorKind, Read, Write};
 use std::time::Instant;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -130,7 +130,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
             start = Instant::now();
         }
         let begin = Instant::now();
-        let stream = connect()?;
+        let stream = connect().map_err(|error| explain(link, error))?;
         let connected = begin.elapsed();
         message.fill(round as u8);
         converse(stream, &mut message).map_err(|error| link.explain(error))?;
@@ -154,13 +154,26 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
     })
 }
 
+/// What it means that a connection could not be opened.
+fn explain(link: &mut Link<'_>, error: anyhow::Error) -> anyhow::Error {
+    let cause = error.downcast_ref::<io::Error>();
+    match cause.and_then(io::Error::raw_os_error) {
+        // The peer knows nothing of this host's ports.
+        Some(libc::EADDRNOTAVAIL) => error.context(
+            "no local port is left, as those of closed connections rest for a minute: lower -c, \
+             or wait",
+        ),
+        _ => link.told_or(error),
+    }
+}
+
 /// Sends the message, has it back, and closes the connection.
-fn converse(mut stream: Box<dyn StreamSocket>, message: &mut [u8]) -> std::io::Result<()> {
+fn converse(mut stream: Box<dyn StreamSocket>, message: &mut [u8]) -> io::Result<()> {
     let first = message[0];
     stream.write_all(message)?;
     stream.read_exact(message)?;
     if message.iter().any(|byte| *byte != first) {
-        return Err(std::io::Error::new(
+        return Err(io::Error::new(
             ErrorKind::InvalidData,
             "a connection carried other bytes than were sent",
         ));
@@ -260,5 +273,47 @@ mod tests {
         assert_eq!(rows.len(), 2);
         // Once for each size's socket, however often that is connected to.
         assert_eq!(FOUND.load(Ordering::Relaxed), 2);
+    }
+
+    /// The leader's error where connecting fails like this and the follower says this meanwhile.
+    fn failure(kind: &'static StreamKind, said: Option<&str>) -> String {
+        let (mut leader, mut follower) = controls();
+        follower.send(&Message::Ready).unwrap();
+        let nowhere = Message::Endpoint(Endpoint::default());
+        follower.send(&nowhere).unwrap();
+        if let Some(said) = said {
+            follower.send(&Message::Failed(said.to_owned())).unwrap();
+        }
+        let error = with_link(&mut leader, kind, |link| {
+            SetUp.lead(link, &plan(&[1], 1), &mut |_| ()).unwrap_err()
+        });
+        format!("{error:#}")
+    }
+
+    #[test]
+    fn why_no_connection_opens_is_told() {
+        static REFUSED: StreamKind = StreamKind {
+            listen: listen_by_tcp,
+            way_to: |_, _| {
+                Ok(Box::new(|| {
+                    Err(io::Error::from(ErrorKind::ConnectionRefused)).context("connecting")
+                }))
+            },
+            congestion: false,
+        };
+        static NO_PORT: StreamKind = StreamKind {
+            listen: listen_by_tcp,
+            way_to: |_, _| {
+                Ok(Box::new(|| {
+                    Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)).context("connecting")
+                }))
+            },
+            congestion: false,
+        };
+        let error = failure(&REFUSED, Some("the listener is gone"));
+        assert!(error.contains("the listener is gone"), "{error}");
+        let error = failure(&NO_PORT, None);
+        assert!(error.contains("lower -c"), "{error}");
+        assert!(error.contains("connecting"), "{error}");
     }
 }
