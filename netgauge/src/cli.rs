@@ -133,7 +133,8 @@ pub struct Cli {
     #[command(flatten)]
     pub measuring: Measuring,
 
-    /// Ethernet interface for raw, edp, esp [default: the one that leads to the peer]
+    /// Interface to use at this end, all but unix and tipc: raw, edp and esp need an Ethernet one,
+    /// the others go from its IP address [default: the one that leads to the peer]
     #[arg(help_heading = measuring::LINKS, long, value_name = "NAME")]
     pub interface: Option<String>,
 
@@ -338,6 +339,21 @@ mod tests {
         let (pattern, plan) = &options.patterns[1];
         assert_eq!((pattern.name(), plan.tests), ("bulk", 10));
         assert_eq!(plan.sizes, [16 << 20]);
+    }
+
+    #[test]
+    fn an_interface_for_what_goes_by_none_is_remarked() {
+        let remarks = client("-m tcp,unix,tipc --interface eth0 --connect h").remarks();
+        assert_eq!(remarks, ["--interface means nothing to unix, tipc"]);
+        for line in [
+            "-m tcp --interface eth0 --connect h",
+            "-m unix --connect h",
+            "-m all --interface eth0 --connect h",
+        ] {
+            assert!(client(line).remarks().is_empty(), "{line}");
+        }
+        let remarks = client("-m all --busy-poll 9 --connect h").remarks();
+        assert!(remarks[0].contains("--busy-poll is for"), "{remarks:?}");
     }
 
     #[test]

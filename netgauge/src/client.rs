@@ -39,7 +39,7 @@ pub struct ClientOptions {
     pub sockets: SocketOptions,
     /// Patterns to measure each with, and how.
     pub patterns: Vec<(&'static dyn Pattern, Plan)>,
-    /// Ethernet interface; without one, that of the control connection.
+    /// Interface; without one, that of the control connection.
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
     pub ethertype: u16,
@@ -49,6 +49,20 @@ pub struct ClientOptions {
     pub loss_timeout: Duration,
     /// How long a stream may be silent before it is given up.
     pub give_up: Duration,
+}
+
+impl ClientOptions {
+    /// What is to be said of options that mean nothing to some of the transports.
+    pub fn remarks(&self) -> Vec<String> {
+        if self.all {
+            return self.sockets.remarks();
+        }
+        let without = self.transports.iter().filter(|kind| !kind.interface);
+        let names: Vec<_> = without.map(|kind| kind.name).collect();
+        let remark = format!("--interface means nothing to {}", names.join(", "));
+        let said = self.interface.is_some() && !names.is_empty();
+        said.then_some(remark).into_iter().collect()
+    }
 }
 
 /// Measures everything that was asked for, but for what cannot be. A transport that fails is reported as failed, and the

@@ -7,7 +7,7 @@ use std::net::IpAddr;
 use std::os::fd::BorrowedFd;
 use std::time::Duration;
 
-use anyhow::{anyhow, Context as _, Result};
+use anyhow::{anyhow, ensure, Context as _, Result};
 use nix::errno::Errno;
 use nix::ifaddrs::getifaddrs;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
@@ -83,16 +83,30 @@ pub fn interface_in_use(named: Option<&str>, local: Option<IpAddr>) -> Option<St
     }
 }
 
-/// The IP address of the interface called `name`: its first IPv4 address, or else its first IPv6
-/// address that leads beyond the link.
+/// Is it an address of this host's?
+pub fn is_of_this_host(ip: IpAddr) -> bool {
+    ip.is_loopback() || interface_with(ip).is_ok()
+}
+
+/// The IP address of the interface called `name`: the first of [`interface_ips`].
 ///
 /// # Errors
 ///
 /// There is no such interface, or it has no such address.
 pub fn interface_ip(name: &str) -> Result<IpAddr> {
+    Ok(interface_ips(name)?[0])
+}
+
+/// The IP addresses of the interface called `name`, of which there is at least one: those of IPv4,
+/// then those of IPv6 that lead beyond the link.
+///
+/// # Errors
+///
+/// There is no such interface, or it has no such address.
+pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
     interface_index(name)
         .with_context(|| format!("no interface `{name}`: `ip link` lists those there are"))?;
-    let addresses = getifaddrs()
+    let mut addresses: Vec<_> = getifaddrs()
         .context("listing the interfaces")?
         .filter(|entry| entry.interface_name == name)
         .filter_map(|entry| {
@@ -100,11 +114,15 @@ pub fn interface_ip(name: &str) -> Result<IpAddr> {
             let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
             v4.or(address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
         })
-        .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()));
+        .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()))
+        .collect();
+    ensure!(
+        !addresses.is_empty(),
+        "interface {name} has no IP address: `ip address add` gives it one"
+    );
     // IPv4 sorts before IPv6, and each kind keeps its order.
-    addresses
-        .min_by_key(IpAddr::is_ipv6)
-        .ok_or_else(|| anyhow!("interface {name} has no IP address: `ip address add` gives it one"))
+    addresses.sort_by_key(IpAddr::is_ipv6);
+    Ok(addresses)
 }
 
 /// Waits until one of the descriptors can be read, has ended or failed, and says which; all false

@@ -72,10 +72,8 @@ fn serve(cli: &Cli) -> Result<ExitCode> {
 
 fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     let options = cli.client_options(host)?;
-    if options.all {
-        for remark in options.sockets.remarks() {
-            eprintln!("netgauge: {remark}");
-        }
+    for remark in options.remarks() {
+        eprintln!("netgauge: {remark}");
     }
     let sizes: usize = options
         .patterns

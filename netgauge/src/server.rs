@@ -22,7 +22,7 @@ const LOOK_AROUND: Duration = Duration::from_millis(200);
 /// What the server is told.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
-    /// Ethernet interface; without one, that of the control connection.
+    /// Interface; without one, that of the control connection.
     pub interface: Option<String>,
     /// Family number of PF_ENET.
     pub family: Family,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Raw Ethernet frames between the two ends of a veth pair, in a network namespace of the test's
+//! Raw Ethernet frames, and IP addresses, between the two ends of a veth pair, in a network namespace of the test's
 //! own. Needs root and the program `ip`.
 
 use std::net::Ipv4Addr;
@@ -34,6 +34,8 @@ fn with_veth(test: impl FnOnce() + Send + 'static) {
         ip("link add left address 02:00:00:00:00:01 type veth peer name right address 02:00:00:00:00:02");
         ip("link set left up");
         ip("link set right up");
+        ip("address add 10.9.0.1/24 dev left");
+        ip("address add 10.9.0.2/24 dev right");
         test();
     });
     thread
@@ -66,6 +68,25 @@ fn frames_of_every_size_come_back() {
         assert!(
             report.runs[0].rows.iter().all(|row| row.lost < row.tests),
             "{report:?}"
+        );
+    });
+}
+
+#[test]
+fn ip_goes_between_the_addresses_of_the_named_interfaces() {
+    with_veth(|| {
+        let report = measure("-m tcp,tcp-zerocopy,udp -s 1,5000 -c 5");
+        assert!(report.is_complete(), "{report:?}");
+        let report = measure("-m tcp -x setup -c 20");
+        assert!(report.is_complete(), "{report:?}");
+        ip("address flush dev right");
+        let report = measure("-m tcp -s 1 -c 1");
+        let Outcome::Failed { error } = &report.runs[0].outcome else {
+            panic!("{report:?}")
+        };
+        assert!(
+            error.contains("interface right has no IP address"),
+            "{error}"
         );
     });
 }
@@ -104,7 +125,7 @@ fn a_link_that_loses_everything_ends_the_run() {
         let cli = Cli::parse_from(["netgauge", "--server", "--once", "--interface", "elsewhere"]);
         let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
         let line = format!(
-            "netgauge --connect 127.0.0.1 --port {port} --interface left -m raw,tcp -s 64 -c 2 \
+            "netgauge --connect 127.0.0.1 --port {port} --interface left -m raw,unix -s 64 -c 2 \
              --loss-timeout 20"
         );
         let cli = Cli::parse_from(line.split_whitespace());

@@ -256,7 +256,7 @@ fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
 
 #[test]
 fn a_failure_on_the_servers_side_is_told_by_the_client() {
-    // The server has been told an interface that is not there; tcp needs none.
+    // The server has been told an interface that is not there.
     let cli = Cli::parse_from(["netgauge", "--server", "--once", "--interface", "absent0"]);
     let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
     let port = listener.local_addr().unwrap().port();
@@ -282,6 +282,7 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
     };
     for (transport, pattern, expected) in [
         ("raw", "one-one", "absent0"),
+        ("tcp", "one-one", "absent0"),
         ("pigeon", "one-one", "pigeon"),
         ("tcp", "ring", "ring"),
     ] {

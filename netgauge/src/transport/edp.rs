@@ -22,6 +22,7 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: true,
         receive_buffer: true,
     },
+    interface: true,
     records: true,
     streams: None,
 };

@@ -7,6 +7,7 @@
 pub(crate) mod datagram;
 mod edp;
 mod esp;
+mod ip;
 mod options;
 mod packets;
 mod place;
@@ -133,6 +134,8 @@ pub struct Kind {
     pub prepare: fn(&Context) -> Result<Box<dyn Prepared>>,
     /// Which options mean something to its sockets.
     pub takes: Takes,
+    /// Does it go by an interface that can be named?
+    pub interface: bool,
     /// Does it keep records apart ([`Transport::send_record`])?
     pub records: bool,
     /// What it has for patterns of many connections, if it can be used for these.
@@ -184,7 +187,7 @@ pub struct Context {
     pub local: SocketAddr,
     /// The peer's address of the control connection.
     pub peer: SocketAddr,
-    /// Name of the Ethernet interface to use; without one, that of `local`.
+    /// Name of the interface to use; without one, that of `local`.
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
     pub ethertype: u16,

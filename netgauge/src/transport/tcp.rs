@@ -10,6 +10,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use socket2::{Domain, SockRef, Socket, Type};
 
+use super::ip::{self, Departure};
 use super::stream::Stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{packets, wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
@@ -26,6 +27,7 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: true,
         receive_buffer: true,
     },
+    interface: true,
     records: true,
     streams: Some(StreamKind {
         listen,
@@ -37,6 +39,7 @@ pub(super) const KIND: Kind = Kind {
 /// One end's socket: still to connect, or listening.
 pub(super) struct Tcp {
     pub(super) socket: Socket,
+    own: IpAddr,
     context: Context,
     wrap: Wrap,
 }
@@ -56,20 +59,20 @@ fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
 impl Tcp {
     /// This side's socket, which `wrap` makes a transport of once it is connected.
     pub(super) fn new(context: &Context, wrap: Wrap) -> Result<Self> {
-        let domain = Domain::for_address(context.local);
+        let own = ip::own_address(context)?;
+        let domain = Domain::for_address(own);
         let socket = Socket::new(domain, Type::STREAM, None).context("making a TCP socket")?;
         // What a listener has, its connections inherit.
         context.options.apply(&socket)?;
         if context.role == Role::Follower {
-            let mut address = context.local;
-            address.set_port(0);
             socket
-                .bind(&address.into())
+                .bind(&own.into())
                 .and_then(|()| socket.listen(1))
                 .context("listening on a TCP port")?;
         }
         Ok(Self {
             socket,
+            own: own.ip(),
             context: context.clone(),
             wrap,
         })
@@ -82,25 +85,23 @@ impl Prepared for Tcp {
             Role::Leader => 0,
             Role::Follower => port_of(&self.socket)?,
         };
-        Ok(Endpoint {
-            port,
-            ..Endpoint::default()
-        })
+        Ok(ip::endpoint(&self.context, SocketAddr::new(self.own, port)))
     }
 
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
         let Self {
             socket,
+            own,
             context,
             wrap,
         } = *self;
         let socket = match context.role {
             Role::Leader => {
-                let mut address: SocketAddr = context.peer;
-                address.set_port(peer.port);
-                socket
-                    .connect_timeout(&address.into(), context.give_up)
-                    .with_context(|| format!("connecting to {address} by TCP"))?;
+                let address = ip::peers_address(&context, own, peer)?;
+                if let Some(name) = &context.interface {
+                    Departure::new(name, own, address.ip()).bind(&socket)?;
+                }
+                connect(&socket, address, context.give_up)?;
                 socket
             }
             Role::Follower => {
@@ -112,6 +113,12 @@ impl Prepared for Tcp {
         set_up(&stream, context.options.is_nodelay(), context.give_up)?;
         wrap(stream, &context)
     }
+}
+
+fn connect(socket: &Socket, to: SocketAddr, give_up: Duration) -> Result<()> {
+    socket
+        .connect_timeout(&to.into(), give_up)
+        .with_context(|| format!("connecting to {to} by TCP"))
 }
 
 /// The port a socket is bound to.
@@ -183,13 +190,16 @@ impl AsFd for Listener {
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     let ip = server.ip.context("the server gave no IP address")?;
     let address = SocketAddr::new(ip, server.port);
+    let name = context.interface.as_deref();
+    let departure = name.map(|name| Departure::towards(name, ip)).transpose()?;
     let (congestion, give_up) = (context.congestion.clone(), context.give_up);
     Ok(Box::new(move || {
         let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
         set_congestion(&socket, congestion.as_deref())?;
-        socket
-            .connect_timeout(&address.into(), give_up)
-            .with_context(|| format!("connecting to {address} by TCP"))?;
+        if let Some(departure) = &departure {
+            departure.bind(&socket)?;
+        }
+        connect(&socket, address, give_up)?;
         let stream = TcpStream::from(socket);
         set_up(&stream, true, give_up)?;
         Ok(Box::new(stream))

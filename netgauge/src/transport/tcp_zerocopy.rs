@@ -35,6 +35,7 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: true,
         receive_buffer: true,
     },
+    interface: true,
     records: false,
     streams: None,
 };

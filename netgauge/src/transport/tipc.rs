@@ -31,6 +31,7 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: false,
         receive_buffer: true,
     },
+    interface: false,
     records: false,
     streams: Some(StreamKind {
         listen: listen_for_many,

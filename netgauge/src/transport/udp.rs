@@ -3,13 +3,14 @@
 //! UDP.
 
 use std::io;
-use std::net::UdpSocket;
+use std::net::{SocketAddr, UdpSocket};
 use std::os::fd::{AsFd, AsRawFd};
 
 use anyhow::{Context as _, Result};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{Context, Kind, Prepared, Takes, Transport};
+use super::ip::{self, Departure};
+use super::{Context, Kind, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
@@ -22,6 +23,7 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: true,
         receive_buffer: true,
     },
+    interface: true,
     records: true,
     streams: None,
 };
@@ -34,14 +36,14 @@ const IPV6_HEADER: usize = 40;
 
 struct Udp {
     socket: UdpSocket,
+    own: SocketAddr,
     context: Context,
 }
 
 fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
-    let mut address = context.local;
-    address.set_port(0);
-    let socket = UdpSocket::bind(address).context("binding a UDP port")?;
+    let socket = UdpSocket::bind(ip::own_address(context)?).context("binding a UDP port")?;
     Ok(Box::new(Udp {
+        own: socket.local_addr()?,
         socket,
         context: context.clone(),
     }))
@@ -49,16 +51,17 @@ fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
 
 impl Prepared for Udp {
     fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            port: self.socket.local_addr()?.port(),
-            ..Endpoint::default()
-        })
+        Ok(ip::endpoint(&self.context, self.own))
     }
 
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let mut address = self.context.peer;
-        address.set_port(peer.port);
-        self.socket.connect(address)?;
+        let address = ip::peers_address(&self.context, self.own.ip(), peer)?;
+        if let (Role::Leader, Some(name)) = (self.context.role, &self.context.interface) {
+            Departure::new(name, self.own.ip(), address.ip()).bind_device(&self.socket)?;
+        }
+        self.socket
+            .connect(address)
+            .with_context(|| format!("connecting to {address} by UDP"))?;
         let max_datagram = max_payload(&self.socket, address.is_ipv6())?;
         let datagrams = Datagrams::new(self.socket, max_datagram, self.context.loss_timeout)?;
         Ok(Box::new(datagrams.with_options(&self.context.options)?))

@@ -31,6 +31,7 @@ pub(super) const KIND: Kind = Kind {
         send_buffer: true,
         receive_buffer: false,
     },
+    interface: false,
     records: false,
     streams: Some(StreamKind {
         listen,

@@ -1,0 +1,204 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Between which addresses messages travel over IP: those of the control connection, or where an
+//! interface was named, that interface's, and from the leader by no other.
+
+use std::net::{IpAddr, SocketAddr};
+use std::os::fd::AsFd;
+
+use anyhow::{ensure, Context as _, Result};
+use nix::sys::socket::setsockopt;
+use nix::sys::socket::sockopt::SetBool;
+use socket2::SockRef;
+
+use super::Context;
+use crate::control::Endpoint;
+use crate::host::{interface_ips, is_of_this_host};
+
+/// Socket option `IP_BIND_ADDRESS_NO_PORT` (`ip(7)`).
+#[derive(Clone)]
+struct BindAddressNoPort;
+nix::setsockopt_impl!(
+    BindAddressNoPort,
+    libc::IPPROTO_IP,
+    libc::IP_BIND_ADDRESS_NO_PORT,
+    bool,
+    SetBool
+);
+
+/// This side's address, without a port. Of a named interface it is one of the control connection's
+/// kind, if there is one.
+pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
+    let mut address = context.local;
+    address.set_port(0);
+    let Some(name) = &context.interface else {
+        return Ok(address);
+    };
+    let ips = interface_ips(name)?;
+    let like = ips.iter().find(|ip| ip.is_ipv6() == address.is_ipv6());
+    let ip = like
+        .or(ips.first())
+        .context("an interface without address")?;
+    Ok(SocketAddr::new(*ip, 0))
+}
+
+/// What the peer is told of this side's socket at `address`.
+pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
+    let named = context.interface.is_some();
+    Endpoint {
+        port: address.port(),
+        ip: named.then_some(address.ip()),
+        ..Endpoint::default()
+    }
+}
+
+/// Where the peer's socket is, for this side's at `own`.
+pub(super) fn peers_address(context: &Context, own: IpAddr, peer: &Endpoint) -> Result<SocketAddr> {
+    let mut address = context.peer;
+    if let Some(ip) = peer.ip {
+        address = SocketAddr::new(ip, 0);
+    }
+    address.set_port(peer.port);
+    ensure!(
+        address.is_ipv6() == own.is_ipv6(),
+        "no way leads from {own} to {}, the peer's address: name interfaces with --interface that \
+         both have IPv4 or both IPv6",
+        address.ip()
+    );
+    Ok(address)
+}
+
+/// How a socket that is to be connected goes by a named interface.
+#[derive(Clone, Debug)]
+pub(super) struct Departure {
+    from: IpAddr,
+    /// The interface, unless the other end is on this host: that is reached by loopback, whatever
+    /// interface its address is of.
+    device: Option<String>,
+}
+
+impl Departure {
+    /// From address `from` of interface `name` to `to`.
+    pub(super) fn new(name: &str, from: IpAddr, to: IpAddr) -> Self {
+        Self {
+            from,
+            device: (!is_of_this_host(to)).then(|| name.to_owned()),
+        }
+    }
+
+    /// From whichever address of interface `name` is of the same kind as `to`.
+    pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
+        let ips = interface_ips(name)?;
+        let from = ips.into_iter().find(|ip| ip.is_ipv6() == to.is_ipv6());
+        let from = from.with_context(|| {
+            let kind = if to.is_ipv6() { "IPv6" } else { "IPv4" };
+            format!("interface {name} has no {kind} address from which to reach {to}")
+        })?;
+        Ok(Self::new(name, from, to))
+    }
+
+    /// Has `socket` send by the interface alone.
+    pub(super) fn bind_device(&self, socket: &impl AsFd) -> Result<()> {
+        let Some(name) = &self.device else {
+            return Ok(());
+        };
+        SockRef::from(socket)
+            .bind_device(Some(name.as_bytes()))
+            .with_context(|| {
+                format!("going by interface {name} alone: before Linux 5.7 that is root's to do")
+            })
+    }
+
+    /// Has `socket`, which is to be connected next, begin at the address and go by the interface.
+    pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
+        self.bind_device(socket)?;
+        // A port is chosen when it is known to whom: otherwise every connection takes one of its own.
+        setsockopt(socket, BindAddressNoPort, &true).context("IP_BIND_ADDRESS_NO_PORT")?;
+        SockRef::from(socket)
+            .bind(&SocketAddr::new(self.from, 0).into())
+            .with_context(|| format!("sending from {}", self.from))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::transport::{find, Prepared, Role, SocketOptions};
+    use nix::sys::socket::{getpeername, SockaddrStorage};
+    use std::net::Ipv4Addr;
+    use std::os::fd::AsRawFd;
+    use std::time::Duration;
+
+    const LO: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
+
+    /// An end whose control connection is between other addresses than loopback's first.
+    fn context(role: Role, interface: Option<&str>) -> Context {
+        Context {
+            role,
+            local: SocketAddr::from(([127, 0, 0, 2], 1)),
+            peer: SocketAddr::from(([127, 0, 0, 3], 1)),
+            interface: interface.map(str::to_owned),
+            ethertype: 0,
+            family: sockaddr_en::Family::ENET,
+            loss_timeout: Duration::from_secs(60),
+            give_up: Duration::from_secs(60),
+            options: SocketOptions::default(),
+        }
+    }
+
+    fn end(transport: &str, role: Role) -> Box<dyn Prepared> {
+        (find(transport).unwrap().prepare)(&context(role, Some("lo"))).unwrap()
+    }
+
+    #[test]
+    fn both_ends_use_the_address_of_the_interface_that_was_named() {
+        for transport in ["tcp", "tcp-zerocopy", "udp"] {
+            let (leader, follower) = (end(transport, Role::Leader), end(transport, Role::Follower));
+            let (here, there) = (leader.endpoint().unwrap(), follower.endpoint().unwrap());
+            assert_eq!(there.ip, Some(LO), "{transport}");
+            let mut leader = leader.open(&there).unwrap();
+            let mut follower = follower.open(&here).unwrap();
+            leader.send(b"hello").unwrap();
+            let mut message = [0; 5];
+            follower.recv(&mut message).unwrap();
+            assert_eq!(&message, b"hello");
+            for end in [&leader, &follower] {
+                let peer: SockaddrStorage = getpeername(end.as_fd().as_raw_fd()).unwrap();
+                let peer = peer.as_sockaddr_in().unwrap();
+                assert_eq!(IpAddr::from(peer.ip()), LO, "{transport}");
+            }
+        }
+    }
+
+    #[test]
+    fn without_a_name_the_addresses_are_the_control_connections() {
+        let context = context(Role::Leader, None);
+        let own = own_address(&context).unwrap();
+        assert_eq!(own, SocketAddr::from(([127, 0, 0, 2], 0)));
+        assert_eq!(endpoint(&context, own).ip, None);
+        let mut peer = Endpoint {
+            port: 7,
+            ..Endpoint::default()
+        };
+        let address = peers_address(&context, own.ip(), &peer).unwrap();
+        assert_eq!(address, SocketAddr::from(([127, 0, 0, 3], 7)));
+        peer.ip = Some("2001:db8::1".parse().unwrap());
+        let error = peers_address(&context, own.ip(), &peer).unwrap_err();
+        assert!(error.to_string().contains("--interface"), "{error}");
+    }
+
+    #[test]
+    fn a_socket_is_bound_to_the_device_unless_its_peer_is_on_this_host() {
+        let socket = std::net::UdpSocket::bind("127.0.0.1:0").unwrap();
+        let device = || SockRef::from(&socket).device().unwrap();
+        Departure::towards("lo", LO)
+            .unwrap()
+            .bind_device(&socket)
+            .unwrap();
+        assert_eq!(device(), None);
+        let elsewhere = Departure::towards("lo", Ipv4Addr::new(192, 0, 2, 1).into()).unwrap();
+        assert_eq!(elsewhere.from, LO);
+        elsewhere.bind_device(&socket).unwrap();
+        assert_eq!(device().as_deref(), Some(&b"lo"[..]));
+    }
+}
