@@ -379,6 +379,8 @@ mod tests {
             "-s 8-1 --connect h",
             "-c 0 --connect h",
             "-g 0 --connect h",
+            "-g 1001 --connect h",
+            "-g 4294967295 --connect h",
             "--loss-timeout 0 --connect h",
             "--give-up 0 --connect h",
             "--ethertype 0x05ff --connect h",

@@ -23,6 +23,9 @@ const ALL: &str = "all";
 /// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).
 const LEAST_ETHERTYPE: u16 = 0x0600;
 
+/// The most sizes per doubling: what is below a kilobyte then comes byte by byte.
+const MOST_GRADE: u32 = 1000;
+
 /// Groups of options in the help.
 pub(crate) const MEASURE: &str = "What to measure";
 const REPORT: &str = "The report";
@@ -52,12 +55,13 @@ pub struct Measuring {
     #[arg(help_heading = MEASURE, short = 'c', long = "tests", value_name = "NUMBER")]
     pub tests: Option<NonZeroU32>,
 
-    /// Steps in a range of sizes: so many sizes per doubling
+    /// Steps in a range of sizes: so many sizes per doubling, at most 1000
     #[arg(help_heading = MEASURE,
         short = 'g',
         long = "grade",
         value_name = "NUMBER",
-        default_value = "1"
+        default_value = "1",
+        value_parser = parse_grade
     )]
     pub grade: NonZeroU32,
 
@@ -115,6 +119,13 @@ impl Measuring {
     pub fn is_all(&self) -> bool {
         self.mode == ALL
     }
+}
+
+fn parse_grade(text: &str) -> Result<NonZeroU32, String> {
+    let number = text.parse::<NonZeroU32>().ok();
+    number
+        .filter(|number| number.get() <= MOST_GRADE)
+        .ok_or_else(|| format!("write a number from 1 to {MOST_GRADE}"))
 }
 
 fn parse_ethertype(text: &str) -> Result<u16, String> {

@@ -121,6 +121,7 @@ mod tests {
         assert_eq!(expand("16-32", 4), [16, 19, 23, 27, 32]);
         // Where steps round to the same size, it comes once.
         assert_eq!(expand("1-4", 4), [1, 2, 3, 4]);
+        assert_eq!(expand("1-512", 1000), Vec::from_iter(1..=512));
     }
 
     #[test]

@@ -83,7 +83,7 @@ impl Pattern for Bulk {
 fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     let chunk = link.transport.max_datagram().unwrap_or(BLOCK).min(BLOCK);
     let rounds = plan.warmup.min(1).saturating_add(plan.tests);
-    let mut times = Vec::with_capacity(plan.tests as usize);
+    let mut times = super::times(plan.tests);
     let mut losses = Losses::new(plan.tests);
     let mut tag = 0u8;
     let mut round = 0;

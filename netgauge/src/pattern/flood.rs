@@ -22,8 +22,6 @@ use crate::transport::Transport;
 
 /// Bytes that the follower takes out of a stream with one call, at most.
 const BLOCK: usize = 64 * 1024;
-/// Times for which room is reserved before the clock runs.
-const RESERVED: u32 = 1 << 20;
 
 /// The pattern.
 pub(super) struct Flood;
@@ -95,7 +93,7 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         tag,
     })?;
     let message = vec![tag; size as usize];
-    let mut times = Vec::with_capacity(count.min(RESERVED) as usize);
+    let mut times = super::times(count);
     let mut unsent = Losses::new(count);
     let before = link.transport.packets()?;
     let start = Instant::now();

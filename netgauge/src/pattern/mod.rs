@@ -126,6 +126,15 @@ impl Plan {
     }
 }
 
+/// Times for which room is reserved before the clock runs.
+const RESERVED: u32 = 1 << 20;
+
+/// Room for the times of so many tests, so that none is moved between two of them; of a very large
+/// number as they come, since nobody may have that much memory.
+fn times(tests: u32) -> Vec<u64> {
+    Vec::with_capacity(tests.min(RESERVED) as usize)
+}
+
 /// What patterns need that open connections of their own.
 #[derive(Clone, Debug)]
 pub struct Streams {
@@ -288,5 +297,12 @@ mod tests {
         }
         let error = find("all-all").map(Pattern::name).unwrap_err().to_string();
         assert!(error.contains("one-one, bulk"), "{error}");
+    }
+
+    #[test]
+    fn no_number_of_tests_takes_all_memory_beforehand() {
+        assert!(times(100).capacity() >= 100);
+        // All that this could ask for would be 32 GiB.
+        assert!(times(u32::MAX).capacity() < 1 << 24);
     }
 }

@@ -88,7 +88,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
         tag: 0,
     })?;
     let mut message = vec![0; size as usize];
-    let mut half_round_trips = Vec::with_capacity(plan.tests as usize);
+    let mut half_round_trips = super::times(plan.tests);
     let mut losses = Losses::new(plan.tests);
     let mut tag = 0u8;
     let mut round = 0;
