@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
 
-use super::{Link, Losses, Pattern, Plan};
+use super::{Link, Losses, Lost, Pattern, Plan};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
@@ -84,7 +84,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     let chunk = link.transport.max_datagram().unwrap_or(BLOCK).min(BLOCK);
     let rounds = plan.warmup.min(1).saturating_add(plan.tests);
     let mut times = super::times(plan.tests);
-    let mut losses = Losses::new(plan.tests);
+    let mut losses = Losses::of(Lost::Transfer, plan.tests);
     let mut tag = 0u8;
     let mut round = 0;
     while round < rounds {

@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Result};
 
 use super::answering::{answer_messages, await_answer, exchange};
-use super::{Link, Losses, Pattern, Plan};
+use super::{Link, Losses, Lost, Pattern, Plan};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
@@ -218,6 +218,10 @@ impl Series {
             rounds,
             tag: 0,
         })?;
+        losses.what = match self.chunk {
+            BACKWARD | 1 => Lost::Message,
+            _ => Lost::Train,
+        };
         let (mut tag, mut round) = (0u8, 0);
         while round < rounds {
             tag = tag.wrapping_add(1);

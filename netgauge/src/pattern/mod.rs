@@ -235,8 +235,20 @@ impl Link<'_> {
     }
 }
 
+/// What is counted as lost: what is repeated as a whole.
+#[derive(Clone, Copy)]
+enum Lost {
+    /// A message, or its answer.
+    Message,
+    /// One of several messages that are answered together.
+    Train,
+    /// A part of a large message.
+    Transfer,
+}
+
 /// Counts what got lost, and says when to give up.
 struct Losses {
+    what: Lost,
     total: u32,
     in_a_row: u32,
     limit: u32,
@@ -246,8 +258,14 @@ impl Losses {
     /// So many losses one after the other are no accident.
     const IN_A_ROW: u32 = 5;
 
+    /// For messages.
     fn new(tests: u32) -> Self {
+        Self::of(Lost::Message, tests)
+    }
+
+    fn of(what: Lost, tests: u32) -> Self {
         Self {
+            what,
             total: 0,
             in_a_row: 0,
             limit: tests.saturating_add(20),
@@ -262,19 +280,37 @@ impl Losses {
         self.total += 1;
         self.in_a_row += 1;
         link.check_peer()?;
-        if self.in_a_row >= Self::IN_A_ROW {
-            bail!(
-                "no answer to {} messages in a row: is the link up on both hosts?",
-                self.in_a_row
-            );
+        match self.hopeless() {
+            Some(reason) => bail!(reason),
+            None => Ok(()),
         }
-        if self.total >= self.limit {
-            bail!(
-                "{} messages got lost: the link is too lossy to measure",
-                self.total
-            );
+    }
+
+    /// Why it is no use to go on, if it is not.
+    fn hopeless(&self) -> Option<String> {
+        let (total, in_a_row) = (self.total, self.in_a_row);
+        // Of what goes in parts, most may have come.
+        let parts = match self.what {
+            Lost::Message => None,
+            Lost::Train => Some("trains of messages"),
+            Lost::Transfer => Some("transfers"),
+        };
+        if in_a_row >= Self::IN_A_ROW {
+            return Some(match parts {
+                None => format!(
+                    "no answer to {in_a_row} messages in a row: is the link up on both hosts?"
+                ),
+                Some(parts) => format!(
+                    "{in_a_row} {parts} in a row lost something: lower -s, or the link is down"
+                ),
+            });
         }
-        Ok(())
+        (total >= self.limit).then(|| match parts {
+            None => format!("{total} messages got lost: the link is too lossy to measure"),
+            Some(parts) => format!(
+                "{total} {parts} lost something: lower -s, or the link is too lossy to measure"
+            ),
+        })
     }
 }
 
@@ -297,6 +333,38 @@ mod tests {
         }
         let error = find("all-all").map(Pattern::name).unwrap_err().to_string();
         assert!(error.contains("one-one, bulk"), "{error}");
+    }
+
+    #[test]
+    fn what_is_lost_too_often_is_called_by_its_name() {
+        for (what, in_a_row, in_all) in [
+            (
+                Lost::Message,
+                "no answer to 5 messages",
+                "25 messages got lost",
+            ),
+            (
+                Lost::Train,
+                "5 trains of messages in a row lost something: lower -s",
+                "25 trains of messages lost something: lower -s",
+            ),
+            (
+                Lost::Transfer,
+                "5 transfers in a row lost something: lower -s",
+                "25 transfers lost something: lower -s",
+            ),
+        ] {
+            let mut losses = Losses::of(what, 5);
+            assert_eq!(losses.hopeless(), None);
+            losses.total = 24;
+            losses.in_a_row = 4;
+            assert_eq!(losses.hopeless(), None);
+            losses.in_a_row = 5;
+            assert!(losses.hopeless().unwrap().contains(in_a_row));
+            losses.success();
+            losses.total = 25;
+            assert!(losses.hopeless().unwrap().contains(in_all));
+        }
     }
 
     #[test]

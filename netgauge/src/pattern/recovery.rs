@@ -24,7 +24,8 @@ use crate::summary::mbit_per_s;
 const STALL_FACTOR: u64 = 4;
 /// and at least so much longer, nanoseconds.
 const STALL_LEAST: u64 = 1_000_000;
-/// So many losses one after the other, and the link is down.
+/// So many losses one after the other, and the link is down. They are what this pattern measures,
+/// so it takes more of them than the others do.
 const LOST_IN_A_ROW: u32 = 20;
 
 /// The pattern.
