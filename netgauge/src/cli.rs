@@ -278,6 +278,16 @@ mod tests {
     }
 
     #[test]
+    fn every_option_is_in_a_group_of_the_help() {
+        let command = Cli::command();
+        let lab = command.find_subcommand("lab").unwrap();
+        let options = command.get_arguments().chain(lab.get_arguments());
+        for option in options.filter(|option| !option.is_hide_set() && !option.is_positional()) {
+            assert!(option.get_help_heading().is_some(), "{option:?}");
+        }
+    }
+
+    #[test]
     fn one_side_has_to_be_chosen() {
         assert_eq!(
             parse("").unwrap_err().kind(),

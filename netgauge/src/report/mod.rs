@@ -114,7 +114,7 @@ pub enum Format {
     Table,
     /// For programs: one document.
     Json,
-    /// For programs: one line per transport, pattern and size.
+    /// For programs: one line per transport, pattern, size and kind of times.
     Csv,
 }
 

@@ -24,7 +24,7 @@ const MOST_BUFFER: u64 = (1 << 30) - 1;
 #[serde(default, deny_unknown_fields)]
 pub struct SocketOptions {
     /// Send small writes at once, TCP_NODELAY or TIPC_NODELAY, or gather them (Nagle) [default: on]
-    #[arg(long, value_name = "on|off", hide_possible_values = true)]
+    #[arg(help_heading = SOCKETS, long, value_name = "on|off", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelay: Option<Switch>,
 
@@ -46,7 +46,7 @@ pub struct SocketOptions {
     pub receive_buffer: Option<u32>,
 
     /// Never wait in these calls but in poll(2): send, receive or both
-    #[arg(short = 'N', long, value_name = "CALLS", hide_possible_values = true)]
+    #[arg(help_heading = SOCKETS, short = 'N', long, value_name = "CALLS", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonblocking: Option<Calls>,
 }
