@@ -2,11 +2,12 @@
 
 //! The command line.
 
+use std::fmt;
 use std::net::IpAddr;
 use std::num::NonZeroU32;
 use std::time::Duration;
 
-use anyhow::{bail, Result};
+use anyhow::{anyhow, bail, ensure, Result};
 use clap::{ArgGroup, Parser};
 use sockaddr_en::constants::NETGAUGE_PORT;
 use sockaddr_en::Family;
@@ -14,6 +15,7 @@ use sockaddr_en::Family;
 use crate::client::ClientOptions;
 use crate::command::Command;
 use crate::group::args::GroupArgs;
+use crate::group::coordinator::GroupPattern;
 use crate::group::start::GroupOptions;
 use crate::measuring::{self, Measuring};
 use crate::pattern::args::PatternArgs;
@@ -163,6 +165,28 @@ pub struct Cli {
     pub group: GroupArgs,
 }
 
+/// The command line is wrong, in a way that only its parts together show. Nothing was begun.
+#[derive(Debug)]
+struct WrongLine(anyhow::Error);
+
+impl fmt::Display for WrongLine {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:#}", self.0)
+    }
+}
+
+impl std::error::Error for WrongLine {}
+
+/// Marks what was found wrong with the command line, for the exit status to tell.
+pub fn wrong_line(error: anyhow::Error) -> anyhow::Error {
+    anyhow::Error::new(WrongLine(error))
+}
+
+/// Is it the command line that is wrong?
+pub fn is_wrong_line(error: &anyhow::Error) -> bool {
+    error.is::<WrongLine>()
+}
+
 impl Cli {
     /// What the server needs of it.
     pub fn server_options(&self) -> ServerOptions {
@@ -185,25 +209,46 @@ impl Cli {
         }
     }
 
+    /// The patterns of two that option -x names.
+    ///
+    /// # Errors
+    ///
+    /// One is unknown.
+    pub fn patterns(&self) -> Result<Vec<&'static dyn Pattern>> {
+        if self.pattern == "all" {
+            return Ok(pattern::PATTERNS.to_vec());
+        }
+        let names = self.pattern.split(',').map(pattern::find);
+        names
+            .collect::<Result<_>>()
+            .map_err(|error| anyhow!("{error}; or of many: {}", GroupPattern::names()))
+    }
+
+    /// Looks at what the server does not need of it.
+    ///
+    /// # Errors
+    ///
+    /// There is something.
+    pub fn check_server(&self) -> Result<()> {
+        ensure!(
+            self.measuring.sockets.is_default(),
+            "options of sockets are the client's to say, and hold on the server too"
+        );
+        Ok(())
+    }
+
     /// What the client needs of it, for the server on `host`.
     ///
     /// # Errors
     ///
-    /// An unknown transport or pattern.
+    /// An unknown transport or pattern, or options that do not go together.
     pub fn client_options(&self, host: &str) -> Result<ClientOptions> {
         let transports = self.measuring.transports()?;
         let all = self.measuring.is_all();
         if !all {
             self.measuring.sockets.check(&transports)?;
         }
-        let patterns: Vec<&'static dyn Pattern> = if self.pattern == "all" {
-            pattern::PATTERNS.to_vec()
-        } else {
-            self.pattern
-                .split(',')
-                .map(pattern::find)
-                .collect::<Result<_>>()?
-        };
+        let patterns = self.patterns()?;
         self.pattern_args.check(&patterns)?;
         let sets_up = patterns.iter().any(|pattern| pattern.name() == "setup");
         if sets_up && self.pattern != "all" && !self.measuring.sockets.is_default() {
@@ -239,7 +284,7 @@ impl Cli {
             };
             (pattern, plan)
         };
-        Ok(ClientOptions {
+        let options = ClientOptions {
             host: host.to_owned(),
             port: self.port,
             wait: Duration::from_secs(self.wait.into()),
@@ -252,7 +297,9 @@ impl Cli {
             family: Family::new(self.measuring.family),
             loss_timeout: Duration::from_millis(self.measuring.loss_timeout.into()),
             give_up: Duration::from_secs(self.measuring.give_up.into()),
-        })
+        };
+        options.check()?;
+        Ok(options)
     }
 }
 
@@ -377,7 +424,10 @@ mod tests {
                 .to_string()
         };
         assert!(unknown("-m tpc --connect h").contains("choose from tcp"));
-        assert!(unknown("-x ring --connect h").contains("choose from one-one"));
+        let ring = unknown("-x ring --connect h");
+        assert!(ring.contains("choose from one-one"), "{ring}");
+        assert!(ring.contains("or of many: one-many, many-one"), "{ring}");
+        assert!(unknown("-s 1G --connect h").contains("lower -s"));
         assert!(unknown("--port 0 --connect h").contains("--port"));
         let records = unknown("-m tcp,tcp-zerocopy -x flood --eor --connect h");
         assert!(

@@ -63,6 +63,28 @@ impl ClientOptions {
         let said = self.interface.is_some() && !names.is_empty();
         said.then_some(remark).into_iter().collect()
     }
+
+    /// Looks whether the patterns can do what is planned.
+    ///
+    /// # Errors
+    ///
+    /// A size is not the pattern's, or nothing is to be done.
+    pub fn check(&self) -> Result<()> {
+        for (pattern, plan) in &self.patterns {
+            let most = pattern.max_size();
+            if let Some(size) = plan.sizes.iter().find(|size| **size > most) {
+                bail!(
+                    "size {size} is above what {} takes, {most} bytes: lower -s",
+                    pattern.name()
+                );
+            }
+            ensure!(
+                plan.tests > 0,
+                "without tests there is nothing to report: raise -c"
+            );
+        }
+        Ok(())
+    }
 }
 
 /// Measures everything that was asked for, but for what cannot be. A transport that fails is reported as failed, and the
@@ -72,19 +94,7 @@ impl ClientOptions {
 ///
 /// A size is not the pattern's, or no server can be reached.
 pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
-    for (pattern, plan) in &options.patterns {
-        let most = pattern.max_size();
-        if let Some(size) = plan.sizes.iter().find(|size| **size > most) {
-            bail!(
-                "size {size} is above what {} takes, {most} bytes: lower -s",
-                pattern.name()
-            );
-        }
-        ensure!(
-            plan.tests > 0,
-            "without tests there is nothing to report: raise -c"
-        );
-    }
+    options.check()?;
     let mut client = Client {
         control: reach(&options.host, options.port, options.wait, options.give_up)?,
         options,

@@ -12,7 +12,7 @@ use enet_switch::plan::Settings;
 use enet_switch::Temporary;
 use sockaddr_en::{EspSocket, Family};
 
-use crate::cli::Cli;
+use crate::cli::{wrong_line, Cli};
 use crate::group::args::{ManyArgs, Numbers, Rate};
 use crate::group::coordinator::{Coordinator, GroupPattern};
 use crate::group::signals::Signals;
@@ -74,7 +74,7 @@ impl LabArgs {
     /// Something is missing on this machine, or as the pattern itself.
     pub fn run(&self) -> Result<ExitCode> {
         let cli = self.cli()?;
-        let coordinator = Coordinator::new(&cli, self.pattern)?;
+        let coordinator = Coordinator::new(&cli, self.pattern).map_err(wrong_line)?;
         self.ensure_able()?;
         let mut signals = Signals::catch()?;
         let built = Temporary::up(&self.switch);

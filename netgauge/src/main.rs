@@ -5,9 +5,9 @@
 use std::io;
 use std::process::ExitCode;
 
-use anyhow::{bail, ensure, Context as _, Result};
+use anyhow::{anyhow, Context as _, Result};
 use clap::Parser;
-use netgauge::cli::Cli;
+use netgauge::cli::{is_wrong_line, wrong_line, Cli};
 use netgauge::group::coordinator::{Coordinator, GroupPattern};
 use netgauge::group::signals::{is_interrupted, Signals};
 use netgauge::group::start::participate;
@@ -15,13 +15,19 @@ use netgauge::report::Format;
 use netgauge::watch::{Watch, INTERRUPTED};
 use netgauge::{client, server};
 
+/// Exit status of a wrong command line, as the parser has it.
+const WRONG_LINE: u8 = 2;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     run(&cli).unwrap_or_else(|error| {
         eprintln!("netgauge: {error:#}");
-        match is_interrupted(&error) {
-            true => ExitCode::from(INTERRUPTED),
-            false => ExitCode::FAILURE,
+        if is_interrupted(&error) {
+            ExitCode::from(INTERRUPTED)
+        } else if is_wrong_line(&error) {
+            ExitCode::from(WRONG_LINE)
+        } else {
+            ExitCode::FAILURE
         }
     })
 }
@@ -38,18 +44,24 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     if cli.server {
         return serve(cli);
     }
-    match (GroupPattern::of(cli)?, &cli.connect) {
+    match (GroupPattern::of(cli).map_err(wrong_line)?, &cli.connect) {
         (Some(pattern), _) => coordinate(cli, pattern),
         (None, Some(host)) => measure(cli, host),
-        (None, None) => bail!(
-            "{} is a pattern of two: name the server with --connect",
-            cli.pattern
-        ),
+        (None, None) => {
+            // One that there is not is no pattern of two either.
+            cli.patterns().map_err(wrong_line)?;
+            Err(wrong_line(anyhow!(
+                "{} is measured between two: name the server with --connect, or with -x one of {}",
+                cli.pattern,
+                GroupPattern::names()
+            )))
+        }
     }
 }
 
 fn coordinate(cli: &Cli, pattern: GroupPattern) -> Result<ExitCode> {
-    let complete = Coordinator::new(cli, pattern)?.run(Signals::catch()?)?;
+    let coordinator = Coordinator::new(cli, pattern).map_err(wrong_line)?;
+    let complete = coordinator.run(Signals::catch()?)?;
     Ok(match complete {
         true => ExitCode::SUCCESS,
         false => ExitCode::FAILURE,
@@ -57,10 +69,7 @@ fn coordinate(cli: &Cli, pattern: GroupPattern) -> Result<ExitCode> {
 }
 
 fn serve(cli: &Cli) -> Result<ExitCode> {
-    ensure!(
-        cli.measuring.sockets.is_default(),
-        "options of sockets are the client's to say, and hold on the server too"
-    );
+    cli.check_server().map_err(wrong_line)?;
     let listener = server::listen(cli.listen, cli.port)?;
     eprintln!(
         "netgauge: waiting for clients on port {}",
@@ -71,7 +80,7 @@ fn serve(cli: &Cli) -> Result<ExitCode> {
 }
 
 fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
-    let options = cli.client_options(host)?;
+    let options = cli.client_options(host).map_err(wrong_line)?;
     for remark in options.remarks() {
         eprintln!("netgauge: {remark}");
     }

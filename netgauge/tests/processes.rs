@@ -78,7 +78,7 @@ fn a_pair_that_cannot_be_measured_is_refused_before_anything_runs() {
     let output = run(netgauge(
         "--connect 127.0.0.1 --port 1 --wait 0 -m tcp,udp -x flood,setup",
     ));
-    assert_eq!(output.status.code(), Some(1));
+    assert_eq!(output.status.code(), Some(2));
     let stderr = text(&output.stderr);
     assert!(
         stderr.contains("setup opens connections of tcp, esp, unix, tipc, not of udp"),
@@ -248,6 +248,25 @@ fn a_wrong_command_line_is_status_2() {
         run(netgauge("--server --format xml")).status.code(),
         Some(2)
     );
+    // What the parser cannot know; nobody is asked for any of it, and nothing reported.
+    for (line, expected) in [
+        ("--connect h -x ring", "no pattern `ring`"),
+        ("--connect h -m tpc", "no transport `tpc`"),
+        ("--connect h -s 1G", "lower -s"),
+        ("--peers a,b -x ring", "no pattern `ring`"),
+        ("--peers a,b -x one-one", "name the server with --connect"),
+        ("--peers a,b -x one-many,bulk", "alone"),
+        ("--peers a,b -x one-many -m udp", "not for patterns of many"),
+        ("--hostfile /nonexistent -x one-many", "/nonexistent"),
+        ("--server --nodelay off", "the client's to say"),
+        ("lab one-many -m udp", "not for patterns of many"),
+    ] {
+        let output = run(netgauge(line));
+        let stderr = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{line}: {stderr}");
+        assert!(stderr.contains(expected), "{line}: {stderr}");
+        assert_eq!(text(&output.stdout), "", "{line}");
+    }
     let help = run(netgauge("--help"));
     assert!(help.status.success());
     assert!(text(&help.stdout).contains("Examples:"));
