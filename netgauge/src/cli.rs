@@ -28,6 +28,9 @@ const DEFAULT_WARMUP: u32 = 10;
 /// Groups of options in the help; the others are in [`crate::measuring`].
 const SIDES: &str = "Two sides";
 
+/// The options that make this the side that measures.
+const MEASURING_SIDES: [&str; 4] = ["connect", "peers", "hostfile", "netns"];
+
 const USAGE: &str = "\
 netgauge --server [OPTIONS]
        netgauge --connect <HOST> [OPTIONS]
@@ -145,11 +148,11 @@ pub struct Cli {
     pub port: u16,
 
     /// Server: address to wait on [default: all]
-    #[arg(help_heading = SIDES, long, value_name = "ADDRESS", conflicts_with = "connect")]
+    #[arg(help_heading = SIDES, long, value_name = "ADDRESS", conflicts_with_all = MEASURING_SIDES)]
     pub listen: Option<IpAddr>,
 
     /// Server: end after the first client
-    #[arg(help_heading = SIDES, long, conflicts_with = "connect")]
+    #[arg(help_heading = SIDES, long, conflicts_with_all = MEASURING_SIDES)]
     pub once: bool,
 
     /// Client: seconds to wait for a server that is not up yet
@@ -234,7 +237,8 @@ impl Cli {
             self.measuring.sockets.is_default(),
             "options of sockets are the client's to say, and hold on the server too"
         );
-        Ok(())
+        self.group
+            .refuse("is the coordinator's to say, not a server's")
     }
 
     /// What the client needs of it, for the server on `host`.
@@ -243,6 +247,8 @@ impl Cli {
     ///
     /// An unknown transport or pattern, or options that do not go together.
     pub fn client_options(&self, host: &str) -> Result<ClientOptions> {
+        self.group
+            .refuse("is for patterns of many participants: choose one with -x, or leave it out")?;
         let transports = self.measuring.transports()?;
         let all = self.measuring.is_all();
         if !all {
@@ -448,9 +454,39 @@ mod tests {
             "--format xml --connect h",
             "--percentiles 100 --connect h",
             "--once --connect h",
+            "--once --peers a,b -x one-many",
+            "--listen 10.0.0.1 --netns a,b -x one-many",
+            "--ssh ssh --connect h",
+            "--remote-program netgauge --netns a,b -x one-many",
+            "--ssh ssh --server",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
+    }
+
+    #[test]
+    fn options_of_patterns_of_many_are_refused_elsewhere() {
+        for option in [
+            "--seed 1",
+            "--rate 1G",
+            "--clients 2",
+            "--server-index 0",
+            "--congestion dctcp",
+            "--burst 4",
+            "--ack 4",
+            "--plot x.svg",
+        ] {
+            let name = option.split(' ').next().unwrap();
+            let cli = parse(&format!("--connect h {option}")).unwrap();
+            let error = cli.client_options("h").err().unwrap().to_string();
+            let expected = format!("{name} is for patterns of many");
+            assert!(error.contains(&expected), "{error}");
+            let cli = parse(&format!("--server {option}")).unwrap();
+            let error = cli.check_server().unwrap_err().to_string();
+            let expected = format!("{name} is the coordinator's");
+            assert!(error.contains(&expected), "{error}");
+        }
+        parse("--server").unwrap().check_server().unwrap();
     }
 
     #[test]

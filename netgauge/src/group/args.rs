@@ -9,7 +9,7 @@ use anyhow::{bail, ensure, Result};
 use clap::Args;
 
 use super::all::{AllPlan, Together};
-use super::esp_params::{Grid, ParamsPlan};
+use super::esp_params::{self, Grid, ParamsPlan};
 use super::hosts::HostArgs;
 use super::one_many::{Direction, ManyPlan, Medium};
 use super::start::Place;
@@ -88,6 +88,36 @@ pub struct ManyArgs {
 }
 
 impl GroupArgs {
+    /// Refuses options of these patterns where none of them is measured; `why` goes on behind the
+    /// option's name.
+    ///
+    /// # Errors
+    ///
+    /// There is one.
+    pub fn refuse(&self, why: &str) -> Result<()> {
+        let ManyArgs {
+            clients,
+            server_index,
+            congestion,
+            burst,
+            ack,
+            plot,
+        } = &self.many;
+        for (given, option) in [
+            (self.seed.is_some(), "--seed"),
+            (self.rate.is_some(), "--rate"),
+            (clients.is_some(), "--clients"),
+            (server_index.is_some(), "--server-index"),
+            (!congestion.is_empty(), "--congestion"),
+            (burst.is_some(), "--burst"),
+            (ack.is_some(), "--ack"),
+            (plot.is_some(), "--plot"),
+        ] {
+            ensure!(!given, "{option} {why}");
+        }
+        Ok(())
+    }
+
     /// Who takes part. `connect` is the server of option --connect, whose client is here.
     ///
     /// # Errors
@@ -148,6 +178,7 @@ impl GroupArgs {
         participants: usize,
     ) -> Result<ManyPlan> {
         self.many.refuse_parameters()?;
+        ensure_two(direction.name(), participants)?;
         let clients = match &self.many.clients {
             Some(numbers) => numbers.0.clone(),
             None => vec![u32::try_from(participants.saturating_sub(1))?],
@@ -189,10 +220,7 @@ impl GroupArgs {
                 "{name} has no server: all take part, without {option}"
             );
         }
-        ensure!(
-            participants >= 2,
-            "{name} needs two participants: {participants} is named"
-        );
+        ensure_two(name, participants)?;
         Ok(AllPlan {
             together,
             media: self.many.media(kinds)?,
@@ -217,6 +245,7 @@ impl GroupArgs {
             self.many.congestion.is_empty(),
             "--congestion is for tcp, not for esp-params"
         );
+        ensure_two(esp_params::NAME, participants)?;
         let clients = match self.many.clients.as_ref().map(|numbers| &numbers.0[..]) {
             None => 1,
             Some([count]) => *count,
@@ -295,6 +324,14 @@ pub struct RoundsPlan {
     pub tests: u32,
     /// Rounds before them that do not count.
     pub warmup: u32,
+}
+
+fn ensure_two(pattern: &str, participants: usize) -> Result<()> {
+    ensure!(
+        participants >= 2,
+        "{pattern} needs two participants: {participants} is named"
+    );
+    Ok(())
 }
 
 fn check_count(clients: u32, participants: usize) -> Result<()> {

@@ -136,6 +136,10 @@ impl<'a> Coordinator<'a> {
             cli.measuring.sockets.is_default(),
             "options of sockets are for patterns of two"
         );
+        ensure!(
+            !cli.pattern_args.eor,
+            "--eor is an option of pattern flood: leave it out"
+        );
         let connect = cli.connect.as_deref();
         let places = cli.group.places(connect, cli.port)?;
         let sizes = cli
@@ -386,6 +390,16 @@ mod tests {
                 "all take part, without --server-index",
             ),
             ("-x bisection --netns a", "needs two participants"),
+            (
+                "-x one-many --netns a",
+                "one-many needs two participants: 1 is named",
+            ),
+            (
+                "-x many-one --peers a",
+                "many-one needs two participants: 1 is named",
+            ),
+            ("-x esp-params --netns a", "needs two participants"),
+            ("-x one-many --netns a,b --eor", "--eor is an option of"),
             (
                 "-x esp-params --netns a,b --clients 1,2",
                 "give --clients one",

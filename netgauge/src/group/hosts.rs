@@ -14,6 +14,9 @@ use super::start::{Place, Remote};
 /// which has gone is noticed.
 const SSH: &str = "ssh -o BatchMode=yes -o ConnectTimeout=10 -o ServerAliveInterval=5";
 
+/// The options that name somebody whom ssh does not reach.
+const OTHERS: [&str; 4] = ["server", "connect", "peers", "netns"];
+
 /// Options of participants on other hosts.
 #[derive(Clone, Debug, Args)]
 pub struct HostArgs {
@@ -23,11 +26,12 @@ pub struct HostArgs {
     pub hostfile: Option<PathBuf>,
 
     /// --hostfile: what to reach a host by; its name and a line for the shell there are appended
-    #[arg(long, value_name = "COMMAND", default_value = SSH, value_parser = parse_ssh)]
+    #[arg(long, value_name = "COMMAND", default_value = SSH, value_parser = parse_ssh,
+          conflicts_with_all = OTHERS)]
     pub ssh: Ssh,
 
     /// --hostfile: path of netgauge on the other hosts
-    #[arg(long, value_name = "PATH", default_value = "netgauge")]
+    #[arg(long, value_name = "PATH", default_value = "netgauge", conflicts_with_all = OTHERS)]
     pub remote_program: String,
 
     /// Take part by standard input and output; the coordinator starts this by ssh
