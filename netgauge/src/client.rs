@@ -125,12 +125,14 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
             let mut on_row = |row: Row| {
                 progress.advance(1);
                 rows.push(row);
-                progress.measured(report.interrupted(kind, *pattern, &rows));
+                progress.measured(report.interrupted(kind, &options.sockets, *pattern, &rows));
             };
             let result = match &gone {
                 Some(reason) => Err(anyhow!("not measured: {reason}")),
                 None => {
                     progress.begin(kind.name, pattern.name());
+                    // What came of those before is told even if this one's first size is not done.
+                    progress.measured(report.interrupted(kind, &options.sockets, *pattern, &[]));
                     client.measure(kind, *pattern, plan, &mut on_row)
                 }
             };
@@ -153,8 +155,7 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
                     }
                 }
             };
-            let mut run = Run::new(kind, *pattern, outcome, rows);
-            run.about = options.sockets.describe(kind);
+            let mut run = Run::new(kind, &options.sockets, *pattern, outcome, rows);
             if let Some(remark) = client.remark.take() {
                 run.about += &format!("; {remark}");
             }

@@ -92,7 +92,7 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     let sizes = (sizes * options.transports.len()) as u64;
     let watch = Watch::begin(sizes, cli.measuring.format)?;
     let report = client::run(&options, &*watch);
-    let _over = watch.end();
+    watch.end();
     let report = report?;
     report
         .write(cli.measuring.format, &mut io::stdout().lock())

@@ -23,7 +23,16 @@ pub const INTERRUPTED: u8 = 130;
 #[derive(Debug)]
 pub struct Watch {
     bar: Bar,
-    so_far: Mutex<Option<Report>>,
+    state: Mutex<State>,
+}
+
+/// How far it is with what it has measured.
+#[derive(Debug)]
+enum State {
+    /// It goes on; a signal would print this.
+    Running(Option<Report>),
+    /// It has its report, and prints it or has printed it.
+    Over,
 }
 
 impl Watch {
@@ -36,7 +45,7 @@ impl Watch {
     pub fn begin(sizes: u64, format: Format) -> Result<Arc<Self>> {
         let watch = Arc::new(Self {
             bar: Bar::new(sizes),
-            so_far: Mutex::new(None),
+            state: Mutex::new(State::Running(None)),
         });
         let signals = Signals::catch()?;
         let both = SigSet::from_iter([Signal::SIGINT, Signal::SIGTERM]);
@@ -48,7 +57,11 @@ impl Watch {
             .spawn(move || {
                 let caught = both.thread_unblock().map_err(io::Error::from);
                 match caught.and_then(|()| wait_readable([signals.as_fd()], None)) {
-                    Ok(_) => watched.interrupted(format),
+                    Ok(_) => {
+                        if let Some(state) = watched.interrupt() {
+                            watched.exit(&state, format);
+                        }
+                    }
                     Err(error) => eprintln!("netgauge: waiting for signals: {error}"),
                 }
             })
@@ -56,17 +69,23 @@ impl Watch {
         Ok(watch)
     }
 
-    /// The run is over: a signal does not print its report a second time, as long as this is held.
-    pub fn end(&self) -> impl Drop + '_ {
-        let held = self.so_far();
+    /// The run is over: from now on a signal does not print its report a second time. A further one
+    /// still ends the process. If a signal was the first to end the run, this does not return.
+    pub fn end(&self) {
+        *self.state() = State::Over;
         self.bar.finish();
-        held
     }
 
-    fn interrupted(&self, format: Format) -> ! {
-        let so_far = self.so_far();
+    /// Holds the run where it is, unless it is over.
+    fn interrupt(&self) -> Option<MutexGuard<'_, State>> {
+        let state = self.state();
+        matches!(*state, State::Running(_)).then_some(state)
+    }
+
+    /// Prints what was measured, and ends the process. The run is held, so that nobody else prints.
+    fn exit(&self, state: &State, format: Format) -> ! {
         self.bar.finish();
-        if let Some(report) = &*so_far {
+        if let State::Running(Some(report)) = state {
             if let Err(error) = report.write(format, &mut io::stdout().lock()) {
                 eprintln!("netgauge: writing the report: {error}");
             }
@@ -75,8 +94,8 @@ impl Watch {
         process::exit(INTERRUPTED.into())
     }
 
-    fn so_far(&self) -> MutexGuard<'_, Option<Report>> {
-        self.so_far.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 
@@ -90,6 +109,31 @@ impl Progress for Watch {
     }
 
     fn measured(&self, so_far: Report) {
-        *self.so_far() = Some(so_far);
+        if let State::Running(report) = &mut *self.state() {
+            *report = Some(so_far);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::report::samples;
+
+    #[test]
+    fn a_signal_ends_a_run_once_and_not_one_that_is_over() {
+        let watch = Watch {
+            bar: Bar::new(1),
+            state: Mutex::new(State::Running(None)),
+        };
+        watch.measured(samples::report());
+        let held = watch.interrupt().unwrap();
+        assert!(matches!(&*held, State::Running(Some(report)) if *report == samples::report()));
+        drop(held);
+        watch.end();
+        assert!(watch.interrupt().is_none());
+        // Nor does what is told too late bring it back.
+        watch.measured(samples::report());
+        assert!(watch.interrupt().is_none());
     }
 }

@@ -12,6 +12,7 @@ use netgauge::progress::{Progress, Quiet};
 use netgauge::report::{Format, LeftOut, Measured, Outcome, Report};
 use netgauge::{client, server};
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::Mutex;
 
 /// Starts a server for one client on a free port.
 fn serve_once() -> (u16, JoinHandle<anyhow::Result<()>>) {
@@ -175,6 +176,43 @@ fn messages_beyond_a_datagram_are_no_flood() {
         panic!("{report:?}");
     };
     assert!(error.contains("lower -s"), "{error}");
+}
+
+/// Keeps what would be reported if the run ended, each time that it is told.
+struct Snapshots(Mutex<Vec<Report>>);
+
+impl Progress for Snapshots {
+    fn begin(&self, _transport: &str, _pattern: &str) {}
+    fn advance(&self, _sizes: u64) {}
+    fn measured(&self, so_far: Report) {
+        self.0.lock().unwrap().push(so_far);
+    }
+}
+
+#[test]
+fn an_interruption_finds_what_is_done_done() {
+    let snapshots = Snapshots(Mutex::new(Vec::new()));
+    measure_watched("-m tcp,udp -s 1 -c 1 --send-buffer 64K", &snapshots);
+    let snapshots = snapshots.0.into_inner().unwrap();
+    let seen: Vec<_> = snapshots
+        .iter()
+        .map(|report| {
+            let runs = report.runs.iter();
+            runs.map(|run| (run.outcome == Outcome::Ok, run.rows.len()))
+                .collect::<Vec<_>>()
+        })
+        .collect();
+    let expected: [&[(bool, usize)]; 4] = [
+        &[(false, 0)],
+        &[(false, 1)],
+        // Nothing is known of udp yet, but all of tcp.
+        &[(true, 1), (false, 0)],
+        &[(true, 1), (false, 1)],
+    ];
+    assert_eq!(seen, expected);
+    for run in snapshots.iter().flat_map(|report| &report.runs) {
+        assert!(run.about.contains("SO_SNDBUF 65536"), "{}", run.about);
+    }
 }
 
 #[test]

@@ -18,7 +18,7 @@ use record::Record;
 
 use crate::pattern::Pattern;
 use crate::summary::Percent;
-use crate::transport::Kind;
+use crate::transport::{Kind, SocketOptions};
 
 /// Everything one client measured. Printed as JSON it is what programs read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -135,25 +135,37 @@ pub struct Run {
 }
 
 impl Report {
-    /// This report if the run is ended now, while `rows` have been measured of `kind` with `pattern`.
-    pub(crate) fn interrupted(&self, kind: &Kind, pattern: &dyn Pattern, rows: &[Row]) -> Self {
+    /// This report if the run is ended now, while `rows` have been measured of `kind` with `pattern`
+    /// by sockets with these options.
+    pub(crate) fn interrupted(
+        &self,
+        kind: &Kind,
+        sockets: &SocketOptions,
+        pattern: &dyn Pattern,
+        rows: &[Row],
+    ) -> Self {
         let mut report = self.clone();
         let outcome = Outcome::Failed {
             error: "interrupted".to_owned(),
         };
-        report
-            .runs
-            .push(Run::new(kind, pattern, outcome, rows.to_vec()));
+        let run = Run::new(kind, sockets, pattern, outcome, rows.to_vec());
+        report.runs.push(run);
         report
     }
 }
 
 impl Run {
-    /// What came of `kind` with `pattern`.
-    pub fn new(kind: &Kind, pattern: &dyn Pattern, outcome: Outcome, rows: Vec<Row>) -> Self {
+    /// What came of `kind`, whose sockets had these options, with `pattern`.
+    pub fn new(
+        kind: &Kind,
+        sockets: &SocketOptions,
+        pattern: &dyn Pattern,
+        outcome: Outcome,
+        rows: Vec<Row>,
+    ) -> Self {
         Self {
             transport: kind.name.to_owned(),
-            about: kind.about.to_owned(),
+            about: sockets.describe(kind),
             pattern: pattern.name().to_owned(),
             outcome,
             rows,
