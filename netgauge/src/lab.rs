@@ -3,6 +3,8 @@
 //! `netgauge lab`: a switch and hosts on it, made of network namespaces of this machine for the
 //! length of a run.
 
+use std::fmt;
+use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::process::ExitCode;
 
@@ -82,7 +84,7 @@ impl LabArgs {
         signals.check()?;
         let lab = built.context("the lab could not be built")?;
         if self.measuring.format == Format::Table {
-            println!("lab: {}", self.switch);
+            say(format_args!("lab: {}", self.switch))?;
         }
         let complete = coordinator.run(signals)?;
         if self.measuring.format == Format::Table {
@@ -90,12 +92,12 @@ impl LabArgs {
             let sum = |of: fn(&enet_switch::counters::Port) -> u64| -> u64 {
                 drops.ports.iter().map(of).sum()
             };
-            println!(
+            say(format_args!(
                 "lab: of {} frames the ports dropped {}, and cables lost {}",
                 sum(|port| port.sent_packets + port.dropped_packets + port.lost_packets),
                 sum(|port| port.dropped_packets),
                 sum(|port| port.lost_packets)
-            );
+            ))?;
         }
         lab.down()?;
         if let Some(path) = &cli.group.many.plot {
@@ -148,6 +150,11 @@ impl LabArgs {
             Err(error) => Err(explain_family(error)).context("esp, which -m can leave out"),
         }
     }
+}
+
+/// Prints a line of the report; whoever was to read it may be gone.
+fn say(line: fmt::Arguments<'_>) -> Result<()> {
+    writeln!(io::stdout(), "{line}").context("writing the report")
 }
 
 #[cfg(test)]

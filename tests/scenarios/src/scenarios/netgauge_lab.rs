@@ -2,6 +2,8 @@
 //! by something in place of ssh.
 
 use std::fs;
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 
@@ -20,6 +22,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::guest("netgauge_lab_runs_every_pattern", patterns).within(300),
     Scenario::guest("netgauge_lab_says_what_is_missing", missing),
     Scenario::guest("netgauge_lab_is_gone_when_interrupted", interrupted).within(120),
+    Scenario::guest("netgauge_lab_is_gone_with_its_reader", unread),
     Scenario::guest("netgauge_lab_names_a_killed_participant", killed).within(120),
     Scenario::guest("netgauge_lab_removes_what_a_killed_one_left", left_behind).within(120),
     Scenario::guest("netgauge_reaches_hosts_by_ssh", by_ssh).within(120),
@@ -229,6 +232,23 @@ fn interrupted() -> Outcome {
         &["all-to-all", "FAILED: esp: interrupted"],
     )?;
     ensure_says(&text(&output.stderr), &["netgauge: interrupted"])?;
+    nothing_left()
+}
+
+/// Nobody reads what it prints.
+fn unread() -> Outcome {
+    let directory = Directory::new()?;
+    let (reader, writer) = UnixStream::pair()?;
+    drop(reader);
+    let output = directory
+        .netgauge("lab one-many -m tcp -s 1 -c 1 --no-plot")
+        .stdout(OwnedFd::from(writer))
+        .stderr(Stdio::piped())
+        .spawn()
+        .context("starting netgauge")?
+        .wait_with_output()?;
+    ended(&output, 1)?;
+    ensure_says(&text(&output.stderr), &["netgauge: writing the report"])?;
     nothing_left()
 }
 
