@@ -105,9 +105,9 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     if report.is_complete() {
         return Ok(ExitCode::SUCCESS);
     }
-    for run in &report.runs {
-        if let netgauge::report::Outcome::Failed { error } = &run.outcome {
-            eprintln!("netgauge: {}, {}: {error}", run.transport, run.pattern);
+    if !cli.measuring.format.is_seen() {
+        for error in report.errors() {
+            eprintln!("netgauge: {error}");
         }
     }
     Ok(ExitCode::FAILURE)

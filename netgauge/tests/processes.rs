@@ -106,6 +106,29 @@ fn a_failed_transport_is_status_1_and_the_others_are_in_the_report() {
     );
 }
 
+/// On a terminal, standard error is beside the report, which has it already.
+#[test]
+fn what_the_table_says_is_not_said_again_on_a_terminal() {
+    let server = Server::start("");
+    let client = server.client("-m raw,tcp -s 8 -c 2");
+    let program = client.get_program().to_str().unwrap();
+    let arguments = client.get_args().map(|argument| argument.to_str().unwrap());
+    let line = shlex::try_join(std::iter::once(program).chain(arguments)).unwrap();
+    let mut terminal = Command::new("script");
+    terminal.args(["-q", "-e", "-c", &line, "/dev/null"]);
+    terminal.stdin(Stdio::null());
+    let output = run(terminal);
+    let said = text(&output.stdout);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert_eq!(said.matches("FAILED").count(), 1, "{said}");
+    assert!(!said.contains("netgauge: raw, one-one"), "{said}");
+    // Where the table goes elsewhere, it is.
+    let output = run(client);
+    let stderr = text(&output.stderr);
+    assert!(stderr.starts_with("netgauge: raw, one-one: "), "{stderr}");
+    assert!(text(&output.stdout).contains("FAILED"));
+}
+
 #[test]
 fn a_server_that_is_killed_is_named_and_the_client_ends() {
     for transport in ["tcp", "udp"] {

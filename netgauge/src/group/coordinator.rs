@@ -197,8 +197,10 @@ impl<'a> Coordinator<'a> {
             let _ = plot.map(|path| report.draw(path));
             bail!(Interrupted);
         }
-        for error in report.errors() {
-            eprintln!("netgauge: {error}");
+        if !self.cli.measuring.format.is_seen() {
+            for error in report.errors() {
+                eprintln!("netgauge: {error}");
+            }
         }
         if let Some(path) = plot {
             report.draw(path)?;

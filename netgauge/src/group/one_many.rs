@@ -185,13 +185,16 @@ impl ManyReport {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
 
-    /// The errors of runs that failed, with what they were.
+    /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
     pub fn errors(&self) -> Vec<String> {
-        let failed = self.runs.iter().filter_map(|run| match &run.outcome {
-            Outcome::Ok => None,
-            Outcome::Failed { error } => Some(format!("{}: {error}", run.title())),
+        let alike = self.runs.chunk_by(|one, other| {
+            let empty = one.rows.is_empty() && other.rows.is_empty();
+            empty && one.outcome.failed_like(&other.outcome)
         });
-        failed.collect()
+        let titled = alike.map(|runs| (&runs[0].outcome, runs.iter().map(ManyRun::title)));
+        titled
+            .filter_map(|(outcome, titles)| outcome.error_of(titles))
+            .collect()
     }
 
     /// Prints the report.

@@ -352,6 +352,24 @@ mod tests {
     }
 
     #[test]
+    fn what_fails_alike_is_told_once() {
+        let mut report = samples::many();
+        let mut run = report.runs.pop().unwrap();
+        run.rows.clear();
+        for clients in [2, 4] {
+            run.clients = clients;
+            report.runs.push(run.clone());
+        }
+        let mut out = Vec::new();
+        many_table(&report, &mut out).unwrap();
+        let text = String::from_utf8(out).unwrap();
+        let expected =
+            "\n  FAILED: esp, 2 clients; esp, 4 clients: h1: no module, run `modprobe enet`\n";
+        assert!(text.ends_with(expected), "{text}");
+        assert_eq!(text.matches("FAILED").count(), 1, "{text}");
+    }
+
+    #[test]
     fn esp_params_is_a_table_with_gaps_where_there_is_nothing() {
         let expected = "
           1      8

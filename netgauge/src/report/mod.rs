@@ -8,7 +8,7 @@ pub mod record;
 pub(crate) mod table;
 
 use std::collections::BTreeSet;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal as _, Write};
 use std::net::SocketAddr;
 
 use serde::{Deserialize, Serialize};
@@ -83,6 +83,15 @@ impl Report {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
     }
 
+    /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
+    pub fn errors(&self) -> Vec<String> {
+        let alike = self.runs.chunk_by(Run::failed_like);
+        let titled = alike.map(|runs| (&runs[0].outcome, runs.iter().map(Run::title)));
+        titled
+            .filter_map(|(outcome, titles)| outcome.error_of(titles))
+            .collect()
+    }
+
     /// Which percentiles there are of any times.
     fn percents(&self) -> BTreeSet<Percent> {
         let rows = self.runs.iter().flat_map(|run| &run.rows);
@@ -116,6 +125,13 @@ pub enum Format {
     Json,
     /// For programs: one line per transport, pattern, size and kind of times.
     Csv,
+}
+
+impl Format {
+    /// Does whoever sees standard error see this report as well, with its errors?
+    pub fn is_seen(self) -> bool {
+        self == Self::Table && io::stdout().is_terminal()
+    }
 }
 
 /// One transport, measured with one pattern.
@@ -155,6 +171,17 @@ impl Report {
 }
 
 impl Run {
+    /// What was measured.
+    pub fn title(&self) -> String {
+        format!("{}, {}", self.transport, self.pattern)
+    }
+
+    /// Did both fail for the same reason before there was anything to report?
+    fn failed_like(&self, other: &Self) -> bool {
+        let empty = self.rows.is_empty() && other.rows.is_empty();
+        empty && self.outcome.failed_like(&other.outcome)
+    }
+
     /// What came of `kind`, whose sockets had these options, with `pattern`.
     pub fn new(
         kind: &Kind,
@@ -184,6 +211,24 @@ pub enum Outcome {
         /// What was wrong and what to do.
         error: String,
     },
+}
+
+impl Outcome {
+    /// Are both failures, for the same reason?
+    pub(crate) fn failed_like(&self, other: &Self) -> bool {
+        *self != Self::Ok && self == other
+    }
+
+    /// The error of runs with these titles that all ended so, if it is one.
+    pub(crate) fn error_of(&self, titles: impl Iterator<Item = String>) -> Option<String> {
+        match self {
+            Self::Ok => None,
+            Self::Failed { error } => {
+                let titles: Vec<_> = titles.collect();
+                Some(format!("{}: {error}", titles.join("; ")))
+            }
+        }
+    }
 }
 
 /// One size.

@@ -18,8 +18,11 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         record.write_head(out)?;
     }
     let percents = report.percents();
-    for run in &report.runs {
-        write_run(run, &percents, out)?;
+    for alike in report.runs.chunk_by(Run::failed_like) {
+        match alike {
+            [run] => write_run(run, &percents, out)?,
+            runs => write_failed(runs, out)?,
+        }
     }
     let mut patterns: Vec<&str> = Vec::new();
     for run in &report.runs {
@@ -71,6 +74,16 @@ fn write_run(run: &Run, percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io
         }
     }
     if let Outcome::Failed { error } = &run.outcome {
+        writeln!(out, "  FAILED: {error}")?;
+    }
+    writeln!(out)
+}
+
+/// Runs that all failed for the same reason, as all do whose peer is gone.
+fn write_failed(runs: &[Run], out: &mut dyn Write) -> io::Result<()> {
+    let titles: Vec<_> = runs.iter().map(Run::title).collect();
+    writeln!(out, "{}", titles.join("; "))?;
+    if let Outcome::Failed { error } = &runs[0].outcome {
         writeln!(out, "  FAILED: {error}")?;
     }
     writeln!(out)
@@ -270,6 +283,36 @@ esp: about esp (one-one)
   FAILED: no module: run `modprobe enet`, please
 ";
         assert!(text.contains(expected), "{text}");
+    }
+
+    #[test]
+    fn what_fails_alike_is_told_once() {
+        let gone = || Outcome::Failed {
+            error: "the peer is gone".to_owned(),
+        };
+        let failed = |transport| samples::run(transport, "one-one", gone(), Vec::new());
+        let mut report = samples::report();
+        // One that got somewhere stays apart, and one that failed for another reason.
+        report.runs[0].outcome = gone();
+        report.runs.splice(1..2, [failed("udp"), failed("raw")]);
+        let text = printed(&report);
+        let expected = "\
+udp, one-one; raw, one-one
+  FAILED: the peer is gone
+
+esp: about esp (one-one)
+  FAILED: no module: run `modprobe enet`, please
+";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(text.matches("the peer is gone").count(), 2, "{text}");
+        assert_eq!(
+            report.errors(),
+            [
+                "tcp, one-one: the peer is gone",
+                "udp, one-one; raw, one-one: the peer is gone",
+                "esp, one-one: no module: run `modprobe enet`, please",
+            ]
+        );
     }
 
     #[test]
