@@ -155,7 +155,8 @@ pub struct Cli {
     #[arg(help_heading = SIDES, long, conflicts_with_all = MEASURING_SIDES)]
     pub once: bool,
 
-    /// Client: seconds to wait for a server that is not up yet
+    /// Client: seconds to wait for a server that is not up yet; coordinator: also for a host that
+    /// ssh reaches
     #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10")]
     pub wait: u16,
 

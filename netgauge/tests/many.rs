@@ -489,6 +489,15 @@ fn hosts_that_cannot_be_reached_are_named() {
         said.contains("node1: ssh, or netgauge there, ended with status 255"),
         "{said}"
     );
+    // It says nothing as long as nothing is said to it.
+    let output = run(by_ssh(
+        &hosts,
+        "exec cat >/dev/null",
+        "-x one-many -s 1 -c 1 --wait 1",
+    ));
+    let said = text(&output.stderr);
+    let expected = "node0 does not answer within 1 s: does it ask for a password?";
+    assert!(said.contains(expected), "{said}");
     let said = measure("exit 127");
     assert!(said.contains("node0: there is no netgauge there"), "{said}");
     let output = run(netgauge("-x one-many --hostfile /nonexistent"));

@@ -105,9 +105,9 @@ impl Group {
             group.signals.check()?;
         }
         // All are on their way before the first is waited for.
-        for who in 0..places.len() {
+        for (who, place) in places.iter().enumerate() {
             if group.participants[who].process.is_some() {
-                group.greet(who, options.wait.max(options.give_up))?;
+                group.greet(who, patience(place, options))?;
             }
         }
         Ok(group)
@@ -124,11 +124,7 @@ impl Group {
             .is_none()
         {
             if Instant::now() >= deadline {
-                bail!(
-                    "{} does not answer within {} s: does it ask for a password? Wait longer with --wait",
-                    self.name(who),
-                    patience.as_secs()
-                );
+                bail!(unanswered(&self.participants[who].place, patience));
             }
         }
         let participant = &mut self.participants[who];
@@ -412,6 +408,27 @@ impl Group {
     }
 }
 
+/// How long a process that was started may take to answer. Only the way to another host is the user's
+/// to know; one here is slow only where everything is.
+fn patience(place: &Place, options: &GroupOptions) -> Duration {
+    match place {
+        Place::Remote(_) => options.wait,
+        _ => options.wait.max(options.give_up),
+    }
+}
+
+/// What it means that a process does not answer, and what to do.
+fn unanswered(place: &Place, patience: Duration) -> String {
+    let seconds = patience.as_secs();
+    match place {
+        Place::Remote(host) => format!(
+            "{host} does not answer within {seconds} s: does it ask for a password? Wait longer with \
+             --wait"
+        ),
+        other => format!("{other} does not answer within {seconds} s: wait longer with --wait"),
+    }
+}
+
 fn gone_text(participant: &Participant) -> Option<String> {
     let reason = participant.gone.as_ref()?;
     Some(format!(
@@ -453,5 +470,22 @@ fn has_ended(control: &mut Control, patience: Duration) -> bool {
             Ok(Some(_)) => {}
             Ok(None) | Err(_) => return true,
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_another_host_can_ask_for_a_password() {
+        let silent = |place| unanswered(&place, Duration::from_secs(3));
+        let said = silent(Place::Remote("node1".to_owned()));
+        assert!(said.starts_with("node1 does not answer within 3 s: does it ask"));
+        let said = silent(Place::Namespace("h1".to_owned()));
+        assert_eq!(
+            said,
+            "h1 does not answer within 3 s: wait longer with --wait"
+        );
     }
 }
