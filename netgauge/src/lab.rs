@@ -129,20 +129,24 @@ impl LabArgs {
         Ok(cli)
     }
 
+    /// Is a run without esp no use?
+    fn wants_esp(&self) -> Result<bool> {
+        let named = match self.pattern {
+            GroupPattern::EspParams => return Ok(true),
+            // Of all transports, it is left out where it does not work.
+            _ if self.measuring.is_all() => Vec::new(),
+            _ => self.measuring.transports()?,
+        };
+        Ok(named.iter().any(|kind| kind.name == "esp"))
+    }
+
     /// Says what is missing before anything is made.
     fn ensure_able(&self) -> Result<()> {
         ensure!(
             nix::unistd::geteuid().is_root(),
             "a lab is made of network namespaces, which is root's to do: run it as root"
         );
-        let kinds = match self.pattern {
-            GroupPattern::EspParams => vec!["esp"],
-            _ => {
-                let kinds = self.measuring.transports()?;
-                kinds.iter().map(|kind| kind.name).collect()
-            }
-        };
-        if !kinds.contains(&"esp") {
+        if !self.wants_esp()? {
             return Ok(());
         }
         match EspSocket::new_with(Family::new(self.measuring.family)) {
@@ -185,6 +189,23 @@ mod tests {
         assert_eq!(plot, Some(PathBuf::from("netgauge-one-many.svg")));
         assert_eq!(cli.measuring.transports().unwrap().len(), 2);
         Coordinator::new(&cli, lab.pattern).map(drop).unwrap();
+    }
+
+    #[test]
+    fn esp_is_needed_where_it_is_named() {
+        for (line, needed) in [
+            ("one-many -m tcp,esp", true),
+            ("one-many -m tcp", false),
+            ("one-many -m all", false),
+            ("esp-params", true),
+            ("esp-params -m all", true),
+        ] {
+            let lab = parse(&format!("{line} --hosts 2")).unwrap();
+            assert_eq!(lab.wants_esp().unwrap(), needed, "{line}");
+            Coordinator::new(&lab.cli().unwrap(), lab.pattern)
+                .map(drop)
+                .unwrap();
+        }
     }
 
     #[test]

@@ -99,7 +99,7 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
         .context("writing the report")?;
     if cli.measuring.format != Format::Table {
         for out in &report.left_out {
-            eprintln!("netgauge: left out: {}: {}", out.title(), out.reason);
+            eprintln!("netgauge: {out}");
         }
     }
     if report.is_complete() {

@@ -545,6 +545,38 @@ fn a_failed_transport_leaves_the_others_measured() {
 }
 
 #[test]
+fn of_all_transports_those_that_do_not_work_are_left_out_and_it_is_told_why() {
+    let servers = servers(3, "");
+    for (pattern, clients) in [("one-many", "--clients 1,2"), ("bisection", "")] {
+        let options = format!("-m all -s 1 -c 1 {clients}");
+        let json = format!("{options} --format json");
+        let output = run(coordinator_of(pattern, &servers, &json));
+        let stderr = text(&output.stderr);
+        assert!(output.status.success(), "{pattern}: {stderr}");
+        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let runs = report["runs"].as_array().unwrap();
+        for name in ["tcp", "unix"] {
+            assert!(runs.iter().any(|run| run["transport"] == name), "{report}");
+        }
+        assert!(runs.iter().all(|run| run["status"] == "ok"), "{report}");
+        // Loopback is no Ethernet interface, with the module or without; TIPC's may be there.
+        let left_out = report["left_out"].as_array().unwrap();
+        let esp = left_out.iter().filter(|out| out["transport"] == "esp");
+        assert_eq!(esp.count(), 1, "{report}");
+        assert!(
+            stderr.starts_with("netgauge: left out: esp: 127.0.0.1"),
+            "{stderr}"
+        );
+        assert_eq!(stderr.lines().count(), left_out.len(), "{stderr}");
+
+        let output = run(coordinator_of(pattern, &servers, &options));
+        let table = text(&output.stdout);
+        assert!(table.contains("\n  left out: esp: 127.0.0.1"), "{table}");
+        assert_eq!(text(&output.stderr), "");
+    }
+}
+
+#[test]
 fn esp_params_without_esp_says_what_is_missing_and_draws_nothing() {
     let server = Server::start("");
     let plot = std::env::temp_dir().join(format!("netgauge-{}.svg", std::process::id()));

@@ -25,7 +25,7 @@ use super::participants::Group;
 use super::rounds::Series;
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::{Format, Outcome};
+use crate::report::{Format, LeftOut, Outcome};
 
 /// What all do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +77,9 @@ pub struct AllReport {
     pub rate_bit_per_s: Option<u64>,
     /// One per transport and congestion control, in the order measured.
     pub runs: Vec<AllRun>,
+    /// What does not work here, where all transports were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// One transport.
@@ -179,6 +182,7 @@ pub fn run(
         seed: plan.seed,
         rate_bit_per_s: plan.rate,
         runs: Vec::new(),
+        left_out: Vec::new(),
     };
     let members: Vec<usize> = (0..report.participants.len()).collect();
     for medium in &plan.media {
@@ -197,13 +201,19 @@ pub fn run(
             }
         };
         let interrupted = result.as_ref().is_err_and(is_interrupted);
+        progress.advance(plan.rounds.sizes.len().saturating_sub(rows.len()) as u64);
+        // Without a row it has not been opened, and with nobody gone it is not for this time only.
+        let dispensable = medium.optional && rows.is_empty() && !interrupted;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
+            Err(error) if dispensable && group.gone().is_none() => {
+                report.left_out.push(medium.left_out(&error));
+                continue;
+            }
             Err(error) => Outcome::Failed {
                 error: format!("{error:#}"),
             },
         };
-        progress.advance(plan.rounds.sizes.len().saturating_sub(rows.len()) as u64);
         report.runs.push(AllRun {
             transport: medium.kind.name.to_owned(),
             about: medium.kind.about.to_owned(),

@@ -13,8 +13,8 @@ use super::esp_params::{self, Grid, ParamsPlan};
 use super::hosts::HostArgs;
 use super::one_many::{Direction, ManyPlan, Medium};
 use super::start::Place;
+use crate::measuring::Measuring;
 use crate::picture;
-use crate::transport::Kind;
 
 /// The group of options in the help.
 const MANY: &str = "Many participants (one-many, many-one, all-to-all, bisection, esp-params)";
@@ -172,7 +172,7 @@ impl GroupArgs {
     pub fn many_plan(
         &self,
         direction: Direction,
-        kinds: &[&'static Kind],
+        measuring: &Measuring,
         rounds: RoundsPlan,
         connect: Option<&str>,
         participants: usize,
@@ -188,7 +188,7 @@ impl GroupArgs {
         }
         Ok(ManyPlan {
             direction,
-            media: self.many.media(kinds)?,
+            media: self.many.media(measuring)?,
             clients: clients.iter().map(|count| *count as usize).collect(),
             rounds,
             server: self.server(connect, participants)?,
@@ -205,7 +205,7 @@ impl GroupArgs {
     pub fn all_plan(
         &self,
         together: Together,
-        kinds: &[&'static Kind],
+        measuring: &Measuring,
         rounds: RoundsPlan,
         participants: usize,
     ) -> Result<AllPlan> {
@@ -223,7 +223,7 @@ impl GroupArgs {
         ensure_two(name, participants)?;
         Ok(AllPlan {
             together,
-            media: self.many.media(kinds)?,
+            media: self.many.media(measuring)?,
             rounds,
             seed: self.seed(),
             rate: self.rate.map(|rate| rate.0),
@@ -282,7 +282,10 @@ impl GroupArgs {
 
 impl ManyArgs {
     /// The transports of option -m, with the congestion controls to choose.
-    fn media(&self, kinds: &[&'static Kind]) -> Result<Vec<Medium>> {
+    fn media(&self, measuring: &Measuring) -> Result<Vec<Medium>> {
+        let all = measuring.is_all();
+        let mut kinds = measuring.transports()?;
+        kinds.retain(|kind| !all || kind.streams.is_some());
         let mut media = Vec::new();
         for kind in kinds {
             let streams = super::part::stream_kind(kind)?;
@@ -291,11 +294,12 @@ impl ManyArgs {
             if names.is_empty() {
                 names.push(None);
             }
-            media.extend(
-                names
-                    .into_iter()
-                    .map(|congestion| Medium { kind, congestion }),
-            );
+            media.extend(names.into_iter().map(|congestion| Medium {
+                // A congestion control has been asked for by its name.
+                optional: all && congestion.is_none(),
+                kind,
+                congestion,
+            }));
         }
         ensure!(
             self.congestion.is_empty() || media.iter().any(|medium| medium.congestion.is_some()),

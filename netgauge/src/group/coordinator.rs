@@ -19,7 +19,7 @@ use super::{curves, heat_map, recorded};
 use crate::cli::Cli;
 use crate::progress::{Bar, Progress};
 use crate::report::record::Record;
-use crate::report::Format;
+use crate::report::{Format, LeftOut};
 use crate::sizes::SizeSpec;
 
 /// A pattern of more than two.
@@ -158,15 +158,13 @@ impl<'a> Coordinator<'a> {
         if let Some(size) = rounds.sizes.iter().find(|size| **size > MOST_BYTES) {
             bail!("size {size} is above what a client has in memory, {MOST_BYTES} bytes: lower -s");
         }
-        let (group, count) = (&cli.group, places.len());
+        let (group, measuring, count) = (&cli.group, &cli.measuring, places.len());
         let plan = match pattern {
             GroupPattern::Many(direction) => {
-                let kinds = cli.measuring.transports()?;
-                Plan::Many(group.many_plan(direction, &kinds, rounds, connect, count)?)
+                Plan::Many(group.many_plan(direction, measuring, rounds, connect, count)?)
             }
             GroupPattern::All(together) => {
-                let kinds = cli.measuring.transports()?;
-                Plan::All(group.all_plan(together, &kinds, rounds, count)?)
+                Plan::All(group.all_plan(together, measuring, rounds, count)?)
             }
             GroupPattern::EspParams => Plan::EspParams(group.params_plan(rounds, connect, count)?),
         };
@@ -191,6 +189,11 @@ impl<'a> Coordinator<'a> {
         report
             .write(&record, self.cli.measuring.format, &mut io::stdout().lock())
             .context("writing the report")?;
+        if self.cli.measuring.format != Format::Table {
+            for out in report.left_out() {
+                eprintln!("netgauge: {out}");
+            }
+        }
         let plot = self.cli.group.many.plot.as_deref();
         if interrupted {
             // There may be nothing yet to draw.
@@ -243,6 +246,14 @@ impl GroupReport {
             Self::Many(report) => report.errors(),
             Self::All(report) => report.errors(),
             Self::EspParams(report) => report.errors(),
+        }
+    }
+
+    fn left_out(&self) -> &[LeftOut] {
+        match self {
+            Self::Many(report) => &report.left_out,
+            Self::All(report) => &report.left_out,
+            Self::EspParams(_) => &[],
         }
     }
 
@@ -341,6 +352,25 @@ mod tests {
             media,
             [("tcp", Some("cubic")), ("tcp", Some("reno")), ("esp", None)]
         );
+    }
+
+    #[test]
+    fn all_are_those_that_have_streams() {
+        let names = |line: &str| {
+            let media = many(line).media.into_iter();
+            let names = media.map(|medium| (medium.kind.name, medium.optional));
+            names.collect::<Vec<_>>()
+        };
+        assert_eq!(
+            names("-x one-many -m all --netns a,b"),
+            ["tcp", "esp", "unix", "tipc"].map(|name| (name, true))
+        );
+        // What is named has to work.
+        assert_eq!(
+            names("-x many-one -m all --congestion reno --netns a,b")[..2],
+            [("tcp", false), ("esp", true)]
+        );
+        assert_eq!(names("-x one-many -m esp --netns a,b"), [("esp", false)]);
     }
 
     #[test]

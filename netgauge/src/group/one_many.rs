@@ -21,7 +21,7 @@ use super::participants::Group;
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::{Format, Outcome};
+use crate::report::{Format, LeftOut, Outcome};
 use crate::transport::{Kind, SocketOptions};
 
 /// The pattern's name in option `-x`.
@@ -34,6 +34,8 @@ pub struct Medium {
     pub kind: &'static Kind,
     /// Name of TCP's congestion control; without one, the system's.
     pub congestion: Option<String>,
+    /// Nobody asked for this one by its name: where it does not work, it is left out.
+    pub optional: bool,
 }
 
 impl Medium {
@@ -42,6 +44,15 @@ impl Medium {
         Opening {
             transport: self.kind.name.to_owned(),
             congestion: self.congestion.clone(),
+        }
+    }
+
+    /// What is to be said of it if it has been left out for `reason`.
+    pub fn left_out(&self, reason: &anyhow::Error) -> LeftOut {
+        LeftOut {
+            transport: self.kind.name.to_owned(),
+            pattern: None,
+            reason: format!("{reason:#}"),
         }
     }
 }
@@ -111,6 +122,9 @@ pub struct ManyReport {
     pub rate_bit_per_s: Option<u64>,
     /// One per transport, congestion control and number of clients, in the order measured.
     pub runs: Vec<ManyRun>,
+    /// What does not work here, where all transports were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
 }
 
 /// One transport with one number of clients.
@@ -180,6 +194,16 @@ impl ManyRow {
 }
 
 impl ManyReport {
+    /// Is it known that `kind` does not work here?
+    fn lacks(&self, kind: &Kind) -> bool {
+        self.left_out.iter().any(|out| out.transport == kind.name)
+    }
+
+    /// Has `kind` been measured with another number of clients?
+    fn has(&self, kind: &Kind) -> bool {
+        self.runs.iter().any(|run| run.transport == kind.name)
+    }
+
     /// Was everything measured that was asked for?
     pub fn is_complete(&self) -> bool {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
@@ -242,9 +266,15 @@ pub fn run(
         seed: plan.seed,
         rate_bit_per_s: plan.rate,
         runs: Vec::new(),
+        left_out: Vec::new(),
     };
+    let sizes = plan.rounds.sizes.len();
     for medium in &plan.media {
         for &clients in &plan.clients {
+            if report.lacks(medium.kind) {
+                progress.advance(sizes as u64);
+                continue;
+            }
             let (server, others) = cast(plan.server, plan.seed, clients);
             let mut rows = Vec::new();
             let result = match group.gone() {
@@ -272,13 +302,19 @@ pub fn run(
                 }
             };
             let interrupted = result.as_ref().is_err_and(is_interrupted);
+            progress.advance(sizes.saturating_sub(rows.len()) as u64);
+            // Without a row it has not been opened, and with nobody gone it is not for this time only.
+            let dispensable = medium.optional && rows.is_empty() && !interrupted;
             let outcome = match result {
                 Ok(()) => Outcome::Ok,
+                Err(error) if dispensable && group.gone().is_none() && !report.has(medium.kind) => {
+                    report.left_out.push(medium.left_out(&error));
+                    continue;
+                }
                 Err(error) => Outcome::Failed {
                     error: format!("{error:#}"),
                 },
             };
-            progress.advance(plan.rounds.sizes.len().saturating_sub(rows.len()) as u64);
             report.runs.push(ManyRun {
                 transport: medium.kind.name.to_owned(),
                 about: SocketOptions::default().describe(medium.kind),

@@ -69,6 +69,9 @@ pub(super) fn many_table(report: &ManyReport, out: &mut dyn Write) -> io::Result
     for error in report.errors() {
         writeln!(out, "  FAILED: {error}")?;
     }
+    for left_out in &report.left_out {
+        writeln!(out, "  {left_out}")?;
+    }
     Ok(())
 }
 
@@ -282,6 +285,7 @@ pub(crate) mod samples {
                 ),
                 run("esp", 1, failed(), vec![broken]),
             ],
+            left_out: Vec::new(),
         }
     }
 

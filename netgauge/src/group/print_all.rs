@@ -59,6 +59,9 @@ pub(super) fn table(report: &AllReport, out: &mut dyn Write) -> io::Result<()> {
     for error in report.errors() {
         writeln!(out, "  FAILED: {error}")?;
     }
+    for left_out in &report.left_out {
+        writeln!(out, "  {left_out}")?;
+    }
     Ok(())
 }
 

@@ -8,6 +8,7 @@ pub mod record;
 pub(crate) mod table;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io::{self, IsTerminal as _, Write};
 use std::net::SocketAddr;
 
@@ -47,6 +48,12 @@ pub struct LeftOut {
     pub pattern: Option<String>,
     /// Why, and what to do to have it.
     pub reason: String,
+}
+
+impl fmt::Display for LeftOut {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "left out: {}: {}", self.title(), self.reason)
+    }
 }
 
 impl LeftOut {
