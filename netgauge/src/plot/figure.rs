@@ -18,6 +18,9 @@ const OVERHEAD: &str = "overhead";
 /// The time of a whole transfer, which is no latency where there is any other.
 const WHOLE: &str = "total";
 
+/// What stalls have cost together, which grows with the number of tests.
+const STALLED: &str = "stalled";
+
 /// A number of the results: where it is, and of what.
 #[derive(Clone, Debug, PartialEq)]
 struct Number {
@@ -120,9 +123,9 @@ pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) ->
 /// The times that say how long something takes from here to there.
 fn latencies(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
     let only_whole = row.times.keys().all(|name| name == WHOLE);
-    row.times
-        .iter()
-        .filter(move |(name, _)| !name.contains(OVERHEAD) && (only_whole || *name != WHOLE))
+    row.times.iter().filter(move |(name, _)| {
+        !name.contains(OVERHEAD) && *name != STALLED && (only_whole || *name != WHOLE)
+    })
 }
 
 fn overheads(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
@@ -345,7 +348,10 @@ fn notes(files: &[Results]) -> Vec<String> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::tests::{of_many, two};
+    use super::super::results::{
+        self,
+        tests::{of_many, two},
+    };
     use super::*;
 
     fn draw(kind: PlotKind, files: &[Results]) -> Chart {
@@ -359,7 +365,7 @@ mod tests {
     /// Times of everything multiplied.
     fn slower(name: &str, factor: f64) -> Results {
         let mut results = two(name);
-        let super::super::results::Measured::Runs(runs) = &mut results.measured else {
+        let results::Measured::Runs(runs) = &mut results.measured else {
             unreachable!()
         };
         for row in runs.iter_mut().flat_map(|run| &mut run.rows) {
@@ -451,7 +457,7 @@ mod tests {
         let mut file = of_many();
         let chart = draw(PlotKind::Throughput, std::slice::from_ref(&file));
         assert_eq!(chart.lines[0].points, [(1024.0, 80.0), (65_536.0, 190.0)]);
-        let super::super::results::Measured::Runs(runs) = &mut file.measured else {
+        let results::Measured::Runs(runs) = &mut file.measured else {
             unreachable!()
         };
         let mut more = runs[0].clone();
@@ -461,6 +467,15 @@ mod tests {
         assert_eq!(labels_of(&chart), ["tcp reno, 1 KiB", "tcp reno, 64 KiB"]);
         assert_eq!(chart.lines[1].points, [(2.0, 190.0), (8.0, 190.0)]);
         assert_eq!(chart.x.label, "clients");
+    }
+
+    #[test]
+    fn what_stalls_cost_together_is_no_latency() {
+        let text = r#"{"netgauge": "9", "runs": [{"transport": "tcp", "pattern": "recovery", "rows": [
+            {"size": 1, "exchange_ns": {"median": 30000}, "stalls": 2, "stalled_ns": 42000000}]}]}"#;
+        let chart = draw(PlotKind::Latency, &[results::tests::parsed(text)]);
+        assert_eq!(labels_of(&chart), ["tcp"]);
+        assert_eq!(chart.lines[0].points, [(1.0, 30.0)]);
     }
 
     #[test]

@@ -181,6 +181,11 @@ pub(super) mod tests {
         Results::parse(name, std::str::from_utf8(&text).unwrap()).unwrap()
     }
 
+    /// A file of this text.
+    pub(crate) fn parsed(text: &str) -> Results {
+        Results::parse("file", text).unwrap()
+    }
+
     /// A file of a pattern of many.
     pub(crate) fn of_many() -> Results {
         let text = serde_json::to_string(&many::many()).unwrap();
