@@ -219,8 +219,9 @@ pub(super) fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Resu
 
 #[cfg(test)]
 pub(crate) mod samples {
+    use super::super::all::{AllReport, AllRow, AllRun};
     use super::super::esp_params::Cell;
-    use super::super::figures::Fairness;
+    use super::super::figures::{Fairness, HostRate};
     use super::super::one_many::ManyRun;
     use super::super::parameters::EspParameters;
     use super::*;
@@ -286,6 +287,45 @@ pub(crate) mod samples {
                 run("esp", 1, failed(), vec![broken]),
             ],
             left_out: Vec::new(),
+        }
+    }
+
+    pub(crate) fn all() -> AllReport {
+        let rate = 200_000_000;
+        let row = |size, median: u64| {
+            let host = HostRate {
+                worst: median - 3_000_000,
+                average: median - 1_000_000,
+                median,
+                best: median + 2_000_000,
+            };
+            AllRow {
+                size,
+                rounds: 20,
+                errors: 0,
+                host_bit_per_s: Some(host),
+                share: Some(host.average as f64 / rate as f64),
+                total_bit_per_s: Some(host.average * 3),
+                bisection_bit_per_s: None,
+                fairness: Some(Fairness {
+                    worst: 0.75,
+                    median: 0.875,
+                }),
+            }
+        };
+        AllReport {
+            netgauge: "0.1.0".to_owned(),
+            pattern: "all-to-all".to_owned(),
+            participants: ["h0", "h1", "h2"].map(str::to_owned).to_vec(),
+            seed: 7,
+            rate_bit_per_s: Some(rate),
+            runs: vec![AllRun {
+                transport: "tcp".to_owned(),
+                about: String::new(),
+                congestion: Some("reno".to_owned()),
+                outcome: Outcome::Ok,
+                rows: vec![row(1024, 70_000_000), row(1 << 16, 180_000_000)],
+            }],
         }
     }
 

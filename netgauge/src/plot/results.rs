@@ -56,7 +56,7 @@ pub(super) struct Row {
     pub(super) size: u64,
     /// Medians in nanoseconds, by their names without the unit.
     pub(super) times: BTreeMap<String, f64>,
-    /// Throughput, or goodput of all, Mbit/s.
+    /// Throughput, or goodput of all, or what one host gets, Mbit/s.
     pub(super) mbit_per_s: Option<f64>,
 }
 
@@ -155,7 +155,9 @@ fn row(object: &Map<String, Value>) -> Option<Row> {
     let time = |(name, value): (&String, &Value)| {
         Some((name.strip_suffix("_ns")?.to_owned(), median(value)?))
     };
-    let goodput = object.get("goodput_bit_per_s").and_then(median);
+    let goodput = ["goodput_bit_per_s", "host_bit_per_s"]
+        .into_iter()
+        .find_map(|name| object.get(name).and_then(median));
     Some(Row {
         size: object.get("size")?.as_u64().filter(|size| *size > 0)?,
         times: object.iter().filter_map(time).collect(),
@@ -227,6 +229,21 @@ pub(super) mod tests {
         assert!(run.rows[1].times.is_empty());
         // A row without numbers is a size where all rounds broke.
         assert_eq!(results.runs()[1].rows[0].mbit_per_s, None);
+    }
+
+    #[test]
+    fn patterns_in_which_all_do_the_same_have_what_a_host_gets() {
+        let text = serde_json::to_string(&many::all()).unwrap();
+        let results = parsed(&text);
+        let [run] = results.runs() else {
+            panic!("{results:?}")
+        };
+        assert_eq!(
+            (&run.transport[..], &run.pattern[..], run.clients),
+            ("tcp reno", "all-to-all", None)
+        );
+        let rates: Vec<_> = run.rows.iter().map(|row| row.mbit_per_s).collect();
+        assert_eq!(rates, [Some(70.0), Some(180.0)]);
     }
 
     #[test]
