@@ -34,10 +34,6 @@ impl Pattern for Bulk {
         "bulk"
     }
 
-    fn about(&self) -> &'static str {
-        "one-way stream in 64 KiB writes: time per byte"
-    }
-
     fn default_sizes(&self) -> SizeSpec {
         SizeSpec::single(16 << 20)
     }

@@ -31,10 +31,6 @@ impl Pattern for Flood {
         "flood"
     }
 
-    fn about(&self) -> &'static str {
-        "small messages one way without waiting: send overhead and rate"
-    }
-
     fn default_sizes(&self) -> SizeSpec {
         SizeSpec::range(1, 1024)
     }

@@ -44,10 +44,6 @@ impl Pattern for LogP {
         "logp"
     }
 
-    fn about(&self) -> &'static str {
-        "parameters of the P-LogP model: overheads, gap and latency"
-    }
-
     fn default_sizes(&self) -> SizeSpec {
         SizeSpec::range(1, 65_536)
     }

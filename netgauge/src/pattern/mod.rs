@@ -34,9 +34,6 @@ pub trait Pattern: Sync {
     /// Name in option `-x`.
     fn name(&self) -> &'static str;
 
-    /// One line for people.
-    fn about(&self) -> &'static str;
-
     /// Can it measure this kind of transport?
     ///
     /// # Errors

@@ -24,10 +24,6 @@ impl Pattern for OneOne {
         "one-one"
     }
 
-    fn about(&self) -> &'static str {
-        "ping-pong: half round trip and throughput per size"
-    }
-
     fn default_sizes(&self) -> SizeSpec {
         SizeSpec::range(1, 65_536)
     }

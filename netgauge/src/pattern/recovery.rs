@@ -36,10 +36,6 @@ impl Pattern for Recovery {
         "recovery"
     }
 
-    fn about(&self) -> &'static str {
-        "messages answered with a byte: stalls, losses and their time"
-    }
-
     fn default_sizes(&self) -> SizeSpec {
         SizeSpec::several(&[1, 65_536])
     }

@@ -25,10 +25,6 @@ impl Pattern for SetUp {
         "setup"
     }
 
-    fn about(&self) -> &'static str {
-        "connections opened, used and closed: time to connect and rate"
-    }
-
     fn suits(&self, kind: &Kind) -> Result<()> {
         let kinds = KINDS.iter().filter(|kind| kind.streams.is_some());
         let names: Vec<_> = kinds.map(|kind| kind.name).collect();
