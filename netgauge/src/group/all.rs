@@ -11,7 +11,6 @@
 //! carry less for most pairings than for the best (Hoefler, Schneider and Lumsdaine, "Multistage
 //! switches are not crossbars", 2008).
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -25,7 +24,7 @@ use super::participants::Group;
 use super::rounds::Series;
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::{Format, LeftOut, Outcome};
+use crate::report::{LeftOut, Outcome};
 
 /// What all do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -136,22 +135,6 @@ impl AllReport {
         titled
             .filter_map(|(outcome, titles)| outcome.error_of(titles))
             .collect()
-    }
-
-    /// Prints the report.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
-    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Table => super::print_all::table(self, out),
-            Format::Csv => super::print_all::csv(self, out),
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, self)?;
-                writeln!(out)
-            }
-        }
     }
 }
 

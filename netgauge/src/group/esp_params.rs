@@ -5,7 +5,6 @@
 //! Where fewer packets may be under way than it takes to have one acknowledged, only the
 //! retransmission request timer moves anything: such pairs are out of range and left out.
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, Context as _, Result};
@@ -19,7 +18,7 @@ use super::parameters::EspParameters;
 use super::participants::Group;
 use super::rounds::Series;
 use crate::progress::Progress;
-use crate::report::{Format, Outcome};
+use crate::report::Outcome;
 
 /// The pattern's name in option `-x`.
 pub const NAME: &str = "esp-params";
@@ -125,11 +124,6 @@ pub struct Cell {
 }
 
 impl ParamsReport {
-    /// Was everything measured that was asked for?
-    pub fn is_complete(&self) -> bool {
-        self.outcome == Outcome::Ok
-    }
-
     /// The error, if it failed.
     pub fn errors(&self) -> Vec<String> {
         match &self.outcome {
@@ -145,22 +139,6 @@ impl ParamsReport {
             packets_to_ack,
         };
         self.cells.iter().find(|cell| cell.parameters == wanted)
-    }
-
-    /// Prints the report.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
-    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Table => super::print::params_table(self, out),
-            Format::Csv => super::print::params_csv(self, out),
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, self)?;
-                writeln!(out)
-            }
-        }
     }
 }
 

@@ -5,7 +5,6 @@
 //! shares. Pattern many-one is the way back: one server sends to N clients at once
 //! ([`super::many_one`]).
 
-use std::io::{self, Write};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -21,7 +20,7 @@ use super::participants::Group;
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::{Format, LeftOut, Outcome};
+use crate::report::{LeftOut, Outcome};
 use crate::transport::{Kind, SocketOptions};
 
 /// The pattern's name in option `-x`.
@@ -204,11 +203,6 @@ impl ManyReport {
         self.runs.iter().any(|run| run.transport == kind.name)
     }
 
-    /// Was everything measured that was asked for?
-    pub fn is_complete(&self) -> bool {
-        self.runs.iter().all(|run| run.outcome == Outcome::Ok)
-    }
-
     /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
     pub fn errors(&self) -> Vec<String> {
         let alike = self.runs.chunk_by(|one, other| {
@@ -219,22 +213,6 @@ impl ManyReport {
         titled
             .filter_map(|(outcome, titles)| outcome.error_of(titles))
             .collect()
-    }
-
-    /// Prints the report.
-    ///
-    /// # Errors
-    ///
-    /// What writing says.
-    pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Table => super::print::many_table(self, out),
-            Format::Csv => super::print::many_csv(self, out),
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, self)?;
-                writeln!(out)
-            }
-        }
     }
 }
 

@@ -9,6 +9,7 @@ use serde::Serialize;
 use super::all::AllReport;
 use super::esp_params::ParamsReport;
 use super::one_many::ManyReport;
+use super::{print, print_all};
 use crate::report::record::Record;
 use crate::report::Format;
 
@@ -32,37 +33,57 @@ pub(super) fn write<R: Print>(
     out: &mut dyn Write,
 ) -> io::Result<()> {
     match format {
-        Format::Table => record.write_head(out)?,
-        Format::Csv => record.write_comments(out)?,
+        Format::Table => {
+            record.write_head(out)?;
+            report.table(out)
+        }
+        Format::Csv => {
+            record.write_comments(out)?;
+            report.csv(out)
+        }
         Format::Json => {
             serde_json::to_writer_pretty(&mut *out, &Recorded { report, record })?;
-            return writeln!(out);
+            writeln!(out)
         }
     }
-    report.print(format, out)
 }
 
-/// A report that prints itself.
+/// A report that prints itself, without a record.
 pub(super) trait Print: Serialize {
-    /// Prints it, without a record.
-    fn print(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
+    /// For people.
+    fn table(&self, out: &mut dyn Write) -> io::Result<()>;
+
+    /// Comma-separated values.
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()>;
 }
 
 impl Print for ManyReport {
-    fn print(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        self.write(format, out)
+    fn table(&self, out: &mut dyn Write) -> io::Result<()> {
+        print::many_table(self, out)
+    }
+
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        print::many_csv(self, out)
     }
 }
 
 impl Print for AllReport {
-    fn print(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        self.write(format, out)
+    fn table(&self, out: &mut dyn Write) -> io::Result<()> {
+        print_all::table(self, out)
+    }
+
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        print_all::csv(self, out)
     }
 }
 
 impl Print for ParamsReport {
-    fn print(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        self.write(format, out)
+    fn table(&self, out: &mut dyn Write) -> io::Result<()> {
+        print::params_table(self, out)
+    }
+
+    fn csv(&self, out: &mut dyn Write) -> io::Result<()> {
+        print::params_csv(self, out)
     }
 }
 
@@ -98,6 +119,9 @@ mod tests {
         let json = printed(&samples::many(), Format::Json);
         let report: ManyReport = serde_json::from_str(&json).unwrap();
         assert_eq!(report, samples::many());
+        let json = printed(&samples::all(), Format::Json);
+        let report: AllReport = serde_json::from_str(&json).unwrap();
+        assert_eq!(report, samples::all());
         let json = printed(&samples::params(), Format::Json);
         let report: ParamsReport = serde_json::from_str(&json).unwrap();
         assert_eq!(report, samples::params());
