@@ -15,13 +15,6 @@ pub const OUTLIER_RULE: &str =
 /// The parts of a percent that [`Percent`] counts in.
 const PARTS: u32 = 1000;
 
-/// Which percentiles there are if nobody chooses others.
-pub const DEFAULT_PERCENTS: [Percent; 3] = [
-    Percent(90 * PARTS),
-    Percent(95 * PARTS),
-    Percent(99 * PARTS),
-];
-
 const FIRST_QUARTILE: Percent = Percent(25 * PARTS);
 const THIRD_QUARTILE: Percent = Percent(75 * PARTS);
 
@@ -110,11 +103,6 @@ pub struct Summary {
 }
 
 impl Summary {
-    /// Sums the samples up, with the usual percentiles; `None` if there are none.
-    pub fn of(samples: Vec<u64>) -> Option<Self> {
-        Self::with(samples, &DEFAULT_PERCENTS)
-    }
-
     /// Sums the samples up, with these percentiles; `None` if there are none.
     pub fn with(mut samples: Vec<u64>, percents: &[Percent]) -> Option<Self> {
         samples.sort_unstable();
@@ -170,11 +158,16 @@ pub fn mbit_per_s(bytes: u64, nanoseconds: u64) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use super::*;
 
+    /// Some percentiles.
+    pub(crate) fn percents() -> [Percent; 3] {
+        ["90", "95", "99"].map(percent)
+    }
+
     fn of(samples: &[u64]) -> Summary {
-        Summary::of(samples.to_vec()).unwrap()
+        Summary::with(samples.to_vec(), &percents()).unwrap()
     }
 
     fn four(summary: &Summary) -> [u64; 4] {
@@ -190,7 +183,7 @@ mod tests {
         assert_eq!(four(&of(&[7])), [7, 7, 7, 7]);
         assert_eq!(four(&of(&[4, 1, 2])), [1, 2, 2, 4]);
         assert_eq!(four(&of(&[10, 1, 3, 100])), [1, 28, 6, 100]);
-        assert_eq!(Summary::of(Vec::new()), None);
+        assert_eq!(Summary::with(Vec::new(), &percents()), None);
     }
 
     #[test]
@@ -206,7 +199,7 @@ mod tests {
     fn percentiles_are_samples_by_nearest_rank() {
         let hundred: Vec<u64> = (1..=100).rev().collect();
         let chosen = ["0.001", "50", "99.9", "25"].map(percent);
-        let summary = Summary::with(hundred.clone(), &chosen).unwrap();
+        let summary = Summary::with(hundred, &chosen).unwrap();
         let found: Vec<_> = summary
             .percentiles
             .iter()
@@ -218,12 +211,6 @@ mod tests {
             expected.map(|(percent, time)| (percent.to_owned(), time))
         );
 
-        let usual: Vec<_> = Summary::of(hundred)
-            .unwrap()
-            .percentiles
-            .into_values()
-            .collect();
-        assert_eq!(usual, [90, 95, 99]);
         assert!(of(&[7]).percentiles.values().all(|time| *time == 7));
     }
 

@@ -14,7 +14,7 @@ use super::args::PatternArgs;
 use super::{Link, Pattern, Plan, PATTERNS};
 use crate::control::{Control, Message};
 use crate::report::Row;
-use crate::summary::DEFAULT_PERCENTS;
+use crate::summary::tests::percents;
 use crate::transport::datagram::{DatagramSocket, Datagrams};
 use crate::transport::Transport;
 
@@ -107,7 +107,7 @@ fn measure(
         sizes: sizes.to_vec(),
         tests: 20,
         warmup: 1,
-        percentiles: DEFAULT_PERCENTS.to_vec(),
+        percentiles: percents().to_vec(),
         args: PatternArgs::default(),
     };
     let mut rows = Vec::new();

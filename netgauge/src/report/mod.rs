@@ -257,7 +257,7 @@ pub struct Row {
 #[cfg(test)]
 pub(crate) mod samples {
     use super::*;
-    use crate::summary::{Summary, DEFAULT_PERCENTS};
+    use crate::summary::{tests::percents, Summary};
 
     /// One with these four, and others behind them.
     pub(crate) fn summary([min, avg, median, max]: [u64; 4]) -> Summary {
@@ -268,7 +268,7 @@ pub(crate) mod samples {
             median,
             max,
             stddev: (max - min) / 7,
-            percentiles: DEFAULT_PERCENTS
+            percentiles: percents()
                 .into_iter()
                 .zip([300, 200, 100])
                 .map(above)
