@@ -196,17 +196,17 @@ fn one_per_namespace(group: &mut Group, members: &[usize]) -> Result<Vec<usize>>
     for who in members {
         group.order(*who, Order::Identify)?;
     }
-    let mut identities = Vec::new();
+    let mut places = Vec::new();
     group.listen(members, |who, answer| match answer {
-        Answer::Identity(identity) => {
-            identities.push((identity, who));
+        Answer::Identity(place) => {
+            places.push((place, who));
             Ok(true)
         }
         other => bail!("a participant answered {other:?} to Identify"),
     })?;
-    identities.sort_unstable();
-    identities.dedup_by(|one, before| one.0 == before.0);
-    Ok(identities.into_iter().map(|(_, who)| who).collect())
+    places.sort_unstable();
+    places.dedup_by(|one, before| one.0 == before.0);
+    Ok(places.into_iter().map(|(_, who)| who).collect())
 }
 
 fn measure(

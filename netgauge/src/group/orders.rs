@@ -35,6 +35,7 @@ use super::exchange::Span;
 use super::parameters::EspParameters;
 use super::rounds::{Round, Series};
 use crate::control::Endpoint;
+use crate::transport::Place;
 
 /// What a participant is to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -149,8 +150,8 @@ pub enum Answer {
     },
     /// The connections are closed.
     Left,
-    /// The network namespace: equal for two participants exactly if theirs are the same.
-    Identity(String),
+    /// Where the participant is: ESP's parameters are a network namespace's.
+    Identity(Place),
     /// ESP's parameters are set.
     ParametersSet,
     /// ESP's parameters are what they were.

@@ -4,7 +4,6 @@
 
 use std::fs;
 use std::io;
-use std::os::unix::fs::MetadataExt;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -200,18 +199,6 @@ fn restore_on_signals() -> Result<()> {
     Ok(())
 }
 
-/// A name of this process's network namespace: processes have the same if and only if their
-/// namespaces are.
-///
-/// # Errors
-///
-/// `/proc` is not there.
-pub fn namespace() -> Result<String> {
-    let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").context("reading boot_id")?;
-    let namespace = fs::metadata("/proc/self/ns/net").context("reading /proc/self/ns/net")?;
-    Ok(format!("{}:{}", boot.trim(), namespace.ino()))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -301,10 +288,5 @@ mod tests {
         let error = explain(missing, &path("burst_length")).to_string();
         assert!(error.contains("/proc/sys/esp/burst_length"), "{error}");
         assert!(error.contains("modprobe enet"), "{error}");
-    }
-
-    #[test]
-    fn this_process_is_in_its_own_namespace() {
-        assert_eq!(namespace().unwrap(), namespace().unwrap());
     }
 }

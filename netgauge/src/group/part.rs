@@ -11,12 +11,12 @@ use sockaddr_en::Family;
 
 use super::exchange::{exchange, Link, Lost, Member};
 use super::orders::{Answer, Opening, Order};
-use super::parameters::{self, Parameters};
+use super::parameters::Parameters;
 use super::rounds::{self, Broken, End};
 use crate::control::{Control, Endpoint, Message};
 use crate::host::wait_readable;
 use crate::transport::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
-use crate::transport::{self, Kind};
+use crate::transport::{self, Kind, Place};
 
 /// Rounds or spans in one message to the coordinator, so that it stays well below the longest line.
 const ROUNDS_PER_MESSAGE: usize = 256;
@@ -194,7 +194,7 @@ impl Part {
                 self.role = Role::None;
                 Answer::Left
             }
-            Order::Identify => Answer::Identity(parameters::namespace()?),
+            Order::Identify => Answer::Identity(Place::here()?),
             Order::SetParameters(values) => {
                 let parameters = match &mut self.parameters {
                     Some(parameters) => parameters,
