@@ -316,6 +316,7 @@ fn all_take_part_in_all_to_all_and_in_bisection() {
         );
         let run = &report.runs[0];
         assert_eq!((&run.outcome, run.rows.len()), (&Outcome::Ok, 2));
+        assert_eq!(run.about, "TCP over IP, TCP_NODELAY");
         for row in &run.rows {
             assert_eq!((row.rounds, row.errors), (4, 0));
             let host = row.host_bit_per_s.unwrap();

@@ -25,6 +25,7 @@ use super::rounds::Series;
 use super::signals::is_interrupted;
 use crate::progress::Progress;
 use crate::report::{LeftOut, Outcome};
+use crate::transport;
 
 /// What all do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -141,10 +142,7 @@ impl AllReport {
 impl AllRun {
     /// The transport, with what was chosen of it.
     pub fn medium(&self) -> String {
-        match &self.congestion {
-            Some(congestion) => format!("{} {congestion}", self.transport),
-            None => self.transport.clone(),
-        }
+        transport::medium(&self.transport, self.congestion.as_deref())
     }
 }
 
@@ -199,7 +197,7 @@ pub fn run(
         };
         report.runs.push(AllRun {
             transport: medium.kind.name.to_owned(),
-            about: medium.kind.about.to_owned(),
+            about: medium.about(),
             congestion: medium.congestion.clone(),
             outcome,
             rows,

@@ -21,7 +21,7 @@ use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 use crate::progress::Progress;
 use crate::report::{LeftOut, Outcome};
-use crate::transport::{Kind, SocketOptions};
+use crate::transport::{self, Kind, SocketOptions};
 
 /// The pattern's name in option `-x`.
 pub const NAME: &str = "one-many";
@@ -38,6 +38,11 @@ pub struct Medium {
 }
 
 impl Medium {
+    /// One line on it: its sockets have no options but what they always have.
+    pub fn about(&self) -> String {
+        SocketOptions::default().describe(self.kind)
+    }
+
     /// What participants are told of it.
     pub fn opening(&self) -> Opening {
         Opening {
@@ -217,14 +222,15 @@ impl ManyReport {
 }
 
 impl ManyRun {
+    /// The transport, with what was chosen of it.
+    pub fn medium(&self) -> String {
+        transport::medium(&self.transport, self.congestion.as_deref())
+    }
+
     /// What was measured, for messages.
     pub fn title(&self) -> String {
-        let medium = match &self.congestion {
-            Some(congestion) => format!("{} ({congestion})", self.transport),
-            None => self.transport.clone(),
-        };
         let s = if self.clients == 1 { "" } else { "s" };
-        format!("{medium}, {} client{s}", self.clients)
+        format!("{}, {} client{s}", self.medium(), self.clients)
     }
 }
 
@@ -295,7 +301,7 @@ pub fn run(
             };
             report.runs.push(ManyRun {
                 transport: medium.kind.name.to_owned(),
-                about: SocketOptions::default().describe(medium.kind),
+                about: medium.about(),
                 congestion: medium.congestion.clone(),
                 clients,
                 server: group.name(server).to_owned(),

@@ -53,12 +53,8 @@ pub(super) fn many_table(report: &ManyReport, out: &mut dyn Write) -> io::Result
     header.extend(["worst", "median"].map(|name| format!("{name} fairness")));
     let mut lines = vec![header];
     for run in &report.runs {
-        let medium = match &run.congestion {
-            Some(congestion) => format!("{} {congestion}", run.transport),
-            None => run.transport.clone(),
-        };
         for row in &run.rows {
-            let mut line = vec![medium.clone(), run.clients.to_string(), run.server.clone()];
+            let mut line = vec![run.medium(), run.clients.to_string(), run.server.clone()];
             line.extend(many_cells(row, report.rate_bit_per_s.is_some()));
             lines.push(line);
         }

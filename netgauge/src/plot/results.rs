@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 
 use crate::group::esp_params::{self, ParamsReport};
 use crate::report::record::Record;
+use crate::transport;
 
 /// How a result file is made, for messages.
 const HOW: &str = "save results with `netgauge --format json ... > FILE`";
@@ -123,10 +124,8 @@ fn text_of(object: &Map<String, Value>, name: &str) -> String {
 }
 
 fn run(object: &Map<String, Value>, pattern: &str) -> Option<Run> {
-    let mut transport = text_of(object, "transport");
-    if let Some(Value::String(congestion)) = object.get("congestion") {
-        transport = format!("{transport} {congestion}");
-    }
+    let congestion = object.get("congestion").and_then(Value::as_str);
+    let transport = transport::medium(&text_of(object, "transport"), congestion);
     let own = text_of(object, "pattern");
     let rows = object.get("rows")?.as_array()?.iter();
     Some(Run {

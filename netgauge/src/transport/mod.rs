@@ -169,6 +169,21 @@ pub fn find(name: &str) -> Result<&'static Kind> {
     })
 }
 
+/// What a transport is called together with the congestion control that was chosen, if one was.
+pub fn medium(transport: &str, congestion: Option<&str>) -> String {
+    match congestion {
+        Some(congestion) => format!("{transport} {congestion}"),
+        None => transport.to_owned(),
+    }
+}
+
+/// The transport of something that is called by [`medium`].
+pub fn transport_of(medium: &str) -> &str {
+    medium
+        .split_once(' ')
+        .map_or(medium, |(transport, _)| transport)
+}
+
 /// Which side of a pair this is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
@@ -275,6 +290,15 @@ mod tests {
         }
         let error = find("tpc").unwrap_err().to_string();
         assert!(error.contains("tcp, udp, raw, edp, esp"), "{error}");
+    }
+
+    #[test]
+    fn a_medium_has_its_transport_in_its_name() {
+        for kind in KINDS {
+            assert_eq!(transport_of(&medium(kind.name, None)), kind.name);
+            assert_eq!(transport_of(&medium(kind.name, Some("reno"))), kind.name);
+        }
+        assert_eq!(medium("tcp", Some("reno")), "tcp reno");
     }
 
     #[test]
