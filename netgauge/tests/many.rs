@@ -22,15 +22,12 @@ fn servers(count: usize, arguments: &str) -> Vec<Server> {
     (0..count).map(|_| Server::start(arguments)).collect()
 }
 
-/// A coordinator of these servers.
+/// A coordinator of these servers, with one-many.
 fn coordinator(servers: &[Server], arguments: &str) -> Command {
-    let names: Vec<_> = servers.iter().map(Server::name).collect();
-    let mut command = netgauge(&format!("-x one-many --peers {}", names.join(",")));
-    command.args(arguments.split_whitespace());
-    command
+    coordinator_of("one-many", servers, arguments)
 }
 
-/// A coordinator of these servers, with another pattern.
+/// A coordinator of these servers, with a pattern.
 fn coordinator_of(pattern: &str, servers: &[Server], arguments: &str) -> Command {
     let names: Vec<_> = servers.iter().map(Server::name).collect();
     let mut command = netgauge(&format!("-x {pattern} --peers {}", names.join(",")));
@@ -520,7 +517,7 @@ fn a_host_that_dies_is_named() {
 fn what_cannot_be_measured_is_refused_with_what_to_do() {
     let servers = servers(2, "");
     for (arguments, status, expected) in [
-        ("-m udp", 2, "tcp or esp"),
+        ("-m udp", 2, "tcp, esp"),
         ("--clients 2", 2, "2 are named"),
         ("-s 1 -c 1 --congestion absent", 1, "modprobe tcp_absent"),
         ("-s 1 -c 1 -m esp", 1, "esp, 1 client: 127.0.0.1"),

@@ -142,10 +142,8 @@ fn a_server_that_is_killed_is_named_and_the_client_ends() {
             .stderr(Stdio::piped())
             .spawn()
             .unwrap();
-        // The server says that it has a client; now there is somebody to die to.
-        let mut line = String::new();
-        server.stderr.read_line(&mut line).unwrap();
-        assert!(line.contains("client 127.0.0.1"), "{line}");
+        // Now there is somebody to die to.
+        server.await_client();
         server.process.kill().unwrap();
 
         let output = finish(client);
@@ -167,9 +165,7 @@ fn a_client_that_is_killed_leaves_the_server_serving() {
             .stdout(Stdio::null())
             .spawn()
             .unwrap();
-        let mut line = String::new();
-        server.stderr.read_line(&mut line).unwrap();
-        assert!(line.contains("client 127.0.0.1"), "{line}");
+        server.await_client();
         client.kill().unwrap();
         client.wait().unwrap();
 
@@ -239,12 +235,10 @@ fn strangers_do_not_bring_the_server_down() {
     ] {
         let mut stream = TcpStream::connect(address).unwrap();
         stream.write_all(greeting).unwrap();
-        let mut line = String::new();
-        server.stderr.read_line(&mut line).unwrap();
-        assert!(line.contains("client 127.0.0.1"), "{line}");
+        server.await_client();
         drop(stream);
         if !greeting.is_empty() {
-            line.clear();
+            let mut line = String::new();
             server.stderr.read_line(&mut line).unwrap();
             assert!(line.contains("control protocol"), "{line}");
         }

@@ -392,7 +392,7 @@ mod tests {
                 "-x one-many --netns a,b --server-index 2",
                 "the last one is 1",
             ),
-            ("-x one-many --netns a,b -m udp", "tcp or esp"),
+            ("-x one-many --netns a,b -m udp", "tcp, esp"),
             (
                 "-x one-many --netns a,b -m esp --congestion reno",
                 "add it to -m",
@@ -412,7 +412,7 @@ mod tests {
                 "for tcp, not for esp-params",
             ),
             ("-x many-one --netns a,b --ack 4", "--ack is for esp-params"),
-            ("-x all-to-all --netns a,b -m raw", "tcp or esp"),
+            ("-x all-to-all --netns a,b -m raw", "tcp, esp"),
             (
                 "-x all-to-all --netns a,b --clients 1",
                 "all take part, without --clients",

@@ -329,15 +329,10 @@ fn streams(opening: &Opening) -> Result<&'static StreamKind> {
 /// It has nothing.
 pub fn stream_kind(kind: &Kind) -> Result<&StreamKind> {
     kind.streams.as_ref().ok_or_else(|| {
-        let names: Vec<_> = transport::KINDS
-            .iter()
-            .filter(|kind| kind.streams.is_some())
-            .map(|kind| kind.name)
-            .collect();
         anyhow!(
             "{} is not for patterns of many participants: these take {}",
             kind.name,
-            names.join(" or ")
+            transport::stream_names()
         )
     })
 }
@@ -493,7 +488,7 @@ mod tests {
             match (kind.name, stream_kind(kind)) {
                 ("tcp" | "esp" | "unix" | "tipc", Ok(_)) => {}
                 ("udp" | "raw" | "edp" | "tcp-zerocopy", Err(error)) => {
-                    assert!(error.to_string().contains("tcp or esp"), "{error}");
+                    assert!(error.to_string().contains("tcp, esp"), "{error}");
                 }
                 (name, result) => panic!("{name}: {result:?}"),
             }

@@ -15,7 +15,7 @@ use crate::report::{Measured, Row};
 use crate::sizes::SizeSpec;
 use crate::summary::mbit_per_s;
 use crate::transport::streams::{StreamListener, StreamSocket};
-use crate::transport::{Kind, KINDS};
+use crate::transport::{stream_names, Kind};
 
 /// The pattern.
 pub(super) struct SetUp;
@@ -26,12 +26,10 @@ impl Pattern for SetUp {
     }
 
     fn suits(&self, kind: &Kind) -> Result<()> {
-        let kinds = KINDS.iter().filter(|kind| kind.streams.is_some());
-        let names: Vec<_> = kinds.map(|kind| kind.name).collect();
         ensure!(
             kind.streams.is_some(),
             "setup opens connections of {}, not of {}",
-            names.join(", "),
+            stream_names(),
             kind.name
         );
         Ok(())

@@ -169,6 +169,13 @@ pub fn find(name: &str) -> Result<&'static Kind> {
     })
 }
 
+/// The names of the kinds that patterns with many connections can use, with commas between.
+pub fn stream_names() -> String {
+    let kinds = KINDS.iter().filter(|kind| kind.streams.is_some());
+    let names: Vec<_> = kinds.map(|kind| kind.name).collect();
+    names.join(", ")
+}
+
 /// What a transport is called together with the congestion control that was chosen, if one was.
 pub fn medium(transport: &str, congestion: Option<&str>) -> String {
     match congestion {
