@@ -149,13 +149,10 @@ fn average(dots: &[u8], width: usize) -> Vec<u8> {
         let (upper, lower) = rows.split_at(width * DOT);
         for (upper, lower) in upper.chunks_exact(2 * DOT).zip(lower.chunks_exact(2 * DOT)) {
             for colour in 0..DOT {
-                let square = [
-                    upper[colour],
-                    upper[DOT + colour],
-                    lower[colour],
-                    lower[DOT + colour],
-                ];
-                let sum: u16 = square.into_iter().map(u16::from).sum();
+                let sum = u16::from(upper[colour])
+                    + u16::from(upper[DOT + colour])
+                    + u16::from(lower[colour])
+                    + u16::from(lower[DOT + colour]);
                 // A mean of bytes is a byte.
                 pixels.push((sum / 4) as u8);
             }
