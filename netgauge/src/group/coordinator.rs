@@ -15,8 +15,9 @@ use super::participants::Group;
 use super::rounds::MOST_BYTES;
 use super::signals::{Interrupted, Signals};
 use super::start::Place;
-use super::{curves, heat_map, recorded};
+use super::{heat_map, recorded};
 use crate::cli::Cli;
+use crate::plot::goodput;
 use crate::progress::{Bar, Progress};
 use crate::report::record::Record;
 use crate::report::{Format, LeftOut};
@@ -259,8 +260,8 @@ impl GroupReport {
 
     fn draw(&self, path: &Path) -> Result<()> {
         match self {
-            Self::Many(report) => curves::write(&curves::Curves::of_many(report), path),
-            Self::All(report) => curves::write(&curves::Curves::of_all(report), path),
+            Self::Many(report) => goodput::draw_many(report, path),
+            Self::All(report) => goodput::draw_all(report, path),
             Self::EspParams(report) => heat_map::write(report, path),
         }
     }

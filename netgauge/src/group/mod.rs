@@ -27,7 +27,6 @@
 pub mod all;
 pub mod args;
 pub mod coordinator;
-pub mod curves;
 pub mod esp_params;
 pub mod exchange;
 pub mod figures;

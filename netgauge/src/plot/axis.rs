@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Logarithmic axes: how far they go, where they have ticks, and what is said there.
+//! Axes, logarithmic or from zero: how far they go, where they have ticks, and what is said there.
 
 use crate::sizes::human;
 
@@ -15,11 +15,22 @@ pub(super) enum Unit {
     Number,
 }
 
+/// How places on an axis go by the values.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Scale {
+    /// By their logarithms: equal factors are equally long.
+    Logarithmic,
+    /// By the values themselves, from 0: shares of the whole can be seen.
+    FromZero,
+}
+
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Axis {
     /// What it shows.
     pub(super) label: String,
+    /// How it goes.
+    pub(super) scale: Scale,
     unit: Unit,
     low: f64,
     high: f64,
@@ -30,7 +41,20 @@ pub(super) struct Axis {
 const MOST: usize = 9;
 
 impl Axis {
-    /// One on which these values, all above 0, have their places.
+    /// One from 0 to a little more than the greatest of these values. Its ticks are the library's.
+    pub(super) fn from_zero(label: &str, values: impl Iterator<Item = f64>) -> Self {
+        let most = values.fold(0.0, f64::max);
+        Self {
+            label: label.to_owned(),
+            scale: Scale::FromZero,
+            unit: Unit::Number,
+            low: 0.0,
+            high: if most > 0.0 { most * 1.05 } else { 1.0 },
+            values: Vec::new(),
+        }
+    }
+
+    /// A logarithmic one on which these values, all above 0, have their places.
     pub(super) fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
@@ -41,6 +65,7 @@ impl Axis {
         let room = (high / low).powf(0.05).max(1.05);
         Self {
             label: label.to_owned(),
+            scale: Scale::Logarithmic,
             unit,
             low: low / room,
             high: high * room,
@@ -53,14 +78,19 @@ impl Axis {
         self.low..self.high
     }
 
-    /// Where it has ticks, ascending.
+    /// A place beside that of `value` on a logarithmic axis, by a share of the axis.
+    pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
+        value * (self.high / self.low).powf(share)
+    }
+
+    /// Where a logarithmic one has ticks, ascending.
     pub(super) fn ticks(&self) -> Vec<f64> {
         let inside = |ticks: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
             ticks.filter(|tick| self.range().contains(tick)).collect()
         };
         if self.unit != Unit::Number {
             if self.values.len() <= MOST {
-                return self.values.clone();
+                return self.readable();
             }
             let ends = (self.values.first(), self.values.last());
             let (Some(first), Some(last)) = ends else {
@@ -91,6 +121,24 @@ impl Axis {
             let power = 10f64.powi(power);
             parts.iter().map(move |part| part * power)
         }))
+    }
+
+    /// The values, without those whose text would be in that of the one before.
+    fn readable(&self) -> Vec<f64> {
+        let room = match self.unit {
+            Unit::Bytes => 0.09,
+            Unit::Count | Unit::Number => 0.03,
+        };
+        let mut ticks: Vec<f64> = Vec::new();
+        for &value in &self.values {
+            if ticks
+                .last()
+                .is_none_or(|last| self.beside(*last, room) <= value)
+            {
+                ticks.push(value);
+            }
+        }
+        ticks
     }
 
     /// What is said at a tick.
@@ -142,6 +190,31 @@ mod tests {
         let expected = ["1 B", "8 B", "64 B", "512 B", "4 KiB", "32 KiB", "256 KiB"];
         assert_eq!(texts(Unit::Bytes, &sizes), expected);
         assert_eq!(texts(Unit::Count, &[1.0, 8.0, 32.0, 8.0]), ["1", "8", "32"]);
+    }
+
+    #[test]
+    fn sizes_whose_texts_would_be_in_each_other_have_one_tick() {
+        let sizes = [1.0, 64.0, 1024.0, 1460.0, 65_536.0];
+        assert_eq!(
+            texts(Unit::Bytes, &sizes),
+            ["1 B", "64 B", "1 KiB", "64 KiB"]
+        );
+        let sizes: Vec<f64> = (0..9).map(|power| 2f64.powi(10 + power)).collect();
+        assert_eq!(texts(Unit::Bytes, &sizes).len(), 9);
+        let counts: Vec<f64> = (1..=9).map(f64::from).collect();
+        assert_eq!(texts(Unit::Count, &counts).len(), 9);
+    }
+
+    #[test]
+    fn an_axis_from_zero_has_room_above_the_greatest() {
+        let axis = Axis::from_zero("label", [0.1, 200.0, 190.0].into_iter());
+        assert!(axis.range().start == 0.0 && axis.range().contains(&205.0));
+        assert_eq!(
+            [0.0, 0.1 + 0.2, 200.0].map(|tick| axis.text(tick)),
+            ["0", "0.3", "200"]
+        );
+        let nothing = Axis::from_zero("label", std::iter::empty());
+        assert!(!nothing.range().is_empty());
     }
 
     #[test]

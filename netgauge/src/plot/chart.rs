@@ -1,15 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Lines on logarithmic axes. They differ by colour, dash and mark, so that they can be told apart
-//! on paper too.
+//! Lines over a logarithmic axis. They differ by colour, dash and mark, so that they can be told
+//! apart on paper too, and a transport's line looks the same in every picture.
 
+use std::collections::BTreeMap;
+
+use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos, VPos};
 
-use super::axis::Axis;
+use super::axis::{Axis, Scale};
 use crate::picture::{Drawing, Failure, FONT};
+use crate::transport;
 
 /// Width of the lines' part, pixels.
 const WIDTH: u32 = 720;
@@ -19,6 +23,8 @@ const HEIGHT: u32 = 480;
 const TITLE: u32 = 24;
 /// Room for the vertical axis, pixels.
 const LEFT: u32 = 72;
+/// Room left of that, and right of the lines, pixels.
+const MARGINS: (u32, u32) = (8, 12);
 /// Room for the horizontal axis, pixels.
 const BELOW: u32 = 52;
 /// Height of an entry of the legend, pixels.
@@ -31,17 +37,24 @@ const LETTER: usize = 8;
 const MARK: i32 = 4;
 /// Parts of a circle's edge.
 const EDGES: u32 = 16;
+/// Half the width of a bar's end, pixels.
+const CAP: i32 = 3;
+/// How far lines with bars stand beside each other, so that none hides another one's, pixels,
+const APART: f64 = 7.0;
+/// and all of them together, at most.
+const TOGETHER: f64 = 50.0;
 
-/// Colours that those tell apart too who see few of them (Okabe and Ito, 2008), without yellow,
-/// which does not show on white.
-const COLOURS: [RGBColor; 7] = [
+/// Colours that those tell apart too who see few of them (Okabe and Ito, 2008), with grey in place
+/// of yellow, which does not show on white. In the order of the transports.
+const COLOURS: [RGBColor; 8] = [
     RGBColor(0, 114, 178),
-    RGBColor(213, 94, 0),
     RGBColor(0, 158, 115),
     RGBColor(0, 0, 0),
-    RGBColor(204, 121, 167),
     RGBColor(230, 159, 0),
+    RGBColor(213, 94, 0),
+    RGBColor(204, 121, 167),
     RGBColor(86, 180, 233),
+    RGBColor(120, 120, 120),
 ];
 
 /// Lengths of a dash and of the gap behind it, pixels; none is a whole line.
@@ -100,14 +113,16 @@ struct Style {
 }
 
 impl Style {
-    /// That of line number `index`: neighbours differ in everything, and the combinations last for
-    /// more lines than can be read.
-    fn of(index: usize) -> Self {
+    /// That of a transport's line number `line`, where the transport is number `transport`: all of
+    /// a transport have its colour, no two of them both dash and mark in common, and those of
+    /// different transports are told apart without their colours as long as each has three.
+    fn of(transport: usize, line: usize) -> Self {
+        let (dashes, marks) = (DASHES.len(), MARKS.len());
         Self {
-            colour: COLOURS[index % COLOURS.len()],
-            dash: DASHES[index % DASHES.len()],
-            mark: MARKS[index % MARKS.len()],
-            filled: (index / MARKS.len()) % 2 == 0,
+            colour: COLOURS[transport % COLOURS.len()],
+            dash: DASHES[(transport + line) % dashes],
+            mark: MARKS[(transport + 3 * line) % marks],
+            filled: (transport / dashes + line / (marks * dashes)) % 2 == 0,
         }
     }
 
@@ -129,8 +144,21 @@ impl Style {
 pub(super) struct Line {
     /// What it is of.
     pub(super) label: String,
+    /// Its transport, by which it is told from others.
+    pub(super) transport: String,
     /// Its places from left to right, in the axes' units.
     pub(super) points: Vec<(f64, f64)>,
+    /// From where to where values went, as far as that is shown: place, least and greatest.
+    pub(super) bars: Vec<(f64, f64, f64)>,
+}
+
+/// A height that lines are compared with.
+#[derive(Clone, Debug, PartialEq)]
+pub(super) struct Base {
+    /// What is so high.
+    pub(super) label: String,
+    /// Its value.
+    pub(super) value: f64,
 }
 
 /// What is drawn.
@@ -146,8 +174,8 @@ pub(super) struct Chart {
     pub(super) y: Axis,
     /// The lines, in the order of the legend.
     pub(super) lines: Vec<Line>,
-    /// A height that others are compared with.
-    pub(super) base: Option<f64>,
+    /// What they are compared with.
+    pub(super) base: Option<Base>,
 }
 
 impl Chart {
@@ -156,27 +184,69 @@ impl Chart {
         TITLE * (self.notes.len() as u32 + 1) + TITLE / 2
     }
 
+    /// What the legend says: the lines, and what they are compared with.
+    fn labels(&self) -> impl Iterator<Item = &str> {
+        let lines = self.lines.iter().map(|line| &line.label[..]);
+        lines.chain(self.base.iter().map(|base| &base.label[..]))
+    }
+
     /// Width of the legend, pixels.
     fn legend_width(&self) -> u32 {
-        let letters = self.lines.iter().map(|line| line.label.chars().count());
+        let letters = self.labels().map(|label| label.chars().count());
         STROKE as u32 + 36 + (letters.max().unwrap_or(0) * LETTER) as u32
     }
 
-    fn draw_lines<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, Shift>,
-    ) -> Result<(), Failure<B>> {
+    /// What tells each line from the others: a transport's first line looks the same in every
+    /// picture, and its further ones have its colour, unless it is alone in the picture.
+    fn styles(&self) -> Vec<Style> {
+        let mut transports: Vec<&str> = transport::KINDS.iter().map(|kind| kind.name).collect();
+        let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
+        let alone = self
+            .lines
+            .windows(2)
+            .all(|two| two[0].transport == two[1].transport);
+        let mut styles = Vec::new();
+        for line in &self.lines {
+            let known = transports.iter().position(|name| *name == line.transport);
+            let transport = known.unwrap_or_else(|| {
+                transports.push(&line.transport);
+                transports.len() - 1
+            });
+            let count = counts.entry(transport).or_default();
+            styles.push(match alone {
+                true => Style::of((transport + *count) % COLOURS.len(), *count / COLOURS.len()),
+                false => Style::of(transport, *count),
+            });
+            *count += 1;
+        }
+        styles
+    }
+
+    /// How far beside its places line number `index` is drawn, as a share of the horizontal axis.
+    fn beside(&self, index: usize) -> f64 {
+        if self.lines.iter().all(|line| line.bars.is_empty()) {
+            return 0.0;
+        }
+        let count = self.lines.len() as f64;
+        let apart = APART.min(TOGETHER / count);
+        let axis = f64::from(WIDTH - MARGINS.0 - LEFT - MARGINS.1);
+        (index as f64 - (count - 1.0) / 2.0) * apart / axis
+    }
+
+    fn draw_lines<B, Y>(&self, area: &DrawingArea<B, Shift>, y_range: Y) -> Result<(), Failure<B>>
+    where
+        B: DrawingBackend,
+        Y: AsRangedCoord<Value = f64>,
+        Y::CoordDescType: Ranged<ValueType = f64> + ValueFormatter<f64>,
+    {
         let (x, y) = (&self.x, &self.y);
         let mut chart = ChartBuilder::on(area)
-            .margin_right(12)
-            .margin_left(8)
+            .margin_left(MARGINS.0)
+            .margin_right(MARGINS.1)
             .margin_bottom(4)
             .x_label_area_size(BELOW)
             .y_label_area_size(LEFT)
-            .build_cartesian_2d(
-                x.range().log_scale().with_key_points(x.ticks()),
-                y.range().log_scale().with_key_points(y.ticks()),
-            )?;
+            .build_cartesian_2d(x.range().log_scale().with_key_points(x.ticks()), y_range)?;
         chart
             .configure_mesh()
             .bold_line_style(GRID)
@@ -188,13 +258,25 @@ impl Chart {
             .x_desc(&x.label)
             .y_desc(&y.label)
             .draw()?;
-        if let Some(base) = self.base {
-            let ends = [x.range().start, x.range().end].map(|end| (end, base));
+        if let Some(base) = &self.base {
+            let ends = [x.range().start, x.range().end].map(|end| (end, base.value));
             chart.draw_series(LineSeries::new(ends, GREY.stroke_width(1)))?;
         }
-        for (index, line) in self.lines.iter().enumerate() {
-            let style = Style::of(index);
-            let points = line.points.iter().copied();
+        for (index, (line, style)) in self.lines.iter().zip(self.styles()).enumerate() {
+            let beside = |place: f64| x.beside(place, self.beside(index));
+            for &(place, least, greatest) in &line.bars {
+                let ends = [least, greatest].map(|value| (beside(place), value));
+                chart.draw_series(LineSeries::new(ends, style.colour.stroke_width(1)))?;
+                let cap = |end| {
+                    EmptyElement::at(end)
+                        + PathElement::new([(-CAP, 0), (CAP, 0)], style.colour.stroke_width(1))
+                };
+                chart.draw_series(ends.map(cap))?;
+            }
+            let points = line
+                .points
+                .iter()
+                .map(|(place, value)| (beside(*place), *value));
             match style.dash {
                 None => chart.draw_series(LineSeries::new(points.clone(), style.stroke()))?,
                 Some((dash, gap)) => {
@@ -216,10 +298,14 @@ impl Chart {
         &self,
         area: &DrawingArea<B, Shift>,
     ) -> Result<(), Failure<B>> {
-        for (index, line) in self.lines.iter().enumerate() {
-            let style = Style::of(index);
-            let y = (ENTRY * index as u32 + ENTRY / 2) as i32;
-            let ends = [(4, y), (4 + STROKE, y)];
+        let height = |index: usize| (ENTRY * index as u32 + ENTRY / 2) as i32;
+        let ends = |y: i32| [(4, y), (4 + STROKE, y)];
+        for (index, label) in self.labels().enumerate() {
+            area.draw(&text(label, (STROKE + 14, height(index)), 14, &BLACK))?;
+        }
+        for (index, style) in self.styles().into_iter().enumerate() {
+            let y = height(index);
+            let ends = ends(y);
             match style.dash {
                 None => area.draw(&PathElement::new(ends, style.stroke()))?,
                 Some((dash, gap)) => {
@@ -232,7 +318,10 @@ impl Chart {
                     + Polygon::new(corners.clone(), style.inside())
                     + PathElement::new(corners, style.stroke())),
             )?;
-            area.draw(&text(&line.label, (STROKE + 14, y), 14, &BLACK))?;
+        }
+        if self.base.is_some() {
+            let line = ends(height(self.lines.len()));
+            area.draw(&PathElement::new(line, GREY.stroke_width(1)))?;
         }
         Ok(())
     }
@@ -254,7 +343,7 @@ fn text<'a>(
 
 impl Drawing for Chart {
     fn size(&self) -> (u32, u32) {
-        let legend = ENTRY * self.lines.len() as u32 + BELOW;
+        let legend = ENTRY * self.labels().count() as u32 + BELOW;
         (
             WIDTH + self.legend_width(),
             self.head() + HEIGHT.max(legend),
@@ -270,7 +359,13 @@ impl Drawing for Chart {
         }
         let (_, below) = area.split_vertically(self.head());
         let (lines, legend) = below.split_horizontally(WIDTH);
-        self.draw_lines(&lines)?;
+        let y = self.y.range();
+        match self.y.scale {
+            Scale::Logarithmic => {
+                self.draw_lines(&lines, y.log_scale().with_key_points(self.y.ticks()))?;
+            }
+            Scale::FromZero => self.draw_lines(&lines, y)?,
+        }
         self.draw_legend(&legend)
     }
 }
@@ -285,9 +380,11 @@ mod tests {
     fn chart(count: u32) -> Chart {
         let line = |number: u32| Line {
             label: format!("line & {number}"),
+            transport: format!("transport {}", number % 3),
             points: (0..5)
                 .map(|power| (2f64.powi(power), f64::from(number + 1)))
                 .collect(),
+            bars: Vec::new(),
         };
         let lines: Vec<_> = (0..count).map(line).collect();
         let points = || lines.iter().flat_map(|line| &line.points);
@@ -296,7 +393,10 @@ mod tests {
             notes: vec!["a note".to_owned()],
             x: Axis::new("message size", Unit::Bytes, points().map(|point| point.0)),
             y: Axis::new("time, us", Unit::Number, points().map(|point| point.1)),
-            base: Some(1.5),
+            base: Some(Base {
+                label: "base".to_owned(),
+                value: 1.5,
+            }),
             lines,
         }
     }
@@ -311,6 +411,7 @@ mod tests {
             "time, us",
             "line &amp; 2",
             "16 B",
+            "base",
         ] {
             assert!(svg.contains(text), "{text}: {svg}");
         }
@@ -320,13 +421,75 @@ mod tests {
 
     #[test]
     fn lines_differ_without_their_colours() {
-        let marks: BTreeSet<_> = (0..20)
-            .map(|index| {
-                let style = Style::of(index);
-                (style.dash, style.mark.corners(), style.filled)
-            })
-            .collect();
-        assert_eq!(marks.len(), 20);
+        let without = |style: Style| (style.dash, style.mark.corners(), style.filled);
+        // Three lines of each of eight transports.
+        let all = (0..24).map(|number| without(Style::of(number / 3, number % 3)));
+        assert_eq!(all.collect::<BTreeSet<_>>().len(), 24);
+        let one = (0..40).map(|number| without(Style::of(3, number)));
+        assert_eq!(one.collect::<BTreeSet<_>>().len(), 40);
+    }
+
+    #[test]
+    fn a_transport_looks_the_same_whatever_is_beside_it() {
+        let looks = |names: &[&str]| -> Vec<_> {
+            let mut chart = chart(names.len() as u32);
+            for (line, name) in chart.lines.iter_mut().zip(names) {
+                line.transport = (*name).to_owned();
+            }
+            let looks =
+                |style: Style| (style.colour, style.dash, style.mark.corners(), style.filled);
+            chart.styles().into_iter().map(looks).collect()
+        };
+        let names: Vec<_> = transport::KINDS.iter().map(|kind| kind.name).collect();
+        let all = looks(&names);
+        for (name, look) in names.iter().zip(&all) {
+            assert_eq!(&looks(&[name])[0], look);
+        }
+        let some = looks(&["new", "esp", "tcp", "esp"]);
+        let place = |name: &str| names.iter().position(|known| *known == name).unwrap();
+        assert_eq!(some[1], all[place("esp")]);
+        assert_eq!(some[2], all[place("tcp")]);
+        assert!(!all.contains(&some[0]));
+        assert!(some[3].0 == some[1].0 && some[3] != some[1], "{some:?}");
+        // Where there is no other one to be told from, its lines have all colours.
+        let alone = looks(&["esp"; 8]);
+        assert_eq!(alone[0], all[place("esp")]);
+        for (number, look) in alone.iter().enumerate() {
+            assert!(alone[..number].iter().all(|other| other.0 != look.0));
+        }
+    }
+
+    #[test]
+    fn bars_reach_from_the_least_to_the_greatest_and_stand_beside_each_other() {
+        let mut chart = chart(2);
+        chart.y = Axis::from_zero("rate", [10.0].into_iter());
+        for line in &mut chart.lines {
+            line.points = vec![(4.0, 5.0)];
+            line.bars = vec![(4.0, 0.0, 10.5)];
+        }
+        let svg = picture::svg(&chart).unwrap();
+        let colour = |line: usize| {
+            let RGBColor(red, green, blue) = chart.styles()[line].colour;
+            format!("stroke=\"#{red:02X}{green:02X}{blue:02X}\" stroke-width=\"1\"")
+        };
+        // The first line of a bar's colour is the bar itself, whose ends the axis has.
+        let bar = |line: usize| -> Vec<f64> {
+            let element = svg
+                .split("<polyline")
+                .find(|part| part.contains(&colour(line)));
+            let points = element.unwrap().split("points=\"").nth(1).unwrap();
+            let points = points.split('"').next().unwrap();
+            let numbers = points.split([' ', ',']).filter(|text| !text.is_empty());
+            numbers.map(|text| text.parse().unwrap()).collect()
+        };
+        let (one, other) = (bar(0), bar(1));
+        assert_eq!(one[0], one[2]);
+        assert_eq!((one[1], one[3]), (other[1], other[3]));
+        assert!(one[1] - one[3] > 300.0, "{one:?}");
+        assert!(
+            (other[0] - one[0] - APART).abs() <= 1.0,
+            "{one:?}, {other:?}"
+        );
     }
 
     #[test]

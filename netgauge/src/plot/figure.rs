@@ -7,10 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{bail, ensure, Result};
 
 use super::axis::{Axis, Unit};
-use super::chart::{Chart, Line};
+use super::chart::{Base, Chart, Line};
 use super::results::{Results, Row, Run};
 use super::PlotKind;
 use crate::sizes::human;
+use crate::transport::transport_of;
 
 /// What the name of a time has in it that is an overhead: time that a call keeps the processor.
 const OVERHEAD: &str = "overhead";
@@ -23,29 +24,104 @@ const STALLED: &str = "stalled";
 
 /// A number of the results: where it is, and of what.
 #[derive(Clone, Debug, PartialEq)]
-struct Number {
-    of: Origin,
-    size: u64,
-    clients: Option<u64>,
-    value: f64,
+pub(super) struct Number {
+    /// What it is of.
+    pub(super) of: Origin,
+    /// Bytes of the messages.
+    pub(super) size: u64,
+    /// Number of clients, in patterns that have many.
+    pub(super) clients: Option<u64>,
+    /// The number itself.
+    pub(super) value: f64,
+    /// The least and the greatest of what it stands for, where these are to be shown.
+    pub(super) ends: Option<(f64, f64)>,
 }
 
 /// What a number is of: numbers of the same origin are on one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-struct Origin {
+pub(super) struct Origin {
     /// Where its transport is in the order of the files' runs.
     rank: usize,
     /// The file's number.
     file: usize,
+    /// The size that is not on the horizontal axis; 0 if it is.
+    aside: u64,
     /// What it is called, in parts: those that are the same everywhere need not be said.
     parts: [String; PARTS],
 }
 
-/// The places of each line, from left to right.
-type Places = BTreeMap<Origin, Vec<(f64, f64)>>;
+/// A place of a line.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Place {
+    x: f64,
+    y: f64,
+    /// From where to where values went.
+    ends: Option<(f64, f64)>,
+}
 
-/// Parts of a name: file, transport, pattern, which number, the size or number of clients that is
-/// not on the horizontal axis.
+/// The places of each line, from left to right.
+type Places = BTreeMap<Origin, Vec<Place>>;
+
+/// What lines go over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Over {
+    /// The number of clients.
+    Clients,
+    /// The size of messages.
+    Sizes,
+}
+
+impl Over {
+    fn axis(self) -> (&'static str, Unit) {
+        match self {
+            Self::Clients => ("clients", Unit::Count),
+            Self::Sizes => ("message size", Unit::Bytes),
+        }
+    }
+}
+
+/// Lines, and what was measured for them.
+pub(super) struct Laid {
+    /// The lines.
+    pub(super) lines: Places,
+    /// What they go over.
+    pub(super) over: Over,
+    /// The numbers of clients.
+    pub(super) clients: BTreeSet<u64>,
+    /// The sizes.
+    pub(super) sizes: BTreeSet<u64>,
+}
+
+/// The transports, in the order of their first runs.
+#[derive(Default)]
+pub(super) struct Order(Vec<String>);
+
+impl Order {
+    /// Where a transport is.
+    fn rank(&mut self, transport: &str) -> usize {
+        let known = self.0.iter().position(|known| known == transport);
+        known.unwrap_or_else(|| {
+            self.0.push(transport.to_owned());
+            self.0.len() - 1
+        })
+    }
+
+    /// The origin of what a report has only one kind of.
+    pub(super) fn origin(&mut self, transport: String) -> Origin {
+        let mut parts: [String; PARTS] = Default::default();
+        let rank = self.rank(&transport);
+        parts[TRANSPORT] = transport;
+        Origin {
+            rank,
+            file: 0,
+            aside: 0,
+            parts,
+        }
+    }
+}
+
+/// Parts of a name: file, transport, pattern, which number, the size that is not on the horizontal
+/// axis.
 const PARTS: usize = 5;
 const FILE: usize = 0;
 const TRANSPORT: usize = 1;
@@ -150,23 +226,18 @@ fn numbers(
     transports: &[String],
     pick: fn(&Row) -> Vec<(String, f64)>,
 ) -> Vec<Number> {
-    let mut order: Vec<&String> = Vec::new();
+    let mut order = Order::default();
     let mut numbers = Vec::new();
     for (file, results) in files.iter().enumerate() {
         let wanted = |run: &&Run| transports.is_empty() || transports.contains(&run.transport);
         for run in results.runs().iter().filter(wanted) {
-            let known = order
-                .iter()
-                .position(|transport| **transport == run.transport);
-            let rank = known.unwrap_or_else(|| {
-                order.push(&run.transport);
-                order.len() - 1
-            });
+            let rank = order.rank(&run.transport);
             for row in &run.rows {
                 numbers.extend(pick(row).into_iter().map(|(name, value)| Number {
                     of: Origin {
                         rank,
                         file,
+                        aside: 0,
                         parts: [
                             results.name.clone(),
                             run.transport.clone(),
@@ -178,6 +249,7 @@ fn numbers(
                     size: row.size,
                     clients: run.clients,
                     value,
+                    ends: None,
                 }));
             }
         }
@@ -186,37 +258,42 @@ fn numbers(
 }
 
 /// Puts numbers on lines: over clients if their number differs, else over sizes.
-fn lines(mut numbers: Vec<Number>) -> (Places, (&'static str, Unit)) {
+pub(super) fn lay(mut numbers: Vec<Number>) -> Laid {
     let clients: BTreeSet<_> = numbers.iter().filter_map(|number| number.clients).collect();
-    let over_clients = clients.len() > 1;
+    let over = match clients.len() {
+        0 | 1 => Over::Sizes,
+        _ => Over::Clients,
+    };
     let sizes: BTreeSet<_> = numbers.iter().map(|number| number.size).collect();
     let mut lines: Places = BTreeMap::new();
     for number in &mut numbers {
-        let x = match number.clients {
-            Some(clients) if over_clients => {
+        let x = match (over, number.clients) {
+            (Over::Clients, Some(clients)) => {
                 if sizes.len() > 1 {
+                    number.of.aside = number.size;
                     number.of.parts[ASIDE] = human(number.size);
                 }
                 clients as f64
             }
             // What has no clients in a file that has would be nowhere.
-            None if over_clients => continue,
-            _ => number.size as f64,
+            (Over::Clients, None) => continue,
+            (Over::Sizes, _) => number.size as f64,
         };
-        lines
-            .entry(number.of.clone())
-            .or_default()
-            .push((x, number.value));
+        lines.entry(number.of.clone()).or_default().push(Place {
+            x,
+            y: number.value,
+            ends: number.ends,
+        });
     }
-    for points in lines.values_mut() {
-        points.sort_by(|one, other| one.0.total_cmp(&other.0));
+    for places in lines.values_mut() {
+        places.sort_by(|one, other| one.x.total_cmp(&other.x));
     }
-    let axis = if over_clients {
-        ("clients", Unit::Count)
-    } else {
-        ("message size", Unit::Bytes)
-    };
-    (lines, axis)
+    Laid {
+        lines,
+        over,
+        clients,
+        sizes,
+    }
 }
 
 /// The names of lines: the parts in which they differ, or the transport.
@@ -244,14 +321,16 @@ fn build(numbers: Vec<Number>, title: &str, y: &str, files: &[Results]) -> Resul
         "no file has anything to draw for {}: choose another --kind",
         title.to_lowercase()
     );
-    let (lines, (x, unit)) = lines(numbers);
-    Ok(assemble(lines, title.to_owned(), (x, unit), y, files))
+    let laid = lay(numbers);
+    let mut chart = assemble(laid.lines, title.to_owned(), laid.over.axis(), y);
+    chart.notes = notes(files);
+    Ok(chart)
 }
 
 /// Every line by the one it is compared with: of several files, the same of the first file; of
 /// one file, the same of the first transport.
 fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart> {
-    let (lines, x) = lines(numbers);
+    let Laid { lines, over, .. } = lay(numbers);
     let several = files.len() > 1;
     let standard = |origin: &Origin| {
         let same = |part: usize| {
@@ -270,18 +349,19 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     };
     let mut compared = BTreeMap::new();
     let mut standards = BTreeSet::new();
-    for (origin, points) in &lines {
+    for (origin, places) in &lines {
         let Some(first) = standard(origin) else {
             continue;
         };
         let by = |x: f64| {
-            let place = lines[first].iter().find(|(at, _)| *at == x);
-            place.map(|(_, value)| *value)
+            let place = lines[first].iter().find(|place| place.x == x);
+            place.map(|place| place.y)
         };
-        let shares: Vec<_> = points
-            .iter()
-            .filter_map(|(x, value)| Some((*x, value / by(*x)?)))
-            .collect();
+        let share = |place: &Place| {
+            let y = place.y / by(place.x)?;
+            Some(Place { y, ..*place })
+        };
+        let shares: Vec<_> = places.iter().filter_map(share).collect();
         if !shares.is_empty() {
             standards.insert(first.parts[if several { FILE } else { TRANSPORT }].clone());
             compared.insert(origin.clone(), shares);
@@ -295,8 +375,12 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     let standard = standards.into_iter().collect::<Vec<_>>().join(", ");
     let title = format!("Comparison with {standard}");
     let y = format!("{what}, by that of {standard}");
-    let mut chart = assemble(compared, title, x, &y, files);
-    chart.base = Some(1.0);
+    let mut chart = assemble(compared, title, over.axis(), &y);
+    chart.notes = notes(files);
+    chart.base = Some(Base {
+        label: standard,
+        value: 1.0,
+    });
     let values = chart.lines.iter().flat_map(|line| &line.points);
     // What is compared with is in the picture too.
     let values = values.map(|point| point.1).chain([1.0]);
@@ -304,23 +388,23 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
     Ok(chart)
 }
 
-fn assemble(
-    lines: Places,
-    title: String,
-    (x, unit): (&str, Unit),
-    y: &str,
-    files: &[Results],
-) -> Chart {
+/// A chart of lines, with nothing below its title.
+pub(super) fn assemble(lines: Places, title: String, (x, unit): (&str, Unit), y: &str) -> Chart {
     let labels = labels(&lines.keys().collect::<Vec<_>>());
-    let lines: Vec<_> = labels
-        .into_iter()
-        .zip(lines.into_values())
-        .map(|(label, points)| Line { label, points })
-        .collect();
+    let line = |(label, (origin, places)): (String, (Origin, Vec<Place>))| Line {
+        label,
+        transport: transport_of(&origin.parts[TRANSPORT]).to_owned(),
+        points: places.iter().map(|place| (place.x, place.y)).collect(),
+        bars: places
+            .iter()
+            .filter_map(|place| place.ends.map(|(least, most)| (place.x, least, most)))
+            .collect(),
+    };
+    let lines: Vec<_> = labels.into_iter().zip(lines).map(line).collect();
     let points = || lines.iter().flat_map(|line| &line.points);
     Chart {
         title,
-        notes: notes(files),
+        notes: Vec::new(),
         x: Axis::new(x, unit, points().map(|point| point.0)),
         y: Axis::new(y, Unit::Number, points().map(|point| point.1)),
         lines,
@@ -437,7 +521,8 @@ mod tests {
                 .iter()
                 .all(|point| (point.1 - 2.0).abs() < 1e-12));
         }
-        assert_eq!(chart.base, Some(1.0));
+        let base = chart.base.unwrap();
+        assert_eq!((&base.label[..], base.value), ("before", 1.0));
         assert!(chart.y.range().contains(&1.0) && chart.y.range().contains(&2.0));
     }
 
@@ -463,9 +548,17 @@ mod tests {
         let mut more = runs[0].clone();
         more.clients = Some(8);
         runs.push(more);
+        for run in runs {
+            let mut between = run.rows[0].clone();
+            between.size = 8192;
+            run.rows.insert(1, between);
+        }
         let chart = draw(PlotKind::Throughput, &[file]);
-        assert_eq!(labels_of(&chart), ["tcp reno, 1 KiB", "tcp reno, 64 KiB"]);
-        assert_eq!(chart.lines[1].points, [(2.0, 190.0), (8.0, 190.0)]);
+        // By their sizes, not by what these are called.
+        let expected = ["tcp reno, 1 KiB", "tcp reno, 8 KiB", "tcp reno, 64 KiB"];
+        assert_eq!(labels_of(&chart), expected);
+        assert!(chart.lines.iter().all(|line| line.transport == "tcp"));
+        assert_eq!(chart.lines[2].points, [(2.0, 190.0), (8.0, 190.0)]);
         assert_eq!(chart.x.label, "clients");
     }
 

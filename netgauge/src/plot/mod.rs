@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Pictures of saved results: `netgauge plot`.
+//! Pictures of saved results, `netgauge plot`, and of what was just measured with patterns of many.
 //!
 //! What is drawn goes by what the results have, not by the pattern's name: a new pattern whose
 //! rows have a size and times or throughput is drawn as it is.
@@ -8,6 +8,7 @@
 mod axis;
 mod chart;
 mod figure;
+pub(crate) mod goodput;
 mod results;
 
 use std::path::PathBuf;

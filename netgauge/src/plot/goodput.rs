@@ -1,0 +1,219 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The picture of patterns of many: goodput over the number of clients or the size of messages, a
+//! line for each transport, with bars from the worst round to the best.
+
+use std::collections::BTreeSet;
+use std::path::Path;
+
+use anyhow::{bail, Result};
+
+use super::axis::{Axis, Unit};
+use super::chart::{Base, Chart};
+use super::figure::{assemble, lay, Number, Order, Over};
+use crate::group::all::{AllReport, Together};
+use crate::group::many_one;
+use crate::group::one_many::ManyReport;
+use crate::picture;
+use crate::sizes::human;
+
+/// Draws a report on one-many or many-one: over clients, or if there is one number of them, over
+/// sizes.
+///
+/// # Errors
+///
+/// There is nothing to draw, or the file cannot be written.
+pub(crate) fn draw_many(report: &ManyReport, path: &Path) -> Result<()> {
+    write(&of_many(report), path)
+}
+
+/// Draws a report on all-to-all or bisection: over sizes.
+///
+/// # Errors
+///
+/// There is nothing to draw, or the file cannot be written.
+pub(crate) fn draw_all(report: &AllReport, path: &Path) -> Result<()> {
+    write(&of_all(report), path)
+}
+
+fn of_many(report: &ManyReport) -> Chart {
+    let mut order = Order::default();
+    let mut numbers = Vec::new();
+    for run in &report.runs {
+        for row in &run.rows {
+            let Some(goodput) = row.goodput_bit_per_s else {
+                continue;
+            };
+            numbers.push(Number {
+                of: order.origin(run.medium()),
+                size: row.size,
+                clients: Some(run.clients as u64),
+                value: mbit(goodput.median),
+                ends: Some((mbit(goodput.worst), mbit(goodput.best))),
+            });
+        }
+    }
+    let sent = match &report.pattern[..] {
+        many_one::NAME => "one server to many clients",
+        _ => "many clients to one server",
+    };
+    let laid = lay(numbers);
+    let (x, of) = match laid.over {
+        Over::Clients => {
+            let size = only(&laid.sizes);
+            let of = size.map_or(String::new(), |size| format!(", {} each", human(size)));
+            (("clients", Unit::Count), of)
+        }
+        Over::Sizes => {
+            let of = match only(&laid.clients) {
+                None => String::new(),
+                Some(1) => ", 1 client".to_owned(),
+                Some(clients) => format!(", {clients} clients"),
+            };
+            (("message of each client", Unit::Bytes), of)
+        }
+    };
+    let title = format!("{}: {sent}{of}", report.pattern);
+    let chart = assemble(laid.lines, title, x, "goodput of all together, Mbit/s");
+    by_rate(chart, report.rate_bit_per_s)
+}
+
+fn of_all(report: &AllReport) -> Chart {
+    let mut order = Order::default();
+    let mut numbers = Vec::new();
+    for run in &report.runs {
+        for row in &run.rows {
+            let Some(host) = row.host_bit_per_s else {
+                continue;
+            };
+            numbers.push(Number {
+                of: order.origin(run.medium()),
+                size: row.size,
+                clients: None,
+                value: mbit(host.average),
+                ends: Some((mbit(host.worst), mbit(host.best))),
+            });
+        }
+    }
+    let hosts = report.participants.len();
+    let does = if report.pattern == Together::Bisection.name() {
+        "in random pairs"
+    } else {
+        "each to all others"
+    };
+    let title = format!("{}: {hosts} hosts, {does}", report.pattern);
+    let (lines, x) = (lay(numbers).lines, ("message", Unit::Bytes));
+    let chart = assemble(lines, title, x, "what a host gets, average, Mbit/s");
+    by_rate(chart, report.rate_bit_per_s)
+}
+
+/// Has a chart of rates, Mbit/s, go from nothing to everything that is in it, the link's rate too.
+fn by_rate(mut chart: Chart, rate_bit_per_s: Option<u64>) -> Chart {
+    let rate = rate_bit_per_s.map(mbit);
+    let bars = chart.lines.iter().flat_map(|line| &line.bars);
+    let values = bars.map(|(_, _, best)| *best).chain(rate);
+    chart.y = Axis::from_zero(&chart.y.label, values);
+    chart.base = rate.map(|value| Base {
+        label: "rate of the link".to_owned(),
+        value,
+    });
+    chart
+}
+
+/// The only one, if there is one.
+fn only(values: &BTreeSet<u64>) -> Option<u64> {
+    values.first().copied().filter(|_| values.len() == 1)
+}
+
+fn mbit(bit_per_s: u64) -> f64 {
+    bit_per_s as f64 / 1e6
+}
+
+fn write(chart: &Chart, path: &Path) -> Result<()> {
+    if chart.lines.is_empty() {
+        bail!(
+            "{}: nothing was measured that could be drawn",
+            path.display()
+        );
+    }
+    picture::save(chart, path)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::group::print::samples;
+
+    fn names(chart: &Chart) -> Vec<&str> {
+        chart.lines.iter().map(|line| &line.label[..]).collect()
+    }
+
+    #[test]
+    fn several_numbers_of_clients_are_the_axis_and_sizes_are_lines() {
+        let mut report = samples::many();
+        let mut more = report.runs[0].clone();
+        more.clients = 8;
+        report.runs.push(more);
+        let chart = of_many(&report);
+        assert_eq!(chart.title, "one-many: many clients to one server");
+        // What was not measured has no line.
+        assert_eq!(names(&chart), ["tcp reno, 1 KiB", "tcp reno, 64 KiB"]);
+        assert_eq!(chart.lines[0].points, [(2.0, 80.0), (8.0, 80.0)]);
+        assert_eq!(chart.lines[0].bars, [(2.0, 79.0, 82.0), (8.0, 79.0, 82.0)]);
+        // The link's rate is in the picture, and so is nothing at all.
+        assert!(chart.y.range().start == 0.0 && chart.y.range().end > 200.0);
+        let svg = picture::svg(&chart).unwrap();
+        for text in [
+            "tcp reno, 64 KiB",
+            "clients",
+            "rate of the link",
+            "goodput",
+            ">8<",
+        ] {
+            assert!(svg.replace('\n', "").contains(text), "{text}: {svg}");
+        }
+    }
+
+    #[test]
+    fn one_number_of_clients_leaves_the_axis_to_sizes() {
+        let mut report = samples::many();
+        report.pattern = many_one::NAME.to_owned();
+        let chart = of_many(&report);
+        assert_eq!(
+            chart.title,
+            "many-one: one server to many clients, 2 clients"
+        );
+        assert_eq!(names(&chart), ["tcp reno"]);
+        assert_eq!(chart.lines[0].points, [(1024.0, 80.0), (65_536.0, 190.0)]);
+        for run in &mut report.runs {
+            run.rows.truncate(1);
+        }
+        let mut more = report.runs[0].clone();
+        more.clients = 8;
+        report.runs.push(more);
+        let title = of_many(&report).title;
+        assert_eq!(title, "many-one: one server to many clients, 1 KiB each");
+    }
+
+    #[test]
+    fn where_all_do_the_same_what_a_host_gets_is_drawn() {
+        let chart = of_all(&samples::all());
+        assert_eq!(chart.title, "all-to-all: 3 hosts, each to all others");
+        assert_eq!(names(&chart), ["tcp reno"]);
+        let points = [(1024.0, 69.0), (65_536.0, 179.0)];
+        assert_eq!(chart.lines[0].points, points);
+        assert_eq!(chart.lines[0].bars[0], (1024.0, 67.0, 72.0));
+    }
+
+    #[test]
+    fn nothing_measured_is_not_drawn() {
+        let mut report = samples::many();
+        report.runs.clear();
+        let error = draw_many(&report, Path::new("unwritten.svg")).unwrap_err();
+        assert!(
+            error.to_string().contains("nothing was measured"),
+            "{error}"
+        );
+        assert!(!Path::new("unwritten.svg").exists());
+    }
+}
