@@ -315,6 +315,7 @@ pub(crate) mod samples {
             participants: ["h0", "h1", "h2"].map(str::to_owned).to_vec(),
             seed: 7,
             rate_bit_per_s: Some(rate),
+            left_out: Vec::new(),
             runs: vec![AllRun {
                 transport: "tcp".to_owned(),
                 about: String::new(),
