@@ -93,10 +93,8 @@ impl PerNet for Space {
             sysctl: Directory::new(net, settings)?,
         })
     }
-}
 
-impl Drop for Space {
-    fn drop(&mut self) {
+    fn end(&self) {
         // At module exit connections may be left whose descriptors are closed and whose peers have
         // not yet said goodbye.
         esp_socket::end_all(self);

@@ -202,8 +202,8 @@ impl<P: Protocol> Map<P> {
 
 impl<P: Protocol> Drop for Map<P> {
     fn drop(&mut self) {
-        // SAFETY: Initialized in `new`, in process context. No socket is left in the table when its
-        // namespace goes, and readers of the receive path have gone with the devices.
+        // SAFETY: Initialized in `new`, in process context. The sockets were taken out before the
+        // core waited for all read sections, so whoever looked, or took one out, has come to his end.
         unsafe { bindings::rhashtable_destroy(self.table.get()) };
     }
 }

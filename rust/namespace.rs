@@ -61,6 +61,11 @@ pub(crate) trait PerNet: Sync + Sized + 'static {
     /// Makes the state of a new namespace.
     fn new(net: &Net) -> Result<Self>;
 
+    /// Ends what still uses the state, when the namespace or the module ends. Before the state is
+    /// dropped, every read section that has begun by then is over: packets and timers that were
+    /// under way, too.
+    fn end(&self) {}
+
     /// The state of `net`.
     #[inline]
     fn of(net: &Net) -> &Self {
@@ -96,6 +101,7 @@ impl<T: PerNet> Registration<T> {
         unsafe {
             let ops = &mut *operations.ops.get();
             ops.init = Some(Self::init);
+            ops.pre_exit = Some(Self::pre_exit);
             ops.exit = Some(Self::exit);
             // The field is declared const, for its readers; the core writes it once.
             ptr::write(ptr::addr_of_mut!(ops.id).cast(), operations.id.get());
@@ -126,10 +132,24 @@ impl<T: PerNet> Registration<T> {
 
     /// # Safety
     ///
+    /// Called by the core, once for a namespace that `init` succeeded for, when it or the module ends:
+    /// before `exit`, and before it waits for all read sections.
+    unsafe extern "C" fn pre_exit(net: *mut bindings::net) {
+        // SAFETY: `init` made the state, and `exit` has not been called yet.
+        unsafe {
+            let id = *T::operations().id.get();
+            (*bindings::net_generic(net, id).cast::<T>()).end();
+        }
+    }
+
+    /// # Safety
+    ///
     /// Called by the core, once for a namespace that `init` succeeded for, when it or the module ends.
     unsafe extern "C" fn exit(net: *mut bindings::net) {
-        // SAFETY: `init` made the state, and the core calls `exit` once, when no socket and no
-        // device is left in the namespace.
+        // SAFETY: `init` made the state, and the core calls `exit` once, when no socket with a
+        // descriptor and no device is left in the namespace, or none that packets of this module come
+        // by. The last users without one were ended by `pre_exit`, after which the core has waited for
+        // the read sections in which a timer or a packet may still have looked at the state.
         unsafe {
             let id = *T::operations().id.get();
             ptr::drop_in_place(bindings::net_generic(net, id).cast::<T>());

@@ -45,7 +45,7 @@ impl Link for PortLink {
 struct Bucket(UnsafeCell<bindings::hlist_head>);
 
 /// A hash table of sockets of protocol `P`, with a power of two of buckets. It ends with its
-/// namespace, when no socket is left in it, and readers of the receive path have gone with the devices.
+/// namespace, when no socket is left in it and a grace period has passed since.
 pub(crate) struct Table<P: Protocol, L: Link> {
     buckets: KVVec<Bucket>,
     mask: u32,
