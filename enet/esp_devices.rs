@@ -10,6 +10,7 @@ use crate::{
     esp_socket::Esp,
     net::{
         device::Device,
+        namespace::PerNet,
         queue::Cursor,
         rcu,
         skb::{Context, Note, Skb},
@@ -18,7 +19,7 @@ use crate::{
     },
     space::Space,
 };
-use core::sync::atomic::Ordering::Relaxed;
+use core::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed};
 
 /// The most packets that a write queue may hold, as the engine's `can_enqueue` has it.
 const MOST_QUEUED: u16 = 0x7ffd;
@@ -26,9 +27,10 @@ const MOST_QUEUED: u16 = 0x7ffd;
 /// Has the connections by device `ifindex` look at what that has become. Does not wait for tasks
 /// that own a socket, which user memory may hold up for ever: they do it when they let go.
 pub(crate) fn tell(space: &Space, ifindex: u32) {
+    // Whoever sees the number sees the change.
     let change = space
         .device_changes
-        .fetch_add(1, Relaxed)
+        .fetch_add(1, AcqRel)
         .wrapping_add(1);
     let is_new = |sock: &Sock<Esp>| {
         let shared = sock.shared();
@@ -46,8 +48,16 @@ pub(crate) fn tell(space: &Space, ifindex: u32) {
             }
         });
     };
-    // Once more, for those that were left out, until there is none.
+    // Once more, for those that were left out, until there is none. Connections that are made from
+    // now on are not among them, however fast they come: see `begin`.
     while space.esp_connections.for_each_held(is_new, tell) {}
+}
+
+/// Has a connection count as told of the changes so far: to be called before it is put among the
+/// connections and before its device is looked at.
+pub(crate) fn begin(sock: &Sock<Esp>) {
+    let changes = Space::of(sock.net()).device_changes.load(Acquire);
+    sock.shared().told.store(changes, Relaxed);
 }
 
 /// Looks at what the connection's device has become, with the socket locked and bottom halves

@@ -7,7 +7,7 @@ use crate::{
     edp_input::sender,
     esp::{self, flags, Connection, Header, Seq, HEADER_LEN},
     esp_connection::{self, readable, Parent, Shared, Stream},
-    esp_output,
+    esp_devices, esp_output,
     esp_socket::Esp,
     esp_turns, events,
     net::{
@@ -278,6 +278,7 @@ fn spawn(
     let (sock, stream) = child.parts();
     Space::of(sock.net()).sysctl.limit_buffers(sock);
     esp_connection::set_state(sock, TcpState::SynRecv);
+    esp_devices::begin(sock);
     let key = esp_connection::key(port, peer);
     if let Err(error) = Space::of(sock.net()).esp_connections.insert(&key, sock) {
         queue.lock().unreserve(slot);

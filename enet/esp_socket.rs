@@ -156,6 +156,7 @@ impl Esp {
         let key = esp_connection::key(port, &peer);
         shared.set_peer(&peer);
         shared.missed.store(0, Relaxed);
+        esp_devices::begin(sock);
         if let Err(e) = Space::of(sock.net()).esp_connections.insert(&key, sock) {
             shared.set_peer(&Address::default());
             return Err(if e == EEXIST { EADDRNOTAVAIL } else { e });
