@@ -13,6 +13,7 @@ use crate::{
     events,
     net::{
         device::{Device, Mac},
+        limits,
         line::Place,
         map::Key,
         namespace::PerNet,
@@ -146,6 +147,8 @@ pub(crate) struct Stream {
     pub(crate) peer_ended: bool,
     /// How many calls sleep for data.
     pub(crate) readers: u32,
+    /// What an orphan counts for in [`Space::esp_orphaned`], bytes.
+    pub(crate) orphaned: usize,
     /// The protocol has given its reference back.
     pub(crate) released: bool,
 }
@@ -176,6 +179,7 @@ impl Stream {
             ended: None,
             peer_ended: false,
             readers: 0,
+            orphaned: 0,
             released: false,
         }
     }
@@ -401,9 +405,31 @@ pub(crate) fn release_own(sock: &Sock<Esp>, stream: &mut Stream) {
     }
 }
 
+/// What a connection takes beside the data in its write queue, bytes, rounded up.
+const CONNECTION: usize = 4096;
+
+/// Counts a connection whose descriptor was closed and which goes on without. `false` if those of
+/// its namespace hold a 32nd of the machine's memory already: nobody's descriptors bound their
+/// number, and a peer that does not read lets them live.
+pub(crate) fn count_orphan(sock: &Sock<Esp>, stream: &mut Stream) -> bool {
+    let bytes = (sock.write_queued().load(Relaxed) as usize).saturating_add(CONNECTION);
+    let all = &Space::of(sock.net()).esp_orphaned;
+    if all.fetch_add(bytes, Relaxed) > limits::memory_size() / 32 {
+        all.fetch_sub(bytes, Relaxed);
+        return false;
+    }
+    stream.orphaned = bytes;
+    true
+}
+
 /// Gives back the local port and `lifetime`, the protocol's reference.
 pub(crate) fn release(stream: &mut Stream, lifetime: SockRef<Esp>) {
     stream.released = true;
+    let orphaned = core::mem::take(&mut stream.orphaned);
+    if orphaned > 0 {
+        let all = &Space::of(lifetime.net()).esp_orphaned;
+        all.fetch_sub(orphaned, Relaxed);
+    }
     give_port_back(&lifetime);
     lifetime.retire();
 }

@@ -278,10 +278,12 @@ impl Operations for Esp {
                 esp_connection::unhash(sk);
                 sk.disarm_timer();
                 esp_connection::release_own(sk, stream);
-            } else {
+            } else if esp_connection::count_orphan(sk, stream) {
                 // The local port stays taken until the connection is over.
                 stream.connection.orphan(timer::now());
                 esp_output::transmit(sk, stream, timer::now());
+            } else {
+                esp_connection::abort(sk, stream);
             }
         });
     }

@@ -18,7 +18,7 @@ use crate::{
     ports::Ports,
     sysctl::Settings,
 };
-use core::sync::atomic::AtomicU32;
+use core::sync::atomic::{AtomicU32, AtomicUsize};
 
 /// Buckets of the table of listeners, as a power of two.
 const LISTENER_BITS: u32 = 8;
@@ -65,6 +65,8 @@ pub(crate) struct Space {
     pub(crate) esp_lanes: Lanes,
     /// How often a device has changed.
     pub(crate) device_changes: AtomicU32,
+    /// What connections hold whose descriptors are closed, bytes.
+    pub(crate) esp_orphaned: AtomicUsize,
     pub(crate) edp_refused: Refused,
     pub(crate) esp_refused: Refused,
     /// Echo requests answered.
@@ -87,6 +89,7 @@ impl PerNet for Space {
             esp_listeners: Table::new(LISTENER_BITS)?,
             esp_lanes: Lanes::new(settings.live())?,
             device_changes: AtomicU32::new(0),
+            esp_orphaned: AtomicUsize::new(0),
             edp_refused: Refused::default(),
             esp_refused: Refused::default(),
             edp_echoed: Counter::new(),

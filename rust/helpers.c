@@ -5,6 +5,7 @@
  */
 #include "bindings.h"
 #include <linux/filter.h>
+#include <linux/mm.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
 #include <linux/sockptr.h>
@@ -48,6 +49,7 @@ H(bool, may_bind_port, (struct net *net, unsigned short port), return !inet_port
 H(void, sk_incoming_cpu_update, (struct sock *sk), sk_incoming_cpu_update(sk))
 H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sockcm_init(cookie, sk))
 H(u32, sk_uid, (const struct sock *sk), return from_kuid_munged(&init_user_ns, sk_uid(sk)))
+H(size_t, memory_size, (void), return totalram_pages() << PAGE_SHIFT)
 H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
 
 H(void, sk_set_nospace, (struct sock *sk), set_bit(SOCK_NOSPACE, &sk->sk_socket->flags); smp_mb__after_atomic())

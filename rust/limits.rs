@@ -78,6 +78,12 @@ impl Limits {
     }
 }
 
+/// The machine's memory that the kernel manages, bytes.
+pub(crate) fn memory_size() -> usize {
+    // SAFETY: Loads a counter of the core.
+    unsafe { bindings::memory_size() }
+}
+
 impl RawSock {
     /// Limit of the receive buffer, bytes (`SO_RCVBUF`).
     #[inline]

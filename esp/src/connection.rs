@@ -22,7 +22,8 @@
 //!   that comes for it ends it with a RST, and the other side's FIN is waited for
 //!   only some seconds. Nor does it last for ever if the other side answers, has
 //!   room, and acknowledges nothing: two orphans that a forged packet has set apart
-//!   would keep each other alive. Data ends one whose user has only ended both halves in the
+//!   would keep each other alive. Nor, some minutes long, if it has no room: a peer that
+//!   never reads would hold what nobody counts any more. Data ends one whose user has only ended both halves in the
 //!   same way, as TCP does it.
 
 use super::config::{Config, Stats};
@@ -33,7 +34,8 @@ use super::sender::{Kind, Leaving, Sender};
 use super::seq::Seq;
 use super::state::{Failure, State};
 use super::timers::{
-    earlier, is_due, Liveness, Nanos, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES, SYN_TRIES,
+    earlier, is_due, Liveness, Nanos, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES,
+    SYN_TRIES,
 };
 use super::wire::{flags, Header};
 
@@ -56,6 +58,8 @@ pub struct Connection {
     deaf: bool,
     /// When an orphan stops waiting, for a FIN or for progress.
     orphan_until: Option<Nanos>,
+    /// When an orphan ends whose peer asks for patience and takes nothing.
+    orphan_held: Nanos,
     /// Data came for an orphan; the RST that says so has not left.
     reset: bool,
 }
@@ -77,6 +81,7 @@ impl Connection {
             orphan: false,
             deaf: false,
             orphan_until: None,
+            orphan_held: 0,
             reset: false,
         }
     }
@@ -251,6 +256,7 @@ impl Connection {
     /// the next packet to send.
     pub fn orphan(&mut self, now: Nanos) {
         self.orphan = true;
+        self.orphan_held = now.saturating_add(ORPHAN_HELD);
         self.limit_orphan(now);
     }
 
@@ -261,7 +267,8 @@ impl Connection {
             } else {
                 ORPHAN_STUCK
             };
-            self.orphan_until = Some(now.saturating_add(wait));
+            let until = now.saturating_add(wait);
+            self.orphan_until = Some(until.min(self.orphan_held.max(now)));
         }
     }
 
@@ -399,8 +406,11 @@ impl Connection {
         let opens = !header.is_hold();
         let acked = self.sender.on_ack(header.ack, opens, &mut self.rtt, now);
         outcome.acked = acked.data;
-        let goes_on = acked.data > 0 || acked.syn || acked.fin || !opens;
-        if self.orphan && goes_on && self.state != State::FinWait2 {
+        let takes = acked.data > 0 || acked.syn || acked.fin;
+        if self.orphan && takes {
+            self.orphan_held = now.saturating_add(ORPHAN_HELD);
+        }
+        if self.orphan && (takes || !opens) && self.state != State::FinWait2 {
             self.limit_orphan(now);
         }
         if acked.syn && self.state == State::SynReceived {

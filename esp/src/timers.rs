@@ -61,6 +61,10 @@ pub(super) const ORPHAN_WAIT: Nanos = 10 * SECOND;
 /// acknowledges nothing of what it is sent: some thirty retransmissions.
 pub(super) const ORPHAN_STUCK: Nanos = 60 * SECOND;
 
+/// How long a connection whose socket is closed goes on with a peer that answers, but has no room
+/// for anything: about as long as TCP's backed-off probes go on for an orphan.
+pub(super) const ORPHAN_HELD: Nanos = 300 * SECOND;
+
 /// A configured time as [`Nanos`].
 #[inline]
 pub(super) fn from_micros(micros: u32) -> Nanos {

@@ -15,6 +15,7 @@ mod esp_bulk;
 mod esp_calls;
 mod esp_connections;
 mod esp_faults;
+mod esp_orphans;
 mod esp_vanish;
 mod examples;
 mod faults;
@@ -73,6 +74,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_faults::ALL,
         faults::ALL,
         flow_control::ALL,
+        esp_orphans::ALL,
         esp_vanish::ALL,
         fuzz_frames::ALL,
         netgauge_transports::ALL,

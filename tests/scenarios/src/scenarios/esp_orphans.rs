@@ -1,0 +1,117 @@
+//! Connections whose descriptors are closed: nobody's limits count them but the module's own.
+
+use std::fs;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::{eventually, Lab};
+use crate::socket::Socket;
+use crate::transfer::random;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] =
+    &[Scenario::direct("esp_closed_sockets_hold_a_bounded_part_of_memory", bounded).within(120)];
+
+/// `SIOCOUTQ`: bytes that the peer has not acknowledged.
+const SIOCOUTQ: libc::c_ulong = 0x5411;
+
+fn memory_size() -> Result<usize> {
+    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
+    let number = line.and_then(|rest| rest.split_whitespace().next());
+    let kib: usize = number.context("no MemTotal")?.parse()?;
+    Ok(kib << 10)
+}
+
+/// Sends until the buffer is full: how much of it the peer has not acknowledged.
+fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {
+    socket.set_nonblocking(true)?;
+    let mut sent = 0;
+    loop {
+        // The same bytes at the same places of every stream.
+        let from = sent % bytes.len();
+        match socket.send(&bytes[from..], 0) {
+            Ok(taken) => sent += taken,
+            Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => break,
+            Err(error) => return Err(error).context("filling a send buffer"),
+        }
+    }
+    Ok(socket.queued(SIOCOUTQ)? as usize)
+}
+
+fn is_reset(socket: &Socket) -> Result<bool> {
+    Ok(socket.poll(0, Duration::ZERO)? & libc::POLLHUP != 0)
+}
+
+/// Servers that answer and close, and clients that never read the answers.
+fn bounded(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(720, 16)?;
+    let bytes = random(1 << 16, 720);
+    let most = memory_size()? / 32;
+    let (mut clients, mut least, mut all) = (Vec::new(), usize::MAX, 0);
+    while all < 2 * most {
+        let (client, server) = lab.esp_pair_through(&listener, 720)?;
+        let held = fill(&server, &bytes)?;
+        ensure!(held > 0, "nothing waits for the reader");
+        least = least.min(held);
+        all += held;
+        clients.push(client);
+        drop(server);
+    }
+    let reset = || {
+        clients
+            .iter()
+            .map(is_reset)
+            .filter(|one| matches!(one, Ok(true)))
+            .count()
+    };
+    eventually("enough resets", || {
+        Ok((clients.len() - reset()) * least <= most)
+    })
+    .with_context(|| {
+        format!(
+            "{} of {} connections, {least} bytes each at least, were reset; {most} bytes may be held",
+            reset(),
+            clients.len()
+        )
+    })?;
+    let lasting = clients.len() - reset();
+    note(&format!("{lasting} of {} go on", clients.len()));
+    ensure!(lasting > 0, "closed sockets hold nothing at all");
+
+    // Those that went on bring all there was; and when they are over there is room again.
+    for client in clients
+        .iter()
+        .filter(|one| matches!(is_reset(one), Ok(false)))
+    {
+        let mut got = vec![0; bytes.len()];
+        let mut at = 0;
+        loop {
+            let length = client
+                .receive(&mut got, 0)
+                .context("what was left to say")?;
+            if length == 0 {
+                break;
+            }
+            for byte in &got[..length] {
+                ensure!(*byte == bytes[at % bytes.len()], "byte {at} is wrong");
+                at += 1;
+            }
+        }
+    }
+    drop(clients);
+    // A line of names, and the listener.
+    lab.b.await_proc("esp", |text| text.lines().count() <= 2)?;
+    let (client, server) = lab.esp_pair_through(&listener, 720)?;
+    fill(&server, &bytes)?;
+    drop(server);
+    let mut got = vec![0; 1000];
+    client
+        .receive_exact(&mut got)
+        .context("from the last one")?;
+    ensure!(got == bytes[..1000], "the last one's bytes are wrong");
+    ensure!(!is_reset(&client)?, "the last one was reset");
+    Ok(())
+}
