@@ -318,7 +318,6 @@ pub(crate) fn fail(sock: &Sock<Esp>, stream: &mut Stream, error: Error) {
     }
     set_state(sock, TcpState::Close);
     sock.add_shutdown(uapi::SHUTDOWN_MASK);
-    esp_output::discard(sock, stream);
     if !dead {
         sock.wake_error();
     }
@@ -338,7 +337,6 @@ pub(crate) fn abort(sock: &Sock<Esp>, stream: &mut Stream) {
     }
     set_state(sock, TcpState::Close);
     sock.add_shutdown(uapi::SHUTDOWN_MASK);
-    esp_output::discard(sock, stream);
     over(sock, stream);
 }
 
@@ -347,6 +345,8 @@ pub(crate) fn abort(sock: &Sock<Esp>, stream: &mut Stream) {
 fn over(sock: &Sock<Esp>, stream: &mut Stream) {
     unhash(sock);
     esp_turns::leave(sock, stream);
+    // A clean end may leave packets behind too, which a reset took the place of acknowledging.
+    esp_output::discard(sock, stream);
     stream.armed = u64::MAX;
     sock.disarm_timer();
     sock.state_change();

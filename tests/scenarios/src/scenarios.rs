@@ -15,6 +15,7 @@ mod esp_bulk;
 mod esp_calls;
 mod esp_connections;
 mod esp_faults;
+mod esp_forgotten;
 mod esp_orphans;
 mod esp_vanish;
 mod examples;
@@ -76,6 +77,7 @@ pub fn all() -> Vec<&'static Scenario> {
         flow_control::ALL,
         esp_orphans::ALL,
         esp_vanish::ALL,
+        esp_forgotten::ALL,
         fuzz_frames::ALL,
         netgauge_transports::ALL,
         netgauge_patterns::ALL,
