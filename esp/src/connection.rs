@@ -14,8 +14,11 @@
 //!   forgets the connection; if that acknowledgement is lost, what is repeated
 //!   finds no socket and is answered with RST. So once the other side's FIN has
 //!   come and ours has left, a RST is a clean end if only our FIN is
-//!   unacknowledged, or if it comes from a host that knows of no connection
-//!   ([`reset_for`](super::reset_for)) and not from a peer that gives up.
+//!   unacknowledged. It also is if it comes from a host that knows of no connection
+//!   ([`reset_for`](super::reset_for)) and not from a peer that gives up, if that
+//!   host may have had everything: since our FIN left we have repeated something or
+//!   probed, or it is the FIN that is answered, which may have come twice, and no
+//!   packet before. Who never had the data would have answered that.
 //! * A packet with an acknowledgement out of bounds is dropped whole, its data
 //!   too.
 //! * A connection whose socket is closed is an orphan: nobody will read, so data
@@ -368,7 +371,7 @@ impl Connection {
             return Err(DropReason::BadState);
         }
         let ending = matches!(self.state, State::LastAck | State::Closing);
-        let forgotten = !header.has(flags::ACK) && self.sender.has_left_whole();
+        let forgotten = !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack);
         if ending && (self.sender.is_drained() || forgotten) {
             self.receiver.silence();
             self.close(outcome);
@@ -603,6 +606,7 @@ impl Connection {
         let probe = self.sender.take_probe() || self.liveness.probe;
         if self.state != State::Closed && probe {
             self.liveness.probe = false;
+            self.sender.insist();
             // The number before the first unacknowledged one was surely
             // received, so the peer takes the probe for a duplicate.
             let header = self.header(self.sender.una().sub(1), flags::ACK);

@@ -115,6 +115,9 @@ pub(super) struct Sender {
     first_left: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
+    /// Since the FIN left, something was sent that the other side may have had before: a packet
+    /// again, or a probe.
+    insisted: bool,
     /// Timeouts since the last progress.
     tries: u8,
     timer: Option<Nanos>,
@@ -142,6 +145,7 @@ impl Sender {
             first_left: None,
             timed: None,
             pause: None,
+            insisted: false,
             tries: 0,
             timer: None,
         }
@@ -185,6 +189,18 @@ impl Sender {
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
         self.syn_acked && self.una == self.high && self.granted != self.una && self.high != end
+    }
+
+    /// Whether a host that knows of no connection, and says so in answer to the packet before the
+    /// number `behind`, may yet have had all that was sent: what it answers came to it once more.
+    pub(super) fn may_be_forgotten(&self, behind: Seq) -> bool {
+        self.insisted || (self.has_left_whole() && behind == self.high)
+    }
+
+    /// Something leaves that the other side may have had before.
+    #[inline]
+    pub(super) fn insist(&mut self) {
+        self.insisted |= self.has_left_whole();
     }
 
     /// Takes the wish to ask for the window's opening.
@@ -238,6 +254,7 @@ impl Sender {
             }
             self.next = from;
             self.high = from;
+            self.insisted = false;
             self.announced = self.announced.filter(|s| s.before(from));
             self.finished = self.finished.filter(|s| s.before(from));
             self.first_left = None;
@@ -465,6 +482,7 @@ impl Sender {
     #[inline]
     fn again(&mut self, seq: Seq, kept: impl FnOnce(Seq) -> u8) -> Leaving {
         self.timed = None;
+        self.insist();
         if self.fin && seq == self.tail {
             return Leaving {
                 seq,

@@ -146,6 +146,42 @@ fn any_packet_of_the_end_may_be_lost_or_come_twice() {
 }
 
 #[test]
+fn the_end_behind_data_survives_a_loss_and_a_packet_that_comes_twice_or_late() {
+    let packets = || {
+        [A, B]
+            .into_iter()
+            .flat_map(|side| (0..5).map(move |nth| (side, nth)))
+    };
+    for fate in [
+        Fate::Twice,
+        Fate::Late(50 * US),
+        Fate::Late(5 * MS),
+        Fate::Late(15 * MS),
+    ] {
+        for (lost, other) in packets().flat_map(|p| packets().map(move |q| (p, q))) {
+            for messages in 1..4 {
+                let mut pair = Pair::established();
+                pair.close(B);
+                pair.settle();
+                pair.restart_log();
+                pair.lose(lost.0, lost.1);
+                pair.fate(other.0, other.1, fate);
+                for i in 0..messages {
+                    pair.send(A, &bytes(150, i));
+                }
+                pair.close(A);
+                while pair.step() {}
+                assert_eq!(
+                    pair.sides[A].failed, None,
+                    "{lost:?} {other:?} {fate:?} {pair:?}"
+                );
+                assert_clean(&pair);
+            }
+        }
+    }
+}
+
+#[test]
 fn the_last_acknowledgement_leaves_after_the_end() {
     let mut pair = in_state(State::FinWait2);
     pair.restart_log();
@@ -188,6 +224,23 @@ fn data_that_the_other_side_never_acknowledged_makes_a_reset_a_failure() {
     assert_eq!(pair.sides[A].state(), State::LastAck);
     pair.abort(B);
     pair.run_until(|p| p.sides[A].closed);
+    assert_eq!(pair.sides[A].failed, Some(Failure::Reset));
+}
+
+#[test]
+fn a_host_that_never_had_what_it_resets_makes_a_failure() {
+    // The other side's end is long past and forgotten. What meets it for the first time is lost.
+    let mut pair = Pair::established();
+    pair.close(B);
+    pair.settle();
+    assert_eq!(pair.sides[A].state(), State::CloseWait);
+    pair.sides[B].conn = None;
+    pair.sides[B].listens = false;
+    pair.send(A, b"lost");
+    pair.close(A);
+    assert_eq!(pair.sides[A].state(), State::LastAck);
+    pair.run_until(|p| p.sides[A].closed);
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
     assert_eq!(pair.sides[A].failed, Some(Failure::Reset));
 }
 

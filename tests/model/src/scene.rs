@@ -131,6 +131,8 @@ pub struct Scene<'a> {
     pub awake: bool,
     /// Nothing has gone wrong so far, and the hosts agree.
     pub calm: bool,
+    /// A packet comes once more, late.
+    pub echoed: bool,
     /// The sender host that is dead.
     pub dead: Option<u8>,
     /// What is run.

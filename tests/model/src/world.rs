@@ -91,6 +91,8 @@ pub struct World {
     awake: bool,
     /// Every packet has passed so far.
     calm: bool,
+    /// A packet comes once more, late.
+    echoed: bool,
     hosts: Vec<Host>,
     /// Packets before each host's port, with the times of their arrival.
     ports: Vec<VecDeque<(Nanos, Packet)>>,
@@ -135,6 +137,7 @@ impl World {
             began: EPOCH,
             awake: !case.open,
             calm: true,
+            echoed: false,
             hosts,
             ports,
             sent: VecDeque::new(),
@@ -264,6 +267,7 @@ impl World {
                 self.forward(case, packet);
             }
             Fate::Echo => {
+                self.echoed = true;
                 self.forward(case, packet);
                 self.late.push_back((self.now + ECHO, packet));
             }
@@ -372,6 +376,7 @@ impl World {
             now: self.now,
             awake: self.awake,
             calm: self.calm && case.hosts_agree(),
+            echoed: self.echoed,
             dead: self.dead,
             case,
             out: Vec::new(),

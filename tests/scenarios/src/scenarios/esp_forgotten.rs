@@ -1,17 +1,64 @@
 //! Connections of which only one end is left: the other host was restarted, or had nothing more to say.
 
-use anyhow::{ensure, Context};
+use anyhow::{ensure, Context, Result};
 
-use crate::frame::flag;
+use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::{eventually, Lab};
+use crate::lab::{eventually, Host, Lab};
+use crate::patience::patience;
 use crate::station::Station;
 use crate::transfer::exchange;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
+    Scenario::direct("esp_data_to_a_host_that_forgot_is_lost_aloud", lost_data),
     Scenario::direct("esp_end_by_reset_leaves_nothing_queued", left_behind),
 ];
+
+/// Ends the connection of the host that sent `last`, in its peer's name and without the peer's knowledge.
+fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
+    let reset = EspHeader {
+        source: last.destination,
+        destination: last.source,
+        sequence: last.acknowledgement,
+        flags: flag::RST,
+        ..EspHeader::default()
+    };
+    let frame = ethernet(host.mac, peer.mac, ETH_P_ESP, &reset.packet(&[]));
+    wire.send(&frame).context("a reset in another's name")
+}
+
+/// The next header that comes by `wire` and that `wanted` accepts.
+fn overheard(wire: &PacketSocket, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
+    let frame = wire.wait_for(patience(), |frame| {
+        EspHeader::of_frame(frame).is_some_and(|header| wanted(&header))
+    })?;
+    EspHeader::of_frame(&frame).context("a frame without header")
+}
+
+/// Bytes and end reach a host that has closed long ago: that they meet nobody is no clean end.
+fn lost_data(lab: &Lab) -> Outcome {
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let (client, server) = lab.esp_pair(640)?;
+    drop(server);
+    let end = overheard(&wire, |header| header.flags & flag::FIN != 0)?;
+    ensure!(client.receive(&mut [0; 8], 0)? == 0, "bytes from nowhere");
+    lab.b
+        .await_proc("esp", |text| text.contains("fin-wait-2"))?;
+    forget(&wire, &lab.a, &lab.b, &end)?;
+    lab.b.await_no_sockets()?;
+
+    // Both leave in one go: the answer to the first finds the own half ended.
+    client.send(b"never read", libc::MSG_MORE)?;
+    client.shutdown(libc::SHUT_WR)?;
+    lab.a.await_proc("esp", |text| !text.contains("last-ack"))?;
+    let error = client.pending_error()?;
+    ensure!(
+        error == libc::ECONNRESET,
+        "SO_ERROR {error} after bytes were lost"
+    );
+    Ok(())
+}
 
 /// A reset that answers a repetition ends a connection well. Its bytes must not wait for the socket's next one.
 fn left_behind(lab: &Lab) -> Outcome {
