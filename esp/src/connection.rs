@@ -20,7 +20,15 @@
 //!   probed, or it is the FIN that is answered, which may have come twice, and no
 //!   packet before. Who never had the data would have answered that.
 //! * A packet with an acknowledgement out of bounds is dropped whole, its data
-//!   too.
+//!   too. As in TCP (RFC 9293, 3.10.7.3) one that comes instead of the answer to
+//!   our SYN is from a connection that our side has forgotten, and is answered
+//!   with RST.
+//! * So a SYN with another number than the connection's, which may be of a host
+//!   that was restarted, is answered with an acknowledgement: a host that knows
+//!   of the connection takes nothing from it, another one resets us, and its next
+//!   SYN finds the port free. No chain begins with it: who answers an empty packet
+//!   expects a number beyond the packet's, and has sent all that this
+//!   acknowledges; so its answer's number is not before the one expected here.
 //! * A connection whose socket is closed is an orphan: nobody will read, so data
 //!   that comes for it ends it with a RST, and the other side's FIN is waited for
 //!   only some seconds. Nor does it last for ever if the other side answers, has
@@ -40,7 +48,7 @@ use super::timers::{
     earlier, is_due, Liveness, Nanos, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES,
     SYN_TRIES,
 };
-use super::wire::{flags, Header};
+use super::wire::{flags, reset_for, Header};
 
 /// The engine of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -65,6 +73,8 @@ pub struct Connection {
     orphan_held: Nanos,
     /// Data came for an orphan; the RST that says so has not left.
     reset: bool,
+    /// What came instead of an answer to our SYN is to be answered with this.
+    disowned: Option<Header>,
 }
 
 impl Connection {
@@ -86,6 +96,7 @@ impl Connection {
             orphan_until: None,
             orphan_held: 0,
             reset: false,
+            disowned: None,
         }
     }
 
@@ -94,6 +105,7 @@ impl Connection {
         self.sender = Sender::new(isn);
         self.receiver = Receiver::new(Seq(0), now);
         self.failure = None;
+        self.disowned = None;
         self.state = State::SynSent;
     }
 
@@ -348,6 +360,7 @@ impl Connection {
             return Err(DropReason::BadState);
         }
         if !self.sender.is_acceptable(header.ack) {
+            self.disowned = reset_for(header);
             return Err(DropReason::BadAck);
         }
         if header.has(flags::RST) {
@@ -381,9 +394,13 @@ impl Connection {
         Ok(())
     }
 
-    /// A SYN or SYN|ACK that comes again means that its answer was lost.
+    /// A SYN or SYN|ACK that comes again means that its answer was lost. One with another number is
+    /// not of this connection, and whoever sent it may not know of it.
     fn on_repeated_syn(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
         if header.seq != self.receiver.irs() {
+            if self.sender.is_open() {
+                self.receiver.answer();
+            }
             return Err(DropReason::BadState);
         }
         if self.sender.is_open() {
@@ -583,9 +600,16 @@ impl Connection {
             return Some(self.numbered(leaving, now));
         }
         if !self.sender.is_open() {
-            return None;
+            return self.poll_disowned();
         }
         self.poll_ack(now)
+    }
+
+    /// The answer to a packet of a connection that our side has forgotten.
+    fn poll_disowned(&mut self) -> Option<Transmit> {
+        let header = self.disowned.take()?;
+        self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
+        Some(Transmit::Control(header))
     }
 
     /// What a connection that is over still has to say.

@@ -130,6 +130,11 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
     };
     for (header, reason) in [
         (packet(flags::RST | flags::ACK, isn), DropReason::BadAck),
+        (packet(flags::ACK, isn), DropReason::BadAck),
+        (
+            packet(flags::ACK | flags::RRQ, isn.add(9)),
+            DropReason::BadAck,
+        ),
         (packet(flags::RST, isn.add(1)), DropReason::BadState),
         (
             packet(flags::SYN | flags::ACK, isn.add(2)),
@@ -143,9 +148,17 @@ fn syn_sent_believes_only_an_answer_to_its_syn() {
         ),
         (packet(0xff, isn.add(1)), DropReason::Malformed),
     ] {
+        pair.restart_log();
         let outcome = pair.receive(A, &header, &[]);
         assert_eq!(outcome.drop, Some(reason), "{header:?}");
         assert_eq!(pair.sides[A].state(), State::SynSent);
+        // An acknowledgement of something else is of a connection that is forgotten here.
+        let resets = reason == DropReason::BadAck && !header.has(flags::RST);
+        let sent = pair.sent_by(A, |_| true);
+        assert_eq!(sent.len(), usize::from(resets), "{header:?}: {sent:?}");
+        if let Some(reset) = sent.first() {
+            assert_eq!((reset.flags, reset.seq), (flags::RST, header.ack));
+        }
     }
     let _ = pair.receive(A, &packet(flags::SYN | flags::ACK, isn.add(1)), &[]);
     assert_eq!(pair.sides[A].state(), State::Established);
@@ -189,4 +202,85 @@ fn closing_an_unanswered_connection_is_the_end_of_it() {
     pair.settle();
     // The SYN|ACK finds no socket; its RST ends the child.
     assert_eq!(pair.sides[B].failed, Some(Failure::Reset));
+}
+
+/// The host of side A was restarted, and its program connects from the same port again.
+fn restarted(mut pair: Pair) -> Pair {
+    pair.sides[A].isn = pair.sides[A].isn.add(20_000);
+    pair.sides[A].established = false;
+    pair.restart_log();
+    pair.connect();
+    pair
+}
+
+#[test]
+fn a_host_that_was_restarted_connects_again() {
+    for (orphan, congested) in [(false, false), (false, true), (true, false)] {
+        let mut pair = Pair::established();
+        if congested {
+            pair.sides[B].reads = false;
+            pair.sides[B].limit = 1;
+            pair.send(A, &bytes(900, 1));
+            pair.run_for(MS);
+        }
+        if orphan {
+            let now = pair.now;
+            pair.close(B);
+            pair.sides[B].conn().orphan(now);
+            pair.run_for(MS);
+        }
+        let mut pair = restarted(pair);
+        let start = pair.now;
+        pair.run_until(|p| p.sides[B].closed);
+        assert!(pair.now - start < MS, "a round trip");
+        assert_eq!(pair.sides[B].failed, Some(Failure::Reset));
+        let sent: Vec<_> = pair.log.iter().map(|s| s.from).collect();
+        assert_eq!(sent, [A, B, A], "SYN, acknowledgement, RST: {pair:?}");
+        let side = &mut pair.sides[B];
+        (side.conn, side.closed, side.failed) = (None, false, None);
+        pair.run_until(|p| p.sides[A].established && p.sides[B].established);
+        assert!(pair.now - start < S, "with the next SYN");
+    }
+}
+
+#[test]
+fn a_forged_syn_is_answered_once_and_disturbs_nobody() {
+    let mut pair = Pair::established();
+    // With packets of both sides on their way, some of them lost, and without any.
+    for (busy, losses) in [(false, 0), (true, 0), (true, 5)] {
+        if busy {
+            pair.lose_matching(A, losses, |h| h.len > 0);
+            pair.lose_matching(B, losses, |h| h.len > 0);
+            pair.send(A, &bytes(3_000, 1));
+            pair.send(B, &bytes(3_000, 2));
+            pair.run_for(50 * US);
+        }
+        for bits in [flags::SYN, flags::SYN | flags::ACK] {
+            for to in [A, B] {
+                let irs = pair.sides[1 - to].isn;
+                for distance in [1, 2_000, 0x8000, 0xffff] {
+                    let syn = Header {
+                        src: PORTS[1 - to],
+                        dst: PORTS[to],
+                        len: 0,
+                        seq: irs.add(distance),
+                        ack: Seq(0),
+                        flags: bits,
+                    };
+                    pair.restart_log();
+                    let outcome = pair.receive(to, &syn, &[]);
+                    assert_eq!(outcome.drop, Some(DropReason::BadState));
+                    assert!(pair.sent_by(to, |s| !s.is_data()).len() <= 1);
+                    if !busy {
+                        pair.settle();
+                        assert_eq!(pair.log.len(), 1, "the answer brings none: {pair:?}");
+                    }
+                }
+            }
+        }
+        pair.settle();
+        pair.assert_intact();
+        assert_eq!(pair.sides[A].state(), State::Established);
+        assert_eq!(pair.sides[B].state(), State::Established);
+    }
 }

@@ -3,7 +3,7 @@
 use anyhow::{ensure, Context, Result};
 
 use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{eventually, Host, Lab};
 use crate::patience::patience;
 use crate::station::Station;
@@ -13,6 +13,7 @@ use crate::transfer::exchange;
 pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_data_to_a_host_that_forgot_is_lost_aloud", lost_data),
     Scenario::direct("esp_end_by_reset_leaves_nothing_queued", left_behind),
+    Scenario::direct("esp_restarted_client_connects_again", restarted),
 ];
 
 /// Ends the connection of the host that sent `last`, in its peer's name and without the peer's knowledge.
@@ -93,4 +94,45 @@ fn left_behind(lab: &Lab) -> Outcome {
     eventually("every byte acknowledged", || {
         Ok(client.queued(libc::TIOCOUTQ)? == 0)
     })
+}
+
+/// A client whose host was restarted comes back from the same port, to a server that knows nothing of it.
+fn restarted(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(643, 4)?;
+    let client = lab.a.esp()?;
+    client.bind(&lab.a.here(644))?;
+    client.connect(&lab.a.to(&lab.b, 643))?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)?;
+    let wire = lab.b.packets(ETH_P_ESP)?;
+    client.send_all(b"last words")?;
+    server.receive_exact(&mut [0; 10])?;
+    let last = overheard(&wire, |header| header.length > 0)?;
+    // Nothing is on its way that the forgetful host would answer.
+    eventually("every byte acknowledged", || {
+        Ok(client.queued(libc::TIOCOUTQ)? == 0)
+    })?;
+    forget(&wire, &lab.b, &lab.a, &last)?;
+    refused(
+        client.receive(&mut [0; 8], 0),
+        libc::ECONNRESET,
+        "recv after the restart",
+    )?;
+    drop(client);
+    lab.a.await_no_sockets()?;
+    let events = server.poll(libc::POLLIN, std::time::Duration::ZERO)?;
+    ensure!(events == 0, "the server has events {events:#x}");
+
+    let client = lab.a.esp()?;
+    client.bind(&lab.a.here(644))?;
+    client
+        .connect(&lab.a.to(&lab.b, 643))
+        .context("connecting again from the same port")?;
+    refused(
+        server.receive(&mut [0; 8], 0),
+        libc::ECONNRESET,
+        "recv of the old connection",
+    )?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)
 }
