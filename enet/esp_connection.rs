@@ -26,7 +26,7 @@ use crate::{
     space::Space,
     sysctl::Seen,
 };
-use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
 use kernel::sync::Arc;
 
 /// What is read without the socket lock: the local end, and the other one of a connection.
@@ -44,12 +44,17 @@ pub(crate) struct Shared {
     pub(crate) place: Place<Esp>,
     /// The last change of a device that the connection was told of.
     pub(crate) told: AtomicU32,
-    /// An acknowledgement waits for the reader: to make room, or to fall asleep.
-    pub(crate) owes: AtomicBool,
+    /// What acknowledgements wait for the reader to do: [`FALL_ASLEEP`], [`MAKE_ROOM`].
+    pub(crate) awaited: AtomicU8,
     /// What came while a task owned the socket, and is done when that lets go: [`TURN`], [`DEVICE`],
     /// [`STALE`].
     pub(crate) missed: AtomicU8,
 }
+
+/// An acknowledgement waits for data to carry it. See [`Shared::awaited`].
+pub(crate) const FALL_ASLEEP: u8 = 1;
+/// What would open the peer's window is withheld. See [`Shared::awaited`].
+pub(crate) const MAKE_ROOM: u8 = 2;
 
 /// The socket's turn came. See [`Shared::missed`].
 pub(crate) const TURN: u8 = 1;
@@ -212,10 +217,11 @@ impl Stream {
 }
 
 /// Whether as much has come as `SO_RCVLOWAT` wants, or as the receive buffer takes: a mark beyond
-/// that would never be reached.
+/// that would never be reached. Nor would one that the peer has no window for, until there is room.
 #[inline]
 pub(crate) fn readable(sock: &Sock<Esp>) -> bool {
-    let full = sock.receive_queued() >= sock.receive_limit() / 2;
+    let full = sock.receive_queued() >= sock.receive_limit() / 2
+        || sock.shared().awaited.load(Relaxed) & MAKE_ROOM != 0;
     let unread = sock.shared().readable.load(Relaxed) as usize;
     unread > 0 && (full || unread >= sock.low_water(false, usize::MAX))
 }

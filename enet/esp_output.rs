@@ -6,7 +6,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     esp::{self, flags, Header, Transmit, HEADER_LEN},
-    esp_connection::Stream,
+    esp_connection::{readable, Stream, FALL_ASLEEP, MAKE_ROOM},
     esp_socket::Esp,
     esp_turns, events,
     net::{
@@ -27,9 +27,30 @@ pub(crate) fn transmit(sock: &Sock<Esp>, stream: &mut Stream, now: u64) {
         send_from(sock, stream, first, now);
     }
     let connection = &stream.connection;
-    let owes = connection.waits_for_data() || connection.waits_for_room();
-    sock.shared().owes.store(owes, Relaxed);
+    let mut awaited = 0;
+    if connection.waits_for_data() {
+        awaited |= FALL_ASLEEP;
+    }
+    if connection.waits_for_room() {
+        awaited |= MAKE_ROOM;
+    }
+    let known = &sock.shared().awaited;
+    let new = awaited & !known.load(Relaxed);
+    known.store(awaited, Relaxed);
+    if new & MAKE_ROOM != 0 {
+        ask_for_room(sock);
+    }
     arm(sock, stream);
+}
+
+/// No more comes until the reader makes room: what is there is for it, be it less than
+/// `SO_RCVLOWAT`.
+#[cold]
+#[inline(never)]
+fn ask_for_room(sock: &Sock<Esp>) {
+    if sock.low_water(false, usize::MAX) != 1 && readable(sock) {
+        sock.data_ready();
+    }
 }
 
 /// What the engine wants sent next, and whether it leaves for another time.

@@ -420,7 +420,7 @@ fn await_data(sock: &Sock<Esp>, progress: &Progress, timeout: &mut kernel::ffi::
         || progress.finds_more(sock) || is_over(sock) || sock.low_water(false, usize::MAX) != 1;
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
-        && !sock.shared().owes.load(Relaxed);
+        && sock.shared().awaited.load(Relaxed) == 0;
     if !idle || wakes() {
         return Ok(());
     }

@@ -26,6 +26,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_mtu_and_statistics", options),
     Scenario::direct("esp_queue_lengths_and_device_ioctls", ioctls),
     Scenario::direct("esp_buffer_sizes_bound_what_is_queued", buffers),
+    Scenario::direct("esp_low_water_beyond_the_window_is_no_deadlock", low_water),
 ];
 
 fn flags(lab: &Lab) -> Outcome {
@@ -355,5 +356,38 @@ fn buffers(lab: &Lab) -> Outcome {
         small < 64 << 10,
         "{small} bytes fit into 8 KiB and 4 KiB of buffers"
     );
+    Ok(())
+}
+
+/// The reader sleeps until 8 KiB have come. Its buffer is smaller than a burst, so that the sender gets no window until it
+/// reads.
+fn low_water(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(660)?;
+    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 16 << 10)?;
+    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 8 << 10)?;
+    let message = random(64 << 10, 660);
+    let mut got = Vec::new();
+    let receive = || {
+        let mut bytes = [0; 4 << 10];
+        while got.len() < message.len() {
+            await_events(&server, libc::POLLIN)
+                .with_context(|| format!("after {} bytes", got.len()))?;
+            let length = server.receive(&mut bytes, libc::MSG_DONTWAIT)?;
+            got.extend_from_slice(&bytes[..length]);
+            if message.len() - got.len() < 8 << 10 {
+                // The rest does not reach the mark.
+                server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)?;
+            }
+        }
+        Ok(())
+    };
+    beside(
+        || {
+            client.send_all(&message)?;
+            Ok(())
+        },
+        receive,
+    )?;
+    ensure!(got == message, "the bytes changed on the way");
     Ok(())
 }
