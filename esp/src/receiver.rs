@@ -20,9 +20,10 @@
 //!   at the start and the end of a transmission, which the sender would
 //!   otherwise send again, and in answer to what comes twice.
 //! * What was granted is kept: a packet within a burst of the number given last
-//!   is never dropped for want of room, so the receive queue's limit is exceeded
-//!   by at most one burst. Packets of a sender with a larger burst are dropped
-//!   when there is no room, and asked for when there is.
+//!   is not dropped for want of room, so the receive queue's limit is exceeded by at
+//!   most one burst, and of that by [`LEAST_KEPT`] packets or as many as the limit
+//!   takes: a burst is not to outgrow the memory that the socket was given. Others
+//!   are dropped when there is no room, and asked for when there is.
 //! * A request for a hole is withheld and waits for its turn like any
 //!   acknowledgement, since the number it must name opens a window.
 //! * The request timer's round trip is the time from an acknowledgement to the
@@ -42,6 +43,9 @@ use super::timers::{
     from_micros, is_due, Nanos, ACK_DELAY, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX,
 };
 use super::wire::{flags, Header, HOLD};
+
+/// A burst of so many packets is kept in the smallest receive queue.
+const LEAST_KEPT: u16 = 64;
 
 /// When an acknowledgement is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -442,7 +446,7 @@ impl Receiver {
     /// not granted.
     #[inline]
     fn lacks_room(&mut self, seq: Seq, room: Room, config: &Config) -> bool {
-        let lacks = room.queued >= room.limit && self.given.distance(seq) >= config.window();
+        let lacks = room.queued >= room.limit && self.given.distance(seq) >= kept(room, config);
         self.starved |= lacks;
         lacks
     }
@@ -627,6 +631,13 @@ impl Receiver {
 #[inline]
 fn unscheduled_end(start: Seq, config: &Config) -> Seq {
     start.add(config.initial_ack_burst_length).add(1)
+}
+
+/// How many packets are kept behind the number given last, whatever room there is.
+fn kept(room: Room, config: &Config) -> u16 {
+    let fit = room.limit.checked_div(room.packet).unwrap_or(0);
+    let most = u16::try_from(fit).unwrap_or(u16::MAX).max(LEAST_KEPT);
+    config.window().min(most)
 }
 
 /// R3: whether the receive queue, with `more` bytes added, cannot take another

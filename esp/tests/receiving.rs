@@ -292,6 +292,36 @@ fn a_sender_with_a_larger_burst_finds_no_room_and_is_asked_later() {
 }
 
 #[test]
+fn a_large_burst_does_not_outgrow_a_small_buffer() {
+    // Messages of one packet are acknowledged by holds, so their sender goes on to the end of its window.
+    for (limit, most) in [(6, 6 + 64), (100, 100 + 100), (5_000, 5_000)] {
+        let mut pair = Pair::new();
+        for side in &mut pair.sides {
+            side.config.burst_length = 0x7fff;
+        }
+        let mut pair = pair.establish();
+        pair.send(A, b"read, and a window given");
+        pair.settle();
+        pair.sides[B].reads = false;
+        pair.sides[B].limit = limit * pair.sides[B].packet_cost();
+        for i in 0..3_000 {
+            pair.send(A, &bytes(10, i));
+            pair.run_for(10 * US);
+        }
+        pair.run_for(5 * S);
+        let queued = pair.sides[B].most_queued;
+        assert!(queued <= most * pair.sides[B].packet_cost(), "{queued}");
+        let refused = pair.sides[B].drops.contains(&DropReason::NoRoom);
+        assert_eq!(refused, most < 3_000);
+        pair.sides[B].reads = true;
+        pair.read(B);
+        pair.run_until(|p| p.sides[B].received.len() == p.sides[A].sent.len());
+        pair.assert_intact();
+        assert_eq!(pair.sides[A].failed, None);
+    }
+}
+
+#[test]
 fn a_receiver_that_acknowledges_less_often_than_the_burst_still_goes_on() {
     let mut pair = Pair::new();
     pair.sides[A].config = Config {

@@ -11,7 +11,7 @@ use crate::knobs::Knobs;
 use crate::lab::{Lab, ESP_MSS};
 use crate::socket::Socket;
 use crate::station::Station;
-use crate::transfer::{beside, exchange, transfer_both_ways, Load};
+use crate::transfer::{beside, exchange, fill, transfer_both_ways, Load};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -22,6 +22,7 @@ pub const ALL: &[Scenario] = &[
     ),
     Scenario::direct("sysctl_changes_during_a_transfer", changes).within(120),
     Scenario::direct("sysctl_buffers_are_those_of_later_sockets", buffers),
+    Scenario::direct("sysctl_burst_length_does_not_outgrow_a_buffer", large_burst),
 ];
 
 /// The station lets the sender go on one acknowledgement at a time, and counts what comes.
@@ -182,5 +183,31 @@ fn buffers(lab: &Lab) -> Outcome {
     has(&client, [80_000, 90_000], "a socket with its own wish")?;
     // EDP has its own ways.
     has(&lab.a.edp()?, usual, "an EDP socket")?;
+    exchange(&client, &server)
+}
+
+/// Who may set a namespace's window may not have more memory with it than buffers give.
+fn large_burst(lab: &Lab) -> Outcome {
+    for host in [&lab.a, &lab.b] {
+        let knobs = Knobs(&host.namespace);
+        knobs.set("burst_length", 32767)?;
+        knobs.set("initial_ack_burst_length", 32767)?;
+    }
+    let (client, server) = lab.esp_pair(79)?;
+    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 16 << 10)?;
+    // The window that this gives is not to be used up.
+    exchange(&client, &server)?;
+    let sent = fill(&client)?;
+    let unread = server.queued(libc::FIONREAD)? as usize;
+    // 64 packets are kept in any case; the buffer alone holds fewer.
+    ensure!(
+        unread <= 64 * ESP_MSS,
+        "{unread} bytes are unread in a buffer of 32 KiB"
+    );
+    let mut all = vec![0; sent];
+    server
+        .receive_exact(&mut all)
+        .context("all that was sent")?;
+    ensure!(all.iter().all(|byte| *byte == b'x'), "other bytes came");
     exchange(&client, &server)
 }
