@@ -9,7 +9,7 @@ use crate::{
     devices::{bindable, local, outgoing, tie, usable, Presence},
     edp,
     edp_cork::{self, Pending},
-    family::SOL_EP,
+    family::{EP_RECVERR, SOL_EP},
     net::{
         device::{Device, DeviceRef, Mac},
         family::{End, NewSocket, Operations, Socket, Vtable, ADDRESS_LEN},
@@ -337,7 +337,7 @@ impl Operations for Edp {
 
     fn receive(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize, flags: i32) -> Result<usize> {
         if flags & uapi::MSG_ERRQUEUE != 0 {
-            return Err(EAGAIN);
+            return msg.put_report(sock, len, SOL_EP, EP_RECVERR);
         }
         if sock.receive_queue().is_empty() && !sock.has_error() {
             // Nothing can come any more.

@@ -423,10 +423,7 @@ impl Operations for Esp {
                 }
             }
         }
-        if sock.has_error() {
-            ready |= uapi::EPOLLERR;
-        }
-        ready
+        ready | sock.error_readiness()
     }
 
     fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result {

@@ -9,6 +9,7 @@ use crate::{
     esp_output,
     esp_socket::Esp,
     esp_turns,
+    family::{EP_RECVERR, SOL_EP},
     net::{
         message::Message,
         skb::{Buffer, Context, Note, Skb},
@@ -343,7 +344,7 @@ pub(crate) fn receive(
     flags: i32,
 ) -> Result<usize> {
     if flags & uapi::MSG_ERRQUEUE != 0 {
-        return Err(EAGAIN);
+        return msg.put_report(sock, len, SOL_EP, EP_RECVERR);
     }
     let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut progress = Progress {

@@ -15,6 +15,8 @@ const EPPROTO_ESP: i32 = 0;
 
 /// Level of socket options of both protocols.
 pub(crate) const SOL_EP: i32 = 285;
+/// Control message of that level: a report of the error queue.
+pub(crate) const EP_RECVERR: i32 = 3;
 
 /// The socket family.
 pub(crate) struct Enet;

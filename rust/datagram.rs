@@ -100,11 +100,8 @@ impl RawSock {
 
     /// Readiness of a datagram socket. The caller has entered the wait queue.
     pub(crate) fn datagram_readiness(&self) -> u32 {
-        let mut ready = 0;
+        let mut ready = self.error_readiness();
         let shutdown = self.shutdown();
-        if self.has_error() {
-            ready |= uapi::EPOLLERR;
-        }
         if shutdown & uapi::RCV_SHUTDOWN != 0 {
             ready |= uapi::EPOLLRDHUP | uapi::EPOLLIN | uapi::EPOLLRDNORM;
         }

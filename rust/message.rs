@@ -152,6 +152,29 @@ impl Message<'_> {
         to_result(code)
     }
 
+    /// Gives the report at the head of the socket's error queue (`MSG_ERRQUEUE`): the packet that it
+    /// is about, at most `len` bytes of it, and what was wrong as a control message `kind` of
+    /// `level`. The bytes given.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if there is none, `EFAULT` if the packet could not be written.
+    #[cold]
+    pub(crate) fn put_report(
+        &mut self,
+        sock: &RawSock,
+        len: usize,
+        level: c_int,
+        kind: c_int,
+    ) -> Result<usize> {
+        let len = c_int::try_from(len).unwrap_or(c_int::MAX);
+        // SAFETY: Socket and message are valid for the receive call that runs, and the queue has a
+        // lock of its own.
+        let code =
+            unsafe { bindings::sock_recv_errqueue(sock.as_ptr(), self.raw, len, level, kind) };
+        usize::try_from(code).map_err(|_| Error::from_errno(code))
+    }
+
     /// Delivers when `skb` came, if the user asked to learn that.
     pub(crate) fn put_times(&mut self, sock: &RawSock, skb: &Skb) {
         // SAFETY: All three are valid, and the buffer's descriptor is ours.

@@ -91,6 +91,7 @@ pub(crate) mod uapi {
     pub(crate) const SIOCATMARK: u32 = bindings::SIOCATMARK;
 
     pub(crate) const EPOLLIN: u32 = 0x001;
+    pub(crate) const EPOLLPRI: u32 = 0x002;
     pub(crate) const EPOLLOUT: u32 = 0x004;
     pub(crate) const EPOLLERR: u32 = 0x008;
     pub(crate) const EPOLLHUP: u32 = 0x010;

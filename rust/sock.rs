@@ -15,6 +15,7 @@ use super::{
     namespace::Net,
     queue::Queue,
     skb::{Context, Skb},
+    uapi,
 };
 use crate::net::errno::prelude::*;
 use core::{
@@ -306,6 +307,29 @@ impl RawSock {
         unsafe { &*field!(self, sk_write_queue).cast() }
     }
 
+    /// Where queueing disciplines report what they did not send in time (`SO_TXTIME`).
+    #[inline]
+    fn error_queue(&self) -> &Queue {
+        // SAFETY: As in `receive_queue`.
+        unsafe { &*field!(self, sk_error_queue).cast() }
+    }
+
+    /// Readiness that errors bring: one that waits to be reported, or reports that are queued.
+    #[inline]
+    pub(crate) fn error_readiness(&self) -> u32 {
+        if !self.error_queue().is_empty() {
+            if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) {
+                return uapi::EPOLLERR | uapi::EPOLLPRI;
+            }
+            return uapi::EPOLLERR;
+        }
+        if self.has_error() {
+            uapi::EPOLLERR
+        } else {
+            0
+        }
+    }
+
     /// Charges `skb` to the socket's receive memory.
     #[inline]
     pub(crate) fn charge_receive(&self, skb: &mut Skb) {
@@ -401,6 +425,8 @@ impl<P: Protocol> Sock<P> {
             super::timer::cancel(&*this);
             (*this).raw.receive_queue().purge();
             (*this).raw.write_queue().purge();
+            // Those that nobody took; the core leaves them to the protocol.
+            (*this).raw.error_queue().purge();
             ptr::drop_in_place(ptr::addr_of_mut!((*this).shared));
             ptr::drop_in_place(ptr::addr_of_mut!((*this).state));
         }

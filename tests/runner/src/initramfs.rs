@@ -69,6 +69,7 @@ const WELCOME: &[&str] = &[
     "ipvlan",
     "net_failover",
     "nlmon",
+    "sch_etf",
     "sch_fq_codel",
     "sch_ingress",
     "sch_prio",

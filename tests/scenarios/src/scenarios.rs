@@ -11,6 +11,7 @@ mod edp_calls;
 mod edp_echo;
 mod edp_ports;
 mod endurance;
+mod error_queue;
 mod esp_bulk;
 mod esp_calls;
 mod esp_connections;
@@ -52,6 +53,7 @@ pub fn all() -> Vec<&'static Scenario> {
         edp_calls::ALL,
         edp_ports::ALL,
         edp_echo::ALL,
+        error_queue::ALL,
         esp_connections::ALL,
         esp_calls::ALL,
         bad_input::ALL,

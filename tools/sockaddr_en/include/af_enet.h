@@ -25,6 +25,9 @@
 /* Level of getsockopt and setsockopt for both protocols. */
 #define SOL_EP 285
 
+/* Control message of that level with MSG_ERRQUEUE: struct sock_extended_err */
+#define EP_RECVERR 3
+
 /* Protocols: with SOCK_DGRAM */
 #define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
 #define EPPROTO_EZDP 1 /* EDP whose sends do not copy the user's data */

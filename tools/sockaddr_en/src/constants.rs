@@ -10,6 +10,8 @@ pub const PF_ENET: u16 = AF_ENET;
 
 /// Level of `getsockopt` and `setsockopt` for EDP and ESP.
 pub const SOL_EP: i32 = 285;
+/// Control message of level [`SOL_EP`] that `MSG_ERRQUEUE` gives: a `struct sock_extended_err`.
+pub const EP_RECVERR: i32 = 3;
 
 /// Protocol of a `SOCK_DGRAM` socket: Ethernet Datagram Protocol.
 pub const EPPROTO_EDP: i32 = 0;

@@ -23,6 +23,7 @@ fn expected() -> BTreeMap<&'static str, i64> {
         AF_ENET,
         PF_ENET,
         SOL_EP,
+        EP_RECVERR,
         EPPROTO_EDP,
         EPPROTO_EZDP,
         EPPROTO_ESP,

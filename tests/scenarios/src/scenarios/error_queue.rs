@@ -1,0 +1,201 @@
+//! The error queue, to which a queueing discipline reports what it did not send in time.
+
+use std::fs;
+use std::process::Command;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::SOL_EP;
+use crate::control::{receive_with_control, Control};
+use crate::device::Device;
+use crate::harness::{refused, tell, Outcome, Scenario};
+use crate::lab::{await_events, eventually, Lab};
+use crate::netns::{finish, Netns};
+use crate::patience::factor;
+use crate::socket::Socket;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("error_queue_tells_what_did_not_leave_in_time", reports),
+    Scenario::direct("error_queue_of_a_stream", stream),
+    Scenario::direct("error_queue_goes_with_its_socket", left_behind),
+];
+
+/// `EP_RECVERR`, the control message with a report.
+const EP_RECVERR: i32 = 3;
+/// Room for control messages.
+const ROOM: usize = 256;
+/// The discipline that reports. Packets of another clock than its own are late to it.
+const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
+
+/// Whether the kernel has the discipline; only the one that looks for faults may be without.
+fn has_etf() -> Result<bool> {
+    let loaded = finish(Command::new("modprobe").arg("sch_etf"), "");
+    if loaded.is_err() && factor() > 1 {
+        tell("this kernel has no sch_etf");
+        return Ok(false);
+    }
+    loaded.context("the discipline")?;
+    Ok(true)
+}
+
+/// Has `socket` get reports.
+fn want_reports(socket: &Socket) -> Result<()> {
+    const SO_TXTIME: i32 = 61;
+    const REPORT_ERRORS: i32 = 2;
+    let value = [libc::CLOCK_MONOTONIC, REPORT_ERRORS].map(i32::to_ne_bytes);
+    socket
+        .set_option(libc::SOL_SOCKET, SO_TXTIME, &value.concat())
+        .context("SO_TXTIME")
+}
+
+/// Takes a report: the bytes of the frame that it is about.
+fn take(socket: &Socket) -> Result<usize> {
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let (length, flags, control) = receive_with_control(socket, flags, ROOM)?;
+    ensure!(
+        flags & libc::MSG_ERRQUEUE != 0,
+        "the message's flags are {flags:#x}"
+    );
+    let [Control { level, kind, data }] = &control[..] else {
+        anyhow::bail!("control messages {control:?}");
+    };
+    ensure!(
+        (*level, *kind) == (SOL_EP, EP_RECVERR),
+        "level {level}, kind {kind}"
+    );
+    // struct sock_extended_err: the errno, the origin, type, code: SO_EE_CODE_TXTIME_INVALID_PARAM of TXTIME.
+    ensure!(
+        data.len() == 16 && data[..4] == libc::EINVAL.to_ne_bytes() && data[4..7] == [6, 0, 1],
+        "the report reads {data:?}"
+    );
+    Ok(length)
+}
+
+fn no_report(socket: &Socket) -> Outcome {
+    refused(
+        socket.receive(&mut [0; 4], libc::MSG_ERRQUEUE),
+        libc::EAGAIN,
+        "a report",
+    )
+}
+
+fn reports(lab: &Lab) -> Outcome {
+    const SO_SELECT_ERR_QUEUE: i32 = 45;
+    if !has_etf()? {
+        return Ok(());
+    }
+    let (a, b) = lab.edp_pair(60)?;
+    lab.a.queue("add", &ETF)?;
+    want_reports(&a)?;
+    no_report(&a)?;
+    refused(a.send(b"late", 0), libc::ENOBUFS, "send of a late packet")?;
+    let all = libc::POLLIN | libc::POLLPRI;
+    let events = await_events(&a, all)?;
+    ensure!(events == libc::POLLERR, "events {events:#x} with a report");
+    a.set_int_option(libc::SOL_SOCKET, SO_SELECT_ERR_QUEUE, 1)?;
+    let events = await_events(&a, all)?;
+    ensure!(
+        events == libc::POLLERR | libc::POLLPRI,
+        "events {events:#x} with a report that was asked for"
+    );
+    refused(
+        a.receive(&mut [0; 4], libc::MSG_DONTWAIT),
+        libc::EAGAIN,
+        "a datagram",
+    )?;
+    // Ethernet's header, EDP's, and the payload.
+    ensure!(take(&a)? == 14 + 6 + 4, "another frame");
+    no_report(&a)?;
+    let events = a.poll(all, Duration::ZERO)?;
+    ensure!(events == 0, "events {events:#x} without a report");
+
+    // Reports take room from what comes in, until somebody takes them.
+    for _ in 0..1000 {
+        refused(a.send(b"late", 0), libc::ENOBUFS, "send of a late packet")?;
+    }
+    for _ in 0..5 {
+        b.send(b"no room", 0)?;
+    }
+    eventually("a drop", || {
+        let counted = a.counters(4)?;
+        Ok(counted[2] + counted[3] == 5 && counted[3] > 0)
+    })?;
+    while a.poll(0, Duration::ZERO)? & libc::POLLERR != 0 {
+        take(&a)?;
+    }
+    while a.receive(&mut [0; 8], libc::MSG_DONTWAIT).is_ok() {}
+    b.send(b"room", 0)?;
+    let mut bytes = [0; 8];
+    await_events(&a, libc::POLLIN)?;
+    let length = a.receive(&mut bytes, 0)?;
+    ensure!(&bytes[..length] == b"room", "{bytes:?}");
+    Ok(())
+}
+
+/// On a device with several queues the packets of a stream are their socket's.
+fn stream(lab: &Lab) -> Outcome {
+    if !has_etf()? {
+        return Ok(());
+    }
+    let [a, b]: [&Netns; 2] = [&lab.a.namespace, &lab.b.namespace];
+    a.ip(&format!(
+        "link add multi0 numtxqueues 2 numrxqueues 2 type veth peer name multi0 \
+         numtxqueues 2 numrxqueues 2 netns {}\nlink set multi0 up\n",
+        b.path()
+    ))?;
+    b.ip("link set multi0 up\n")?;
+    let near = Device::ready(a, "multi0")?;
+    let far = Device::ready(b, "multi0")?;
+    let (client, server) = near.stream_to(&far, 61)?;
+    want_reports(&client)?;
+    let discipline = [&["qdisc", "add", "dev", "multi0", "root"], &ETF[..]].concat();
+    a.run("tc", &discipline)?;
+    client.send_all(b"late at first")?;
+    let events = await_events(&client, libc::POLLIN)?;
+    ensure!(events & libc::POLLERR != 0, "events {events:#x}");
+    take(&client)?;
+    // Once packets leave, the stream goes on.
+    a.run("tc", &["qdisc", "del", "dev", "multi0", "root"])?;
+    let mut bytes = [0; 13];
+    server.receive_exact(&mut bytes)?;
+    ensure!(&bytes == b"late at first", "{bytes:?}");
+    drop((client, server));
+    lab.await_no_sockets()?;
+    a.ip("link del multi0\n")
+}
+
+/// Memory that the kernel has for itself and does not expect back, in KiB.
+fn unreclaimable() -> Result<i64> {
+    let text = fs::read_to_string("/proc/meminfo")?;
+    text.lines()
+        .find_map(|line| line.strip_prefix("SUnreclaim:"))
+        .and_then(|rest| rest.trim().strip_suffix(" kB"))
+        .with_context(|| format!("no SUnreclaim in {text:?}"))?
+        .parse()
+        .context("SUnreclaim")
+}
+
+/// Reports that nobody takes fill each socket's receive buffer: some 20 MB in all.
+fn left_behind(lab: &Lab) -> Outcome {
+    if !has_etf()? {
+        return Ok(());
+    }
+    lab.a.queue("add", &ETF)?;
+    let before = unreclaimable()?;
+    for _ in 0..100 {
+        let socket = lab.a.edp()?;
+        socket.connect(&lab.a.to(&lab.b, 62))?;
+        want_reports(&socket)?;
+        for _ in 0..300 {
+            refused(socket.send(b"late", 0), libc::ENOBUFS, "send")?;
+        }
+    }
+    let mut more = 0;
+    eventually("the memory's return", || {
+        more = unreclaimable()? - before;
+        Ok(more < 5000)
+    })
+    .with_context(|| format!("{more} KiB are left behind"))
+}
