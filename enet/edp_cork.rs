@@ -6,8 +6,8 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     edp,
-    edp_socket::Edp,
-    net::{message::Message, skb::Skb, sock::Sock, uapi},
+    edp_socket::{self, Edp},
+    net::{message::Message, rcu, skb::Skb, sock::Sock, uapi},
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -67,9 +67,13 @@ fn append(
 /// An empty datagram with room for the largest, to leave as the call that begins it asks.
 fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let mut to = Edp::destination(sock, msg)?;
-    let device = Edp::way(sock, &mut to)?;
-    let headroom = device.headroom().saturating_add(edp::wire::HEADER_LEN);
-    let room = edp::wire::mtu(device.mtu()) as usize;
+    let (headroom, room) = {
+        let section = rcu::Read::enter();
+        let device = Edp::way(sock, &mut to, &section)?;
+        let room = edp::wire::mtu(device.mtu()) as usize;
+        (device.headroom(), room)
+    };
+    let headroom = headroom.saturating_add(edp::wire::HEADER_LEN);
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
     let wishes = msg.wishes(sock)?;
     let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
@@ -81,13 +85,12 @@ fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
     let Some(Pending { mut skb, mut to, .. }) = pending.take() else {
         return Ok(());
     };
-    let device = Edp::way(sock, &mut to)?;
+    let section = rcu::Read::enter();
+    let device = Edp::way(sock, &mut to, &section)?;
     let len = skb.len();
-    if len > edp::wire::mtu(device.mtu()) as usize {
-        return Err(EMSGSIZE);
-    }
+    edp_socket::fits(device, len)?;
     if !skb.push(&Edp::header(sock, &to, len).emit()) {
         return Err(ENOBUFS);
     }
-    Edp::transmit(sock, &device, skb, &to)
+    Edp::transmit(sock, device, skb, &to)
 }

@@ -99,6 +99,18 @@ pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
     Ok(())
 }
 
+/// Checks that `len` bytes of payload leave by `device` in one frame.
+///
+/// # Errors
+///
+/// `EMSGSIZE`.
+pub(crate) fn fits(device: &Device, len: usize) -> Result {
+    if len > edp::wire::mtu(device.mtu()) as usize {
+        return Err(EMSGSIZE);
+    }
+    Ok(())
+}
+
 /// The interface that a socket is tied to, 0 if to none.
 pub(crate) fn interface(sock: &Sock<Edp>) -> u32 {
     let shared = sock.shared();
@@ -145,12 +157,18 @@ impl Edp {
         }
     }
 
-    /// The device that leads to `to`, whose interface it fills in. The socket has a port then.
-    pub(crate) fn way(sock: &Sock<Self>, to: &mut Address) -> Result<DeviceRef> {
+    /// The device that leads to `to`, whose interface it fills in, for as long as the read section
+    /// lasts: a call that sleeps looks again, so that the device can go meanwhile. The socket has a
+    /// port then.
+    pub(crate) fn way<'a>(
+        sock: &Sock<Self>,
+        to: &mut Address,
+        section: &'a rcu::Read,
+    ) -> Result<&'a Device> {
         let binding = &sock.shared().binding;
         to.ifindex = outgoing(sock, binding.ifindex(), to.ifindex)?;
-        let device = DeviceRef::get(sock.net(), to.ifindex).ok_or(ENODEV)?;
-        usable(&device)?;
+        let device = Device::find(sock.net(), to.ifindex, section).ok_or(ENODEV)?;
+        usable(device)?;
         if to.mac.is_group() {
             return Err(EACCES);
         }
@@ -171,29 +189,29 @@ impl Edp {
 
     fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
         let mut to = Self::destination(sock, msg)?;
-        let device = Self::way(sock, &mut to)?;
-        if len > edp::wire::mtu(device.mtu()) as usize {
-            return Err(EMSGSIZE);
-        }
+        let headroom = {
+            let section = rcu::Read::enter();
+            let device = Self::way(sock, &mut to, &section)?;
+            fits(device, len)?;
+            device.headroom()
+        };
         let wishes = msg.wishes(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-        let mut skb =
-            sock.alloc_send(device.headroom(), edp::wire::HEADER_LEN + len, nonblocking)?;
+        // What follows may sleep: for room, and for the user's memory.
+        let mut skb = sock.alloc_send(headroom, edp::wire::HEADER_LEN + len, nonblocking)?;
         if !skb.put(&Self::header(sock, &to, len).emit()) {
             return Err(ENOBUFS);
         }
         skb.put_from(msg, len)?;
         skb.set_wishes(sock, &wishes);
-        Self::transmit(sock, &device, skb, &to)
+        let section = rcu::Read::enter();
+        let device = Self::way(sock, &mut to, &section)?;
+        fits(device, len)?;
+        Self::transmit(sock, device, skb, &to)
     }
 
     /// Sends a whole packet, and counts it.
-    pub(crate) fn transmit(
-        sock: &Sock<Self>,
-        device: &DeviceRef,
-        skb: Skb,
-        to: &Address,
-    ) -> Result {
+    pub(crate) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
         let stats = &sock.shared().stats;
         device
             .send(skb, parameters::edp_type(), to.mac)

@@ -26,6 +26,10 @@ pub const ALL: &[Scenario] = &[
         "device_removed_leaves_sockets_of_all_devices_alone",
         others_stay,
     ),
+    Scenario::direct(
+        "device_removed_does_not_wait_for_a_sender_that_waits",
+        waiting_sender,
+    ),
     Scenario::guest("device_that_is_no_longer_ethernet_refuses_sockets", retyped),
 ];
 
@@ -433,4 +437,39 @@ fn retyped() -> Outcome {
     gone(listener.accept(0), "accept")?;
     gone(host.esp()?.connect(&nobody), "connect anew")?;
     gone(host.edp()?.bind(&bond.here(833)), "bind anew")
+}
+
+/// The send buffer is full of what another device keeps; who waits for room in it holds up nobody.
+fn waiting_sender(lab: &Lab) -> Outcome {
+    let host = &lab.a;
+    host.namespace
+        .ip("link add second0 type veth peer name far0\nlink set far0 up\nlink set second0 up\n")?;
+    let second = Device::ready(&host.namespace, "second0")?;
+    let socket = host.edp()?;
+    socket.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4608)?;
+    // A packet in more than a minute.
+    let slow = ["tbf", "rate", "100bit", "burst", "1600", "limit", "1mb"];
+    host.queue("add", &slow)?;
+    let there = host.to_nobody(808);
+    let full = loop {
+        if let Err(error) = socket.send_to(&[0; 1000], libc::MSG_DONTWAIT, &there) {
+            break error;
+        }
+    };
+    ensure!(full.raw_os_error() == Some(libc::EAGAIN), "{full}");
+    let by_second = crate::address::Address {
+        ifindex: second.ifindex,
+        ..there
+    };
+    let (slept, sent, ()) = asleep::asleep(
+        libc::SYS_sendto,
+        || socket.send_to(b"by another", 0, &by_second),
+        |_| {
+            // Returns when nobody holds the device any more.
+            host.namespace.ip("link del second0\n")?;
+            host.queue("del", &[])
+        },
+    )?;
+    ensure!(slept, "there was room: {sent:?}");
+    refused(sent, libc::ENODEV, "sending by a device that has gone")
 }
