@@ -12,7 +12,6 @@ use crate::{
         device::Mac,
         namespace::{Net, Operations, PerNet},
         procfs::{File, Output, Show, Table},
-        rcu,
         sock::{RawSock, Sock},
     },
     space::{Refused, Space},
@@ -158,9 +157,11 @@ impl Show for EdpFile {
 
     fn show(net: &Net, out: &mut Output) -> fmt::Result {
         heading(out)?;
-        let section = rcu::Read::enter();
         let mut result = Ok(());
-        Space::of(net).edp_ports.sockets.for_each(&section, |sock| {
+        Space::of(net).edp_ports.sockets.for_each_at_leisure(|sock| {
+            if result.is_err() {
+                return;
+            }
             let shared = sock.shared();
             let peer = shared.peer.get();
             let ifindex = match shared.binding.ifindex() {
@@ -176,7 +177,7 @@ impl Show for EdpFile {
                 unsent: sock.in_devices(),
                 drops: shared.stats.pkt_rx_drop.get(),
             };
-            result = result.and_then(|()| row.show(out));
+            result = row.show(out);
         });
         result
     }
@@ -229,16 +230,15 @@ impl Show for EspFile {
     fn show(net: &Net, out: &mut Output) -> fmt::Result {
         heading(out)?;
         let space = Space::of(net);
-        let section = rcu::Read::enter();
         let mut result = Ok(());
-        space.esp_listeners.for_each(&section, |sock| {
+        space.esp_listeners.for_each_at_leisure(|sock| {
             result = result.and_then(|()| Self::row(net, sock, out));
         });
         space.esp_connections.for_each(|sock| {
             result = result.and_then(|()| Self::row(net, sock, out));
         });
         // Sockets that are bound and nothing more.
-        space.esp_ports.sockets.for_each(&section, |sock| {
+        space.esp_ports.sockets.for_each_at_leisure(|sock| {
             if state_name(sock.tcp_state()) == "closed" {
                 result = result.and_then(|()| Self::row(net, sock, out));
             }

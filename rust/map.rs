@@ -22,6 +22,9 @@ use core::{
 };
 use kernel::alloc::flags::__GFP_ZERO;
 
+/// After how many sockets a walk through all of them lets go of its read section.
+const SECTION: u32 = 256;
+
 /// What a socket is found by.
 pub(crate) type Key = [u32; 4];
 
@@ -138,13 +141,16 @@ impl<P: Protocol> Map<P> {
         }
     }
 
-    /// Calls `f` for every socket, in process context. One that comes or goes meanwhile may be
-    /// left out, and if the map grows meanwhile some may be shown twice.
+    /// Calls `f` for every socket, in process context, in read sections of some hundred sockets. One
+    /// that comes or goes meanwhile may be left out, and if the map grows meanwhile some may be shown
+    /// twice.
     pub(crate) fn for_each(&self, mut f: impl FnMut(&Sock<P>)) {
+        let mut left = SECTION;
         self.walk(
             |sock| {
                 f(sock);
-                None::<()>
+                left = left.checked_sub(1).unwrap_or(SECTION);
+                (left == 0).then_some(())
             },
             |()| (),
         );

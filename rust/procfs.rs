@@ -11,14 +11,23 @@ use kernel::ffi::{c_int, c_void};
 use kernel::str::CStrExt;
 
 /// Where a file's text goes.
-pub(crate) struct Output(*mut bindings::seq_file);
+pub(crate) struct Output {
+    file: *mut bindings::seq_file,
+    /// There was no room for some of it.
+    full: bool,
+}
 
 impl fmt::Write for Output {
     fn write_str(&mut self, s: &str) -> fmt::Result {
-        // SAFETY: The file being shown; `seq_write` notes an overflow, and the file is then shown
-        // again with a larger buffer.
-        unsafe { bindings::seq_write(self.0, s.as_ptr().cast(), s.len()) };
-        Ok(())
+        // SAFETY: The file being shown, and bytes that are readable for their length. What does not
+        // fit is noted in the file.
+        let code = unsafe { bindings::seq_write(self.file, s.as_ptr().cast(), s.len()) };
+        if code == 0 {
+            return Ok(());
+        }
+        // The rest would be made for nothing.
+        self.full = true;
+        Err(fmt::Error)
     }
 }
 
@@ -30,7 +39,7 @@ pub(crate) trait Show: 'static {
     fn table() -> &'static Table<Self>
     where
         Self: Sized;
-    /// Writes the whole text. Text that does not fit is written again.
+    /// Writes the whole text, and stops at the first error. Text that does not fit is written again.
     fn show(net: &Net, out: &mut Output) -> fmt::Result;
 }
 
@@ -141,8 +150,10 @@ unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) 
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
     // SAFETY: The file was made for a namespace, which its opener holds.
     let net = unsafe { Net::from_raw(bindings::seq_file_net(file)) };
-    match S::show(net, &mut Output(file)) {
-        Ok(()) => 0,
-        Err(fmt::Error) => EIO.to_errno(),
+    let mut out = Output { file, full: false };
+    match S::show(net, &mut out) {
+        // What was too long is asked for again, with more room.
+        Err(fmt::Error) if !out.full => EIO.to_errno(),
+        _ => 0,
     }
 }

@@ -143,6 +143,17 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
+    /// As [`Self::for_each`], in process context: the read section lasts no longer than for a bucket.
+    pub(crate) fn for_each_at_leisure(&self, mut f: impl FnMut(&Sock<P>)) {
+        for hash in 0..=self.mask {
+            let section = rcu::Read::enter();
+            self.find(hash, &section, |sock| {
+                f(sock);
+                false
+            });
+        }
+    }
+
     #[inline]
     fn first(bucket: &Bucket) -> *mut bindings::hlist_node {
         // SAFETY: The head is a pointer that writers publish with release semantics.

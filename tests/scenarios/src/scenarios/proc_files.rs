@@ -9,6 +9,7 @@ use crate::lab::{await_events, eventually, Host, Lab};
 pub const ALL: &[Scenario] = &[
     Scenario::direct("proc_net_edp_lists_sockets", edp),
     Scenario::direct("proc_net_esp_lists_sockets", esp),
+    Scenario::direct("proc_net_lists_many_sockets_once_each", many),
 ];
 
 /// The line of `file` for the local `port`, as a list of fields.
@@ -107,4 +108,32 @@ fn esp(lab: &Lab) -> Outcome {
     eventually("fin-wait-2", || {
         Ok(line(&lab.a, "esp", port)?[state] == "fin-wait-2")
     })
+}
+
+/// More text than there is room for at first, in each part of the lists.
+fn many(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(2806, 300)?;
+    let mut held = Vec::new();
+    for port in 3000..3150 {
+        held.push(lab.b.edp_bound(port)?);
+        held.push(lab.b.esp_listener(port, 1)?);
+        let bound = lab.b.esp()?;
+        bound.bind(&lab.b.here(port + 1000))?;
+        held.push(bound);
+        let (client, server) = lab.esp_pair_through(&listener, 2806)?;
+        held.extend([client, server]);
+    }
+    for (file, count) in [("edp", 150), ("esp", 1 + 3 * 150)] {
+        let text = lab.b.namespace.proc_net(file)?;
+        let mut lines: Vec<&str> = text.lines().skip(1).collect();
+        ensure!(
+            lines.len() == count,
+            "{} lines of {file} for {count} sockets",
+            lines.len()
+        );
+        lines.sort_unstable();
+        lines.dedup();
+        ensure!(lines.len() == count, "{file} has the same line twice");
+    }
+    Ok(())
 }
