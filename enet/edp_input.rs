@@ -29,7 +29,7 @@ pub(crate) fn sender(skb: &Skb, device: &Device) -> Option<Mac> {
     if !device.is_ethernet() || !skb.is_for_this_host() {
         return None;
     }
-    Some(skb.source()).filter(|source| !source.is_group())
+    skb.source().filter(|source| !source.is_group())
 }
 
 /// Throws a frame away that reaches no socket.

@@ -32,11 +32,10 @@ fn origin(skb: &Buffer, device: &Device) -> Address {
     Address {
         port: 0,
         ifindex: device.index(),
-        mac: if device.is_ethernet() {
-            skb.source()
-        } else {
-            Mac::default()
-        },
+        mac: skb
+            .source()
+            .filter(|_| device.is_ethernet())
+            .unwrap_or_default(),
     }
 }
 

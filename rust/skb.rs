@@ -109,16 +109,27 @@ impl Buffer {
         unsafe { bindings::skb_pkt_type(self.as_ptr()) == bindings::PACKET_HOST as u8 }
     }
 
-    /// The sender's Ethernet address, of a received frame.
+    /// The sender's Ethernet address, of a received frame. `None` if no Ethernet header is in front
+    /// of the data: a device may be said to be Ethernet's, as `tun` lets its owner do, and not have
+    /// one.
     #[inline]
-    pub(crate) fn source(&self) -> Mac {
-        // SAFETY: Frames reach a packet handler with the Ethernet header in front of the data, at
-        // `mac_header`; the handlers take Ethernet devices only.
-        unsafe {
-            let skb = self.as_ptr();
+    pub(crate) fn source(&self) -> Option<Mac> {
+        const UNSET: u16 = !0;
+        let skb = self.as_ptr();
+        // SAFETY: As in `len`.
+        let (at, head, data) = unsafe {
             let at = (*skb).__bindgen_anon_4.headers.as_ref().mac_header;
-            let header: *const bindings::ethhdr = (*skb).head.add(at.into()).cast();
-            Mac((*header).h_source)
+            (at, (*skb).head, (*skb).data)
+        };
+        let end = usize::from(at).saturating_add(mem::size_of::<bindings::ethhdr>());
+        if at == UNSET || end > (data as usize).wrapping_sub(head as usize) {
+            return None;
+        }
+        // SAFETY: The header ends where the data start or before, as just checked, so all of it lies
+        // in the buffer's memory, and it consists of bytes: any address is aligned for it.
+        unsafe {
+            let header: *const bindings::ethhdr = head.add(at.into()).cast();
+            Some(Mac((*header).h_source))
         }
     }
 

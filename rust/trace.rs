@@ -24,7 +24,7 @@ pub(crate) use bindings::enet_trace_packet as Packet;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u32)]
 pub(crate) enum DropReason {
-    /// Sent to a group, to another host, or by a group.
+    /// Sent to a group, to another host, by a group, or without an Ethernet header.
     NotOurs = bindings::enet_drop_reason_ENET_DROP_NOT_OURS,
     /// Too short for the header or for the length it states.
     Malformed = bindings::enet_drop_reason_ENET_DROP_MALFORMED,

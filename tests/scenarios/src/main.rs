@@ -39,6 +39,7 @@ mod switch;
 mod tracer;
 mod traffic;
 mod transfer;
+mod tun;
 
 use std::process::ExitCode;
 use std::str::FromStr;

@@ -42,6 +42,7 @@ mod switch;
 mod sysctl;
 mod sysctl_effect;
 mod tracing;
+mod tun;
 
 use crate::alike;
 use crate::harness::Scenario;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<&'static Scenario> {
         device_changes::ALL,
         device_kinds::ALL,
         device_mtu::ALL,
+        tun::ALL,
         macsec::ALL,
         device_namespaces::ALL,
         library::ALL,

@@ -1,0 +1,60 @@
+//! Devices that a user makes himself, and whose frames he writes byte for byte.
+
+use anyhow::ensure;
+
+use crate::device::Device;
+use crate::frame::{edp, ETH_P_EDP, ETH_P_ESP};
+use crate::harness::{refused, Outcome, Scenario};
+use crate::lab::{await_events, Lab};
+use crate::tun::{Carries, Tun};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[Scenario::direct(
+    "tun_packets_without_an_ethernet_header_are_not_ours",
+    without_header,
+)];
+
+/// `ARPHRD_ETHER`, <linux/if_arp.h>.
+const ETHER: u16 = 1;
+
+/// A device of Ethernet's type, as its owner says, that carries packets without a header: there is no sender to be read
+/// in front of them, only memory that is somebody else's.
+fn without_header(lab: &Lab) -> Outcome {
+    const COUNT: u32 = 500;
+    let host = &lab.a;
+    let tun = Tun::create(&host.namespace, "tun0", Carries::Packets)?;
+    tun.set_type(ETHER)?;
+    host.namespace.ip("link set tun0 up\n")?;
+    let device = Device::named(&host.namespace, "tun0")?;
+    let datagrams = device.edp(98)?;
+    let _listener = device.listener(98)?;
+    let packet = |ethertype: u16, bytes: &[u8]| {
+        let mut packet = vec![0, 0];
+        packet.extend_from_slice(&ethertype.to_be_bytes());
+        packet.extend_from_slice(bytes);
+        tun.write(&packet)
+    };
+    // As short as they come, and with bytes where an address would be.
+    for payload in [&[][..], &[2; 8]] {
+        for _ in 0..COUNT {
+            let bytes = edp(97, 98, payload.len() as u16, payload);
+            packet(ETH_P_EDP, &bytes)?;
+            packet(ETH_P_ESP, &bytes)?;
+        }
+    }
+    host.await_counter("EdpInNotOurs", 2 * COUNT)?;
+    host.await_counter("EspInNotOurs", 2 * COUNT)?;
+    refused(
+        datagrams.receive(&mut [0; 16], libc::MSG_DONTWAIT),
+        libc::EAGAIN,
+        "a datagram without a sender",
+    )?;
+    // The socket is none the worse: it hears the device's own frames, which have a header.
+    let there = device.to(&device, 98);
+    device.edp(99)?.send_to(b"whole", 0, &there)?;
+    await_events(&datagrams, libc::POLLIN)?;
+    let mut bytes = [0; 16];
+    let length = datagrams.receive(&mut bytes, 0)?;
+    ensure!(&bytes[..length] == b"whole", "{bytes:?}");
+    Ok(())
+}

@@ -1,0 +1,76 @@
+//! Devices whose wire is a file: what is written there comes in by the device.
+
+use std::fs::{File, OpenOptions};
+use std::io::Write;
+use std::mem::zeroed;
+use std::os::fd::AsRawFd;
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::netns::{finish, Netns};
+use crate::socket::check;
+
+/// What a [`Tun`] carries.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Carries {
+    /// What the layer above gives, behind four bytes of which the last two are its Ethernet type.
+    Packets,
+}
+
+/// A device made of the driver `tun`, which goes with this value.
+#[derive(Debug)]
+pub struct Tun(File);
+
+impl Tun {
+    /// Makes the device `name`.
+    ///
+    /// # Errors
+    /// When the driver is missing or refuses it.
+    pub fn create(namespace: &Netns, name: &str, carries: Carries) -> Result<Self> {
+        // The kernel may have it built in.
+        let loaded = finish(Command::new("modprobe").arg("tun"), "");
+        let path = "/dev/net/tun";
+        // It belongs to the namespace of whoever opened it.
+        let file = namespace
+            .within(|| OpenOptions::new().read(true).write(true).open(path))?
+            .with_context(|| format!("{path}; modprobe tun: {loaded:?}"))?;
+        // SAFETY: all-zero is a valid ifreq, which is plain data.
+        let mut request: libc::ifreq = unsafe { zeroed() };
+        let room = request.ifr_name.len() - 1;
+        ensure!(name.len() <= room, "{name} is too long for a device");
+        for (to, byte) in request.ifr_name.iter_mut().zip(name.bytes()) {
+            *to = byte as libc::c_char;
+        }
+        let flags = match carries {
+            Carries::Packets => libc::IFF_TUN,
+        };
+        request.ifr_ifru.ifru_flags = flags as libc::c_short;
+        // SAFETY: TUNSETIFF reads and writes one ifreq, which lives across the call.
+        check(unsafe { libc::ioctl(file.as_raw_fd(), libc::TUNSETIFF, &mut request) })
+            .context("TUNSETIFF")?;
+        Ok(Self(file))
+    }
+
+    /// Has the device say that it is of another type, `ARPHRD_*`. It must be down.
+    ///
+    /// # Errors
+    /// The errno of the call.
+    pub fn set_type(&self, kind: u16) -> Result<()> {
+        let kind = libc::c_ulong::from(kind);
+        // SAFETY: TUNSETLINK takes an integer.
+        check(unsafe { libc::ioctl(self.0.as_raw_fd(), libc::TUNSETLINK, kind) })
+            .map(drop)
+            .context("TUNSETLINK")
+    }
+
+    /// Lets `bytes` come in by the device.
+    ///
+    /// # Errors
+    /// The errno of `write(2)`.
+    pub fn write(&self, bytes: &[u8]) -> Result<()> {
+        let written = (&self.0).write(bytes).context("write to the device")?;
+        ensure!(written == bytes.len(), "{written} of {} bytes", bytes.len());
+        Ok(())
+    }
+}
