@@ -107,13 +107,17 @@ impl Handler for Frames {
 }
 
 /// Answers an echo request; other control messages are unknown.
-fn control(mut skb: Skb, device: &Device, header: &Header, source: Mac, space: &Space) {
+fn control(skb: Skb, device: &Device, header: &Header, source: Mac, space: &Space) {
     let mut kind = [0];
     let kind = skb.copy_bits(0, &mut kind).then_some(kind[0]);
     let Some(reply) = edp::echo::reply_to(header, kind) else {
         return refuse(skb, device, Some(header), DropReason::NoSocket);
     };
-    if echo(&mut skb, device, &reply, source).is_some() {
+    // A device may take in longer frames than it is to send.
+    if HEADER_LEN.saturating_add(skb.len()) > device.mtu() as usize {
+        return refuse(skb, device, Some(header), DropReason::Malformed);
+    }
+    if echo(&skb, device, &reply, source).is_some() {
         space.edp_echoed.count();
         skb.consume();
     } else {
@@ -121,7 +125,7 @@ fn control(mut skb: Skb, device: &Device, header: &Header, source: Mac, space: &
     }
 }
 
-fn echo(request: &mut Skb, device: &Device, reply: &Header, to: Mac) -> Option<()> {
+fn echo(request: &Skb, device: &Device, reply: &Header, to: Mac) -> Option<()> {
     let len = request.len();
     let mut skb = Skb::alloc(
         device.headroom(),

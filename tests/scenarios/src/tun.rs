@@ -1,12 +1,14 @@
-//! Devices whose wire is a file: what is written there comes in by the device.
+//! Devices whose wire is a file: what is written there comes in by the device, what leaves by it can be read.
 
 use std::fs::{File, OpenOptions};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::mem::zeroed;
-use std::os::fd::AsRawFd;
+use std::os::fd::{AsFd, AsRawFd};
 use std::process::Command;
+use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use crate::netns::{finish, Netns};
 use crate::socket::check;
@@ -14,6 +16,8 @@ use crate::socket::check;
 /// What a [`Tun`] carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Carries {
+    /// Whole Ethernet frames.
+    Frames,
     /// What the layer above gives, behind four bytes of which the last two are its Ethernet type.
     Packets,
 }
@@ -43,6 +47,7 @@ impl Tun {
             *to = byte as libc::c_char;
         }
         let flags = match carries {
+            Carries::Frames => libc::IFF_TAP | libc::IFF_NO_PI,
             Carries::Packets => libc::IFF_TUN,
         };
         request.ifr_ifru.ifru_flags = flags as libc::c_short;
@@ -72,5 +77,21 @@ impl Tun {
         let written = (&self.0).write(bytes).context("write to the device")?;
         ensure!(written == bytes.len(), "{written} of {} bytes", bytes.len());
         Ok(())
+    }
+
+    /// The next that leaves by the device, `None` if nothing does for `time`.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn read(&self, time: Duration) -> Result<Option<Vec<u8>>> {
+        let mut entry = [PollFd::new(self.0.as_fd(), PollFlags::POLLIN)];
+        let limit = PollTimeout::try_from(time).context("a time for poll(2)")?;
+        if poll(&mut entry, limit)? == 0 {
+            return Ok(None);
+        }
+        let mut bytes = vec![0; 1 << 16];
+        let length = (&self.0).read(&mut bytes).context("read of the device")?;
+        bytes.truncate(length);
+        Ok(Some(bytes))
     }
 }

@@ -1,18 +1,25 @@
 //! Devices that a user makes himself, and whose frames he writes byte for byte.
 
-use anyhow::ensure;
+use anyhow::{ensure, Context};
 
 use crate::device::Device;
-use crate::frame::{edp, ETH_P_EDP, ETH_P_ESP};
+use crate::frame::{edp, ethernet, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, Lab};
+use crate::patience::patience;
 use crate::tun::{Carries, Tun};
 
 /// The scenarios of this file.
-pub const ALL: &[Scenario] = &[Scenario::direct(
-    "tun_packets_without_an_ethernet_header_are_not_ours",
-    without_header,
-)];
+pub const ALL: &[Scenario] = &[
+    Scenario::direct(
+        "tun_packets_without_an_ethernet_header_are_not_ours",
+        without_header,
+    ),
+    Scenario::direct(
+        "tun_echo_requests_longer_than_the_mtu_get_no_answer",
+        long_echo,
+    ),
+];
 
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;
@@ -57,4 +64,40 @@ fn without_header(lab: &Lab) -> Outcome {
     let length = datagrams.receive(&mut bytes, 0)?;
     ensure!(&bytes[..length] == b"whole", "{bytes:?}");
     Ok(())
+}
+
+/// A device takes in what is written, however long it is; what leaves fits its MTU.
+fn long_echo(lab: &Lab) -> Outcome {
+    const MTU: usize = 600;
+    const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+    let host = &lab.a;
+    let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
+    let up = format!("link set tap0 mtu {MTU}\nlink set tap0 up\n");
+    host.namespace.ip(&up)?;
+    let device = Device::ready(&host.namespace, "tap0")?;
+    let echo = |kind: u8, source: u16, destination: u16, length: usize| {
+        let mut payload = vec![7; length];
+        payload[0] = kind;
+        edp(source, destination, length as u16, &payload)
+    };
+    let largest = MTU - 6;
+    for length in [largest + 1, 1400, largest] {
+        let request = echo(1, 4711, 0, length);
+        tap.write(&ethernet(device.mac, STRANGER, ETH_P_EDP, &request))?;
+    }
+    // What else the host has to say, IPv6's greetings for one, is of another type.
+    let answer = loop {
+        let frame = tap.read(patience())?.context("no answer")?;
+        if frame[12..14] == ETH_P_EDP.to_be_bytes() {
+            break frame;
+        }
+    };
+    let expected = ethernet(STRANGER, device.mac, ETH_P_EDP, &echo(2, 0, 4711, largest));
+    ensure!(
+        answer == expected,
+        "the first answer has {} bytes, the one that fits {}",
+        answer.len(),
+        expected.len()
+    );
+    host.await_counter("EdpInMalformed", 2)
 }
