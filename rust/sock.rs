@@ -59,8 +59,8 @@ pub(crate) trait Protocol: Sized + 'static {
     fn backlog(sock: &Sock<Self>, state: &mut Self::State, skb: Skb);
     /// The socket's timer fired; called with the lock held and bottom halves disabled.
     fn timer(_sock: &Sock<Self>, _state: &mut Self::State) {}
-    /// A task is about to release the lock, and the backlog is empty; called with bottom halves
-    /// disabled.
+    /// A task is about to release the lock, or pauses at what came meanwhile, and the backlog is
+    /// empty; called with bottom halves disabled.
     #[inline]
     fn released(_sock: &Sock<Self>, _state: &mut Self::State) {}
 }
@@ -582,11 +582,13 @@ impl<'a, P: Protocol> Guard<'a, P> {
     }
 
     /// Processes the packets that came while the lock was held, if any: acknowledgements and
-    /// windows must not wait for a long copy.
+    /// windows must not wait for a long copy. No other task gets the lock in between.
     #[inline]
     pub(crate) fn flush_backlog(&mut self) {
         if self.0.has_backlog() {
-            self.unlocked(|| ());
+            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state, since
+            // `self` is mutable.
+            unsafe { bindings::__sk_flush_backlog(self.0.as_ptr()) };
         }
     }
 

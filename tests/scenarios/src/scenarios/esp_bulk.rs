@@ -5,10 +5,14 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context, Result};
+use nix::sched::{sched_setaffinity, CpuSet};
+use nix::unistd::Pid;
 use sha2::{Digest, Sha256};
 
+use crate::alike::asleep::{asleep, Sleeper};
 use crate::harness::{Outcome, Scenario};
-use crate::lab::{print_mac, Host, Lab, DEVICE};
+use crate::lab::{await_events, print_mac, Host, Lab, DEVICE};
+use crate::priority::first_of_all;
 use crate::program::{pipe_through, socat_address};
 use crate::transfer::{beside, random, receive_to_end, transfer, transfer_both_ways, Load};
 
@@ -24,6 +28,10 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_slow_reader_with_small_buffer", slow_reader),
     Scenario::direct("esp_10000_one_byte_round_trips", ping_pong),
     Scenario::direct("esp_8_senders_to_one_host", many_senders),
+    Scenario::direct(
+        "esp_messages_of_two_writers_stay_whole_in_a_buffer_with_room",
+        two_writers,
+    ),
 ];
 
 const MIB: usize = 1 << 20;
@@ -197,4 +205,40 @@ fn many_senders(lab: &Lab) -> Outcome {
         }
         Ok(())
     })
+}
+
+/// Two threads send by one socket, on one processor. The second wants to as soon as the first packet of the other's message
+/// has arrived, and has the processor whenever it can go on: acknowledgements that the first one sees to in the midst of its
+/// message are no reason to let the other in.
+fn two_writers(lab: &Lab) -> Outcome {
+    const LENGTH: usize = 100_000;
+    let (client, server) = lab.esp_pair(650)?;
+    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 2 << 20)?;
+    let mut here = CpuSet::new();
+    here.set(0)?;
+    let stay = || sched_setaffinity(Pid::from_raw(0), &here).context("a processor");
+    for round in 0..20 {
+        let second = || {
+            stay()?;
+            first_of_all()?;
+            await_events(&server, libc::POLLIN)?;
+            client.send_all(&[2; LENGTH]).context("the second")
+        };
+        let both = |_: &Sleeper| {
+            stay()?;
+            client.send_all(&[1; LENGTH]).context("the first")?;
+            let mut got = vec![0; 2 * LENGTH];
+            server.receive_exact(&mut got)?;
+            let changes = got.windows(2).filter(|pair| pair[0] != pair[1]).count();
+            ensure!(
+                changes == 1 && got[0] == 1,
+                "round {round}: the messages were cut in {changes} places"
+            );
+            Ok(())
+        };
+        let (slept, second, ()) = asleep(libc::SYS_poll, second, both)?;
+        second?;
+        ensure!(slept, "round {round}: something was there already");
+    }
+    Ok(())
 }
