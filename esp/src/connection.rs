@@ -15,7 +15,7 @@
 //!   finds no socket and is answered with RST. So once the other side's FIN has
 //!   come and ours has left, a RST is a clean end if only our FIN is
 //!   unacknowledged. It also is if it comes from a host that knows of no connection
-//!   ([`reset_for`](super::reset_for)) and not from a peer that gives up, if that
+//!   ([`reset_for`]) and not from a peer that gives up, if that
 //!   host may have had everything: since our FIN left we have repeated something or
 //!   probed, or it is the FIN that is answered, which may have come twice, and no
 //!   packet before. Who never had the data would have answered that.
