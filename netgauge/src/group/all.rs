@@ -24,7 +24,7 @@ use super::participants::Group;
 use super::rounds::Series;
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::{LeftOut, Outcome};
+use crate::report::{self, End, LeftOut, Outcome};
 use crate::transport;
 
 /// What all do.
@@ -128,18 +128,18 @@ pub struct AllRow {
 impl AllReport {
     /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
     pub fn errors(&self) -> Vec<String> {
-        let alike = self.runs.chunk_by(|one, other| {
-            let empty = one.rows.is_empty() && other.rows.is_empty();
-            empty && one.outcome.failed_like(&other.outcome)
-        });
-        let titled = alike.map(|runs| (&runs[0].outcome, runs.iter().map(AllRun::medium)));
-        titled
-            .filter_map(|(outcome, titles)| outcome.error_of(titles))
-            .collect()
+        report::errors(&self.runs, AllRun::end, AllRun::medium)
     }
 }
 
 impl AllRun {
+    fn end(&self) -> End<'_> {
+        End {
+            outcome: &self.outcome,
+            empty: self.rows.is_empty(),
+        }
+    }
+
     /// The transport, with what was chosen of it.
     pub fn medium(&self) -> String {
         transport::medium(&self.transport, self.congestion.as_deref())

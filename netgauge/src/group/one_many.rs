@@ -20,7 +20,7 @@ use super::participants::Group;
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::{LeftOut, Outcome};
+use crate::report::{self, End, LeftOut, Outcome};
 use crate::transport::{self, Kind, SocketOptions};
 
 /// The pattern's name in option `-x`.
@@ -210,18 +210,18 @@ impl ManyReport {
 
     /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
     pub fn errors(&self) -> Vec<String> {
-        let alike = self.runs.chunk_by(|one, other| {
-            let empty = one.rows.is_empty() && other.rows.is_empty();
-            empty && one.outcome.failed_like(&other.outcome)
-        });
-        let titled = alike.map(|runs| (&runs[0].outcome, runs.iter().map(ManyRun::title)));
-        titled
-            .filter_map(|(outcome, titles)| outcome.error_of(titles))
-            .collect()
+        report::errors(&self.runs, ManyRun::end, ManyRun::title)
     }
 }
 
 impl ManyRun {
+    fn end(&self) -> End<'_> {
+        End {
+            outcome: &self.outcome,
+            empty: self.rows.is_empty(),
+        }
+    }
+
     /// The transport, with what was chosen of it.
     pub fn medium(&self) -> String {
         transport::medium(&self.transport, self.congestion.as_deref())

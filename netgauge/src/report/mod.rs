@@ -92,11 +92,7 @@ impl Report {
 
     /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
     pub fn errors(&self) -> Vec<String> {
-        let alike = self.runs.chunk_by(Run::failed_like);
-        let titled = alike.map(|runs| (&runs[0].outcome, runs.iter().map(Run::title)));
-        titled
-            .filter_map(|(outcome, titles)| outcome.error_of(titles))
-            .collect()
+        errors(&self.runs, Run::end, Run::title)
     }
 
     /// Which percentiles there are of any times.
@@ -183,10 +179,15 @@ impl Run {
         format!("{}, {}", self.transport, self.pattern)
     }
 
-    /// Did both fail for the same reason before there was anything to report?
+    fn end(&self) -> End<'_> {
+        End {
+            outcome: &self.outcome,
+            empty: self.rows.is_empty(),
+        }
+    }
+
     fn failed_like(&self, other: &Self) -> bool {
-        let empty = self.rows.is_empty() && other.rows.is_empty();
-        empty && self.outcome.failed_like(&other.outcome)
+        self.end().failed_like(&other.end())
     }
 
     /// What came of `kind`, whose sockets had these options, with `pattern`.
@@ -220,22 +221,36 @@ pub enum Outcome {
     },
 }
 
-impl Outcome {
-    /// Are both failures, for the same reason?
-    pub(crate) fn failed_like(&self, other: &Self) -> bool {
-        *self != Self::Ok && self == other
-    }
+/// What came of a run of any report.
+pub(crate) struct End<'a> {
+    pub(crate) outcome: &'a Outcome,
+    /// There is nothing else to report of it.
+    pub(crate) empty: bool,
+}
 
-    /// The error of runs with these titles that all ended so, if it is one.
-    pub(crate) fn error_of(&self, titles: impl Iterator<Item = String>) -> Option<String> {
-        match self {
-            Self::Ok => None,
-            Self::Failed { error } => {
-                let titles: Vec<_> = titles.collect();
-                Some(format!("{}: {error}", titles.join("; ")))
-            }
-        }
+impl End<'_> {
+    /// Did both fail for the same reason before there was anything to report?
+    fn failed_like(&self, other: &Self) -> bool {
+        let empty = self.empty && other.empty;
+        empty && *self.outcome != Outcome::Ok && self.outcome == other.outcome
     }
+}
+
+/// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
+pub(crate) fn errors<R>(
+    runs: &[R],
+    end: fn(&R) -> End<'_>,
+    title: fn(&R) -> String,
+) -> Vec<String> {
+    let alike = runs.chunk_by(|one, other| end(one).failed_like(&end(other)));
+    let failed = alike.filter_map(|runs| match end(&runs[0]).outcome {
+        Outcome::Ok => None,
+        Outcome::Failed { error } => {
+            let titles: Vec<_> = runs.iter().map(title).collect();
+            Some(format!("{}: {error}", titles.join("; ")))
+        }
+    });
+    failed.collect()
 }
 
 /// One size.
