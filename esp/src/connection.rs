@@ -15,10 +15,10 @@
 //!   finds no socket and is answered with RST. So once the other side's FIN has
 //!   come and ours has left, a RST is a clean end if only our FIN is
 //!   unacknowledged. It also is if it comes from a host that knows of no connection
-//!   ([`reset_for`]) and not from a peer that gives up, if that
-//!   host may have had everything: since our FIN left we have repeated something or
-//!   probed, or it is the FIN that is answered, which may have come twice, and no
-//!   packet before. Who never had the data would have answered that.
+//!   ([`reset_for`]) and not from a peer that gives up, if that host may have had
+//!   everything: since our FIN left we have repeated something or probed, or it is
+//!   the FIN that is answered, which may have come twice, and no packet before. Who
+//!   never had the data would have answered that.
 //! * A packet with an acknowledgement out of bounds is dropped whole, its data
 //!   too. As in TCP (RFC 9293, 3.10.7.3) one that comes instead of the answer to
 //!   our SYN is from a connection that our side has forgotten, and is answered
@@ -33,9 +33,9 @@
 //!   that comes for it ends it with a RST, and the other side's FIN is waited for
 //!   only some seconds. Nor does it last for ever if the other side answers, has
 //!   room, and acknowledges nothing: two orphans that a forged packet has set apart
-//!   would keep each other alive. Nor, some minutes long, if it has no room: a peer that
-//!   never reads would hold what nobody counts any more. Data ends one whose user has only ended both halves in the
-//!   same way, as TCP does it.
+//!   would keep each other alive. Nor, beyond some minutes, if it has no room: a
+//!   peer that never reads would hold it for ever. Data ends one whose user has only
+//!   ended both halves in the same way, as TCP does it.
 
 use super::config::{Config, Stats};
 use super::outcome::{DropReason, Outcome, Room, Transmit};

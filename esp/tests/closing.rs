@@ -514,8 +514,8 @@ fn an_orphan_delivers_what_was_queued() {
     pair.assert_intact();
 }
 
-#[test]
-fn an_orphan_waits_for_a_slow_reader_for_some_minutes() {
+/// A side whose socket is closed, with bytes that the other one has no room for.
+fn orphan_of_one_that_does_not_read() -> Pair {
     let mut pair = Pair::established();
     pair.sides[B].reads = false;
     pair.sides[B].limit = 5 * pair.sides[B].packet_cost();
@@ -523,6 +523,12 @@ fn an_orphan_waits_for_a_slow_reader_for_some_minutes() {
     pair.close(A);
     let now = pair.now;
     pair.sides[A].conn().orphan(now);
+    pair
+}
+
+#[test]
+fn an_orphan_waits_for_a_slow_reader_for_some_minutes() {
+    let mut pair = orphan_of_one_that_does_not_read();
     pair.run_for(290 * S);
     pair.sides[B].reads = true;
     pair.read(B);
@@ -535,13 +541,8 @@ fn an_orphan_waits_for_a_slow_reader_for_some_minutes() {
 
 #[test]
 fn an_orphan_does_not_wait_for_ever_for_one_that_never_reads() {
-    let mut pair = Pair::established();
-    pair.sides[B].reads = false;
-    pair.sides[B].limit = 5 * pair.sides[B].packet_cost();
-    pair.send(A, &bytes(9_000, 1));
-    pair.close(A);
+    let mut pair = orphan_of_one_that_does_not_read();
     let now = pair.now;
-    pair.sides[A].conn().orphan(now);
     pair.run_until(|p| p.sides[A].closed);
     assert_eq!(pair.sides[A].failed, Some(Failure::TimedOut));
     assert!((290 * S..=310 * S).contains(&(pair.now - now)));
