@@ -7,7 +7,7 @@ use crate::{
         self,
         wire::{Header, HEADER_LEN},
     },
-    events,
+    edp_socket, events,
     net::{
         device::{Device, Mac},
         namespace::PerNet,
@@ -114,7 +114,7 @@ fn control(skb: Skb, device: &Device, header: &Header, source: Mac, space: &Spac
         return refuse(skb, device, Some(header), DropReason::NoSocket);
     };
     // A device may take in longer frames than it is to send.
-    if HEADER_LEN.saturating_add(skb.len()) > device.mtu() as usize {
+    if edp_socket::fits(device, skb.len()).is_err() {
         return refuse(skb, device, Some(header), DropReason::Malformed);
     }
     if echo(&skb, device, &reply, source).is_some() {

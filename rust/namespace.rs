@@ -135,11 +135,8 @@ impl<T: PerNet> Registration<T> {
     /// Called by the core, once for a namespace that `init` succeeded for, when it or the module ends:
     /// before `exit`, and before it waits for all read sections.
     unsafe extern "C" fn pre_exit(net: *mut bindings::net) {
-        // SAFETY: `init` made the state, and `exit` has not been called yet.
-        unsafe {
-            let id = *T::operations().id.get();
-            (*bindings::net_generic(net, id).cast::<T>()).end();
-        }
+        // SAFETY: The core passes a valid namespace, whose state `exit` has not dropped yet.
+        T::of(unsafe { Net::from_raw(net) }).end();
     }
 
     /// # Safety
