@@ -20,6 +20,7 @@ mod harness;
 mod kernel_log;
 mod knobs;
 mod lab;
+mod meminfo;
 mod memory;
 mod module;
 mod netgauge;

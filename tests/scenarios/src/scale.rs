@@ -10,6 +10,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::address::{internet, Address};
 use crate::lab::Lab;
+use crate::meminfo::kib;
 use crate::socket::Socket;
 use crate::transfer::exchange;
 
@@ -294,11 +295,7 @@ pub fn slabs() -> Result<BTreeMap<String, i64>> {
 /// # Errors
 /// When `/proc/meminfo` cannot be read.
 pub fn free_memory() -> Result<i64> {
-    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemFree:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next());
-    let kib: i64 = number.context("no MemFree")?.parse()?;
-    Ok(kib << 10)
+    Ok(kib("MemFree")? << 10)
 }
 
 /// How long after closing both ends, or the client's alone, its local port can be bound again; `None` if not within

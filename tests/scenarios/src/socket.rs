@@ -484,6 +484,15 @@ impl Socket {
         self.set_option(libc::SOL_SOCKET, which, &value)
     }
 
+    /// Sets `SO_LINGER`: off, or on with so many seconds. With none, the close that follows resets the connection.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn set_linger(&self, seconds: Option<i32>) -> Result<()> {
+        let value = [i32::from(seconds.is_some()), seconds.unwrap_or(0)].map(i32::to_ne_bytes);
+        self.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &value.concat())
+    }
+
     /// `dup(2)`, close-on-exec.
     ///
     /// # Errors

@@ -20,7 +20,6 @@ mod uring;
 #[cfg(test)]
 mod document;
 
-pub use moments::set_linger;
 pub use side::Side;
 pub use trace::{errno_name, events_text, Shown, Trace};
 

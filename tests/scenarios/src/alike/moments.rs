@@ -64,19 +64,7 @@ pub fn deliver(from: &Socket, to: &Socket, bytes: &[u8]) -> Result<()> {
 /// # Errors
 /// The errno of setting the option.
 pub fn reset(socket: Socket) -> Result<()> {
-    set_linger(&socket, Some(0))
-}
-
-/// Sets `SO_LINGER`: off, or on with so many seconds.
-///
-/// # Errors
-/// The call's errno.
-pub fn set_linger(socket: &Socket, seconds: Option<i32>) -> Result<()> {
-    let mut value = [0; 8];
-    value[..4].copy_from_slice(&i32::from(seconds.is_some()).to_ne_bytes());
-    value[4..].copy_from_slice(&seconds.unwrap_or(0).to_ne_bytes());
-    socket.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &value)?;
-    Ok(())
+    Ok(socket.set_linger(Some(0))?)
 }
 
 /// Notes what the three ways to learn of a connection's end say: sending (`s`), receiving (`r`), `SO_ERROR` (`e`), in the

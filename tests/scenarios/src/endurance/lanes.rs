@@ -14,7 +14,7 @@ use crate::address::Address;
 use crate::lab::Host;
 use crate::patience::allow;
 use crate::socket::Socket;
-use crate::traffic::{both_ways, bulk, dialogue, reset_when_closed, set_patience, Ledger};
+use crate::traffic::{both_ways, bulk, dialogue, set_patience, Ledger};
 
 /// What a lane's sessions are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -160,7 +160,7 @@ impl Client<'_> {
             self.ledger.connections.fetch_add(1, Relaxed);
             return Ok(());
         };
-        reset_when_closed(client)?;
+        client.set_linger(Some(0)).context("SO_LINGER")?;
         if !self.breaks.count(Stage::Connected, &error) {
             return Err(error);
         }
@@ -178,7 +178,7 @@ impl Client<'_> {
             Kind::BothWays => both_ways(client, seed, size(rng, 21), ledger),
             Kind::Storm => match rng.u8(..4) {
                 0 | 1 => Ok(()),
-                2 => reset_when_closed(client),
+                2 => client.set_linger(Some(0)).context("SO_LINGER"),
                 _ => dialogue(client, seed, 1, ledger),
             },
             Kind::Crowd | Kind::Datagrams => unreachable!("they have no single connection"),

@@ -1,8 +1,7 @@
 //! The guest's memory over time: it may go up and down, but nowhere.
 
-use std::fs;
-
-use anyhow::{ensure, Context, Result};
+use crate::meminfo::kib;
+use anyhow::{ensure, Result};
 use serde::Serialize;
 
 /// How much less there may be available, and how much more in slabs, in the last quarter of a run than in the third, KiB.
@@ -31,16 +30,9 @@ impl Memory {
     /// # Errors
     /// When the file cannot be read.
     pub fn now() -> Result<Self> {
-        let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
-        let read = |name: &str| -> Result<i64> {
-            let line = text.lines().find_map(|line| line.strip_prefix(name));
-            let number = line.and_then(|rest| rest.split_whitespace().next());
-            let number = number.with_context(|| format!("no {name} in /proc/meminfo"))?;
-            number.parse().context("/proc/meminfo")
-        };
         Ok(Self {
-            available: read("MemAvailable:")?,
-            slab: read("Slab:")?,
+            available: kib("MemAvailable")?,
+            slab: kib("Slab")?,
         })
     }
 

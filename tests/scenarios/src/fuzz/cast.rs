@@ -7,7 +7,6 @@ use std::io;
 use anyhow::{ensure, Result};
 use fastrand::Rng;
 
-use crate::alike::set_linger;
 use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, VACANT};
 use crate::lab::Host;
 use crate::socket::Socket;
@@ -189,7 +188,7 @@ impl<'a> Cast<'a> {
         if end.life == 0 {
             let end = self.ends.swap_remove(index);
             if rng.u8(..4) == 0 {
-                set_linger(&end.socket, Some(0))?;
+                end.socket.set_linger(Some(0))?;
             }
             return Ok(());
         }
@@ -258,7 +257,7 @@ impl<'a> Cast<'a> {
     /// When a call fails.
     pub fn leave(self) -> Result<()> {
         for end in &self.ends {
-            set_linger(&end.socket, Some(0))?;
+            end.socket.set_linger(Some(0))?;
         }
         Ok(())
     }

@@ -1,6 +1,5 @@
 //! The error queue, to which a queueing discipline reports what it did not send in time.
 
-use std::fs;
 use std::process::Command;
 use std::time::Duration;
 
@@ -11,6 +10,7 @@ use crate::control::{receive_with_control, Control};
 use crate::device::Device;
 use crate::harness::{refused, tell, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab};
+use crate::meminfo::kib;
 use crate::netns::{finish, Netns};
 use crate::patience::factor;
 use crate::socket::Socket;
@@ -175,24 +175,13 @@ fn stream(lab: &Lab) -> Outcome {
     a.ip("link del multi0\n")
 }
 
-/// Memory that the kernel has for itself and does not expect back, in KiB.
-fn unreclaimable() -> Result<i64> {
-    let text = fs::read_to_string("/proc/meminfo")?;
-    text.lines()
-        .find_map(|line| line.strip_prefix("SUnreclaim:"))
-        .and_then(|rest| rest.trim().strip_suffix(" kB"))
-        .with_context(|| format!("no SUnreclaim in {text:?}"))?
-        .parse()
-        .context("SUnreclaim")
-}
-
 /// Reports that nobody takes fill each socket's receive buffer: some 20 MB in all.
 fn left_behind(lab: &Lab) -> Outcome {
     if !has_etf()? {
         return Ok(());
     }
     lab.a.queue("add", &ETF)?;
-    let before = unreclaimable()?;
+    let before = kib("SUnreclaim")?;
     for _ in 0..100 {
         let socket = lab.a.edp()?;
         socket.connect(&lab.a.to(&lab.b, 62))?;
@@ -203,7 +192,7 @@ fn left_behind(lab: &Lab) -> Outcome {
     }
     let mut more = 0;
     eventually("the memory's return", || {
-        more = unreclaimable()? - before;
+        more = kib("SUnreclaim")? - before;
         Ok(more < 5000)
     })
     .with_context(|| format!("{more} KiB are left behind"))

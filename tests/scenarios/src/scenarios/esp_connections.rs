@@ -7,6 +7,7 @@ use anyhow::{anyhow, ensure, Context};
 
 use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab};
+use crate::meminfo::kib;
 use crate::patience::patience;
 use crate::relay::Mode;
 use crate::socket::Socket;
@@ -404,11 +405,10 @@ fn close_unread(lab: &Lab) -> Outcome {
 }
 
 fn linger(lab: &Lab) -> Outcome {
-    let option = |seconds: i32| [1i32.to_ne_bytes(), seconds.to_ne_bytes()].concat();
     let listener = lab.b.esp_listener(573, 4)?;
     let (client, server) = lab.esp_pair_through(&listener, 573)?;
     // Longer than the scenario may last: close must come back because everything has arrived, not for the time.
-    client.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &option(3600))?;
+    client.set_linger(Some(3600))?;
     client.send_all(&[9; 5000])?;
     drop(client);
     let queued = server.queued(libc::FIONREAD)?;
@@ -418,7 +418,7 @@ fn linger(lab: &Lab) -> Outcome {
     );
 
     let (client, server) = lab.esp_pair_through(&listener, 573)?;
-    client.set_option(libc::SOL_SOCKET, libc::SO_LINGER, &option(0))?;
+    client.set_linger(Some(0))?;
     drop(client);
     refused(
         server.receive(&mut [0; 4], 0),
@@ -442,17 +442,6 @@ fn send_to_closed(lab: &Lab) -> Outcome {
     })
 }
 
-/// Kernel memory in slabs, bytes.
-fn slab_bytes() -> anyhow::Result<i64> {
-    let text = std::fs::read_to_string("/proc/meminfo")?;
-    let line = text
-        .lines()
-        .find_map(|line| line.strip_prefix("SUnreclaim:"))
-        .context("no SUnreclaim in /proc/meminfo")?;
-    let kilobytes: i64 = line.trim().trim_end_matches(" kB").parse()?;
-    Ok(kilobytes * 1024)
-}
-
 /// How many sockets and how much memory `/proc/net/protocols` reports for ESP.
 fn esp_usage(host: &crate::lab::Host) -> anyhow::Result<(i64, i64)> {
     let text = host.namespace.proc_net("protocols")?;
@@ -470,14 +459,14 @@ fn thousand(lab: &Lab) -> Outcome {
     // The first round fills caches that stay.
     thousand_at_once(lab)?;
     lab.await_no_sockets()?;
-    let before = slab_bytes()?;
+    let before = kib("SUnreclaim")? << 10;
     for _ in 0..3 {
         thousand_at_once(lab)?;
         lab.await_no_sockets()?;
     }
     let mut grown = 0;
     eventually("the return of all memory", || {
-        grown = slab_bytes()? - before;
+        grown = (kib("SUnreclaim")? << 10) - before;
         // 3,000 connections that left as little as 400 bytes each would exceed this.
         Ok(grown < 1 << 20)
     })

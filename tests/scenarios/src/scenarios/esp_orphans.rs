@@ -1,29 +1,18 @@
 //! Connections whose descriptors are closed: nobody's limits count them but the module's own.
 
-use std::fs;
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
 use crate::harness::{note, Outcome, Scenario};
 use crate::lab::{eventually, Lab};
+use crate::meminfo::kib;
 use crate::socket::Socket;
 use crate::transfer::random;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] =
     &[Scenario::direct("esp_closed_sockets_hold_a_bounded_part_of_memory", bounded).within(120)];
-
-/// `SIOCOUTQ`: bytes that the peer has not acknowledged.
-const SIOCOUTQ: libc::c_ulong = 0x5411;
-
-fn memory_size() -> Result<usize> {
-    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemTotal:"));
-    let number = line.and_then(|rest| rest.split_whitespace().next());
-    let kib: usize = number.context("no MemTotal")?.parse()?;
-    Ok(kib << 10)
-}
 
 /// Sends until the buffer is full: how much of it the peer has not acknowledged.
 fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {
@@ -38,7 +27,7 @@ fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {
             Err(error) => return Err(error).context("filling a send buffer"),
         }
     }
-    Ok(socket.queued(SIOCOUTQ)? as usize)
+    Ok(socket.queued(libc::TIOCOUTQ)? as usize)
 }
 
 fn is_reset(socket: &Socket) -> Result<bool> {
@@ -49,7 +38,7 @@ fn is_reset(socket: &Socket) -> Result<bool> {
 fn bounded(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(720, 16)?;
     let bytes = random(1 << 16, 720);
-    let most = memory_size()? / 32;
+    let most = usize::try_from(kib("MemTotal")? << 10)? / 32;
     let (mut clients, mut least, mut all) = (Vec::new(), usize::MAX, 0);
     while all < 2 * most {
         let (client, server) = lab.esp_pair_through(&listener, 720)?;

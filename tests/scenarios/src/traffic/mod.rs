@@ -43,17 +43,6 @@ pub fn set_patience(connection: &Socket) -> Result<()> {
     Ok(())
 }
 
-/// Has the close that follows reset the connection.
-///
-/// # Errors
-/// When the socket does not take it.
-pub fn reset_when_closed(connection: &Socket) -> Result<()> {
-    let at_once = [1_i32.to_ne_bytes(), 0_i32.to_ne_bytes()].concat();
-    connection
-        .set_option(libc::SOL_SOCKET, libc::SO_LINGER, &at_once)
-        .context("SO_LINGER")
-}
-
 /// What a client wants of the server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Order {
@@ -125,7 +114,8 @@ pub fn serve(
         ledger.accepted.fetch_add(1, Relaxed);
         scope.spawn(move || {
             if let Err(error) = answer(&connection, ledger) {
-                let error = reset_when_closed(&connection).err().unwrap_or(error);
+                let reset = connection.set_linger(Some(0)).context("SO_LINGER");
+                let error = reset.err().unwrap_or(error);
                 if !excused(&error) {
                     ledger.fail(error.context("the server"));
                 }
@@ -143,7 +133,7 @@ fn read_order(connection: &Socket) -> Result<Option<Order>> {
         match connection.receive(&mut bytes[filled..], 0) {
             Ok(0) if filled == 0 => return Ok(None),
             Err(_) if filled == 0 => {
-                reset_when_closed(connection)?;
+                connection.set_linger(Some(0)).context("SO_LINGER")?;
                 return Ok(None);
             }
             Ok(0) => anyhow::bail!("the stream ended after {filled} bytes"),

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{pipe, read, write};
 
-use super::super::moments::{acknowledged, arrived, reset, see_end, set_linger, SOON};
+use super::super::moments::{acknowledged, arrived, reset, see_end, SOON};
 use super::super::{Side, Trace};
 use crate::harness::{start_process, Outcome, Scenario};
 
@@ -129,7 +129,7 @@ fn linger_zero_drops(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn lingers(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
-    set_linger(&client, Some(50))?;
+    client.set_linger(Some(50))?;
     client.send_all(b"last words")?;
     let start = Instant::now();
     drop(client);
@@ -141,7 +141,7 @@ fn lingers(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn lingers_in_vain(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
-    set_linger(&client, Some(1))?;
+    client.set_linger(Some(1))?;
     side.cut_wire(true)?;
     client.send_all(b"last words")?;
     let start = Instant::now();
@@ -158,7 +158,7 @@ fn lingers_in_vain(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
-    set_linger(&client, Some(50))?;
+    client.set_linger(Some(50))?;
     let (wait, go) = pipe()?;
     // The child has the descriptor too, and is the last to have it.
     let child = start_process(|| i32::from(read(&wait, &mut [0]).is_err()))?;

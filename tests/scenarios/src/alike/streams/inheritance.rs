@@ -83,8 +83,7 @@ fn numbers(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn structures(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (_listener, _client, server) = accepted(side, |listener| {
-        let linger = [1i32.to_ne_bytes(), 9i32.to_ne_bytes()].concat();
-        listener.set_option(SOL_SOCKET, libc::SO_LINGER, &linger)?;
+        listener.set_linger(Some(9))?;
         listener.set_timeout(libc::SO_RCVTIMEO, Duration::from_secs(50))?;
         listener.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(60_500))?;
         listener.set_option(SOL_SOCKET, libc::SO_BINDTODEVICE, DEVICE.as_bytes())?;

@@ -1,0 +1,19 @@
+//! `/proc/meminfo`: what the kernel says of the guest's memory.
+
+use std::fs;
+
+use anyhow::{Context, Result};
+
+/// The file's line `name`, KiB.
+///
+/// # Errors
+/// When the file cannot be read or has no such line.
+pub fn kib(name: &str) -> Result<i64> {
+    let text = fs::read_to_string("/proc/meminfo").context("/proc/meminfo")?;
+    let mut lines = text.lines().filter_map(|line| line.split_once(':'));
+    let (_, rest) = lines
+        .find(|(known, _)| *known == name)
+        .with_context(|| format!("no {name} in /proc/meminfo"))?;
+    let number = rest.split_whitespace().next().unwrap_or_default();
+    number.parse().with_context(|| format!("{name}:{rest}"))
+}
