@@ -627,10 +627,11 @@ impl Connection {
         if let Some(saying) = self.receiver.ack_leaves() {
             return Some(self.empty(saying, now));
         }
-        let probe = self.sender.take_probe() || self.liveness.probe;
+        let probe =
+            self.sender.take_probe() | self.receiver.take_probe() | self.liveness.take_probe();
         if self.state != State::Closed && probe {
-            self.liveness.probe = false;
             self.sender.insist();
+            self.receiver.probed();
             // The number before the first unacknowledged one was surely
             // received, so the peer takes the probe for a duplicate.
             let header = self.header(self.sender.una().sub(1), flags::ACK);

@@ -26,12 +26,18 @@
 //!   are dropped when there is no room, and asked for when there is.
 //! * A request for a hole is withheld and waits for its turn like any
 //!   acknowledgement, since the number it must name opens a window.
+//! * The request timer (R4) does not ask for what has not come, since that may
+//!   stand in a queue, which a burst sent again makes longer: it *probes*, with an
+//!   empty packet of an earlier number. The answer has left behind all that was
+//!   sent before, and Ethernet does not reorder: what it shows to be missing is
+//!   lost, and is requested. What comes before the answer was late, and lengthens
+//!   the measured round trip.
 //! * The request timer's round trip is the time from an acknowledgement to the
-//!   first packet that it let go. Each request that the timer makes doubles the
-//!   time, and it stays so until a round trip is measured without one: a timer
-//!   that is too short for the link would otherwise never learn it. While packets
-//!   of others come by the same device, one's own may stand behind them in the
-//!   port: the timer counts from the last of them, [`PORT_DELAY`] at most.
+//!   first packet that it let go, or from a request to the packet asked for. Each
+//!   probe doubles the time, up to [`REQUEST_MAX`] or what was measured, and it
+//!   stays so until the next measurement. While packets of others come by the same
+//!   device, one's own may stand behind them in the port: the timer counts from
+//!   the last of them, [`PORT_DELAY`] at most.
 //! * An empty packet carries the number of the next one that takes one. If that
 //!   reveals a hole nobody knew of, it is asked for as well.
 
@@ -40,7 +46,7 @@ use super::outcome::{DropReason, Room};
 use super::rtt::{doubled, Rtt};
 use super::seq::Seq;
 use super::timers::{
-    from_micros, is_due, Nanos, ACK_DELAY, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX,
+    from_micros, is_due, Nanos, ACK_DELAY, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
 };
 use super::wire::{flags, Header, HOLD};
 
@@ -61,8 +67,8 @@ enum Request {
     Not,
     /// For what a later packet showed to be missing.
     Hole,
-    /// The timer's, whose sender has the turn.
-    Timer,
+    /// For what was probed for and is lost; its sender has the turn.
+    Probed,
 }
 
 /// The turn in which the window opens.
@@ -147,8 +153,12 @@ pub(super) struct Receiver {
     starved: bool,
     /// When the request timer started.
     quiet: Nanos,
-    /// Its expirations since a round trip was measured that none fell into.
+    /// Its expirations since a round trip was measured.
     tries: u8,
+    /// Since when the expected packet has not come, until a probe's answer does.
+    probing: Option<Nanos>,
+    /// A probe is to leave.
+    probe: bool,
     /// When others' packets came by the same device.
     busy: Nanos,
     timed: Option<Timed>,
@@ -179,6 +189,8 @@ impl Receiver {
             starved: false,
             quiet: now,
             tries: 0,
+            probing: None,
+            probe: false,
             busy: 0,
             timed: None,
             turnaround: Rtt::default(),
@@ -223,6 +235,7 @@ impl Receiver {
         self.turn = Turn::Not;
         self.unreported = false;
         self.answer = false;
+        self.probe = false;
         self.request = Request::Not;
     }
 
@@ -363,6 +376,11 @@ impl Receiver {
             self.request = Request::Not;
         }
         self.starved = false;
+        if let Some(since) = self.probing {
+            self.end_probing();
+            // What was probed for was late and not lost.
+            self.turnaround.sample(now.saturating_sub(since), false);
+        }
         self.quiet = now;
     }
 
@@ -373,6 +391,8 @@ impl Receiver {
         let ends = header.has(flags::TXF);
         if ends {
             self.receiving = false;
+            // The next transmission's packets may not be written yet.
+            self.timed = self.timed.filter(|t| !header.seq.before(t.seq));
         } else if starts {
             self.receiving = true;
             self.announced = Some(header.seq);
@@ -394,10 +414,22 @@ impl Receiver {
     fn on_empty(&mut self, seq: Seq, lost: &mut u32) {
         if seq.before(self.expected) {
             self.answer = true;
-        } else if seq.after(self.seen) && !self.fin {
+        } else if self.fin {
+            // Nothing can be missing.
+        } else if seq == self.expected {
+            self.end_probing();
+        } else if seq.after(self.seen) || self.probing.is_some() {
             self.hole(seq, lost);
-            self.seen = seq;
+            if seq.after(self.seen) {
+                self.seen = seq;
+            }
         }
+    }
+
+    /// Something came that left after all that was probed for.
+    fn end_probing(&mut self) {
+        self.probing = None;
+        self.probe = false;
     }
 
     /// A packet with another number than the expected one.
@@ -430,16 +462,25 @@ impl Receiver {
         DropReason::OutOfSequence
     }
 
-    /// Asks for what lies before `seq`, once (R1).
+    /// Asks for what lies before `seq`: once (R1), and whenever it was probed for.
     fn hole(&mut self, seq: Seq, lost: &mut u32) {
-        if self.asked == Some(self.expected) {
+        let probed = self.probing.is_some();
+        self.end_probing();
+        let known = self.asked == Some(self.expected);
+        if known && !probed {
             return;
         }
-        self.asked = Some(self.expected);
-        self.request = Request::Hole;
+        if !known {
+            self.asked = Some(self.expected);
+            *lost = u32::from(self.expected.distance(seq));
+        }
+        self.request = if probed {
+            Request::Probed
+        } else {
+            Request::Hole
+        };
         // What fills the hole comes for a request's sake.
         self.timed = None;
-        *lost = u32::from(self.expected.distance(seq));
     }
 
     /// Whether a packet is to be dropped for want of room: only one that was
@@ -494,6 +535,21 @@ impl Receiver {
         }
     }
 
+    /// Takes the wish to ask whether the expected packet is lost.
+    #[inline]
+    pub(super) fn take_probe(&mut self) -> bool {
+        core::mem::take(&mut self.probe)
+    }
+
+    /// A probe leaves, whatever it was wanted for: its answer tells what is lost
+    /// all the same. The request timer may be slower than signs of life, each of
+    /// which starts it anew.
+    pub(super) fn probed(&mut self) {
+        if self.is_scheduled() && self.turn == Turn::Not && self.request == Request::Not {
+            self.probing = self.probing.or(Some(self.quiet));
+        }
+    }
+
     /// The acknowledgement number that a packet leaving now carries.
     #[inline]
     pub(super) fn ack_number(&self, saying: Saying) -> Seq {
@@ -509,7 +565,7 @@ impl Receiver {
     pub(super) fn request_leaves(&self) -> bool {
         match self.request {
             Request::Not => false,
-            Request::Timer => self.is_open(),
+            Request::Probed => self.is_open(),
             Request::Hole => self.is_open() && !self.wants_turn(),
         }
     }
@@ -558,7 +614,10 @@ impl Receiver {
     #[inline]
     fn time(&mut self, saying: Saying, config: &Config, now: Nanos) {
         if saying == Saying::Request {
-            self.timed = None;
+            self.timed = Some(Timed {
+                seq: self.expected,
+                left: now,
+            });
         } else if self.timed.is_none() && self.turn == Turn::Granted {
             let seq = match self.announced {
                 Some(start) => unscheduled_end(start, config),
@@ -588,13 +647,13 @@ impl Receiver {
         Some(from.saturating_add(patience))
     }
 
-    /// How long nothing has to come before it is asked for.
+    /// How long nothing has to come before it is probed for.
     #[inline]
     fn patience(&self, config: &Config, rtt: &Rtt) -> Nanos {
         let least = from_micros(config.round_trip_time);
         let mean = rtt.smoothed().max(self.turnaround.smoothed());
-        let base = mean.saturating_mul(2).max(least);
-        doubled(base, self.tries).min(REQUEST_MAX.max(least))
+        let base = mean.saturating_mul(2).min(RETRANSMIT_MAX).max(least);
+        doubled(base, self.tries).min(REQUEST_MAX.max(base))
     }
 
     /// The delayed acknowledgement's timer.
@@ -615,8 +674,8 @@ impl Receiver {
     /// Runs the timers that are due.
     pub(super) fn expire(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if is_due(self.request_timer(config, rtt), now) {
-            self.request = Request::Timer;
-            self.asked = Some(self.expected);
+            self.probing = self.probing.or(Some(self.quiet));
+            self.probe = true;
             self.tries = self.tries.saturating_add(1);
             self.quiet = now;
         }

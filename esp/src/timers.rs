@@ -41,16 +41,17 @@ pub(super) const SYN_TRIES: u8 = 6;
 /// A SYN|ACK is sent this often, the last timeout ends after 6.2 s.
 pub(super) const SYN_ACK_TRIES: u8 = 5;
 
-/// Lower bound of the time before the first retransmission request, as long as
-/// no packet was seen to follow an acknowledgement: a full packet at 12 Mbit/s.
+/// Lower bound of the time before the first probe for what does not come, as
+/// long as no packet was seen to follow an acknowledgement: a full packet at
+/// 12 Mbit/s.
 pub(super) const REQUEST_INITIAL: Nanos = MILLISECOND;
 
-/// Upper bound of the time between two retransmission requests, unless the
-/// configured round trip time is longer.
+/// Upper bound of the time between two such probes, unless twice the measured
+/// or the configured round trip time is longer.
 pub(super) const REQUEST_MAX: Nanos = 100 * MILLISECOND;
 
 /// How long a packet may wait in the receiver's port behind those of others, at
-/// most: so much later a request leaves while others are heard.
+/// most: so much later a probe leaves while others are heard.
 pub(super) const PORT_DELAY: Nanos = 20 * MILLISECOND;
 
 /// How long a connection whose socket is closed waits for the other side's FIN
@@ -128,7 +129,7 @@ pub(super) struct Liveness {
     /// When the last of these was due.
     probed: Nanos,
     /// One is to be sent.
-    pub(super) probe: bool,
+    probe: bool,
 }
 
 impl Liveness {
@@ -138,6 +139,12 @@ impl Liveness {
         self.since = now;
         self.probes = 0;
         self.probe = false;
+    }
+
+    /// Takes the wish to ask for a sign of life.
+    #[inline]
+    pub(super) fn take_probe(&mut self) -> bool {
+        core::mem::take(&mut self.probe)
     }
 
     fn pace(active: bool) -> Pace {

@@ -192,3 +192,27 @@ fn the_same_seed_gives_the_same_result() {
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
 }
+
+/// What waits in a line is not lost: asked for and sent again, it would make the line longer.
+#[test]
+fn a_slow_line_carries_everything_about_once() {
+    const DEEP: u32 = 1 << 30;
+    for (bits, senders, bytes) in [
+        (8_000_000, 50, 16 << 10),
+        (8_000_000, 50, 256 << 10),
+        (2_000_000, 1, 256 << 10),
+    ] {
+        for propagation in [100, 25_000_000] {
+            let mut setup = setup(senders, bits, DEEP, (21, 10, 1));
+            setup.propagation = propagation;
+            let packets = (bytes as u64).div_ceil(1489) * senders as u64 * 2;
+            let summary = measure(setup, bytes, 2);
+            let again = summary.counts.retransmissions;
+            assert!(
+                again <= packets,
+                "{senders} senders at {bits} bit/s, {propagation} ns: {again} of {packets} packets again"
+            );
+            assert!(summary.counts.requests <= senders as u64, "{summary:?}");
+        }
+    }
+}
