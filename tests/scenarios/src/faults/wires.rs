@@ -2,6 +2,7 @@
 
 use std::time::Duration;
 
+use crate::patience::factor;
 use crate::relay::Faults;
 
 /// Which of a wire's directions misbehave.
@@ -140,9 +141,10 @@ impl Wire {
         }
     }
 
-    /// Whether so much is lost that a connection's handshake may come to its end unanswered. All other connections must
-    /// succeed at the first attempt.
+    /// Whether connections may fail, and are then made anew: where so much is lost that a handshake may come to its end
+    /// unanswered, and where the kernel, and with it the wire, is many times as slow, but a handshake and a silence last no
+    /// longer. All other connections must succeed at the first attempt.
     pub fn may_refuse(&self) -> bool {
-        self.faults.loss >= LOSS_30.faults.loss
+        self.faults.loss >= LOSS_30.faults.loss || factor() > 1
     }
 }
