@@ -198,14 +198,14 @@ fn the_same_seed_gives_the_same_result() {
 fn a_slow_line_carries_everything_about_once() {
     const DEEP: u32 = 1 << 30;
     for (bits, senders, bytes) in [
-        (8_000_000, 50, 16 << 10),
+        (8_000_000, 50, 16_u64 << 10),
         (8_000_000, 50, 256 << 10),
         (2_000_000, 1, 256 << 10),
     ] {
         for propagation in [100, 25_000_000] {
             let mut setup = setup(senders, bits, DEEP, (21, 10, 1));
             setup.propagation = propagation;
-            let packets = (bytes as u64).div_ceil(1489) * senders as u64 * 2;
+            let packets = bytes.div_ceil(1489) * senders as u64 * 2;
             let summary = measure(setup, bytes, 2);
             let again = summary.counts.retransmissions;
             assert!(
