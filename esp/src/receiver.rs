@@ -353,23 +353,29 @@ impl Receiver {
         self.advance(now);
         self.since = self.since.saturating_add(1);
         self.congested = is_congested(room, room.packet, config);
-        self.owe(header, config, now);
-        self.leave_turns();
         if let Some(timed) = self.timed.filter(|t| !header.seq.before(t.seq)) {
             self.turnaround
                 .sample(now.saturating_sub(timed.left), false);
             self.timed = None;
             self.tries = 0;
         }
+        self.owe(header, config, now);
+        self.leave_turns();
         Ok(Taken::Data)
+    }
+
+    /// The numbers before `behind` are known to be in use.
+    #[inline]
+    fn see(&mut self, behind: Seq) {
+        if self.seen.before(behind) {
+            self.seen = behind;
+        }
     }
 
     #[inline]
     fn advance(&mut self, now: Nanos) {
         self.expected = self.expected.add(1);
-        if self.seen.before(self.expected) {
-            self.seen = self.expected;
-        }
+        self.see(self.expected);
         self.asked = None;
         // What waits for its turn asks for the rest of the hole then.
         if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
@@ -392,7 +398,7 @@ impl Receiver {
         if ends {
             self.receiving = false;
             // The next transmission's packets may not be written yet.
-            self.timed = self.timed.filter(|t| !header.seq.before(t.seq));
+            self.timed = None;
         } else if starts {
             self.receiving = true;
             self.announced = Some(header.seq);
@@ -420,9 +426,7 @@ impl Receiver {
             self.end_probing();
         } else if seq.after(self.seen) || self.probing.is_some() {
             self.hole(seq, lost);
-            if seq.after(self.seen) {
-                self.seen = seq;
-            }
+            self.see(seq);
         }
     }
 
@@ -455,10 +459,7 @@ impl Receiver {
             return DropReason::NoRoom;
         }
         self.hole(header.seq, lost);
-        let behind = header.seq.add(1);
-        if self.seen.before(behind) {
-            self.seen = behind;
-        }
+        self.see(header.seq.add(1));
         DropReason::OutOfSequence
     }
 
