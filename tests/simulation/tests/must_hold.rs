@@ -205,7 +205,7 @@ fn a_slow_line_carries_everything_about_once() {
         for propagation in [100, 25_000_000] {
             let mut setup = setup(senders, bits, DEEP, (21, 10, 1));
             setup.propagation = propagation;
-            let packets = bytes.div_ceil(1489) * senders as u64 * 2;
+            let packets = bytes.div_ceil(setup.mss().into()) * senders as u64 * 2;
             let summary = measure(setup, bytes, 2);
             let again = summary.counts.retransmissions;
             assert!(
