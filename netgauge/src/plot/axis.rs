@@ -6,7 +6,7 @@ use crate::sizes::human;
 
 /// What an axis counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Unit {
+pub enum Unit {
     /// Bytes, in powers of two.
     Bytes,
     /// Things, in powers of two.
@@ -17,7 +17,7 @@ pub(super) enum Unit {
 
 /// How places on an axis go by the values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Scale {
+pub enum Scale {
     /// By their logarithms: equal factors are equally long.
     Logarithmic,
     /// By the values themselves, from 0: shares of the whole can be seen.
@@ -26,11 +26,11 @@ pub(super) enum Scale {
 
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Axis {
+pub struct Axis {
     /// What it shows.
-    pub(super) label: String,
+    pub label: String,
     /// How it goes.
-    pub(super) scale: Scale,
+    pub scale: Scale,
     unit: Unit,
     low: f64,
     high: f64,
@@ -42,7 +42,7 @@ const MOST: usize = 9;
 
 impl Axis {
     /// One from 0 to a little more than the greatest of these values. Its ticks are the library's.
-    pub(super) fn from_zero(label: &str, values: impl Iterator<Item = f64>) -> Self {
+    pub fn from_zero(label: &str, values: impl Iterator<Item = f64>) -> Self {
         let most = values.fold(0.0, f64::max);
         Self {
             label: label.to_owned(),
@@ -55,7 +55,7 @@ impl Axis {
     }
 
     /// A logarithmic one on which these values, all above 0, have their places.
-    pub(super) fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
+    pub fn new(label: &str, unit: Unit, values: impl Iterator<Item = f64>) -> Self {
         let mut values: Vec<f64> = values.collect();
         values.sort_unstable_by(f64::total_cmp);
         values.dedup();
@@ -74,17 +74,17 @@ impl Axis {
     }
 
     /// From where to where it goes.
-    pub(super) fn range(&self) -> std::ops::Range<f64> {
+    pub fn range(&self) -> std::ops::Range<f64> {
         self.low..self.high
     }
 
     /// A place beside that of `value` on a logarithmic axis, by a share of the axis.
-    pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
+    pub fn beside(&self, value: f64, share: f64) -> f64 {
         value * (self.high / self.low).powf(share)
     }
 
     /// Where a logarithmic one has ticks, ascending.
-    pub(super) fn ticks(&self) -> Vec<f64> {
+    pub fn ticks(&self) -> Vec<f64> {
         let inside = |ticks: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
             ticks.filter(|tick| self.range().contains(tick)).collect()
         };
@@ -142,7 +142,7 @@ impl Axis {
     }
 
     /// What is said at a tick.
-    pub(super) fn text(&self, tick: f64) -> String {
+    pub fn text(&self, tick: f64) -> String {
         match self.unit {
             Unit::Bytes => human(tick.round() as u64),
             Unit::Count => format!("{tick:.0}"),

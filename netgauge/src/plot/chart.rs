@@ -45,8 +45,9 @@ const APART: f64 = 7.0;
 const TOGETHER: f64 = 50.0;
 
 /// Colours that those tell apart too who see few of them (Okabe and Ito, 2008), with grey in place
-/// of yellow, which does not show on white. In the order of the transports.
-const COLOURS: [RGBColor; 8] = [
+/// of yellow, which does not show on white, and brown for what is no transport. In the order of the
+/// transports.
+const COLOURS: [RGBColor; 9] = [
     RGBColor(0, 114, 178),
     RGBColor(0, 158, 115),
     RGBColor(0, 0, 0),
@@ -55,6 +56,7 @@ const COLOURS: [RGBColor; 8] = [
     RGBColor(204, 121, 167),
     RGBColor(86, 180, 233),
     RGBColor(120, 120, 120),
+    RGBColor(140, 86, 60),
 ];
 
 /// Lengths of a dash and of the gap behind it, pixels; none is a whole line.
@@ -141,41 +143,41 @@ impl Style {
 
 /// A line.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Line {
+pub struct Line {
     /// What it is of.
-    pub(super) label: String,
+    pub label: String,
     /// Its transport, by which it is told from others.
-    pub(super) transport: String,
+    pub transport: String,
     /// Its places from left to right, in the axes' units.
-    pub(super) points: Vec<(f64, f64)>,
+    pub points: Vec<(f64, f64)>,
     /// From where to where values went, as far as that is shown: place, least and greatest.
-    pub(super) bars: Vec<(f64, f64, f64)>,
+    pub bars: Vec<(f64, f64, f64)>,
 }
 
 /// A height that lines are compared with.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Base {
+pub struct Base {
     /// What is so high.
-    pub(super) label: String,
+    pub label: String,
     /// Its value.
-    pub(super) value: f64,
+    pub value: f64,
 }
 
 /// What is drawn.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Chart {
+pub struct Chart {
     /// What it is.
-    pub(super) title: String,
+    pub title: String,
     /// What is said below the title, a line each.
-    pub(super) notes: Vec<String>,
+    pub notes: Vec<String>,
     /// The horizontal axis.
-    pub(super) x: Axis,
+    pub x: Axis,
     /// The vertical one.
-    pub(super) y: Axis,
+    pub y: Axis,
     /// The lines, in the order of the legend.
-    pub(super) lines: Vec<Line>,
+    pub lines: Vec<Line>,
     /// What they are compared with.
-    pub(super) base: Option<Base>,
+    pub base: Option<Base>,
 }
 
 impl Chart {

@@ -5,8 +5,8 @@
 //! What is drawn goes by what the results have, not by the pattern's name: a new pattern whose
 //! rows have a size and times or throughput is drawn as it is.
 
-mod axis;
-mod chart;
+pub mod axis;
+pub mod chart;
 mod figure;
 pub(crate) mod goodput;
 mod results;

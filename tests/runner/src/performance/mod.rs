@@ -1,6 +1,5 @@
 //! `make performance`: measures, draws the theses' figures anew, and writes `docs/performance.md`.
 
-mod chart;
 mod measure;
 mod overheads;
 mod page;

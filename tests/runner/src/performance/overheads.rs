@@ -3,10 +3,10 @@
 use std::fmt::Write as _;
 
 use anyhow::Result;
+use netgauge::plot::axis::Scale;
 
-use super::chart::{Line, Scale};
 use super::measure::Topic;
-use super::page::{ahead, lines, over_sizes, table, Section};
+use super::page::{ahead, line, lines, over_sizes, table, Section};
 use super::results::{at, Results, ALL, ESP, PLAIN_TCP, TCP, UDP};
 use super::words::{beside, number, Better, KIB, MIB};
 
@@ -146,10 +146,8 @@ pub fn flood(results: &Results) -> Result<Section> {
     let with_records = |path: &str| {
         let mut drawn = lines(results, "flood", path);
         for series in [ESP, TCP, PLAIN_TCP] {
-            drawn.push(Line {
-                name: format!("{}, --eor", series.name),
-                points: results.points(records, series, path),
-            });
+            let points = results.points(records, series, path);
+            drawn.push(line(format!("{}, --eor", series.name), series, points));
         }
         drawn
     };
@@ -170,7 +168,7 @@ pub fn flood(results: &Results) -> Result<Section> {
     let chart = over_sizes(
         "Send overhead of a flood",
         "instructions",
-        Scale::Linear,
+        Scale::FromZero,
         drawn,
     );
     section.draw("flood", &chart)?;

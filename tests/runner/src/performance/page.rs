@@ -2,9 +2,11 @@
 
 use std::fmt::Write as _;
 
-use anyhow::Result;
+use anyhow::{ensure, Result};
+use netgauge::picture;
+use netgauge::plot::axis::{Axis, Scale, Unit};
+use netgauge::plot::chart::{Chart, Line};
 
-use super::chart::{Chart, Line, Scale};
 use super::results::{at, Points, Results, Series, ALL};
 use super::{overheads, streams, words};
 
@@ -41,32 +43,69 @@ impl Section {
     /// Adds a picture.
     ///
     /// # Errors
-    /// When it cannot be drawn.
+    /// When nothing was measured for it, or it cannot be drawn.
     pub fn draw(&mut self, name: &str, chart: &Chart) -> Result<()> {
+        ensure!(
+            !chart.lines.is_empty(),
+            "{}: nothing was measured to draw",
+            chart.title
+        );
+        let mut svg = picture::svg(chart)?;
+        svg.push('\n');
         self.pictures
-            .push((name.to_owned(), chart.title.clone(), chart.svg()?));
+            .push((name.to_owned(), chart.title.clone(), svg));
         Ok(())
     }
 }
 
-/// A chart with a line for each of `lines` that was measured, over bytes.
-pub fn over_sizes(title: &str, y: &str, scale: Scale, lines: Vec<Line>) -> Chart {
+/// A chart with those of `lines` that have points, over a logarithmic axis.
+pub fn chart(
+    title: &str,
+    (x, unit): (&str, Unit),
+    (y, scale): (&str, Scale),
+    mut lines: Vec<Line>,
+) -> Chart {
+    if scale == Scale::Logarithmic {
+        for line in &mut lines {
+            // 0 has no place on such an axis.
+            line.points.retain(|point| point.1 > 0.0);
+        }
+    }
+    lines.retain(|line| !line.points.is_empty());
+    let points = || lines.iter().flat_map(|line| &line.points);
+    let heights = points().map(|point| point.1);
     Chart {
         title: title.to_owned(),
-        x: "bytes".to_owned(),
-        y: y.to_owned(),
-        scale,
+        notes: Vec::new(),
+        x: Axis::new(x, unit, points().map(|point| point.0)),
+        y: match scale {
+            Scale::Logarithmic => Axis::new(y, Unit::Number, heights),
+            Scale::FromZero => Axis::from_zero(y, heights),
+        },
+        base: None,
         lines,
+    }
+}
+
+/// A chart over the size of messages.
+pub fn over_sizes(title: &str, y: &str, scale: Scale, lines: Vec<Line>) -> Chart {
+    chart(title, ("message size", Unit::Bytes), (y, scale), lines)
+}
+
+/// A line of what a series has.
+pub fn line(label: impl Into<String>, series: Series, points: Points) -> Line {
+    Line {
+        label: label.into(),
+        transport: series.transport.to_owned(),
+        points,
+        bars: Vec::new(),
     }
 }
 
 /// A line for each series.
 pub fn lines(results: &Results, topic: &str, path: &str) -> Vec<Line> {
     ALL.into_iter()
-        .map(|series| Line {
-            name: series.name.to_owned(),
-            points: results.points(topic, series, path),
-        })
+        .map(|series| line(series.name, series, results.points(topic, series, path)))
         .collect()
 }
 
@@ -79,7 +118,7 @@ pub fn table(lines: &[Line], heading: &str, sizes: &[f64]) -> String {
     text += "\n|---|";
     text += &"---:|".repeat(sizes.len());
     for line in lines.iter().filter(|line| !line.points.is_empty()) {
-        let _ = write!(text, "\n| {} |", line.name);
+        let _ = write!(text, "\n| {} |", line.label);
         for size in sizes {
             let value = at(&line.points, *size).map_or_else(String::new, words::number);
             let _ = write!(text, " {value} |");
@@ -175,3 +214,45 @@ low where messages are large. \"TCP without offloads\" passes each packet alone.
 Datagrams are measured up to 64 KiB, where a message is a burst of them and finds room in the receiver's buffer; beyond,
 only what has flow control gets through. Each group of commands shows netgauge's part of the measurement.
 ";
+
+#[cfg(test)]
+mod tests {
+    use super::super::results::{ESP, TCP};
+    use super::*;
+
+    fn drawn(scale: Scale, lines: Vec<Line>) -> Result<String> {
+        let mut section = Section::default();
+        section.draw("name", &over_sizes("Title", "instructions", scale, lines))?;
+        Ok(section.pictures.remove(0).2)
+    }
+
+    #[test]
+    fn a_picture_has_its_lines_names_and_axes() {
+        let points = vec![(1.0, 10.0), (1024.0, 20.0), (65536.0, 3000.0)];
+        for scale in [Scale::FromZero, Scale::Logarithmic] {
+            let lines = [ESP, TCP].map(|series| line(series.name, series, points.clone()));
+            let svg = drawn(scale, lines.into()).unwrap();
+            for text in [
+                "Title",
+                "message size",
+                "instructions",
+                "ESP",
+                "TCP",
+                "64 KiB",
+            ] {
+                assert!(svg.contains(text), "{scale:?}: {text} is missing:\n{svg}");
+            }
+        }
+    }
+
+    #[test]
+    fn zeros_and_missing_lines_do_not_spoil_it() {
+        let none = line("none", ESP, Vec::new());
+        let zeros = line("zeros", TCP, vec![(1.0, 0.0), (2.0, 0.0), (4.0, 5.0)]);
+        for scale in [Scale::FromZero, Scale::Logarithmic] {
+            let svg = drawn(scale, vec![none.clone(), zeros.clone()]).unwrap();
+            assert!(svg.contains("zeros") && !svg.contains("none<"), "{svg}");
+        }
+        assert!(drawn(Scale::FromZero, vec![none]).is_err());
+    }
+}

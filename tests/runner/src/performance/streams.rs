@@ -1,11 +1,12 @@
 //! Figures of dialogues and streams: latency, throughput, acknowledgements, losses, parameters, and many to one.
 
 use anyhow::Result;
+use netgauge::plot::axis::{Scale, Unit};
+use netgauge::plot::chart::Line;
 use serde_json::Value;
 
-use super::chart::{Chart, Line, Scale};
 use super::measure::{Topic, ACKS, BUFFER, LOSS, PACKETS, PAYLOAD, RATE};
-use super::page::{ahead, lines, over_sizes, table, Section};
+use super::page::{ahead, chart, line, lines, over_sizes, table, Section};
 use super::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
 use super::words::{beside, list, number, Better, KIB, MIB};
 
@@ -117,13 +118,16 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     let with_others = |path| {
         let mut drawn: Vec<_> = ACKS
             .iter()
-            .map(|value| Line {
-                name: format!("ESP, packets_to_ack {value}"),
-                points: esp(*value, path),
+            .map(|value| {
+                line(
+                    format!("ESP, packets_to_ack {value}"),
+                    ESP,
+                    esp(*value, path),
+                )
             })
             .collect();
         let others = lines(results, "dialogue", path);
-        drawn.extend(others.into_iter().filter(|line| line.name != ESP.name));
+        drawn.extend(others.into_iter().filter(|line| line.label != ESP.name));
         drawn
     };
     let mut section = Section {
@@ -195,12 +199,11 @@ pub fn losses(results: &Results) -> Result<Section> {
     let loss = f64::from(LOSS) / 100.0;
     // By packets instead of bytes.
     let by_packets = |value: &dyn Fn(&Value) -> Option<f64>| -> Vec<Line> {
-        let drawn = super::results::ALL.into_iter().map(|series| Line {
-            name: series.name.to_owned(),
-            points: results
-                .rows("loss", series)
-                .filter_map(|row| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?)))
-                .collect(),
+        let drawn = super::results::ALL.into_iter().map(|series| {
+            let rows = results.rows("loss", series);
+            let point =
+                |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));
+            line(series.name, series, rows.filter_map(point).collect())
         });
         drawn.collect()
     };
@@ -233,7 +236,7 @@ pub fn losses(results: &Results) -> Result<Section> {
         ..Section::default()
     };
     let share = |series: Series, packets: f64| {
-        let line = shares.iter().find(|line| line.name == series.name)?;
+        let line = shares.iter().find(|line| line.label == series.name)?;
         at(&line.points, packets)
     };
     let most = f64::from(PACKETS[PACKETS.len() - 1]);
@@ -249,7 +252,7 @@ pub fn losses(results: &Results) -> Result<Section> {
         ));
     }
     let time = |series: Series, packets: f64| {
-        let line = times.iter().find(|line| line.name == series.name)?;
+        let line = times.iter().find(|line| line.label == series.name)?;
         at(&line.points, packets)
     };
     for packets in [1.0, most] {
@@ -267,15 +270,14 @@ pub fn losses(results: &Results) -> Result<Section> {
         .map(|packets| (f64::from(*packets), tail_lost(loss, f64::from(*packets))))
         .collect();
     shares.push(Line {
-        name: "Treydte's formula".to_owned(),
+        label: "Treydte's formula".to_owned(),
+        transport: "formula".to_owned(),
         points: thesis,
+        bars: Vec::new(),
     });
-    let chart = |title: &str, y: &str, lines| Chart {
-        title: title.to_owned(),
-        x: "packets of a message".to_owned(),
-        y: y.to_owned(),
-        scale: Scale::Linear,
-        lines,
+    let chart = |title: &str, y: &str, lines| {
+        let x = ("packets of a message", Unit::Count);
+        chart(title, x, (y, Scale::FromZero), lines)
     };
     section.draw(
         "losses",
@@ -365,7 +367,7 @@ pub fn single_sender(results: &Results) -> Result<Section> {
         )),
         ..Section::default()
     };
-    let chart = over_sizes("One sender", "Mbit/s", Scale::Linear, lines);
+    let chart = over_sizes("One sender", "Mbit/s", Scale::FromZero, lines);
     section.draw("single-sender", &chart)?;
     section.sentences.push(format!(
         "At 64 KiB, in Mbit/s: {}.",
@@ -390,8 +392,8 @@ pub fn congestion(results: &Results) -> Result<Section> {
     let lines: Vec<_> = lines(results, topic, path)
         .into_iter()
         .map(|line| Line {
-            name: line.name,
             points: in_mbit(line.points),
+            ..line
         })
         .collect();
     let mut section = Section {
@@ -412,7 +414,7 @@ pub fn congestion(results: &Results) -> Result<Section> {
         )),
         ..Section::default()
     };
-    let chart = over_sizes("Two senders", "Mbit/s", Scale::Linear, lines);
+    let chart = over_sizes("Two senders", "Mbit/s", Scale::FromZero, lines);
     section.draw("congestion", &chart)?;
     let goodput = |series, size| at(&results.points(topic, series, path), size);
     if let (Some(esp), Some(tcp)) = (goodput(ESP, MIB), goodput(TCP, MIB)) {
