@@ -4,7 +4,7 @@ use anyhow::{ensure, Context, Result};
 
 use super::dialer::{address, Dialed};
 use super::flood::{cost, during, wire};
-use super::victim::{goodput, held, stream};
+use super::victim::{goodput, held, stream, usual_goodput};
 use super::{Bounds, Figures};
 use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::note;
@@ -62,8 +62,8 @@ fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> 
     let (from, to, _listener) = stream(lab, PORT + 50, 16)?;
     // The first bytes learn the round trip.
     goodput(&from, &to)?;
-    let alone = goodput(&from, &to)?;
-    let (sent, beside) = during(&wire, make, || goodput(&from, &to))?;
+    let alone = usual_goodput(&from, &to)?;
+    let (sent, beside) = during(&wire, make, || usual_goodput(&from, &to))?;
     ensure!(sent > 100, "only {sent} frames came meanwhile");
     Ok(Figures {
         cost: Some(cost(lab, &wire, make)?),
@@ -279,7 +279,7 @@ fn unread(lab: &Lab) -> Result<Figures> {
     const COUNT: usize = 32;
     let (from, to, listener) = stream(lab, PORT, 128)?;
     goodput(&from, &to)?;
-    let alone = goodput(&from, &to)?;
+    let alone = usual_goodput(&from, &to)?;
     let mut pairs = Vec::new();
     for _ in 0..COUNT {
         let client = lab.b.esp()?;
@@ -289,7 +289,7 @@ fn unread(lab: &Lab) -> Result<Figures> {
         while client.send(&[1; 3000], libc::MSG_NOSIGNAL).is_ok() {}
         pairs.push((client, server));
     }
-    let share = goodput(&from, &to)? / alone;
+    let share = usual_goodput(&from, &to)? / alone;
     let mut most = 0.0f64;
     for (_, server) in &pairs {
         let (holds, receive, _) = held(server)?;
