@@ -28,9 +28,9 @@ pub enum Scale {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
     /// What it shows.
-    pub label: String,
+    pub(super) label: String,
     /// How it goes.
-    pub scale: Scale,
+    pub(super) scale: Scale,
     unit: Unit,
     low: f64,
     high: f64,
@@ -74,17 +74,17 @@ impl Axis {
     }
 
     /// From where to where it goes.
-    pub fn range(&self) -> std::ops::Range<f64> {
+    pub(super) fn range(&self) -> std::ops::Range<f64> {
         self.low..self.high
     }
 
     /// A place beside that of `value` on a logarithmic axis, by a share of the axis.
-    pub fn beside(&self, value: f64, share: f64) -> f64 {
+    pub(super) fn beside(&self, value: f64, share: f64) -> f64 {
         value * (self.high / self.low).powf(share)
     }
 
     /// Where a logarithmic one has ticks, ascending.
-    pub fn ticks(&self) -> Vec<f64> {
+    pub(super) fn ticks(&self) -> Vec<f64> {
         let inside = |ticks: &mut dyn Iterator<Item = f64>| -> Vec<f64> {
             ticks.filter(|tick| self.range().contains(tick)).collect()
         };
@@ -142,7 +142,7 @@ impl Axis {
     }
 
     /// What is said at a tick.
-    pub fn text(&self, tick: f64) -> String {
+    pub(super) fn text(&self, tick: f64) -> String {
         match self.unit {
             Unit::Bytes => human(tick.round() as u64),
             Unit::Count => format!("{tick:.0}"),
