@@ -75,7 +75,7 @@ fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> 
 /// SYNs from random addresses: each makes a half-open connection, and asks an older one to go. Those that go are there for
 /// a moment more than the backlog.
 pub const SYNS: Attack = Attack {
-    what: "SYNs from addresses where nobody is",
+    what: "SYNs from absent hosts",
     make: syns,
     bounds: bounds(4_000.0, 0.7, 160.0, "half-open connections"),
 };
@@ -122,7 +122,7 @@ fn syns(lab: &Lab) -> Result<Figures> {
 
 /// Packets for no socket: each is answered by a reset of the same length.
 pub const STRAYS: Attack = Attack {
-    what: "packets for ports where nobody listens",
+    what: "packets for ports without a listener",
     make: |lab| {
         beside_a_stream(lab, &mut |number| {
             let header = EspHeader {
@@ -162,21 +162,21 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
 
 /// Acknowledgements with numbers that are guessed.
 pub const FORGED: Attack = Attack {
-    what: "guessed acknowledgements of a connection",
+    what: "guessed acknowledgements for a connection",
     make: |lab| forged(lab, flag::ACK),
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
 /// Requests with numbers that are guessed.
 pub const GUESSED_REQUESTS: Attack = Attack {
-    what: "guessed requests of a connection",
+    what: "guessed retransmission requests for a connection",
     make: |lab| forged(lab, flag::ACK | flag::RRQ),
     bounds: bounds(2_000.0, 0.85, 0.0, ""),
 };
 
 /// A peer that asks again and again for what it was sent.
 pub const REQUESTS: Attack = Attack {
-    what: "requests by a peer for what it was sent",
+    what: "retransmission requests by the peer",
     make: requests,
     bounds: bounds(f64::MAX, 0.0, 21.0, "packets for a request"),
 };
@@ -211,7 +211,7 @@ fn datagram(lab: &Lab, port: u16, payload: &[u8]) -> Vec<u8> {
 
 /// Datagrams for no socket.
 pub const EDP_NOBODY: Attack = Attack {
-    what: "datagrams for ports where nobody is",
+    what: "datagrams for ports without a socket",
     make: |lab| {
         beside_a_stream(lab, &mut |number| {
             datagram(lab, 1 + number as u16 % 2000, b"x")
@@ -222,7 +222,7 @@ pub const EDP_NOBODY: Attack = Attack {
 
 /// Datagrams that nobody reads.
 pub const EDP_UNREAD: Attack = Attack {
-    what: "datagrams that are not read",
+    what: "datagrams that the program does not read",
     make: |lab| {
         let socket = lab.a.edp_bound(PORT)?;
         let figures = beside_a_stream(lab, &mut |_| datagram(lab, PORT, &[1; 1000]))?;
@@ -245,7 +245,7 @@ pub const ECHOES: Attack = Attack {
 
 /// A peer that sends on though no window is open, to a connection that nobody reads from.
 pub const WINDOWLESS: Attack = Attack {
-    what: "a peer that sends without a window",
+    what: "a peer that sends beyond its window",
     make: windowless,
     bounds: bounds(f64::MAX, 0.0, 1.2, "receive buffers"),
 };
@@ -270,7 +270,7 @@ fn windowless(lab: &Lab) -> Result<Figures> {
 
 /// Many connections that are not read from, each sent as much as it takes.
 pub const UNREAD: Attack = Attack {
-    what: "32 connections that are not read from",
+    what: "32 connections that the program does not read",
     make: unread,
     bounds: bounds(f64::MAX, 0.8, 1.0, "receive buffers each"),
 };
