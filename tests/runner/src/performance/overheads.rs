@@ -15,9 +15,9 @@ pub fn logp(results: &Results) -> Result<Section> {
     let topic = "logp";
     let mut section = Section {
         title: "Send and receive overhead".to_owned(),
-        sources: "Treydte 2007, figures 17 (averages; there with Open MPI between, here by sockets, as in 18) and 18 (minima): \
-                  time in the call that sends a message, o_s(s), and in the one that receives a message which has come, o_r(s), \
-                  of the parameterised LogP model."
+        sources: "Treydte 2007, figures 17 (averages, there measured through Open MPI, here on sockets as in 18) and 18 (minima), \
+                  by the parameterised LogP model: the time of the call that sends a message, o_s(s), and of the call that \
+                  receives a message which is already there, o_r(s)."
             .to_owned(),
         commands: vec![Topic::LogP.command()],
         ..Section::default()
@@ -44,8 +44,8 @@ pub fn logp(results: &Results) -> Result<Section> {
         &[1.0, 256.0, KIB, 4.0 * KIB, 64.0 * KIB],
     ));
     section.sentences.push(
-        "On this one processor the call that sends hands the packets to the other host before it returns, so that o_s has the \
-         work of the receiving host's softirq in it, too."
+        "On one processor the send call passes the packets to the other host before it returns, so o_s includes the receiving \
+         host's softirq."
             .to_owned(),
     );
     let words = |path| ahead(results, (topic, path), ESP, &[TCP, PLAIN_TCP], Better::Less);
@@ -100,9 +100,10 @@ pub fn hidden(results: &Results) -> Section {
     }
     let mut section = Section {
         title: "The hidden overhead".to_owned(),
-        sources: "Treydte 2007, 6.4, which has no figure: what a message costs that no call of a program shows. Counted here for \
-                  half a round trip of one byte and for a byte in bulk: all instructions of both hosts; of these those in the \
-                  kernel; of these those in softirqs, where a host takes in packets, also acknowledgements, and runs its timers."
+        sources: "Treydte 2007, 6.4, which has no figure: the part of a message's cost that no call of the program contains. The table \
+                  has, for half a round trip of one byte and for a byte in bulk: all instructions of both hosts; those of them in the \
+                  kernel; and those of them in softirqs, in which a host receives packets and acknowledgements and runs its timers. \
+                  The last are hidden."
             .to_owned(),
         commands: vec![
             "make bench".to_owned(),
@@ -116,7 +117,7 @@ pub fn hidden(results: &Results) -> Section {
         let share = |series| results.number(&format!("softirq-{}", figure.0), series);
         if let (Some(esp), Some(tcp)) = (share(ESP), share(TCP)) {
             section.sentences.push(format!(
-                "Of {} {:.0} % are hidden over ESP and {:.0} % over TCP.",
+                "Of the instructions of {} {:.0} % are hidden over ESP and {:.0} % over TCP.",
                 figure.1.to_lowercase(),
                 esp * 100.0,
                 tcp * 100.0
@@ -154,8 +155,8 @@ pub fn flood(results: &Results) -> Result<Section> {
     let drawn = with_records(path);
     let mut section = Section {
         title: "Floods of small messages".to_owned(),
-        sources: "Treydte 2007, figure 21: the send overhead of a flood, before and after small messages are put together into one \
-                  packet. With `--eor` each call's bytes have a packet of their own, as before."
+        sources: "Treydte 2007, figure 21: the send overhead of a flood, with and without several small messages in one packet. With \
+                  `--eor` each call has a packet of its own."
             .to_owned(),
         commands: vec![Topic::Flood.command(), Topic::Records.command()],
         table: Some(table(
@@ -175,7 +176,7 @@ pub fn flood(results: &Results) -> Result<Section> {
     let one = |topic, series| at(&results.points(topic, series, path), 1.0);
     if let (Some(before), Some(after)) = (one(records, ESP), one("flood", ESP)) {
         section.sentences.push(format!(
-            "Over ESP a message of one byte takes {} instructions, {} the {} of a packet for each.",
+            "Over ESP a message of one byte takes {} instructions, {} the {} with a packet for each message.",
             number(after),
             beside(after, before),
             number(before)
@@ -184,7 +185,7 @@ pub fn flood(results: &Results) -> Result<Section> {
     let packets = |topic| at(&results.points(topic, ESP, "packets_per_message"), 1.0);
     if let (Some(before), Some(after)) = (packets(records), packets("flood")) {
         section.sentences.push(format!(
-            "That is {} packets for a message instead of {}.",
+            "It takes {} packets per message instead of {}.",
             number(after),
             number(before)
         ));

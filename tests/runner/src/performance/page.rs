@@ -187,32 +187,32 @@ pub fn write(results: &Results) -> Result<Page> {
 const INTRODUCTION: &str = "\
 # Performance: the theses' figures, today
 
-The figures of Reinhardt (2006) and Treydte (2007), drawn anew for Debian's stock kernel RELEASE, with what there is to
-compare with: TCP with the kernel's defaults, TCP without TSO, GSO and GRO, UDP, and packet sockets (`AF_PACKET`). This page and
-its pictures are written by one command, and so is every number and sentence below the next heading; nothing of it is to be
-edited:
+The figures of Reinhardt (2006) and Treydte (2007), measured again on Debian's stock kernel RELEASE, beside TCP with the kernel's
+defaults, TCP without TSO, GSO and GRO, UDP, and packet sockets (`AF_PACKET`). One command writes this page, its numbers,
+comparisons and pictures; do not edit it by hand:
 
 ```sh
 make performance                        # measures, draws and writes
-make performance OPTIONS=--redraw       # draws and writes again what was measured last
+make performance OPTIONS=--redraw       # draws and writes again from the last results
 ```
 
-## What the clock says
+## How to read the figures
 
-Everything runs in a guest with one emulated processor whose clock counts instructions: one instruction is one nanosecond. That
-processor does the work of all hosts, one after the other. So between two hosts on a cable, which is a veth pair, \"half a
-round trip\" is no latency of a network: it is all that the processors of both hosts execute for a message, and throughput is
-what a processor that executes 10^9 instructions per second could do if it were both hosts. The numbers depend on no machine
-and on no day, beyond some tenths of a percent, and tell which protocol makes less work.
+**All figures are counted instructions, not times on hardware.** Every host runs in one guest with one emulated processor whose
+clock counts instructions: one instruction is one nanosecond. That processor does the work of all hosts, one after the
+other. So between two hosts joined by a veth pair \"half a round trip\" is not a network's latency: it is the number of
+instructions that both hosts together execute for a message. Throughput is that of a processor which executes 10^9
+instructions per second and is both hosts. The numbers repeat on any machine to some tenths of a percent, and show which
+protocol takes less work.
 
-What they leave out: memory and its caches, the bus, the network card and its interrupts, and two hosts that work at the same
-time. A veth pair takes TCP's segments of up to 64 KiB as they are. With a network card the card cuts them, at no cost to the
-processor, but joining them again (GRO) costs the receiver something that is not in these figures: TCP's lie a little too
-low where messages are large. \"TCP without offloads\" passes each packet alone. Figures over the switch,
-`enet-switch` with ports of 200 Mbit/s and 128 KiB, have the times of their links, beside which the processor is fast.
+They leave out memory and caches, the bus, the network card and its interrupts, and two hosts that work at the same time.
+A veth pair passes TCP's segments of up to 64 KiB whole. A network card splits them at no cost to the processor, but
+merging them again (GRO) takes instructions of the receiver that are missing here: for large messages TCP's figures are a
+little too low. \"TCP without offloads\" passes each packet alone. Figures over the switch, `enet-switch` with ports of
+200 Mbit/s and 128 KiB, contain the times of its links, beside which the processor is fast.
 
-Datagrams are measured up to 64 KiB, where a message is a burst of them and finds room in the receiver's buffer; beyond,
-only what has flow control gets through. Each group of commands shows netgauge's part of the measurement.
+Datagrams are measured up to 64 KiB, where a message is a burst of them that fits the receiver's buffer; larger messages need
+flow control. Each group of commands shows netgauge's part of the measurement.
 ";
 
 #[cfg(test)]

@@ -132,8 +132,8 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     };
     let mut section = Section {
         title: "Influence of acknowledgements".to_owned(),
-        sources: "Reinhardt 2006, figure 5.3.5: ESP with an acknowledgement for every 1, 2, 5, 10 or 15 packets; what the others \
-                  do is theirs to choose and as above."
+        sources: "Reinhardt 2006, figure 5.3.5: ESP with an acknowledgement for every 1, 2, 5, 10 or 15 packets; the other protocols \
+                  as above."
             .to_owned(),
         commands: vec![
             "sysctl -w esp.packets_to_ack=1        # on both hosts; then 2, 5, 10, 15".to_owned(),
@@ -162,7 +162,7 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     let throughput_at = |value, size| at(&esp(value, "mbit_per_s"), size);
     if let (Some(one), Some(ten)) = (throughput_at(1, MIB), throughput_at(10, MIB)) {
         section.sentences.push(format!(
-            "At 1 MiB an acknowledgement for every packet gives {} Mbit/s, which is {} the {} of one for every 10.",
+            "At 1 MiB ESP reaches {} Mbit/s with an acknowledgement for every packet, {} the {} with one for every 10 packets.",
             number(one),
             beside(one, ten),
             number(ten)
@@ -171,7 +171,7 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
     let latency_at = |value, size| at(&esp(value, "half_rtt_ns.median"), size);
     if let (Some(one), Some(ten)) = (latency_at(1, 1.0), latency_at(10, 1.0)) {
         section.sentences.push(format!(
-            "A message of one byte takes {} instructions with an acknowledgement for every packet, {} with one for every 10 ({}).",
+            "A message of one byte takes {} instructions with an acknowledgement for every packet, {} with one for every 10 packets ({}).",
             number(one),
             beside(one, ten),
             number(ten)
@@ -222,11 +222,11 @@ pub fn losses(results: &Results) -> Result<Section> {
     let mut shares = by_packets(&stalled);
     let times = by_packets(&late);
     let mut section = Section {
-        title: "Lost packets, and who notices".to_owned(),
+        title: "Losses that only a timer detects".to_owned(),
         sources: format!(
-            "Treydte 2007, figure 11: the probability that a timer must recover what was lost, over the window. Messages of 1 to \
-             {} packets, each answered with a byte, on a cable that loses {LOSS} % of the frames one way. A stall is an exchange \
-             that took more than 1 ms, and four times, longer than the median; of datagrams, a message that was not answered.",
+            "Treydte 2007, figure 11: the probability that only a timer recovers a loss, over the window. Messages of 1 to {} packets, \
+             each answered with a byte, on a link that loses {LOSS} % of the frames in one direction. A stall is an exchange that takes \
+             four times the median and at least 1 ms longer; for datagrams, a message without an answer.",
             PACKETS[PACKETS.len() - 1]
         ),
         commands: vec![
@@ -245,7 +245,7 @@ pub fn losses(results: &Results) -> Result<Section> {
         (share(ESP, most), share(TCP, most), share(UDP, most))
     {
         section.sentences.push(format!(
-            "Of messages of {most} packets {} stall over ESP and {} over TCP, and {} are incomplete over UDP, which repeats nothing.",
+            "Of messages of {most} packets {} stall over ESP and {} over TCP, and {} are incomplete over UDP, which retransmits nothing.",
             percent(esp),
             percent(tcp),
             percent(udp)
@@ -327,7 +327,7 @@ pub fn parameters(results: &Results) -> Result<Section> {
     let thesis = plateau(8.0, 16.0);
     if best > 0.0 && thesis.is_finite() {
         section.sentences.push(format!(
-            "The best pair carries {} Mbit/s of {}; where Treydte found his plateau (w >= 16, r <= w - 8) every pair has at least \
+            "The best pair carries {} Mbit/s of {}. On Treydte's plateau (w >= 16, r <= w - 8) every pair reaches at least \
              {:.1} % of that.",
             number(best / 1e6),
             number(RATE.2 / 1e6),
@@ -338,7 +338,7 @@ pub fn parameters(results: &Results) -> Result<Section> {
             .map(|cell| cell.2 / best)
             .fold(f64::INFINITY, f64::min);
         section.sentences.push(format!(
-            "The worst pair of all has {:.1} %, and the parameters are ESP's alone: there is nothing to compare them with.",
+            "The worst pair reaches {:.1} %. Other protocols have no such parameters to compare.",
             worst * 100.0
         ));
     }
@@ -399,8 +399,8 @@ pub fn congestion(results: &Results) -> Result<Section> {
     let mut section = Section {
         title: "Two senders to one receiver".to_owned(),
         sources: format!(
-            "Treydte 2007, figure 20: goodput of both together, on links of {} Mbit/s and a port with 128 KiB in front of the \
-             receiver. Datagrams have no flow control to compare: the port drops what is too much.",
+            "Treydte 2007, figure 20: goodput of both together, on links of {} Mbit/s with a 128 KiB buffer in the receiver's \
+             port. Datagrams are left out: they have no flow control.",
             number(RATE.2 / 1e6)
         ),
         commands: vec![
@@ -419,7 +419,7 @@ pub fn congestion(results: &Results) -> Result<Section> {
     let goodput = |series, size| at(&results.points(topic, series, path), size);
     if let (Some(esp), Some(tcp)) = (goodput(ESP, MIB), goodput(TCP, MIB)) {
         section.sentences.push(format!(
-            "At 1 MiB of each sender ESP carries {} Mbit/s, {} TCP's {}.",
+            "At 1 MiB from each sender ESP carries {} Mbit/s, {} TCP's {}.",
             number(esp / 1e6),
             beside(esp, tcp),
             number(tcp / 1e6)

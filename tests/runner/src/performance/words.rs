@@ -86,13 +86,13 @@ pub fn ahead(
         .collect();
     let (one, other) = (one.0, other.0);
     let Some(first) = behind.first() else {
-        return Some(format!("{other} is ahead of {one} at none of these sizes."));
+        return Some(format!("{other} is not ahead of {one} at any of these sizes."));
     };
     let most = behind
         .iter()
         .max_by(|a, b| a.1.total_cmp(&b.1))
         .map_or(*first, |most| *most);
-    let extent = format!("by a factor of {:.2} at most, at {}", most.1, size(most.0));
+    let extent = format!("by up to a factor of {:.2} (at {})", most.1, size(most.0));
     let is_end = leads
         .iter()
         .skip_while(|(x, _)| *x < first.0)
@@ -169,23 +169,23 @@ mod tests {
         let less = Better::Less;
         assert_eq!(
             told([10.0, 12.0, 13.0], less),
-            "B is ahead of A at none of these sizes."
+            "B is not ahead of A at any of these sizes."
         );
         assert_eq!(
             told([5.0, 8.0, 9.0], less),
-            "B is ahead of A at every size, by a factor of 2.00 at most, at 1 B."
+            "B is ahead of A at every size, by up to a factor of 2.00 (at 1 B)."
         );
         assert_eq!(
             told([11.0, 8.0, 5.0], less),
-            "From 2 B on B is ahead of A, by a factor of 2.00 at most, at 4 B."
+            "From 2 B on B is ahead of A, by up to a factor of 2.00 (at 4 B)."
         );
         assert_eq!(
             told([5.0, 12.0, 8.0], less),
-            "B is ahead of A at 1 B and 4 B, by a factor of 2.00 at most, at 1 B."
+            "B is ahead of A at 1 B and 4 B, by up to a factor of 2.00 (at 1 B)."
         );
         assert_eq!(
             told([10.0, 12.0, 20.0], Better::More),
-            "From 2 B on B is ahead of A, by a factor of 2.00 at most, at 4 B."
+            "From 2 B on B is ahead of A, by up to a factor of 2.00 (at 4 B)."
         );
         assert_eq!(ahead(("A", &one), ("B", &[]), less), None);
     }
