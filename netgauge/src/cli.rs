@@ -52,41 +52,41 @@ Examples:
   From 1 byte to 1 MiB with four sizes per doubling, for a program to read:
     netgauge -m edp -s 1-1M -g 4 --format json --connect 10.0.0.2
 
-  What a byte costs in a long stream:
+  The cost of a byte in a long stream:
     netgauge -m tcp,esp -x bulk -s 16M -c 10 --connect 10.0.0.2
 
-  What TCP's copies, its small buffers, or its sleeping cost:
+  The cost of TCP's copies, of small buffers, and of sleeping:
     netgauge -m tcp,tcp-zerocopy -x bulk --connect 10.0.0.2
     netgauge -m tcp -x bulk --send-buffer 64K --receive-buffer 64K --connect 10.0.0.2
     netgauge -m tcp --busy-poll 50 -N both --connect 10.0.0.2
 
-  What sending and receiving cost each end, and how much of a round trip is the network's:
+  The overhead of sending and receiving at each end, and the network's part of a round trip:
     netgauge -m tcp,esp -x logp --connect 10.0.0.2
 
-  What a small message costs in a flood, and what it would if each had its own packet:
+  The cost of a small message in a flood, with several in a packet and with one in each:
     netgauge -m tcp,esp -x flood -s 1 --connect 10.0.0.2
     netgauge -m tcp,esp -x flood -s 1 --eor --connect 10.0.0.2
 
-  Connections per second, and what losses cost short dialogues and the ends of long messages:
+  Connections per second, and the cost of losses in short dialogues and long messages:
     netgauge -m tcp,esp -x setup,recovery --connect 10.0.0.2
 
   1, 8 and 32 senders at once to one server, on 1 Gbit/s; every node runs netgauge --server:
     netgauge -x one-many -m esp,tcp --congestion cubic,dctcp --clients 1,8,32 -s 64K,256K \\
       --rate 1G --peers node0,node1,...,node32
 
-  The same between network namespaces h0, h1, ... of this host, each with its eth0:
+  The same between network namespaces h0, h1, ... of this host, each with an eth0:
     netgauge -x one-many -m esp --netns h0,h1,h2,h3 --server-index 0 --clients 1-3
 
-  What a rack carries between random halves of its hosts, which ssh reaches:
+  The bisection bandwidth of a rack whose hosts ssh reaches:
     netgauge -x bisection -m esp,tcp --hostfile rack.txt --interface eth0
 
-  Many senders on a switch that is made here for it, as a table and a picture:
+  Many senders on a switch made of namespaces of this host, as a table and a picture:
     netgauge lab one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp
 
-  Which burst_length and packets_to_ack suit the link to a host, as a picture:
+  The best burst_length and packets_to_ack for the link to a host, as a picture:
     netgauge -x esp-params --plot esp-params.svg --connect 10.0.0.2 --interface eth0
 
-  Save what is measured, and draw it (netgauge plot --help has more):
+  Save results, and draw them (netgauge plot --help has more):
     netgauge -m all --format json --connect 10.0.0.2 > today.json
     netgauge plot today.json -o latency.svg
 
@@ -95,11 +95,11 @@ Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),
                  flood (small messages without waiting), setup (connections one after the
                  other), recovery (stalls and losses); of many participants, one at a time:
-                 one-many (N clients to one server), many-one (the way back), all-to-all,
+                 one-many (N clients to one server), many-one (the reverse), all-to-all,
                  bisection (random pairs), esp-params (ESP over its parameters)
 
 Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line, 130 if a signal
-ended the run: then what was measured before is in the report.";
+ended the run: then the report has the results so far.";
 
 /// Measures latency and throughput between two hosts, by several transports in comparison.
 ///
@@ -115,16 +115,15 @@ pub struct Cli {
     #[command(subcommand)]
     pub command: Option<Command>,
 
-    /// Wait for clients and do their bidding, until killed; it obeys whoever reaches its port, see
-    /// --listen
+    /// Serve clients until killed; it obeys every host that reaches its port, see --listen
     #[arg(help_heading = SIDES, long)]
     pub server: bool,
 
-    /// Measure, with the server on this host
+    /// Measure with the server on this host
     #[arg(help_heading = SIDES, long, value_name = "HOST")]
     pub connect: Option<String>,
 
-    /// Patterns to measure them with: names with commas between, or `all`
+    /// Patterns: names separated by commas, or `all`
     #[arg(
         help_heading = measuring::MEASURE,
         short = 'x',
@@ -138,16 +137,16 @@ pub struct Cli {
     #[command(flatten)]
     pub measuring: Measuring,
 
-    /// Interface to use at this end, all but unix and tipc: raw, edp and esp need an Ethernet one,
-    /// the others go from its IP address [default: the one that leads to the peer]
+    /// Interface of this end, for all transports but unix and tipc: raw, edp and esp need an Ethernet
+    /// interface, the others use its IP address [default: the one that leads to the peer]
     #[arg(help_heading = measuring::LINKS, long, value_name = "NAME")]
     pub interface: Option<String>,
 
-    /// TCP port on which the peers find each other; for the server, 0 is any free one
+    /// TCP port of the server's control connection; for the server, 0 is any free one
     #[arg(help_heading = SIDES, long, default_value_t = NETGAUGE_PORT)]
     pub port: u16,
 
-    /// Server: address to wait on [default: all]
+    /// Server: address to listen on [default: all]
     #[arg(help_heading = SIDES, long, value_name = "ADDRESS", conflicts_with_all = MEASURING_SIDES)]
     pub listen: Option<IpAddr>,
 

@@ -55,7 +55,7 @@ pub struct LabArgs {
     #[command(flatten)]
     pub many: ManyArgs,
 
-    /// Draw no picture; without this and --plot it is netgauge-PATTERN.svg in this directory
+    /// Draw no picture [default: draw netgauge-PATTERN.svg in this directory]
     #[arg(long, conflicts_with = "plot")]
     pub no_plot: bool,
 

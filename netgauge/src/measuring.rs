@@ -34,8 +34,8 @@ pub(crate) const LINKS: &str = "Links and limits";
 /// What is measured, and how it is reported.
 #[derive(Clone, Debug, Args)]
 pub struct Measuring {
-    /// Transports to measure: names with commas between, or `all`; patterns of many take
-    /// tcp, esp, unix and tipc, esp-params is always esp
+    /// Transports to measure: names separated by commas, or `all`; patterns of many take
+    /// tcp, esp, unix and tipc, esp-params only esp
     #[arg(help_heading = MEASURE,
         short = 'm',
         long = "mode",
@@ -44,7 +44,7 @@ pub struct Measuring {
     )]
     pub mode: String,
 
-    /// Message sizes in bytes: from-to, one, or several with commas between; K, M, G are powers of
+    /// Message sizes in bytes: from-to, one, or several separated by commas; K, M, G are powers of
     /// 1024 [default: 1-65536; bulk: 16M; flood: 1-1K; setup: 1; recovery: 1,64K; of many: 64K,256K;
     /// esp-params: 4M]
     #[arg(help_heading = MEASURE, short = 's', long = "size", value_name = "SIZES")]
@@ -55,7 +55,7 @@ pub struct Measuring {
     #[arg(help_heading = MEASURE, short = 'c', long = "tests", value_name = "NUMBER")]
     pub tests: Option<NonZeroU32>,
 
-    /// Steps in a range of sizes: so many sizes per doubling, at most 1000
+    /// Sizes per doubling in a range of sizes, at most 1000
     #[arg(help_heading = MEASURE,
         short = 'g',
         long = "grade",
@@ -74,7 +74,7 @@ pub struct Measuring {
     #[arg(help_heading = REPORT, long, value_enum, default_value = "table")]
     pub format: Format,
 
-    /// Percentiles of the times, as 50,99,99.9
+    /// Percentiles of the times, such as 50,99,99.9
     #[arg(help_heading = REPORT, long, value_name = "NUMBERS", value_delimiter = ',',
           default_value = "90,95,99")]
     pub percentiles: Vec<Percent>,

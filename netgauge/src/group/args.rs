@@ -26,12 +26,12 @@ const MOST: u32 = 1024;
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = MANY)]
 pub struct GroupArgs {
-    /// Coordinate the servers on these hosts: HOST or HOST:PORT, with commas between
+    /// Coordinate the servers on these hosts: HOST or HOST:PORT, separated by commas
     #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
     pub peers: Vec<String>,
 
-    /// Coordinate processes in these network namespaces of this host, by --interface [default:
-    /// eth0]; a name may come several times
+    /// Coordinate processes in these network namespaces of this host, which use --interface [default:
+    /// eth0]; a name may be repeated
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub netns: Vec<String>,
 
@@ -39,11 +39,11 @@ pub struct GroupArgs {
     #[arg(long, value_name = "NETNS", num_args = 0..=1, require_equals = true, hide = true)]
     pub participant: Option<Option<String>>,
 
-    /// What the choice of the server, or of pairs, depends on, for the same again [default: random]
+    /// Seed of the random choice of the server or of the pairs [default: random]
     #[arg(long, value_name = "NUMBER", conflicts_with = "server_index")]
     pub seed: Option<u64>,
 
-    /// Rate of the server's link in bit/s, to give goodput as a share of: 200M, 1G, 2.5G
+    /// Rate of the server's link in bit/s, to report goodput as a share of it: 200M, 1G, 2.5G
     #[arg(long, value_name = "RATE")]
     pub rate: Option<Rate>,
 
@@ -60,7 +60,7 @@ pub struct GroupArgs {
 #[derive(Clone, Debug, Args)]
 #[command(next_help_heading = MANY)]
 pub struct ManyArgs {
-    /// Numbers of clients, as 1,2,4 or 1-4; N clients need N + 1 participants [default: one-many,
+    /// Numbers of clients, such as 1,2,4 or 1-4; N clients need N + 1 participants [default: one-many,
     /// many-one: all but the server; esp-params: 1]
     #[arg(long, value_name = "NUMBERS")]
     pub clients: Option<Numbers>,
@@ -69,7 +69,7 @@ pub struct ManyArgs {
     #[arg(long, value_name = "INDEX")]
     pub server_index: Option<usize>,
 
-    /// TCP's congestion controls to measure, as cubic,reno,dctcp [default: the system's]
+    /// TCP's congestion controls to measure, such as cubic,reno,dctcp [default: the system's]
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub congestion: Vec<String>,
 
@@ -81,8 +81,8 @@ pub struct ManyArgs {
     #[arg(long, value_name = "NUMBERS")]
     pub ack: Option<Numbers>,
 
-    /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; SVG or PNG by the
-    /// name's end
+    /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; a file name that ends
+    /// in .svg or .png
     #[arg(long, value_name = "FILE", value_parser = picture::parse_path)]
     pub plot: Option<PathBuf>,
 }

@@ -12,7 +12,7 @@ use crate::transport::{Kind, KINDS};
 /// Options that only some patterns of two have.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PatternArgs {
-    /// flood: end a record with each message (MSG_EOR), so that no two share a packet of a stream
+    /// flood: end a record with each message (MSG_EOR), so that no two share a packet
     #[arg(help_heading = MEASURE, long)]
     pub eor: bool,
 }
