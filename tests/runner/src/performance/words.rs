@@ -86,7 +86,9 @@ pub fn ahead(
         .collect();
     let (one, other) = (one.0, other.0);
     let Some(first) = behind.first() else {
-        return Some(format!("{other} is not ahead of {one} at any of these sizes."));
+        return Some(format!(
+            "{other} is not ahead of {one} at any of these sizes."
+        ));
     };
     let most = behind
         .iter()
