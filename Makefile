@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
-	fuzz-coverage shell modules install unit scenarios manual dissector model simulation lint fmt clean toolbox runner
+	fuzz-coverage shell modules install unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR INSTALL_MOD_PATH ENET_CACHE
@@ -64,6 +64,7 @@ help:
 	@echo '  make unit       the crates'\'' tests alone'
 	@echo '  make scenarios  the scenarios alone; ONLY="name ..." runs those'
 	@echo '  make manual     the manual pages alone; make dissector: the Wireshark dissector alone'
+	@echo '  make misuses    the snippets of tests/misuse alone, which must not compile'
 	@echo '  make shell      a guest with the module and the programs, for trying things'
 	@echo '  make lint, fmt  check, or mend, format and warnings'
 	@echo '  make clean      remove build/; what was fetched stays in $${ENET_CACHE:-~/.cache/enet}'
@@ -74,7 +75,7 @@ toolbox:
 runner: toolbox
 	@mk/build-runner
 
-demo test bench dos shell manual dissector: runner
+demo test bench dos shell manual misuses dissector: runner
 	@$(run-guests) $@
 
 profile: runner

@@ -1,5 +1,5 @@
 //! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module and what it says of
-//! itself, the dissector, the scenarios, and the benchmark's budgets.
+//! itself, misuses that must not compile, the dissector, the scenarios, and the benchmark's budgets.
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
@@ -11,6 +11,7 @@ use crate::dissector;
 use crate::judge::{cargo_test, Part, Total};
 use crate::layout::Layout;
 use crate::manual;
+use crate::misuses;
 use crate::programs;
 use crate::scenarios;
 use crate::step;
@@ -35,6 +36,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
     }
     parts.push(module);
     if module_is_there {
+        parts.push(misuses::check(layout));
         parts.push(dissector::check(layout));
     }
     // Each thing tells its own failure; without the module the scenarios still count, as failed.

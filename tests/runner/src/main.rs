@@ -17,6 +17,7 @@ mod initramfs;
 mod judge;
 mod layout;
 mod manual;
+mod misuses;
 mod params;
 mod performance;
 mod profile;
@@ -67,6 +68,8 @@ enum Verb {
     Manual,
     /// Test the Wireshark dissector alone.
     Dissector,
+    /// Test alone that misuses of the module's safe interfaces do not compile.
+    Misuses,
     /// Print netgauge's table, measured between two guests.
     Demo,
     /// Print instructions per half round trip and per byte, and judge them by netgauge/budgets.toml.
@@ -149,6 +152,10 @@ fn run(options: &Options) -> Result<bool> {
         }
         Verb::Manual => judge(manual::check(&layout)),
         Verb::Dissector => judge(dissector::check(&layout)),
+        Verb::Misuses => {
+            programs::build_module(&layout)?;
+            judge(misuses::check(&layout))
+        }
         Verb::Demo => demo::run(&layout).map(|()| true),
         Verb::Bench => bench::run(&layout),
         Verb::Profile(options) => profile::run(&layout, options),

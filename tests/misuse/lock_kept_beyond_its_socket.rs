@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The last reference to a socket goes while the socket is locked: unlocking would write to freed memory.
+
+use crate::net::sock::{Protocol, SockRef};
+
+fn release_while_locked<P: Protocol>(sock: SockRef<P>) {
+    let guard = sock.lock();
+    #[cfg(misuse)]
+    drop(sock); //~ E0505
+    drop(guard);
+}

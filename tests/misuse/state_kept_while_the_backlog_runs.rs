@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The state is borrowed while the backlog runs, whose packets change it.
+
+use crate::net::sock::{Protocol, Sock};
+
+fn flush_under_a_borrow<P: Protocol>(sock: &Sock<P>) {
+    let mut guard = sock.lock();
+    let state = guard.state();
+    #[cfg(misuse)]
+    guard.flush_backlog(); //~ E0499
+    drop::<&mut P::State>(state);
+}
