@@ -54,7 +54,7 @@ pub struct PlotArgs {
     #[arg(long, value_enum)]
     kind: Option<PlotKind>,
 
-    /// Draw these transports only: names with commas between
+    /// Draw only these transports: names separated by commas
     #[arg(
         short = 'm',
         long = "mode",

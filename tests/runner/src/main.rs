@@ -36,7 +36,7 @@ use clap::{Parser, Subcommand};
 use judge::{Part, Total};
 use layout::{Layout, Purpose};
 
-/// Boots guests with a stock kernel and judges what happens in them.
+/// Boots guests and runs tests and measurements in them.
 #[derive(Debug, Parser)]
 struct Options {
     #[command(subcommand)]
@@ -44,62 +44,62 @@ struct Options {
     /// The kernel's directory, as `mk/kernel path` or `mk/debug-kernel path` prints it.
     #[arg(long)]
     kernel: PathBuf,
-    /// It is the one of mk/debug-kernel: takes the module made for it, fewer and larger guests, and more time.
+    /// The kernel is that of mk/debug-kernel: use the module built for it, fewer and larger guests, and longer timeouts.
     #[arg(long)]
     debug: bool,
-    /// Take the module and the programs as they were built last, while their sources are being changed.
+    /// Use the module and the programs as built last, without building them again.
     #[arg(long)]
     as_built: bool,
 }
 
 #[derive(Debug, Subcommand)]
 enum Verb {
-    /// Test everything.
+    /// Run every test.
     Test,
-    /// Run the scenarios alone.
+    /// Run the scenarios.
     Scenarios {
-        /// Only these.
+        /// Run only these; * at the end of a name matches any rest.
         names: Vec<String>,
-        /// Guests at a time; with one, the scenarios run in order, last first.
+        /// Number of guests at a time; with one, the scenarios run in reverse order.
         #[arg(long)]
         guests: Option<usize>,
     },
-    /// Test the manual pages alone.
+    /// Check the manual pages.
     Manual,
-    /// Test the Wireshark dissector alone.
+    /// Check the Wireshark dissector.
     Dissector,
-    /// Test alone that misuses of the module's safe interfaces do not compile.
+    /// Check that misuses of the module's safe interfaces do not compile.
     Misuses,
-    /// Print netgauge's table, measured between two guests.
+    /// Print netgauge's table for two guests.
     Demo,
-    /// Print instructions per half round trip and per byte, and judge them by netgauge/budgets.toml.
+    /// Print instructions per half round trip and per byte; fail if one exceeds its budget in netgauge/budgets.toml.
     Bench,
     /// Print instructions per half round trip by function.
     Profile(profile::Options),
-    /// Print goodput, drops and fairness of many senders to one, by protocol, and judge ESP's.
+    /// Print goodput, drops and fairness of many senders to one receiver, by protocol; fail if ESP's are worse than documented.
     Incast(incast::Options),
-    /// Print one ESP stream's goodput over burst_length and packets_to_ack, and judge where its plateau is.
+    /// Print one ESP stream's goodput over burst_length and packets_to_ack; fail if the plateau is not where it should be.
     Params(params::Options),
-    /// Print what many connections cost, over ESP and TCP, and judge ESP's.
+    /// Print the cost of many connections over ESP and TCP; fail if ESP's exceeds its limits.
     Scale(scale::Options),
-    /// Measure and draw the figures of docs/performance.md, and write it.
+    /// Measure and draw the figures of docs/performance.md, and write the page.
     Performance(performance::Options),
-    /// Print what attacks by whoever is on the same Ethernet cost, and judge them.
+    /// Print the cost of attacks by a host on the same Ethernet; fail if one exceeds its limits.
     Dos,
-    /// Make random calls with random arguments, from processes that are killed, and demand that nothing is left.
+    /// Make random calls from processes that are killed; fail if a socket or memory is left.
     FuzzCalls(fuzz_calls::Options),
-    /// Print what every kind of traffic takes over every kind of bad wire, and write it to docs/faults.md.
+    /// Print the time of every kind of traffic on every kind of bad link, and write the table to docs/faults.md.
     Faults(faults::Options),
-    /// Send hostile frames to sockets in all states, and print what came of it.
+    /// Send hostile frames to sockets in every state; fail if other traffic, sockets or memory are affected.
     FuzzFrames(fuzz_frames::Options),
-    /// Have two guests talk while the link between them is cut and restored, and demand that nothing else breaks.
+    /// Run traffic between two guests while their link is cut and restored; fail if anything breaks for another reason.
     Endurance(endurance::Options),
     /// Run commands in a guest and print what they print.
     Run {
-        /// Shell commands, one after the other until one fails.
+        /// Shell commands; the first that fails ends the run.
         #[arg(required = true)]
         commands: Vec<String>,
-        /// One processor whose clock counts instructions: an instruction is a nanosecond.
+        /// Use one processor whose clock counts instructions: an instruction is a nanosecond.
         #[arg(long)]
         counted: bool,
     },
