@@ -39,6 +39,7 @@ mod space;
 mod sysctl;
 
 use crate::net::{
+    compat::parameter,
     device::Notifier,
     family::{FamilyRegistration, ProtocolRegistration},
     namespace, packet_type,
@@ -85,9 +86,9 @@ struct Enet {
 impl kernel::Module for Enet {
     fn init(module: &'static ThisModule) -> Result<Self> {
         let parameters = parameters::set(
-            *module_parameters::family.value(),
-            *module_parameters::edp_type.value(),
-            *module_parameters::esp_type.value(),
+            parameter(&module_parameters::family),
+            parameter(&module_parameters::edp_type),
+            parameter(&module_parameters::esp_type),
         )?;
         // The reverse of the order above: what is made first is used by what follows.
         let esp = ProtocolRegistration::new(parameters.family, module)?;

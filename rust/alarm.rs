@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use super::{bindings, timer};
+use super::{bindings, compat, timer};
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
@@ -87,7 +87,7 @@ unsafe extern "C" fn fire<T: Alarmed>(timer: *mut bindings::hrtimer) -> bindings
     if let Some(owner) = unsafe { inner.owner.load(Ordering::Acquire).as_ref() } {
         owner.ring();
     }
-    bindings::hrtimer_restart_HRTIMER_NORESTART
+    compat::HRTIMER_NORESTART
 }
 
 impl<T: Alarmed> Drop for Alarm<T> {

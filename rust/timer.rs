@@ -10,7 +10,7 @@
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
 use super::{
-    bindings,
+    bindings, compat,
     sock::{Protocol, Sock},
 };
 use core::sync::atomic::Ordering::Relaxed;
@@ -106,7 +106,7 @@ unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> binding
         None => sock.timer_missed.store(true, Relaxed),
     }
     drop(guard);
-    bindings::hrtimer_restart_HRTIMER_NORESTART
+    compat::HRTIMER_NORESTART
 }
 
 /// Runs what could not be done while a task owned the socket, as the task releases it.
