@@ -4,12 +4,15 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
-	fuzz-coverage shell modules install unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner
+	fuzz-coverage shell modules install releases unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
-export KDIR INSTALL_MOD_PATH ENET_CACHE
+export KDIR RELEASE INSTALL_MOD_PATH ENET_CACHE
 ifeq ($(strip $(KDIR)),)
 unexport KDIR
+endif
+ifeq ($(strip $(RELEASE)),)
+unexport RELEASE
 endif
 ifeq ($(strip $(INSTALL_MOD_PATH)),)
 unexport INSTALL_MOD_PATH
@@ -23,7 +26,7 @@ export ENET_STARTED := $(shell date +%s)
 
 in-toolbox := mk/toolbox run
 runner-program := build/cargo-toolbox/release/runner
-run-guests = kernel=$$(mk/kernel path) && $(in-toolbox) $(runner-program) --kernel "$$kernel"
+run-guests = kernel=$$(mk/kernel path) && $(in-toolbox) $(runner-program) --kernel "$$kernel" $(if $(RELEASE),--other)
 run-debug-guests = kernel=$$(mk/debug-kernel path) && $(in-toolbox) $(runner-program) --kernel "$$kernel" --debug
 
 help:
@@ -34,8 +37,10 @@ help:
 	@echo '  make test-debug run the scenarios in a debug kernel: KASAN, lockdep, kmemleak, and more;'
 	@echo '                  builds that kernel first (a quarter of an hour, once); ONLY="name ..." selects scenarios'
 	@echo '  make modules    build build/module/enet.ko for Debian'\''s stock kernel;'
+	@echo '                  RELEASE=7.3.4+deb13-amd64 builds build/module-RELEASE/enet.ko for that kernel of Debian'\''s,'
+	@echo '                  and most other verbs boot it then; make releases lists the kernels of the mirror;'
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
-	@echo '  make install    build for the running kernel (or KDIR) and install, with depmod and the manual pages'
+	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod and the manual pages'
 	@echo '  make shell      open a shell in a guest with the module and the programs'
 	@echo
 	@echo ' Parts of make test:'
@@ -129,6 +134,9 @@ modules:
 
 install:
 	@mk/module install
+
+releases:
+	@mk/kernel list
 
 unit: toolbox
 	@$(in-toolbox) cargo test --workspace --all-features --locked

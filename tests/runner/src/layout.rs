@@ -15,6 +15,8 @@ use crate::step;
 pub enum Purpose {
     /// Debian's own, for which everything is made.
     Stock,
+    /// Another one of Debian's, which `RELEASE` names.
+    Other,
     /// The one of `mk/debug-kernel`, which looks for faults and is slow.
     Debug,
 }
@@ -124,25 +126,36 @@ impl Layout {
 
     /// The module, built by `mk/module`.
     pub fn module(&self) -> PathBuf {
-        let directory = match self.purpose {
-            Purpose::Stock => "module",
-            Purpose::Debug => "module-debug",
-        };
-        self.build().join(directory).join("enet.ko")
+        self.made("module").join("enet.ko")
     }
 
     /// The guests' file system as a directory, and its archive beside it.
     pub fn guest(&self) -> PathBuf {
+        self.made("guest")
+    }
+
+    /// A directory of what is made for this kernel.
+    fn made(&self, what: &str) -> PathBuf {
         self.build().join(match self.purpose {
-            Purpose::Stock => "guest",
-            Purpose::Debug => "guest-debug",
+            Purpose::Stock => what.to_owned(),
+            Purpose::Other => format!("{what}-{}", self.release),
+            Purpose::Debug => format!("{what}-debug"),
         })
+    }
+
+    /// What the names of guests with this kernel begin with.
+    pub fn prefix(&self) -> String {
+        match self.purpose {
+            Purpose::Stock => String::new(),
+            Purpose::Other => format!("{}-", self.release),
+            Purpose::Debug => "debug-".to_owned(),
+        }
     }
 
     /// How many times as long as in the stock kernel things may take.
     pub fn patience(&self) -> u32 {
         match self.purpose {
-            Purpose::Stock => 1,
+            Purpose::Stock | Purpose::Other => 1,
             Purpose::Debug => 5,
         }
     }

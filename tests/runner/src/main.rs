@@ -47,6 +47,9 @@ struct Options {
     /// The kernel is that of mk/debug-kernel: use the module built for it, fewer and larger guests, and longer timeouts.
     #[arg(long)]
     debug: bool,
+    /// The kernel is one that RELEASE names: use the module built for that release.
+    #[arg(long, conflicts_with = "debug")]
+    other: bool,
     /// Use the module and the programs as built last, without building them again.
     #[arg(long)]
     as_built: bool,
@@ -130,6 +133,8 @@ fn judge(part: Part) -> Result<bool> {
 fn run(options: &Options) -> Result<bool> {
     let purpose = if options.debug {
         Purpose::Debug
+    } else if options.other {
+        Purpose::Other
     } else {
         Purpose::Stock
     };

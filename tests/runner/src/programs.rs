@@ -23,16 +23,21 @@ pub fn build_module(layout: &Layout) -> Result<()> {
     if layout.as_built {
         return Ok(());
     }
-    let arguments: &[&str] = match layout.purpose {
-        Purpose::Stock => &[],
-        Purpose::Debug => &["debug"],
-    };
-    let status = Command::new(layout.project.join("mk/module"))
-        .args(arguments)
+    let mut command = Command::new(layout.project.join("mk/module"));
+    command
         .current_dir(&layout.project)
         .env_remove("KDIR")
-        .status()
-        .context("mk/module")?;
+        .env_remove("RELEASE");
+    match layout.purpose {
+        Purpose::Stock => {}
+        Purpose::Other => {
+            command.env("RELEASE", &layout.release);
+        }
+        Purpose::Debug => {
+            command.arg("debug");
+        }
+    }
+    let status = command.status().context("mk/module")?;
     ensure!(status.success(), "enet.ko does not build; see above");
     Ok(())
 }

@@ -378,7 +378,7 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
         "none",
     ]);
     let (memory, options, without) = match layout.purpose {
-        Purpose::Stock => ("1024", "", ""),
+        Purpose::Stock | Purpose::Other => ("1024", "", ""),
         // At boot the kernel forgets for a moment that it uses five levels of page tables, while it reads once more what
         // its processor can do. An interrupt just then has KASAN look for its notes where they are not.
         Purpose::Debug => ("2048", DEBUG_OPTIONS, ",-la57"),

@@ -21,7 +21,7 @@ use crate::step;
 /// Guests at a time, unless told otherwise. Stock ones are more than processors, since the longest scenarios mostly wait.
 fn guests_at_a_time(purpose: Purpose) -> usize {
     match purpose {
-        Purpose::Stock => 3,
+        Purpose::Stock | Purpose::Other => 3,
         Purpose::Debug => 2,
     }
 }
@@ -76,7 +76,7 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
             part.left_out = std::mem::take(&mut counted);
             "they judge times and counts of instructions, which this kernel multiplies"
         }
-        Purpose::Stock => {
+        Purpose::Stock | Purpose::Other => {
             part.left_out = list(layout, names, &["--starved"])?;
             "they have allocations fail, which takes the kernel of test-debug"
         }
@@ -102,10 +102,7 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
         waiting: Mutex::new(names),
         results: &results,
     });
-    let prefix = match layout.purpose {
-        Purpose::Stock => "",
-        Purpose::Debug => "debug-",
-    };
+    let prefix = layout.prefix();
     let guests = (1..=guests)
         .map(|index| (format!("{prefix}scenarios-{index}"), Clock::Free(2), &free))
         .chain((1..=counting).map(|index| {
