@@ -15,19 +15,19 @@ use crate::transfer::{beside, exchange, random, transfer, transfer_while, Load};
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("device_down_and_up_loses_no_byte", down_and_up).within(120),
-    Scenario::direct("device_down_lets_connections_wait", down_and_waiting),
-    Scenario::direct("device_renamed_does_not_matter", renamed),
+    Scenario::direct("device_down_makes_connections_wait", down_and_waiting),
+    Scenario::direct("device_renamed_does_not_affect_sockets", renamed),
     Scenario::direct(
         "device_with_a_new_address_ends_streams_at_both_ends",
         readdressed,
     ),
     Scenario::direct("device_removed_ends_every_call", removed),
     Scenario::direct(
-        "device_removed_leaves_sockets_of_all_devices_alone",
+        "device_removed_does_not_affect_unbound_sockets",
         others_stay,
     ),
     Scenario::direct(
-        "device_removed_does_not_wait_for_a_sender_that_waits",
+        "device_removed_does_not_wait_for_a_blocked_sender",
         waiting_sender,
     ),
     Scenario::guest("device_that_is_no_longer_ethernet_refuses_sockets", retyped),

@@ -31,7 +31,7 @@ pub const ALL: &[Scenario] = &[
         "macvlans_of_one_parent_reach_each_other_and_outside",
         macvlans,
     ),
-    Scenario::direct("sockets_tied_to_a_device_hear_no_other", tied),
+    Scenario::direct("sockets_tied_to_a_device_receive_from_no_other", tied),
     Scenario::guest("stream_stays_in_one_transmit_queue", one_queue),
 ];
 

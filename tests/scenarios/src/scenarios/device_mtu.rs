@@ -20,7 +20,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("mtu_raised_makes_packets_larger", raised),
     Scenario::direct("mtu_lowered_while_the_device_is_down", while_down),
     Scenario::direct("mtu_limits_datagrams_at_once", datagrams),
-    Scenario::direct("mtu_of_nothing_does_no_harm", of_nothing),
+    Scenario::direct("mtu_of_0_does_not_stop_local_streams", of_nothing),
 ];
 
 fn set_mtu(host: &Host, mtu: usize) -> Result<()> {

@@ -23,14 +23,17 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("edp_keeps_datagrams_apart_and_in_order", in_order),
     Scenario::direct("edp_full_receive_buffer_drops_and_counts", full_buffer),
     Scenario::direct(
-        "edp_small_send_buffer_refuses_rather_than_loses",
+        "edp_full_send_buffer_refuses_instead_of_dropping",
         small_send_buffer,
     ),
     Scenario::direct("edp_mtu_and_statistics", options),
     Scenario::direct("edp_sender_is_known_after_its_device_is_gone", device_gone),
     Scenario::direct("edp_two_processes_of_one_host", one_host),
     Scenario::direct("edp_shutdown", shutdown),
-    Scenario::guest("edp_and_esp_refuse_what_they_are_not", unsupported),
+    Scenario::guest(
+        "edp_and_esp_refuse_unsupported_types_and_protocols",
+        unsupported,
+    ),
 ];
 
 /// Receives one datagram, waiting within reason.

@@ -17,9 +17,9 @@ use crate::socket::Socket;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::direct("error_queue_tells_what_did_not_leave_in_time", reports),
+    Scenario::direct("error_queue_reports_packets_not_sent_in_time", reports),
     Scenario::direct("error_queue_of_a_stream", stream),
-    Scenario::direct("error_queue_goes_with_its_socket", left_behind),
+    Scenario::direct("error_queue_is_freed_with_its_socket", left_behind),
 ];
 
 /// `EP_RECVERR`, the control message with a report.

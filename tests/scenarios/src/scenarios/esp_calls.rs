@@ -22,10 +22,10 @@ pub const ALL: &[Scenario] = &[
         "esp_writing_after_shutdown_is_epipe_and_sigpipe",
         broken_pipe,
     ),
-    Scenario::direct("esp_poll_and_epoll_tell_readiness", readiness),
+    Scenario::direct("esp_poll_and_epoll_report_readiness", readiness),
     Scenario::direct("esp_mtu_and_statistics", options),
     Scenario::direct("esp_queue_lengths_and_device_ioctls", ioctls),
-    Scenario::direct("esp_buffer_sizes_bound_what_is_queued", buffers),
+    Scenario::direct("esp_buffer_sizes_limit_the_queues", buffers),
     Scenario::direct("esp_low_water_beyond_the_window_is_no_deadlock", low_water),
 ];
 

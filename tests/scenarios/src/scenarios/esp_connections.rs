@@ -21,7 +21,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_nonblocking_connect_refused", nonblocking_refused),
     Scenario::direct("esp_connect_twice", connect_twice),
     Scenario::direct("esp_accept_waits_times_out_and_polls", accept),
-    Scenario::direct("esp_backlog_bounds_waiting_connections", backlog),
+    Scenario::direct("esp_backlog_limits_the_accept_queue", backlog),
     Scenario::direct(
         "esp_closing_a_listener_resets_waiting_connections",
         closed_listener,
@@ -29,12 +29,12 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_shutdown_of_either_half", half_close),
     Scenario::switched("esp_simultaneous_shutdown", simultaneous_shutdown),
     Scenario::switched("esp_simultaneous_close", simultaneous_close),
-    Scenario::direct("esp_close_delivers_what_was_sent", close_after_send),
+    Scenario::direct("esp_close_delivers_queued_data", close_after_send),
     Scenario::direct("esp_close_with_unread_data_resets", close_unread),
     Scenario::direct("esp_linger_waits_or_resets", linger),
     Scenario::direct("esp_sending_to_a_closed_peer_fails", send_to_closed),
     Scenario::direct("esp_1000_connections_leave_no_memory_behind", thousand).within(120),
-    Scenario::direct("esp_device_that_goes_ends_its_connections", device_gone),
+    Scenario::direct("esp_removed_device_ends_its_connections", device_gone),
 ];
 
 fn names(lab: &Lab) -> Outcome {

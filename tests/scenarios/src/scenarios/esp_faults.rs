@@ -24,8 +24,8 @@ pub const ALL: &[Scenario] = &[
         connections_on_bad_wire,
     )
     .within(180),
-    Scenario::switched("esp_goes_on_after_an_interruption", interruption),
-    Scenario::switched("esp_survives_damage_that_no_ethernet_lets_through", damage).within(120),
+    Scenario::switched("esp_continues_after_3_s_without_a_link", interruption),
+    Scenario::switched("esp_survives_frames_with_changed_bits", damage).within(120),
 ];
 
 const MIB: usize = 1 << 20;

@@ -11,8 +11,14 @@ use crate::transfer::exchange;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_data_to_a_host_that_forgot_is_lost_aloud", lost_data),
-    Scenario::direct("esp_end_by_reset_leaves_nothing_queued", left_behind),
+    Scenario::direct(
+        "esp_data_after_the_peer_forgot_the_connection_is_an_error",
+        lost_data,
+    ),
+    Scenario::direct(
+        "esp_a_closed_connections_bytes_never_reach_the_next_one",
+        left_behind,
+    ),
     Scenario::direct("esp_restarted_client_connects_again", restarted),
 ];
 

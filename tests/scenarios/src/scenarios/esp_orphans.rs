@@ -12,7 +12,7 @@ use crate::transfer::random;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] =
-    &[Scenario::direct("esp_closed_sockets_hold_a_bounded_part_of_memory", bounded).within(120)];
+    &[Scenario::direct("esp_closed_sockets_hold_limited_memory", bounded).within(120)];
 
 /// Sends until the buffer is full: how much of it the peer has not acknowledged.
 fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {

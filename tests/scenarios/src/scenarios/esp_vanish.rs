@@ -17,7 +17,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::switched("esp_connect_to_silent_host_times_out", silent_host),
     Scenario::switched("esp_vanished_peer_times_out_every_blocked_call", vanished).within(180),
     Scenario::guest("esp_orphans_do_not_outlive_a_vanished_peer", orphans).within(90),
-    Scenario::switched("esp_idle_or_paused_peer_is_not_taken_for_vanished", patient).within(120),
+    Scenario::switched("esp_idle_or_paused_peer_does_not_time_out", patient).within(120),
 ];
 
 fn silent_host(lab: &Lab) -> Outcome {

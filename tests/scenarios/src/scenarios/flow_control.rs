@@ -21,18 +21,21 @@ use crate::transfer::{beside, random, send_random, transfer, Load};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::guest("esp_many_senders_lose_nothing", many_senders)
+    Scenario::guest("esp_many_senders_cause_no_drop", many_senders)
         .within(180)
         .counted(),
-    Scenario::guest("esp_silent_sender_holds_nobody_up", silent_sender)
+    Scenario::guest("esp_silent_sender_does_not_stop_the_others", silent_sender)
         .within(120)
         .counted(),
-    Scenario::guest("esp_killed_sender_holds_nobody_up", killed_sender)
+    Scenario::guest("esp_killed_sender_does_not_stop_the_others", killed_sender)
         .within(120)
         .counted(),
-    Scenario::guest("esp_sender_without_link_holds_nobody_up", unlinked_sender)
-        .within(120)
-        .counted(),
+    Scenario::guest(
+        "esp_sender_without_link_does_not_stop_the_others",
+        unlinked_sender,
+    )
+    .within(120)
+    .counted(),
     Scenario::guest("esp_sleeping_reader_stops_its_sender", sleeping_reader)
         .within(120)
         .counted(),

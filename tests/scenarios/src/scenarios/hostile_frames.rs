@@ -14,7 +14,7 @@ use crate::transfer::{exchange, random};
 pub const ALL: &[Scenario] = &[
     Scenario::direct("hostile_edp_frames_are_counted_and_dropped", edp_frames),
     Scenario::direct("hostile_esp_frames_are_dropped", esp_frames),
-    Scenario::direct("hostile_frames_to_others_are_not_ours", to_others),
+    Scenario::direct("hostile_frames_to_other_hosts_are_dropped", to_others),
     Scenario::direct("hostile_sources_get_no_answer", no_answer),
     Scenario::direct(
         "hostile_resets_outside_the_window_do_not_count",

@@ -23,11 +23,11 @@ pub const ALL: &[Scenario] = &[
     Scenario::guest("module_parameter_family", other_family),
     Scenario::guest("module_parameters_ethertypes", other_types),
     Scenario::guest(
-        "module_unloads_after_connections_that_were_cut",
+        "module_unloads_after_connections_on_a_dead_link",
         unload_after_cut,
     )
     .within(90),
-    Scenario::guest("module_refuses_parameters_that_clash", clashing_parameters),
+    Scenario::guest("module_refuses_invalid_parameters", clashing_parameters),
 ];
 
 fn load_and_unload() -> Outcome {

@@ -20,11 +20,11 @@ use crate::switch::Switch;
 pub const ALL: &[Scenario] = &[
     Scenario::guest("netgauge_lab_prints_a_table_and_draws_a_picture", picture).within(300),
     Scenario::guest("netgauge_lab_runs_every_pattern", patterns).within(300),
-    Scenario::guest("netgauge_lab_says_what_is_missing", missing),
-    Scenario::guest("netgauge_lab_is_gone_when_interrupted", interrupted).within(120),
-    Scenario::guest("netgauge_lab_is_gone_with_its_reader", unread),
+    Scenario::guest("netgauge_lab_reports_missing_requirements", missing),
+    Scenario::guest("netgauge_lab_is_removed_when_interrupted", interrupted).within(120),
+    Scenario::guest("netgauge_lab_is_removed_when_its_output_is_closed", unread),
     Scenario::guest("netgauge_lab_names_a_killed_participant", killed).within(120),
-    Scenario::guest("netgauge_lab_removes_what_a_killed_one_left", left_behind).within(120),
+    Scenario::guest("netgauge_lab_removes_the_rest_of_a_killed_one", left_behind).within(120),
     Scenario::guest("netgauge_reaches_hosts_by_ssh", by_ssh).within(120),
 ];
 

@@ -12,8 +12,8 @@ use crate::netgauge::{client, join_by_tipc, report, Server, TRANSPORTS};
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("netgauge_measures_by_every_pattern", everything).within(180),
-    Scenario::direct("netgauge_flood_shows_what_joining_gains", joining).within(180),
-    Scenario::direct("netgauge_recovery_counts_what_is_lost", losses).within(180),
+    Scenario::direct("netgauge_flood_shows_the_gain_of_shared_packets", joining).within(180),
+    Scenario::direct("netgauge_recovery_counts_losses", losses).within(180),
 ];
 
 /// The patterns of two.

@@ -13,7 +13,7 @@ use crate::netns::finish;
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("netgauge_measures_by_every_transport", everything).within(180),
-    Scenario::direct("netgauge_says_what_tipc_lacks", bearers),
+    Scenario::direct("netgauge_reports_why_tipc_does_not_work", bearers),
     Scenario::guest("netgauge_measures_by_tipc_without_a_bearer", one_host),
 ];
 

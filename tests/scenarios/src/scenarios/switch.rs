@@ -9,7 +9,7 @@ use crate::switch::Switch;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::guest("switch_drops_what_its_buffer_cannot_take", buffer).counted(),
+    Scenario::guest("switch_drops_frames_beyond_its_buffer", buffer).counted(),
     Scenario::guest("switch_loses_frames_at_random", loss).counted(),
 ];
 

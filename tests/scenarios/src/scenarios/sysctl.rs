@@ -20,12 +20,12 @@ use crate::socket::{check, Socket};
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::guest("sysctl_names_and_defaults", defaults),
-    Scenario::guest("sysctl_ranges_end_where_they_should", ranges),
+    Scenario::guest("sysctl_refuses_values_out_of_range", ranges),
     Scenario::guest("sysctl_window_is_checked_together", together),
     Scenario::guest("sysctl_two_writers_make_no_invalid_window", two_writers).within(180),
-    Scenario::guest("sysctl_texts_that_are_no_number_change_nothing", texts),
-    Scenario::guest("sysctl_is_each_namespaces_own", own_sets),
-    Scenario::guest("sysctl_writing_takes_an_administrator", rights),
+    Scenario::guest("sysctl_refuses_texts_that_are_no_number", texts),
+    Scenario::guest("sysctl_is_per_namespace", own_sets),
+    Scenario::guest("sysctl_writing_needs_cap_net_admin", rights),
     Scenario::guest("sysctl_tool_and_sample_file", tool),
     Scenario::guest("sysctl_files_open_across_unload", across_unload),
     Scenario::guest("sysctl_files_in_use_while_module_reloads", in_use).within(90),

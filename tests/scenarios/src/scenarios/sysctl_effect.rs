@@ -15,13 +15,13 @@ use crate::transfer::{beside, exchange, fill, transfer_both_ways, Load};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::direct("sysctl_window_is_live_for_an_open_sender", sender),
+    Scenario::direct("sysctl_burst_length_applies_to_an_open_sender", sender),
     Scenario::direct(
-        "sysctl_packets_to_ack_is_live_for_an_open_receiver",
+        "sysctl_packets_to_ack_applies_to_an_open_receiver",
         receiver,
     ),
     Scenario::direct("sysctl_changes_during_a_transfer", changes).within(120),
-    Scenario::direct("sysctl_buffers_are_those_of_later_sockets", buffers),
+    Scenario::direct("sysctl_buffer_sizes_apply_to_later_sockets", buffers),
     Scenario::direct("sysctl_burst_length_does_not_outgrow_a_buffer", large_burst),
 ];
 

@@ -18,15 +18,15 @@ use crate::transfer::{exchange, transfer, Load};
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::switched(
-        "tracing_shows_a_lost_packet_being_asked_for_and_sent_again",
+        "tracing_shows_request_and_retransmission_of_a_lost_packet",
         requests,
     )
     .within(120),
     Scenario::direct("tracing_shows_the_states_of_a_connection_in_order", states),
     Scenario::direct("tracing_shows_drops_with_their_reason", drops),
     Scenario::direct("tracing_shows_resets", resets),
-    Scenario::direct("tracing_takes_no_delivered_packet_for_a_drop", no_drops),
-    Scenario::guest("tracing_does_not_keep_the_module", unload),
+    Scenario::direct("tracing_reports_no_delivered_packet_as_dropped", no_drops),
+    Scenario::guest("tracing_does_not_hold_the_module", unload),
     Scenario::switched("tracing_by_trace_cmd_shows_a_request", trace_cmd).within(120),
 ];
 

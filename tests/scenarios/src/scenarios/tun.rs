@@ -12,7 +12,7 @@ use crate::tun::{Carries, Tun};
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct(
-        "tun_packets_without_an_ethernet_header_are_not_ours",
+        "tun_packets_without_an_ethernet_header_are_dropped",
         without_header,
     ),
     Scenario::direct(

@@ -13,8 +13,8 @@ use crate::transfer::random;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_cut_off", cut_off),
-    Scenario::datagram("datagram_cut_off_by_pieces", cut_off_pieces),
+    Scenario::datagram("datagram_truncated", cut_off),
+    Scenario::datagram("datagram_truncated_in_pieces", cut_off_pieces),
     Scenario::datagram("datagram_too_large", too_large),
     Scenario::datagram("datagram_as_large_as_a_packet", large),
     Scenario::datagram("datagram_empty", empty),

@@ -19,14 +19,14 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_shutdown_of_each_half", each_half),
     Scenario::datagram("datagram_shutdown_unconnected", unconnected),
     Scenario::datagram("datagram_shutdown_with_data_queued", queued),
-    Scenario::datagram("datagram_peer_never_knows_of_the_end", peer_knows_nothing),
+    Scenario::datagram("datagram_peer_is_not_told_of_a_close", peer_knows_nothing),
     Scenario::datagram("datagram_port_bound_again_after_close", port_again),
     Scenario::datagram("datagram_last_descriptor_closes", last_descriptor),
     Scenario::datagram("datagram_killed_process_frees_the_port", killed),
     Scenario::datagram("datagram_closed_under_a_reader", closed_under_reader),
     Scenario::datagram("datagram_names_in_each_state", names),
-    Scenario::datagram("datagram_connects_to_one_after_the_other", connects_again),
-    Scenario::datagram("datagram_keeps_what_came_before_connect", keeps),
+    Scenario::datagram("datagram_connects_to_several_peers_in_turn", connects_again),
+    Scenario::datagram("datagram_keeps_datagrams_queued_before_connect", keeps),
 ];
 
 const NOW: i32 = libc::MSG_DONTWAIT;

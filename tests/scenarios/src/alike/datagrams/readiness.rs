@@ -19,7 +19,7 @@ pub const ALL: &[Scenario] = &[
         "datagram_poll_after_shutdown_without_a_peer",
         shutdown_unconnected,
     ),
-    Scenario::datagram("datagram_poll_where_nobody_listens", nobody).differs(&[
+    Scenario::datagram("datagram_poll_after_sending_to_an_unused_port", nobody).differs(&[
         Difference {
             what: "poll",
             inet: "OUT|ERR|WRNORM|WRBAND",

@@ -26,7 +26,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_send_interrupted", send_interrupted),
     Scenario::datagram("datagram_send_woken_by_shutdown", send_shut_down),
     Scenario::datagram("datagram_calls_that_streams_have", stream_calls),
-    Scenario::datagram("datagram_connect_to_nothing", undo),
+    Scenario::datagram("datagram_disconnect", undo),
 ];
 
 const LIMIT: Duration = Duration::from_millis(100);

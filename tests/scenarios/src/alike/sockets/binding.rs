@@ -25,8 +25,8 @@ const NO_WAIT: &[Difference] = &[Difference {
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_port_is_had_by_one", plain),
-    Scenario::datagram("datagram_port_is_had_by_one", plain),
+    Scenario::stream("stream_port_belongs_to_one_socket", plain),
+    Scenario::datagram("datagram_port_belongs_to_one_socket", plain),
     Scenario::stream("stream_port_sharing_needs_both", sharing),
     Scenario::datagram("datagram_port_sharing_needs_both", sharing),
     Scenario::stream("stream_port_of_a_listener_is_not_shared", listeners),
@@ -37,18 +37,21 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_port_chosen_by_the_system", chosen),
     Scenario::stream("stream_port_chosen_by_listen", chosen_by_listen),
     Scenario::datagram("datagram_port_chosen_by_sending", chosen_by_sending),
-    Scenario::stream("stream_port_is_given_back", given_back),
-    Scenario::datagram("datagram_port_is_given_back", given_back),
-    Scenario::stream("stream_port_of_a_listener_that_went", listener_went).differs(NO_WAIT),
+    Scenario::stream("stream_port_is_free_after_close", given_back),
+    Scenario::datagram("datagram_port_is_free_after_close", given_back),
+    Scenario::stream("stream_port_of_a_closed_listener", listener_went).differs(NO_WAIT),
     Scenario::stream("stream_port_shared_by_two_connections", two_connections),
-    Scenario::stream("stream_address_that_is_not_here", not_here).differs(NO_DEVICE),
-    Scenario::datagram("datagram_address_that_is_not_here", not_here).differs(NO_DEVICE),
-    Scenario::stream("stream_tie_to_a_device", stream_tie),
-    Scenario::datagram("datagram_tie_to_a_device", datagram_tie),
+    Scenario::stream("stream_bind_to_a_foreign_address", not_here).differs(NO_DEVICE),
+    Scenario::datagram("datagram_bind_to_a_foreign_address", not_here).differs(NO_DEVICE),
+    Scenario::stream("stream_bind_to_device", stream_tie),
+    Scenario::datagram("datagram_bind_to_device", datagram_tie),
     Scenario::stream("stream_bound_to_one_address", stream_one_address),
     Scenario::datagram("datagram_bound_to_one_address", datagram_one_address),
-    Scenario::datagram("datagram_goes_to_the_best_of_several", best),
-    Scenario::datagram("datagram_goes_to_the_last_of_equals", last_of_equals),
+    Scenario::datagram("datagram_goes_to_the_most_specific_socket", best),
+    Scenario::datagram(
+        "datagram_goes_to_the_last_bound_of_equal_sockets",
+        last_of_equals,
+    ),
 ];
 
 /// The ways to bind in host b.

@@ -42,8 +42,8 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_options_of_ip", of_ip).differs(OF_IP),
     Scenario::datagram("datagram_options_of_ip", of_ip).differs(OF_IP),
     Scenario::stream("stream_options_of_udp", of_udp),
-    Scenario::datagram("datagram_to_everybody", to_everybody).differs(NO_GROUPS),
-    Scenario::stream("stream_to_everybody", connect_everybody),
+    Scenario::datagram("datagram_send_to_broadcast", to_everybody).differs(NO_GROUPS),
+    Scenario::stream("stream_connect_to_broadcast", connect_everybody),
 ];
 
 fn option(

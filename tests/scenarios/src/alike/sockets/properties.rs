@@ -57,8 +57,8 @@ const NO_ROUTES: &[Difference] = &[Difference {
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_option_what_a_socket_is", what_it_is).differs(NUMBERS),
-    Scenario::datagram("datagram_option_what_a_socket_is", what_it_is)
+    Scenario::stream("stream_option_family_type_and_protocol", what_it_is).differs(NUMBERS),
+    Scenario::datagram("datagram_option_family_type_and_protocol", what_it_is)
         .differs(NUMBERS_OF_DATAGRAMS),
     Scenario::stream("stream_option_credentials", credentials),
     Scenario::datagram("datagram_option_credentials", credentials),

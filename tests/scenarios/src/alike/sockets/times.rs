@@ -21,21 +21,21 @@ const SOFTWARE: i32 = (1 << 4) | (1 << 3);
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_time_in_microseconds", micros),
-    Scenario::datagram("datagram_time_in_microseconds", micros),
-    Scenario::stream("stream_time_in_nanoseconds", nanos),
-    Scenario::datagram("datagram_time_in_nanoseconds", nanos),
-    Scenario::stream("stream_time_of_the_software", software),
-    Scenario::datagram("datagram_time_of_the_software", software),
-    Scenario::stream("stream_time_without_room", without_room),
-    Scenario::datagram("datagram_time_without_room", without_room),
-    Scenario::stream("stream_time_of_a_look", look),
-    Scenario::datagram("datagram_time_of_a_look", look),
+    Scenario::stream("stream_timestamp_in_microseconds", micros),
+    Scenario::datagram("datagram_timestamp_in_microseconds", micros),
+    Scenario::stream("stream_timestamp_in_nanoseconds", nanos),
+    Scenario::datagram("datagram_timestamp_in_nanoseconds", nanos),
+    Scenario::stream("stream_timestamp_by_software", software),
+    Scenario::datagram("datagram_timestamp_by_software", software),
+    Scenario::stream("stream_timestamp_without_room", without_room),
+    Scenario::datagram("datagram_timestamp_without_room", without_room),
+    Scenario::stream("stream_timestamp_of_a_peek", look),
+    Scenario::datagram("datagram_timestamp_of_a_peek", look),
     Scenario::stream("stream_processor_of_the_last_packet", processor),
     Scenario::datagram("datagram_processor_of_the_last_packet", processor),
-    Scenario::datagram("datagram_count_of_the_lost", lost),
+    Scenario::datagram("datagram_drop_counter", lost),
     Scenario::datagram("datagram_mark_and_priority", mark_and_priority),
-    Scenario::datagram("datagram_time_to_leave", time_to_leave),
+    Scenario::datagram("datagram_transmit_time", time_to_leave),
 ];
 
 /// Sends until the receiver, which has `room` for control messages, is told something or that there was no room for it.

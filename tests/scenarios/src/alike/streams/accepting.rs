@@ -24,11 +24,11 @@ pub const ALL: &[Scenario] = &[
     ),
     Scenario::stream("stream_listen_states", listen_states),
     Scenario::stream("stream_listen_without_a_name", unnamed),
-    Scenario::stream("stream_backlog_of_none_takes_one", backlog_none),
+    Scenario::stream("stream_backlog_of_0_accepts_one", backlog_none),
     Scenario::stream("stream_backlog_overflows_and_recovers", overflow),
     Scenario::stream("stream_listen_again_with_a_larger_backlog", larger),
     Scenario::stream("stream_listen_again_with_a_smaller_backlog", smaller),
-    Scenario::stream("stream_backlog_that_is_negative", negative),
+    Scenario::stream("stream_backlog_below_0", negative),
 ];
 
 fn not_listening(side: &Side<'_>, trace: &Trace) -> Outcome {

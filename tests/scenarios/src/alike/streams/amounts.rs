@@ -16,7 +16,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_waitall_ends_with_a_reset", with_a_reset),
     Scenario::stream("stream_waitall_without_waiting", without_waiting),
     Scenario::stream("stream_waitall_and_the_low_water_mark", low_water),
-    Scenario::stream("stream_truncate_throws_bytes_away", truncate),
+    Scenario::stream("stream_truncate_discards_bytes", truncate),
     Scenario::stream("stream_zero_bytes_sent", zero_sent),
     Scenario::stream("stream_zero_bytes_received", zero_received),
     Scenario::stream("stream_zero_bytes_received_waits", zero_waits),

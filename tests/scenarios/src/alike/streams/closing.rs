@@ -12,7 +12,7 @@ use crate::harness::{start_process, Outcome, Scenario};
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_close_is_a_clean_end", clean),
-    Scenario::stream("stream_close_delivers_what_was_sent", delivers),
+    Scenario::stream("stream_close_delivers_queued_data", delivers),
     Scenario::stream("stream_close_with_unread_data_resets", unread),
     Scenario::stream("stream_close_with_unread_data_after_a_reply", unread_reply),
     Scenario::stream("stream_close_with_unread_data_after_the_end", unread_ended),
@@ -22,7 +22,11 @@ pub const ALL: &[Scenario] = &[
         linger_zero_drops,
     ),
     Scenario::stream("stream_close_lingers_until_acknowledged", lingers),
-    Scenario::stream("stream_close_lingers_no_longer_than_asked", lingers_in_vain).within(120),
+    Scenario::stream(
+        "stream_close_lingers_no_longer_than_its_timeout",
+        lingers_in_vain,
+    )
+    .within(120),
     Scenario::stream("stream_process_end_does_not_linger", end_does_not_linger).within(120),
     Scenario::stream("stream_close_does_not_wait", does_not_wait).within(120),
     Scenario::stream("stream_sending_to_a_closed_peer", to_closed),

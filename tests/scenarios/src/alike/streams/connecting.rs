@@ -17,37 +17,19 @@ pub const ALL: &[Scenario] = &[
         "stream_connect_again_after_a_refusal_without_blocking",
         after_refusal_nonblocking,
     ),
-    Scenario::stream(
-        "stream_connect_that_failed_gives_its_port_back",
-        lapsed_port,
-    ),
+    Scenario::stream("stream_failed_connect_releases_its_port", lapsed_port),
     Scenario::stream(
         "stream_connect_in_states_that_do_not_allow_it",
         wrong_states,
     ),
-    Scenario::stream(
-        "stream_connect_to_nothing_ends_a_connection",
-        undo_connection,
-    ),
-    Scenario::stream("stream_connect_to_nothing_ends_an_attempt", undo_attempt),
-    Scenario::stream("stream_connect_to_nothing_ends_listening", undo_listening),
-    Scenario::stream(
-        "stream_connect_to_nothing_without_a_connection",
-        undo_nothing,
-    ),
-    Scenario::stream(
-        "stream_connect_to_nothing_wakes_a_receiver",
-        undo_wakes_receiver,
-    ),
-    Scenario::stream(
-        "stream_connect_to_nothing_wakes_an_acceptor",
-        undo_wakes_acceptor,
-    ),
+    Scenario::stream("stream_disconnect_ends_a_connection", undo_connection),
+    Scenario::stream("stream_disconnect_ends_an_attempt", undo_attempt),
+    Scenario::stream("stream_disconnect_ends_listening", undo_listening),
+    Scenario::stream("stream_disconnect_without_a_connection", undo_nothing),
+    Scenario::stream("stream_disconnect_wakes_a_receiver", undo_wakes_receiver),
+    Scenario::stream("stream_disconnect_wakes_an_acceptor", undo_wakes_acceptor),
     Scenario::stream("stream_connect_woken_by_shutdown", woken_by_shutdown),
-    Scenario::stream(
-        "stream_connect_woken_by_connect_to_nothing",
-        woken_by_undoing,
-    ),
+    Scenario::stream("stream_connect_woken_by_disconnect", woken_by_undoing),
     Scenario::stream("stream_send_and_receive_wait_for_the_connect", calls_wait),
     Scenario::stream("stream_shutdown_after_a_refusal", shutdown_after_refusal),
 ];

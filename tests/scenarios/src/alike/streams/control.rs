@@ -10,9 +10,9 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_control_data", control_data),
     Scenario::stream("stream_send_with_an_address", with_address),
     Scenario::stream("stream_error_queue_is_empty", error_queue),
-    Scenario::stream("stream_more_to_come_is_held_back", held_back),
-    Scenario::stream("stream_more_to_come_arrives_anyway", arrives_anyway),
-    Scenario::stream("stream_more_to_come_and_the_end", more_and_the_end),
+    Scenario::stream("stream_msg_more_is_held_back", held_back),
+    Scenario::stream("stream_msg_more_is_sent_after_a_time", arrives_anyway),
+    Scenario::stream("stream_msg_more_before_the_end", more_and_the_end),
     Scenario::stream("stream_urgent_data", urgent).differs(&[Difference {
         what: "send",
         inet: "1",

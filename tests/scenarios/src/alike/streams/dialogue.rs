@@ -6,7 +6,7 @@ use crate::harness::{Outcome, Scenario};
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_dialogue", dialogue),
-    Scenario::stream("stream_connect_where_nobody_listens", nobody_listens),
+    Scenario::stream("stream_connect_to_an_unused_port", nobody_listens),
 ];
 
 fn dialogue(side: &Side<'_>, trace: &Trace) -> Outcome {

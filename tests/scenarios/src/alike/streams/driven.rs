@@ -15,7 +15,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_signal_for_a_refusal", refusal),
     Scenario::stream("stream_signal_for_a_reset", reset),
     Scenario::stream("stream_signal_for_room", room),
-    Scenario::stream("stream_signal_spared_while_asleep", spared),
+    Scenario::stream("stream_signal_omitted_for_a_sleeping_reader", spared),
 ];
 
 fn data(side: &Side<'_>, trace: &Trace) -> Outcome {

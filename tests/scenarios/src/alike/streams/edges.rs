@@ -24,7 +24,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_epoll_edge_of_the_end", end),
     Scenario::stream("stream_epoll_edge_of_the_own_shutdown", own_shutdown),
     Scenario::stream("stream_epoll_edge_of_a_reset", reset),
-    Scenario::stream("stream_epoll_edge_of_sending_none", sending),
+    Scenario::stream("stream_epoll_edge_none_for_acknowledgements", sending),
     Scenario::stream("stream_epoll_oneshot", oneshot),
     Scenario::stream("stream_epoll_exclusive_wakes_one", exclusive),
     Scenario::stream("stream_epoll_shared_wakes_all", shared),

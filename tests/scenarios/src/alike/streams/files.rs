@@ -13,7 +13,7 @@ use crate::socket::{check, Socket};
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_read_and_write", read_write),
-    Scenario::stream("stream_is_no_file", no_file).differs(&[Difference {
+    Scenario::stream("stream_file_calls", no_file).differs(&[Difference {
         what: "mmap",
         inet: "mapped",
         enet: "ENODEV",

@@ -20,7 +20,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_connect_interrupted", connect),
     Scenario::stream("stream_connect_interrupted_then_polled", connect_then_poll),
     Scenario::stream("stream_poll_interrupted", poll),
-    Scenario::stream("stream_ppoll_lets_a_signal_in", ppoll),
+    Scenario::stream("stream_ppoll_unblocks_a_signal", ppoll),
 ];
 
 fn receive_all(side: &Side<'_>, trace: &Trace) -> Outcome {

@@ -10,9 +10,12 @@ use crate::harness::{Outcome, Scenario};
 pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_names_in_each_state", names),
     Scenario::stream("stream_names_after_a_reset", names_after_reset),
-    Scenario::stream("stream_connect_when_it_was_connected", connect_again),
-    Scenario::stream("stream_bind_and_listen_when_it_was_connected", bind_again),
-    Scenario::stream("stream_socket_dissolved_and_used_again", used_again),
+    Scenario::stream("stream_connect_after_a_connection_ended", connect_again),
+    Scenario::stream(
+        "stream_bind_and_listen_after_a_connection_ended",
+        bind_again,
+    ),
+    Scenario::stream("stream_socket_disconnected_and_used_again", used_again),
     Scenario::stream("stream_port_bound_again_after_close", port_after_close),
     Scenario::stream(
         "stream_port_bound_again_after_the_peer_closed_first",

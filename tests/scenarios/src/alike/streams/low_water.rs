@@ -18,7 +18,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_low_water_edge", edge),
     Scenario::stream("stream_low_water_receive", receive),
     Scenario::stream("stream_low_water_receive_time_limit", time_limit),
-    Scenario::stream("stream_low_water_of_less_than_was_asked_for", short),
+    Scenario::stream("stream_low_water_above_the_requested_length", short),
     Scenario::stream("stream_low_water_and_the_end", end),
     Scenario::stream("stream_low_water_lowered_wakes", lowered),
     Scenario::stream("stream_low_water_is_inherited", inherited),

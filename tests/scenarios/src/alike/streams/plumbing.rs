@@ -23,7 +23,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_sendfile_refused", sendfile_refused),
     Scenario::stream("stream_splice_from_a_pipe", from_pipe),
     Scenario::stream("stream_splice_into_a_pipe", into_pipe),
-    Scenario::stream("stream_splice_waits_or_not", splice_waits),
+    Scenario::stream("stream_splice_blocking_and_nonblocking", splice_waits),
     Scenario::stream("stream_splice_at_the_end", splice_at_the_end),
     Scenario::stream("stream_splice_through_two_streams", through),
     Scenario::stream("stream_splice_of_memory", memory),

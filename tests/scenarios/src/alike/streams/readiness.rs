@@ -28,7 +28,7 @@ pub const ALL: &[Scenario] = &[
         "stream_poll_after_the_peer_closed_without_reading",
         peer_did_not_read,
     ),
-    Scenario::stream("stream_poll_reports_what_was_asked_for", asked),
+    Scenario::stream("stream_poll_reports_only_requested_events", asked),
     Scenario::stream("stream_select_and_poll_agree", select),
     Scenario::stream("stream_poll_of_a_duplicate", duplicate),
 ];

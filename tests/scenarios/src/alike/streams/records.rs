@@ -11,7 +11,7 @@ use crate::socket::Socket;
 pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_record_is_not_joined_by_the_next", not_joined),
     Scenario::stream("stream_record_in_several_calls", in_several_calls),
-    Scenario::stream("stream_record_of_nothing", of_nothing),
+    Scenario::stream("stream_record_of_0_bytes", of_nothing),
 ];
 
 const MORE: i32 = libc::MSG_MORE;

@@ -8,7 +8,7 @@ use crate::harness::{Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_reset_as_each_call_tells_it", each_call),
+    Scenario::stream("stream_reset_reported_by_each_call", each_call),
     Scenario::stream("stream_reset_while_sending", sending),
     Scenario::stream("stream_reset_with_data_queued", queued),
     Scenario::stream("stream_reset_after_own_end", after_own_end),

@@ -16,18 +16,21 @@ use events::{EDGE, IN, OUT, RDHUP};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_room_comes_back_when_all_is_read", all_read),
-    Scenario::stream("stream_room_does_not_come_back_for_a_byte", byte_read),
+    Scenario::stream("stream_writable_when_the_peer_has_read_all", all_read),
     Scenario::stream(
-        "stream_room_is_an_edge_after_a_refused_send",
+        "stream_not_writable_when_the_peer_has_read_a_byte",
+        byte_read,
+    ),
+    Scenario::stream(
+        "stream_writable_edge_after_a_refused_send",
         edge_after_refusal,
     ),
     Scenario::stream(
-        "stream_room_is_an_edge_after_a_poll_in_vain",
+        "stream_writable_edge_after_a_poll_of_a_full_stream",
         edge_after_poll,
     ),
-    Scenario::stream("stream_room_is_no_edge_if_nobody_missed_it", no_edge),
-    Scenario::stream("stream_poll_gives_up_before_send_does", third),
+    Scenario::stream("stream_writable_edge_only_after_full", no_edge),
+    Scenario::stream("stream_poll_needs_more_room_than_send", third),
     Scenario::stream("stream_full_and_shut_down", shut_down),
     Scenario::stream("stream_full_and_reset", reset),
     Scenario::stream("stream_full_and_readable", readable),

@@ -34,7 +34,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_exec_closes_or_keeps", exec),
     Scenario::stream("stream_served_by_another_program", another_program),
     Scenario::stream("stream_descriptor_passed_on", passed),
-    Scenario::stream("stream_descriptor_lost_on_the_way", lost),
+    Scenario::stream("stream_descriptor_lost_in_a_message", lost),
     Scenario::stream("stream_closed_under_a_reader", closed_under_reader),
     Scenario::stream("stream_readers_share_a_stream", readers_share),
 ];

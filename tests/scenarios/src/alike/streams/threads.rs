@@ -19,10 +19,10 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_threads_read_one_stream", readers),
     Scenario::stream("stream_threads_write_one_stream", writers),
     Scenario::stream("stream_threads_work_both_ways", both_ways),
-    Scenario::stream("stream_threads_wait_for_one_connection_each", accepters),
-    Scenario::stream("stream_threads_read_what_comes_for_one", one_for_all),
+    Scenario::stream("stream_threads_accept_one_connection_each", accepters),
+    Scenario::stream("stream_threads_woken_by_one_packet", one_for_all),
     Scenario::stream("stream_threads_open_and_close", open_and_close),
-    Scenario::stream("stream_threads_ask_while_data_flows", asking),
+    Scenario::stream("stream_threads_query_during_a_transfer", asking),
     Scenario::stream("stream_close_beside_a_send_that_waits", close_beside_send),
     Scenario::stream(
         "stream_close_beside_an_accept_that_waits",

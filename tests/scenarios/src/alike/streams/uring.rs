@@ -22,7 +22,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_uring_connect_refused", refused),
     Scenario::stream("stream_uring_shuts_down_and_closes", closes),
     Scenario::stream("stream_uring_messages", messages),
-    Scenario::stream("stream_uring_tells_that_more_is_there", tells_more),
+    Scenario::stream("stream_uring_reports_more_data", tells_more),
     Scenario::stream("stream_uring_sends_all", sends_all).within(90),
     Scenario::stream("stream_zero_copy", zero_copy).differs(&[Difference {
         what: "SO_ZEROCOPY",
