@@ -18,6 +18,7 @@ use crate::{
         map::Key,
         namespace::PerNet,
         queue::Cursor,
+        skb::Processor,
         sock::{Sock, SockRef, TcpState},
         spares::Spares,
         uapi,
@@ -131,6 +132,9 @@ pub(crate) struct Stream {
     pub(crate) mss: u32,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
     pub(crate) headroom: usize,
+    /// The processor that packets say they were sent by. It changes only while none is
+    /// unacknowledged: transmit queues overtake each other.
+    pub(crate) processor: Processor,
     /// The own Ethernet address that the peer knows.
     pub(crate) local: Mac,
     /// The receiving device's turns.
@@ -173,6 +177,7 @@ impl Stream {
             packet_cost: 0,
             mss: 0,
             headroom: 0,
+            processor: Processor::current(),
             local: Mac::default(),
             lane: None,
             seen: Seen::default(),

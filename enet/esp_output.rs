@@ -12,7 +12,7 @@ use crate::{
     net::{
         device::{Device, Mac},
         rcu,
-        skb::{Context, Skb},
+        skb::{Context, Processor, Skb},
         sock::Sock,
     },
     parameters,
@@ -78,7 +78,7 @@ fn send_from(sock: &Sock<Esp>, stream: &mut Stream, first: (Transmit, bool), now
         let sent = match (packet, device) {
             (_, None) => Err(ENODEV),
             (Transmit::Control(header), Some(device)) => {
-                control(sock, device, &peer, header, again)
+                control(sock, stream.processor, device, &peer, header, again)
             }
             (Transmit::Data(header), Some(device)) => {
                 stream.headroom = device.headroom();
@@ -139,16 +139,15 @@ fn data(
     if again {
         events::esp_sent(sock, &skb, again);
     }
-    classify(sock, &mut skb, device);
+    classify(sock, stream.processor, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
-/// Makes a packet one of the socket's, for those on its way that ask.
+/// Gives a packet what queueing disciplines and devices go by.
 #[inline]
-fn classify(sock: &Sock<Esp>, skb: &mut Skb, device: &Device) {
-    skb.set_class(sock);
-    if device.has_queues() {
-        // The device keeps a socket's packets in one queue.
+fn classify(sock: &Sock<Esp>, sender: Processor, skb: &mut Skb) {
+    skb.set_class(sock, sender);
+    if sock.owns_frames() {
         skb.set_owner(sock);
     }
 }
@@ -156,6 +155,7 @@ fn classify(sock: &Sock<Esp>, skb: &mut Skb, device: &Device) {
 /// Sends a packet without payload.
 fn control(
     sock: &Sock<Esp>,
+    sender: Processor,
     device: &Device,
     peer: &Address,
     header: Header,
@@ -165,7 +165,7 @@ fn control(
     if again || header.has(flags::RRQ | flags::RST) {
         events::esp_sent(sock, &skb, again);
     }
-    classify(sock, &mut skb, device);
+    classify(sock, sender, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
@@ -183,7 +183,7 @@ pub(crate) fn send_control(sock: &Sock<Esp>, stream: &mut Stream, header: Header
     let section = rcu::Read::enter();
     let sent = Device::find(sock.net(), peer.ifindex, &section)
         .ok_or(ENODEV)
-        .and_then(|device| control(sock, device, &peer, header, false));
+        .and_then(|device| control(sock, stream.processor, device, &peer, header, false));
     let stats = &mut stream.connection.stats;
     match sent {
         Ok(()) => stats.pkt_tx = stats.pkt_tx.wrapping_add(1),

@@ -12,7 +12,7 @@ use crate::{
     family::{EP_RECVERR, SOL_EP},
     net::{
         message::Message,
-        skb::{Buffer, Context, Note, Skb},
+        skb::{Buffer, Context, Note, Processor, Skb},
         sock::{Guard, Sock, TcpState},
         timer, uapi,
         wait::Waiter,
@@ -279,6 +279,9 @@ fn append(
         seq: stream.connection.next_number().0,
         ..Note::default()
     });
+    if stream.connection.unacked() == 0 {
+        stream.processor = Processor::current();
+    }
     esp_output::charge(sock, &skb);
     sock.write_queue().push(skb);
     stream.connection.enqueue();

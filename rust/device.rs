@@ -127,18 +127,6 @@ impl Device {
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).hard_header_len)).into() }
     }
 
-    /// Whether frames leave by one of several queues.
-    #[inline]
-    pub(crate) fn has_queues(&self) -> bool {
-        self.queues() > 1
-    }
-
-    #[inline]
-    fn queues(&self) -> u32 {
-        // SAFETY: The device is valid. An administrator may change the number at any time.
-        unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).real_num_tx_queues)) }
-    }
-
     /// Sends `skb` as the payload of one frame. Frames to the device's own address stay inside the
     /// host and come in again by the device, since no switch would return them.
     ///
@@ -191,7 +179,6 @@ impl Device {
         if inside {
             return self.loop_back(skb);
         }
-        self.keep_queue(&skb);
         // SAFETY: Gives the buffer away, as the function wants, in a context where bottom halves
         // run or are disabled but hard interrupts are on.
         match unsafe { bindings::__dev_queue_xmit(skb.into_raw(), ptr::null_mut()) } {
@@ -199,33 +186,6 @@ impl Device {
             0 | 2 => Ok(()),
             code if code < 0 => Err(Error::from_errno(code)),
             _ => Err(ENOBUFS),
-        }
-    }
-
-    /// Has `skb` leave by the queue that the frames before it took, as long as any of its socket's
-    /// is still on its way: queues overtake each other. The stack itself does so only for sockets
-    /// with a route.
-    #[inline]
-    fn keep_queue(&self, skb: &Skb) {
-        let queues = self.queues();
-        if queues <= 1 {
-            return;
-        }
-        let raw = skb.as_ptr();
-        // SAFETY: The buffer is ours, and holds its socket if it has one; the device is valid.
-        // Without a mapping the number is 0xffff, more than a device can have.
-        unsafe {
-            let sk = (*raw).sk;
-            if sk.is_null() {
-                return;
-            }
-            let mut queue = bindings::sk_tx_queue_mapping(sk);
-            if bindings::skb_ooo_okay(raw) || u32::from(queue) >= queues {
-                bindings::skb_set_sender_cpu(raw);
-                queue = bindings::netdev_pick_tx(self.as_ptr(), raw, ptr::null_mut());
-            }
-            bindings::sk_tx_queue_set(sk, queue.into());
-            bindings::skb_clear_ooo_okay(raw);
         }
     }
 

@@ -116,6 +116,15 @@ impl RawSock {
         times != 0 || self.has_flag(bindings::sock_flags_SOCK_RCVTSTAMP)
     }
 
+    /// Whether queueing disciplines look at the socket of its frames: to report what leaves too late
+    /// (`SO_TXTIME`), or to keep to its rate (`SO_MAX_PACING_RATE`).
+    #[inline]
+    pub(crate) fn owns_frames(&self) -> bool {
+        // SAFETY: A single load, as the core does it.
+        let pacing = unsafe { ptr::read_volatile(field!(self, sk_pacing_status)) };
+        pacing != 0 || self.has_flag(bindings::sock_flags_SOCK_TXTIME)
+    }
+
     /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in. A
     /// filter may cut it, but not into its first `header` bytes.
     #[inline]

@@ -27,6 +27,20 @@ impl Context {
     }
 }
 
+/// The processor that a frame says it was sent by. It decides, with the flow's hash, which of a
+/// device's transmit queues the frame takes, also on the devices below.
+#[derive(Clone, Copy)]
+pub(crate) struct Processor(u32);
+
+impl Processor {
+    /// The one that runs this.
+    #[inline]
+    pub(crate) fn current() -> Self {
+        // SAFETY: Reads the processor's number, which may be an old one at once.
+        Processor(unsafe { bindings::sender_cpu() })
+    }
+}
+
 /// What a protocol remembers with a buffer, in the buffer's control block (`skb->cb`).
 ///
 /// Plain integers only: the control block arrives with whatever the layer below left there, and
@@ -483,12 +497,13 @@ impl Skb {
         unsafe { bindings::skb_set_wishes(self.as_ptr(), sock.as_ptr(), wishes.as_ptr()) };
     }
 
-    /// Gives the priority, the mark and the flow's hash that frames of `sock` carry.
+    /// Gives the priority, the mark and the flow's hash that frames of `sock` carry, and the
+    /// processor that they are to be taken for sent by.
     #[inline]
-    pub(crate) fn set_class(&mut self, sock: &RawSock) {
+    pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
         // SAFETY: The buffer is ours, and the socket is valid for the borrow; its three fields are
         // read as the stack reads them, without the lock.
-        unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr()) };
+        unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr(), sender.0) };
     }
 
     /// Makes `sock` the owner, until the frame has left or somebody receives it.

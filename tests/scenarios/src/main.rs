@@ -37,6 +37,7 @@ mod socket;
 mod station;
 mod studies;
 mod switch;
+mod team;
 mod tracer;
 mod traffic;
 mod transfer;

@@ -42,6 +42,7 @@ mod switch;
 mod sysctl;
 mod sysctl_effect;
 mod tracing;
+mod transmit_queues;
 mod tun;
 
 use crate::alike;
@@ -62,6 +63,7 @@ pub fn all() -> Vec<&'static Scenario> {
         isolation::ALL,
         device_changes::ALL,
         device_kinds::ALL,
+        transmit_queues::ALL,
         device_mtu::ALL,
         tun::ALL,
         macsec::ALL,

@@ -1,5 +1,4 @@
-//! Devices on top of others as endpoints: VLANs, bonds, bridges, macvlans; and one with several queues. None has an IP
-//! address.
+//! Devices on top of others as endpoints: VLANs, bonds, bridges, macvlans. None has an IP address.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
@@ -7,7 +6,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 
 use crate::device::{await_carrier, Device};
-use crate::harness::{note, refused, Outcome, Scenario};
+use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab};
 use crate::netns::Netns;
 use crate::socket::Socket;
@@ -32,7 +31,6 @@ pub const ALL: &[Scenario] = &[
         macvlans,
     ),
     Scenario::direct("sockets_tied_to_a_device_receive_from_no_other", tied),
-    Scenario::guest("stream_stays_in_one_transmit_queue", one_queue),
 ];
 
 const LOAD: Load = Load {
@@ -370,76 +368,4 @@ fn tied(lab: &Lab) -> Outcome {
     exchange(&client, &server)?;
     drop((client, server, listener, datagrams));
     lab.a.namespace.ip("link del mac1\n")
-}
-
-/// Moves the calling thread to `processor`.
-fn run_on(processor: usize) -> Result<()> {
-    let mut set = nix::sched::CpuSet::new();
-    set.set(processor)?;
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)?;
-    Ok(())
-}
-
-/// A device has a queue for each processor, and one of them is slow: packets of a sender that changes its processor must
-/// not overtake each other.
-fn one_queue() -> Outcome {
-    let (a, b) = (Netns::create()?, Netns::create()?);
-    a.ip(&format!(
-        "link add eth0 address 02:00:00:00:00:01 numtxqueues 2 numrxqueues 2 type veth peer name eth0 \
-         address 02:00:00:00:00:02 numtxqueues 2 numrxqueues 2 netns {}\nlink set eth0 up\n",
-        b.path()
-    ))?;
-    // Each queue is received in its order, wherever its frames were sent.
-    b.run("ethtool", &["-K", "eth0", "gro", "on"])?;
-    b.ip("link set eth0 up\n")?;
-    a.run(
-        "tc",
-        &["qdisc", "add", "dev", "eth0", "root", "handle", "1:", "mq"],
-    )?;
-    // Behind the first four each small packet takes some 10 ms; what waits stays its socket's.
-    let slow = "qdisc add dev eth0 parent 1:2 tbf rate 20kbit burst 104 limit 1000000";
-    a.run("tc", &slow.split(' ').collect::<Vec<_>>())?;
-    // Where a namespace is entered its devices are in a /sys of its own.
-    a.within(|| -> Outcome {
-        let place = std::env::temp_dir().join(format!("sys-{}", std::process::id()));
-        std::fs::create_dir_all(&place)?;
-        nix::mount::mount(
-            Some("sysfs"),
-            &place,
-            Some("sysfs"),
-            nix::mount::MsFlags::empty(),
-            None::<&str>,
-        )?;
-        let set = |queue: usize| {
-            let file = place.join(format!("class/net/eth0/queues/tx-{queue}/xps_cpus"));
-            std::fs::write(&file, format!("{}\n", 1 << queue))
-                .with_context(|| file.display().to_string())
-        };
-        let done = set(0).and_then(|()| set(1));
-        nix::mount::umount(&place)?;
-        done
-    })??;
-    let near = Device::ready(&a, "eth0")?;
-    let far = Device::ready(&b, "eth0")?;
-    let (client, server) = near.stream_to(&far, 880)?;
-    let mut got = [0; 6];
-    for round in 0..25u32 {
-        let byte = round as u8;
-        // Each send is a packet of its own, or joins one that has not left yet.
-        for processor in [1, 0, 1, 0] {
-            run_on(processor)?;
-            client.send_all(&[byte])?;
-        }
-        server.receive_exact(&mut got[..4])?;
-        ensure!(got[..4] == [byte; 4], "round {round}: {got:?}");
-    }
-    // What is late may be repeated, but never found to be missing because a later packet came first.
-    let (sent, received) = (client.counters(8)?, server.counters(8)?);
-    note(&format!("client {sent:?}, server {received:?}"));
-    let used = a.run("tc", &["-statistics", "qdisc", "show", "dev", "eth0"])?;
-    note(&used);
-    // A veth takes a packet from its socket before the other end takes it in, so in a slow kernel one may yet be overtaken
-    // there. Without a queue that is kept some two in each round are.
-    ensure!(received[6] <= 3, "{} packets were overtaken", received[6]);
-    Ok(())
 }

@@ -1,0 +1,229 @@
+//! Devices with several transmit queues, used directly and below others: queues overtake each other, so the packets of a
+//! stream keep to one.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::device::Device;
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::{eventually, Lab};
+use crate::netns::Netns;
+use crate::team;
+use crate::transfer::{transfer, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("stream_stays_in_one_transmit_queue", || one_queue(&PLAIN)),
+    Scenario::guest("stream_stays_in_one_queue_below_a_vlan", || {
+        one_queue(&VLAN)
+    }),
+    Scenario::guest("stream_stays_in_one_queue_below_a_macvlan", || {
+        one_queue(&MACVLAN)
+    }),
+    Scenario::guest("stream_stays_in_one_queue_below_a_bridge", || {
+        one_queue(&BRIDGE)
+    }),
+    Scenario::guest("stream_stays_in_one_queue_below_macsec", || {
+        one_queue(&MACSEC)
+    }),
+    Scenario::guest("stream_stays_in_one_queue_below_a_bond", || {
+        one_queue(&BOND)
+    }),
+    Scenario::guest("stream_stays_in_one_queue_below_a_team", || {
+        one_queue(&TEAM)
+    }),
+    Scenario::direct("stream_keeps_to_its_pacing_rate", pacing),
+];
+
+/// A device on top of `eth0`, which has two transmit queues.
+struct Kind {
+    /// The devices that are the stream's ends, at the sender's and at the receiver's host.
+    ends: [&'static str; 2],
+    /// What `ip` makes of the sender's `eth0`, which is down, and of the receiver's.
+    make: [&'static str; 2],
+}
+
+const PLAIN: Kind = Kind {
+    ends: ["eth0", "eth0"],
+    make: ["", ""],
+};
+const VLAN: Kind = Kind {
+    ends: ["top", "top"],
+    make: ["link add link eth0 name top type vlan id 10\n"; 2],
+};
+const MACVLAN: Kind = Kind {
+    ends: ["top", "top"],
+    make: ["link add link eth0 name top type macvlan mode bridge\n"; 2],
+};
+const BRIDGE: Kind = Kind {
+    ends: ["top", "eth0"],
+    make: ["link add top type bridge\nlink set eth0 master top\n", ""],
+};
+const BOND: Kind = Kind {
+    ends: ["top", "eth0"],
+    make: [
+        "link add top type bond mode active-backup miimon 20\nlink set eth0 master top\n",
+        "",
+    ],
+};
+const TEAM: Kind = Kind {
+    ends: ["top", "eth0"],
+    make: ["link add top type team\n", ""],
+};
+const MACSEC: Kind = Kind {
+    ends: ["top", "top"],
+    make: [
+        "link add link eth0 name top type macsec port 1 encrypt on\n\
+         macsec add top tx sa 0 pn 1 on key 00 00112233445566778899aabbccddeeff\n\
+         macsec add top rx port 1 address 02:00:00:00:00:02\n\
+         macsec add top rx port 1 address 02:00:00:00:00:02 sa 0 pn 1 on key 01 ffeeddccbbaa99887766554433221100\n",
+        "link add link eth0 name top type macsec port 1 encrypt on\n\
+         macsec add top tx sa 0 pn 1 on key 00 ffeeddccbbaa99887766554433221100\n\
+         macsec add top rx port 1 address 02:00:00:00:00:01\n\
+         macsec add top rx port 1 address 02:00:00:00:00:01 sa 0 pn 1 on key 01 00112233445566778899aabbccddeeff\n",
+    ],
+};
+
+/// Moves the calling thread to `processor`.
+fn run_on(processor: usize) -> Result<()> {
+    let mut set = nix::sched::CpuSet::new();
+    set.set(processor)?;
+    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)?;
+    Ok(())
+}
+
+/// Gives each processor a transmit queue of `eth0` (XPS).
+fn queue_per_processor(host: &Netns) -> Outcome {
+    // Where a namespace is entered its devices are in a /sys of its own.
+    host.within(|| -> Outcome {
+        let place = std::env::temp_dir().join(format!("sys-{}", std::process::id()));
+        std::fs::create_dir_all(&place)?;
+        nix::mount::mount(
+            Some("sysfs"),
+            &place,
+            Some("sysfs"),
+            nix::mount::MsFlags::empty(),
+            None::<&str>,
+        )?;
+        let set = |queue: usize| {
+            let file = place.join(format!("class/net/eth0/queues/tx-{queue}/xps_cpus"));
+            std::fs::write(&file, format!("{}\n", 1 << queue))
+                .with_context(|| file.display().to_string())
+        };
+        let done = set(0).and_then(|()| set(1));
+        nix::mount::umount(&place)?;
+        done
+    })?
+}
+
+/// The two hosts, with the devices of `kind`.
+fn hosts(kind: &Kind) -> Result<[Netns; 2]> {
+    let [a, b] = [Netns::create()?, Netns::create()?];
+    a.ip(&format!(
+        "link add eth0 address 02:00:00:00:00:01 numtxqueues 2 numrxqueues 2 type veth peer name eth0 \
+         address 02:00:00:00:00:02 numtxqueues 2 numrxqueues 2 netns {}\n",
+        b.path()
+    ))?;
+    // What one queue sends is received in its order, wherever the frames were sent: a veth that segments itself would
+    // hand them to the sending processor's queue instead.
+    a.run("ethtool", &["-K", "eth0", "tso", "off"])?;
+    b.run("ethtool", &["-K", "eth0", "gro", "on"])?;
+    for (host, (make, end)) in [&a, &b].into_iter().zip(kind.make.iter().zip(kind.ends)) {
+        host.ip(make)?;
+        if make.ends_with("type team\n") {
+            team::set_mode(host, end, "roundrobin")?;
+            host.ip("link set eth0 master top\n")?;
+        }
+        host.ip(&format!("link set eth0 up\nlink set {end} up\n"))?;
+    }
+    a.run(
+        "tc",
+        &["qdisc", "add", "dev", "eth0", "root", "handle", "1:", "mq"],
+    )?;
+    // Behind the first few each small packet takes some 10 ms.
+    let slow = "qdisc add dev eth0 parent 1:2 tbf rate 20kbit burst 104 limit 1000000";
+    a.run("tc", &slow.split(' ').collect::<Vec<_>>())?;
+    queue_per_processor(&a)?;
+    Ok([a, b])
+}
+
+/// Packets that have left by each of the two queues of `host`'s `eth0`.
+fn sent_by_queue(host: &Netns) -> Result<[u64; 2]> {
+    let text = host.run("tc", &["-statistics", "qdisc", "show", "dev", "eth0"])?;
+    let count = |class: &str| {
+        let (_, behind) = text
+            .split_once(&format!("parent {class} "))
+            .context(class.to_owned())?;
+        let mut words = behind
+            .split_whitespace()
+            .skip_while(|word| *word != "bytes");
+        let number = words.nth(1).context("a number of packets")?;
+        Ok::<u64, anyhow::Error>(number.parse()?)
+    };
+    Ok([count("1:1")?, count("1:2")?])
+}
+
+/// One of the two queues is slow, and the sender changes its processor between packets: none may overtake another.
+fn one_queue(kind: &Kind) -> Outcome {
+    const ROUNDS: u32 = 24;
+    let [a, b] = hosts(kind)?;
+    let near = Device::ready(&a, kind.ends[0])?;
+    let far = Device::ready(&b, kind.ends[1])?;
+    let (client, server) = near.stream_to(&far, 880)?;
+    let before = sent_by_queue(&a)?;
+    for round in 0..ROUNDS {
+        let byte = round as u8;
+        // The processor of the first packet chooses for those behind it.
+        let first = round as usize % 2;
+        // Each send is a packet of its own, or joins one that has not left yet.
+        for processor in [first, 1 - first, first, 1 - first] {
+            run_on(processor)?;
+            client.send_all(&[byte])?;
+        }
+        let mut got = [0; 4];
+        server.receive_exact(&mut got)?;
+        ensure!(got == [byte; 4], "round {round}: {got:?}");
+        eventually("everything to be acknowledged", || {
+            let waiting = server.poll(libc::POLLIN, Duration::ZERO)?;
+            ensure!(waiting == 0, "round {round}: more bytes than were sent");
+            Ok(client.queued(libc::TIOCOUTQ)? == 0)
+        })?;
+    }
+    let after = sent_by_queue(&a)?;
+    let by_queue = [after[0] - before[0], after[1] - before[1]];
+    // What is late may be repeated, but never found to be missing because a later packet came first.
+    let (sent, received) = (client.counters(8)?, server.counters(8)?);
+    note(&format!(
+        "client {sent:?}, server {received:?}, by queue {by_queue:?}"
+    ));
+    // The acknowledged stream follows its sender: every round begins in the queue of its first processor.
+    let least = u64::from(ROUNDS / 2);
+    ensure!(
+        by_queue.iter().all(|count| *count >= least),
+        "{by_queue:?} packets left by the two queues"
+    );
+    ensure!(received[6] == 0, "{} packets were overtaken", received[6]);
+    Ok(())
+}
+
+/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from the socket of a frame.
+fn pacing(lab: &Lab) -> Outcome {
+    const RATE: i32 = 500_000;
+    const BYTES: usize = 400_000;
+    let (client, server) = lab.esp_pair(881)?;
+    lab.a.queue("add", &["fq"])?;
+    client.set_int_option(libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, RATE)?;
+    let load = Load {
+        total: BYTES,
+        chunk: 40_000,
+        seed: 881,
+    };
+    let start = Instant::now();
+    transfer(&client, &server, load)?;
+    let took = start.elapsed();
+    // Some of it leaves at once: a new flow's credit.
+    let least = Duration::from_millis(600);
+    ensure!(took >= least, "{BYTES} bytes took only {took:?}");
+    Ok(())
+}
