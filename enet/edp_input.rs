@@ -85,7 +85,7 @@ impl Handler for Frames {
             ..Note::default()
         });
         let stats = &sock.shared().stats;
-        sock.note_processor();
+        sock.note_arrival(&skb);
         // As with UDP, a filter sees the header, and what it leaves of the payload is received.
         let kept = sock.filter(&mut skb, HEADER_LEN);
         skb.pull(HEADER_LEN);

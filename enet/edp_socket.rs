@@ -9,7 +9,7 @@ use crate::{
     devices::{bindable, local, outgoing, tie, usable, Presence},
     edp,
     edp_cork::{self, Pending},
-    family::{EP_RECVERR, SOL_EP},
+    family::{is_own_level, EP_RECVERR, SOL_EP},
     net::{
         device::{Device, DeviceRef, Mac},
         family::{End, NewSocket, Operations, Socket, Vtable, ADDRESS_LEN},
@@ -309,13 +309,16 @@ impl Operations for Edp {
     }
 
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result {
-        match (level, name) {
-            (SOL_EP, EDP_SO_MTU) => {
+        if !is_own_level(level) {
+            return Err(EOPNOTSUPP);
+        }
+        match name {
+            EDP_SO_MTU => {
                 let ifindex = interface(sock);
                 let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
                 value.write_u32(edp::wire::mtu(device.mtu()))
             }
-            (SOL_EP, EDP_SO_STATS) => {
+            EDP_SO_STATS => {
                 let stats = &sock.shared().stats;
                 let mut bytes = [0; 16];
                 let counters = [
@@ -329,8 +332,7 @@ impl Operations for Edp {
                 }
                 value.write(&bytes)
             }
-            (SOL_EP, _) => Err(ENOPROTOOPT),
-            _ => Err(EOPNOTSUPP),
+            _ => Err(ENOPROTOOPT),
         }
     }
 

@@ -148,6 +148,7 @@ fn process(
     now: u64,
 ) {
     if stream.listening.is_some() {
+        sock.note_queue(&skb);
         return match open(sock, stream, peer, header) {
             Ok(()) => skb.consume(),
             Err(reason) => drop_packet(sock, skb, reason),
@@ -158,7 +159,7 @@ fn process(
         Space::of(sock.net()).esp_refused.no_socket.count();
         return drop_packet(sock, skb, DropReason::NoSocket);
     }
-    sock.note_processor();
+    sock.note_arrival(&skb);
     let room = stream.room(sock);
     esp_turns::refresh(stream);
     let outcome = stream.connection.on_segment(header, room, now);

@@ -10,7 +10,7 @@ use crate::{
     esp_accept,
     esp_connection::{self, Parent, Shared, Stream, DEVICE, STALE, TURN},
     esp_devices, esp_input, esp_output, esp_stream, esp_turns,
-    family::SOL_EP,
+    family::is_own_level,
     net::{
         device::{Device, DeviceRef, Mac},
         family::{End, NewSocket, Operations, Socket, SocketState, Vtable, ADDRESS_LEN},
@@ -526,13 +526,16 @@ impl Operations for Esp {
     }
 
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result {
-        match (level, name) {
-            (SOL_EP, ESP_SO_MTU) => {
+        if !is_own_level(level) {
+            return Err(EOPNOTSUPP);
+        }
+        match name {
+            ESP_SO_MTU => {
                 let ifindex = interface(sock);
                 let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
                 value.write_u32(esp::mss(device.mtu()))
             }
-            (SOL_EP, ESP_SO_STATS) => {
+            ESP_SO_STATS => {
                 let stats = sock.lock().state().connection.stats;
                 let backlog_drops = sock.shared().backlog_drops.get();
                 let numbers = [
@@ -551,8 +554,7 @@ impl Operations for Esp {
                 }
                 value.write(&bytes)
             }
-            (SOL_EP, _) => Err(ENOPROTOOPT),
-            _ => Err(EOPNOTSUPP),
+            _ => Err(ENOPROTOOPT),
         }
     }
 

@@ -5,7 +5,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     esp::HEADER_LEN,
-    esp_connection::{self, Stream},
+    esp_connection::{self, Stream, FALL_ASLEEP},
     esp_output,
     esp_socket::Esp,
     esp_turns,
@@ -360,6 +360,7 @@ pub(crate) fn receive(
         last: None,
     };
     if flags & uapi::MSG_OOB == 0 {
+        poll_device(sock, timeout == 0);
         await_data(sock, &progress, &mut timeout)?;
     }
     let mut guard = sock.lock();
@@ -413,6 +414,22 @@ fn is_over(sock: &Sock<Esp>) -> bool {
     sock.has_error()
         || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
         || sock.tcp_state() == TcpState::Close as u8
+}
+
+/// Has the reader take in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks
+/// for it.
+#[inline]
+fn poll_device(sock: &Sock<Esp>, once: bool) {
+    let idle =
+        sock.receive_queue().is_empty() && sock.tcp_state() == TcpState::Established as u8;
+    if !idle || !sock.polls_device() {
+        return;
+    }
+    if !once && sock.shared().awaited.load(Relaxed) & FALL_ASLEEP != 0 {
+        // A reader that polls sends nothing that could carry it.
+        acknowledge(&mut sock.lock(), true);
+    }
+    sock.poll_device(once);
 }
 
 /// Sleeps before the socket is locked, if that is all a call would do with it: nothing has come, and

@@ -9,6 +9,7 @@
 #include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
 #include <linux/sockptr.h>
+#include <net/busy_poll.h>
 #include <net/ip.h>
 
 /* Only bindgen and Rust know these names, so no header declares them. */
@@ -44,7 +45,10 @@ H(void, sk_set_txhash, (struct sock *sk), sk_set_txhash(sk))
 H(bool, sk_filter, (struct sock *sk, struct sk_buff *skb, unsigned int cap), return sk_filter_trim_cap(sk, skb, cap) == SKB_NOT_DROPPED_YET)
 H(bool, sk_reuse, (const struct sock *sk), return sk->sk_reuse)
 H(bool, may_bind_port, (struct net *net, unsigned short port), return !inet_port_requires_bind_service(net, port) || ns_capable(net->user_ns, CAP_NET_BIND_SERVICE))
-H(void, sk_incoming_cpu_update, (struct sock *sk), sk_incoming_cpu_update(sk))
+H(void, sk_note_arrival, (struct sock *sk, const struct sk_buff *skb), sk_incoming_cpu_update(sk); sk_mark_napi_id(sk, skb))
+H(void, sk_mark_napi_id, (struct sock *sk, const struct sk_buff *skb), sk_mark_napi_id(sk, skb))
+H(bool, sk_can_busy_loop, (const struct sock *sk), return sk_can_busy_loop(sk))
+H(void, sk_busy_loop, (struct sock *sk, int nonblock), sk_busy_loop(sk, nonblock))
 H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sockcm_init(cookie, sk))
 H(u32, sk_uid, (const struct sock *sk), return from_kuid_munged(&init_user_ns, sk_uid(sk)))
 H(size_t, memory_size, (void), return totalram_pages() << PAGE_SHIFT)

@@ -254,11 +254,19 @@ impl RawSock {
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
-    /// Remembers the processor that brought a packet (`SO_INCOMING_CPU`).
+    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), and the device's queue that
+    /// it came by (`SO_BUSY_POLL`).
     #[inline]
-    pub(crate) fn note_processor(&self) {
-        // SAFETY: The socket is valid; a single store, as the core does it without the lock.
-        unsafe { bindings::sk_incoming_cpu_update(self.as_ptr()) };
+    pub(crate) fn note_arrival(&self, skb: &Skb) {
+        // SAFETY: Both are valid; single stores, as the core does them without the lock.
+        unsafe { bindings::sk_note_arrival(self.as_ptr(), skb.as_ptr()) };
+    }
+
+    /// Remembers the device's queue that `skb` came by (`SO_BUSY_POLL`).
+    #[inline]
+    pub(crate) fn note_queue(&self, skb: &Skb) {
+        // SAFETY: As in `note_arrival`.
+        unsafe { bindings::sk_mark_napi_id(self.as_ptr(), skb.as_ptr()) };
     }
 
     /// How many connections may wait to be accepted, as given to `listen`.

@@ -52,6 +52,21 @@ impl RawSock {
         result
     }
 
+    /// Whether a reader is to poll the device before it sleeps (`SO_BUSY_POLL`).
+    #[inline]
+    pub(crate) fn polls_device(&self) -> bool {
+        // SAFETY: The socket is valid; also looks at the calling task's signals.
+        unsafe { bindings::sk_can_busy_loop(self.as_ptr()) }
+    }
+
+    /// Takes in frames from the device's queue that the last packet came by: once, or until a packet
+    /// is in the receive queue or `SO_BUSY_POLL`'s time is up.
+    pub(crate) fn poll_device(&self, once: bool) {
+        // SAFETY: The socket is valid. The function finds the device's queue by its number, and keeps
+        // it meanwhile.
+        unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
+    }
+
     /// Sleeps once, by `nap`, which takes and returns the time left.
     ///
     /// # Errors

@@ -22,7 +22,7 @@ pub(super) const KIND: Kind = Kind {
     prepare,
     takes: Takes {
         nodelay: None,
-        busy_poll: false,
+        busy_poll: true,
         send_buffer: true,
         receive_buffer: true,
     },

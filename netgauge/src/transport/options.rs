@@ -29,7 +29,7 @@ pub struct SocketOptions {
     pub nodelay: Option<Switch>,
 
     /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp,
-    /// tcp-zerocopy and udp [default: net.core.busy_read]
+    /// tcp-zerocopy, udp, edp and esp [default: net.core.busy_read]
     #[arg(help_heading = SOCKETS, long, value_name = "USECS",
           value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -348,7 +348,7 @@ mod tests {
             (
                 "--busy-poll 9",
                 "raw",
-                "--busy-poll means nothing to raw: it is for tcp, udp and tcp-zerocopy",
+                "--busy-poll means nothing to raw: it is for tcp, udp, edp, esp and tcp-zerocopy",
             ),
             (
                 "--receive-buffer 9",

@@ -8,7 +8,9 @@ use anyhow::{ensure, Result};
 /// `AF_ENET`, the family's default number.
 pub const AF_ENET: i32 = 28;
 /// `SOL_EP`, the option level of both protocols.
-pub const SOL_EP: i32 = 285;
+pub const SOL_EP: i32 = 0x4550;
+/// The level in the first header of 2006.
+pub const SOL_EP_2006: i32 = 285;
 /// `EPPROTO_EZDP`, EDP whose sends do not copy.
 pub const EPPROTO_EZDP: i32 = 1;
 /// `EDP_SO_MTU` and `ESP_SO_MTU`: the largest payload of one packet, a u32.

@@ -1,6 +1,7 @@
 //! The scenarios, a file per theme.
 
 mod bad_input;
+mod busy_polling;
 mod call_fuzz;
 mod denial;
 mod device_changes;
@@ -64,6 +65,7 @@ pub fn all() -> Vec<&'static Scenario> {
         device_changes::ALL,
         device_kinds::ALL,
         transmit_queues::ALL,
+        busy_polling::ALL,
         device_mtu::ALL,
         tun::ALL,
         macsec::ALL,

@@ -22,8 +22,11 @@
 #define PF_ENET 28
 #define AF_ENET PF_ENET
 
-/* Level of getsockopt and setsockopt for both protocols. */
-#define SOL_EP 285
+/*
+ * Level of getsockopt and setsockopt for both protocols: "EP". The module also
+ * knows 285, the number of the first header, which is SOL_MCTP today.
+ */
+#define SOL_EP 0x4550
 
 /* Control message of that level with MSG_ERRQUEUE: struct sock_extended_err */
 #define EP_RECVERR 3

@@ -8,8 +8,9 @@ pub const AF_ENET: u16 = 28;
 /// Protocol family, the same number as [`AF_ENET`].
 pub const PF_ENET: u16 = AF_ENET;
 
-/// Level of `getsockopt` and `setsockopt` for EDP and ESP.
-pub const SOL_EP: i32 = 285;
+/// Level of `getsockopt` and `setsockopt` for EDP and ESP: "EP". The module also knows 285, the
+/// number of the first header, which Linux has given to another protocol since.
+pub const SOL_EP: i32 = 0x4550;
 /// Control message of level [`SOL_EP`] that `MSG_ERRQUEUE` gives: a `struct sock_extended_err`.
 pub const EP_RECVERR: i32 = 3;
 

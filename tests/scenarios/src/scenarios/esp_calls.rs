@@ -6,7 +6,7 @@ use anyhow::{ensure, Context};
 use nix::sys::signal::Signal;
 use nix::sys::wait::WaitStatus;
 
-use crate::address::{SOL_EP, SO_MTU};
+use crate::address::{SOL_EP, SOL_EP_2006, SO_MTU, SO_STATS};
 use crate::harness::{in_process, refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab, DEVICE, ESP_MSS};
 use crate::socket::{Piece, PieceMut, Socket};
@@ -24,6 +24,7 @@ pub const ALL: &[Scenario] = &[
     ),
     Scenario::direct("esp_poll_and_epoll_report_readiness", readiness),
     Scenario::direct("esp_mtu_and_statistics", options),
+    Scenario::direct("options_have_their_first_level_too", first_level),
     Scenario::direct("esp_queue_lengths_and_device_ioctls", ioctls),
     Scenario::direct("esp_buffer_sizes_limit_the_queues", buffers),
     Scenario::direct("esp_low_water_beyond_the_window_is_no_deadlock", low_water),
@@ -263,6 +264,42 @@ fn readiness(lab: &Lab) -> Outcome {
     let mut sink = vec![0; total];
     server.receive_exact(&mut sink)?;
     await_events(&client, libc::POLLOUT).context("after the reader made room")?;
+    Ok(())
+}
+
+/// Programs built with the header of 2006 ask for options at another level.
+fn first_level(lab: &Lab) -> Outcome {
+    let (client, _server) = lab.esp_pair(613)?;
+    let (datagrams, _other) = lab.edp_pair(613)?;
+    for (socket, numbers) in [(&client, 8), (&datagrams, 4)] {
+        let now = socket.int_option(SOL_EP, SO_MTU)?;
+        let then = socket.int_option(SOL_EP_2006, SO_MTU)?;
+        ensure!(
+            now == then,
+            "*_SO_MTU is {now}, and {then} at the first level"
+        );
+        let room = 4 * numbers;
+        let counters = socket.option(SOL_EP_2006, SO_STATS, room, room as i32)?;
+        ensure!(
+            counters.len() == room,
+            "{} bytes of counters",
+            counters.len()
+        );
+        for level in [SOL_EP_2006, SOL_EP] {
+            refused(
+                socket.int_option(level, 99),
+                libc::ENOPROTOOPT,
+                "an option that there is not",
+            )?;
+        }
+        for level in [SOL_EP_2006 - 1, SOL_EP_2006 + 1, SOL_EP - 1, SOL_EP + 1] {
+            refused(
+                socket.int_option(level, SO_MTU),
+                libc::EOPNOTSUPP,
+                "another protocol's level",
+            )?;
+        }
+    }
     Ok(())
 }
 

@@ -1,0 +1,134 @@
+//! `SO_BUSY_POLL`: a reader takes in frames from the device itself.
+
+use anyhow::{ensure, Context, Result};
+
+use crate::device::await_carrier;
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::{await_events, Host, Lab};
+use crate::socket::Socket;
+use crate::transfer::beside;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("reader_of_a_stream_polls_the_device", |lab| {
+        polls(lab, &stream(lab)?, receive)
+    }),
+    Scenario::direct("reader_of_datagrams_polls_the_device", |lab| {
+        polls(lab, &datagrams(lab)?, receive)
+    }),
+    Scenario::direct("poll_of_a_stream_polls_the_device", |lab| {
+        polls(lab, &stream(lab)?, poll)
+    }),
+    Scenario::direct("poll_of_datagrams_polls_the_device", |lab| {
+        polls(lab, &datagrams(lab)?, poll)
+    }),
+];
+
+/// For how long a reader polls, microseconds: longer than the other side takes to send.
+const LONG: i32 = 50_000;
+/// How often a message is sent there and back, at most.
+const ROUNDS: usize = 2000;
+
+/// Waits on a socket until a byte has come, and takes it.
+type Wait = fn(&Socket) -> Outcome;
+
+fn stream(lab: &Lab) -> Result<[Socket; 2]> {
+    let (client, server) = lab.esp_pair(70)?;
+    Ok([client, server])
+}
+
+fn datagrams(lab: &Lab) -> Result<[Socket; 2]> {
+    let (a, b) = lab.edp_pair(71)?;
+    Ok([a, b])
+}
+
+fn receive(socket: &Socket) -> Outcome {
+    ensure!(socket.receive(&mut [0; 4], 0)? == 1, "no byte came");
+    Ok(())
+}
+
+fn poll(socket: &Socket) -> Outcome {
+    await_events(socket, libc::POLLIN)?;
+    ensure!(
+        socket.receive(&mut [0; 4], libc::MSG_DONTWAIT)? == 1,
+        "no byte came"
+    );
+    Ok(())
+}
+
+/// Frames that tasks of `host` took in themselves, as the kernel counts them.
+fn polled(host: &Host) -> Result<u64> {
+    let text = host.namespace.proc_net("netstat")?;
+    let mut rows = text.lines().filter(|line| line.starts_with("TcpExt:"));
+    let names = rows.next().context("names")?.split_whitespace();
+    let values = rows.next().context("values")?.split_whitespace();
+    let mut pairs = names.zip(values);
+    let (_, value) = pairs
+        .find(|(name, _)| *name == "BusyPollRxPackets")
+        .context("no such counter")?;
+    Ok(value.parse()?)
+}
+
+/// `net.core.busy_poll`, for as long as this lives: without it no `poll` polls a device.
+struct Sysctl;
+
+impl Sysctl {
+    const FILE: &str = "/proc/sys/net/core/busy_poll";
+
+    fn set() -> Result<Self> {
+        std::fs::write(Self::FILE, LONG.to_string())?;
+        Ok(Sysctl)
+    }
+}
+
+impl Drop for Sysctl {
+    fn drop(&mut self) {
+        let _ = std::fs::write(Self::FILE, "0");
+    }
+}
+
+/// A byte goes there and back until the other host's reader has taken a frame in itself: a frame that comes before the reader
+/// waits is taken in by a softirq.
+fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
+    // A veth that segments itself has no queue to poll at its other end.
+    lab.a
+        .namespace
+        .run("ethtool", &["-K", "eth0", "tso", "off"])?;
+    lab.b
+        .namespace
+        .run("ethtool", &["-K", "eth0", "gro", "on"])?;
+    await_carrier(&lab.b.namespace, "eth0")?;
+    let _sysctl = Sysctl::set()?;
+    ensure!(
+        polled(&lab.b)? == 0,
+        "frames were polled without SO_BUSY_POLL"
+    );
+    far.set_int_option(libc::SOL_SOCKET, libc::SO_BUSY_POLL, LONG)?;
+    let answer = || {
+        for round in 1..=ROUNDS {
+            wait(far)?;
+            let done = polled(&lab.b)? > 0;
+            far.send(&[u8::from(done)], 0)?;
+            if done {
+                note(&format!("polled in round {round}"));
+                break;
+            }
+        }
+        Ok(())
+    };
+    let ask = || {
+        for _ in 0..ROUNDS {
+            near.send(&[0], 0)?;
+            let mut answer = [0];
+            near.receive(&mut answer, 0)?;
+            if answer == [1] {
+                break;
+            }
+        }
+        Ok(())
+    };
+    beside(answer, ask)?;
+    let frames = polled(&lab.b)?;
+    ensure!(frames > 0, "the reader took in no frame itself");
+    Ok(())
+}
