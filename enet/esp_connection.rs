@@ -210,12 +210,14 @@ impl Stream {
             .max(self.mss.saturating_add(BUFFER_OVERHEAD));
     }
 
-    /// The receive queue, as the engine wants to know it.
+    /// The receive queue, as the engine wants to know it, with `arriving` bytes of memory about to
+    /// join it.
     #[inline]
-    pub(crate) fn room(&self, sock: &Sock<Esp>) -> esp::Room {
+    pub(crate) fn room(&self, sock: &Sock<Esp>, arriving: u32) -> esp::Room {
         esp::Room {
             queued: sock.receive_queued(),
             limit: sock.receive_limit(),
+            arriving,
             packet: self.packet_cost,
         }
     }

@@ -160,7 +160,7 @@ fn process(
         return drop_packet(sock, skb, DropReason::NoSocket);
     }
     sock.note_arrival(&skb);
-    let room = stream.room(sock);
+    let room = stream.room(sock, skb.truesize());
     esp_turns::refresh(stream);
     let outcome = stream.connection.on_segment(header, room, now);
     if outcome.deliver && !header.has(flags::RRQ) {

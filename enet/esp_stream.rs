@@ -552,7 +552,7 @@ fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     }
     let now = timer::now();
-    let room = stream.room(sock);
+    let room = stream.room(sock, 0);
     stream.connection.on_read(room, now);
     if flush {
         stream.connection.flush_ack();

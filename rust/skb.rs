@@ -258,12 +258,12 @@ impl Skb {
         }
     }
 
-    /// Whether nobody else has the buffer's bytes, and all of them are linear.
+    /// Whether the buffer is as [`Self::alloc`] makes one, but for its bytes: nobody else has them,
+    /// all are linear, and no socket, route or device has left anything with it.
     #[inline]
-    pub(super) fn is_own(&self) -> bool {
-        // SAFETY: The buffer is valid.
-        let paged = unsafe { (*self.as_ptr()).data_len };
-        paged == 0 && !self.is_cloned()
+    pub(super) fn is_plain(&self) -> bool {
+        // SAFETY: The buffer is valid; only reads.
+        unsafe { bindings::skb_is_plain(self.as_ptr()) }
     }
 
     /// Bytes that the buffer has for headers and linear data.
@@ -277,7 +277,7 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// The buffer [is own](Self::is_own), and has at least that [`capacity`](Self::capacity).
+    /// The buffer [is plain](Self::is_plain), and has at least that [`capacity`](Self::capacity).
     #[inline]
     pub(super) unsafe fn clear(&self, headroom: usize) {
         let skb = self.as_ptr();

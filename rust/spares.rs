@@ -18,7 +18,7 @@ const MOST_SLACK: usize = 1024;
 /// # Invariants
 ///
 /// `first` is null or a buffer whose `next` is the one below it, and so on; of each the stack holds
-/// the only reference, there are `count` of them, and none has pages or shares its bytes.
+/// the only reference, there are `count` of them, and each was [plain](Skb::is_plain) when it came.
 pub(crate) struct Spares {
     first: *mut bindings::sk_buff,
     count: u16,
@@ -36,11 +36,11 @@ impl Spares {
         }
     }
 
-    /// Keeps a buffer that [`Skb::alloc`] made and nothing was done with but to fill, to clone and
-    /// to trim it. It is freed if there are `most` already, or if somebody still has its bytes.
+    /// Keeps a buffer to be filled again. It is freed if there are `most` already, if somebody still
+    /// has its bytes, or if it bears traces of more than having been filled.
     #[inline]
     pub(crate) fn put(&mut self, skb: Skb, most: u16) {
-        if self.count >= most || !skb.is_own() {
+        if self.count >= most || !skb.is_plain() {
             return skb.consume();
         }
         let raw = skb.into_raw();
@@ -61,7 +61,7 @@ impl Spares {
         let wanted = headroom.checked_add(size)?;
         match skb.capacity().checked_sub(wanted) {
             Some(slack) if slack <= MOST_SLACK => {
-                // SAFETY: The buffer is ours alone, without pages, and has at least that much room.
+                // SAFETY: The buffer is plain by the invariant, and has at least that much room.
                 unsafe { skb.clear(headroom) };
                 Some(skb)
             }

@@ -25,6 +25,7 @@ const STEP: Nanos = 1_000;
 const ROOM: Room = Room {
     queued: 0,
     limit: 1 << 20,
+    arriving: 2_304,
     packet: 2_304,
 };
 const PORTS: [u16; 2] = [49_152, 2_805];

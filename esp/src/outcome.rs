@@ -29,6 +29,8 @@ pub struct Room {
     pub queued: u32,
     /// What it may hold.
     pub limit: u32,
+    /// What the packet that is handed over adds to it.
+    pub arriving: u32,
     /// What one full packet costs in it.
     pub packet: u32,
 }

@@ -352,7 +352,7 @@ impl Receiver {
         }
         self.advance(now);
         self.since = self.since.saturating_add(1);
-        self.congested = is_congested(room, room.packet, config);
+        self.congested = is_congested(room, room.arriving, config);
         if let Some(timed) = self.timed.filter(|t| !header.seq.before(t.seq)) {
             self.turnaround
                 .sample(now.saturating_sub(timed.left), false);

@@ -75,9 +75,10 @@ enum Event {
 
 fn room() -> impl Strategy<Value = Room> {
     let size = || prop_oneof![Just(0u32), 0u32..100_000, any::<u32>()];
-    (size(), size(), size()).prop_map(|(queued, limit, packet)| Room {
+    (size(), size(), size(), size()).prop_map(|(queued, limit, arriving, packet)| Room {
         queued,
         limit,
+        arriving,
         packet,
     })
 }

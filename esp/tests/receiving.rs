@@ -269,6 +269,20 @@ fn without_room_for_a_burst_acknowledgements_are_withheld() {
 }
 
 #[test]
+fn a_small_packet_does_not_fill_what_a_burst_of_full_ones_needs() {
+    // Room for a burst of 21 full packets, and for a small one but no full one more.
+    for (arriving, withheld) in [(None, true), (Some(50), false)] {
+        let mut pair = sleeping(21);
+        let side = &mut pair.sides[B];
+        side.limit += 60;
+        side.arriving = arriving;
+        pair.send(A, b"x");
+        pair.run_for(900 * MS);
+        assert_eq!(pair.sides[B].conn().waits_for_room(), withheld);
+    }
+}
+
+#[test]
 fn a_slow_reader_loses_nothing_and_has_nothing_sent_again() {
     let mut pair = sleeping(40);
     pair.send(A, &bytes(20_000, 1));

@@ -74,6 +74,8 @@ pub struct Side {
     pub mss: usize,
     /// The receive buffer in bytes; a packet costs `mss + 100` in it.
     pub limit: u32,
+    /// What a packet that comes costs, if not as much as a full one.
+    pub arriving: Option<u32>,
     /// Reads whatever arrives at once.
     pub reads: bool,
     write: VecDeque<Queued>,
@@ -102,6 +104,7 @@ impl Side {
             isn: Seq(isn),
             mss: 100,
             limit: 1 << 20,
+            arriving: None,
             reads: true,
             write: VecDeque::new(),
             receive: VecDeque::new(),
@@ -127,6 +130,7 @@ impl Side {
         Room {
             queued: self.receive.len() as u32 * self.packet_cost(),
             limit: self.limit,
+            arriving: self.arriving.unwrap_or(self.packet_cost()),
             packet: self.packet_cost(),
         }
     }

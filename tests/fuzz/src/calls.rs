@@ -118,6 +118,7 @@ impl Buffer {
         Room {
             queued: u32::from(self.queued) * 256,
             limit: u32::from(self.limit) * 256,
+            arriving: 256,
             packet: 256,
         }
     }

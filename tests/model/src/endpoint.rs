@@ -115,6 +115,7 @@ impl Endpoint {
         Room {
             queued: self.receive.len() as u32,
             limit: program.limit,
+            arriving: 1,
             packet: 1,
         }
     }

@@ -164,10 +164,12 @@ impl Host {
     }
 
     fn room(&self, queued: u32) -> Room {
+        let packet = u32::from(self.config.mss) + PACKET_OVERHEAD;
         Room {
             queued,
             limit: self.config.receive_buffer,
-            packet: u32::from(self.config.mss) + PACKET_OVERHEAD,
+            arriving: packet,
+            packet,
         }
     }
 

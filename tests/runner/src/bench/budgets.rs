@@ -8,11 +8,23 @@ use std::path::PathBuf;
 use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
 
-use super::figures::Figure;
+use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// What ratios are to.
-const BASES: [&str; 2] = ["tcp", "raw"];
+/// What ratios are to: other transports, or the same one with the usual MTU.
+const BASES: [&str; 3] = ["tcp", "raw", "usual"];
+
+/// The number that `figure` is compared with for the ratio to `base`.
+fn base_of(base: &str, figure: &Figure, figures: &[Figure]) -> Option<f64> {
+    let (transport, name) = match base {
+        "usual" => (figure.transport.as_str(), figure.name.strip_prefix(JUMBO)?),
+        _ => (base, figure.name.as_str()),
+    };
+    figures
+        .iter()
+        .find(|other| other.transport == transport && other.name == name)?
+        .count
+}
 
 /// Below this share of its budget a figure has become so much better that the budget should follow.
 const LOOSE: f64 = 0.9;
@@ -27,6 +39,8 @@ struct Budget {
     tcp: Option<f64>,
     /// and of raw packet sockets.
     raw: Option<f64>,
+    /// As a ratio to what it is with the usual MTU.
+    usual: Option<f64>,
 }
 
 impl Budget {
@@ -35,6 +49,7 @@ impl Budget {
         match base {
             "tcp" => self.tcp,
             "raw" => self.raw,
+            "usual" => self.usual,
             _ => None,
         }
     }
@@ -87,7 +102,7 @@ impl Budgets {
         let budgets: Self = toml::from_str(text)?;
         for (transport, figures) in &budgets.0 {
             for (figure, budget) in figures {
-                let numbers = [Some(budget.count), budget.tcp, budget.raw];
+                let numbers = [Some(budget.count), budget.tcp, budget.raw, budget.usual];
                 ensure!(
                     numbers.into_iter().flatten().all(|number| number > 0.0),
                     "{transport}, {figure}: a budget is greater than 0"
@@ -128,10 +143,7 @@ impl Budgets {
             let Some(most) = budget.ratio(base) else {
                 continue;
             };
-            let of_base = figures
-                .iter()
-                .find(|other| other.transport == base && other.name == *name)
-                .and_then(|other| other.count)
+            let of_base = base_of(base, figure, figures)
                 .with_context(|| format!("{base} could not be measured, to compare with"))?;
             comparisons.push(Comparison {
                 what: format!("/{base}"),
@@ -200,12 +212,13 @@ impl Verdict {
 pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
     let mut text = String::from(
         "Instructions of both ends together: message-N is half a round trip of N bytes (median), byte a byte in bulk;\n\
-         kernel- is what of it the kernel executes, softirq- what of that in softirqs. In brackets the budgets.\n\n",
+         kernel- is what of it the kernel executes, softirq- what of that in softirqs; jumbo- is with an MTU of 9000, beside\n\
+         what it is with the usual one. In brackets the budgets.\n\n",
     );
     let _ = writeln!(
         text,
-        "{:<6}{:<20}{:>20}  {:>16}  {:>16}",
-        "", "", "instructions", "/tcp", "/raw"
+        "{:<6}{:<20}{:>20}  {:>16}  {:>16}  {:>16}",
+        "", "", "instructions", "/tcp", "/raw", "/usual"
     );
     for (figure, verdict) in figures.iter().zip(verdicts) {
         let digits = if figure.name.contains("byte") { 3 } else { 0 };
@@ -225,10 +238,7 @@ pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
         let budget = bracket(most("instructions"), digits);
         let _ = write!(text, "{count:>10.digits$}{budget:>10}");
         for base in BASES {
-            let of_base = figures
-                .iter()
-                .find(|other| other.transport == base && other.name == figure.name)
-                .and_then(|other| other.count);
+            let of_base = base_of(base, figure, figures);
             let ratio = of_base.map_or_else(String::new, |base| format!("{:.3}", count / base));
             let budget = bracket(most(&format!("/{base}")), 3);
             let _ = write!(text, "  {ratio:>8}{budget:>8}");
@@ -301,6 +311,31 @@ mod tests {
             text.contains("not kept: esp message-1: /tcp 0.809"),
             "{text}"
         );
+    }
+
+    #[test]
+    fn a_large_mtu_is_compared_with_the_usual_one() {
+        let budgets = Budgets::parse(
+            "[esp]
+            message-1 = { count = 9000 }
+            jumbo-message-1 = { count = 9900, usual = 1.02 }",
+        )
+        .unwrap();
+        let usual = figure("esp", Some(9000.0));
+        let verdict = |count: f64| {
+            let jumbo = Figure {
+                name: "jumbo-message-1".to_owned(),
+                ..figure("esp", Some(count))
+            };
+            let figures = [usual.clone(), jumbo];
+            let verdicts = budgets.judge(&figures);
+            assert!(verdicts[0].is_good());
+            (verdicts[1].is_good(), table(&figures, &verdicts))
+        };
+        let (good, text) = verdict(9150.0);
+        assert!(good && text.contains("1.017 (1.020)"), "{text}");
+        let (good, text) = verdict(9250.0);
+        assert!(!good && text.contains("/usual 1.028"), "{text}");
     }
 
     #[test]

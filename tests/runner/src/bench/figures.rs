@@ -8,13 +8,19 @@ pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// Message sizes, bytes.
 pub const SIZES: [u64; 3] = [1, 64, 1024];
 
+/// Size of the messages that are also measured where the MTU is large, bytes.
+const JUMBO_SIZE: u64 = 1;
+
+/// What stands before the names of figures that are measured with a large MTU.
+pub const JUMBO: &str = "jumbo-";
+
 /// One number; both ends' work is in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
     /// One of [`TRANSPORTS`].
     pub transport: String,
     /// Its name in the budgets: `message-1` is half a round trip of one byte, `byte` is a byte in bulk;
-    /// `kernel-` and `softirq-` before it tell the share that is executed there.
+    /// `kernel-` and `softirq-` before it tell the share that is executed there, [`JUMBO`] that the MTU was large.
     pub name: String,
     /// Instructions; `None` if they could not be counted.
     pub count: Option<f64>,
@@ -79,6 +85,16 @@ impl Report {
         figures
     }
 
+    /// Every transport's half round trip with a large MTU; of latency.
+    pub fn jumbo_figures(&self) -> Vec<Figure> {
+        let figure = |transport: &str| Figure {
+            transport: transport.to_owned(),
+            name: format!("{JUMBO}{}", message(JUMBO_SIZE)),
+            count: self.half_round_trip(transport, JUMBO_SIZE),
+        };
+        TRANSPORTS.map(figure).into()
+    }
+
     fn rows(&self, transport: &str, pattern: &str) -> &[Row] {
         self.runs
             .iter()
@@ -124,5 +140,11 @@ mod tests {
         assert_eq!(count("tcp", "message-64"), None);
         assert_eq!(count("tcp", "byte"), Some(0.94));
         assert_eq!(count("esp", "message-1"), None);
+        let jumbo = report.jumbo_figures();
+        assert_eq!(jumbo.len(), TRANSPORTS.len());
+        assert_eq!(
+            (jumbo[0].name.as_str(), jumbo[0].count),
+            ("jumbo-message-1", Some(17000.0))
+        );
     }
 }

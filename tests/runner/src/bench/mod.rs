@@ -24,6 +24,9 @@ use crate::step;
 /// The address of the server's namespace, see `guest/init`.
 pub const SERVER: &str = "10.0.0.2";
 
+/// The MTU that Ethernet's hosts usually have, and a large one.
+const MTUS: [u32; 2] = [1500, 9000];
+
 /// How long one measurement may take; many times of what it does.
 const PATIENCE: Duration = Duration::from_secs(900);
 
@@ -93,12 +96,27 @@ fn counted(guest: &mut Commands) -> Result<Vec<Figure>> {
     let mut report = ask(guest, &latency)?;
     step::say("counting instructions per byte");
     report.runs.extend(ask(guest, &bulk)?.runs);
-    for run in &report.runs {
+    step::say("counting instructions per half round trip with a large MTU");
+    set_mtu(guest, MTUS[1])?;
+    let jumbo = format!("{common} -x one-one -s 1 -c 1000 --warmup 100");
+    let jumbo = ask(guest, &jumbo)?;
+    set_mtu(guest, MTUS[0])?;
+    for run in report.runs.iter().chain(&jumbo.runs) {
         if let Some(error) = &run.error {
             eprintln!("{}, {}: {error}", run.transport, run.pattern);
         }
     }
-    Ok(report.figures())
+    let mut figures = report.figures();
+    figures.extend(jumbo.jumbo_figures());
+    Ok(figures)
+}
+
+/// Gives both hosts' devices `mtu`.
+fn set_mtu(guest: &mut Commands, mtu: u32) -> Result<()> {
+    let set = |host| format!("ip -n {host} link set veth0 mtu {mtu}");
+    let ended = guest.ask(&format!("! {} && {}", set("a"), set("b")))?;
+    ensure!(ended.status == 0, "setting the MTU: {}", ended.text);
+    Ok(())
 }
 
 /// Has the guest run netgauge and returns its report, which tells which transports failed.
