@@ -4,26 +4,18 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    address::Address,
     edp,
-    edp_socket::{self, Edp},
-    net::{message::Message, rcu, skb::Skb, sock::Sock, uapi},
+    edp_output::fits,
+    edp_sock::{Edp, Pending},
+    net::{message::Message, rcu, sock::Sock, uapi},
 };
 use core::sync::atomic::Ordering::Relaxed;
-
-/// A datagram that is not complete. It is charged to its socket, so it must be gone before that is.
-pub(crate) struct Pending {
-    skb: Skb,
-    to: Address,
-    /// Payload of the largest datagram, bytes.
-    room: usize,
-}
 
 /// A send that begins, continues or completes a datagram of several. What goes wrong ends the whole
 /// datagram, as UDP does it.
 pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let mut guard = sock.lock();
-    let (sock, pending) = guard.parts();
+    let pending = guard.locked().state;
     let result = append(sock, pending, msg, len).and_then(|()| {
         if msg.flags() & uapi::MSG_MORE != 0 {
             return Ok(());
@@ -41,7 +33,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
 pub(crate) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();
-        let (sock, pending) = guard.parts();
+        let pending = guard.locked().state;
         // There is no call that an error could be told.
         let _ = push(sock, pending);
         sock.shared().corked.store(false, Relaxed);
@@ -75,20 +67,23 @@ fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     };
     let headroom = headroom.saturating_add(edp::wire::HEADER_LEN);
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
-    let wishes = msg.wishes(sock)?;
+    let cookie = msg.cookie(sock)?;
     let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
-    skb.set_wishes(sock, &wishes);
+    skb.set_cookie(sock, &cookie);
     Ok(Pending { skb, to, room })
 }
 
 fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
-    let Some(Pending { mut skb, mut to, .. }) = pending.take() else {
+    let Some(Pending {
+        mut skb, mut to, ..
+    }) = pending.take()
+    else {
         return Ok(());
     };
     let section = rcu::Read::enter();
     let device = Edp::way(sock, &mut to, &section)?;
     let len = skb.len();
-    edp_socket::fits(device, len)?;
+    fits(device, len)?;
     if !skb.push(&Edp::header(sock, &to, len).emit()) {
         return Err(ENOBUFS);
     }

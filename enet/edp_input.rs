@@ -3,34 +3,30 @@
 //! EDP frames that come in.
 
 use crate::{
+    address::Address,
     edp::{
         self,
         wire::{Header, HEADER_LEN},
     },
-    edp_socket, events,
+    edp_output::fits,
+    events,
     net::{
         device::{Device, Mac},
         namespace::PerNet,
         packet_type::Handler,
         rcu,
-        skb::{Context, Note, Skb},
+        skb::{Context, Skb},
+        softirq::Softirq,
         trace::DropReason,
     },
+    notes::Origin,
     parameters,
+    sender::sender,
     space::Space,
 };
 
 /// Takes the frames of EDP's Ethernet type.
 pub(crate) struct Frames;
-
-/// The sender of a frame from one host to this host; `None` if it is anything else.
-#[inline]
-pub(crate) fn sender(skb: &Skb, device: &Device) -> Option<Mac> {
-    if !device.is_ethernet() || !skb.is_for_this_host() {
-        return None;
-    }
-    skb.source().filter(|source| !source.is_group())
-}
 
 /// Throws a frame away that reaches no socket.
 #[cold]
@@ -42,7 +38,7 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
 }
 
 impl Handler for Frames {
-    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read) {
+    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, _softirq: Softirq<'_>) {
         let space = Space::of_within(device.net(), section);
         let Some(source) = sender(&skb, device) else {
             let header = Header::parse(skb.head());
@@ -78,12 +74,11 @@ impl Handler for Frames {
         let Some(sock) = found else {
             return refuse(skb, device, Some(&header), DropReason::NoSocket);
         };
-        skb.set_note(Note {
-            mac: source.0,
+        skb.set_note(Origin(Address {
+            mac: source,
             port: header.src,
             ifindex,
-            ..Note::default()
-        });
+        }));
         let stats = &sock.shared().stats;
         sock.note_arrival(&skb);
         // As with UDP, a filter sees the header, and what it leaves of the payload is received.
@@ -114,7 +109,7 @@ fn control(skb: Skb, device: &Device, header: &Header, source: Mac, space: &Spac
         return refuse(skb, device, Some(header), DropReason::NoSocket);
     };
     // A device may take in longer frames than it is to send.
-    if edp_socket::fits(device, skb.len()).is_err() {
+    if fits(device, skb.len()).is_err() {
         return refuse(skb, device, Some(header), DropReason::Malformed);
     }
     if echo(&skb, device, &reply, source).is_some() {

@@ -16,27 +16,38 @@ mod esp;
 #[path = "../rust/mod.rs"]
 mod net;
 
+mod ack_queue;
 mod address;
 mod counters;
 mod devices;
 mod edp_cork;
 mod edp_input;
+mod edp_output;
+mod edp_sock;
 mod edp_socket;
 mod esp_accept;
 mod esp_connection;
 mod esp_devices;
 mod esp_input;
+mod esp_life;
 mod esp_output;
+mod esp_receiving;
+mod esp_sending;
+mod esp_sock;
 mod esp_socket;
 mod esp_stream;
-mod esp_turns;
 mod events;
 mod family;
+mod namespaces;
+mod notes;
 mod parameters;
 mod ports;
 mod procfs;
+mod sender;
 mod space;
 mod sysctl;
+mod ties;
+mod uapi;
 
 use crate::net::{
     compat::parameter,
@@ -79,8 +90,8 @@ struct Enet {
     _files: namespace::Registration<procfs::Files>,
     _space: namespace::Registration<space::Space>,
     _sysctl: net::sysctl::Root<sysctl::Settings>,
-    _edp: ProtocolRegistration<edp_socket::Edp>,
-    _esp: ProtocolRegistration<esp_socket::Esp>,
+    _edp: ProtocolRegistration<edp_sock::Edp>,
+    _esp: ProtocolRegistration<esp_sock::Esp>,
 }
 
 impl kernel::Module for Enet {

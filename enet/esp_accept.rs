@@ -6,24 +6,27 @@
 //! likewise, and neither ever takes the other's lock for it.
 
 use crate::net::errno::prelude::*;
-use crate::{
-    esp_connection::STALE,
-    esp_socket::Esp,
-    net::{
-        bh_lock::BhLock,
-        sock::{Sock, SockRef},
-    },
+use crate::net::{
+    bh_lock::BhLock,
+    sock::{Protocol, Sock, SockRef},
 };
-use core::sync::atomic::Ordering::Relaxed;
 use kernel::sync::Arc;
 
+/// A protocol whose sockets listen and are children of listeners.
+pub(crate) trait Offspring: Protocol {
+    /// The child had to make room in the queue: its timer ends it, or its own end does.
+    fn mark_stale(child: &Sock<Self>);
+
+    /// So many connections wait for `accept`, for those who look without the lock.
+    fn note_ready(listener: &Sock<Self>, connections: u32);
+}
+
 /// The queue as listener and children hold it.
-pub(crate) type Shared = Arc<BhLock<Queue>>;
+pub(crate) type SharedQueue<P> = Arc<BhLock<Queue<P>>>;
 
 /// A child in its place.
-struct Child {
-    /// The one reference that its protocol has on it.
-    sock: SockRef<Esp>,
+struct Child<P: Offspring> {
+    sock: SockRef<P>,
     /// When it was put here.
     since: u64,
     /// The peer has not answered yet.
@@ -40,10 +43,10 @@ const LOOKS: usize = 8;
 
 /// Children of one listener, in slots that were allocated when it began to listen: a packet from
 /// the wire never makes it allocate.
-pub(crate) struct Queue {
+pub(crate) struct Queue<P: Offspring> {
     /// Whom to wake; none once the listener is closed.
-    listener: Option<SockRef<Esp>>,
-    slots: KVVec<Option<Child>>,
+    listener: Option<SockRef<P>>,
+    slots: KVVec<Option<Child<P>>>,
     /// Indices of empty slots.
     free: KVVec<u32>,
     /// Indices of full connections, a ring in the order in which they became so.
@@ -69,7 +72,7 @@ fn limit_for(backlog: u32) -> usize {
 /// # Errors
 ///
 /// `ENOMEM`; then the old limit holds.
-pub(crate) fn set_backlog(queue: &Shared, backlog: u32) -> Result {
+pub(crate) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) -> Result {
     let limit = limit_for(backlog);
     // Only `listen` changes the number of slots, and that with the listener's lock held.
     let mut larger = if limit > queue.lock().slots.len() {
@@ -85,13 +88,13 @@ pub(crate) fn set_backlog(queue: &Shared, backlog: u32) -> Result {
     Ok(())
 }
 
-impl Queue {
+impl<P: Offspring> Queue<P> {
     /// A queue for `backlog` children of `listener`, and one more, as the kernel counts backlogs.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(listener: SockRef<Esp>, backlog: u32) -> Result<Shared> {
+    pub(crate) fn new(listener: SockRef<P>, backlog: u32) -> Result<SharedQueue<P>> {
         let mut queue = Queue::empty(limit_for(backlog))?;
         queue.listener = Some(listener);
         let lock = BhLock::new(queue, kernel::static_lock_class!())?;
@@ -99,7 +102,7 @@ impl Queue {
     }
 
     /// A queue with slots for `limit` children, that is nobody's.
-    fn empty(limit: usize) -> Result<Queue> {
+    fn empty(limit: usize) -> Result<Queue<P>> {
         let mut queue = Queue {
             listener: None,
             slots: KVVec::with_capacity(limit, GFP_KERNEL)?,
@@ -121,7 +124,7 @@ impl Queue {
     /// Moves everything into `larger`, an empty queue with more slots, and becomes that; what is
     /// left of the old one is in `larger` then. Children keep their slots, and their order. Nobody
     /// is between [`Self::reserve`] and [`Self::put`], which takes the listener's lock.
-    fn grow(&mut self, larger: &mut Queue) {
+    fn grow(&mut self, larger: &mut Queue<P>) {
         for (to, from) in larger.slots.iter_mut().zip(self.slots.iter_mut()) {
             core::mem::swap(to, from);
         }
@@ -160,7 +163,7 @@ impl Queue {
     /// If there is no room: takes out a half-open child whose peer has had time enough to answer.
     /// SYNs from addresses where nobody is would otherwise fill the queue until their last
     /// repetition is over, and keep everybody out. The child is to be told that it is stale.
-    pub(crate) fn make_room(&mut self, now: u64) -> Option<SockRef<Esp>> {
+    pub(crate) fn make_room(&mut self, now: u64) -> Option<SockRef<P>> {
         if self.listener.is_none() || self.used() < self.limit {
             return None;
         }
@@ -170,29 +173,21 @@ impl Queue {
             if self.hand >= self.slots.len() {
                 self.hand = 0;
             }
-            let stale = |child: &mut Child| {
-                child.half_open && now.saturating_sub(child.since) >= GRACE
-            };
+            let stale =
+                |child: &mut Child<P>| child.half_open && now.saturating_sub(child.since) >= GRACE;
             let child = self.slots.get_mut(slot)?.take_if(stale);
             if let Some(Child { sock, .. }) = child {
                 self.unreserve(slot as u32);
                 // From here on the child ends itself, by whatever comes first.
-                sock.shared().missed.fetch_or(STALE, Relaxed);
-                let held = sock.hold();
-                sock.leave();
-                return Some(held);
+                P::mark_stale(&sock);
+                return Some(sock);
             }
         }
         None
     }
 
     /// Puts a half-open child in its place, unless the listener has closed meanwhile.
-    pub(crate) fn put(
-        &mut self,
-        slot: u32,
-        sock: SockRef<Esp>,
-        since: u64,
-    ) -> Option<SockRef<Esp>> {
+    pub(crate) fn put(&mut self, slot: u32, sock: SockRef<P>, since: u64) -> Option<SockRef<P>> {
         if self.listener.is_none() {
             return Some(sock);
         }
@@ -208,14 +203,14 @@ impl Queue {
     }
 
     /// The place of `sock`, if that is still in it: it may have had to leave it to another.
-    fn place_of(&mut self, slot: u32, sock: &Sock<Esp>) -> Option<&mut Option<Child>> {
+    fn place_of(&mut self, slot: u32, sock: &Sock<P>) -> Option<&mut Option<Child<P>>> {
         let place = self.slots.get_mut(slot as usize)?;
-        let found: &Sock<Esp> = &place.as_ref()?.sock;
+        let found: &Sock<P> = &place.as_ref()?.sock;
         core::ptr::eq(found, sock).then_some(place)
     }
 
     /// Takes `sock` out, if it is still there.
-    pub(crate) fn take(&mut self, slot: u32, sock: &Sock<Esp>) -> Option<SockRef<Esp>> {
+    pub(crate) fn take(&mut self, slot: u32, sock: &Sock<P>) -> Option<SockRef<P>> {
         let child = self.place_of(slot, sock)?.take()?;
         self.unreserve(slot);
         Some(child.sock)
@@ -223,7 +218,7 @@ impl Queue {
 
     /// The child `sock` is connected: it waits for `accept` now. Returns the listener to wake, none
     /// if it has closed, or if the child had to make room.
-    pub(crate) fn complete(&mut self, slot: u32, sock: &Sock<Esp>) -> Option<SockRef<Esp>> {
+    pub(crate) fn complete(&mut self, slot: u32, sock: &Sock<P>) -> Option<SockRef<P>> {
         self.place_of(slot, sock)?.as_mut()?.half_open = false;
         let listener = self.listener.as_ref()?.hold();
         let tail = (self.ready_head + self.ready_len).checked_rem(self.ready.len())?;
@@ -241,13 +236,12 @@ impl Queue {
     /// Tells `poll` how many connections wait, where it looks without a lock.
     fn publish(&self) {
         if let Some(listener) = &self.listener {
-            let readable = &listener.shared().readable;
-            readable.store(self.ready_len as u32, Relaxed);
+            P::note_ready(listener, self.ready_len as u32);
         }
     }
 
     /// The connection that has waited longest.
-    pub(crate) fn pop_ready(&mut self) -> Option<SockRef<Esp>> {
+    pub(crate) fn pop_ready(&mut self) -> Option<SockRef<P>> {
         if self.ready_len == 0 {
             return None;
         }
@@ -261,13 +255,13 @@ impl Queue {
     }
 
     /// The listener closes: no child comes in or is completed any more. Returns its reference.
-    pub(crate) fn close(&mut self) -> Option<SockRef<Esp>> {
+    pub(crate) fn close(&mut self) -> Option<SockRef<P>> {
         self.ready_len = 0;
         self.listener.take()
     }
 
     /// Any child that is left in a closed queue.
-    pub(crate) fn drain(&mut self) -> Option<SockRef<Esp>> {
+    pub(crate) fn drain(&mut self) -> Option<SockRef<P>> {
         // The slots go with their children, so that the next call need not look at them again.
         while let Some(slot) = self.slots.pop() {
             if let Some(child) = slot {

@@ -3,27 +3,31 @@
 //! ESP frames that come in.
 
 use crate::{
+    ack_queue::{self, Due},
     address::Address,
-    edp_input::sender,
-    esp::{self, flags, Connection, Header, Seq, HEADER_LEN},
-    esp_connection::{self, readable, Parent, Shared, Stream},
-    esp_devices, esp_output,
-    esp_socket::Esp,
-    esp_turns, events,
+    esp::{self, flags, Header, Seq, HEADER_LEN},
+    esp_connection::{self, settle},
+    esp_devices,
+    esp_life::Parent,
+    esp_output::{self, push},
+    esp_sock::{key, parts, serve_by_timer, Connection, Esp, LockedEsp, Role, Shared, State},
+    events,
     net::{
-        device::{Device, Mac},
+        device::Device,
         errno::EEXIST,
         namespace::PerNet,
         packet_type::Handler,
         random, rcu,
-        skb::{Note, Skb},
-        sock::{NewChild, Sock, SockRef, TcpState},
+        skb::Skb,
+        sock::{NewChild, Sock, TcpState},
+        softirq::Softirq,
         timer,
         trace::DropReason,
     },
+    notes::{Origin, Taken},
+    sender::sender,
     space::Space,
 };
-use core::sync::atomic::Ordering::Relaxed;
 
 /// Takes the frames of ESP's Ethernet type.
 pub(crate) struct Frames;
@@ -46,7 +50,7 @@ fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
 }
 
 impl Handler for Frames {
-    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read) {
+    fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>) {
         let space = Space::of_within(device.net(), section);
         let Some(source) = sender(&skb, device) else {
             return refuse(skb, device, DropReason::NotOurs);
@@ -66,14 +70,10 @@ impl Handler for Frames {
             mac: source,
             ifindex: device.index(),
         };
-        skb.set_note(Note {
-            mac: peer.mac.0,
-            ifindex: peer.ifindex,
-            ..Note::default()
-        });
+        skb.set_note(Origin(peer));
         let sock = space
             .esp_connections
-            .find(&esp_connection::key(header.dst, &peer), section)
+            .find(&key(header.dst, &peer), section)
             .or_else(|| {
                 space
                     .esp_listeners
@@ -95,16 +95,13 @@ impl Handler for Frames {
         }
         skb.forget_device();
         let now = timer::now();
-        space.esp_lanes.arrivals.pass(peer.ifindex, now);
-        let mut lane = None;
-        let mut guard = sock.lock_bh();
-        match guard.parts() {
-            Some((sock, stream)) => {
-                stream.serves = true;
-                process(sock, stream, skb, &header, &peer, now);
-                stream.serves = false;
-                if core::mem::take(&mut stream.served) {
-                    lane = stream.lane.clone();
+        space.esp_queues.arrivals().pass(peer.ifindex, now);
+        let mut queue = None;
+        let mut guard = sock.lock_bh(softirq);
+        match guard.locked() {
+            Some(mut esp) => {
+                if process(&mut esp, skb, &header, &peer, now, softirq).is_now() {
+                    queue = esp.state.connection().map(|c| c.place.queue().clone());
                 }
             }
             None => {
@@ -117,65 +114,78 @@ impl Handler for Frames {
             }
         }
         drop(guard);
-        if let Some(lane) = lane {
-            lane.serve(now);
+        if let Some(queue) = queue {
+            ack_queue::serve(&queue, now, softirq);
         }
     }
 }
 
 /// Processes a packet that waited while a task owned the socket.
-pub(crate) fn process_late(sock: &Sock<Esp>, stream: &mut Stream, skb: Skb) {
+pub(crate) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
-    let note = skb.note();
-    let peer = Address {
-        port: header.src,
-        mac: Mac(note.mac),
-        ifindex: note.ifindex,
-    };
-    process(sock, stream, skb, &header, &peer, timer::now());
+    let Origin(peer) = skb.note();
+    let now = timer::now();
+    let due = process(esp, skb, &header, &peer, now, softirq);
+    serve_by_timer(esp, due, now);
 }
 
-/// Processes a packet with `header` from `peer` at `now`, with the socket locked and bottom halves
-/// disabled.
+/// Processes a packet with `header` from `peer` at `now`.
 fn process(
-    sock: &Sock<Esp>,
-    stream: &mut Stream,
-    mut skb: Skb,
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
     header: &Header,
     peer: &Address,
     now: u64,
-) {
-    if stream.listening.is_some() {
-        sock.note_queue(&skb);
-        return match open(sock, stream, peer, header) {
-            Ok(()) => skb.consume(),
-            Err(reason) => drop_packet(sock, skb, reason),
-        };
-    }
-    // Since it was looked up, the socket may have got another peer.
-    if !sock.shared().connects(header.dst, peer) {
-        Space::of(sock.net()).esp_refused.no_socket.count();
-        return drop_packet(sock, skb, DropReason::NoSocket);
-    }
+    softirq: Softirq<'_>,
+) -> Due {
+    let sock = esp.sock();
+    let Some((_, connection)) = parts(esp).filter(|_| sock.shared().connects(header.dst, peer))
+    else {
+        return mismatch(esp, skb, header, peer, softirq);
+    };
     sock.note_arrival(&skb);
-    let room = stream.room(sock, skb.truesize());
-    esp_turns::refresh(stream);
-    let outcome = stream.connection.on_segment(header, room, now);
+    let room = connection.receiving.room(sock, skb.truesize());
+    connection.place.refresh(&mut connection.engine);
+    let outcome = connection.engine.on_segment(header, room, now);
     if outcome.deliver && !header.has(flags::RRQ) {
-        skb.pull(HEADER_LEN);
-        deliver(sock, stream, skb);
+        deliver(esp, skb);
     } else {
-        examine(sock, stream, skb, &outcome);
+        examine(esp, skb, &outcome);
     }
-    esp_connection::settle(sock, stream, outcome, now);
+    settle(esp, outcome, now)
 }
 
-/// Tells tracers what a packet was for that is not just next in the stream, and sees it to its end.
+/// A packet for a listener, or for a socket that has got another peer since it was looked up.
+#[cold]
 #[inline(never)]
-fn examine(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb, outcome: &esp::Outcome) {
-    // Of these, tracers are told that they came only if they counted.
+fn mismatch(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    peer: &Address,
+    softirq: Softirq<'_>,
+) -> Due {
+    let sock = esp.sock();
+    if esp.state.listening().is_some() {
+        sock.note_queue(&skb);
+        match open(esp, peer, header, softirq) {
+            Ok(()) => skb.consume(),
+            Err(reason) => drop_packet(sock, skb, reason),
+        }
+    } else {
+        Space::of(sock.net()).esp_refused.no_socket.count();
+        drop_packet(sock, skb, DropReason::NoSocket);
+    }
+    Due::NOT
+}
+
+/// Traces a packet that is not just next in the stream, and delivers or frees it.
+#[inline(never)]
+fn examine(esp: &mut LockedEsp<'_>, skb: Skb, outcome: &esp::Outcome) {
+    let sock = esp.sock();
+    // Packets dropped for these reasons are traced as dropped only.
     let valid = !matches!(
         outcome.drop,
         Some(esp::DropReason::Malformed | esp::DropReason::BadAck | esp::DropReason::BadState)
@@ -184,8 +194,7 @@ fn examine(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb, outcome: &esp::O
         events::esp_received(sock, &skb);
     }
     if outcome.deliver {
-        skb.pull(HEADER_LEN);
-        deliver(sock, stream, skb);
+        deliver(esp, skb);
     } else if let Some(reason) = outcome.drop {
         drop_packet(sock, skb, reason.into());
     } else {
@@ -195,31 +204,33 @@ fn examine(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb, outcome: &esp::O
 
 /// Queues the payload that is next in the stream.
 #[inline]
-fn deliver(sock: &Sock<Esp>, stream: &mut Stream, mut skb: Skb) {
+fn deliver(esp: &mut LockedEsp<'_>, mut skb: Skb) {
+    let sock = esp.sock();
     if sock.is_dead() {
         return;
     }
-    stream.packet_cost = stream.packet_cost.max(skb.truesize());
-    let unread = &sock.shared().readable;
-    unread.store(unread.load(Relaxed).wrapping_add(skb.len() as u32), Relaxed);
-    skb.set_note(Note::default());
-    sock.charge_receive(&mut skb);
-    sock.receive_queue().push(skb);
+    skb.pull(HEADER_LEN);
+    if let Some(connection) = esp.state.connection() {
+        connection.receiving.note_cost(skb.truesize());
+    }
+    let unread = &sock.shared().unread;
+    unread.add(skb.len());
+    skb.set_note(Taken::default());
+    esp.queue_received(skb);
     // A call that has taken a part already wants the rest, though it is below the mark.
-    if stream.readers > 0 || readable(sock) {
+    if esp.state.has_readers() || unread.is_readable(sock) {
         sock.data_ready();
     }
 }
 
 /// A packet for a listener: the start of a connection, or a mistake.
-#[cold]
-#[inline(never)]
 fn open(
-    sock: &Sock<Esp>,
-    stream: &mut Stream,
+    esp: &mut LockedEsp<'_>,
     peer: &Address,
     header: &Header,
-) -> core::result::Result<(), DropReason> {
+    softirq: Softirq<'_>,
+) -> Result<(), DropReason> {
+    let sock = esp.sock();
     let section = rcu::Read::enter();
     let Some(device) = Device::find(sock.net(), peer.ifindex, &section) else {
         return Err(DropReason::BadState);
@@ -232,21 +243,23 @@ fn open(
         esp_output::send_reset(device, peer.mac, header);
         return Err(DropReason::NoSocket);
     }
-    spawn(sock, stream, device, peer, header).inspect_err(|_| sock.count_drop())
+    spawn(esp, device, peer, header, softirq).inspect_err(|_| sock.count_drop())
 }
 
 /// Makes the child of a listener that answers a SYN, if there is room and memory, and no child for
 /// it already.
 fn spawn(
-    listener: &Sock<Esp>,
-    stream: &Stream,
+    esp: &mut LockedEsp<'_>,
     device: &Device,
     peer: &Address,
     syn: &Header,
-) -> core::result::Result<(), DropReason> {
-    let queue = stream.listening.as_ref().ok_or(DropReason::NoSocket)?;
-    let lane = Space::of(listener.net())
-        .esp_lanes
+    softirq: Softirq<'_>,
+) -> Result<(), DropReason> {
+    let listener = esp.sock();
+    let space = Space::of(listener.net());
+    let queue = esp.state.listening().ok_or(DropReason::NoSocket)?.clone();
+    let turns = space
+        .esp_queues
         .of(device.index())
         .map_err(|_| DropReason::NoMemory)?;
     let now = timer::now();
@@ -260,52 +273,42 @@ fn spawn(
     }
     let slot = slot.ok_or(DropReason::ListenQueue)?;
     let port = listener.shared().binding.port();
-    let connection = Connection::accept(
-        port,
-        syn,
-        Seq(random::u16()),
-        Space::of(listener.net()).sysctl.config(),
-        now,
-    );
-    let child = NewChild::spawn(
-        listener,
-        Shared::of_child(port, peer),
-        Stream::new(connection),
-    );
-    let Some(mut child) = child else {
+    let config = space.sysctl.config();
+    let engine = esp::Connection::accept(port, syn, Seq(random::u16()), config, now);
+    let shared = Shared::of_child(port, peer);
+    let Some(mut child) = NewChild::spawn(esp, shared, State::idle(), softirq) else {
         queue.lock().unreserve(slot);
         return Err(DropReason::NoMemory);
     };
-    let (sock, stream) = child.parts();
-    Space::of(sock.net()).sysctl.limit_buffers(sock);
-    esp_connection::set_state(sock, TcpState::SynRecv);
+    let mut esp = child.locked();
+    let sock = esp.sock();
+    space.sysctl.limit_buffers(sock);
     esp_devices::begin(sock);
-    let key = esp_connection::key(port, peer);
-    if let Err(error) = Space::of(sock.net()).esp_connections.insert(&key, sock) {
+    if let Err(error) = space.esp_connections.insert(&key(port, peer), sock) {
         queue.lock().unreserve(slot);
         esp_connection::set_state(sock, TcpState::Close);
-        esp_connection::release_own(sock, stream);
+        esp_connection::end(sock);
         return Err(if error == EEXIST {
             DropReason::Duplicate
         } else {
             DropReason::NoMemory
         });
     }
-    // Measured when changes are heard of already.
-    stream.measure(device);
+    esp_connection::set_state(sock, TcpState::SynRecv);
+    // The device is measured when changes are heard of already.
+    let mut connection = Connection::new(sock, engine, device, turns);
+    connection.life.set_parent(Parent::new(queue.clone(), slot));
+    esp.state.role = Role::Connection(connection);
     sock.start_flow();
-    esp_turns::join(sock, stream, lane);
-    stream.parent = Parent::HalfOpen(queue.clone(), slot);
-    let refused = queue.lock().put(slot, SockRef::from_lifetime(sock), now);
-    if let Some(lifetime) = refused {
+    if queue.lock().put(slot, sock.hold(), now).is_some() {
         // The listener has closed meanwhile.
+        if let Some(connection) = esp.state.connection() {
+            let _ = connection.engine.abort();
+        }
         esp_connection::set_state(sock, TcpState::Close);
-        esp_connection::unhash(sock);
-        esp_turns::leave(sock, stream);
-        stream.parent = Parent::None;
-        esp_connection::release(stream, lifetime);
+        esp_connection::over(&mut esp);
         return Err(DropReason::NoSocket);
     }
-    esp_output::transmit(sock, stream, timer::now());
+    push(&mut esp, timer::now());
     Ok(())
 }

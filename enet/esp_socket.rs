@@ -4,114 +4,146 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
+    ack_queue::Scheduled,
     address::{Address, INTERFACE_ANY},
-    devices::{bindable, local, outgoing, present, tie, usable},
-    esp::{self, Connection, Seq},
-    esp_accept,
-    esp_connection::{self, Parent, Shared, Stream, DEVICE, STALE, TURN},
-    esp_devices, esp_input, esp_output, esp_stream, esp_turns,
-    family::is_own_level,
+    esp::{self, Seq},
+    esp_accept::{self, Offspring},
+    esp_connection, esp_devices, esp_input,
+    esp_output::push,
+    esp_sending::writable,
+    esp_sock::{
+        key, parts, serve_by_timer, Connection, Esp, LockedEsp, Missed, Role, Shared, State,
+    },
+    esp_stream,
     net::{
         device::{Device, DeviceRef, Mac},
-        family::{End, NewSocket, Operations, Socket, SocketState, Vtable, ADDRESS_LEN},
+        family::{
+            Call, Closing, End, NewDescriptor, NewSocket, Operations, SocketState, Vtable,
+            ADDRESS_LEN,
+        },
         message::Message,
         namespace::PerNet,
         options::{IntArgument, OptionBuffer},
         random, rcu,
         skb::Skb,
-        sock::{task_is_exiting, Guard, Protocol, Sock, SockRef, TcpState},
+        sock::{self, task_is_exiting, Guard, Protocol, Sock, TcpState},
+        softirq::{self, Softirq},
         timer, uapi,
         wait::Waiter,
     },
     ports,
     space::Space,
+    ties::{bindable, interface, local, outgoing, present, usable},
+    uapi::is_own_level,
 };
 use core::sync::atomic::Ordering::Relaxed;
 
 const ESP_SO_MTU: i32 = 1;
 const ESP_SO_STATS: i32 = 2;
 
-/// The protocol.
-pub(crate) struct Esp;
-
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
 
 impl Protocol for Esp {
+    type Kind = sock::Stream;
     type Shared = Shared;
-    type State = Stream;
+    type State = State;
+    type Slot = esp::Ticket;
+    const WAKES_WRITERS: bool = true;
 
     fn vtable() -> &'static Vtable<Self> {
         &VTABLE
     }
 
-    fn backlog(sock: &Sock<Self>, stream: &mut Stream, skb: Skb) {
-        esp_input::process_late(sock, stream, skb);
+    fn backlog(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'_>) {
+        esp_input::process_late(esp, skb, softirq);
     }
 
-    fn timer(sock: &Sock<Self>, stream: &mut Stream) {
-        stream.armed = u64::MAX;
+    fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
+        let Some((sock, connection)) = parts(esp) else {
+            return;
+        };
+        connection.expired();
         if esp_connection::is_stale(sock) {
-            return esp_connection::give_up(sock, stream);
+            return esp_connection::give_up(esp);
         }
         let now = timer::now();
-        if now >= stream.corked {
-            esp_stream::uncork(stream);
+        let engine = &mut connection.engine;
+        if now >= connection.sending.corked_until() {
+            connection.sending.uncork(engine);
         }
-        esp_turns::refresh(stream);
-        if let Some(lane) = &stream.lane {
-            stream.connection.port_busy(lane.busy());
+        connection.place.refresh(engine);
+        connection.place.note_arrivals(engine);
+        if engine.unacked() == 0 {
+            // An idle connection gives back memory that it may not need for long.
+            connection.sending.free_spares();
         }
-        if stream.connection.unacked() == 0 {
-            // Who only waits gives back what it may not need for long.
-            stream.spares.limit(0);
-        }
-        let outcome = stream.connection.on_deadline(now);
-        esp_connection::settle(sock, stream, outcome, now);
+        let outcome = engine.on_deadline(now);
+        let due = esp_connection::settle(esp, outcome, now);
+        serve_by_timer(esp, due, now);
     }
 
-    fn released(sock: &Sock<Self>, stream: &mut Stream) {
-        let missed = &sock.shared().missed;
-        if missed.load(Relaxed) == 0 {
+    fn before_release(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
+        let shared = esp.sock().shared();
+        if !shared.has_missed() {
             return;
         }
-        let missed = missed.fetch_and(STALE, Relaxed);
-        if missed & DEVICE != 0 {
-            esp_devices::look(sock, stream);
+        if shared.take_missed(Missed::Device) {
+            esp_devices::look(esp);
         }
-        if missed & TURN != 0 {
-            esp_turns::grant(sock, stream, timer::now());
+        if shared.take_missed(Missed::Turn) {
+            Self::take_turn(esp, timer::now());
         }
     }
 }
 
-/// An engine without a connection.
-fn unconnected() -> Connection {
-    Connection::new(0, 0, esp::Config::default())
+impl Scheduled for Esp {
+    fn take_turn(esp: &mut LockedEsp<'_>, now: u64) {
+        if let Some((_, connection)) = parts(esp) {
+            connection.place.refresh(&mut connection.engine);
+            connection.engine.take_turn();
+        }
+        push(esp, now);
+    }
+
+    fn miss_turn(sock: &Sock<Self>) {
+        sock.shared().miss(Missed::Turn);
+    }
+}
+
+impl Offspring for Esp {
+    fn mark_stale(child: &Sock<Self>) {
+        child.shared().miss(Missed::Stale);
+    }
+
+    fn note_ready(listener: &Sock<Self>, connections: u32) {
+        listener.shared().unread.set(connections);
+    }
 }
 
 /// Makes an ESP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
-    let sock = new.attach::<Esp>(protocol, Shared::default(), Stream::new(unconnected()))?;
-    sock.wakes_writers_itself();
+    let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle())?;
     Space::of(sock.net()).sysctl.limit_buffers(sock);
     Ok(())
 }
 
 /// Ends every connection of a namespace that only waits for its peer, at module exit.
 pub(crate) fn end_all(space: &Space) {
-    // Once more, for those that came meanwhile, until there is none.
-    while space.esp_connections.for_each_held(|_| true, |sock| {
-        let mut guard = sock.lock();
-        let (sock, stream) = guard.parts();
-        rcu::without_bottom_halves(|| {
-            esp_connection::abort(sock, stream);
-            esp_connection::unhash(sock);
-        });
-    }) {}
+    // Repeat until there is none: connections may come while others end.
+    while space.esp_connections.for_each_held(
+        |_| true,
+        |sock| {
+            let mut guard = sock.lock();
+            softirq::disabled(|_| {
+                esp_connection::abort(&mut guard.locked());
+                esp_connection::unlist(&sock);
+            });
+        },
+    ) {}
 }
 
 /// The interface that a socket is tied to, 0 if to none.
-pub(crate) fn interface(sock: &Sock<Esp>) -> u32 {
+pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
     // A listener may have had a peer that refused it.
     let listens = sock.tcp_state() == TcpState::Listen as u8;
@@ -120,7 +152,7 @@ pub(crate) fn interface(sock: &Sock<Esp>) -> u32 {
     } else {
         shared.peer().ifindex
     };
-    tie(sock, shared.binding.ifindex(), peer)
+    interface(sock, shared.binding.ifindex(), peer)
 }
 
 impl Esp {
@@ -136,71 +168,72 @@ impl Esp {
     }
 
     /// Sends the SYN.
-    fn start_connecting(sock: &Sock<Self>, stream: &mut Stream, address: &[u8]) -> Result {
+    fn start_connecting(esp: &mut LockedEsp<'_>, address: &[u8]) -> Result {
+        let sock = esp.sock();
+        let space = Space::of(sock.net());
         let mut peer = Address::parse(address)?;
         let shared = sock.shared();
         peer.ifindex = outgoing(sock, shared.binding.ifindex(), peer.ifindex)?;
-        // A device that goes is not to be found first, and then looks for its connections when
-        // nobody reads any more: within one section it cannot be missed.
+        // A device that goes is unlisted, then waits for readers, then looks for its connections: within
+        // one section it cannot be found and then miss this one.
         let section = rcu::Read::enter();
         let device = Device::find(sock.net(), peer.ifindex, &section).ok_or(ENODEV)?;
         usable(device)?;
         if peer.mac.is_group() || peer.mac == Mac::default() {
             return Err(ENETUNREACH);
         }
-        let lane = Space::of(sock.net()).esp_lanes.of(peer.ifindex)?;
+        let queue = space.esp_queues.of(peer.ifindex)?;
         if !shared.binding.is_taken() {
             Self::take_port(sock, 0, INTERFACE_ANY).map_err(|_| EADDRNOTAVAIL)?;
         }
         let port = shared.binding.port();
-        let key = esp_connection::key(port, &peer);
         shared.set_peer(&peer);
-        shared.missed.store(0, Relaxed);
+        shared.forget_missed();
         esp_devices::begin(sock);
-        if let Err(e) = Space::of(sock.net()).esp_connections.insert(&key, sock) {
+        if let Err(e) = space.esp_connections.insert(&key(port, &peer), sock) {
             shared.set_peer(&Address::default());
             return Err(if e == EEXIST { EADDRNOTAVAIL } else { e });
         }
-        let config = Space::of(sock.net()).sysctl.config();
-        let connection = Connection::new(port, peer.port, config);
-        esp_turns::leave(sock, stream);
-        *stream = Stream::new(connection);
-        // Measured when changes are heard of already.
-        stream.measure(device);
-        esp_turns::join(sock, stream, lane);
+        if let Some(last) = esp.state.connection() {
+            last.place.leave(sock);
+        }
+        let mut engine = esp::Connection::new(port, peer.port, space.sysctl.config());
+        let now = timer::now();
+        engine.connect(Seq(random::u16()), now);
+        // The device is measured when changes are heard of already.
+        esp.state.role = Role::Connection(Connection::new(sock, engine, device, queue));
         sock.start_flow();
         let _ = sock.take_error();
         esp_connection::set_state(sock, TcpState::SynSent);
-        let now = timer::now();
-        stream.connection.connect(Seq(random::u16()), now);
-        rcu::without_bottom_halves(|| esp_output::transmit(sock, stream, now));
+        softirq::disabled(|_| push(esp, now));
         Ok(())
     }
 
     /// Takes a listener out of the table, and ends its children.
     fn stop_listening(guard: &mut Guard<'_, Self>) {
-        let (sock, stream) = guard.parts();
-        let Some(queue) = stream.listening.take() else {
+        let esp = guard.locked();
+        let sock = esp.sock();
+        let Some(queue) = esp.state.listening().cloned() else {
             return;
         };
-        let table = Space::of(sock.net()).esp_listeners.lock();
-        table.remove(sock);
-        drop(table);
+        esp.state.role = Role::Idle;
+        Space::of(sock.net()).esp_listeners.lock().remove(sock);
         esp_connection::set_state(sock, TcpState::Close);
         let listener = queue.lock().close();
         drop(listener);
-        sock.shared().readable.store(0, Relaxed);
+        sock.shared().unread.set(0);
         loop {
             let child = queue.lock().drain();
             let Some(child) = child else {
                 break;
             };
-            let held = child.hold();
-            let mut guard = held.lock_child();
-            let (sock, stream) = guard.parts();
-            stream.parent = Parent::None;
-            rcu::without_bottom_halves(|| esp_connection::abort(sock, stream));
-            esp_connection::release(stream, child);
+            let mut guard = child.lock_child();
+            let mut esp = guard.locked();
+            if let Some(connection) = esp.state.connection() {
+                let _ = connection.life.take_parent();
+            }
+            softirq::disabled(|_| esp_connection::abort(&mut esp));
+            esp_connection::end(&child);
         }
     }
 
@@ -208,42 +241,36 @@ impl Esp {
     /// as new: but for its options, and for its port if that was asked for.
     fn disconnect(guard: &mut Guard<'_, Self>) {
         Self::stop_listening(guard);
-        let (sock, stream) = guard.parts();
+        let mut esp = guard.locked();
+        let sock = esp.sock();
         let state = sock.tcp_state();
         let ending = [TcpState::Closing, TcpState::LastAck].map(|s| s as u8);
         if state != TcpState::Close as u8 {
-            if !ending.contains(&state) || stream.connection.unacked() > 0 {
+            let unacked = esp.state.connection().map_or(0, |c| c.engine.unacked());
+            if !ending.contains(&state) || unacked > 0 {
                 sock.set_error(ECONNRESET);
             }
-            rcu::without_bottom_halves(|| esp_connection::abort(sock, stream));
+            softirq::disabled(|_| esp_connection::abort(&mut esp));
         }
-        sock.receive_queue().purge();
-        sock.shared().readable.store(0, Relaxed);
-        let readers = stream.readers;
-        *stream = Stream::new(unconnected());
-        stream.readers = readers;
+        esp.receive_queue().purge();
+        sock.shared().unread.set(0);
+        esp.state.role = Role::Idle;
         if !sock.shared().binding.is_asked_for() {
             esp_connection::give_port_back(sock);
             sock.shared().binding.lapse();
         }
-        sock.clear_shutdown();
+        esp.clear_shutdown();
         sock.wake_error();
     }
 
     /// Waits, as `SO_LINGER` asks, until the peer has acknowledged everything.
-    fn linger(guard: &mut Guard<'_, Self>) {
-        let timeout = guard.sock().linger();
-        if let Some(mut timeout) = timeout.filter(|_| !task_is_exiting()) {
-            let over = |sock: &Sock<Self>, _: &mut Stream| {
-                !matches!(
-                    sock.tcp_state(),
-                    s if s == TcpState::FinWait1 as u8
-                        || s == TcpState::Closing as u8
-                        || s == TcpState::LastAck as u8
-                )
-            };
-            // What has not arrived when the time is up goes on in the background.
-            let _ = guard.wait(&mut timeout, Waiter::Shared, over);
+    fn linger(call: &Call<'_, Self>, guard: &mut Guard<'_, Self>) {
+        if let Some(mut timeout) = call.linger().filter(|_| !task_is_exiting()) {
+            // When the time is up, the rest goes on in the background.
+            let _ = guard.wait(call, &mut timeout, Waiter::Shared, |esp| {
+                let ending = [TcpState::FinWait1, TcpState::Closing, TcpState::LastAck];
+                !ending.map(|s| s as u8).contains(&esp.sock().tcp_state())
+            });
         }
     }
 }
@@ -255,101 +282,104 @@ fn is_connected(state: u8) -> bool {
 }
 
 impl Operations for Esp {
-    fn release(sock: SockRef<Self>) {
+    fn release(closing: Closing<'_, Self>) {
+        let sock = closing.sock();
         let mut guard = sock.lock();
         Self::stop_listening(&mut guard);
-        let (sk, stream) = guard.parts();
-        sk.add_shutdown(uapi::SHUTDOWN_MASK);
-        // Bytes that nobody will read, or a wish to close hard: the peer must know that not all
+        let mut esp = guard.locked();
+        esp.add_shutdown(uapi::SHUTDOWN_MASK);
+        // With bytes that nobody will read, or a wish to close hard, the peer must learn that not all
         // was taken (RFC 2525, section 2.17, of TCP).
-        let hard = !sk.receive_queue().is_empty() || sk.linger() == Some(0);
-        let state = sk.tcp_state();
+        let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
+        let state = sock.tcp_state();
         if hard || state == TcpState::SynSent as u8 {
-            rcu::without_bottom_halves(|| esp_connection::abort(sk, stream));
+            softirq::disabled(|_| esp_connection::abort(&mut esp));
         } else if is_connected(state) {
-            rcu::without_bottom_halves(|| esp_stream::finish_sending(sk, stream));
-            Self::linger(&mut guard);
+            softirq::disabled(|_| esp_connection::finish_sending(&mut esp));
+            Self::linger(&closing, &mut guard);
         }
-        let (sk, stream) = guard.parts();
-        sk.receive_queue().purge();
-        sk.orphan();
-        rcu::without_bottom_halves(|| {
-            if sk.tcp_state() == TcpState::Close as u8 || !is_connected(sk.tcp_state()) {
-                esp_connection::unhash(sk);
-                sk.disarm_timer();
-                esp_connection::release_own(sk, stream);
-            } else if esp_connection::count_orphan(sk, stream) {
+        let mut esp = guard.locked();
+        esp.receive_queue().purge();
+        drop(closing);
+        softirq::disabled(|_| {
+            if !is_connected(sock.tcp_state()) {
+                esp_connection::unlist(sock);
+                sock.disarm_timer();
+                esp_connection::end(sock);
+            } else if esp_connection::count_orphan(&mut esp) {
                 // The local port stays taken until the connection is over.
-                stream.connection.orphan(timer::now());
-                esp_output::transmit(sk, stream, timer::now());
+                let now = timer::now();
+                if let Some(connection) = esp.state.connection() {
+                    connection.engine.orphan(now);
+                }
+                push(&mut esp, now);
             } else {
-                esp_connection::abort(sk, stream);
+                esp_connection::abort(&mut esp);
             }
         });
     }
 
-    fn bind(sock: &Sock<Self>, address: &[u8]) -> Result {
+    fn bind(call: &Call<'_, Self>, address: &[u8]) -> Result {
         let address = Address::parse(address)?;
-        ports::allowed(sock, address.port)?;
-        let _guard = sock.lock();
-        if sock.tcp_state() != TcpState::Close as u8 {
+        ports::allowed(call, address.port)?;
+        let _guard = call.lock();
+        if call.tcp_state() != TcpState::Close as u8 {
             return Err(EINVAL);
         }
         let section = rcu::Read::enter();
-        bindable(sock.net(), address.ifindex, &section)?;
-        Self::take_port(sock, address.port, address.ifindex)
+        bindable(call.net(), address.ifindex, &section)?;
+        Self::take_port(call, address.port, address.ifindex)
     }
 
-    fn connect(sock: &Sock<Self>, socket: &Socket, address: &[u8], nonblocking: bool) -> Result {
-        let mut guard = sock.lock();
+    fn connect(call: &Call<'_, Self>, address: &[u8], nonblocking: bool) -> Result {
+        let mut guard = call.lock();
         if Address::is_unspecified(address) {
-            sock.count_disconnect();
+            guard.locked().count_disconnect();
             Self::disconnect(&mut guard);
-            socket.set_state(SocketState::Unconnected);
+            call.set_state(SocketState::Unconnected);
             return Ok(());
         }
-        let (sk, stream) = guard.parts();
-        let pending = match socket.state() {
+        let pending = match call.state() {
             SocketState::Disconnecting => return Err(EINVAL),
             SocketState::Connected => return Err(EISCONN),
             SocketState::Connecting => EALREADY,
             SocketState::Unconnected => {
-                if sk.tcp_state() != TcpState::Close as u8 {
+                if call.tcp_state() != TcpState::Close as u8 {
                     return Err(EISCONN);
                 }
-                Self::start_connecting(sk, stream, address)?;
-                socket.set_state(SocketState::Connecting);
+                Self::start_connecting(&mut guard.locked(), address)?;
+                call.set_state(SocketState::Connecting);
                 EINPROGRESS
             }
         };
-        let mut timeout = sock.send_timeout(nonblocking);
+        let mut timeout = call.send_timeout(nonblocking);
         guard
-            .wait(&mut timeout, Waiter::Shared, |sock, _| {
-                sock.tcp_state() != TcpState::SynSent as u8
+            .wait(call, &mut timeout, Waiter::Shared, |esp| {
+                esp.sock().tcp_state() != TcpState::SynSent as u8
             })
             .map_err(|e| if e == EAGAIN { pending } else { e })?;
-        if sock.tcp_state() == TcpState::Close as u8 {
-            let failure = sock.take_error();
-            socket.set_state(SocketState::Unconnected);
-            sock.count_disconnect();
+        if call.tcp_state() == TcpState::Close as u8 {
+            let failure = call.take_error();
+            call.set_state(SocketState::Unconnected);
+            guard.locked().count_disconnect();
             Self::disconnect(&mut guard);
             failure?;
             return Err(ECONNABORTED);
         }
-        socket.set_state(SocketState::Connected);
+        call.set_state(SocketState::Connected);
         Ok(())
     }
 
-    fn accept(sock: &Sock<Self>, new: &Socket, nonblocking: bool) -> Result {
-        let mut guard = sock.lock();
-        let mut timeout = sock.receive_timeout(nonblocking);
+    fn accept(call: &Call<'_, Self>, new: NewDescriptor<'_>, nonblocking: bool) -> Result {
+        let mut guard = call.lock();
+        let mut timeout = call.receive_timeout(nonblocking);
         let child = loop {
-            let queue = guard.state().listening.clone().ok_or(EINVAL)?;
-            let waited = guard.wait(&mut timeout, Waiter::Exclusive, |sock, stream| {
-                stream.listening.is_none()
+            let queue = guard.locked().state.listening().cloned().ok_or(EINVAL)?;
+            let waited = guard.wait(call, &mut timeout, Waiter::Exclusive, |esp| {
+                esp.state.listening().is_none()
                     || queue.lock().has_ready()
-                    || sock.has_error()
-                    || present(sock.net(), interface(sock)).is_err()
+                    || call.has_error()
+                    || present(call.net(), tie(call)).is_err()
             });
             match waited {
                 // Disconnected: it listens no more, which the next look tells.
@@ -360,43 +390,45 @@ impl Operations for Esp {
             if let Some(child) = child {
                 break child;
             }
-            sock.take_error()?;
-            present(sock.net(), interface(sock))?;
+            call.take_error()?;
+            present(call.net(), tie(call))?;
         };
         drop(guard);
-        let guard = child.lock();
-        new.graft(guard.sock());
-        drop(guard);
-        child.leave();
-        Ok(())
+        let mut guard = child.lock();
+        new.graft(&mut guard.locked())
     }
 
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]> {
         if end != End::Own {
             let peer = sock.shared().peer();
-            // One that has gone before it was accepted is still named, also by `SO_PEERNAME`.
+            // A peer that has gone before `accept` is still named, also by `SO_PEERNAME`.
             let missing = match end {
                 End::Accepted => peer == Address::default(),
                 _ => !is_connected(sock.tcp_state()),
             };
-            return if missing { Err(ENOTCONN) } else { Ok(peer.emit()) };
+            return if missing {
+                Err(ENOTCONN)
+            } else {
+                Ok(peer.emit())
+            };
         }
-        let ifindex = interface(sock);
+        let ifindex = tie(sock);
         let port = sock.shared().binding.port();
         Ok(local(sock.net(), port, ifindex).emit())
     }
 
-    fn poll(sock: &Sock<Self>) -> u32 {
+    fn poll(call: &Call<'_, Self>) -> u32 {
         const READABLE: u32 = uapi::EPOLLIN | uapi::EPOLLRDNORM;
         const WRITABLE: u32 = uapi::EPOLLOUT | uapi::EPOLLWRNORM;
+        let sock = call.sock();
         let state = sock.tcp_state();
         if state == TcpState::Listen as u8 {
             // The count is kept where it can be read without the socket's lock.
             let mut ready = 0;
-            if sock.shared().readable.load(Relaxed) > 0 {
+            if sock.shared().unread.count() > 0 {
                 ready |= READABLE;
             }
-            if sock.has_error() || present(sock.net(), interface(sock)).is_err() {
+            if sock.has_error() || present(sock.net(), tie(sock)).is_err() {
                 ready |= READABLE | uapi::EPOLLERR;
             }
             return ready;
@@ -410,15 +442,15 @@ impl Operations for Esp {
             ready |= READABLE | uapi::EPOLLRDHUP;
         }
         if state != TcpState::SynSent as u8 {
-            if esp_connection::readable(sock) {
+            if sock.shared().unread.is_readable(sock) {
                 ready |= READABLE;
             }
-            if shutdown & uapi::SEND_SHUTDOWN != 0 || esp_output::writable(sock) {
+            if shutdown & uapi::SEND_SHUTDOWN != 0 || writable(sock) {
                 ready |= WRITABLE;
             } else {
-                sock.want_write_space();
-                // Room may have come between the test and the wish.
-                if esp_output::writable(sock) {
+                call.want_write_space();
+                // Room may have come between the test and the request.
+                if writable(sock) {
                     ready |= WRITABLE;
                 }
             }
@@ -437,55 +469,57 @@ impl Operations for Esp {
             return Err(EINVAL);
         }
         argument.write(match command {
-            uapi::SIOCINQ => sock.shared().readable.load(Relaxed),
-            uapi::SIOCOUTQ => sock.shared().unacknowledged.load(Relaxed),
-            _ => esp_stream::unsent(&mut sock.lock()),
+            uapi::SIOCINQ => sock.shared().unread.count(),
+            uapi::SIOCOUTQ => sock.shared().unacknowledged.bytes(),
+            _ => esp_stream::unsent(sock),
         })
     }
 
-    fn listen(sock: &Sock<Self>, socket: &Socket, backlog: u32) -> Result {
-        let mut guard = sock.lock();
-        let (sk, stream) = guard.parts();
-        if let Some(queue) = &stream.listening {
+    fn listen(call: &Call<'_, Self>, backlog: u32) -> Result {
+        let sock = call.sock();
+        let mut guard = call.lock();
+        let esp = guard.locked();
+        if let Some(queue) = esp.state.listening() {
             esp_accept::set_backlog(queue, backlog)?;
-            sk.backlog_limit().store(backlog, Relaxed);
+            sock.backlog_limit().store(backlog, Relaxed);
             return Ok(());
         }
-        if sk.tcp_state() != TcpState::Close as u8 || socket.state() != SocketState::Unconnected {
+        if sock.tcp_state() != TcpState::Close as u8 || call.state() != SocketState::Unconnected {
             return Err(EINVAL);
         }
-        let queue = esp_accept::Queue::new(sk.hold(), backlog)?;
-        if !sk.shared().binding.is_taken() {
-            if let Err(e) = Self::take_port(sk, 0, INTERFACE_ANY) {
+        let queue = esp_accept::Queue::new(sock.hold(), backlog)?;
+        if !sock.shared().binding.is_taken() {
+            if let Err(e) = Self::take_port(sock, 0, INTERFACE_ANY) {
                 drop(queue.lock().close());
                 return Err(e);
             }
         }
         let alone = ports::listen(
-            &Space::of(sk.net()).esp_ports,
-            sk,
+            &Space::of(sock.net()).esp_ports,
+            sock,
             |sock| &sock.shared().binding,
-            || esp_connection::set_state(sk, TcpState::Listen),
+            || esp_connection::set_state(sock, TcpState::Listen),
         );
         if let Err(e) = alone {
             drop(queue.lock().close());
             return Err(e);
         }
-        stream.listening = Some(queue);
-        sk.backlog_limit().store(backlog, Relaxed);
-        let port = sk.shared().binding.port();
-        Space::of(sk.net())
+        esp.state.role = Role::Listener(queue);
+        sock.backlog_limit().store(backlog, Relaxed);
+        let port = sock.shared().binding.port();
+        Space::of(sock.net())
             .esp_listeners
             .lock()
-            .insert(port.into(), sk);
+            .insert(port.into(), sock);
         Ok(())
     }
 
-    fn shutdown(sock: &Sock<Self>, socket: &Socket, halves: u8) -> Result {
+    fn shutdown(call: &Call<'_, Self>, halves: u8) -> Result {
+        let sock = call.sock();
         let mut guard = sock.lock();
         let state = sock.tcp_state();
-        if socket.state() == SocketState::Connecting {
-            socket.set_state(if is_connected(state) {
+        if call.state() == SocketState::Connecting {
+            call.set_state(if is_connected(state) {
                 SocketState::Connected
             } else {
                 SocketState::Disconnecting
@@ -494,22 +528,24 @@ impl Operations for Esp {
         let ends = state == TcpState::SynSent as u8
             || state == TcpState::Listen as u8 && halves & uapi::RCV_SHUTDOWN != 0;
         if ends {
-            // Who waits in `accept` or `connect` is woken.
+            // Wakes calls that sleep in `accept` or `connect`.
             Self::disconnect(&mut guard);
-            socket.set_state(SocketState::Unconnected);
+            call.set_state(SocketState::Unconnected);
         } else if state != TcpState::Listen as u8 {
-            let (sk, stream) = guard.parts();
-            sk.add_shutdown(halves);
+            let mut esp = guard.locked();
+            esp.add_shutdown(halves);
             if halves & uapi::RCV_SHUTDOWN != 0 {
-                stream.connection.stop_reading();
+                if let Some(connection) = esp.state.connection() {
+                    connection.engine.stop_reading();
+                }
             }
             if halves & uapi::SEND_SHUTDOWN != 0 && is_connected(state) {
-                rcu::without_bottom_halves(|| esp_stream::finish_sending(sk, stream));
+                softirq::disabled(|_| esp_connection::finish_sending(&mut esp));
             }
         }
         sock.state_change();
         if state == TcpState::Close as u8 {
-            // Who waits for something is woken all the same.
+            // Calls that sleep are woken all the same.
             return Err(ENOTCONN);
         }
         Ok(())
@@ -517,10 +553,10 @@ impl Operations for Esp {
 
     fn set_low_water(sock: &Sock<Self>, mark: i32) {
         sock.set_low_water(mark);
-        if esp_connection::readable(sock) {
+        if sock.shared().unread.is_readable(sock) {
             sock.data_ready();
         } else {
-            // Who sleeps for a single byte is to tell that it is woken by less than the mark.
+            // A call that sleeps for a single byte looks at the mark again.
             sock.state_change();
         }
     }
@@ -531,12 +567,18 @@ impl Operations for Esp {
         }
         match name {
             ESP_SO_MTU => {
-                let ifindex = interface(sock);
+                let ifindex = tie(sock);
                 let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
                 value.write_u32(esp::mss(device.mtu()))
             }
             ESP_SO_STATS => {
-                let stats = sock.lock().state().connection.stats;
+                let connection = sock
+                    .lock()
+                    .locked()
+                    .state
+                    .connection()
+                    .map(|c| c.engine.stats);
+                let stats = connection.unwrap_or_default();
                 let backlog_drops = sock.shared().backlog_drops.get();
                 let numbers = [
                     stats.pkt_tx,
@@ -558,12 +600,17 @@ impl Operations for Esp {
         }
     }
 
-    fn send(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
-        esp_stream::send(sock, msg, len)
+    fn send(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+        esp_stream::send(call, msg, len)
     }
 
-    fn receive(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize, flags: i32) -> Result<usize> {
-        esp_stream::receive(sock, msg, len, flags)
+    fn receive(
+        call: &Call<'_, Self>,
+        msg: &mut Message<'_>,
+        len: usize,
+        flags: i32,
+    ) -> Result<usize> {
+        esp_stream::receive(call, msg, len, flags)
     }
 
     fn no_more(sock: &Sock<Self>) {

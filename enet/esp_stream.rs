@@ -4,111 +4,76 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::HEADER_LEN,
-    esp_connection::{self, Stream, FALL_ASLEEP},
-    esp_output,
-    esp_socket::Esp,
-    esp_turns,
-    family::{EP_RECVERR, SOL_EP},
+    esp_output::push,
+    esp_sending::has_room,
+    esp_sock::{parts, Esp, LockedEsp},
     net::{
+        family::Call,
         message::Message,
-        skb::{Buffer, Context, Note, Processor, Skb},
+        skb::{Buffer, Context, Skb},
         sock::{Guard, Sock, TcpState},
         timer, uapi,
         wait::Waiter,
     },
+    notes::Taken,
+    uapi::{EP_RECVERR, SOL_EP},
 };
-use core::sync::atomic::Ordering::Relaxed;
+use kernel::ffi::c_long;
 
-/// For how long `MSG_MORE` holds the last packet back, as with TCP.
-const CORK_NANOS: u64 = 200_000_000;
-
-/// Lets go what `MSG_MORE` held back; the caller transmits.
-pub(crate) fn uncork(stream: &mut Stream) {
-    stream.corked = u64::MAX;
-    stream.connection.hold_last(false);
-}
-
-/// What was announced by `MSG_MORE` does not come.
+/// The file that `MSG_MORE` announced has come to its end.
 pub(crate) fn no_more(sock: &Sock<Esp>) {
     let mut guard = sock.lock();
-    let (sock, stream) = guard.parts();
-    if stream.corked != u64::MAX {
-        uncork(stream);
-        push(sock, stream);
-    }
-}
-
-/// Holds the last packet back at the end of a call that announced `more`, or lets it go. A full one
-/// would gain nothing by waiting.
-fn cork(sock: &Sock<Esp>, stream: &mut Stream, more: bool) {
-    let mss = stream.mss as usize;
-    let fills = |skb: &Buffer| skb.len() < mss;
-    if !more || !sock.write_queue().last().is_some_and(fills) {
-        uncork(stream);
-        return;
-    }
-    stream.connection.hold_last(true);
-    if stream.corked == u64::MAX {
-        stream.corked = timer::now().saturating_add(CORK_NANOS);
+    let mut esp = guard.locked();
+    if let Some((_, connection)) = parts(&mut esp).filter(|(_, c)| c.sending.is_corked()) {
+        connection.sending.uncork(&mut connection.engine);
+        push(&mut esp, timer::now());
     }
 }
 
 /// Payload bytes that have never left.
-pub(crate) fn unsent(guard: &mut Guard<'_, Esp>) -> u32 {
-    let (sock, stream) = guard.parts();
-    let queue = sock.write_queue();
-    let connection = &stream.connection;
-    let mut sent = connection.unacked().saturating_sub(connection.unsent());
-    let mut bytes = 0_u32;
-    let mut next = queue.first();
-    while let Some(skb) = next {
-        if sent == 0 {
-            bytes = bytes.saturating_add(skb.len() as u32);
-        }
-        sent = sent.saturating_sub(1);
-        next = queue.after(skb);
-    }
-    bytes
-}
-
-/// Ends the own half of the stream: a FIN follows what is queued.
-pub(crate) fn finish_sending(sock: &Sock<Esp>, stream: &mut Stream) {
-    let now = timer::now();
-    uncork(stream);
-    stream.connection.close_send(now);
-    esp_connection::set_state(sock, esp_connection::tcp_state(stream.connection.state()));
-    esp_output::transmit(sock, stream, now);
+pub(crate) fn unsent(sock: &Sock<Esp>) -> u32 {
+    let mut guard = sock.lock();
+    let mut esp = guard.locked();
+    parts(&mut esp).map_or(0, |(_, connection)| {
+        connection.sending.unsent(&connection.engine)
+    })
 }
 
 /// `sendmsg`: one call, one message (S1), as much of it as fits or as time allows.
-pub(crate) fn send(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
     let flags = msg.flags();
     if flags & uapi::MSG_OOB != 0 {
         return Err(EOPNOTSUPP);
     }
-    let mut timeout = sock.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
-    let mut guard = sock.lock();
+    let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    let mut guard = call.sock().lock();
     let mut sent = 0;
-    let mut result = ready_to_send(&mut guard, &mut timeout);
+    let mut result = ready_to_send(call, &mut guard, &mut timeout);
     if result.is_ok() && msg.has_control() {
         // Checked as TCP does; its packets are the socket's, not one call's.
-        result = msg.wishes(sock).map(drop);
+        result = msg.cookie(call).map(drop);
     }
-    esp_turns::refresh(guard.state());
     if result.is_ok() {
-        result = queue_message(&mut guard, msg, len, &mut timeout, &mut sent);
-        let (sk, stream) = guard.parts();
-        cork(sk, stream, flags & uapi::MSG_MORE != 0);
-        push(sk, stream);
+        if let Some((_, connection)) = parts(&mut guard.locked()) {
+            connection.place.refresh(&mut connection.engine);
+        }
+        result = queue_message(call, &mut guard, msg, len, &mut timeout, &mut sent);
+        let mut esp = guard.locked();
+        if let Some((_, connection)) = parts(&mut esp) {
+            let more = flags & uapi::MSG_MORE != 0;
+            connection
+                .sending
+                .cork(&mut connection.engine, more, timer::now);
+        }
+        push(&mut esp, timer::now());
     }
     drop(guard);
     match result {
         Err(e) if sent == 0 => {
             if e == EPIPE {
-                sock.take_error()?;
+                call.take_error()?;
                 if flags & uapi::MSG_NOSIGNAL == 0 {
-                    sock.broken_pipe();
+                    call.broken_pipe();
                 }
             }
             Err(e)
@@ -118,19 +83,19 @@ pub(crate) fn send(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Resul
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-fn ready_to_send(guard: &mut Guard<'_, Esp>, timeout: &mut kernel::ffi::c_long) -> Result {
-    let sock = guard.sock();
-    if sock.tcp_state() == TcpState::SynSent as u8 {
-        guard.wait(timeout, Waiter::Shared, |sock, _| {
-            sock.tcp_state() != TcpState::SynSent as u8
+fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
+    if call.tcp_state() == TcpState::SynSent as u8 {
+        guard.wait(call, timeout, Waiter::Shared, |esp| {
+            esp.sock().tcp_state() != TcpState::SynSent as u8
         })?;
     }
-    sendable(sock, guard.state())
+    sendable(&mut guard.locked())
 }
 
-fn sendable(sock: &Sock<Esp>, stream: &Stream) -> Result {
+fn sendable(esp: &mut LockedEsp<'_>) -> Result {
+    let sock = esp.sock();
     sock.take_error()?;
-    if let Some(error) = stream.ended {
+    if let Some(error) = esp.state.connection().and_then(|c| c.life.ended()) {
         return Err(error);
     }
     if sock.shutdown() & uapi::SEND_SHUTDOWN != 0 {
@@ -142,60 +107,53 @@ fn sendable(sock: &Sock<Esp>, stream: &Stream) -> Result {
     }
 }
 
-/// Sends what the engine lets go now.
-#[inline]
-fn push(sock: &Sock<Esp>, stream: &mut Stream) {
-    esp_output::transmit(sock, stream, timer::now());
-}
-
 fn queue_message(
+    call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
     msg: &mut Message<'_>,
     len: usize,
-    timeout: &mut kernel::ffi::c_long,
+    timeout: &mut c_long,
     sent: &mut usize,
 ) -> Result {
+    let takes_packet = |esp: &mut LockedEsp<'_>| {
+        parts(esp).is_some_and(|(sock, c)| has_room(sock) && c.engine.can_enqueue())
+    };
     while *sent < len {
         guard.flush_backlog();
-        let (sock, stream) = guard.parts();
+        let mut esp = guard.locked();
         // A reset or the like may have come with it.
-        go_on(sock, stream, *sent)?;
-        let has_room = |sock: &Sock<Esp>, stream: &Stream| {
-            sock.write_queued().load(Relaxed) < sock.send_limit() && stream.connection.can_enqueue()
-        };
-        if !has_room(sock, stream) {
-            uncork(stream);
-            push(sock, stream);
-            let waited = guard.wait(timeout, Waiter::Shared, |sock, stream| {
-                // The wish is used up by a wake-up that came too early.
-                sock.await_write_space();
-                has_room(sock, stream) || is_stopped(sock)
+        go_on(&mut esp, *sent)?;
+        if !takes_packet(&mut esp) {
+            if let Some((_, connection)) = parts(&mut esp) {
+                connection.sending.uncork(&mut connection.engine);
+            }
+            push(&mut esp, timer::now());
+            let waited = guard.wait(call, timeout, Waiter::Shared, |esp| {
+                // Re-arm SOCK_NOSPACE: a spurious wake-up clears it.
+                call.await_write_space();
+                takes_packet(esp) || is_stopped(esp.sock())
             });
             if waited == Err(EAGAIN) {
-                sock.want_write_space();
+                call.want_write_space();
             }
             waited?;
             continue;
         }
+        let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;
         let rest = len.saturating_sub(*sent);
-        let taken = match extend_last(sock, stream, msg, rest)? {
-            0 => append(sock, stream, msg, rest)?,
-            taken => taken,
-        };
+        let taken = connection.sending.take(
+            sock,
+            &sock.shared().unacknowledged,
+            &mut connection.engine,
+            msg,
+            rest,
+        )?;
         *sent = sent.saturating_add(taken);
-        let unacknowledged = &sock.shared().unacknowledged;
-        unacknowledged.store(
-            unacknowledged.load(Relaxed).wrapping_add(taken as u32),
-            Relaxed,
-        );
-        if *sent == len && ends_record(msg) {
-            stream.connection.seal_last();
-        }
         if *sent < len {
             // Copying on beside what is on its way: all but the last packet may leave, which
             // would otherwise have to say that the message ends with it (S6).
-            stream.connection.hold_last(true);
-            push(sock, stream);
+            connection.engine.hold_last(true);
+            push(&mut esp, timer::now());
         }
     }
     Ok(())
@@ -208,84 +166,14 @@ fn is_stopped(sock: &Sock<Esp>) -> bool {
 
 /// Whether a call that has taken `sent` bytes so far goes on. If it has taken any it will report
 /// these, and the pending error is left for the next call.
-fn go_on(sock: &Sock<Esp>, stream: &Stream, sent: usize) -> Result {
-    if !is_stopped(sock) {
+fn go_on(esp: &mut LockedEsp<'_>, sent: usize) -> Result {
+    if !is_stopped(esp.sock()) {
         return Ok(());
     }
     if sent > 0 {
         return Err(EPIPE);
     }
-    sendable(sock, stream)
-}
-
-/// Appends to the last packet while that has never left and has room (S5). Returns the bytes
-/// taken.
-#[inline]
-fn extend_last(
-    sock: &Sock<Esp>,
-    stream: &Stream,
-    msg: &mut Message<'_>,
-    rest: usize,
-) -> Result<usize> {
-    if !stream.connection.last_takes_more() {
-        return Ok(0);
-    }
-    let mss = stream.mss as usize;
-    sock.write_queue()
-        .with_last(|skb| {
-            // One that was cut may share its bytes with what left before.
-            if skb.is_cloned() {
-                return Ok(0);
-            }
-            let room = skb.tailroom().min(mss.saturating_sub(skb.len()));
-            let take = rest.min(room);
-            if take > 0 {
-                skb.put_from(msg, take)?;
-            }
-            Ok(take)
-        })
-        .unwrap_or(Ok(0))
-}
-
-/// Whether nothing may join the call's last packet, as with TCP.
-#[inline]
-fn ends_record(msg: &Message<'_>) -> bool {
-    msg.flags() & uapi::MSG_EOR != 0
-}
-
-/// Queues a new packet. Returns the bytes taken.
-#[inline]
-fn append(
-    sock: &Sock<Esp>,
-    stream: &mut Stream,
-    msg: &mut Message<'_>,
-    rest: usize,
-) -> Result<usize> {
-    let take = rest.min(stream.mss as usize);
-    // A packet that cannot leave at once gets room for what may still join it.
-    let size = if stream.connection.last_is_unsent() && !ends_record(msg) {
-        stream.mss as usize
-    } else {
-        take
-    };
-    let headroom = stream.headroom.saturating_add(HEADER_LEN);
-    let spare = stream.spares.take(headroom, size);
-    let mut skb = spare
-        .or_else(|| Skb::alloc(headroom, size, Context::Task))
-        .ok_or(ENOBUFS)?;
-    skb.put_from(msg, take)?;
-    skb.release_header();
-    skb.set_note(Note {
-        seq: stream.connection.next_number().0,
-        ..Note::default()
-    });
-    if stream.connection.unacked() == 0 {
-        stream.processor = Processor::current();
-    }
-    esp_output::charge(sock, &skb);
-    sock.write_queue().push(skb);
-    stream.connection.enqueue();
-    Ok(take)
+    sendable(esp)
 }
 
 /// How far a receive call has come.
@@ -297,13 +185,13 @@ struct Progress {
     target: usize,
     len: usize,
     flags: i32,
-    /// Whether the caller wants to learn when the packets came, and the last one that was read.
+    /// Whether the socket's user wants to learn when packets came, and the last one that was read.
     times: bool,
     last: Option<Skb>,
 }
 
 impl Progress {
-    /// Remembers a packet for its time.
+    /// Keeps a packet for its time of arrival.
     #[inline]
     fn touch(&mut self, skb: &Buffer) {
         if self.times && skb.has_time() {
@@ -326,7 +214,7 @@ impl Progress {
 
     /// Whether there is something that the call has not got yet.
     fn finds_more(&self, sock: &Sock<Esp>) -> bool {
-        sock.shared().readable.load(Relaxed) as usize > self.passed()
+        sock.shared().unread.count() as usize > self.passed()
     }
 
     /// Whether the call returns with what it has got. One that asks for nothing still waits until
@@ -341,11 +229,12 @@ impl Progress {
 
 /// `recvmsg`: the bytes that are there, or after a wait the ones that come.
 pub(crate) fn receive(
-    sock: &Sock<Esp>,
+    call: &Call<'_, Esp>,
     msg: &mut Message<'_>,
     len: usize,
     flags: i32,
 ) -> Result<usize> {
+    let sock = call.sock();
     if flags & uapi::MSG_ERRQUEUE != 0 {
         return msg.put_report(sock, len, SOL_EP, EP_RECVERR);
     }
@@ -360,8 +249,8 @@ pub(crate) fn receive(
         last: None,
     };
     if flags & uapi::MSG_OOB == 0 {
-        poll_device(sock, timeout == 0);
-        await_data(sock, &progress, &mut timeout)?;
+        poll_device(call, timeout == 0);
+        await_data(call, &progress, &mut timeout)?;
     }
     let mut guard = sock.lock();
     if sock.tcp_state() == TcpState::Listen as u8 {
@@ -384,13 +273,13 @@ pub(crate) fn receive(
             break Err(EAGAIN);
         }
         acknowledge(&mut guard, true);
-        sock.hush_data_signals(true);
-        guard.state().readers = guard.state().readers.wrapping_add(1);
-        let waited = guard.wait(&mut timeout, Waiter::Shared, |sock, _| {
+        call.suppress_data_signals(true);
+        guard.locked().state.add_reader();
+        let waited = guard.wait(call, &mut timeout, Waiter::Shared, |_| {
             progress.finds_more(sock) || is_over(sock)
         });
-        guard.state().readers = guard.state().readers.saturating_sub(1);
-        sock.hush_data_signals(false);
+        guard.locked().state.remove_reader();
+        call.suppress_data_signals(false);
         if waited.is_err() {
             break waited;
         }
@@ -398,7 +287,7 @@ pub(crate) fn receive(
     if progress.copied > 0 && !progress.peeks() {
         acknowledge(&mut guard, false);
     }
-    msg.report_left(sock.shared().readable.load(Relaxed));
+    msg.report_left(sock.shared().unread.count());
     drop(guard);
     if let Some(skb) = &progress.last {
         msg.put_times(sock, skb);
@@ -416,54 +305,55 @@ fn is_over(sock: &Sock<Esp>) -> bool {
         || sock.tcp_state() == TcpState::Close as u8
 }
 
-/// Has the reader take in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks
-/// for it.
+/// Takes in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks for it.
 #[inline]
-fn poll_device(sock: &Sock<Esp>, once: bool) {
-    let idle =
-        sock.receive_queue().is_empty() && sock.tcp_state() == TcpState::Established as u8;
-    if !idle || !sock.polls_device() {
+fn poll_device(call: &Call<'_, Esp>, once: bool) {
+    let idle = call.receives_nothing() && call.tcp_state() == TcpState::Established as u8;
+    if !idle || !call.polls_device() {
         return;
     }
-    if !once && sock.shared().awaited.load(Relaxed) & FALL_ASLEEP != 0 {
-        // A reader that polls sends nothing that could carry it.
-        acknowledge(&mut sock.lock(), true);
+    if !once && call.shared().unread.awaits_sleep() {
+        // A reader that polls sends nothing that could carry the acknowledgement.
+        acknowledge(&mut call.lock(), true);
     }
-    sock.poll_device(once);
+    call.poll_device(once);
 }
 
 /// Sleeps before the socket is locked, if that is all a call would do with it: nothing has come, and
-/// nothing waits for the reader to fall asleep. Who waits for more than a byte tells so under the
-/// lock.
+/// no acknowledgement waits for the reader to fall asleep. A call that waits for more than a byte
+/// sleeps under the lock, where it counts as a reader.
 #[inline]
-fn await_data(sock: &Sock<Esp>, progress: &Progress, timeout: &mut kernel::ffi::c_long) -> Result {
+fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -> Result {
+    let sock = call.sock();
     let wakes =
         || progress.finds_more(sock) || is_over(sock) || sock.low_water(false, usize::MAX) != 1;
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
-        && sock.shared().awaited.load(Relaxed) == 0;
+        && !sock.shared().unread.is_awaited();
     if !idle || wakes() {
         return Ok(());
     }
-    sock.hush_data_signals(true);
-    let waited = sock.wait(timeout, wakes);
-    sock.hush_data_signals(false);
+    call.suppress_data_signals(true);
+    let waited = call.wait(timeout, wakes);
+    call.suppress_data_signals(false);
     waited
 }
 
-/// Whether nothing more can come: with what the call then returns.
+/// The call's result if nothing more can come.
 fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
-    let (sock, stream) = guard.parts();
+    let esp = guard.locked();
+    let sock = esp.sock();
     if copied > 0 && (sock.has_error() || sock.shutdown() & uapi::RCV_SHUTDOWN != 0) {
         return Some(Ok(()));
     }
-    if stream.peer_ended {
+    let connection = esp.state.connection();
+    if connection.as_ref().is_some_and(|c| c.receiving.has_ended()) {
         return Some(Ok(()));
     }
     if let Err(e) = sock.take_error() {
         return Some(Err(e));
     }
-    if let Some(error) = stream.ended {
+    if let Some(error) = connection.and_then(|c| c.life.ended()) {
         return Some(Err(error));
     }
     if sock.shutdown() & uapi::RCV_SHUTDOWN != 0 {
@@ -477,53 +367,58 @@ fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
 
 /// Copies queued bytes to the user, and frees what has been read.
 fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
-    let (sock, _) = guard.parts();
-    let queue = sock.receive_queue();
-    let mut skip = progress.passed();
-    let mut next = queue.first();
-    while let Some(skb) = next {
-        if progress.copied >= progress.len {
+    if progress.peeks() {
+        return peek(guard, msg, progress);
+    }
+    let sock = guard.sock();
+    while progress.copied < progress.len {
+        let mut esp = guard.locked();
+        let Some(skb) = esp.receive_queue().first_mut() else {
             break;
-        }
-        let start = skb.note().taken as usize;
-        let there = skb.len().saturating_sub(start);
-        if progress.peeks() {
-            let skipped = skip.min(there);
-            skip = skip.saturating_sub(skipped);
-            copy(
-                sock,
-                msg,
-                skb,
-                start.saturating_add(skipped),
-                there.saturating_sub(skipped),
-                progress,
-            )?;
-            progress.touch(skb);
-            next = queue.after(skb);
-            continue;
-        }
-        let copied = copy(sock, msg, skb, start, there, progress)?;
+        };
+        let Taken(start) = skb.note();
+        let there = skb.len().saturating_sub(start as usize);
+        let copied = copy(sock, msg, skb, start as usize, there, progress)?;
         progress.touch(skb);
-        let readable = &sock.shared().readable;
-        readable.store(readable.load(Relaxed).wrapping_sub(copied as u32), Relaxed);
+        sock.shared().unread.sub(copied);
         if copied == there {
-            if let Some(skb) = queue.pop() {
+            if let Some(skb) = esp.receive_queue().pop() {
                 skb.consume();
             }
             guard.flush_backlog();
-            next = queue.first();
         } else {
-            queue.with(skb, |skb| {
-                let mut note = skb.note();
-                note.taken = note.taken.saturating_add(copied as u32);
-                skb.set_note(note);
-            });
+            skb.set_note(Taken(start.saturating_add(copied as u32)));
         }
     }
     Ok(())
 }
 
-/// Copies up to `there` bytes from `start` on; with `MSG_TRUNC` they are thrown away, as TCP does.
+/// As [`take`], leaving the queue as it is.
+fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progress) -> Result {
+    let sock = guard.sock();
+    let mut skip = progress.passed();
+    for skb in guard.locked().receive_queue().iter() {
+        if progress.copied >= progress.len {
+            break;
+        }
+        let Taken(start) = skb.note();
+        let there = skb.len().saturating_sub(start as usize);
+        let skipped = skip.min(there);
+        skip = skip.saturating_sub(skipped);
+        copy(
+            sock,
+            msg,
+            skb,
+            (start as usize).saturating_add(skipped),
+            there.saturating_sub(skipped),
+            progress,
+        )?;
+        progress.touch(skb);
+    }
+    Ok(())
+}
+
+/// Copies up to `there` bytes from `start` on; `MSG_TRUNC` discards them instead, as with TCP.
 #[inline]
 fn copy(
     sock: &Sock<Esp>,
@@ -546,16 +441,19 @@ fn copy(
 /// to carry them.
 #[inline]
 fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
-    let (sock, stream) = guard.parts();
-    let flush = sleeping && stream.connection.waits_for_data();
-    if !flush && !stream.connection.waits_for_room() {
+    let mut esp = guard.locked();
+    let Some((sock, connection)) = parts(&mut esp) else {
+        return;
+    };
+    let engine = &mut connection.engine;
+    let flush = sleeping && engine.waits_for_data();
+    if !flush && !engine.waits_for_room() {
         return;
     }
     let now = timer::now();
-    let room = stream.room(sock, 0);
-    stream.connection.on_read(room, now);
+    engine.on_read(connection.receiving.room(sock, 0), now);
     if flush {
-        stream.connection.flush_ack();
+        engine.flush_ack();
     }
-    esp_output::transmit(sock, stream, now);
+    push(&mut esp, now);
 }

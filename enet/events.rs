@@ -1,23 +1,24 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What tracers are told of: events of the system `enet`, and the reasons of drops.
+//! Trace events of the system `enet`, and the reasons of drops.
 
 use crate::{
     address::Address,
     edp,
-    edp_socket::Edp,
+    edp_sock::Edp,
     esp::{self, flags},
-    esp_socket::Esp,
+    esp_sock::Esp,
     net::{
-        device::{Device, Mac},
+        device::Device,
         namespace::Net,
         skb::Buffer,
         sock::Sock,
         trace::{self, DropReason, Packet},
     },
+    notes::Origin,
 };
 
-/// Of a frame that is too short for one.
+/// The header of a frame that is too short for one.
 const NO_HEADER: esp::Header = esp::Header {
     src: 0,
     dst: 0,
@@ -75,8 +76,8 @@ pub(crate) fn esp_state(sock: &Sock<Esp>, old: u8) {
     trace::esp_set_state(sock, &packet, old, sock.tcp_state());
 }
 
-/// What tracers are told of `skb`, whose data start with a header, between the socket and its peer.
-/// All of it is read again from where it stands, so that the usual way need not keep it.
+/// An event's view of `skb`, whose data start with a header, between the socket and its peer. All of it
+/// is read again from where it stands, so that the usual way need not keep it.
 fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     let shared = sock.shared();
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
@@ -141,12 +142,7 @@ impl From<esp::DropReason> for DropReason {
 #[inline(never)]
 pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
-    let note = skb.note();
-    let peer = Address {
-        port: header.src,
-        ifindex: note.ifindex,
-        mac: Mac(note.mac),
-    };
+    let Origin(peer) = skb.note();
     let packet = esp_packet(header.dst, &peer, &header);
     trace::esp_drop(sock.net(), Some(sock), &packet, reason);
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the module was loaded with.
+//! The module's parameters.
 
 use crate::net::errno::prelude::*;
 use core::sync::atomic::{AtomicU16, Ordering::Relaxed};

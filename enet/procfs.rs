@@ -6,8 +6,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     counters::Counter,
-    devices::local,
-    esp_socket::Esp,
+    esp_sock::Esp,
     net::{
         device::Mac,
         namespace::{Net, Operations, PerNet},
@@ -15,11 +14,9 @@ use crate::{
         sock::{RawSock, Sock},
     },
     space::{Refused, Space},
+    ties::local,
 };
-use core::{
-    fmt::{self, Write},
-    sync::atomic::Ordering::Relaxed,
-};
+use core::fmt::{self, Write};
 use kernel::{c_str, str::CStr};
 
 /// `/proc/net/edp`.
@@ -39,7 +36,8 @@ pub(crate) struct Files {
 static FILES: Operations<Files> = Operations::new();
 
 /// Registered after [`Space`], which the files show: whoever opens one finds it whole.
-impl PerNet for Files {
+// SAFETY: Only the module's registration asks for the state.
+unsafe impl PerNet for Files {
     fn operations() -> &'static Operations<Self> {
         &FILES
     }
@@ -158,27 +156,30 @@ impl Show for EdpFile {
     fn show(net: &Net, out: &mut Output) -> fmt::Result {
         heading(out)?;
         let mut result = Ok(());
-        Space::of(net).edp_ports.sockets.for_each_at_leisure(|sock| {
-            if result.is_err() {
-                return;
-            }
-            let shared = sock.shared();
-            let peer = shared.peer.get();
-            let ifindex = match shared.binding.ifindex() {
-                0 => peer.map_or(0, |peer| peer.ifindex),
-                ifindex => ifindex,
-            };
-            let row = Row {
-                sock,
-                local: local(net, shared.binding.port(), ifindex),
-                remote: peer.unwrap_or_default(),
-                state: if peer.is_some() { "connected" } else { "bound" },
-                unread: sock.receive_queued(),
-                unsent: sock.in_devices(),
-                drops: shared.stats.pkt_rx_drop.get(),
-            };
-            result = row.show(out);
-        });
+        Space::of(net)
+            .edp_ports
+            .sockets
+            .for_each_at_leisure(|sock| {
+                if result.is_err() {
+                    return;
+                }
+                let shared = sock.shared();
+                let peer = shared.peer.get();
+                let ifindex = match shared.binding.ifindex() {
+                    0 => peer.map_or(0, |peer| peer.ifindex),
+                    ifindex => ifindex,
+                };
+                let row = Row {
+                    sock,
+                    local: local(net, shared.binding.port(), ifindex),
+                    remote: peer.unwrap_or_default(),
+                    state: if peer.is_some() { "connected" } else { "bound" },
+                    unread: sock.receive_queued(),
+                    unsent: sock.in_devices(),
+                    drops: shared.stats.pkt_rx_drop.get(),
+                };
+                result = row.show(out);
+            });
         result
     }
 }
@@ -212,8 +213,8 @@ impl EspFile {
             local: local(net, shared.binding.port(), ifindex),
             remote: peer,
             state: state_name(sock.tcp_state()),
-            unread: shared.readable.load(Relaxed),
-            unsent: shared.unacknowledged.load(Relaxed),
+            unread: shared.unread.count(),
+            unsent: shared.unacknowledged.bytes(),
             drops: sock.drops(),
         }
         .show(out)
@@ -256,7 +257,7 @@ impl Show for EnetFile {
 
     fn show(net: &Net, out: &mut Output) -> fmt::Result {
         let space = Space::of(net);
-        let (waited, overrun) = space.esp_lanes.counts();
+        let (waited, overrun) = space.esp_queues.counts();
         writeln!(out, "EspTurnsWaited {waited}")?;
         writeln!(out, "EspTurnsOverrun {overrun}")?;
         let mut line = |name: &str, counter: &Counter| writeln!(out, "{name} {}", counter.get());

@@ -1,16 +1,16 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What each network namespace has of its own: ports, connections, counters, settings.
+//! The part of the module that each network namespace has: ports, connections, counters, settings.
 
 use crate::net::errno::prelude::*;
 use crate::{
+    ack_queue::AckQueues,
     counters::Counter,
-    edp_socket::Edp,
-    esp_socket::{self, Esp},
-    esp_turns::Lanes,
+    edp_sock::Edp,
+    esp_sock::Esp,
     net::{
         map::Map,
-        namespace::{Net, Operations, PerNet},
+        namespace::Net,
         sysctl::Directory,
         table::{LookupLink, PortLink, Table},
         trace::DropReason,
@@ -18,7 +18,7 @@ use crate::{
     ports::Ports,
     sysctl::Settings,
 };
-use core::sync::atomic::{AtomicU32, AtomicUsize};
+use core::sync::atomic::AtomicU32;
 
 /// Buckets of the table of listeners, as a power of two.
 const LISTENER_BITS: u32 = 8;
@@ -51,7 +51,7 @@ impl Refused {
 
 /// A namespace's share.
 pub(crate) struct Space {
-    /// What `/proc/sys/esp` has set.
+    /// The settings of `/proc/sys/esp`.
     pub(crate) sysctl: Directory<Settings>,
     /// EDP sockets by local port; also where datagrams look for theirs.
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
@@ -61,45 +61,35 @@ pub(crate) struct Space {
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
     pub(crate) esp_listeners: Table<Esp, LookupLink>,
-    /// The order of acknowledgements, by device.
-    pub(crate) esp_lanes: Lanes,
+    /// The ACK queues, by device.
+    pub(crate) esp_queues: AckQueues<Esp>,
     /// How often a device has changed.
     pub(crate) device_changes: AtomicU32,
-    /// What connections hold whose descriptors are closed, bytes.
-    pub(crate) esp_orphaned: AtomicUsize,
     pub(crate) edp_refused: Refused,
     pub(crate) esp_refused: Refused,
     /// Echo requests answered.
     pub(crate) edp_echoed: Counter,
 }
 
-static OPERATIONS: Operations<Space> = Operations::new();
-
-impl PerNet for Space {
-    fn operations() -> &'static Operations<Self> {
-        &OPERATIONS
-    }
-
-    fn new(net: &Net) -> Result<Self> {
+impl Space {
+    /// The share of a new namespace.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn make(net: &Net) -> Result<Self> {
         let settings = Settings::new()?;
         Ok(Space {
             edp_ports: Ports::new()?,
             esp_ports: Ports::new()?,
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
-            esp_lanes: Lanes::new(settings.live())?,
+            esp_queues: AckQueues::new(settings.live())?,
             device_changes: AtomicU32::new(0),
-            esp_orphaned: AtomicUsize::new(0),
             edp_refused: Refused::default(),
             esp_refused: Refused::default(),
             edp_echoed: Counter::new(),
             sysctl: Directory::new(net, settings)?,
         })
-    }
-
-    fn end(&self) {
-        // At module exit connections may be left whose descriptors are closed and whose peers have
-        // not yet said goodbye.
-        esp_socket::end_all(self);
     }
 }

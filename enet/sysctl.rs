@@ -10,7 +10,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     esp,
-    esp_socket::Esp,
+    esp_sock::Esp,
     net::{limits::Limits, sock::RawSock, sysctl::Numbers},
 };
 use core::ops::RangeInclusive;

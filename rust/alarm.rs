@@ -1,99 +1,89 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A high-resolution timer that belongs to something other than a socket.
+//! A value with a high-resolution timer of its own, other than a socket.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
-use super::{bindings, compat, timer};
+use super::{bindings, compat, softirq::Softirq, timer};
 use crate::net::errno::prelude::*;
-use core::{
-    cell::UnsafeCell,
-    ptr,
-    sync::atomic::{AtomicPtr, Ordering},
-};
+use core::{cell::UnsafeCell, marker::PhantomPinned, ops::Deref};
+use kernel::sync::Arc;
 
-/// What has an alarm.
-///
-/// # Safety
-///
-/// `alarm` returns a field of `self`, always the same and the first to be dropped. A value whose
-/// alarm was ever armed does not move, and is dropped where no lock is held that `ring` takes.
-pub(crate) unsafe trait Alarmed: Sync + 'static {
-    /// The alarm.
-    fn alarm(&self) -> &Alarm<Self>
-    where
-        Self: Sized;
-
-    /// It went off; in softirq context. May arm it anew.
-    fn ring(&self);
+/// A value that acts when its timer expires.
+pub(crate) trait Ring: Send + Sync + Sized + 'static {
+    /// The timer has expired. May arm it again.
+    fn ring(this: &Alarmed<Self>, softirq: Softirq<'_>);
 }
 
+/// A value in an [`Arc`], with its timer. The timer holds no reference: the value's end cancels it
+/// and waits for a callback that runs. So the last reference is not to be dropped with a lock held that
+/// [`Ring::ring`] takes: that would be a deadlock.
 #[repr(C)]
-struct Inner<T> {
+pub(crate) struct Alarmed<T: Ring> {
     timer: UnsafeCell<bindings::hrtimer>,
-    owner: AtomicPtr<T>,
+    value: T,
+    /// The kernel points to the timer.
+    _pinned: PhantomPinned,
 }
 
-/// The timer. It holds no reference to its owner, whose end waits for a callback that runs.
-pub(crate) struct Alarm<T: Alarmed>(KBox<Inner<T>>);
+// SAFETY: Timers may be started and cancelled by anyone at any time; the value is `Send`.
+unsafe impl<T: Ring> Send for Alarmed<T> {}
+// SAFETY: As above; the value is `Sync`.
+unsafe impl<T: Ring> Sync for Alarmed<T> {}
 
-// SAFETY: Timers may be started and cancelled by anyone at any time, and `owner` is atomic.
-unsafe impl<T: Alarmed> Send for Alarm<T> {}
-// SAFETY: As above.
-unsafe impl<T: Alarmed> Sync for Alarm<T> {}
-
-impl<T: Alarmed> Alarm<T> {
-    /// An alarm that is not armed, made where the caller may not sleep.
+impl<T: Ring> Alarmed<T> {
+    /// `value` with a timer that is not armed, made in a context that may not sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new_atomic() -> Result<Self> {
-        let inner = KBox::new(
-            Inner {
-                // SAFETY: All zeroes are overwritten by `setup_raw` next.
-                timer: unsafe { core::mem::zeroed() },
-                owner: AtomicPtr::new(ptr::null_mut()),
-            },
-            GFP_ATOMIC,
-        )?;
-        // SAFETY: In a box of its own the timer does not move, and it is not running.
-        unsafe { timer::setup_raw(inner.timer.get(), fire::<T>) };
-        Ok(Alarm(inner))
+    pub(crate) fn new_atomic(value: T) -> Result<Arc<Self>> {
+        let this = Alarmed {
+            // SAFETY: All zeroes are overwritten by `setup_raw` next.
+            timer: unsafe { core::mem::zeroed() },
+            value,
+            _pinned: PhantomPinned,
+        };
+        let this = Arc::new(this, GFP_ATOMIC)?;
+        // SAFETY: In its `Arc` the timer does not move, since the type is not `Unpin`, and it is not
+        // running.
+        unsafe { timer::setup_raw(this.timer.get(), fire::<T>) };
+        Ok(this)
+    }
+
+    /// Arms the timer for `at`, nanoseconds of the monotonic clock, in place of what it was armed for.
+    pub(crate) fn arm(&self, at: u64) {
+        // SAFETY: The timer was set up by `new_atomic`, the only way to make such a value, and is
+        // cancelled before its memory goes, in `drop`.
+        unsafe { timer::start_raw(self.timer.get(), at) };
     }
 }
 
-/// Arms `owner`'s alarm for `at`, nanoseconds of the monotonic clock, in place of what it was armed
-/// for.
-pub(crate) fn arm<T: Alarmed>(owner: &T, at: u64) {
-    let inner = &owner.alarm().0;
-    inner
-        .owner
-        .store(ptr::from_ref(owner).cast_mut(), Ordering::Release);
-    // SAFETY: The timer was set up in `new_atomic` and is cancelled before its memory goes, in
-    // `drop`; the owner outlives it, as `Alarmed` promises.
-    unsafe { timer::start_raw(inner.timer.get(), at) };
+impl<T: Ring> Deref for Alarmed<T> {
+    type Target = T;
+
+    #[inline]
+    fn deref(&self) -> &T {
+        &self.value
+    }
 }
 
 /// # Safety
 ///
-/// Called by the timers' core, with the timer of an `Alarm<T>` that `arm` has started.
-unsafe extern "C" fn fire<T: Alarmed>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
-    // SAFETY: The timer is the first field of an `Inner`, which stays until `drop` has waited for
+/// Called by the timers' core in a softirq, with the timer of an `Alarmed<T>`.
+unsafe extern "C" fn fire<T: Ring>(timer: *mut bindings::hrtimer) -> bindings::hrtimer_restart {
+    // SAFETY: The timer is the first field of an `Alarmed`, which stays until `drop` has waited for
     // this callback.
-    let inner = unsafe { &*timer.cast::<Inner<T>>() };
-    // SAFETY: Stored by `arm`, without which the timer would not run; the owner lasts at least as
-    // long as its alarm.
-    if let Some(owner) = unsafe { inner.owner.load(Ordering::Acquire).as_ref() } {
-        owner.ring();
-    }
+    let this = unsafe { &*timer.cast::<Alarmed<T>>() };
+    // SAFETY: Timers of this mode expire in softirq context.
+    T::ring(this, unsafe { Softirq::assume() });
     compat::HRTIMER_NORESTART
 }
 
-impl<T: Alarmed> Drop for Alarm<T> {
+impl<T: Ring> Drop for Alarmed<T> {
     fn drop(&mut self) {
-        // SAFETY: Set up in `new_atomic`; nobody can arm it any more. Waits for a callback on
-        // another processor, and is not called by one: what ends there ends after a grace period.
-        unsafe { bindings::hrtimer_cancel(self.0.timer.get()) };
+        // SAFETY: Set up by `new_atomic`; nobody can arm it any more. Waits for a callback on another
+        // processor.
+        unsafe { bindings::hrtimer_cancel(self.timer.get()) };
     }
 }

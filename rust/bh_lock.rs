@@ -13,7 +13,7 @@ use core::{
     cell::UnsafeCell,
     ops::{Deref, DerefMut},
 };
-use kernel::sync::LockClassKey;
+use kernel::{sync::LockClassKey, types::NotThreadSafe};
 
 /// Data behind a lock that is taken with bottom halves disabled.
 pub(crate) struct BhLock<T> {
@@ -37,7 +37,7 @@ impl<T> BhLock<T> {
         Self::with_flags(data, class, GFP_KERNEL)
     }
 
-    /// As [`Self::new`], where the caller may not sleep.
+    /// As [`Self::new`], in a context that may not sleep.
     ///
     /// # Errors
     ///
@@ -67,12 +67,15 @@ impl<T> BhLock<T> {
     pub(crate) fn lock(&self) -> BhLockGuard<'_, T> {
         // SAFETY: Initialised in `new`.
         unsafe { bindings::spin_lock_bh(self.lock.get()) };
-        BhLockGuard(self)
+        BhLockGuard(self, NotThreadSafe)
     }
 }
 
-/// The data, as long as the lock is held.
-pub(crate) struct BhLockGuard<'a, T>(&'a BhLock<T>);
+/// The data, as long as the lock is held, on the processor that took it.
+pub(crate) struct BhLockGuard<'a, T>(&'a BhLock<T>, NotThreadSafe);
+
+// SAFETY: Through a shared guard others reach a shared `T` and nothing else.
+unsafe impl<T: Sync> Sync for BhLockGuard<'_, T> {}
 
 impl<T> Deref for BhLockGuard<'_, T> {
     type Target = T;

@@ -1,15 +1,60 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the core does for datagram sockets: charged buffers, the receive queue, readiness.
+//! The core's functions for datagram sockets: charged buffers, the receive queue, readiness. The queue
+//! has a lock of its own, which these functions take.
 //!
 //! C headers: [`include/net/sock.h`](srctree/include/net/sock.h),
 //! [`net/core/datagram.c`](srctree/net/core/datagram.c)
 
-use super::{bindings, skb::Skb, sock::RawSock, trace::DropReason, uapi};
+use super::{
+    bindings,
+    family::Call,
+    skb::{Buffer, Skb},
+    sock::{field, Datagram, Protocol, Sock},
+    trace::DropReason,
+    uapi,
+};
 use crate::net::errno::prelude::*;
+use core::{marker::PhantomData, mem, ops::Deref, ptr::NonNull};
 use kernel::ffi::c_int;
 
-impl RawSock {
+/// A received datagram, for the length of a receive call. A look at the queue (`MSG_PEEK`) shares it
+/// with the queue, so it is only read.
+///
+/// # Invariants
+///
+/// The pointer is a valid buffer of which this value holds one reference, and which may be charged to
+/// the socket that `'a` keeps.
+pub(crate) struct Received<'a>(NonNull<bindings::sk_buff>, PhantomData<&'a ()>);
+
+impl Received<'_> {
+    /// Frees the datagram as consumed, not as dropped.
+    pub(crate) fn consume(self) {
+        let raw = self.0.as_ptr();
+        mem::forget(self);
+        // SAFETY: Gives away our reference.
+        unsafe { bindings::consume_skb(raw) };
+    }
+}
+
+impl Deref for Received<'_> {
+    type Target = Buffer;
+
+    #[inline]
+    fn deref(&self) -> &Buffer {
+        // SAFETY: By the type's invariant; others who have the buffer only read it, too.
+        unsafe { Buffer::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl Drop for Received<'_> {
+    fn drop(&mut self) {
+        // SAFETY: Gives away the reference that the value held.
+        unsafe { bindings::kfree_skb(self.0.as_ptr()) };
+    }
+}
+
+impl<P: Protocol<Kind = Datagram>> Sock<P> {
     /// A buffer for `size` bytes of data behind `headroom`, charged to the send buffer until it
     /// has left the device. Waits for room unless the call must not block.
     ///
@@ -66,6 +111,22 @@ impl RawSock {
         }
     }
 
+    /// Bytes of the datagram at the head of the queue, for `SIOCINQ`.
+    pub(crate) fn first_datagram_len(&self) -> u32 {
+        // SAFETY: The queue's own lock keeps its head while it is looked at.
+        unsafe {
+            let queue = field!(self, sk_receive_queue);
+            let lock = core::ptr::addr_of_mut!((*queue).lock);
+            bindings::spin_lock_bh(lock);
+            let skb = bindings::skb_peek(queue);
+            let len = if skb.is_null() { 0 } else { (*skb).len };
+            bindings::spin_unlock_bh(lock);
+            len
+        }
+    }
+}
+
+impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     /// The next datagram, or with `MSG_PEEK` a look at it, and where to read it from. `None` at
     /// the end, after shutdown. Waits as the flags and `SO_RCVTIMEO` say.
     ///
@@ -73,32 +134,32 @@ impl RawSock {
     ///
     /// `EAGAIN`, `EINTR`, `ERESTARTSYS`, and the socket's own pending error.
     #[inline]
-    pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Skb, usize)>> {
+    pub(crate) fn next_datagram(&self, flags: c_int) -> Result<Option<(Received<'_>, usize)>> {
         let mut code: c_int = 0;
         let mut offset: c_int = if flags & uapi::MSG_PEEK != 0 {
             c_int::try_from(self.peek_offset()).unwrap_or(c_int::MAX)
         } else {
             0
         };
-        // SAFETY: Process context, in a receive call. The result is null or a reference for us,
-        // shared with the queue when peeking, and then only read.
-        unsafe {
-            let skb = bindings::__skb_recv_datagram(
+        // SAFETY: Process context, in a receive call.
+        let skb = unsafe {
+            bindings::__skb_recv_datagram(
                 self.as_ptr(),
-                core::ptr::addr_of_mut!((*self.as_ptr()).sk_receive_queue),
+                field!(self, sk_receive_queue),
                 flags as u32,
                 &mut offset,
                 &mut code,
-            );
-            match Skb::from_raw(skb) {
-                Some(skb) => Ok(Some((skb, offset.max(0) as usize))),
-                None if code == 0 => Ok(None),
-                None => Err(Error::from_errno(code)),
-            }
+            )
+        };
+        // INVARIANT: Null or a reference for us; the call outlives it.
+        match NonNull::new(skb) {
+            Some(skb) => Ok(Some((Received(skb, PhantomData), offset.max(0) as usize))),
+            None if code == 0 => Ok(None),
+            None => Err(Error::from_errno(code)),
         }
     }
 
-    /// Readiness of a datagram socket. The caller has entered the wait queue.
+    /// Readiness of a datagram socket.
     pub(crate) fn datagram_readiness(&self) -> u32 {
         let mut ready = self.error_readiness();
         let shutdown = self.shutdown();
@@ -108,7 +169,7 @@ impl RawSock {
         if shutdown == uapi::SHUTDOWN_MASK {
             ready |= uapi::EPOLLHUP;
         }
-        if !self.receive_queue().is_empty() {
+        if !self.receives_nothing() {
             ready |= uapi::EPOLLIN | uapi::EPOLLRDNORM;
         }
         if self.in_devices() < self.send_limit() / 2 {
@@ -117,19 +178,5 @@ impl RawSock {
             self.want_write_space();
         }
         ready
-    }
-
-    /// Bytes of the datagram at the head of the queue, for `SIOCINQ`.
-    pub(crate) fn first_datagram_len(&self) -> u32 {
-        // SAFETY: The queue's own lock keeps its head while it is looked at.
-        unsafe {
-            let queue = core::ptr::addr_of_mut!((*self.as_ptr()).sk_receive_queue);
-            let lock = core::ptr::addr_of_mut!((*queue).lock);
-            bindings::spin_lock_bh(lock);
-            let skb = bindings::skb_peek(queue);
-            let len = if skb.is_null() { 0 } else { (*skb).len };
-            bindings::spin_unlock_bh(lock);
-            len
-        }
     }
 }

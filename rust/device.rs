@@ -146,7 +146,13 @@ impl Device {
     ///
     /// As [`Self::send`].
     #[inline]
-    pub(crate) fn send_as(&self, skb: Skb, ethertype: u16, from: Option<Mac>, to: Mac) -> Result {
+    pub(crate) fn send_as(
+        &self,
+        mut skb: Skb,
+        ethertype: u16,
+        from: Option<Mac>,
+        to: Mac,
+    ) -> Result {
         if !self.is_ethernet() {
             return Err(ENODEV);
         }
@@ -167,7 +173,7 @@ impl Device {
             let to = to.0.as_ptr().cast();
             let from = from.cast();
             if inside {
-                // What the device adds for the wire (a VLAN's tag) is not for ourselves.
+                // The device's additions for the wire (a VLAN's tag) have no place in a frame that stays here.
                 bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
             } else {
                 bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
@@ -249,7 +255,7 @@ impl Drop for DeviceRef {
     }
 }
 
-/// What happens to devices, as far as sockets care.
+/// A change of a device that sockets react to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
     /// The device has been removed, has left its namespace, or is not Ethernet's any more.
@@ -260,7 +266,7 @@ pub(crate) enum Event {
     Readdressed,
 }
 
-/// Who wants to hear of devices.
+/// A listener for changes of devices.
 pub(crate) trait Listener: 'static {
     /// Called with the device configuration locked; may sleep.
     fn device_event(event: Event, device: &Device);
@@ -311,7 +317,7 @@ impl<L: Listener> Notifier<L> {
             CHANGE_ADDRESS => L::device_event(Event::Readdressed, device),
             CHANGE_MTU => L::device_event(Event::Resized, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
-            // One that is still to be found is only said to go because the listener does.
+            // The core also reports devices that stay, when a listener unregisters.
             UNREGISTER if !device.is_listed() => L::device_event(Event::Gone, device),
             _ => {}
         }

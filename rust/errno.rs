@@ -12,7 +12,7 @@ use kernel::ffi::c_int;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Error(c_int);
 
-/// The result of whatever a socket call does.
+/// The result of a socket call, or of a part of it.
 pub(crate) type Result<T = (), E = Error> = core::result::Result<T, E>;
 
 impl Error {
@@ -31,7 +31,7 @@ impl Error {
     }
 }
 
-/// What a kernel function that returns 0 or a negative errno means.
+/// The result of a kernel function that returns 0 or a negative errno.
 pub(crate) fn to_result(code: c_int) -> Result {
     if code < 0 {
         Err(Error::from_errno(code))
@@ -71,7 +71,7 @@ errnos! {
     EPROTONOSUPPORT ESOCKTNOSUPPORT ETIMEDOUT
 }
 
-/// What the files of the module use, in place of the kernel crate's prelude with its own errors.
+/// The names that the module's files use, in place of the kernel crate's prelude with its own errors.
 pub(crate) mod prelude {
     pub(crate) use super::*;
     pub(crate) use core::pin::Pin;

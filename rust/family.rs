@@ -12,21 +12,24 @@ use super::{
     options::{IntArgument, OptionBuffer},
     rcu,
     skb::{Context, Skb},
-    sock::{Protocol, RawSock, Sock, SockRef},
+    sock::{Locked, Protocol, RawSock, Sock},
+    softirq::Softirq,
 };
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    mem, ptr, slice,
-    sync::atomic::{AtomicUsize, Ordering},
+    mem,
+    ops::Deref,
+    ptr, slice,
+    sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
 };
 use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
 
 /// Length of `struct sockaddr_en`, bytes.
 pub(crate) const ADDRESS_LEN: usize = 16;
 
-/// `sock->state`, which the core shows and some helpers look at.
+/// `socket->state`: calls change it, packets do not. The core shows it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(crate) enum SocketState {
@@ -36,44 +39,126 @@ pub(crate) enum SocketState {
     Disconnecting,
 }
 
-/// The descriptor's side of a socket.
-pub(crate) struct Socket(*mut bindings::socket);
+impl SocketState {
+    fn to_core(self) -> bindings::socket_state {
+        match self {
+            SocketState::Unconnected => bindings::socket_state_SS_UNCONNECTED,
+            SocketState::Connecting => bindings::socket_state_SS_CONNECTING,
+            SocketState::Connected => bindings::socket_state_SS_CONNECTED,
+            SocketState::Disconnecting => bindings::socket_state_SS_DISCONNECTING,
+        }
+    }
+}
 
-impl Socket {
-    /// Sets the descriptor's state; the socket is locked.
-    pub(crate) fn set_state(&self, state: SocketState) {
-        // SAFETY: The socket of a running call.
-        unsafe {
-            (*self.0).state = match state {
-                SocketState::Unconnected => bindings::socket_state_SS_UNCONNECTED,
-                SocketState::Connecting => bindings::socket_state_SS_CONNECTING,
-                SocketState::Connected => bindings::socket_state_SS_CONNECTED,
-                SocketState::Disconnecting => bindings::socket_state_SS_DISCONNECTING,
-            }
-        };
+/// The state of a descriptor.
+///
+/// # Safety
+///
+/// `socket` is valid for as long as `'a`.
+unsafe fn state_cell<'a>(socket: *mut bindings::socket) -> &'a AtomicU32 {
+    // SAFETY: An aligned word in a valid descriptor, which this module accesses in no other way.
+    unsafe { AtomicU32::from_ptr(ptr::addr_of_mut!((*socket).state).cast()) }
+}
+
+/// A call that runs on a descriptor of protocol `P`. It holds the descriptor, and so the socket and its
+/// wait queue.
+pub(crate) struct Call<'a, P: Protocol> {
+    sock: &'a Sock<P>,
+    socket: *mut bindings::socket,
+}
+
+impl<'a, P: Protocol> Call<'a, P> {
+    /// # Safety
+    ///
+    /// `socket` is a descriptor with a socket of `P`, held for as long as `'a`.
+    #[inline]
+    unsafe fn new(socket: *mut bindings::socket) -> Self {
+        Call {
+            // SAFETY: The caller's promise.
+            sock: unsafe { Sock::from_raw((*socket).sk) },
+            socket,
+        }
     }
 
-    /// What calls have made of the descriptor, whatever has become of the connection since.
+    /// The socket.
+    #[inline]
+    pub(crate) fn sock(&self) -> &'a Sock<P> {
+        self.sock
+    }
+
+    /// Sets the descriptor's state.
+    pub(crate) fn set_state(&self, state: SocketState) {
+        // SAFETY: The call holds the descriptor.
+        unsafe { state_cell(self.socket) }.store(state.to_core(), Ordering::Relaxed);
+    }
+
+    /// The descriptor's state.
     pub(crate) fn state(&self) -> SocketState {
         // SAFETY: As above.
-        match unsafe { (*self.0).state } {
+        match unsafe { state_cell(self.socket) }.load(Ordering::Relaxed) {
             bindings::socket_state_SS_UNCONNECTED => SocketState::Unconnected,
             bindings::socket_state_SS_CONNECTING => SocketState::Connecting,
             bindings::socket_state_SS_CONNECTED => SocketState::Connected,
             _ => SocketState::Disconnecting,
         }
     }
+}
 
-    /// Makes `child` the socket behind this fresh descriptor, which takes over the reference that
-    /// the protocol held.
-    pub(crate) fn graft<P: Protocol>(&self, child: &Sock<P>) {
-        // SAFETY: The descriptor has no socket yet, and `child` no descriptor.
-        unsafe { bindings::sock_graft(child.as_ptr(), self.0) };
-        self.set_state(SocketState::Connected);
+impl<P: Protocol> Deref for Call<'_, P> {
+    type Target = Sock<P>;
+
+    #[inline]
+    fn deref(&self) -> &Sock<P> {
+        self.sock
     }
 }
 
-/// Whose name is asked for.
+/// The end of a descriptor, in its last call. Dropping this cuts the socket from it: after that only
+/// the protocol may still hold the socket.
+pub(crate) struct Closing<'a, P: Protocol>(Call<'a, P>);
+
+impl<'a, P: Protocol> Deref for Closing<'a, P> {
+    type Target = Call<'a, P>;
+
+    fn deref(&self) -> &Call<'a, P> {
+        &self.0
+    }
+}
+
+impl<P: Protocol> Drop for Closing<'_, P> {
+    fn drop(&mut self) {
+        // SAFETY: The socket is valid, and its last call is here.
+        unsafe { bindings::sock_orphan(self.0.sock.as_ptr()) };
+    }
+}
+
+/// A fresh descriptor that has no socket yet, as `accept` gets it.
+pub(crate) struct NewDescriptor<'a>(*mut bindings::socket, PhantomData<&'a mut bindings::socket>);
+
+impl NewDescriptor<'_> {
+    /// Makes `child` the socket behind the descriptor, which takes a reference to it, and connected.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the child has a descriptor already, or has had one.
+    pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
+        let child = child.sock();
+        // SAFETY: The child is locked, so that no other call grafts it meanwhile; one without a
+        // descriptor gets none otherwise. The descriptor has no socket yet. Its `release` gives back the
+        // reference.
+        unsafe {
+            if !(*child.as_ptr()).sk_socket.is_null() || child.is_dead() {
+                return Err(EINVAL);
+            }
+            bindings::sock_hold(child.as_ptr());
+            bindings::sock_graft(child.as_ptr(), self.0);
+            state_cell(self.0).store(SocketState::Connected.to_core(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
+
+/// The end of a connection whose name a call asks for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum End {
     /// `getsockname`.
@@ -84,41 +169,41 @@ pub(crate) enum End {
     Accepted,
 }
 
-/// What socket calls do. The defaults refuse, as protocols that do not know a call do.
+/// A protocol's socket calls. The defaults refuse, as protocols that do not know a call do.
 pub(crate) trait Operations: Protocol {
-    /// The last descriptor was closed.
-    fn release(sock: SockRef<Self>);
+    /// The last reference to the descriptor is gone.
+    fn release(closing: Closing<'_, Self>);
     /// `bind`.
-    fn bind(sock: &Sock<Self>, address: &[u8]) -> Result;
+    fn bind(call: &Call<'_, Self>, address: &[u8]) -> Result;
     /// `connect`.
-    fn connect(sock: &Sock<Self>, socket: &Socket, address: &[u8], nonblocking: bool) -> Result;
+    fn connect(call: &Call<'_, Self>, address: &[u8], nonblocking: bool) -> Result;
     /// `accept`: grafts a connection to `new`.
-    fn accept(_sock: &Sock<Self>, _new: &Socket, _nonblocking: bool) -> Result {
+    fn accept(_call: &Call<'_, Self>, _new: NewDescriptor<'_>, _nonblocking: bool) -> Result {
         Err(EOPNOTSUPP)
     }
     /// `getsockname` and the like.
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]>;
-    /// Readiness, `EPOLL*`.
-    fn poll(sock: &Sock<Self>) -> u32;
+    /// Readiness, `EPOLL*`. The task is in the wait queue already.
+    fn poll(call: &Call<'_, Self>) -> u32;
     /// An `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device layer.
     fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result;
     /// `listen`.
-    fn listen(_sock: &Sock<Self>, _socket: &Socket, _backlog: u32) -> Result {
+    fn listen(_call: &Call<'_, Self>, _backlog: u32) -> Result {
         Err(EOPNOTSUPP)
     }
     /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`.
-    fn shutdown(sock: &Sock<Self>, socket: &Socket, halves: u8) -> Result;
-    /// `SO_RCVLOWAT` set to `mark` bytes; the socket is locked.
+    fn shutdown(call: &Call<'_, Self>, halves: u8) -> Result;
+    /// `SO_RCVLOWAT` is set to `mark` bytes, with the socket locked by the core.
     fn set_low_water(sock: &Sock<Self>, mark: i32) {
         sock.set_low_water(mark);
     }
     /// `getsockopt` above the socket level.
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result;
     /// `sendmsg`; the bytes taken.
-    fn send(sock: &Sock<Self>, message: &mut Message<'_>, len: usize) -> Result<usize>;
+    fn send(call: &Call<'_, Self>, message: &mut Message<'_>, len: usize) -> Result<usize>;
     /// `recvmsg`; the bytes given.
     fn receive(
-        sock: &Sock<Self>,
+        call: &Call<'_, Self>,
         message: &mut Message<'_>,
         len: usize,
         flags: c_int,
@@ -131,11 +216,15 @@ pub(crate) trait Operations: Protocol {
 pub(crate) struct Vtable<P: Protocol> {
     proto: UnsafeCell<bindings::proto>,
     ops: UnsafeCell<bindings::proto_ops>,
+    /// There is, or was, a registration, which alone may write the tables.
+    taken: AtomicBool,
+    /// The tables are complete and registered.
+    registered: AtomicBool,
     live: AtomicUsize,
     _protocol: PhantomData<fn() -> P>,
 }
 
-// SAFETY: Written before the family is registered, read by the kernel after; `live` is atomic.
+// SAFETY: The tables are written before they are registered and read after; the rest is atomic.
 unsafe impl<P: Protocol> Sync for Vtable<P> {}
 
 fn code(result: Result) -> c_int {
@@ -196,6 +285,8 @@ impl<P: Operations> Vtable<P> {
         Vtable {
             proto: UnsafeCell::new(proto),
             ops: UnsafeCell::new(ops),
+            taken: AtomicBool::new(false),
+            registered: AtomicBool::new(false),
             live: AtomicUsize::new(0),
             _protocol: PhantomData,
         }
@@ -203,15 +294,37 @@ impl<P: Operations> Vtable<P> {
 }
 
 impl<P: Protocol> Vtable<P> {
-    /// The protocol as the core knows it, once it is registered.
-    pub(super) fn proto(&self) -> *mut bindings::proto {
-        self.proto.get()
-    }
-
-    /// Number of the socket family, once the protocol is registered.
-    pub(super) fn family(&self) -> c_int {
-        // SAFETY: Not written any more after the registration.
-        unsafe { (*self.ops.get()).family }
+    /// A new socket, and the tables behind it, for the core's functions.
+    ///
+    /// # Errors
+    ///
+    /// `ENODEV` if the protocol is not registered, `ENOBUFS` without memory.
+    ///
+    /// # Safety
+    ///
+    /// `net` is a valid namespace; a socket made for the kernel (`kern`) does not hold it.
+    pub(super) unsafe fn alloc(
+        &self,
+        net: *mut bindings::net,
+        kern: bool,
+    ) -> Result<*mut bindings::sock> {
+        if !self.registered.load(Ordering::Acquire) {
+            return Err(ENODEV);
+        }
+        // SAFETY: The tables were written before they were registered, and stay as they are.
+        let sk = unsafe {
+            bindings::sk_alloc(
+                net,
+                (*self.ops.get()).family,
+                Context::Task.gfp(),
+                self.proto.get(),
+                kern.into(),
+            )
+        };
+        if sk.is_null() {
+            return Err(ENOBUFS);
+        }
+        Ok(sk)
     }
 
     /// Counts sockets whose memory is in use.
@@ -240,15 +353,24 @@ impl<P: Protocol> Vtable<P> {
 pub(crate) struct ProtocolRegistration<P: Operations>(PhantomData<fn() -> P>);
 
 impl<P: Operations> ProtocolRegistration<P> {
-    /// Registers the protocol for sockets of `family`.
+    /// Registers the protocol for sockets of `family`, once.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if it is registered, or was; `ENOMEM`.
     pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
         let vtable = P::vtable();
-        // SAFETY: Nobody has seen the tables yet: the family is registered after its protocols.
+        if vtable.taken.swap(true, Ordering::Relaxed) {
+            return Err(EEXIST);
+        }
+        // SAFETY: This is the only registration there ever is, and nobody looks at the tables before
+        // `registered` is set.
         unsafe {
             (*vtable.ops.get()).family = c_int::from(family);
             (*vtable.ops.get()).owner = module.as_ptr().cast();
             to_result(bindings::proto_register(vtable.proto.get(), 1))?;
         }
+        vtable.registered.store(true, Ordering::Release);
         Ok(ProtocolRegistration(PhantomData))
     }
 }
@@ -256,6 +378,7 @@ impl<P: Operations> ProtocolRegistration<P> {
 impl<P: Operations> Drop for ProtocolRegistration<P> {
     fn drop(&mut self) {
         let vtable = P::vtable();
+        vtable.registered.store(false, Ordering::Release);
         // No descriptor is left, and what had none has been ended. What can remain are sockets that
         // wait for a grace period, or for a device to give back a packet of theirs.
         loop {
@@ -281,7 +404,7 @@ pub(crate) struct NewSocket<'a> {
     _call: PhantomData<&'a ()>,
 }
 
-impl NewSocket<'_> {
+impl<'a> NewSocket<'a> {
     /// The type the user asked for, `SOCK_*`.
     pub(crate) fn kind(&self) -> u32 {
         // SAFETY: The core made the descriptor for this call.
@@ -293,28 +416,23 @@ impl NewSocket<'_> {
     ///
     /// # Errors
     ///
-    /// `ENOBUFS` without memory.
+    /// `ENOBUFS` without memory, `EINVAL` for a socket of the kernel's own.
     pub(crate) fn attach<P: Operations>(
-        &self,
+        self,
         protocol: i32,
         shared: P::Shared,
         state: P::State,
-    ) -> Result<&Sock<P>> {
+    ) -> Result<&'a Sock<P>> {
+        if self.kern != 0 {
+            // Such a socket does not hold its namespace, which every other part counts on.
+            return Err(EINVAL);
+        }
         let vtable = P::vtable();
-        // SAFETY: The tables are registered while the family is. What `sk_alloc` returns is ours
-        // until `sock_init_data` ties it to the descriptor; its own parts are made before anyone
-        // can call it.
+        // SAFETY: The namespace of a running call. What is allocated is ours until `sock_init_data` ties
+        // it to the descriptor, whose reference is the one it is born with; its own parts are made before
+        // anyone can call it.
         unsafe {
-            let sk = bindings::sk_alloc(
-                self.net,
-                vtable.family(),
-                Context::Task.gfp(),
-                vtable.proto(),
-                self.kern,
-            );
-            if sk.is_null() {
-                return Err(ENOBUFS);
-            }
+            let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
             (*sk).sk_protocol = protocol as u16;
             // For the buffers that the core allocates in send calls.
@@ -421,17 +539,19 @@ unsafe extern "C" fn backlog<P: Protocol>(
     sk: *mut bindings::sock,
     skb: *mut bindings::sk_buff,
 ) -> c_int {
-    // SAFETY: The core calls this with the socket locked, on no one's borrow of the state, and
-    // gives the buffer away. The protocol finds bottom halves disabled, as when it gets a packet
+    // SAFETY: Enabled again below. The protocol finds bottom halves disabled, as when it gets a packet
     // from the device.
+    unsafe { bindings::local_bh_disable() };
+    // SAFETY: The core calls this with the socket locked, while nothing is borrowed from the guard, and
+    // gives the buffer away.
     unsafe {
-        bindings::local_bh_disable();
         let sock = Sock::<P>::from_raw(sk);
         if let Some(skb) = Skb::from_raw(skb) {
-            P::backlog(sock, sock.state_mut(), skb);
+            P::backlog(&mut sock.assume_locked(), skb, Softirq::assume());
         }
-        bindings::local_bh_enable();
     }
+    // SAFETY: Pairs with the call above.
+    unsafe { bindings::local_bh_enable() };
     0
 }
 
@@ -439,13 +559,14 @@ unsafe extern "C" fn backlog<P: Protocol>(
 ///
 /// Called by the core, once for a descriptor, whose socket is of `P` if it has one.
 unsafe extern "C" fn release<P: Operations>(socket: *mut bindings::socket) -> c_int {
-    // SAFETY: Called once for a descriptor; null if `create` failed. The reference taken here
-    // keeps the socket while the protocol gives up its own.
+    // SAFETY: Called once for a descriptor; `sk` is null if `create` failed. The descriptor's reference
+    // is given back when the protocol is through with it.
     unsafe {
         let sk = (*socket).sk;
         if !sk.is_null() {
-            P::release(Sock::<P>::from_raw(sk).hold());
+            P::release(Closing(Call::new(socket)));
             (*socket).sk = ptr::null_mut();
+            bindings::sock_put(sk);
         }
     }
     0
@@ -461,7 +582,7 @@ unsafe extern "C" fn bind<P: Operations>(
     len: c_int,
 ) -> c_int {
     // SAFETY: A call that runs on `socket`, with a kernel copy of the address.
-    unsafe { code(P::bind(of(socket), address(addr, len))) }
+    unsafe { code(P::bind(&Call::new(socket), address(addr, len))) }
 }
 
 /// # Safety
@@ -478,8 +599,7 @@ unsafe extern "C" fn connect<P: Operations>(
     // SAFETY: As in `bind`.
     unsafe {
         code(P::connect(
-            of(socket),
-            &Socket(socket),
+            &Call::new(socket),
             address(addr, len),
             nonblocking,
         ))
@@ -498,7 +618,8 @@ unsafe extern "C" fn accept<P: Operations>(
     // SAFETY: A call that runs on `socket`; `arg` is valid, and `new` a descriptor without a socket.
     unsafe {
         let nonblocking = (*arg).flags & bindings::O_NONBLOCK as c_int != 0;
-        code(P::accept(of(socket), &Socket(new), nonblocking))
+        let new = NewDescriptor(new, PhantomData);
+        code(P::accept(&Call::new(socket), new, nonblocking))
     }
 }
 
@@ -539,7 +660,7 @@ unsafe extern "C" fn poll<P: Operations>(
     // before readiness is looked at.
     unsafe {
         bindings::sock_poll_wait(file, socket, wait);
-        P::poll(of(socket))
+        P::poll(&Call::new(socket))
     }
 }
 
@@ -561,13 +682,7 @@ unsafe extern "C" fn ioctl<P: Operations>(
 /// Called by the core, in a `listen` call on a socket of `P`.
 unsafe extern "C" fn listen<P: Operations>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
     // SAFETY: A call that runs on `socket`.
-    unsafe {
-        code(P::listen(
-            of(socket),
-            &Socket(socket),
-            backlog.max(0) as u32,
-        ))
-    }
+    unsafe { code(P::listen(&Call::new(socket), backlog.max(0) as u32)) }
 }
 
 /// # Safety
@@ -580,7 +695,7 @@ unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how:
         _ => return EINVAL.to_errno(),
     };
     // SAFETY: A call that runs on `socket`.
-    unsafe { code(P::shutdown(of(socket), &Socket(socket), halves)) }
+    unsafe { code(P::shutdown(&Call::new(socket), halves)) }
 }
 
 /// Neither protocol has an option that can be set.
@@ -623,7 +738,13 @@ unsafe extern "C" fn sendmsg<P: Operations>(
     len: usize,
 ) -> c_int {
     // SAFETY: A call that runs on `socket`, with its own message.
-    unsafe { count(P::send(of(socket), &mut Message::from_raw(msg), len)) }
+    unsafe {
+        count(P::send(
+            &Call::new(socket),
+            &mut Message::from_raw(msg),
+            len,
+        ))
+    }
 }
 
 /// # Safety
@@ -646,7 +767,7 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     // SAFETY: A call that runs on `socket`, with its own message.
     unsafe {
         count(P::receive(
-            of(socket),
+            &Call::new(socket),
             &mut Message::from_raw(msg),
             len,
             flags,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! How much memory a socket's buffers may take: what the core gives, what it allows, what is set.
+//! How much memory a socket's buffers may take: the core's defaults, its bounds, and a socket's own limits.
 //!
 //! All sizes are in bytes, overhead included, as `SO_SNDBUF` and `SO_RCVBUF` report them.
 //!
@@ -9,7 +9,6 @@
 use super::{
     bindings,
     family::Operations,
-    skb::Context,
     sock::{field, RawSock},
 };
 use crate::net::errno::prelude::*;
@@ -43,30 +42,20 @@ impl Limits {
         }
     }
 
-    /// What the core gives to a new socket at the moment: `net.core.wmem_default` and
+    /// The limits that the core gives a new socket at the moment: `net.core.wmem_default` and
     /// `net.core.rmem_default`. Process context.
     ///
     /// The core does not export these, so a socket of `P` that nobody sees tells them.
     ///
     /// # Errors
     ///
-    /// `ENOBUFS`.
+    /// `ENOBUFS`, `ENODEV` if the protocol is not registered.
     pub(crate) fn of_new_socket<P: Operations>() -> Result<Self> {
-        // SAFETY: The protocol is registered as long as the module has files and sockets. The
-        // socket is a kernel socket, which holds no namespace, without a descriptor, and its own
-        // parts are never made: nothing but the two numbers is looked at before it is freed, by the
-        // core's destructor.
+        // SAFETY: The socket is a kernel socket of the initial namespace, which stays, without a
+        // descriptor, and its own parts are never made: nothing but the two numbers is looked at before
+        // it is freed, by the core's destructor.
         unsafe {
-            let sk = bindings::sk_alloc(
-                ptr::addr_of_mut!(bindings::init_net),
-                P::vtable().family(),
-                Context::Task.gfp(),
-                P::vtable().proto(),
-                1,
-            );
-            if sk.is_null() {
-                return Err(ENOBUFS);
-            }
+            let sk = P::vtable().alloc(ptr::addr_of_mut!(bindings::init_net), true)?;
             bindings::sock_init_data(ptr::null_mut(), sk);
             let limits = Limits {
                 send: (*sk).sk_sndbuf.max(0) as u32,
@@ -99,13 +88,13 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, sk_sndbuf)).max(0) as u32 }
     }
 
-    /// Sets the buffers' limits of a socket that nobody else has yet. `None` leaves what it has, and
-    /// so does the wish of a user, which a child has from its listener (`SO_SNDBUF`, `SO_RCVBUF`).
+    /// Sets the buffers' limits. `None` leaves one as it is, and so does a limit that a user set
+    /// (`SO_SNDBUF`, `SO_RCVBUF`), which a child inherits from its listener.
     pub(crate) fn set_limits(&self, send: Option<u32>, receive: Option<u32>) {
         let sk = self.as_ptr();
         let size = |bytes: u32| c_int::try_from(bytes).unwrap_or(c_int::MAX);
-        // SAFETY: Fields of a valid socket. Nobody else writes them, as the caller promises; who
-        // reads them without the lock does so in single loads.
+        // SAFETY: Aligned words of a valid socket, read and written in single accesses as the core does
+        // it.
         unsafe {
             let fixed = u32::from((*sk).sk_userlocks);
             if let Some(bytes) = send.filter(|_| fixed & bindings::SOCK_SNDBUF_LOCK == 0) {

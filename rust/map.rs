@@ -120,6 +120,10 @@ impl<P: Protocol> Map<P> {
         // table, as `present` said, and which leaves it before it is freed.
         let result =
             to_result(unsafe { bindings::rhashtable_insert(self.table.get(), entry.head.get()) });
+        if result.is_ok() {
+            // The map's reference, until `remove`.
+            core::mem::forget(sock.hold());
+        }
         result.map_err(|error| {
             entry.present.store(false, Relaxed);
             // The rest are the ways in which a table fails to grow.
@@ -135,9 +139,12 @@ impl<P: Protocol> Map<P> {
     pub(crate) fn remove(&self, sock: &Sock<P>) {
         let entry = &sock.entry;
         if entry.present.swap(false, Relaxed) {
-            // SAFETY: The table is initialized and the socket is in it, under the key it has.
-            // The only failure is that it is not there.
-            unsafe { bindings::rhashtable_remove(self.table.get(), entry.head.get()) };
+            // SAFETY: The table is initialized and the socket is in it, under the key it has, since
+            // `present` was set; the reference is the one that `insert` took.
+            unsafe {
+                bindings::rhashtable_remove(self.table.get(), entry.head.get());
+                drop(SockRef::<P>::from_raw(sock.as_ptr()));
+            }
         }
     }
 

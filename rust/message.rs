@@ -4,20 +4,16 @@
 //!
 //! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h)
 
-use super::{
-    bindings,
-    skb::{Buffer, Skb},
-    sock::RawSock,
-};
+use super::{bindings, family::ADDRESS_LEN, skb::Buffer, sock::RawSock};
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, ptr, slice};
 use kernel::ffi::c_int;
 
-/// What one send call asks of its frames: priority, mark, time to leave. Control messages say it,
-/// else the socket's options.
-pub(crate) struct Wishes(bindings::sockcm_cookie);
+/// Priority, mark and time to leave of a send call's frames: from its control messages, or else from
+/// the socket's options.
+pub(crate) struct Cookie(bindings::sockcm_cookie);
 
-impl Wishes {
+impl Cookie {
     #[inline]
     pub(super) fn as_ptr(&self) -> *const bindings::sockcm_cookie {
         &self.0
@@ -48,7 +44,7 @@ impl Message<'_> {
         unsafe { ptr::addr_of_mut!((*self.raw).msg_iter) }
     }
 
-    /// The address that the caller of a send call gave, `None` without one; it may be empty.
+    /// The address given to a send call, `None` without one; it may be empty.
     #[inline]
     pub(crate) fn name(&self) -> Option<&[u8]> {
         // SAFETY: The core has copied `msg_namelen` bytes of address into kernel memory.
@@ -61,7 +57,7 @@ impl Message<'_> {
 
     /// Reports `address` to a receive call that asked for one.
     #[inline]
-    pub(crate) fn set_name(&mut self, address: &[u8]) {
+    pub(crate) fn set_name(&mut self, address: &[u8; ADDRESS_LEN]) {
         // SAFETY: A non-null `msg_name` has room for a `sockaddr_storage`, more than any address
         // of this family.
         unsafe {
@@ -90,7 +86,7 @@ impl Message<'_> {
         unsafe { (*self.raw).msg_flags |= flags as u32 };
     }
 
-    /// Tells a caller who asked (`io_uring` does) how many bytes are left to read.
+    /// Reports how many bytes are left to read, if the call asks for it, as `io_uring` does.
     #[inline]
     pub(crate) fn report_left(&mut self, left: u32) {
         // SAFETY: The message is valid and ours for the call.
@@ -101,21 +97,21 @@ impl Message<'_> {
         }
     }
 
-    /// Whether the caller of a send call gave control messages.
+    /// Whether a send call has control messages.
     #[inline]
     pub(crate) fn has_control(&self) -> bool {
         // SAFETY: The message is valid.
         unsafe { (*self.raw).msg_controllen > 0 }
     }
 
-    /// What the caller of a send call on `sock` asks of its frames.
+    /// The cookie of a send call on `sock`.
     ///
     /// # Errors
     ///
     /// `EINVAL` for control messages that are malformed or, at the socket level, unknown; `EPERM`
-    /// for those that the caller may not use.
+    /// for those that the task may not use.
     #[inline]
-    pub(crate) fn wishes(&mut self, sock: &RawSock) -> Result<Wishes> {
+    pub(crate) fn cookie(&mut self, sock: &RawSock) -> Result<Cookie> {
         // SAFETY: Integers, for which zero is a value.
         let mut cookie: bindings::sockcm_cookie = unsafe { core::mem::zeroed() };
         // SAFETY: All three are valid for the call; the core has copied the control messages into
@@ -130,26 +126,22 @@ impl Message<'_> {
                 ))?;
             }
         }
-        Ok(Wishes(cookie))
+        Ok(Cookie(cookie))
     }
 
     /// Copies `len` bytes of `skb`, from `offset` on, to the user.
     ///
     /// # Errors
     ///
-    /// `EFAULT` if not all of them could be written.
+    /// `EFAULT` if not all of them could be written, or are there.
     #[inline]
     pub(crate) fn put(&mut self, skb: &Buffer, offset: usize, len: usize) -> Result {
-        // SAFETY: Both are valid; the function checks the bounds of both.
-        let code = unsafe {
-            bindings::skb_copy_datagram_iter(
-                skb.as_ptr(),
-                offset as c_int,
-                self.iter(),
-                len as c_int,
-            )
-        };
-        to_result(code)
+        let (offset, len) = skb.span(offset, len).ok_or(EFAULT)?;
+        // SAFETY: Both are valid, and the span lies in the buffer's data; the function checks the
+        // bounds of the user's memory.
+        to_result(unsafe {
+            bindings::skb_copy_datagram_iter(skb.as_ptr(), offset, self.iter(), len)
+        })
     }
 
     /// Gives the report at the head of the socket's error queue (`MSG_ERRQUEUE`): the packet that it
@@ -176,14 +168,14 @@ impl Message<'_> {
     }
 
     /// Delivers when `skb` came, if the user asked to learn that.
-    pub(crate) fn put_times(&mut self, sock: &RawSock, skb: &Skb) {
-        // SAFETY: All three are valid, and the buffer's descriptor is ours.
+    pub(crate) fn put_times(&mut self, sock: &RawSock, skb: &Buffer) {
+        // SAFETY: All three are valid for the call.
         unsafe { bindings::__sock_recv_timestamp(self.raw, sock.as_ptr(), skb.as_ptr()) };
     }
 
     /// Delivers what the user asked to learn about `skb`: its time, drops before it.
     #[inline]
-    pub(crate) fn put_control(&mut self, sock: &RawSock, skb: &Skb) {
+    pub(crate) fn put_control(&mut self, sock: &RawSock, skb: &Buffer) {
         // SAFETY: All three are valid.
         unsafe { bindings::sock_recv_cmsgs(self.raw, sock.as_ptr(), skb.as_ptr()) };
     }

@@ -1,16 +1,21 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Network namespaces, and what a module keeps for each of them.
+//! Network namespaces, and a module's state in each of them.
 //!
 //! C headers: [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h),
 //! [`include/net/netns/generic.h`](srctree/include/net/netns/generic.h)
 
 use super::{bindings, rcu};
 use crate::net::errno::prelude::*;
-use core::{cell::UnsafeCell, marker::PhantomData, mem, ptr};
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem, ptr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
 use kernel::ffi::c_int;
 
-/// A network namespace, held by whoever lent the reference.
+/// A network namespace. A reference is valid while its lender holds the namespace.
 #[repr(transparent)]
 pub(crate) struct Net(UnsafeCell<bindings::net>);
 
@@ -33,6 +38,8 @@ impl Net {
 /// The block that the kernel keeps while the registration lasts, filled in by
 /// [`Registration::new`].
 pub(crate) struct Operations<T: PerNet> {
+    /// There is, or was, a registration, which alone writes the rest.
+    taken: AtomicBool,
     ops: UnsafeCell<bindings::pernet_operations>,
     id: UnsafeCell<kernel::ffi::c_uint>,
     _state: PhantomData<T>,
@@ -45,6 +52,7 @@ impl<T: PerNet> Operations<T> {
     /// Not registered yet.
     pub(crate) const fn new() -> Self {
         Operations {
+            taken: AtomicBool::new(false),
             // SAFETY: All zeroes is an empty set of operations.
             ops: UnsafeCell::new(unsafe { mem::zeroed() }),
             id: UnsafeCell::new(0),
@@ -53,8 +61,14 @@ impl<T: PerNet> Operations<T> {
     }
 }
 
-/// What a module keeps for each namespace.
-pub(crate) trait PerNet: Sync + Sized + 'static {
+/// A module's state in each namespace.
+///
+/// # Safety
+///
+/// Nothing asks for the state of a namespace ([`PerNet::of`]) once the registration has ended: sockets,
+/// packet handlers, listeners for devices and files that do so are gone before, or are ended by
+/// [`PerNet::end`].
+pub(crate) unsafe trait PerNet: Sync + Sized + 'static {
     /// Where the registration lives.
     fn operations() -> &'static Operations<Self>;
 
@@ -70,14 +84,15 @@ pub(crate) trait PerNet: Sync + Sized + 'static {
     #[inline]
     fn of(net: &Net) -> &Self {
         // SAFETY: While anyone holds a reference to a namespace that sockets or devices can be in,
-        // the state made by `init` is there: it ends in `exit`, when nothing is left in it.
+        // the state made by `init` is there: it ends in `exit`, when nothing is left in it, or with the
+        // registration, after which the implementation promises not to ask.
         unsafe {
             let id = *Self::operations().id.get();
             &*bindings::net_generic(net.as_ptr(), id).cast::<Self>()
         }
     }
 
-    /// As [`Self::of`], for those who are in a read section anyway.
+    /// As [`Self::of`], in a read section that was entered anyway.
     #[inline]
     fn of_within<'a>(net: &'a Net, _section: &rcu::Read) -> &'a Self {
         // SAFETY: As in `of`; the read section keeps the table in which the state is found.
@@ -92,12 +107,19 @@ pub(crate) trait PerNet: Sync + Sized + 'static {
 pub(crate) struct Registration<T: PerNet>(PhantomData<T>);
 
 impl<T: PerNet> Registration<T> {
-    /// Makes the state of every namespace there is, and of those to come.
+    /// Makes the state of every namespace there is, and of those to come, once.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if that was done before; those of [`PerNet::new`].
     pub(crate) fn new(_module: &'static ThisModule) -> Result<Self> {
-        // What the core allocates is aligned for a word of 64 bits everywhere, and for no more.
+        // The core's memory is aligned for a word of 64 bits everywhere, and for no more.
         const { assert!(mem::align_of::<T>() <= mem::align_of::<u64>()) };
         let operations = T::operations();
-        // SAFETY: Nothing is registered yet, so nobody else looks at the block.
+        if operations.taken.swap(true, Relaxed) {
+            return Err(EEXIST);
+        }
+        // SAFETY: This is the only registration there ever is, so nobody else looks at the block.
         unsafe {
             let ops = &mut *operations.ops.get();
             ops.init = Some(Self::init);

@@ -9,16 +9,17 @@ use super::{
     device::Device,
     rcu,
     skb::{Context, Skb},
+    softirq::Softirq,
 };
 use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, marker::PhantomData};
 use kernel::ffi::c_int;
 
-/// Who takes the frames of one Ethernet type.
+/// The receiver of the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
-    /// Takes a frame whose data starts behind the Ethernet header. Called in softirq context,
-    /// within an RCU read section, on every device of every namespace.
-    fn receive(skb: Skb, device: &Device, section: &rcu::Read);
+    /// Takes a frame that came by `device`, of whatever namespace. Its data starts behind the Ethernet
+    /// header.
+    fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
 /// The registration of a [`Handler`], ended when dropped.
@@ -63,10 +64,10 @@ impl<H: Handler> Registration<H> {
         // the time to leave: when a sender on this machine wanted that is not when it came.
         let skb = unsafe { Skb::from_raw(bindings::skb_receive(skb, Context::Softirq.gfp())) };
         if let Some(skb) = skb {
-            // SAFETY: The core calls handlers in a read section.
-            let section = unsafe { rcu::Read::within() };
+            // SAFETY: The core calls handlers in a read section, with bottom halves disabled.
+            let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
             // SAFETY: The device is valid while the handler runs.
-            H::receive(skb, unsafe { Device::from_raw(dev) }, &section);
+            H::receive(skb, unsafe { Device::from_raw(dev) }, &section, softirq);
         }
         0
     }

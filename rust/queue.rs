@@ -1,172 +1,144 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The lists in which a socket keeps its buffers.
+//! The queue of received buffers that the core gives every socket (`sk_receive_queue`).
+//!
+//! A stream's queue is guarded by the socket lock and reached through it:
+//! [`Locked::receive_queue`](super::sock::Locked::receive_queue). A datagram socket's queue has a lock
+//! of its own, which the core's functions take: see [`super::datagram`].
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{
     bindings,
     skb::{Buffer, Skb},
+    sock::RawSock,
 };
-use core::{cell::UnsafeCell, ptr, ptr::NonNull};
+use core::{
+    marker::{PhantomData, PhantomPinned},
+    ptr,
+};
 
-/// A place in a [`Queue`] where the next search starts.
+/// A queue of received buffers, borrowed from the lock that guards it.
+///
+/// As [`Buffer`], the type has no size in Rust: a `&mut Queue` cannot be used to move one queue into
+/// the place of another.
 ///
 /// # Invariants
 ///
-/// Null, or a buffer in the one queue that the cursor is used with: buffers leave that queue by
-/// [`Queue::pop_before`] only.
-pub(crate) struct Cursor(*mut bindings::sk_buff);
+/// The list is part of a valid socket, to whose receive memory its buffers are charged.
+#[repr(C)]
+pub(crate) struct Queue {
+    _opaque: [u8; 0],
+    /// Neither `Send`, `Sync` nor `Unpin`.
+    _marker: PhantomData<(*mut bindings::sk_buff_head, PhantomPinned)>,
+}
 
-// SAFETY: A cursor is used under the lock of its queue's socket.
-unsafe impl Send for Cursor {}
-
-impl Cursor {
-    /// At the head of the queue.
-    pub(crate) const fn new() -> Self {
-        Cursor(ptr::null_mut())
+/// Whether the list at `head` is empty.
+///
+/// # Safety
+///
+/// `head` is a valid list. A lock need not be held: `next` is read in one load.
+#[inline]
+pub(super) unsafe fn is_empty(head: *mut bindings::sk_buff_head) -> bool {
+    // SAFETY: The caller's promise; an empty list's head points to itself.
+    unsafe {
+        let next = ptr::addr_of!((*head).__bindgen_anon_1.__bindgen_anon_1.next);
+        ptr::read_volatile(next) == head.cast()
     }
 }
 
-/// A list of buffers. Its methods do not lock: streams use it under the socket lock.
-#[repr(transparent)]
-pub(crate) struct Queue(UnsafeCell<bindings::sk_buff_head>);
-
 impl Queue {
-    /// Whether nothing is queued. May be asked without a lock.
+    /// # Safety
+    ///
+    /// `head` is the receive queue of a valid socket, and nobody else uses it for as long as `'a`.
     #[inline]
-    pub(crate) fn is_empty(&self) -> bool {
-        // SAFETY: `next` of a valid head is read in one load; the head itself means empty.
-        unsafe {
-            let next = ptr::addr_of!((*self.head()).__bindgen_anon_1.__bindgen_anon_1.next);
-            ptr::read_volatile(next) == self.head()
-        }
+    pub(super) unsafe fn from_raw<'a>(head: *mut bindings::sk_buff_head) -> &'a mut Queue {
+        // SAFETY: A reference to nothing, at an address that is not null and aligned.
+        unsafe { &mut *head.cast() }
     }
 
-    /// The buffer at the head.
     #[inline]
-    pub(crate) fn first(&self) -> Option<&Buffer> {
-        // SAFETY: The caller has the queue to itself, so the buffer stays for the borrow.
-        unsafe { self.unless_end((*self.head()).__bindgen_anon_1.__bindgen_anon_1.next) }
-    }
-
-    /// The buffer at the tail.
-    #[inline]
-    pub(crate) fn last(&self) -> Option<&Buffer> {
-        // SAFETY: As in `first`.
-        unsafe { self.unless_end((*self.head()).__bindgen_anon_1.__bindgen_anon_1.prev) }
-    }
-
-    /// The buffer behind `skb`, which is in this queue.
-    #[inline]
-    pub(crate) fn after(&self, skb: &Buffer) -> Option<&Buffer> {
-        // SAFETY: As in `first`.
-        unsafe { self.unless_end((*skb.as_ptr()).__bindgen_anon_1.__bindgen_anon_1.next) }
+    fn list(&self) -> *mut bindings::sk_buff_head {
+        ptr::from_ref(self).cast_mut().cast()
     }
 
     /// The head, which closes the ring of buffers and starts as one of them does.
     #[inline]
     fn head(&self) -> *mut bindings::sk_buff {
-        self.0.get().cast()
+        self.list().cast()
     }
 
+    #[inline]
+    fn next(&self, skb: *mut bindings::sk_buff) -> Option<*mut bindings::sk_buff> {
+        // SAFETY: Only called with the head, or a buffer of this queue, which the borrow keeps there.
+        let next = unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next };
+        (next != self.head()).then_some(next)
+    }
+
+    /// The buffers, from the one at the head on.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer> {
+        let mut place = self.next(self.head());
+        core::iter::from_fn(move || {
+            let skb = place?;
+            place = self.next(skb);
+            // SAFETY: The buffer is in the queue, which does not change while it is borrowed.
+            Some(unsafe { Buffer::from_raw(skb) })
+        })
+    }
+
+    /// The buffer at the head.
+    #[inline]
+    pub(crate) fn first(&self) -> Option<&Buffer> {
+        // SAFETY: As in `iter`.
+        self.next(self.head())
+            .map(|skb| unsafe { Buffer::from_raw(skb) })
+    }
+
+    /// The buffer at the head, for writing.
+    #[inline]
+    pub(crate) fn first_mut(&mut self) -> Option<&mut Buffer> {
+        // SAFETY: The buffer is in the queue, which is borrowed exclusively.
+        self.next(self.head())
+            .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
+    }
+
+    /// Appends a buffer, and charges it to the receive memory of `sock`.
+    ///
     /// # Safety
     ///
-    /// `skb` is the head, or a buffer that stays in the queue for the borrow.
+    /// The queue is that of `sock`.
     #[inline]
-    unsafe fn unless_end(&self, skb: *mut bindings::sk_buff) -> Option<&Buffer> {
-        // SAFETY: The caller's promise.
-        (skb != self.head()).then(|| unsafe { Buffer::from_raw(skb) })
-    }
-
-    /// # Safety
-    ///
-    /// `skb` is null, or stays in the queue for as long as `'a`.
-    #[inline]
-    unsafe fn borrow<'a>(skb: *mut bindings::sk_buff) -> Option<&'a Buffer> {
-        // SAFETY: Null or a buffer that the caller knows to stay.
-        NonNull::new(skb).map(|skb| unsafe { Buffer::from_raw(skb.as_ptr()) })
-    }
-
-    /// Lends the buffer at the tail for writing; the caller has the queue to itself.
-    #[inline]
-    pub(crate) fn with_last<R>(&self, f: impl FnOnce(&mut Skb) -> R) -> Option<R> {
-        let skb = self.last()?.as_ptr();
-        // SAFETY: The queue's reference is lent, not given: `into_raw` below takes it back, and a
-        // panic cannot come between, since the module has none.
-        let mut skb = unsafe { Skb::from_raw(skb) }?;
-        let result = f(&mut skb);
-        let _ = skb.into_raw();
-        Some(result)
-    }
-
-    /// Lends `skb`, which is in this queue, for writing; the caller has the queue to itself.
-    #[inline]
-    pub(crate) fn with<R>(&self, skb: &Buffer, f: impl FnOnce(&mut Skb) -> R) -> Option<R> {
-        // SAFETY: As in `with_last`.
-        let mut skb = unsafe { Skb::from_raw(skb.as_ptr()) }?;
-        let result = f(&mut skb);
-        let _ = skb.into_raw();
-        Some(result)
-    }
-
-    /// Appends a buffer.
-    #[inline]
-    pub(crate) fn push(&self, skb: Skb) {
-        // SAFETY: The reference goes to the queue; the caller has it to itself.
-        unsafe { bindings::skb_queue_tail_unlocked(self.0.get(), skb.into_raw()) };
-    }
-
-    /// Puts a buffer behind `place`, which is in this queue, and returns it there.
-    pub(crate) fn insert_behind<'a>(&'a self, place: &Buffer, skb: Skb) -> &'a Buffer {
+    pub(super) unsafe fn push(&mut self, sock: &RawSock, skb: Skb) {
         let raw = skb.into_raw();
-        // SAFETY: The reference goes to the queue, where the buffer stays; the caller has the queue
-        // to itself, and `place` is in it.
+        // SAFETY: The reference goes to the queue, which is borrowed exclusively. The charge names a
+        // socket that purges its queue before its memory goes.
         unsafe {
-            bindings::skb_queue_after(self.0.get(), place.as_ptr(), raw);
-            Buffer::from_raw(raw)
+            bindings::skb_set_owner_r(raw, sock.as_ptr());
+            bindings::skb_queue_tail_unlocked(self.list(), raw);
         }
     }
 
-    /// Takes the buffer at the head.
+    /// Takes the buffer at the head, which is charged no more.
     #[inline]
-    pub(crate) fn pop(&self) -> Option<Skb> {
-        // SAFETY: Null, or the queue's reference, which becomes ours.
-        unsafe { Skb::from_raw(bindings::skb_dequeue_unlocked(self.0.get())) }
+    pub(crate) fn pop(&mut self) -> Option<Skb> {
+        // SAFETY: The queue is borrowed exclusively. The result is null, or the queue's reference, which
+        // becomes ours; without its charge it may outlive the socket.
+        unsafe {
+            let skb = Skb::from_raw(bindings::skb_dequeue_unlocked(self.list()))?;
+            bindings::skb_orphan(skb.as_ptr());
+            Some(skb)
+        }
     }
 
-    /// The packet numbered `seq` (as its note says), searched from `cursor` on, which moves there.
+    /// Whether nothing is queued.
     #[inline]
-    pub(crate) fn seek(&self, cursor: &mut Cursor, seq: u16) -> Option<&Buffer> {
-        // SAFETY: By the cursor's invariant.
-        let start = unsafe { Self::borrow(cursor.0) };
-        let behind = |skb: &Buffer| (seq.wrapping_sub(skb.note().seq) as i16) < 0;
-        let mut next = match start {
-            Some(skb) if !behind(skb) => Some(skb),
-            _ => self.first(),
-        };
-        while let Some(skb) = next {
-            if skb.note().seq == seq {
-                cursor.0 = skb.as_ptr();
-                return Some(skb);
-            }
-            next = self.after(skb);
-        }
-        None
-    }
-
-    /// Takes the buffer at the head of a queue that `cursor` is used with.
-    #[inline]
-    pub(crate) fn pop_before(&self, cursor: &mut Cursor) -> Option<Skb> {
-        let skb = self.pop()?;
-        if cursor.0 == skb.as_ptr() {
-            *cursor = Cursor::new();
-        }
-        Some(skb)
+    pub(crate) fn is_empty(&self) -> bool {
+        self.first().is_none()
     }
 
     /// Frees everything queued.
-    pub(crate) fn purge(&self) {
+    pub(crate) fn purge(&mut self) {
         while let Some(skb) = self.pop() {
             skb.purge();
         }

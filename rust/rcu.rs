@@ -22,11 +22,11 @@ impl Read {
         }
     }
 
-    /// The read section that the caller is in, which this neither enters nor leaves.
+    /// A read section that the kernel has entered and will leave.
     ///
     /// # Safety
     ///
-    /// The caller is in a read section for as long as the value exists.
+    /// That section lasts for as long as the value exists.
     #[inline]
     pub(super) unsafe fn within() -> Self {
         Read { _guard: None }
@@ -37,15 +37,4 @@ impl Read {
 pub(crate) fn barrier() {
     // SAFETY: May sleep; called in process context only, from module exit.
     unsafe { bindings::rcu_barrier() };
-}
-
-/// Runs `f` with bottom halves disabled, as they are when a packet comes in.
-#[inline]
-pub(crate) fn without_bottom_halves<R>(f: impl FnOnce() -> R) -> R {
-    // SAFETY: Enabled again below, in the same context; pairs nest.
-    unsafe { bindings::local_bh_disable() };
-    let result = f();
-    // SAFETY: Pairs with the call above.
-    unsafe { bindings::local_bh_enable() };
-    result
 }

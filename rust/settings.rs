@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What users set of a socket by `setsockopt`, where the core keeps it and the protocol heeds it.
+//! Options that users set by `setsockopt`, which the core stores and the protocol reads.
 //!
 //! The core stores some of it without the socket's lock, so it is read in single loads. The buffers'
 //! limits are in [`super::limits`].
@@ -19,8 +19,8 @@ use core::{
 use kernel::ffi::{c_int, c_long};
 
 impl RawSock {
-    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. What closes because
-    /// its process ends need not wait, see [`super::sock::task_is_exiting`].
+    /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. A descriptor that is
+    /// closed because its process ends need not wait, see [`super::sock::task_is_exiting`].
     pub(crate) fn linger(&self) -> Option<c_long> {
         // SAFETY: Reads a flag and a number of a valid socket, which `close` has locked.
         unsafe {

@@ -1,12 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Socket buffers with one owner.
+//! Socket buffers: [`Skb`] owns one, [`Buffer`] is one that is borrowed.
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use super::{bindings, device::Mac, sock::RawSock, trace::DropReason};
+use super::{bindings, device::Mac, message, sock::RawSock, trace::DropReason};
 use crate::net::errno::prelude::*;
-use core::{mem, ops::Deref, ptr, ptr::NonNull, slice};
+use core::{
+    marker::{PhantomData, PhantomPinned},
+    mem,
+    ops::{Deref, DerefMut},
+    ptr,
+    ptr::NonNull,
+    slice,
+};
+use kernel::ffi::c_int;
 
 /// Where memory is asked for.
 #[derive(Clone, Copy)]
@@ -27,13 +35,13 @@ impl Context {
     }
 }
 
-/// The processor that a frame says it was sent by. It decides, with the flow's hash, which of a
-/// device's transmit queues the frame takes, also on the devices below.
+/// The processor that a frame names as its sender's. With the flow's hash it decides which of a device's
+/// transmit queues the frame takes, also on the devices below.
 #[derive(Clone, Copy)]
 pub(crate) struct Processor(u32);
 
 impl Processor {
-    /// The one that runs this.
+    /// The processor that runs this.
     #[inline]
     pub(crate) fn current() -> Self {
         // SAFETY: Reads the processor's number, which may be an old one at once.
@@ -41,50 +49,60 @@ impl Processor {
     }
 }
 
-/// What a protocol remembers with a buffer, in the buffer's control block (`skb->cb`).
+/// Bytes of the control block (`skb->cb`) that a protocol may use, in words.
 ///
-/// Plain integers only: the control block arrives with whatever the layer below left there, and
-/// every bit pattern is a value of this type.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Note {
-    /// Ethernet address of the other side.
-    pub(crate) mac: [u8; 6],
-    /// Port of the other side, host order.
-    pub(crate) port: u16,
-    /// Device the frame came in by.
-    pub(crate) ifindex: u32,
-    /// Sequence number of a queued packet.
-    pub(crate) seq: u16,
-    /// Flags the packet left with.
-    pub(crate) flags: u8,
-    /// Bytes of the payload that a reader has already taken.
-    pub(crate) taken: u32,
+/// The last word of the block belongs to the socket layer (`struct sock_skb_cb`).
+pub(crate) type Words = [u64; 4];
+
+const _: () = assert!(mem::size_of::<Words>() <= 40 && mem::align_of::<Words>() <= 8);
+
+/// A value that a protocol stores with a buffer, in the buffer's control block (`skb->cb`).
+///
+/// The block arrives with whatever the layer below left there, so every bit pattern must be read
+/// as some value.
+pub(crate) trait Note: Copy {
+    /// The words to store.
+    fn to_words(self) -> Words;
+    /// The value that such words stand for.
+    fn from_words(words: Words) -> Self;
 }
 
-// The last word of the control block belongs to the socket layer (`struct sock_skb_cb`).
-const _: () = assert!(mem::size_of::<Note>() <= 32 && mem::align_of::<Note>() <= 8);
-
-/// What tells where in its memory a buffer's data end: a distance, on 64-bit machines.
+/// The end of a buffer's data in its memory: a distance, on 64-bit machines.
 type Offset = bindings::sk_buff_data_t;
 
-/// An `sk_buff` that someone else owns for the length of a borrow.
-#[repr(transparent)]
-pub(crate) struct Buffer(core::cell::UnsafeCell<bindings::sk_buff>);
+/// An `sk_buff` that is borrowed: from the [`Skb`] that owns it, or from a queue that holds it.
+///
+/// The type has no size in Rust: it marks where a C structure lies. So `mem::swap` and the like move
+/// nothing, and a `&mut Buffer` cannot take a buffer out of the queue that it is in.
+#[repr(C)]
+pub(crate) struct Buffer {
+    _opaque: [u8; 0],
+    /// Neither `Send`, `Sync` nor `Unpin`.
+    _marker: PhantomData<(*mut bindings::sk_buff, PhantomPinned)>,
+}
 
 impl Buffer {
     /// # Safety
     ///
-    /// `skb` must be valid, and nobody else may change it, for as long as `'a`.
+    /// `skb` is valid, and nobody changes its descriptor, for as long as `'a`.
     #[inline]
     pub(super) unsafe fn from_raw<'a>(skb: *mut bindings::sk_buff) -> &'a Buffer {
-        // SAFETY: `Buffer` is transparent over `sk_buff`; the rest is the caller's promise.
+        // SAFETY: A reference to nothing, at an address that is not null and aligned.
         unsafe { &*skb.cast() }
+    }
+
+    /// # Safety
+    ///
+    /// `skb` is valid, and nobody else uses its descriptor, for as long as `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut Buffer {
+        // SAFETY: As in `from_raw`.
+        unsafe { &mut *skb.cast() }
     }
 
     #[inline]
     pub(super) fn as_ptr(&self) -> *mut bindings::sk_buff {
-        self.0.get()
+        ptr::from_ref(self).cast_mut().cast()
     }
 
     /// Bytes of data, linear and paged.
@@ -104,8 +122,8 @@ impl Buffer {
     /// The linear part of the data.
     #[inline]
     pub(crate) fn head(&self) -> &[u8] {
-        // SAFETY: `linear_len` bytes from `data` are the linear part, initialised by whoever
-        // filled the buffer, and the borrow keeps them in place.
+        // SAFETY: `linear_len` bytes from `data` are the linear part, initialised when the
+        // buffer was filled, and the borrow keeps them in place.
         unsafe { slice::from_raw_parts((*self.as_ptr()).data, self.linear_len()) }
     }
 
@@ -153,11 +171,11 @@ impl Buffer {
         unsafe { bindings::skb_has_time(self.as_ptr()) }
     }
 
-    /// What was remembered with the buffer.
+    /// The value stored with the buffer.
     #[inline]
-    pub(crate) fn note(&self) -> Note {
-        // SAFETY: `cb` has 48 bytes, is aligned to 8, and any bytes are a `Note`.
-        unsafe { ptr::read((*self.as_ptr()).cb.as_ptr().cast()) }
+    pub(crate) fn note<N: Note>(&self) -> N {
+        // SAFETY: `cb` has 48 bytes, is aligned to 8, and any bytes are integers.
+        N::from_words(unsafe { ptr::read((*self.as_ptr()).cb.as_ptr().cast::<Words>()) })
     }
 
     /// A second descriptor of the same data.
@@ -173,7 +191,7 @@ impl Buffer {
         unsafe { Skb::from_raw(bindings::skb_copy(self.as_ptr(), context.gfp())) }
     }
 
-    /// Whether another descriptor of the same data exists, so that it must not be written.
+    /// Whether another descriptor of the same data exists, so that the data must not be written.
     #[inline]
     pub(crate) fn is_cloned(&self) -> bool {
         // SAFETY: The buffer is valid.
@@ -182,26 +200,231 @@ impl Buffer {
 
     /// Copies the data from `offset` on into `to`; `false` if there is less.
     pub(crate) fn copy_bits(&self, offset: usize, to: &mut [u8]) -> bool {
-        // SAFETY: `to` is valid for its length; the function checks the source's bounds.
-        unsafe {
-            bindings::skb_copy_bits(
-                self.as_ptr(),
-                offset as i32,
-                to.as_mut_ptr().cast(),
-                to.len() as i32,
-            ) == 0
+        let Some((offset, len)) = self.span(offset, to.len()) else {
+            return false;
+        };
+        // SAFETY: `to` is valid for its length, and the span lies in the buffer's data.
+        unsafe { bindings::skb_copy_bits(self.as_ptr(), offset, to.as_mut_ptr().cast(), len) == 0 }
+    }
+
+    /// `offset` and `len` as the kernel's functions want them, if all of that is data.
+    #[inline]
+    pub(super) fn span(&self, offset: usize, len: usize) -> Option<(c_int, c_int)> {
+        let end = offset.checked_add(len)?;
+        if end > self.len() {
+            return None;
         }
+        Some((offset.try_into().ok()?, len.try_into().ok()?))
+    }
+
+    /// Room behind the linear data, bytes.
+    #[inline]
+    pub(crate) fn tailroom(&self) -> usize {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is valid. One with pages has no room that counts.
+        unsafe {
+            if (*skb).data_len == 0 {
+                (*skb).end.wrapping_sub((*skb).tail) as usize
+            } else {
+                0
+            }
+        }
+    }
+
+    /// Room in front of the data, bytes.
+    #[inline]
+    pub(crate) fn headroom(&self) -> usize {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is valid; its data start in its memory.
+        unsafe { ((*skb).data as usize).wrapping_sub((*skb).head as usize) }
+    }
+
+    /// Makes `n` bytes behind the linear data a part of them.
+    ///
+    /// # Safety
+    ///
+    /// The buffer has that much [`tailroom`](Self::tailroom), and the bytes are initialised.
+    #[inline]
+    unsafe fn grow(&mut self, n: usize) {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is borrowed exclusively, and the end of its data stays in its memory.
+        unsafe {
+            (*skb).tail = (*skb).tail.wrapping_add(n as Offset);
+            (*skb).len = (*skb).len.wrapping_add(n as u32);
+        }
+    }
+
+    /// Where bytes behind the linear data go, of which there may be [`tailroom`](Self::tailroom).
+    #[inline]
+    fn end(&self) -> *mut u8 {
+        // SAFETY: The end of the data lies in the buffer's memory.
+        unsafe { (*self.as_ptr()).data.add(self.linear_len()) }
+    }
+
+    /// Whether `n` bytes behind the data may be written: the room is there, and no clone shares it.
+    #[inline]
+    fn takes(&self, n: usize) -> bool {
+        self.tailroom() >= n && !self.is_cloned()
+    }
+
+    /// Stores `note` with the buffer.
+    #[inline]
+    pub(crate) fn set_note<N: Note>(&mut self, note: N) {
+        let words = note.to_words();
+        // SAFETY: `cb` has 48 bytes and is aligned to 8; the buffer is borrowed exclusively.
+        unsafe { ptr::write((*self.as_ptr()).cb.as_mut_ptr().cast::<Words>(), words) }
+    }
+
+    /// The first `N` bytes of the data, made linear if they are not. `None` if there are fewer.
+    #[inline]
+    pub(crate) fn header<const N: usize>(&mut self) -> Option<[u8; N]> {
+        // SAFETY: The buffer is borrowed exclusively, so its head may be reallocated.
+        if self.linear_len() < N && !unsafe { bindings::pskb_may_pull(self.as_ptr(), N as u32) } {
+            return None;
+        }
+        self.head().first_chunk().copied()
+    }
+
+    /// Moves the start of the data `n` bytes on. Does nothing unless so many bytes are linear, as
+    /// those are that [`Self::header`] returned.
+    #[inline]
+    pub(crate) fn pull(&mut self, n: usize) {
+        let skb = self.as_ptr();
+        if n <= self.linear_len() {
+            // SAFETY: At least `n` bytes are in the linear part, as just checked, of a buffer that is
+            // borrowed exclusively.
+            unsafe {
+                (*skb).len = (*skb).len.wrapping_sub(n as u32);
+                (*skb).data = (*skb).data.add(n);
+            }
+        }
+    }
+
+    /// Cuts the data to `len` bytes. `false` if there was no memory for it.
+    #[inline]
+    pub(crate) fn trim(&mut self, len: usize) -> bool {
+        // SAFETY: The buffer is borrowed exclusively; the function copies data that a clone shares.
+        len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
+    }
+
+    /// Puts `bytes` in front of the data. `false` without enough headroom, or if a clone shares it.
+    #[inline]
+    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is valid.
+        if self.headroom() < bytes.len() || unsafe { bindings::skb_header_cloned(skb) } != 0 {
+            return false;
+        }
+        // SAFETY: The headroom was just checked, so the data still start in the buffer's memory, and
+        // no other descriptor has a right to the bytes in front of it.
+        unsafe {
+            let to = (*skb).data.sub(bytes.len());
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
+            (*skb).data = to;
+            (*skb).len = (*skb).len.wrapping_add(bytes.len() as u32);
+        }
+        true
+    }
+
+    /// Appends `bytes` to the linear data. `false` without enough tailroom, or if a clone shares it.
+    pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
+        if !self.takes(bytes.len()) {
+            return false;
+        }
+        // SAFETY: The tailroom was just checked, and nobody else has it.
+        unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), self.end(), bytes.len());
+            self.grow(bytes.len());
+        }
+        true
+    }
+
+    /// Appends `len` bytes of `from`, from `offset` on. `false` if either is too short for it, or if
+    /// a clone shares this buffer's data.
+    pub(crate) fn put_copy(&mut self, from: &Buffer, offset: usize, len: usize) -> bool {
+        let Some((start, count)) = from.span(offset, len).filter(|_| self.takes(len)) else {
+            return false;
+        };
+        // SAFETY: The tailroom was just checked, and nobody else has it; the span lies in the source's
+        // data, and the bytes count as data only when all of them are written.
+        unsafe {
+            if bindings::skb_copy_bits(from.as_ptr(), start, self.end().cast(), count) != 0 {
+                return false;
+            }
+            self.grow(len);
+        }
+        true
+    }
+
+    /// Appends `len` bytes that the message of a send call holds next.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` if they could not all be read; then neither the buffer nor the message changed.
+    /// `ENOBUFS` without enough tailroom, or if a clone shares it.
+    #[inline]
+    pub(crate) fn put_from(&mut self, msg: &mut message::Message<'_>, len: usize) -> Result {
+        if !self.takes(len) {
+            return Err(ENOBUFS);
+        }
+        // SAFETY: The tailroom was just checked, and nobody else has it. `copy_from_iter_full` leaves
+        // the iterator as it was when it fails, and then nothing is appended.
+        unsafe {
+            if !bindings::copy_from_iter_full(self.end().cast(), len, msg.iter()) {
+                return Err(EFAULT);
+            }
+            self.grow(len);
+        }
+        Ok(())
+    }
+
+    /// Forgets the device the frame came by, which may go while the buffer waits.
+    #[inline]
+    pub(crate) fn forget_device(&mut self) {
+        // SAFETY: The buffer is borrowed exclusively. Lists link buffers by other fields.
+        unsafe {
+            (*self.as_ptr())
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .__bindgen_anon_1
+                .dev = ptr::null_mut();
+        }
+    }
+
+    /// Sets what the cookie of a send call asks of a frame of `sock`: priority, mark, time to leave.
+    #[inline]
+    pub(crate) fn set_cookie(&mut self, sock: &RawSock, cookie: &message::Cookie) {
+        // SAFETY: The buffer is borrowed exclusively, the other two are valid for the borrows.
+        unsafe { bindings::skb_set_cookie(self.as_ptr(), sock.as_ptr(), cookie.as_ptr()) };
+    }
+
+    /// Sets the priority, the mark and the flow hash that frames of `sock` carry, and the processor that
+    /// they name as the sender's.
+    #[inline]
+    pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
+        // SAFETY: The buffer is borrowed exclusively, and the socket is valid for the borrow; its
+        // three fields are read as the stack reads them, without the lock.
+        unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr(), sender.0) };
+    }
+
+    /// Provides at least `headroom` bytes in front of the data, and the right to write there. `false`
+    /// without memory.
+    #[cold]
+    pub(super) fn make_headroom(&mut self, headroom: usize) -> bool {
+        // SAFETY: The buffer is borrowed exclusively: its head may be replaced by a larger one.
+        u32::try_from(headroom)
+            .is_ok_and(|headroom| unsafe { bindings::skb_cow_head(self.as_ptr(), headroom) == 0 })
     }
 }
 
 /// A socket buffer this value owns. Dropping it frees the buffer as dropped for no stated reason:
 /// right where an error makes it useless, while [`Self::consume`], [`Self::refuse`] and
-/// [`Self::purge`] tell those who watch for drops what became of it.
+/// [`Self::purge`] give those who watch for drops a reason.
 ///
 /// # Invariants
 ///
-/// The pointer is a valid `sk_buff` of which this value holds one reference, and no one else
-/// changes its descriptor.
+/// The pointer is a valid `sk_buff` of which this value holds one reference. No one else changes its
+/// descriptor, and it is not charged to a socket's receive memory.
 pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 
 // SAFETY: A buffer is not tied to the CPU or task that made it.
@@ -212,8 +435,8 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// `skb` is null or a valid buffer, of which the caller gives away one reference and which
-    /// nobody else changes.
+    /// `skb` is null, or a valid buffer that fulfils the type's invariant, of which one reference is
+    /// given away.
     #[inline]
     pub(super) unsafe fn from_raw(skb: *mut bindings::sk_buff) -> Option<Self> {
         NonNull::new(skb).map(Skb)
@@ -232,8 +455,7 @@ impl Skb {
     #[inline]
     pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: Any size may be asked for; the flags say whether it may sleep, and the caller
-        // chose them for its context.
+        // SAFETY: Any size may be asked for; the flags say whether it may sleep.
         let skb = unsafe { bindings::alloc_skb_fclone(total, context.gfp()) };
         // SAFETY: A fresh buffer, or null, which is ours.
         let skb = unsafe { Self::from_raw(skb) }?;
@@ -290,165 +512,14 @@ impl Skb {
         }
     }
 
-    /// Makes `n` bytes behind the linear data a part of them.
-    ///
-    /// # Safety
-    ///
-    /// The buffer has that much [`tailroom`](Self::tailroom), and the bytes are initialised.
-    #[inline]
-    unsafe fn grow(&self, n: usize) {
-        let skb = self.as_ptr();
-        // SAFETY: The buffer is ours, and the end of its data stays in its memory, as the caller
-        // promises.
-        unsafe {
-            (*skb).tail = (*skb).tail.wrapping_add(n as Offset);
-            (*skb).len = (*skb).len.wrapping_add(n as u32);
-        }
-    }
-
-    /// Where bytes behind the linear data go, of which there may be [`tailroom`](Self::tailroom).
-    #[inline]
-    fn end(&self) -> *mut u8 {
-        // SAFETY: The end of the data lies in the buffer's memory.
-        unsafe { (*self.as_ptr()).data.add(self.linear_len()) }
-    }
-
-    /// Gives up the right to the headers in front of the data, so that clones may write them.
+    /// Gives up the right to the headers in front of the data, so that a clone may write them. Does
+    /// nothing once there is a clone.
     #[inline]
     pub(crate) fn release_header(&mut self) {
-        // SAFETY: The buffer is ours and has no clone yet.
-        unsafe { bindings::skb_header_release(self.as_ptr()) };
-    }
-
-    /// Room behind the linear data, bytes.
-    #[inline]
-    pub(crate) fn tailroom(&self) -> usize {
-        let skb = self.as_ptr();
-        // SAFETY: The buffer is valid. One with pages has no room that counts.
-        unsafe {
-            if (*skb).data_len == 0 {
-                (*skb).end.wrapping_sub((*skb).tail) as usize
-            } else {
-                0
-            }
+        if !self.is_cloned() {
+            // SAFETY: The buffer is ours, and nobody else counts on its data.
+            unsafe { bindings::skb_header_release(self.as_ptr()) };
         }
-    }
-
-    /// Room in front of the data, bytes.
-    #[inline]
-    pub(crate) fn headroom(&self) -> usize {
-        let skb = self.as_ptr();
-        // SAFETY: The buffer is valid; its data start in its memory.
-        unsafe { ((*skb).data as usize).wrapping_sub((*skb).head as usize) }
-    }
-
-    /// Remembers `note` with the buffer.
-    #[inline]
-    pub(crate) fn set_note(&mut self, note: Note) {
-        // SAFETY: `cb` has 48 bytes and is aligned to 8; the buffer is ours alone.
-        unsafe { ptr::write((*self.as_ptr()).cb.as_mut_ptr().cast(), note) }
-    }
-
-    /// The first `N` bytes of the data, made linear if they are not. `None` if there are fewer.
-    #[inline]
-    pub(crate) fn header<const N: usize>(&mut self) -> Option<[u8; N]> {
-        // SAFETY: The buffer is ours, not shared, so its head may be reallocated.
-        if self.linear_len() < N && !unsafe { bindings::pskb_may_pull(self.as_ptr(), N as u32) } {
-            return None;
-        }
-        self.head().first_chunk().copied()
-    }
-
-    /// Moves the start of the data `n` bytes on. The bytes must have come from [`Self::header`].
-    #[inline]
-    pub(crate) fn pull(&mut self, n: usize) {
-        let skb = self.as_ptr();
-        if n <= self.linear_len() {
-            // SAFETY: At least `n` bytes are in the linear part, as just checked, of a buffer that is
-            // ours.
-            unsafe {
-                (*skb).len = (*skb).len.wrapping_sub(n as u32);
-                (*skb).data = (*skb).data.add(n);
-            }
-        }
-    }
-
-    /// Cuts the data to `len` bytes. `false` if there was no memory for it.
-    #[inline]
-    pub(crate) fn trim(&mut self, len: usize) -> bool {
-        // SAFETY: The buffer is ours and not shared.
-        len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
-    }
-
-    /// Puts `bytes` in front of the data. `false` without enough headroom.
-    #[inline]
-    pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
-        if self.headroom() < bytes.len() {
-            return false;
-        }
-        let skb = self.as_ptr();
-        // SAFETY: The headroom was just checked, so the data still start in the buffer's memory, and
-        // the bytes there are ours to write: the caller does not push into cloned data.
-        unsafe {
-            let to = (*skb).data.sub(bytes.len());
-            ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
-            (*skb).data = to;
-            (*skb).len = (*skb).len.wrapping_add(bytes.len() as u32);
-        }
-        true
-    }
-
-    /// Appends `bytes` to the linear data. `false` without enough tailroom.
-    pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
-        if self.tailroom() < bytes.len() {
-            return false;
-        }
-        // SAFETY: The tailroom was just checked; the new bytes are ours to write.
-        unsafe {
-            ptr::copy_nonoverlapping(bytes.as_ptr(), self.end(), bytes.len());
-            self.grow(bytes.len());
-        }
-        true
-    }
-
-    /// Appends `len` bytes of `from`, from `offset` on. `false` if either is too short for it.
-    pub(crate) fn put_copy(&mut self, from: &Buffer, offset: usize, len: usize) -> bool {
-        if self.tailroom() < len {
-            return false;
-        }
-        // SAFETY: The tailroom was just checked; `skb_copy_bits` checks the source's bounds, and
-        // the bytes count as data only when it has written them all.
-        unsafe {
-            let to = self.end().cast();
-            if bindings::skb_copy_bits(from.as_ptr(), offset as i32, to, len as i32) != 0 {
-                return false;
-            }
-            self.grow(len);
-        }
-        true
-    }
-
-    /// Appends `len` bytes that the caller's message holds next.
-    ///
-    /// # Errors
-    ///
-    /// `EFAULT` if they could not all be read; then neither the buffer nor the message changed.
-    /// `ENOBUFS` without enough tailroom.
-    #[inline]
-    pub(crate) fn put_from(&mut self, msg: &mut super::message::Message<'_>, len: usize) -> Result {
-        if self.tailroom() < len {
-            return Err(ENOBUFS);
-        }
-        // SAFETY: The tailroom was just checked, and `len` bytes behind the data may be written.
-        // `copy_from_iter_full` leaves the iterator as it was when it fails, and then nothing is
-        // appended.
-        unsafe {
-            if !bindings::copy_from_iter_full(self.end().cast(), len, msg.iter()) {
-                return Err(EFAULT);
-            }
-            self.grow(len);
-        }
-        Ok(())
     }
 
     /// Frees the buffer as consumed, not as dropped.
@@ -477,48 +548,10 @@ impl Skb {
         }
     }
 
-    /// Forgets the device the frame came by, which may go while the buffer waits.
-    #[inline]
-    pub(crate) fn forget_device(&mut self) {
-        // SAFETY: The buffer is ours, and on no list that would need the field for something else.
-        unsafe {
-            (*self.as_ptr())
-                .__bindgen_anon_1
-                .__bindgen_anon_1
-                .__bindgen_anon_1
-                .dev = ptr::null_mut();
-        }
-    }
-
-    /// Gives what the caller asked for a frame of `sock`.
-    #[inline]
-    pub(crate) fn set_wishes(&mut self, sock: &RawSock, wishes: &super::message::Wishes) {
-        // SAFETY: The buffer is ours, the socket and the wishes are valid for the borrows.
-        unsafe { bindings::skb_set_wishes(self.as_ptr(), sock.as_ptr(), wishes.as_ptr()) };
-    }
-
-    /// Gives the priority, the mark and the flow's hash that frames of `sock` carry, and the
-    /// processor that they are to be taken for sent by.
-    #[inline]
-    pub(crate) fn set_class(&mut self, sock: &RawSock, sender: Processor) {
-        // SAFETY: The buffer is ours, and the socket is valid for the borrow; its three fields are
-        // read as the stack reads them, without the lock.
-        unsafe { bindings::skb_set_class(self.as_ptr(), sock.as_ptr(), sender.0) };
-    }
-
     /// Makes `sock` the owner, until the frame has left or somebody receives it.
     pub(crate) fn set_owner(&mut self, sock: &RawSock) {
         // SAFETY: The buffer is ours, and the socket valid: it is freed after what it owns.
         unsafe { bindings::skb_set_owner_w(self.as_ptr(), sock.as_ptr()) };
-    }
-
-    /// Has room for at least `headroom` bytes in front of the data, and the right to write there.
-    /// `false` without memory.
-    #[cold]
-    pub(super) fn make_headroom(&self, headroom: usize) -> bool {
-        // SAFETY: The buffer is ours: its head may be replaced by a larger one.
-        u32::try_from(headroom)
-            .is_ok_and(|headroom| unsafe { bindings::skb_cow_head(self.as_ptr(), headroom) == 0 })
     }
 }
 
@@ -529,6 +562,14 @@ impl Deref for Skb {
     fn deref(&self) -> &Buffer {
         // SAFETY: By the type's invariant the pointer is valid and ours.
         unsafe { Buffer::from_raw(self.0.as_ptr()) }
+    }
+}
+
+impl DerefMut for Skb {
+    #[inline]
+    fn deref_mut(&mut self) -> &mut Buffer {
+        // SAFETY: By the type's invariant the pointer is valid and ours alone.
+        unsafe { Buffer::from_raw_mut(self.0.as_ptr()) }
     }
 }
 

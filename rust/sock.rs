@@ -2,9 +2,12 @@
 
 //! `struct sock` with a protocol's own state behind it: references, locks, flags, queues.
 //!
-//! A [`Sock`] has two parts of its own. `shared` is read by anyone at any time and looks after
-//! itself (atomics, locks). `state` belongs to whoever has the socket locked: a task through
-//! [`Sock::lock`], or the receive path through [`Sock::lock_bh`].
+//! A [`Sock`] has two parts of its own. `shared` is read by anyone at any time and synchronises
+//! itself (atomics, locks). `state` belongs to the holder of the socket lock: a task through
+//! [`Sock::lock`], or the receive path through [`Sock::lock_bh`]. Both lend it as [`Locked`].
+//!
+//! References are counted: a descriptor has one, each table and queue that lists a socket has one, and
+//! every [`SockRef`] is one.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
@@ -13,8 +16,10 @@ use super::{
     family::Vtable,
     map::Entry,
     namespace::Net,
-    queue::Queue,
-    skb::{Context, Skb},
+    queue::{self, Queue},
+    skb::{Buffer, Context, Skb},
+    sock_list::Links,
+    softirq::Softirq,
     uapi,
 };
 use crate::net::errno::prelude::*;
@@ -28,6 +33,7 @@ use core::{
         Ordering::{Acquire, Relaxed, Release},
     },
 };
+use kernel::types::NotThreadSafe;
 
 /// State of a socket, as the core's helpers test it (`TCP_*` of `net/tcp_states.h`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -46,23 +52,38 @@ pub(crate) enum TcpState {
     Closing = 11,
 }
 
+/// The [`Protocol::Kind`] of streams: the socket lock guards the receive queue, which is reached through
+/// [`Locked`].
+pub(crate) enum Stream {}
+
+/// The [`Protocol::Kind`] of datagrams: the receive queue has a lock of its own, which the core's
+/// functions for datagrams take.
+pub(crate) enum Datagram {}
+
 /// A protocol: what its sockets carry beside `struct sock`.
 pub(crate) trait Protocol: Sized + 'static {
+    /// [`Stream`] or [`Datagram`].
+    type Kind;
     /// Read without the socket lock.
-    type Shared: Sync;
+    type Shared: Send + Sync;
     /// Guarded by the socket lock.
-    type State;
+    type State: Send;
+    /// The value that a [`SockList`](super::sock_list::SockList) stores with a socket.
+    type Slot: Default + Send;
+    /// The protocol wakes writers itself; a packet that leaves its device does not
+    /// (`SOCK_USE_WRITE_QUEUE`).
+    const WAKES_WRITERS: bool;
 
     /// The tables the kernel calls the protocol by.
     fn vtable() -> &'static Vtable<Self>;
-    /// A packet that waited while a task held the lock; the caller holds it.
-    fn backlog(sock: &Sock<Self>, state: &mut Self::State, skb: Skb);
-    /// The socket's timer fired; called with the lock held and bottom halves disabled.
-    fn timer(_sock: &Sock<Self>, _state: &mut Self::State) {}
-    /// A task is about to release the lock, or pauses at what came meanwhile, and the backlog is
-    /// empty; called with bottom halves disabled.
+    /// A packet that came while a task had the lock.
+    fn backlog(locked: &mut Locked<'_, Self>, skb: Skb, softirq: Softirq<'_>);
+    /// The socket's timer fired.
+    fn timer(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
+    /// A task is about to release the lock, or works off the backlog in between, and the backlog is
+    /// empty.
     #[inline]
-    fn released(_sock: &Sock<Self>, _state: &mut Self::State) {}
+    fn before_release(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
 }
 
 /// Whether the calling task is ending, so that nobody waits for what it does.
@@ -130,33 +151,21 @@ impl RawSock {
         self.shutdown_cell().load(Relaxed)
     }
 
-    /// Shuts down further halves; the caller has the socket locked.
-    #[inline]
-    pub(crate) fn add_shutdown(&self, halves: u8) {
-        self.shutdown_cell().fetch_or(halves, Relaxed);
-    }
-
-    /// Opens both halves again, for a socket that is connected anew.
-    #[inline]
-    pub(crate) fn clear_shutdown(&self) {
-        self.shutdown_cell().store(0, Relaxed);
-    }
-
     #[inline]
     fn error_cell(&self) -> &AtomicI32 {
         // SAFETY: As in `state_cell`.
         unsafe { AtomicI32::from_ptr(field!(self, sk_err)) }
     }
 
-    /// Whether an error waits to be reported. Asked after the state, it tells of the error that the
-    /// state came with.
+    /// Whether an error is pending. Code that has read the state before sees the error that was
+    /// set with that state.
     #[inline]
     pub(crate) fn has_error(&self) -> bool {
         fence(Acquire);
         self.error_cell().load(Relaxed) != 0
     }
 
-    /// Takes the error that waits, if any.
+    /// Takes the pending error, if any.
     #[inline]
     pub(crate) fn take_error(&self) -> Result {
         match self.error_cell().swap(0, Relaxed) {
@@ -165,28 +174,23 @@ impl RawSock {
         }
     }
 
-    /// Stores an error for the next call. To be done before the state that comes with it is set, so
-    /// that no one who looks without the lock sees a failure without its reason.
+    /// Stores an error for the next call. Set it before the state that it explains: those who read
+    /// both without the lock then never see a failure without its reason.
     pub(crate) fn set_error(&self, error: Error) {
         self.error_cell().store(-error.to_errno(), Relaxed);
         fence(Release);
     }
 
-    /// Stores an error for the next call and wakes whoever waits for one.
+    /// Stores an error for the next call and wakes those who wait for one.
     pub(crate) fn report_error(&self, error: Error) {
         self.set_error(error);
         self.wake_error();
     }
 
-    /// How often the socket was disconnected by a call: who sleeps in another finds out by it.
+    /// How often a call disconnected the socket: calls that sleep meanwhile look at it.
     #[inline]
     pub(super) fn disconnects(&self) -> i32 {
         self.disconnects_cell().load(Relaxed)
-    }
-
-    /// Counts a disconnect; the caller has the socket locked.
-    pub(crate) fn count_disconnect(&self) {
-        self.disconnects_cell().fetch_add(1, Relaxed);
     }
 
     fn disconnects_cell(&self) -> &AtomicI32 {
@@ -213,12 +217,6 @@ impl RawSock {
         let flags =
             unsafe { ptr::read_volatile(field!(self, __sk_common.__bindgen_anon_5.skc_flags)) };
         flags & (1 << flag) != 0
-    }
-
-    /// Cuts the socket from its descriptor.
-    pub(crate) fn orphan(&self) {
-        // SAFETY: The caller is the socket's `release`, which runs once.
-        unsafe { bindings::sock_orphan(self.as_ptr()) };
     }
 
     /// Receive memory charged to the socket, bytes.
@@ -254,17 +252,17 @@ impl RawSock {
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
-    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), and the device's queue that
-    /// it came by (`SO_BUSY_POLL`).
+    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), and its device's queue
+    /// (`SO_BUSY_POLL`).
     #[inline]
-    pub(crate) fn note_arrival(&self, skb: &Skb) {
+    pub(crate) fn note_arrival(&self, skb: &Buffer) {
         // SAFETY: Both are valid; single stores, as the core does them without the lock.
         unsafe { bindings::sk_note_arrival(self.as_ptr(), skb.as_ptr()) };
     }
 
     /// Remembers the device's queue that `skb` came by (`SO_BUSY_POLL`).
     #[inline]
-    pub(crate) fn note_queue(&self, skb: &Skb) {
+    pub(crate) fn note_queue(&self, skb: &Buffer) {
         // SAFETY: As in `note_arrival`.
         unsafe { bindings::sk_mark_napi_id(self.as_ptr(), skb.as_ptr()) };
     }
@@ -301,31 +299,18 @@ impl RawSock {
         unsafe { bindings::sock_ino(self.as_ptr()) }
     }
 
-    /// Where the core keeps received packets.
+    /// Whether the receive queue is empty. A stream's readers look at bytes, see the protocol.
     #[inline]
-    pub(crate) fn receive_queue(&self) -> &Queue {
-        // SAFETY: The queue is part of a valid socket; `Queue` is transparent over it.
-        unsafe { &*field!(self, sk_receive_queue).cast() }
+    pub(crate) fn receives_nothing(&self) -> bool {
+        // SAFETY: The queue is part of a valid socket.
+        unsafe { queue::is_empty(field!(self, sk_receive_queue)) }
     }
 
-    /// Where a stream keeps packets until they are acknowledged.
-    #[inline]
-    pub(crate) fn write_queue(&self) -> &Queue {
-        // SAFETY: As in `receive_queue`.
-        unsafe { &*field!(self, sk_write_queue).cast() }
-    }
-
-    /// Where queueing disciplines report what they did not send in time (`SO_TXTIME`).
-    #[inline]
-    fn error_queue(&self) -> &Queue {
-        // SAFETY: As in `receive_queue`.
-        unsafe { &*field!(self, sk_error_queue).cast() }
-    }
-
-    /// Readiness that errors bring: one that waits to be reported, or reports that are queued.
+    /// Readiness that errors bring: a pending one, or reports in the error queue.
     #[inline]
     pub(crate) fn error_readiness(&self) -> u32 {
-        if !self.error_queue().is_empty() {
+        // SAFETY: The queue is part of a valid socket.
+        if !unsafe { queue::is_empty(field!(self, sk_error_queue)) } {
             if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) {
                 return uapi::EPOLLERR | uapi::EPOLLPRI;
             }
@@ -337,17 +322,9 @@ impl RawSock {
             0
         }
     }
-
-    /// Charges `skb` to the socket's receive memory.
-    #[inline]
-    pub(crate) fn charge_receive(&self, skb: &mut Skb) {
-        // SAFETY: Both are valid; the charge ends with the buffer, and queued buffers are freed
-        // before the socket.
-        unsafe { bindings::skb_set_owner_r(skb.as_ptr(), self.as_ptr()) };
-    }
 }
 
-/// A socket of protocol `P`, held by whoever lent the reference.
+/// A socket of protocol `P`. A reference is valid while its lender holds the socket.
 #[repr(C)]
 pub(crate) struct Sock<P: Protocol> {
     raw: RawSock,
@@ -355,11 +332,15 @@ pub(crate) struct Sock<P: Protocol> {
     /// The timer fired while a task owned the socket.
     pub(super) timer_missed: AtomicBool,
     pub(super) entry: Entry,
+    pub(super) links: Links<P>,
+    /// The socket is not counted in `/proc/net/protocols` any more.
+    retired: AtomicBool,
     shared: P::Shared,
     state: UnsafeCell<P::State>,
 }
 
-// SAFETY: `raw` and `shared` are `Sync`; `state` is reached through the lock only.
+// SAFETY: `raw` and `shared` are `Sync`; `state`, which is `Send`, is reached through the lock only,
+// and what is in `links` through the list that a socket belongs to.
 unsafe impl<P: Protocol> Sync for Sock<P> {}
 
 impl<P: Protocol> Deref for Sock<P> {
@@ -389,7 +370,7 @@ impl<P: Protocol> Sock<P> {
         unsafe { timer.byte_sub(core::mem::offset_of!(Self, timer)).cast() }
     }
 
-    /// What may be read without the lock.
+    /// The part that is read without the lock.
     #[inline]
     pub(crate) fn shared(&self) -> &P::Shared {
         &self.shared
@@ -409,10 +390,15 @@ impl<P: Protocol> Sock<P> {
                 AtomicBool::new(false),
             );
             ptr::write(ptr::addr_of_mut!((*this).entry), Entry::new());
+            ptr::write(ptr::addr_of_mut!((*this).links), Links::default());
+            ptr::write(ptr::addr_of_mut!((*this).retired), AtomicBool::new(false));
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
             ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
             (*sk).sk_destruct = Some(Self::destruct);
             bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_RCU_FREE);
+            if P::WAKES_WRITERS {
+                bindings::sock_set_flag(sk, bindings::sock_flags_SOCK_USE_WRITE_QUEUE);
+            }
             super::timer::setup::<P>(&*this);
         }
         P::vtable().count(1);
@@ -431,14 +417,22 @@ impl<P: Protocol> Sock<P> {
         unsafe {
             let this: *mut Self = sk.cast();
             super::timer::cancel(&*this);
-            (*this).raw.receive_queue().purge();
-            (*this).raw.write_queue().purge();
-            // Those that nobody took; the core leaves them to the protocol.
-            (*this).raw.error_queue().purge();
+            (*this).retire();
+            Queue::from_raw(ptr::addr_of_mut!((*sk).sk_receive_queue)).purge();
+            // Reports that no call took; the core leaves them to the protocol.
+            Queue::from_raw(ptr::addr_of_mut!((*sk).sk_error_queue)).purge();
             ptr::drop_in_place(ptr::addr_of_mut!((*this).shared));
             ptr::drop_in_place(ptr::addr_of_mut!((*this).state));
+            ptr::drop_in_place(ptr::addr_of_mut!((*this).links));
         }
         P::vtable().count(-1);
+    }
+
+    /// Counts the socket out of `/proc/net/protocols`, once: its connection is over.
+    pub(crate) fn retire(&self) {
+        if !self.retired.swap(true, Relaxed) {
+            P::vtable().count_in_use(&self.raw, -1);
+        }
     }
 
     /// A reference to the socket.
@@ -451,7 +445,7 @@ impl<P: Protocol> Sock<P> {
     }
 
     /// A reference to a socket that was found in a read section, unless its last one is gone.
-    pub(super) fn try_hold(&self) -> Option<SockRef<P>> {
+    pub(crate) fn try_hold(&self) -> Option<SockRef<P>> {
         // SAFETY: The read section keeps the memory. A reference is made of what was just taken.
         unsafe { bindings::sock_tryhold(self.as_ptr()).then(|| SockRef::from_raw(self.as_ptr())) }
     }
@@ -459,39 +453,44 @@ impl<P: Protocol> Sock<P> {
     /// Locks the socket for the calling task; may sleep.
     #[inline]
     pub(crate) fn lock(&self) -> Guard<'_, P> {
-        // SAFETY: Process context: only socket calls and module exit come here.
+        // SAFETY: Locks a valid socket.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
-        Guard(self)
+        Guard(self, NotThreadSafe)
     }
 
-    /// Locks a child for the task that has its listener locked. Never the other way round: a child
-    /// reaches its listener without that one's lock.
+    /// Locks a child for the task that has its listener locked. A child never locks its listener, so
+    /// there is one order.
     pub(crate) fn lock_child(&self) -> Guard<'_, P> {
         const SINGLE_DEPTH_NESTING: i32 = 1;
         // SAFETY: As in `lock`; the class tells the lock checker of the order.
         unsafe { bindings::lock_sock_nested(self.as_ptr(), SINGLE_DEPTH_NESTING) };
-        Guard(self)
+        Guard(self, NotThreadSafe)
     }
 
-    /// Takes the socket's spin lock, in softirq context or with bottom halves disabled.
+    /// Takes the socket's spin lock.
     #[inline]
-    pub(crate) fn lock_bh(&self) -> BhGuard<'_, P> {
-        // SAFETY: The caller is in softirq context; the nested class keeps a child's lock, taken
-        // while its listener's is held, apart from it for the lock checker.
+    pub(crate) fn lock_bh<'a>(&'a self, _softirq: Softirq<'a>) -> BhGuard<'a, P> {
+        // SAFETY: Locks a valid socket, with bottom halves disabled. The nested class keeps a child's
+        // lock, taken while its listener's is held, apart from it for the lock checker.
         let owned = unsafe { bindings::bh_lock_sock_nested(self.as_ptr()) };
-        BhGuard { sock: self, owned }
+        BhGuard {
+            sock: self,
+            owned,
+            _held: NotThreadSafe,
+        }
     }
 
-    /// The state, for a caller that the core has given the lock.
-    ///
     /// # Safety
     ///
-    /// The caller has the socket's lock and no other reference to the state.
-    #[allow(clippy::mut_from_ref)]
+    /// The socket is locked for as long as `'a`, and nobody else reaches what the lock guards.
     #[inline]
-    pub(super) unsafe fn state_mut(&self) -> &mut P::State {
-        // SAFETY: The caller's promise.
-        unsafe { &mut *self.state.get() }
+    pub(super) unsafe fn assume_locked<'a>(&'a self) -> Locked<'a, P> {
+        Locked {
+            sock: self,
+            // SAFETY: The caller's promise.
+            state: unsafe { &mut *self.state.get() },
+            _held: NotThreadSafe,
+        }
     }
 }
 
@@ -510,41 +509,11 @@ unsafe impl<P: Protocol> Sync for SockRef<P> {}
 impl<P: Protocol> SockRef<P> {
     /// # Safety
     ///
-    /// `sk` is a socket of `P`, and the caller gives away one reference to it.
+    /// `sk` is a socket of `P`, of which one reference is given away.
     #[inline]
     pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
         // SAFETY: Valid, hence not null.
         SockRef(unsafe { NonNull::new_unchecked(sk.cast()) })
-    }
-
-    /// Gives the reference away.
-    #[inline]
-    pub(super) fn into_raw(self) -> *mut bindings::sock {
-        let sk = self.0.as_ptr().cast();
-        core::mem::forget(self);
-        sk
-    }
-
-    /// Leaves the reference to the socket itself: its protocol holds it until
-    /// [`Self::from_lifetime`] takes it back.
-    #[inline]
-    pub(crate) fn leave(self) {
-        let _ = self.into_raw();
-    }
-
-    /// Ends the protocol's use of a socket: gives back the reference that it had on it.
-    pub(crate) fn retire(self) {
-        P::vtable().count_in_use(&self, -1);
-    }
-
-    /// Takes the reference that the protocol holds on a socket of its own.
-    ///
-    /// The caller answers for taking it once.
-    #[inline]
-    pub(crate) fn from_lifetime(sock: &Sock<P>) -> Self {
-        // SAFETY: Every socket is born with one reference that belongs to its protocol; callers
-        // are the protocol's single end of life, guarded by a flag under the socket's lock.
-        unsafe { SockRef::from_raw(sock.as_ptr()) }
     }
 }
 
@@ -566,27 +535,81 @@ impl<P: Protocol> Drop for SockRef<P> {
     }
 }
 
+/// All that the socket lock guards, borrowed from a guard: the state, and a stream's receive queue.
+pub(crate) struct Locked<'a, P: Protocol> {
+    sock: &'a Sock<P>,
+    /// The protocol's state.
+    pub(crate) state: &'a mut P::State,
+    _held: NotThreadSafe,
+}
+
+impl<'a, P: Protocol> Locked<'a, P> {
+    /// The socket.
+    #[inline]
+    pub(crate) fn sock(&self) -> &'a Sock<P> {
+        self.sock
+    }
+
+    /// Shuts down further halves, `RCV_SHUTDOWN | SEND_SHUTDOWN`.
+    #[inline]
+    pub(crate) fn add_shutdown(&mut self, halves: u8) {
+        self.sock.shutdown_cell().fetch_or(halves, Relaxed);
+    }
+
+    /// Opens both halves, for a socket that may be connected anew.
+    #[inline]
+    pub(crate) fn clear_shutdown(&mut self) {
+        self.sock.shutdown_cell().store(0, Relaxed);
+    }
+
+    /// Counts a disconnect by a call. Calls that sleep on the socket end with `EPIPE`.
+    pub(crate) fn count_disconnect(&mut self) {
+        self.sock.disconnects_cell().fetch_add(1, Relaxed);
+    }
+
+    /// Wakes writers, if any asked for room.
+    #[inline]
+    pub(crate) fn wake_writers(&mut self) {
+        // SAFETY: The lock is held, so `sk_socket` stays; the helper looks whether it is there.
+        if unsafe { bindings::sk_test_clear_nospace(self.sock.as_ptr()) } {
+            self.sock.signal_write_space();
+        }
+    }
+}
+
+impl<P: Protocol<Kind = Stream>> Locked<'_, P> {
+    /// Received buffers that no call has taken.
+    #[inline]
+    pub(crate) fn receive_queue(&mut self) -> &mut Queue {
+        // SAFETY: The queue is part of the locked socket, and a stream's is reached only through what
+        // the lock lends, which `self` is.
+        unsafe { Queue::from_raw(ptr::addr_of_mut!((*self.sock.as_ptr()).sk_receive_queue)) }
+    }
+
+    /// Queues a received buffer, charged to the receive memory.
+    #[inline]
+    pub(crate) fn queue_received(&mut self, skb: Skb) {
+        let sock = self.sock;
+        // SAFETY: The queue is this socket's.
+        unsafe { self.receive_queue().push(sock, skb) };
+    }
+}
+
 /// A socket locked by the calling task. Dropping it processes the packets that came meanwhile.
-pub(crate) struct Guard<'a, P: Protocol>(&'a Sock<P>);
+pub(crate) struct Guard<'a, P: Protocol>(&'a Sock<P>, NotThreadSafe);
 
 impl<'a, P: Protocol> Guard<'a, P> {
-    /// The socket and its state.
+    /// All that the lock guards.
     #[inline]
-    pub(crate) fn parts(&mut self) -> (&'a Sock<P>, &mut P::State) {
-        // SAFETY: The lock is held, and the state is borrowed from the guard.
-        (self.0, unsafe { self.0.state_mut() })
+    pub(crate) fn locked(&mut self) -> Locked<'_, P> {
+        // SAFETY: The lock is held, and all that it guards is borrowed from the guard.
+        unsafe { self.0.assume_locked() }
     }
 
     /// The socket.
     #[inline]
     pub(crate) fn sock(&self) -> &'a Sock<P> {
         self.0
-    }
-
-    /// The state.
-    #[inline]
-    pub(crate) fn state(&mut self) -> &mut P::State {
-        self.parts().1
     }
 
     /// Processes the packets that came while the lock was held, if any: acknowledgements and
@@ -625,15 +648,16 @@ pub(crate) struct BhGuard<'a, P: Protocol> {
     sock: &'a Sock<P>,
     /// Whether a task owns it, which cannot change meanwhile.
     owned: bool,
+    _held: NotThreadSafe,
 }
 
-impl<'a, P: Protocol> BhGuard<'a, P> {
-    /// The socket and its state, unless a task owns it.
+impl<P: Protocol> BhGuard<'_, P> {
+    /// All that the lock guards, unless a task owns the socket.
     #[inline]
-    pub(crate) fn parts(&mut self) -> Option<(&'a Sock<P>, &mut P::State)> {
-        // SAFETY: The spin lock is held, so ownership cannot change; without an owner the state
-        // is ours for the borrow of the guard.
-        (!self.owned).then(|| (self.sock, unsafe { self.sock.state_mut() }))
+    pub(crate) fn locked(&mut self) -> Option<Locked<'_, P>> {
+        // SAFETY: The spin lock is held, so ownership cannot change; without an owner all that is
+        // guarded is borrowed from the guard.
+        (!self.owned).then(|| unsafe { self.sock.assume_locked() })
     }
 
     /// Keeps `skb` for the task that owns the socket. Gives it back if too much waits already.
@@ -662,17 +686,23 @@ impl<P: Protocol> Drop for BhGuard<'_, P> {
     }
 }
 
-/// A child made from a listener, locked until it is finished.
+/// A child made from a listener, locked until it is dropped. Someone else has to hold it by then.
 pub(crate) struct NewChild<P: Protocol> {
     sock: SockRef<P>,
+    _held: NotThreadSafe,
 }
 
 impl<P: Protocol> NewChild<P> {
-    /// Copies `listener`'s options into a new socket with parts of its own, in softirq context.
-    /// The lifetime reference is the protocol's, as with any socket.
-    pub(crate) fn spawn(listener: &Sock<P>, shared: P::Shared, state: P::State) -> Option<Self> {
-        // SAFETY: The listener is valid and locked by the caller; the copy's lock is ours.
-        let sk = unsafe { bindings::sk_clone(listener.as_ptr(), Context::Softirq.gfp(), true) };
+    /// Copies the listener's options into a new socket with parts of its own.
+    pub(crate) fn spawn(
+        listener: &mut Locked<'_, P>,
+        shared: P::Shared,
+        state: P::State,
+        _softirq: Softirq<'_>,
+    ) -> Option<Self> {
+        let listener = listener.sock().as_ptr();
+        // SAFETY: The listener is locked; the copy's lock is ours.
+        let sk = unsafe { bindings::sk_clone(listener, Context::Softirq.gfp(), true) };
         let sk = NonNull::new(sk)?.as_ptr();
         // SAFETY: A new socket that nobody knows of, a byte copy of the listener's: its own parts
         // are written over without being dropped, since the listener still owns the originals.
@@ -684,21 +714,28 @@ impl<P: Protocol> NewChild<P> {
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
         }
-        // SAFETY: `sk_clone` made two references: one is the protocol's, the other ours.
-        let sock = unsafe { SockRef::from_raw(sk) };
-        Some(NewChild { sock })
+        // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have yet,
+        // and ours.
+        let sock = unsafe {
+            bindings::sock_put(sk);
+            SockRef::from_raw(sk)
+        };
+        Some(NewChild {
+            sock,
+            _held: NotThreadSafe,
+        })
     }
 
-    /// The child and its state.
-    pub(crate) fn parts(&mut self) -> (&Sock<P>, &mut P::State) {
-        // SAFETY: `sk_clone` locked the child, and nobody owns it.
-        (&self.sock, unsafe { self.sock.state_mut() })
+    /// All that the child's lock guards.
+    pub(crate) fn locked(&mut self) -> Locked<'_, P> {
+        // SAFETY: `sk_clone` locked the child, and no task owns it.
+        unsafe { self.sock.assume_locked() }
     }
 }
 
 impl<P: Protocol> Drop for NewChild<P> {
     fn drop(&mut self) {
-        // SAFETY: Locked by `sk_clone`.
+        // SAFETY: Locked by `sk_clone`; the reference goes after this.
         unsafe { bindings::bh_unlock_sock(self.sock.as_ptr()) };
     }
 }

@@ -2,8 +2,8 @@
 
 //! Numbers in files under `/proc/sys`, one set per network namespace.
 //!
-//! Who may write is the core's business: a task with `CAP_NET_ADMIN` over the namespace, as with
-//! all of `net.*`. So is the text: one number as `proc_douintvec` reads it.
+//! The core decides who may write: a task with `CAP_NET_ADMIN` over the namespace, as with all of
+//! `net.*`. It also reads the text: one number, as `proc_douintvec` has it.
 //!
 //! C headers: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h),
 //! [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
@@ -21,7 +21,7 @@ use kernel::{
 pub(crate) trait Numbers: Send + Sync + 'static {
     /// The directory under `/proc/sys`.
     const DIRECTORY: &'static CStr;
-    /// What a file stands for.
+    /// The setting behind a file.
     type File: Copy + 'static;
     /// The files' names, and what each stands for.
     const FILES: &'static [(&'static CStr, Self::File)];
@@ -30,14 +30,14 @@ pub(crate) trait Numbers: Send + Sync + 'static {
     ///
     /// # Errors
     ///
-    /// What the reader gets.
+    /// The error that the reader gets.
     fn get(&self, file: Self::File) -> Result<u32>;
 
     /// Takes the number that was written to `file`. Process context, on several processors at once.
     ///
     /// # Errors
     ///
-    /// What the writer gets; nothing may have changed then.
+    /// The error that the writer gets; nothing may have changed then.
     fn set(&self, file: Self::File, number: u32) -> Result;
 }
 
@@ -205,8 +205,8 @@ unsafe extern "C" fn handle<N: Numbers>(
     // SAFETY: The entry has the size of the number that it points to, and both outlive the call; the
     // rest is what the core passed, unchanged.
     let code = unsafe { bindings::proc_douintvec(&one, write, buffer, len, position) };
-    // Untouched is also what the core ignores, as an empty write, or one that is not at the file's
-    // start; and what is written anew without a change needs no judgement.
+    // The core ignores an empty write, or one that is not at the file's start. Skip validation if the
+    // value is unchanged.
     if code != 0 || write == 0 || number == before {
         return code;
     }

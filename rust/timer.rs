@@ -2,16 +2,17 @@
 
 //! The one high-resolution timer of a socket.
 //!
-//! The timer holds no reference: whether one is due cannot be told when the timer is started beside
-//! its running callback. The socket's end waits for it instead, after the last reference and an RCU
-//! grace period. What the timer is armed for is the business of who has the socket locked. Who has a
-//! reference alone may arm it to have the socket looked at, and may find that put off by the former.
+//! The timer holds no reference: when it is started beside its running callback, nobody can tell how
+//! many references are due. Instead the socket's end waits for the callback, after the last reference
+//! and an RCU grace period. The lock holder decides what the timer is armed for. Others may arm it to
+//! have the socket looked at; the lock holder may put that off.
 //!
 //! C header: [`include/linux/hrtimer.h`](srctree/include/linux/hrtimer.h)
 
 use super::{
     bindings, compat,
     sock::{Protocol, Sock},
+    softirq::Softirq,
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -28,7 +29,7 @@ pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
     unsafe { setup_raw(sock.timer.get(), fire::<P>) };
 }
 
-/// What a timer calls, in softirq context.
+/// A timer's callback, in softirq context.
 pub(super) type Callback =
     unsafe extern "C" fn(*mut bindings::hrtimer) -> bindings::hrtimer_restart;
 
@@ -86,7 +87,7 @@ impl<P: Protocol> Sock<P> {
 ///
 /// # Safety
 ///
-/// Nobody can arm the timer any more, and the caller has no lock that its callback takes.
+/// Nobody can arm the timer any more, and no lock is held that its callback takes.
 pub(super) unsafe fn cancel<P: Protocol>(sock: &Sock<P>) {
     // SAFETY: The timer was set up with the socket; waits for a callback on another processor.
     unsafe { bindings::hrtimer_cancel(sock.timer.get()) };
@@ -99,9 +100,11 @@ unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> binding
     // SAFETY: The socket's memory stays until [`cancel`] has waited for this callback, even if the
     // protocol gives up the last reference in it: that only starts an RCU grace period.
     let sock = unsafe { &*Sock::<P>::from_timer(timer) };
-    let mut guard = sock.lock_bh();
-    match guard.parts() {
-        Some((sock, state)) => P::timer(sock, state),
+    // SAFETY: Timers of this mode expire in softirq context.
+    let softirq = unsafe { Softirq::assume() };
+    let mut guard = sock.lock_bh(softirq);
+    match guard.locked() {
+        Some(mut locked) => P::timer(&mut locked, softirq),
         // The owner looks at the flag when it releases the lock, which it cannot do now.
         None => sock.timer_missed.store(true, Relaxed),
     }
@@ -113,15 +116,15 @@ unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> binding
 ///
 /// # Safety
 ///
-/// Called by the core with the socket's lock held, on a socket of `P`.
+/// Called by the core with the socket's lock held and bottom halves disabled, on a socket of `P`.
 pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock) {
     // SAFETY: The caller's promise.
-    let sock = unsafe { Sock::<P>::from_raw(sk) };
+    let (sock, softirq) = unsafe { (Sock::<P>::from_raw(sk), Softirq::assume()) };
+    // SAFETY: The lock is held, and the guard that is being released lends nothing any more.
+    let mut locked = unsafe { sock.assume_locked() };
     if sock.timer_missed.load(Relaxed) {
         sock.timer_missed.store(false, Relaxed);
-        // SAFETY: The lock is held, and the guard that is being released lends the state no more.
-        P::timer(sock, unsafe { sock.state_mut() });
+        P::timer(&mut locked, softirq);
     }
-    // SAFETY: As above; the borrow of the state that the timer had has ended.
-    P::released(sock, unsafe { sock.state_mut() });
+    P::before_release(&mut locked, softirq);
 }

@@ -6,7 +6,8 @@
 
 use super::{
     bindings,
-    sock::{Guard, Protocol, RawSock, Sock},
+    family::Call,
+    sock::{Guard, Locked, Protocol},
 };
 use crate::net::errno::prelude::*;
 use core::{
@@ -15,28 +16,27 @@ use core::{
 };
 use kernel::ffi::c_long;
 
-/// Who is woken by one event.
+/// Which waiters one event wakes.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Waiter {
-    /// Everyone who waits.
+    /// All of them.
     Shared,
-    /// One of those who wait, as with `accept`.
+    /// One of them, as with `accept`.
     Exclusive,
 }
 
 /// An entry in a socket's wait queue, on the stack of the call that waits.
 type Entry = *mut bindings::wait_queue_entry;
 
-impl RawSock {
-    /// Runs `f` as one who waits on the socket.
+impl<P: Protocol> Call<'_, P> {
+    /// Runs `f` with the calling task in the socket's wait queue.
     #[inline]
     fn among_waiters<R>(&self, waiter: Waiter, f: impl FnOnce(Entry) -> R) -> R {
         let mut entry = MaybeUninit::<bindings::wait_queue_entry>::uninit();
         let entry = entry.as_mut_ptr();
         let sk = self.as_ptr();
         // SAFETY: The entry, which is initialised first, lives on this stack until it is taken off
-        // the queue below. The socket has a descriptor, hence a wait queue, as long as a call is in
-        // it.
+        // the queue below. A running call holds the descriptor, and so its wait queue.
         unsafe {
             bindings::init_wait_woken(entry);
             match waiter {
@@ -91,8 +91,7 @@ impl RawSock {
         Ok(())
     }
 
-    /// As [`Guard::wait`], for who does not have the socket locked: what `ready` looks at must be
-    /// told to readers.
+    /// As [`Guard::wait`], without the socket locked: changes that `ready` looks at must wake readers.
     ///
     /// # Errors
     ///
@@ -100,7 +99,7 @@ impl RawSock {
     #[inline]
     pub(crate) fn wait(&self, timeout: &mut c_long, mut ready: impl FnMut() -> bool) -> Result {
         self.among_waiters(Waiter::Shared, |entry| {
-            // Who changes something looks for waiters after it: one of the two sees the other.
+            // Wakers change something and then look for waiters: one of the two sees the other.
             fence(SeqCst);
             while !ready() {
                 // SAFETY: As in `Guard::wait`.
@@ -112,7 +111,8 @@ impl RawSock {
 }
 
 impl<P: Protocol> Guard<'_, P> {
-    /// Sleeps, with the lock released, until `ready` holds or `timeout` (jiffies) has run down.
+    /// Sleeps in `call`, with the lock released, until `ready` holds or `timeout` (jiffies) has run
+    /// down.
     ///
     /// # Errors
     ///
@@ -120,31 +120,25 @@ impl<P: Protocol> Guard<'_, P> {
     /// call has disconnected the socket.
     pub(crate) fn wait(
         &mut self,
+        call: &Call<'_, P>,
         timeout: &mut c_long,
         waiter: Waiter,
-        mut ready: impl FnMut(&Sock<P>, &mut P::State) -> bool,
+        mut ready: impl FnMut(&mut Locked<'_, P>) -> bool,
     ) -> Result {
-        {
-            let (sock, state) = self.parts();
-            if ready(sock, state) {
-                return Ok(());
-            }
-            if *timeout == 0 {
-                return Err(EAGAIN);
-            }
+        if ready(&mut self.locked()) {
+            return Ok(());
         }
-        let sock = self.sock();
-        sock.among_waiters(waiter, |entry| loop {
-            {
-                let (sock, state) = self.parts();
-                if ready(sock, state) {
-                    return Ok(());
-                }
+        if *timeout == 0 {
+            return Err(EAGAIN);
+        }
+        call.among_waiters(waiter, |entry| loop {
+            if ready(&mut self.locked()) {
+                return Ok(());
             }
             // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
             // between the test above and the sleep count.
             let nap = |left| self.unlocked(|| unsafe { bindings::wait_woken(entry, left) });
-            if let Err(e) = sock.sleep(timeout, nap) {
+            if let Err(e) = call.sleep(timeout, nap) {
                 return Err(e);
             }
         })

@@ -1,15 +1,20 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Waking and signalling those who wait for something about a socket: in a call, in `poll`, or for
-//! `SIGIO`. How a call sleeps is in [`super::wait`].
+//! Waking tasks that wait for something about a socket, in a call or in `poll`, and sending `SIGIO`.
+//! How a call sleeps is in [`super::wait`].
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
 
-use super::{bindings, sock::RawSock, uapi};
+use super::{
+    bindings,
+    family::Call,
+    sock::{Protocol, RawSock},
+    uapi,
+};
 use kernel::ffi::c_int;
 
 impl RawSock {
-    /// Wakes whoever waits for the error that was stored.
+    /// Wakes those who wait for an error.
     pub(crate) fn wake_error(&self) {
         // SAFETY: The socket is valid; its callbacks are the core's.
         unsafe { bindings::sk_error_report(self.as_ptr()) };
@@ -66,17 +71,41 @@ impl RawSock {
         };
     }
 
-    /// Spares the socket's `SIGIO` owner the news of data while a task sleeps for it.
+    /// Sends `SIGPIPE` to the calling task.
+    pub(crate) fn broken_pipe(&self) {
+        // SAFETY: Process context, in a send call.
+        unsafe { bindings::send_sigpipe() };
+    }
+
+    /// Wakes writers, and signals `SIGIO` owners, since the send buffer has room.
+    pub(super) fn signal_write_space(&self) {
+        // SAFETY: The socket is valid; the helpers look whether it has a wait queue.
+        unsafe {
+            bindings::sk_wake(
+                self.as_ptr(),
+                uapi::EPOLLOUT | uapi::EPOLLWRNORM | uapi::EPOLLWRBAND,
+            );
+            bindings::sk_wake_async(
+                self.as_ptr(),
+                bindings::SOCK_WAKE_SPACE as c_int,
+                bindings::POLL_OUT as c_int,
+            );
+        }
+    }
+}
+
+impl<P: Protocol> Call<'_, P> {
+    /// While a task sleeps in `recv`, suppresses the `SIGIO` that announces data.
     #[inline]
-    pub(crate) fn hush_data_signals(&self, hush: bool) {
+    pub(crate) fn suppress_data_signals(&self, suppress: bool) {
         // The core's functions find out too, but there are two calls with each message.
         if !self.has_flag(bindings::sock_flags_SOCK_FASYNC) {
             return;
         }
         let bit = bindings::socket_flags_SOCKWQ_ASYNC_WAITDATA as c_int;
-        // SAFETY: The socket has a caller, hence its descriptor and its wait queue.
+        // SAFETY: A running call holds the descriptor, and so its wait queue.
         unsafe {
-            if hush {
+            if suppress {
                 bindings::sk_set_bit(self.as_ptr(), bit);
             } else {
                 bindings::sk_clear_bit(self.as_ptr(), bit);
@@ -84,25 +113,11 @@ impl RawSock {
         }
     }
 
-    /// Sends `SIGPIPE` to the calling task.
-    pub(crate) fn broken_pipe(&self) {
-        // SAFETY: Process context, in a send call.
-        unsafe { bindings::send_sigpipe() };
-    }
-
-    /// Has frames that leave free nobody's wait: the protocol itself wakes writers.
-    pub(crate) fn wakes_writers_itself(&self) {
-        // SAFETY: Sets a flag of a valid socket that nobody else uses yet.
-        unsafe {
-            bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_USE_WRITE_QUEUE)
-        };
-    }
-
-    /// Asks to be told (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. Whoever looks for
-    /// room after that sees what [`Self::wake_writers`] saw, or is woken by it.
+    /// Asks for a wake-up (`EPOLLOUT`, `SIGIO`) when the send buffer has room again. Look for room
+    /// once more after this: either that look or the wake-up sees it.
     #[inline]
     pub(crate) fn want_write_space(&self) {
-        // SAFETY: The socket is valid and, having a caller, has its descriptor and its wait queue.
+        // SAFETY: As in `suppress_data_signals`.
         unsafe {
             bindings::sk_set_bit(
                 self.as_ptr(),
@@ -115,32 +130,13 @@ impl RawSock {
     /// Asks the same for a task that is about to sleep until then and needs no signal.
     #[inline]
     pub(crate) fn await_write_space(&self) {
-        // SAFETY: As in `want_write_space`.
+        // SAFETY: As in `suppress_data_signals`.
         unsafe {
             bindings::sk_clear_bit(
                 self.as_ptr(),
                 bindings::socket_flags_SOCKWQ_ASYNC_NOSPACE as c_int,
             );
             bindings::sk_set_nospace(self.as_ptr());
-        }
-    }
-
-    /// Wakes writers, if any asked for room; the caller has the socket locked.
-    #[inline]
-    pub(crate) fn wake_writers(&self) {
-        // SAFETY: The lock is held, so `sk_socket` stays; the helpers look whether it is there.
-        unsafe {
-            if bindings::sk_test_clear_nospace(self.as_ptr()) {
-                bindings::sk_wake(
-                    self.as_ptr(),
-                    uapi::EPOLLOUT | uapi::EPOLLWRNORM | uapi::EPOLLWRBAND,
-                );
-                bindings::sk_wake_async(
-                    self.as_ptr(),
-                    bindings::SOCK_WAKE_SPACE as c_int,
-                    bindings::POLL_OUT as c_int,
-                );
-            }
         }
     }
 }

@@ -1,0 +1,362 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The ACK queue: the order of the acknowledgements that open senders' windows (Treydte 2007).
+//!
+//! There is one queue per receiving device and namespace. The engine's [`Turns`] decides; here is the
+//! list of sockets that wait. The queue's lock is a leaf: a socket takes it with its own lock held, and
+//! the queue that gives a socket its turn has let go of it before. It gives a turn in softirq context,
+//! behind a packet or from its timer, never in a task that has some other socket locked.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    counters::Counter,
+    esp::{Connection, Ticket, Turns},
+    net::{
+        alarm::{Alarmed, Ring},
+        bh_lock::BhLock,
+        sock::{Locked, Protocol, Sock},
+        sock_list::SockList,
+        softirq::Softirq,
+        timer,
+    },
+    sysctl::{Live, Seen},
+};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use kernel::sync::Arc;
+
+/// A protocol whose sockets wait in ACK queues.
+pub(crate) trait Scheduled: Protocol<Slot = Ticket> {
+    /// The socket's turn has come.
+    fn take_turn(locked: &mut Locked<'_, Self>, now: u64);
+
+    /// The socket's turn has come while a task owns it, which is to take it when it lets go.
+    fn miss_turn(sock: &Sock<Self>);
+}
+
+/// A device's queue, as sockets hold it. No one may drop the last reference with a socket's spin lock
+/// held, for which the queue's timer may be waiting. So a connection keeps its reference when it is
+/// over, until the socket ends or a task makes it anew.
+pub(crate) type Shared<P> = Arc<Alarmed<AckQueue<P>>>;
+
+/// The ACK queue of one receiving device.
+pub(crate) struct AckQueue<P: Scheduled> {
+    ifindex: u32,
+    arrivals: Arc<Arrivals>,
+    live: Arc<Live>,
+    waiting: BhLock<Waiting<P>>,
+    /// Acknowledgements that had to wait for their turn.
+    waited: Counter,
+    /// Times that a turn was taken from a silent holder.
+    overrun: Counter,
+}
+
+struct Waiting<P: Scheduled> {
+    turns: Turns,
+    sockets: SockList<P>,
+    /// When the timer expires; `u64::MAX` if it is not armed.
+    armed: u64,
+}
+
+impl<P: Scheduled> Ring for AckQueue<P> {
+    fn ring(this: &Alarmed<Self>, softirq: Softirq<'_>) {
+        this.waiting.lock().armed = u64::MAX;
+        serve(this, timer::now(), softirq);
+    }
+}
+
+/// Whether the head of the ACK queue is to leave now. Either call [`serve`], in softirq context without
+/// a socket's lock, or have [the timer](Place::serve_by_timer) do so.
+#[derive(Clone, Copy)]
+#[must_use]
+pub(crate) struct Due(bool);
+
+impl Due {
+    /// Nothing is due.
+    pub(crate) const NOT: Due = Due(false);
+
+    /// Whether the head is to leave now.
+    #[inline]
+    pub(crate) fn is_now(self) -> bool {
+        self.0
+    }
+
+    /// Either of the two.
+    #[inline]
+    pub(crate) fn or(self, other: Due) -> Due {
+        Due(self.0 || other.0)
+    }
+}
+
+/// Has the queue looked at again at `at`, unless that happens before.
+fn set_timer<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, waiting: &mut Waiting<P>, at: u64) {
+    if at < waiting.armed {
+        waiting.armed = at;
+        queue.arm(at);
+    }
+}
+
+/// Gives turns as far as they are due. No socket of the queue may be locked here.
+pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softirq: Softirq<'_>) {
+    loop {
+        let mut guard = queue.waiting.lock();
+        let waiting = &mut *guard;
+        let overruns = waiting.turns.overruns();
+        waiting.turns.heard(queue.last_arrival());
+        if !waiting.turns.head_leaves(now) {
+            if let Some(at) = waiting.turns.deadline() {
+                set_timer(queue, waiting, at);
+            }
+            return;
+        }
+        if waiting.turns.overruns() != overruns {
+            queue.overrun.count();
+        }
+        let Some(sock) = waiting.sockets.pop() else {
+            return;
+        };
+        if let Some(slot) = waiting.sockets.slot(&sock) {
+            waiting.turns.depart(slot, now);
+        }
+        drop(guard);
+        let mut guard = sock.lock_bh(softirq);
+        match guard.locked() {
+            Some(mut locked) => P::take_turn(&mut locked, now),
+            None => P::miss_turn(&sock),
+        }
+        drop(guard);
+    }
+}
+
+impl<P: Scheduled> AckQueue<P> {
+    /// The queue of a device that has none yet.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    fn new_atomic(ifindex: u32, queues: &AckQueues<P>) -> Result<Shared<P>> {
+        let waiting = Waiting {
+            turns: Turns::default(),
+            sockets: SockList::new_atomic()?,
+            armed: u64::MAX,
+        };
+        Alarmed::new_atomic(AckQueue {
+            ifindex,
+            arrivals: queues.arrivals.clone(),
+            live: queues.live.clone(),
+            waiting: BhLock::new_atomic(waiting, kernel::static_lock_class!())?,
+            waited: Counter::new(),
+            overrun: Counter::new(),
+        })
+    }
+
+    /// When a packet of any connection last came by the device.
+    #[inline]
+    fn last_arrival(&self) -> u64 {
+        self.arrivals.last(self.ifindex)
+    }
+}
+
+/// A connection's place in its device's ACK queue.
+pub(crate) struct Place<P: Scheduled> {
+    queue: Shared<P>,
+    /// The parameters that the engine has.
+    seen: Seen,
+    /// Whether the queue counts this connection among those with a transmission coming in.
+    counted: bool,
+}
+
+impl<P: Scheduled> Place<P> {
+    /// A place for the connection of `sock`, which has left the queue of any connection before.
+    pub(crate) fn new(sock: &Sock<P>, queue: Shared<P>) -> Self {
+        queue.waiting.lock().sockets.admit(sock);
+        Place {
+            queue,
+            seen: Seen::default(),
+            counted: false,
+        }
+    }
+
+    /// The queue.
+    pub(crate) fn queue(&self) -> &Shared<P> {
+        &self.queue
+    }
+
+    /// Hands new parameters to the engine, before it decides anything.
+    #[inline]
+    pub(crate) fn refresh(&mut self, engine: &mut Connection) {
+        if let Some(config) = self.queue.live.news(&mut self.seen) {
+            engine.set_config(config);
+        }
+    }
+
+    /// Tells the engine when a packet of any connection last came by the device.
+    pub(crate) fn note_arrivals(&self, engine: &mut Connection) {
+        engine.port_busy(self.queue.last_arrival());
+    }
+
+    /// Tells the queue what the engine now wants: to be called before anything is sent.
+    #[inline]
+    pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
+        let scheduled = engine.is_scheduled();
+        let wants = engine.wants_turn();
+        if !wants && scheduled == self.counted {
+            return Due::NOT;
+        }
+        let queue = &self.queue;
+        let mut guard = queue.waiting.lock();
+        let waiting = &mut *guard;
+        self.counted = scheduled;
+        let Some(slot) = waiting.sockets.slot(sock) else {
+            // The connection has left: nothing holds its acknowledgement up.
+            engine.take_turn();
+            return Due::NOT;
+        };
+        let stood = waiting.turns.update(slot, scheduled);
+        if wants {
+            if waiting.turns.ask(slot, now) {
+                engine.take_turn();
+            } else {
+                engine.wait_turn();
+                waiting.sockets.push(sock);
+                queue.waited.count();
+            }
+        }
+        let released = if stood {
+            waiting.sockets.remove(sock)
+        } else {
+            None
+        };
+        waiting.turns.heard(queue.last_arrival());
+        let due = waiting.turns.is_due(now);
+        if !due {
+            if let Some(at) = waiting.turns.deadline() {
+                set_timer(queue, waiting, at);
+            }
+        }
+        drop(guard);
+        drop(released);
+        Due(due)
+    }
+
+    /// Has the timer serve the queue, if that is due.
+    #[inline]
+    pub(crate) fn serve_by_timer(&self, due: Due, now: u64) {
+        if due.is_now() {
+            set_timer(&self.queue, &mut self.queue.waiting.lock(), now);
+        }
+    }
+
+    /// The connection is over: the queue counts it no more.
+    pub(crate) fn leave(&mut self, sock: &Sock<P>) {
+        self.counted = false;
+        let queue = &self.queue;
+        let mut guard = queue.waiting.lock();
+        let waiting = &mut *guard;
+        if let Some(slot) = waiting.sockets.slot(sock) {
+            waiting.turns.update(slot, false);
+        }
+        let released = waiting.sockets.dismiss(sock);
+        let now = timer::now();
+        waiting.turns.heard(queue.last_arrival());
+        if waiting.turns.is_due(now) {
+            set_timer(queue, waiting, now);
+        }
+        drop(guard);
+        drop(released);
+    }
+}
+
+/// When ESP packets last came by a namespace's devices, whether or not their sockets could look at
+/// them yet: a task may have a socket locked, and run or not.
+///
+/// Devices whose indices are congruent share an entry: the question whether somebody may still be
+/// sending is then answered with yes a little longer.
+#[derive(Default)]
+pub(crate) struct Arrivals([Arrival; 16]);
+
+/// On a cache line of its own, for devices are served by different processors.
+#[derive(Default)]
+#[repr(align(64))]
+struct Arrival(AtomicU64);
+
+impl Arrivals {
+    /// A packet comes by at `now`, nanoseconds of the monotonic clock.
+    #[inline]
+    pub(crate) fn pass(&self, ifindex: u32, now: u64) {
+        if let Some(arrival) = self.0.get(ifindex as usize % 16) {
+            arrival.0.store(now, Relaxed);
+        }
+    }
+
+    #[inline]
+    fn last(&self, ifindex: u32) -> u64 {
+        self.0
+            .get(ifindex as usize % 16)
+            .map_or(0, |arrival| arrival.0.load(Relaxed))
+    }
+}
+
+/// The ACK queues of a namespace, one for each device that a connection uses.
+pub(crate) struct AckQueues<P: Scheduled> {
+    queues: BhLock<KVec<Shared<P>>>,
+    arrivals: Arc<Arrivals>,
+    live: Arc<Live>,
+}
+
+impl<P: Scheduled> AckQueues<P> {
+    /// None yet; connections look at `live`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new(live: Arc<Live>) -> Result<Self> {
+        Ok(AckQueues {
+            live,
+            queues: BhLock::new(KVec::new(), kernel::static_lock_class!())?,
+            arrivals: Arc::new(Arrivals::default(), GFP_KERNEL)?,
+        })
+    }
+
+    /// When packets came by the devices.
+    #[inline]
+    pub(crate) fn arrivals(&self) -> &Arrivals {
+        &self.arrivals
+    }
+
+    /// The queue of a device. With a spin lock held, only in the read section that has found the device:
+    /// as long as that lasts, the namespace keeps the queue.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM` when it has none yet and none can be made.
+    pub(crate) fn of(&self, ifindex: u32) -> Result<Shared<P>> {
+        let mut queues = self.queues.lock();
+        if let Some(queue) = queues.iter().find(|queue| queue.ifindex == ifindex) {
+            return Ok(queue.clone());
+        }
+        let queue = AckQueue::new_atomic(ifindex, self)?;
+        queues.push(queue.clone(), GFP_ATOMIC)?;
+        Ok(queue)
+    }
+
+    /// A device is gone: its queue lasts as long as the sockets that know it.
+    pub(crate) fn forget(&self, ifindex: u32) {
+        let mut queues = self.queues.lock();
+        let place = queues.iter().position(|queue| queue.ifindex == ifindex);
+        let queue = place.and_then(|place| queues.remove(place).ok());
+        drop(queues);
+        drop(queue);
+    }
+
+    /// Acknowledgements that had to wait for their turn, and times that a turn was taken from a
+    /// silent holder, by the devices that are there.
+    pub(crate) fn counts(&self) -> (u32, u32) {
+        let queues = self.queues.lock();
+        queues.iter().fold((0, 0), |(waited, overrun), queue| {
+            (
+                queue.waited.get().wrapping_add(waited),
+                queue.overrun.get().wrapping_add(overrun),
+            )
+        })
+    }
+}

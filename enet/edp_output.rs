@@ -1,0 +1,128 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! EDP datagrams that leave, and the port that they leave from.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    address::{Address, INTERFACE_ANY},
+    edp,
+    edp_sock::Edp,
+    net::{device::Device, message::Message, namespace::PerNet, rcu, skb::Skb, sock::Sock, uapi},
+    parameters, ports,
+    space::Space,
+    ties::{outgoing, usable},
+};
+
+/// Checks that `len` bytes of payload leave by `device` in one frame.
+///
+/// # Errors
+///
+/// `EMSGSIZE`.
+pub(crate) fn fits(device: &Device, len: usize) -> Result {
+    if len > edp::wire::mtu(device.mtu()) as usize {
+        return Err(EMSGSIZE);
+    }
+    Ok(())
+}
+
+impl Edp {
+    pub(crate) fn bind_free_port(sock: &Sock<Self>) -> Result {
+        match Self::take_port(sock, 0, INTERFACE_ANY) {
+            // Another thread was faster.
+            Err(e) if e == EINVAL => Ok(()),
+            Err(e) if e == EADDRINUSE => Err(EAGAIN),
+            result => result,
+        }
+    }
+
+    pub(crate) fn take_port(sock: &Sock<Self>, port: u16, ifindex: u32) -> Result {
+        let shared = sock.shared();
+        ports::take(
+            &Space::of(sock.net()).edp_ports,
+            sock,
+            &shared.binding,
+            |other| &other.shared().binding,
+            port,
+            ifindex,
+        )
+    }
+
+    pub(crate) fn give_port_back(sock: &Sock<Self>) {
+        ports::give_back(
+            &Space::of(sock.net()).edp_ports,
+            sock,
+            &sock.shared().binding,
+            |other| &other.shared().binding,
+        );
+    }
+
+    /// Where a datagram goes: to the address of the call, or to the peer.
+    pub(crate) fn destination(sock: &Sock<Self>, msg: &Message<'_>) -> Result<Address> {
+        match msg.name() {
+            Some(name) => Address::parse(name),
+            None => sock.shared().peer.get().ok_or(EDESTADDRREQ),
+        }
+    }
+
+    /// The device that leads to `to`, whose interface it fills in, for as long as the read section
+    /// lasts: a call that sleeps looks again, so that the device can go meanwhile. The socket has a
+    /// port then.
+    pub(crate) fn way<'a>(
+        sock: &Sock<Self>,
+        to: &mut Address,
+        section: &'a rcu::Read,
+    ) -> Result<&'a Device> {
+        let binding = &sock.shared().binding;
+        to.ifindex = outgoing(sock, binding.ifindex(), to.ifindex)?;
+        let device = Device::find(sock.net(), to.ifindex, section).ok_or(ENODEV)?;
+        usable(device)?;
+        if to.mac.is_group() {
+            return Err(EACCES);
+        }
+        if binding.port() == 0 {
+            Self::bind_free_port(sock)?;
+        }
+        Ok(device)
+    }
+
+    /// The header of a datagram with `len` bytes of payload.
+    pub(crate) fn header(sock: &Sock<Self>, to: &Address, len: usize) -> edp::wire::Header {
+        edp::wire::Header {
+            src: sock.shared().binding.port(),
+            dst: to.port,
+            len: len as u16,
+        }
+    }
+
+    pub(crate) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
+        let mut to = Self::destination(sock, msg)?;
+        let headroom = {
+            let section = rcu::Read::enter();
+            let device = Self::way(sock, &mut to, &section)?;
+            fits(device, len)?;
+            device.headroom()
+        };
+        let cookie = msg.cookie(sock)?;
+        let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
+        // The calls below may sleep: for room, and for the user's memory.
+        let mut skb = sock.alloc_send(headroom, edp::wire::HEADER_LEN + len, nonblocking)?;
+        if !skb.put(&Self::header(sock, &to, len).emit()) {
+            return Err(ENOBUFS);
+        }
+        skb.put_from(msg, len)?;
+        skb.set_cookie(sock, &cookie);
+        let section = rcu::Read::enter();
+        let device = Self::way(sock, &mut to, &section)?;
+        fits(device, len)?;
+        Self::transmit(sock, device, skb, &to)
+    }
+
+    /// Sends a whole packet, and counts it.
+    pub(crate) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
+        let stats = &sock.shared().stats;
+        device
+            .send(skb, parameters::edp_type(), to.mac)
+            .inspect(|()| stats.pkt_tx.count())
+            .inspect_err(|_| stats.tx_err.count())
+    }
+}

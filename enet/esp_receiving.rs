@@ -1,0 +1,141 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The receiving part of an ESP connection: what packets cost in the receive queue, and what readers
+//! and acknowledgements wait for. The queue itself is the core's.
+
+use crate::{
+    esp::{self, Connection},
+    net::sock::RawSock,
+};
+use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
+
+/// An acknowledgement waits for data to carry it, or for the reader to fall asleep.
+const FALL_ASLEEP: u8 = 1;
+/// An acknowledgement that opens the peer's window is withheld until the reader makes room.
+const MAKE_ROOM: u8 = 2;
+
+/// A frame's memory beside its payload, at the least, bytes: descriptor and shared part.
+const BUFFER_OVERHEAD: u32 = 768;
+
+/// Received bytes that no call has read, or, of a listener, connections that wait for `accept`:
+/// written by the lock holder, read by anyone.
+#[derive(Default)]
+pub(crate) struct Unread {
+    count: AtomicU32,
+    /// The acts of a reader that acknowledgements wait for: [`FALL_ASLEEP`], [`MAKE_ROOM`].
+    awaited: AtomicU8,
+}
+
+impl Unread {
+    /// The number.
+    #[inline]
+    pub(crate) fn count(&self) -> u32 {
+        self.count.load(Relaxed)
+    }
+
+    /// Sets the number.
+    #[inline]
+    pub(crate) fn set(&self, count: u32) {
+        self.count.store(count, Relaxed);
+    }
+
+    /// Bytes were received.
+    #[inline]
+    pub(crate) fn add(&self, bytes: usize) {
+        self.set(self.count().wrapping_add(bytes as u32));
+    }
+
+    /// Bytes were read.
+    #[inline]
+    pub(crate) fn sub(&self, bytes: usize) {
+        self.set(self.count().wrapping_sub(bytes as u32));
+    }
+
+    /// Whether an acknowledgement waits for the reader.
+    #[inline]
+    pub(crate) fn is_awaited(&self) -> bool {
+        self.awaited.load(Relaxed) != 0
+    }
+
+    /// Whether an acknowledgement waits for data, or for the reader to fall asleep.
+    #[inline]
+    pub(crate) fn awaits_sleep(&self) -> bool {
+        self.awaited.load(Relaxed) & FALL_ASLEEP != 0
+    }
+
+    /// Takes in what the engine's acknowledgements wait for. `true` if one begins to wait for room.
+    #[inline]
+    pub(crate) fn note_awaited(&self, engine: &Connection) -> bool {
+        let mut awaited = 0;
+        if engine.waits_for_data() {
+            awaited |= FALL_ASLEEP;
+        }
+        if engine.waits_for_room() {
+            awaited |= MAKE_ROOM;
+        }
+        let new = awaited & !self.awaited.load(Relaxed);
+        self.awaited.store(awaited, Relaxed);
+        new & MAKE_ROOM != 0
+    }
+
+    /// Whether poll reports the socket readable: as much has come as `SO_RCVLOWAT` wants, or as can
+    /// come. No more can when the receive buffer is half full, or when the peer has no window until
+    /// there is room.
+    #[inline]
+    pub(crate) fn is_readable(&self, sock: &RawSock) -> bool {
+        let full = sock.receive_queued() >= sock.receive_limit() / 2
+            || self.awaited.load(Relaxed) & MAKE_ROOM != 0;
+        let unread = self.count() as usize;
+        unread > 0 && (full || unread >= sock.low_water(false, usize::MAX))
+    }
+}
+
+/// The receiving part.
+pub(crate) struct Receiving {
+    /// Memory that a full packet costs in the receive queue, bytes: the most seen so far.
+    packet_cost: u32,
+    /// The peer has ended its half: reading ends there, whatever happens later.
+    peer_ended: bool,
+}
+
+impl Receiving {
+    /// For packets of at most `mss` bytes of payload.
+    pub(crate) fn new(mss: u32) -> Self {
+        Receiving {
+            packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
+            peer_ended: false,
+        }
+    }
+
+    /// Takes in that packets have at most `mss` bytes of payload from now on.
+    pub(crate) fn resize(&mut self, mss: u32) {
+        self.note_cost(mss.saturating_add(BUFFER_OVERHEAD));
+    }
+
+    /// Takes in that a packet costs `truesize` bytes of memory.
+    #[inline]
+    pub(crate) fn note_cost(&mut self, truesize: u32) {
+        self.packet_cost = self.packet_cost.max(truesize);
+    }
+
+    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
+    #[inline]
+    pub(crate) fn room(&self, sock: &RawSock, arriving: u32) -> esp::Room {
+        esp::Room {
+            queued: sock.receive_queued(),
+            limit: sock.receive_limit(),
+            arriving,
+            packet: self.packet_cost,
+        }
+    }
+
+    /// The peer has ended its half.
+    pub(crate) fn end(&mut self) {
+        self.peer_ended = true;
+    }
+
+    /// Whether the peer has ended its half.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.peer_ended
+    }
+}

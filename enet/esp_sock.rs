@@ -1,0 +1,272 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! An ESP socket's data: the part read without its lock, and its role: idle, a listener or a
+//! connection.
+
+use crate::{
+    ack_queue::{self, Due, Place},
+    address::{Address, Peer},
+    counters::Counter,
+    esp,
+    esp_accept::SharedQueue,
+    esp_life::Life,
+    esp_receiving::{Receiving, Unread},
+    esp_sending::{Sending, Unacknowledged},
+    net::{
+        device::{Device, Mac},
+        map::Key,
+        sock::{Locked, Sock},
+    },
+    ports::Binding,
+};
+use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
+
+/// The protocol.
+pub(crate) struct Esp;
+
+/// A locked ESP socket.
+pub(crate) type LockedEsp<'a> = Locked<'a, Esp>;
+
+/// The part that is read without the socket lock.
+#[derive(Default)]
+pub(crate) struct Shared {
+    pub(crate) binding: Binding,
+    peer: Peer,
+    pub(crate) unread: Unread,
+    pub(crate) unacknowledged: Unacknowledged,
+    /// Packets dropped since too many waited for the task that owns the socket.
+    pub(crate) backlog_drops: Counter,
+    /// The last change of a device that the connection was told of.
+    told: AtomicU32,
+    missed: AtomicU8,
+}
+
+/// An event that came while a task owned the socket, to be handled when the task releases it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Missed {
+    /// The socket's turn in the ACK queue.
+    Turn = 1,
+    /// The connection's device has changed.
+    Device = 2,
+    /// The socket was half-open for too long and had to make room in its listener's queue: its timer
+    /// ends it, or its own end does. This stays set.
+    Stale = 4,
+}
+
+impl Shared {
+    /// The part of a child.
+    pub(crate) fn of_child(local_port: u16, peer: &Address) -> Self {
+        let shared = Shared {
+            binding: Binding::fixed(local_port, peer.ifindex),
+            ..Shared::default()
+        };
+        shared.set_peer(peer);
+        shared
+    }
+
+    /// Sets the other end, before the socket is put among the connections.
+    pub(crate) fn set_peer(&self, peer: &Address) {
+        self.peer.set(peer);
+    }
+
+    /// The other end, meaningful while there is a connection.
+    #[inline]
+    pub(crate) fn peer(&self) -> Address {
+        self.peer.last()
+    }
+
+    /// Whether this is the connection of `local_port` with `peer`.
+    #[inline]
+    pub(crate) fn connects(&self, local_port: u16, peer: &Address) -> bool {
+        self.binding.port() == local_port && self.peer.is(peer)
+    }
+
+    /// Notes something for the task that owns the socket.
+    pub(crate) fn miss(&self, what: Missed) {
+        self.missed.fetch_or(what as u8, Relaxed);
+    }
+
+    /// Whether anything was missed.
+    #[inline]
+    pub(crate) fn has_missed(&self) -> bool {
+        self.missed.load(Relaxed) != 0
+    }
+
+    /// Whether `what` was missed.
+    pub(crate) fn misses(&self, what: Missed) -> bool {
+        self.missed.load(Relaxed) & what as u8 != 0
+    }
+
+    /// Whether `what` was missed; it is not any more, unless it stays.
+    pub(crate) fn take_missed(&self, what: Missed) -> bool {
+        self.missed.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
+    }
+
+    /// Forgets all of them, for a new connection.
+    pub(crate) fn forget_missed(&self) {
+        self.missed.store(0, Relaxed);
+    }
+
+    /// The connection was told of the change of a device numbered `change`.
+    pub(crate) fn set_told(&self, change: u32) {
+        self.told.store(change, Relaxed);
+    }
+
+    /// The number of the last change that the connection was told of.
+    pub(crate) fn told(&self) -> u32 {
+        self.told.load(Relaxed)
+    }
+}
+
+/// The key that a connection is looked up by.
+#[inline]
+pub(crate) fn key(local_port: u16, peer: &Address) -> Key {
+    let mac = peer.mac.to_bits();
+    [
+        (mac >> 16) as u32,
+        (mac as u32) << 16 | u32::from(peer.port),
+        peer.ifindex,
+        local_port.into(),
+    ]
+}
+
+/// A connection, also one that is over, until the socket is disconnected.
+pub(crate) struct Connection {
+    /// The protocol's decisions.
+    pub(crate) engine: esp::Connection,
+    pub(crate) sending: Sending,
+    pub(crate) receiving: Receiving,
+    pub(crate) place: Place<Esp>,
+    pub(crate) life: Life<Esp>,
+    /// The own Ethernet address that the peer knows.
+    pub(crate) local: Mac,
+    /// When the socket's timer is armed for; `u64::MAX` if it is not.
+    armed: u64,
+}
+
+impl Connection {
+    /// The connection of `sock`, which `engine` decides, by `device`, whose ACK queue is `queue`.
+    pub(crate) fn new(
+        sock: &Sock<Esp>,
+        engine: esp::Connection,
+        device: &Device,
+        queue: ack_queue::Shared<Esp>,
+    ) -> Self {
+        let sending = Sending::new(device);
+        Connection {
+            engine,
+            receiving: Receiving::new(sending.mss()),
+            sending,
+            place: Place::new(sock, queue),
+            life: Life::new(),
+            local: device.address(),
+            armed: u64::MAX,
+        }
+    }
+
+    /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not pushed
+    /// back, which costs more than an early expiry: that is a no-op.
+    #[inline]
+    pub(crate) fn arm(&mut self, sock: &Sock<Esp>) {
+        let deadline = match self.engine.deadline() {
+            Some(deadline) => deadline.min(self.sending.corked_until()),
+            None => return,
+        };
+        if deadline < self.armed {
+            self.armed = deadline;
+            sock.arm_timer(deadline);
+        }
+    }
+
+    /// The timer has expired.
+    pub(crate) fn expired(&mut self) {
+        self.armed = u64::MAX;
+    }
+
+    /// Nothing needs the timer any more.
+    pub(crate) fn disarm(&mut self, sock: &Sock<Esp>) {
+        self.armed = u64::MAX;
+        sock.disarm_timer();
+    }
+}
+
+/// The role of a socket.
+pub(crate) enum Role {
+    /// Neither of the other two, yet or again.
+    Idle,
+    /// A listener, with the queue of its children.
+    Listener(SharedQueue<Esp>),
+    /// A connection.
+    Connection(Connection),
+}
+
+/// The part that the socket lock guards.
+pub(crate) struct State {
+    pub(crate) role: Role,
+    /// How many calls sleep for data, whichever connection that comes by.
+    readers: u32,
+}
+
+impl State {
+    /// An idle socket's.
+    pub(crate) fn idle() -> Self {
+        State {
+            role: Role::Idle,
+            readers: 0,
+        }
+    }
+
+    /// The connection, if the socket is one.
+    #[inline]
+    pub(crate) fn connection(&mut self) -> Option<&mut Connection> {
+        match &mut self.role {
+            Role::Connection(connection) => Some(connection),
+            _ => None,
+        }
+    }
+
+    /// The queue of a listener's children.
+    #[inline]
+    pub(crate) fn listening(&self) -> Option<&SharedQueue<Esp>> {
+        match &self.role {
+            Role::Listener(queue) => Some(queue),
+            _ => None,
+        }
+    }
+
+    /// Whether a call sleeps for data.
+    #[inline]
+    pub(crate) fn has_readers(&self) -> bool {
+        self.readers > 0
+    }
+
+    /// A call is about to sleep for data.
+    pub(crate) fn add_reader(&mut self) {
+        self.readers = self.readers.wrapping_add(1);
+    }
+
+    /// It sleeps no more.
+    pub(crate) fn remove_reader(&mut self) {
+        self.readers = self.readers.saturating_sub(1);
+    }
+}
+
+/// A locked socket and its connection.
+#[inline]
+pub(crate) fn parts<'a, 'b>(
+    esp: &'b mut LockedEsp<'a>,
+) -> Option<(&'a Sock<Esp>, &'b mut Connection)> {
+    let sock = esp.sock();
+    Some((sock, esp.state.connection()?))
+}
+
+/// Has the timer of the socket's ACK queue serve it, if that is due.
+#[inline]
+pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
+    if due.is_now() {
+        if let Some(connection) = esp.state.connection() {
+            connection.place.serve_by_timer(due, now);
+        }
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers of the user interface, as `af_enet.h` has them.
+
+/// Level of socket options of both protocols: "EP".
+pub(crate) const SOL_EP: i32 = 0x4550;
+/// The level in the first header of 2006. Linux has given the number to another protocol since.
+const SOL_EP_2006: i32 = 285;
+/// Control message of that level: a report of the error queue.
+pub(crate) const EP_RECVERR: i32 = 3;
+
+/// Whether `level` is one of both protocols' options.
+pub(crate) fn is_own_level(level: i32) -> bool {
+    level == SOL_EP || level == SOL_EP_2006
+}

@@ -1,0 +1,233 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A queue of buffers in the order of their numbers, as a stream keeps for retransmission.
+//!
+//! The queue owns its buffers and links them through themselves, so it allocates nothing, may be moved,
+//! and is guarded by whatever guards the value.
+//!
+//! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use super::{
+    bindings,
+    skb::{Buffer, Note, Skb},
+};
+use core::{marker::PhantomData, ptr};
+
+/// The note of a buffer in a [`NumberedQueue`].
+pub(crate) trait Numbered: Note {
+    /// The buffer's number. Numbers grow along the queue, modulo 2^16.
+    fn number(&self) -> u16;
+}
+
+/// Buffers with notes of type `N`, and the place where the last search ended.
+///
+/// # Invariants
+///
+/// `first` is null or a buffer whose `next` is the one behind it, and so on to `last`, whose `next` is
+/// null. Of each buffer the queue holds the only reference. `last` is null if `first` is, and `place`
+/// is null or one of the buffers.
+pub(crate) struct NumberedQueue<N: Numbered> {
+    first: *mut bindings::sk_buff,
+    last: *mut bindings::sk_buff,
+    place: *mut bindings::sk_buff,
+    _notes: PhantomData<N>,
+}
+
+// SAFETY: Buffers are not tied to the CPU or task that made them, and these belong to the queue.
+unsafe impl<N: Numbered> Send for NumberedQueue<N> {}
+
+/// The link to the buffer behind `skb`.
+///
+/// # Safety
+///
+/// `skb` is a valid buffer that belongs to a queue borrowed exclusively, or to nobody else.
+#[inline]
+unsafe fn next_mut<'a>(skb: *mut bindings::sk_buff) -> &'a mut *mut bindings::sk_buff {
+    // SAFETY: The caller's promise.
+    unsafe { &mut (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
+}
+
+/// The buffer behind `skb`, or null.
+///
+/// # Safety
+///
+/// `skb` is a buffer of a queue that is borrowed.
+#[inline]
+unsafe fn next(skb: *mut bindings::sk_buff) -> *mut bindings::sk_buff {
+    // SAFETY: The caller's promise.
+    unsafe { (*skb).__bindgen_anon_1.__bindgen_anon_1.next }
+}
+
+impl<N: Numbered> NumberedQueue<N> {
+    /// An empty queue.
+    pub(crate) const fn new() -> Self {
+        NumberedQueue {
+            first: ptr::null_mut(),
+            last: ptr::null_mut(),
+            place: ptr::null_mut(),
+            _notes: PhantomData,
+        }
+    }
+
+    /// The buffers, from the one at the head on.
+    #[inline]
+    pub(crate) fn iter(&self) -> impl Iterator<Item = &Buffer> {
+        let mut place = self.first;
+        core::iter::from_fn(move || {
+            if place.is_null() {
+                return None;
+            }
+            // SAFETY: By the invariant a buffer of the queue, which does not change while it is
+            // borrowed.
+            unsafe {
+                let skb = Buffer::from_raw(place);
+                place = next(place);
+                Some(skb)
+            }
+        })
+    }
+
+    /// The buffer at the tail.
+    #[inline]
+    pub(crate) fn last(&self) -> Option<&Buffer> {
+        // SAFETY: By the invariant null or a buffer of the queue, which is borrowed.
+        (!self.last.is_null()).then(|| unsafe { Buffer::from_raw(self.last) })
+    }
+
+    /// The buffer at the tail, for writing.
+    #[inline]
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Buffer> {
+        // SAFETY: As in `last`; the queue is borrowed exclusively.
+        (!self.last.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.last) })
+    }
+
+    /// Appends a buffer.
+    #[inline]
+    pub(crate) fn push(&mut self, skb: Skb) {
+        let raw = skb.into_raw();
+        // SAFETY: The buffer is ours alone; by the invariant `last` is null or a buffer of the queue.
+        unsafe {
+            *next_mut(raw) = ptr::null_mut();
+            if self.last.is_null() {
+                self.first = raw;
+            } else {
+                *next_mut(self.last) = raw;
+            }
+        }
+        self.last = raw;
+    }
+
+    /// Takes the buffer at the head.
+    #[inline]
+    pub(crate) fn pop(&mut self) -> Option<Skb> {
+        let raw = self.first;
+        // SAFETY: By the invariant null, or a buffer whose only reference is the queue's and becomes
+        // ours.
+        let skb = unsafe { Skb::from_raw(raw) }?;
+        // SAFETY: The buffer was just in the queue, and leaves it without a neighbour.
+        unsafe {
+            self.first = next(raw);
+            *next_mut(raw) = ptr::null_mut();
+        }
+        if self.first.is_null() {
+            self.last = ptr::null_mut();
+        }
+        if self.place == raw {
+            self.place = ptr::null_mut();
+        }
+        Some(skb)
+    }
+
+    /// Finds the buffer with the number `number`, from where the last search ended.
+    #[inline]
+    fn find(&mut self, number: u16) -> Option<*mut bindings::sk_buff> {
+        // SAFETY: Only called with buffers of the queue, which is borrowed exclusively.
+        let ahead = |skb: *mut bindings::sk_buff| unsafe {
+            let note: N = Buffer::from_raw(skb).note();
+            number.wrapping_sub(note.number()) as i16
+        };
+        let mut skb = self.place;
+        if skb.is_null() || ahead(skb) < 0 {
+            skb = self.first;
+        }
+        while !skb.is_null() {
+            if ahead(skb) == 0 {
+                self.place = skb;
+                return Some(skb);
+            }
+            // SAFETY: As above.
+            skb = unsafe { next(skb) };
+        }
+        None
+    }
+
+    /// The buffer with the number `number`.
+    #[inline]
+    pub(crate) fn seek(&mut self, number: u16) -> Option<&mut Buffer> {
+        // SAFETY: A buffer of the queue, which is borrowed exclusively.
+        self.find(number)
+            .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
+    }
+
+    /// A cursor at the buffer with the number `number`, for changing the queue from there on.
+    pub(crate) fn cursor(&mut self, number: u16) -> Cursor<'_, N> {
+        let at = self.find(number).unwrap_or(ptr::null_mut());
+        // A search that starts anew is right whatever becomes of the numbers.
+        self.place = ptr::null_mut();
+        Cursor { queue: self, at }
+    }
+
+    /// Frees everything queued.
+    pub(crate) fn purge(&mut self) {
+        while let Some(skb) = self.pop() {
+            skb.purge();
+        }
+    }
+}
+
+impl<N: Numbered> Drop for NumberedQueue<N> {
+    fn drop(&mut self) {
+        self.purge();
+    }
+}
+
+/// A place in a queue, which it borrows exclusively.
+///
+/// # Invariants
+///
+/// `at` is null, at the end, or a buffer of the queue.
+pub(crate) struct Cursor<'a, N: Numbered> {
+    queue: &'a mut NumberedQueue<N>,
+    at: *mut bindings::sk_buff,
+}
+
+impl<N: Numbered> Cursor<'_, N> {
+    /// The buffer that the cursor is at; `None` at the end.
+    pub(crate) fn current(&mut self) -> Option<&mut Buffer> {
+        // SAFETY: By the invariant null or a buffer of the queue, which is borrowed exclusively.
+        (!self.at.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.at) })
+    }
+
+    /// Goes to the next buffer.
+    pub(crate) fn advance(&mut self) {
+        if !self.at.is_null() {
+            // SAFETY: By the invariant a buffer of the queue.
+            self.at = unsafe { next(self.at) };
+        }
+    }
+
+    /// Puts a buffer behind the one that the cursor is at, or at the tail if it is at the end. The
+    /// cursor stays where it is.
+    pub(crate) fn insert_behind(&mut self, skb: Skb) {
+        if self.at.is_null() || self.at == self.queue.last {
+            return self.queue.push(skb);
+        }
+        let raw = skb.into_raw();
+        // SAFETY: By the invariant `at` is a buffer of the queue, with one behind it; the new one is
+        // ours alone.
+        unsafe {
+            *next_mut(raw) = next(self.at);
+            *next_mut(self.at) = raw;
+        }
+    }
+}

@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Softirq context as a value, so that "only with bottom halves disabled" is a type.
+//!
+//! C header: [`include/linux/bottom_half.h`](srctree/include/linux/bottom_half.h)
+
+use super::bindings;
+use core::marker::PhantomData;
+use kernel::types::NotThreadSafe;
+
+/// Evidence that no softirq can interrupt this processor: the code runs in one, or has disabled
+/// bottom halves.
+#[derive(Clone, Copy)]
+pub(crate) struct Softirq<'a>(PhantomData<&'a ()>, NotThreadSafe);
+
+impl Softirq<'_> {
+    /// The context that the kernel has called us in.
+    ///
+    /// # Safety
+    ///
+    /// Bottom halves are disabled, or a softirq runs, for as long as the value exists.
+    #[inline]
+    pub(super) unsafe fn assume<'a>() -> Softirq<'a> {
+        Softirq(PhantomData, NotThreadSafe)
+    }
+}
+
+/// Runs `f` with bottom halves disabled.
+#[inline]
+pub(crate) fn disabled<R>(f: impl FnOnce(Softirq<'_>) -> R) -> R {
+    // SAFETY: Enabled again below, in the same context; pairs nest.
+    unsafe { bindings::local_bh_disable() };
+    // SAFETY: The token cannot leave `f`, which is called for any lifetime.
+    let result = f(unsafe { Softirq::assume() });
+    // SAFETY: Pairs with the call above.
+    unsafe { bindings::local_bh_enable() };
+    result
+}
