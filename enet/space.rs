@@ -9,6 +9,7 @@ use crate::{
     edp_sock::Edp,
     esp_sock::Esp,
     net::{
+        limits::Limits,
         map::Map,
         namespace::Net,
         sysctl::Directory,
@@ -78,7 +79,7 @@ impl Space {
     ///
     /// `ENOMEM`.
     pub(crate) fn make(net: &Net) -> Result<Self> {
-        let settings = Settings::new()?;
+        let settings = Settings::new(Limits::of_new_socket::<Esp>)?;
         Ok(Space {
             edp_ports: Ports::new()?,
             esp_ports: Ports::new()?,

@@ -10,7 +10,6 @@
 use crate::net::errno::prelude::*;
 use crate::{
     esp,
-    esp_sock::Esp,
     net::{limits::Limits, sock::RawSock, sysctl::Numbers},
 };
 use core::ops::RangeInclusive;
@@ -23,9 +22,11 @@ const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
 /// the peer may be taken for gone.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 
-/// What a namespace has set.
+/// The settings of a namespace.
 pub(crate) struct Settings {
     live: Arc<Live>,
+    /// Finds the core's limits for a new socket.
+    new_limits: fn() -> Result<Limits>,
     /// Bytes; 0 if never written.
     send_buffer: AtomicU32,
     /// Bytes; 0 if never written.
@@ -39,7 +40,7 @@ pub(crate) struct Live {
     round_trip_time: AtomicU32,
 }
 
-/// What a connection last saw of [`Live`].
+/// The values of [`Live`] that a connection saw last.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Seen {
     window: u64,
@@ -68,7 +69,7 @@ impl Live {
     }
 }
 
-/// What a file stands for.
+/// The setting behind a file.
 #[derive(Clone, Copy)]
 pub(crate) enum Setting {
     /// One of the numbers that bound each other.
@@ -119,12 +120,12 @@ impl Window {
 }
 
 impl Settings {
-    /// What holds until something is written.
+    /// The settings until something is written. `new_limits` finds the core's limits for a new socket.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new() -> Result<Self> {
+    pub(crate) fn new(new_limits: fn() -> Result<Limits>) -> Result<Self> {
         let config = esp::Config::default();
         let live = Live {
             window: AtomicU64::new(Window::of(&config).to_bits()),
@@ -132,12 +133,13 @@ impl Settings {
         };
         Ok(Settings {
             live: Arc::new(live, GFP_KERNEL)?,
+            new_limits,
             send_buffer: AtomicU32::new(0),
             receive_buffer: AtomicU32::new(0),
         })
     }
 
-    /// What packets look at.
+    /// The part that packets look at.
     pub(crate) fn live(&self) -> Arc<Live> {
         self.live.clone()
     }
@@ -214,7 +216,7 @@ impl Numbers for Settings {
             }
             Setting::RoundTripTime => Ok(self.live.round_trip_time.load(Relaxed)),
             Setting::Buffer(buffer, which) => match buffer(self).load(Relaxed) {
-                0 => Limits::of_new_socket::<Esp>().map(which),
+                0 => (self.new_limits)().map(which),
                 bytes => Ok(bytes),
             },
         }
