@@ -4,7 +4,7 @@
 //!
 //! There is one queue per receiving device and namespace. The engine's [`Turns`] decides; here is the
 //! list of sockets that wait. The queue's lock is a leaf: a socket takes it with its own lock held, and
-//! the queue that gives a socket its turn has let go of it before. It gives a turn in softirq context,
+//! the queue releases it before it gives a socket its turn. It gives a turn in softirq context,
 //! behind a packet or from its timer, never in a task that has some other socket locked.
 
 use crate::net::errno::prelude::*;
@@ -29,7 +29,7 @@ pub(crate) trait Scheduled: Protocol<Slot = Ticket> {
     /// The socket's turn has come.
     fn take_turn(locked: &mut Locked<'_, Self>, now: u64);
 
-    /// The socket's turn has come while a task owns it, which is to take it when it lets go.
+    /// The socket's turn has come while a task owns it. The task takes it when it releases the lock.
     fn miss_turn(sock: &Sock<Self>);
 }
 

@@ -87,7 +87,7 @@ impl Peer {
         Some(self.last()).filter(|peer| Self::bits(peer) != 0)
     }
 
-    /// The peer, for those who know that there is one.
+    /// The peer, or the last one; meaningless if there was none.
     #[inline]
     pub(crate) fn last(&self) -> Address {
         let bits = self.address.load(Relaxed);

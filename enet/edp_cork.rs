@@ -34,7 +34,7 @@ pub(crate) fn no_more(sock: &Sock<Edp>) {
     if sock.shared().corked.load(Relaxed) {
         let mut guard = sock.lock();
         let pending = guard.locked().state;
-        // There is no call that an error could be told.
+        // There is no call to return an error from.
         let _ = push(sock, pending);
         sock.shared().corked.store(false, Relaxed);
     }

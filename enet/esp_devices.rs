@@ -21,7 +21,7 @@ use core::sync::atomic::Ordering::{AcqRel, Acquire};
 /// Has the connections by device `ifindex` look at it anew. Does not wait for tasks that own a socket,
 /// which user memory may hold up for ever: they look when they release it.
 pub(crate) fn tell(space: &Space, ifindex: u32) {
-    // Those who see the number see the change.
+    // A processor that sees the number sees the change.
     let change = space.device_changes.fetch_add(1, AcqRel).wrapping_add(1);
     let is_new = |sock: &Sock<Esp>| {
         let shared = sock.shared();

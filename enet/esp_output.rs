@@ -171,7 +171,7 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
     }
     if let Ok(skb) = empty(device, header) {
         events::esp_sent(sock, &skb, false);
-        // A peer that misses this finds out by itself.
+        // A peer that misses this times out.
         let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
     }
 }

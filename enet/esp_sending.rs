@@ -353,7 +353,7 @@ impl Sending {
     /// # Errors
     ///
     /// `ENOBUFS` without memory for all of it: some packets are as large as they were. `EMSGSIZE` if
-    /// there would be more packets than can be told apart: the engine was not told.
+    /// there would be more packets than numbers can tell apart; the engine knows of no change then.
     pub(crate) fn cut(&mut self, sock: &RawSock, engine: &mut Connection, from: Seq) -> Result {
         let flags = self.flags_of(from);
         let divided = self.divide(sock, engine.first_unacked().distance(from), from);

@@ -123,7 +123,7 @@ pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
     }
 }
 
-/// The engine's reasons, as tracers are told them.
+/// The engine's reasons, as trace events name them.
 impl From<esp::DropReason> for DropReason {
     fn from(reason: esp::DropReason) -> Self {
         match reason {

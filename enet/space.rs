@@ -38,7 +38,7 @@ pub(crate) struct Refused {
 }
 
 impl Refused {
-    /// Counts a frame, if `reason` is one of those that keep it from every socket.
+    /// Counts a frame, if `reason` keeps it from every socket.
     pub(crate) fn count(&self, reason: DropReason) {
         match reason {
             DropReason::NotOurs => self.not_ours.count(),

@@ -172,7 +172,7 @@ impl<N: Numbered> NumberedQueue<N> {
     /// A cursor at the buffer with the number `number`, for changing the queue from there on.
     pub(crate) fn cursor(&mut self, number: u16) -> Cursor<'_, N> {
         let at = self.find(number).unwrap_or(ptr::null_mut());
-        // A search that starts anew is right whatever becomes of the numbers.
+        // The numbers may change: the next search starts at the head.
         self.place = ptr::null_mut();
         Cursor { queue: self, at }
     }

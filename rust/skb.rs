@@ -418,8 +418,8 @@ impl Buffer {
 }
 
 /// A socket buffer this value owns. Dropping it frees the buffer as dropped for no stated reason:
-/// right where an error makes it useless, while [`Self::consume`], [`Self::refuse`] and
-/// [`Self::purge`] give those who watch for drops a reason.
+/// right where an error makes it useless. [`Self::consume`], [`Self::refuse`] and [`Self::purge`] give
+/// drop monitors a reason.
 ///
 /// # Invariants
 ///
@@ -491,7 +491,7 @@ impl Skb {
     /// Bytes that the buffer has for headers and linear data.
     #[inline]
     pub(super) fn capacity(&self) -> usize {
-        // SAFETY: The buffer is valid; its end is told as a distance from its start.
+        // SAFETY: The buffer is valid; its end is stored as a distance from its start.
         unsafe { (*self.as_ptr()).end as usize }
     }
 

@@ -174,14 +174,14 @@ impl RawSock {
         }
     }
 
-    /// Stores an error for the next call. Set it before the state that it explains: those who read
-    /// both without the lock then never see a failure without its reason.
+    /// Stores an error for the next call. Set it before the state that it explains: a reader of both
+    /// without the lock then never sees a failure without its reason.
     pub(crate) fn set_error(&self, error: Error) {
         self.error_cell().store(-error.to_errno(), Relaxed);
         fence(Release);
     }
 
-    /// Stores an error for the next call and wakes those who wait for one.
+    /// Stores an error for the next call and wakes tasks that wait for one.
     pub(crate) fn report_error(&self, error: Error) {
         self.set_error(error);
         self.wake_error();

@@ -14,7 +14,7 @@ use super::{
 use kernel::ffi::c_int;
 
 impl RawSock {
-    /// Wakes those who wait for an error.
+    /// Wakes tasks that wait for an error.
     pub(crate) fn wake_error(&self) {
         // SAFETY: The socket is valid; its callbacks are the core's.
         unsafe { bindings::sk_error_report(self.as_ptr()) };
@@ -98,7 +98,7 @@ impl<P: Protocol> Call<'_, P> {
     /// While a task sleeps in `recv`, suppresses the `SIGIO` that announces data.
     #[inline]
     pub(crate) fn suppress_data_signals(&self, suppress: bool) {
-        // The core's functions find out too, but there are two calls with each message.
+        // The core's functions test this too, but there are two calls with each message.
         if !self.has_flag(bindings::sock_flags_SOCK_FASYNC) {
             return;
         }
