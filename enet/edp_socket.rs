@@ -8,7 +8,7 @@ use crate::{
     edp, edp_cork,
     edp_sock::{tie, Edp, LockedEdp, Pending, Shared},
     net::{
-        device::{Device, DeviceRef},
+        device::Device,
         family::{Call, Closing, End, NewSocket, Operations, Vtable, ADDRESS_LEN},
         message::Message,
         options::{IntArgument, OptionBuffer},
@@ -146,7 +146,7 @@ impl Operations for Edp {
         match name {
             EDP_SO_MTU => {
                 let ifindex = tie(sock);
-                let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
+                let device = Device::get(sock.net(), ifindex).ok_or(ENODEV)?;
                 value.write_u32(edp::wire::mtu(device.mtu()))
             }
             EDP_SO_STATS => {

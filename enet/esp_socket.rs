@@ -16,7 +16,7 @@ use crate::{
     },
     esp_stream,
     net::{
-        device::{Device, DeviceRef, Mac},
+        device::{Device, Mac},
         family::{
             Call, Closing, End, NewDescriptor, NewSocket, Operations, SocketState, Vtable,
             ADDRESS_LEN,
@@ -568,7 +568,7 @@ impl Operations for Esp {
         match name {
             ESP_SO_MTU => {
                 let ifindex = tie(sock);
-                let device = DeviceRef::get(sock.net(), ifindex).ok_or(ENODEV)?;
+                let device = Device::get(sock.net(), ifindex).ok_or(ENODEV)?;
                 value.write_u32(esp::mss(device.mtu()))
             }
             ESP_SO_STATS => {

@@ -6,8 +6,12 @@
 
 use super::{bindings, namespace::Net, rcu, skb::Skb};
 use crate::net::errno::prelude::*;
-use core::{cell::UnsafeCell, marker::PhantomData, ops::Deref, ptr, ptr::NonNull};
-use kernel::ffi::c_int;
+use core::{cell::UnsafeCell, marker::PhantomData, ptr, ptr::NonNull};
+use kernel::{
+    ffi::c_int,
+    sync::aref::{ARef, AlwaysRefCounted},
+    types::Opaque,
+};
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -37,7 +41,7 @@ impl Mac {
 
 /// A network device that is held by a reference or an RCU read section elsewhere.
 #[repr(transparent)]
-pub(crate) struct Device(UnsafeCell<bindings::net_device>);
+pub(crate) struct Device(Opaque<bindings::net_device>);
 
 impl Device {
     /// # Safety
@@ -64,7 +68,17 @@ impl Device {
         }
     }
 
-    /// Whether it is to be found in its namespace.
+    /// A reference to the device with index `ifindex` in `net`.
+    #[inline]
+    pub(crate) fn get(net: &Net, ifindex: u32) -> Option<ARef<Device>> {
+        // SAFETY: The namespace is valid; the result is null or a reference for us.
+        unsafe {
+            let dev = bindings::dev_get_by_index(net.as_ptr(), ifindex as c_int);
+            NonNull::new(dev).map(|dev| ARef::from_raw(dev.cast()))
+        }
+    }
+
+    /// Whether it is listed in its namespace.
     fn is_listed(&self) -> bool {
         let section = rcu::Read::enter();
         Device::find(self.net(), self.index(), &section).is_some_and(|found| ptr::eq(found, self))
@@ -220,38 +234,16 @@ impl Device {
     }
 }
 
-/// A reference to a device.
-///
-/// # Invariants
-///
-/// The pointer is a valid device of which this value holds one reference.
-pub(crate) struct DeviceRef(NonNull<bindings::net_device>);
-
-impl DeviceRef {
-    /// The device with index `ifindex` in `net`.
-    #[inline]
-    pub(crate) fn get(net: &Net, ifindex: u32) -> Option<Self> {
-        // SAFETY: The namespace is valid; the result is null or a reference for us.
-        NonNull::new(unsafe { bindings::dev_get_by_index(net.as_ptr(), ifindex as c_int) })
-            .map(DeviceRef)
+// SAFETY: A device is valid as long as its count is not zero.
+unsafe impl AlwaysRefCounted for Device {
+    fn inc_ref(&self) {
+        // SAFETY: The device is valid, so its count is not zero.
+        unsafe { bindings::dev_hold(self.as_ptr()) };
     }
-}
 
-impl Deref for DeviceRef {
-    type Target = Device;
-
-    #[inline]
-    fn deref(&self) -> &Device {
-        // SAFETY: By the type's invariant.
-        unsafe { Device::from_raw(self.0.as_ptr()) }
-    }
-}
-
-impl Drop for DeviceRef {
-    #[inline]
-    fn drop(&mut self) {
-        // SAFETY: Gives back the reference of the invariant.
-        unsafe { bindings::dev_put(self.0.as_ptr()) };
+    unsafe fn dec_ref(this: NonNull<Self>) {
+        // SAFETY: The reference of the trait's contract is given back.
+        unsafe { bindings::dev_put(this.as_ptr().cast()) };
     }
 }
 

@@ -13,11 +13,11 @@ use core::{
     mem, ptr,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
-use kernel::ffi::c_int;
+use kernel::{ffi::c_int, types::Opaque};
 
 /// A network namespace. A reference is valid while its lender holds the namespace.
 #[repr(transparent)]
-pub(crate) struct Net(UnsafeCell<bindings::net>);
+pub(crate) struct Net(Opaque<bindings::net>);
 
 impl Net {
     /// # Safety
