@@ -220,7 +220,7 @@ impl<P: Offspring> Queue<P> {
     /// if it has closed, or if the child had to make room.
     pub(crate) fn complete(&mut self, slot: u32, sock: &Sock<P>) -> Option<SockRef<P>> {
         self.place_of(slot, sock)?.as_mut()?.half_open = false;
-        let listener = self.listener.as_ref()?.hold();
+        let listener = self.listener.clone()?;
         let tail = (self.ready_head + self.ready_len).checked_rem(self.ready.len())?;
         *self.ready.get_mut(tail)? = slot;
         self.ready_len += 1;

@@ -280,6 +280,7 @@ fn spawn(
         queue.lock().unreserve(slot);
         return Err(DropReason::NoMemory);
     };
+    let held = child.hold();
     let mut esp = child.locked();
     let sock = esp.sock();
     space.sysctl.limit_buffers(sock);
@@ -300,7 +301,7 @@ fn spawn(
     connection.life.set_parent(Parent::new(queue.clone(), slot));
     esp.state.role = Role::Connection(connection);
     sock.start_flow();
-    if queue.lock().put(slot, sock.hold(), now).is_some() {
+    if queue.lock().put(slot, held, now).is_some() {
         // The listener has closed meanwhile.
         if let Some(connection) = esp.state.connection() {
             let _ = connection.engine.abort();

@@ -487,7 +487,7 @@ impl Operations for Esp {
         if sock.tcp_state() != TcpState::Close as u8 || call.state() != SocketState::Unconnected {
             return Err(EINVAL);
         }
-        let queue = esp_accept::Queue::new(sock.hold(), backlog)?;
+        let queue = esp_accept::Queue::new(call.hold(), backlog)?;
         if !sock.shared().binding.is_taken() {
             if let Err(e) = Self::take_port(sock, 0, INTERFACE_ANY) {
                 drop(queue.lock().close());

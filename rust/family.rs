@@ -12,7 +12,7 @@ use super::{
     options::{IntArgument, OptionBuffer},
     rcu,
     skb::{Context, Skb},
-    sock::{Locked, Protocol, RawSock, Sock},
+    sock::{Locked, Protocol, RawSock, Sock, SockRef},
     softirq::Softirq,
 };
 use crate::net::errno::prelude::*;
@@ -84,6 +84,15 @@ impl<'a, P: Protocol> Call<'a, P> {
     #[inline]
     pub(crate) fn sock(&self) -> &'a Sock<P> {
         self.sock
+    }
+
+    /// A reference to the socket.
+    pub(crate) fn hold(&self) -> SockRef<P> {
+        // SAFETY: The descriptor holds the socket, so its count is not zero; the reference is ours.
+        unsafe {
+            bindings::sock_hold(self.sock.as_ptr());
+            SockRef::from_raw(self.sock.as_ptr())
+        }
     }
 
     /// Sets the descriptor's state.

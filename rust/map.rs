@@ -108,6 +108,7 @@ impl<P: Protocol> Map<P> {
     /// `EEXIST` if another has that key, `ENOMEM`.
     pub(crate) fn insert(&self, key: &Key, sock: &Sock<P>) -> Result {
         let entry = &sock.entry;
+        let held = sock.try_hold().ok_or(EINVAL)?;
         if entry.present.swap(true, Relaxed) {
             return Err(EINVAL);
         }
@@ -122,7 +123,7 @@ impl<P: Protocol> Map<P> {
             to_result(unsafe { bindings::rhashtable_insert(self.table.get(), entry.head.get()) });
         if result.is_ok() {
             // The map's reference, until `remove`.
-            core::mem::forget(sock.hold());
+            core::mem::forget(held);
         }
         result.map_err(|error| {
             entry.present.store(false, Relaxed);

@@ -4,7 +4,13 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use super::{bindings, device::Mac, message, sock::RawSock, trace::DropReason};
+use super::{
+    bindings,
+    device::Mac,
+    message,
+    sock::{Protocol, RawSock, Sock},
+    trace::DropReason,
+};
 use crate::net::errno::prelude::*;
 use core::{
     marker::{PhantomData, PhantomPinned},
@@ -548,10 +554,14 @@ impl Skb {
         }
     }
 
-    /// Makes `sock` the owner, until the frame has left or somebody receives it.
-    pub(crate) fn set_owner(&mut self, sock: &RawSock) {
-        // SAFETY: The buffer is ours, and the socket valid: it is freed after what it owns.
-        unsafe { bindings::skb_set_owner_w(self.as_ptr(), sock.as_ptr()) };
+    /// Makes `sock` the owner, until the frame has left or somebody receives it. A socket whose last
+    /// reference is gone owns nothing more.
+    pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
+        if let Some(held) = sock.try_hold() {
+            // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed after what
+            // it owns.
+            unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.as_ptr()) };
+        }
     }
 }
 

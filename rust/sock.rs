@@ -435,18 +435,11 @@ impl<P: Protocol> Sock<P> {
         }
     }
 
-    /// A reference to the socket.
+    /// A reference to the socket; `None` if its last one is gone, and only a read section still keeps
+    /// its memory.
     #[inline]
-    pub(crate) fn hold(&self) -> SockRef<P> {
-        // SAFETY: The socket is valid, so its count is not zero.
-        unsafe { bindings::sock_hold(self.as_ptr()) };
-        // SAFETY: The reference just taken.
-        unsafe { SockRef::from_raw(self.as_ptr()) }
-    }
-
-    /// A reference to a socket that was found in a read section, unless its last one is gone.
     pub(crate) fn try_hold(&self) -> Option<SockRef<P>> {
-        // SAFETY: The read section keeps the memory. A reference is made of what was just taken.
+        // SAFETY: The socket is valid. A reference is made of what was just taken.
         unsafe { bindings::sock_tryhold(self.as_ptr()).then(|| SockRef::from_raw(self.as_ptr())) }
     }
 
@@ -514,6 +507,17 @@ impl<P: Protocol> SockRef<P> {
     pub(super) unsafe fn from_raw(sk: *mut bindings::sock) -> Self {
         // SAFETY: Valid, hence not null.
         SockRef(unsafe { NonNull::new_unchecked(sk.cast()) })
+    }
+}
+
+impl<P: Protocol> Clone for SockRef<P> {
+    #[inline]
+    fn clone(&self) -> Self {
+        // SAFETY: By the invariant the socket's count is not zero; the new reference is the clone's.
+        unsafe {
+            bindings::sock_hold(self.as_ptr());
+            SockRef::from_raw(self.as_ptr())
+        }
     }
 }
 
@@ -724,6 +728,11 @@ impl<P: Protocol> NewChild<P> {
             sock,
             _held: NotThreadSafe,
         })
+    }
+
+    /// A reference to the child.
+    pub(crate) fn hold(&self) -> SockRef<P> {
+        self.sock.clone()
     }
 
     /// All that the child's lock guards.

@@ -113,7 +113,8 @@ impl<P: Protocol> SockList<P> {
         Some(unsafe { &mut *links.slot.get() })
     }
 
-    /// Appends a socket that belongs to the list, unless it is in it already.
+    /// Appends a socket that belongs to the list, unless it is in it already, or its last reference is
+    /// gone.
     #[inline]
     pub(crate) fn push(&mut self, sock: &Sock<P>) {
         let Some(links) = self.own(sock) else {
@@ -121,8 +122,11 @@ impl<P: Protocol> SockList<P> {
         };
         // SAFETY: The socket is this list's, which is borrowed exclusively.
         let held = unsafe { &mut *links.held.get() };
-        if held.is_none() {
-            *held = Some(sock.hold());
+        if held.is_some() {
+            return;
+        }
+        *held = sock.try_hold();
+        if held.is_some() {
             // SAFETY: The node is in no list, since `held` was empty, and stays in memory with the
             // reference; the head is initialised.
             unsafe { bindings::list_add_tail(links.node.get(), self.head.get()) };
