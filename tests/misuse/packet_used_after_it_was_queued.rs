@@ -2,12 +2,12 @@
 
 //! A packet is changed after a queue took it over.
 
-use crate::net::queue::Queue;
 use crate::net::skb::Skb;
+use crate::net::sock::{Protocol, Sock, Stream};
 
-fn change_queued(queue: &mut Queue, mut skb: Skb) {
+fn change_queued<P: Protocol<Kind = Stream>>(sock: &Sock<P>, mut skb: Skb) {
     skb.trim(1);
-    queue.push(skb);
+    sock.lock().locked().queue_received(skb);
     #[cfg(misuse)]
     skb.trim(0); //~ E0382
 }

@@ -6,8 +6,8 @@ use crate::net::sock::{Protocol, Sock};
 
 fn flush_under_a_borrow<P: Protocol>(sock: &Sock<P>) {
     let mut guard = sock.lock();
-    let state = guard.state();
+    let locked = guard.locked();
     #[cfg(misuse)]
     guard.flush_backlog(); //~ E0499
-    drop::<&mut P::State>(state);
+    drop(locked);
 }

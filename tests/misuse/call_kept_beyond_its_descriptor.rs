@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A call is kept after it has returned, when its descriptor may be gone.
+
+use crate::net::family::Call;
+use crate::net::sock::Protocol;
+
+fn keep<T: 'static>(_: T) {}
+
+fn call<P: Protocol>(call: &Call<'_, P>) {
+    keep(call.hold());
+    #[cfg(misuse)]
+    keep(call); //~ E0521
+}

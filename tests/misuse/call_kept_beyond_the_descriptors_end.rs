@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A call goes on after the descriptor's end.
+
+use crate::net::family::{Call, Closing};
+use crate::net::sock::Protocol;
+
+fn close_too_early<P: Protocol>(closing: Closing<'_, P>) {
+    let call: &Call<'_, P> = &closing;
+    #[cfg(misuse)]
+    drop(closing); //~ E0505
+    let _ = call.state();
+}

@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A child that is not locked, and so may be another descriptor's at this moment, is grafted.
+
+use crate::net::family::NewDescriptor;
+use crate::net::sock::{Protocol, SockRef};
+
+fn graft<P: Protocol>(new: NewDescriptor<'_>, mut child: SockRef<P>) {
+    let _: &mut SockRef<P> = &mut child;
+    #[cfg(misuse)]
+    let _ = new.graft(&mut child); //~ E0308
+    #[cfg(not(misuse))]
+    let _ = new.graft(&mut child.lock().locked());
+}

@@ -1,0 +1,17 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A listener is cloned in a softirq while a task may own it and change it.
+
+use crate::net::sock::{NewChild, Protocol, Sock};
+use crate::net::softirq::Softirq;
+
+fn spawn<P: Protocol>(sock: &Sock<P>, parts: (P::Shared, P::State), softirq: Softirq<'_>) {
+    let mut guard = sock.lock_bh(softirq);
+    let (shared, state) = parts;
+    #[cfg(misuse)]
+    drop(NewChild::spawn(&mut guard, shared, state, softirq)); //~ E0308
+    #[cfg(not(misuse))]
+    if let Some(mut listener) = guard.locked() {
+        drop(NewChild::spawn(&mut listener, shared, state, softirq));
+    }
+}

@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the lock guards is handed to another task while this one holds the lock.
+
+use crate::net::sock::{Protocol, Sock};
+
+fn send<T: Send>(_: &T) {}
+
+fn lend_elsewhere<P: Protocol>(sock: &Sock<P>) {
+    let mut guard = sock.lock();
+    let locked = guard.locked();
+    #[cfg(misuse)]
+    send(&locked); //~ E0277
+    drop(locked);
+}

@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A packet is moved out of the value that owns it, into the place of a queued one.
+
+use crate::net::skb::{Buffer, Skb};
+
+fn move_out(_queued: &mut Buffer, other: Skb) {
+    #[cfg(misuse)]
+    {
+        *_queued = *other; //~ E0507
+    }
+    drop(other);
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The packet that a cursor is at is taken out of its queue.
+
+use crate::net::numbered::{Cursor, Numbered, NumberedQueue};
+
+fn take<N: Numbered>(queue: &mut NumberedQueue<N>) {
+    let cursor = queue.cursor(1);
+    #[cfg(misuse)]
+    let _ = queue.pop(); //~ E0499
+    drop::<Cursor<'_, N>>(cursor);
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A reference is made of a borrowed socket without being counted, so that giving it back frees the socket early.
+
+use crate::net::sock::{Protocol, Sock, SockRef};
+use core::ptr::NonNull;
+
+fn make_up<P: Protocol>(sock: &Sock<P>) {
+    drop::<NonNull<Sock<P>>>(sock.into());
+    #[cfg(misuse)]
+    drop(SockRef(NonNull::from(sock))); //~ E0423
+}

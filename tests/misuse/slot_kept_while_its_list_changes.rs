@@ -1,0 +1,13 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a list stores with a socket is used after the socket may belong to another list.
+
+use crate::net::sock::{Protocol, Sock};
+use crate::net::sock_list::SockList;
+
+fn dismiss_under_a_borrow<P: Protocol>(list: &mut SockList<P>, sock: &Sock<P>) {
+    let slot = list.slot(sock);
+    #[cfg(misuse)]
+    let _ = list.dismiss(sock); //~ E0499
+    drop::<Option<&mut P::Slot>>(slot);
+}

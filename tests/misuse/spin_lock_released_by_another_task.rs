@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A spin lock is released by another task, perhaps on another processor, than took it.
+
+use crate::net::bh_lock::BhLock;
+
+fn send<T: Send>(_: &T) {}
+
+fn release_elsewhere(lock: &BhLock<u32>) {
+    send(lock);
+    let guard = lock.lock();
+    #[cfg(misuse)]
+    send(&guard); //~ E0277
+    drop(guard);
+}

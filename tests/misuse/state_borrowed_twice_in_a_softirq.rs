@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the receive path's lock guards is borrowed twice at the same time.
+
+use crate::net::sock::{Protocol, Sock};
+use crate::net::softirq::Softirq;
+
+fn borrow_twice<P: Protocol>(sock: &Sock<P>, softirq: Softirq<'_>) {
+    let mut guard = sock.lock_bh(softirq);
+    let one = guard.locked();
+    #[cfg(misuse)]
+    let _other = guard.locked(); //~ E0499
+    drop(one);
+}
