@@ -8,7 +8,7 @@ use crate::net::sock::Protocol;
 fn keep<T: 'static>(_: T) {}
 
 fn call<P: Protocol>(call: &Call<'_, P>) {
-    keep(call.hold());
+    keep(call.try_hold());
     #[cfg(misuse)]
     keep(call); //~ E0521
 }

@@ -2,10 +2,9 @@
 
 //! A reference to a socket is given back twice.
 
-use crate::net::sock::{Protocol, Sock};
+use crate::net::sock::{Protocol, SockRef};
 
-fn give_back_twice<P: Protocol>(sock: &Sock<P>) {
-    let reference = sock.hold();
+fn give_back_twice<P: Protocol>(reference: SockRef<P>) {
     drop(reference);
     #[cfg(misuse)]
     drop(reference); //~ E0382

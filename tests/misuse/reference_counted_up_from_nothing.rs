@@ -1,0 +1,18 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A socket whose last reference may be gone is held as if it had one: it would be freed twice.
+
+use crate::net::map::{Key, Map};
+use crate::net::rcu;
+use crate::net::sock::{Protocol, SockRef};
+
+fn hold<P: Protocol>(map: &Map<P>, key: &Key) {
+    let section = rcu::Read::enter();
+    let Some(found) = map.find(key, &section) else {
+        return;
+    };
+    let held: Option<SockRef<P>> = found.try_hold();
+    #[cfg(misuse)]
+    let held: SockRef<P> = held; //~ E0308
+    drop(held);
+}
