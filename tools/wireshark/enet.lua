@@ -173,7 +173,7 @@ esp_fields.lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing b
 esp.fields = esp_fields
 
 local esp_experts = common_experts("enet_esp")
-esp_experts.flags = ProtoExpert.new("enet_esp.flags.invalid", "Flags that do not go together",
+esp_experts.flags = ProtoExpert.new("enet_esp.flags.invalid", "Invalid combination of flags",
     expert.group.PROTOCOL, expert.severity.ERROR)
 esp_experts.connect = ProtoExpert.new("enet_esp.connect", "Connection attempt (SYN)",
     expert.group.SEQUENCE, expert.severity.CHAT)
@@ -296,7 +296,7 @@ function esp.dissector(tvb, pinfo, root)
         bits:add_proto_expert_info(esp_experts.reset)
     end
     if has(flags, RRQ) then
-        bits:add_proto_expert_info(esp_experts.request, string.format("Asks for all packets from %d on", ack))
+        bits:add_proto_expert_info(esp_experts.request, string.format("Requests all packets from %d on", ack))
     end
     if hold then
         tree:add(esp_fields.hold, true):set_generated()

@@ -57,12 +57,12 @@ const REMARKS: [&str; 9] = [
     "Connection attempt (SYN)",
     "End of the stream (FIN)",
     "Connection reset (RST)",
-    "Asks for all packets from",
+    "Requests all packets from",
     "Hold: receipt acknowledged, window closed",
     "Retransmission",
     "Packets before this one are missing",
     "The frame is shorter than its header says",
-    "Flags that do not go together",
+    "Invalid combination of flags",
 ];
 
 /// Runs the story in a guest and judges how the dissector tells it.

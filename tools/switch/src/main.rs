@@ -19,19 +19,19 @@ Examples:
     ip netns exec h0 netgauge --server &
     ip netns exec h1 netgauge -m tcp,esp -x bulk --connect 10.0.0.1
 
-  What was dropped, and then counting from zero:
+  Dropped frames, and a reset of the counters:
     enet-switch drops
     enet-switch reset
 
-  Ports that mark from 30 KiB on, as DCTCP wants it (without marks it is Reno; both ends must use it):
+  Ports that mark (ECN) from 30 KiB on, for DCTCP (which is Reno without marks; both ends must use it):
     enet-switch up --hosts 9 --rate 200mbit --buffer 128k --ecn 30k
     modprobe tcp_dctcp
     sysctl -w net.ipv4.tcp_allowed_congestion_control='reno cubic dctcp'
     ip netns exec h0 sysctl -w net.ipv4.tcp_congestion_control=dctcp    # and so for each host
 
-Exit status: 0 if it was done, 1 if not, 2 for a wrong command line.";
+Exit status: 0 on success, 1 on failure, 2 for a wrong command line.";
 
-/// Makes a switch with slow ports and small buffers, and hosts on it, out of network namespaces.
+/// Makes hosts of network namespaces, on a switch with slow ports and small buffers.
 #[derive(Debug, Parser)]
 #[command(name = "enet-switch", version, after_help = EXAMPLES)]
 struct Cli {
@@ -43,15 +43,15 @@ struct Cli {
 enum Verb {
     /// Make the switch and its hosts, the namespaces h0, h1, ...
     Up(Settings),
-    /// Print what each port sent and dropped, since `up` or `reset`
+    /// Print the frames that each port sent and dropped since `up` or `reset`
     Drops {
-        /// Print it for a program to read
+        /// Print JSON
         #[arg(long)]
         json: bool,
     },
-    /// Count from zero again
+    /// Reset the counters
     Reset,
-    /// Remove the switch and its hosts; programs that run on them keep running, without a network
+    /// Remove the switch and its hosts; programs on them keep running, without a network
     Down,
 }
 

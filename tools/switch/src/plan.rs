@@ -35,7 +35,7 @@ pub struct Settings {
           value_parser = clap::value_parser!(u32).range(2..=MOST_HOSTS))]
     pub hosts: u32,
 
-    /// Rate of each port, both ways, counted in whole frames without preamble, check sequence and gap
+    /// Rate of each port in both directions, without preamble, check sequence and gap of the frames
     #[arg(long, value_name = "RATE", default_value = "200mbit")]
     pub rate: Rate,
 
@@ -43,19 +43,19 @@ pub struct Settings {
     #[arg(long, value_name = "RATE", value_parser = uplink)]
     pub uplink: Option<Uplink>,
 
-    /// Bytes of frames that wait at a port for its host; one that finds no room is dropped
+    /// Buffer of a port in bytes; a frame that does not fit is dropped
     #[arg(long, value_name = "SIZE", default_value = "128k")]
     pub buffer: Size,
 
-    /// Share of frames lost at random on each host's cable to the switch, percent
+    /// Share of frames lost at random on each host's link to the switch, percent
     #[arg(long, value_name = "PERCENT", default_value = "0")]
     pub loss: Percent,
 
-    /// Settles which frames are lost
+    /// Seed of the random losses
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     pub seed: u64,
 
-    /// Mark frames that can be marked (ECN) when more than this waits at a port, as DCTCP expects
+    /// Mark frames (ECN, where they allow it) when a port's buffer holds more than this, as DCTCP expects
     #[arg(long, value_name = "SIZE")]
     pub ecn: Option<Size>,
 
