@@ -129,7 +129,7 @@ fn judge(part: Part) -> Result<bool> {
     Ok(total.good())
 }
 
-/// True when all is well; what is not, has been said.
+/// Runs a verb; false after a failure that it has printed.
 fn run(options: &Options) -> Result<bool> {
     let purpose = if options.debug {
         Purpose::Debug

@@ -1,8 +1,8 @@
 //! A station without the module: an ESP peer played by hand, frame by frame.
 //!
-//! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. What `a` sends is told
-//! apart without waiting for silence: the station asks for an EDP echo, which `a` answers in its turn, after whatever it
-//! sent before. Frames overtake each other between processors, so the station stays on one.
+//! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. To know
+//! what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and `a`'s reply arrives behind
+//! everything that `a` sent before. Processors reorder frames among each other, so the station stays on one.
 
 use anyhow::{ensure, Context, Result};
 use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
@@ -30,7 +30,7 @@ pub struct Station {
     /// Number that the station expects next.
     pub expected: u16,
     echo: u8,
-    /// What came while the station waited for something to be done.
+    /// Frames that arrived while the station waited for others.
     unread: Vec<EspHeader>,
 }
 
@@ -79,7 +79,7 @@ impl Station {
         Ok((station, client))
     }
 
-    /// Sends a packet with the next number, which only a caller that sent one that takes a number moves on.
+    /// Sends a packet with the next number. If the packet takes a number, the caller advances it.
     ///
     /// # Errors
     /// The errno of `send(2)`.

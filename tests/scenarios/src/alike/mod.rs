@@ -1,9 +1,9 @@
 //! The kernel's own TCP and UDP as the measure: one behaviour, written once, runs over them and over ESP and EDP, and
 //! what the program saw must be the same.
 //!
-//! A behaviour notes in its [`Trace`] what each call gave back: numbers, errnos, readiness, bytes. The two traces are
-//! then compared note by note. What differs on purpose is declared beside the behaviour, word for word, and stands with
-//! its reason in `docs/sockets.md`; a declared difference that is none any more fails as an undeclared one does.
+//! A behaviour notes in its [`Trace`] the result of each call: numbers, errnos, readiness, bytes. The harness compares the
+//! two traces note by note. A deliberate difference is declared beside the behaviour, and `docs/sockets.md` has its
+//! reason. An undeclared difference fails the scenario, and so does a declared one that is not found.
 
 pub mod asleep;
 mod datagrams;
