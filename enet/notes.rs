@@ -19,11 +19,11 @@ impl Note for Origin {
     #[inline]
     fn to_words(self) -> Words {
         let Address { port, ifindex, mac } = self.0;
-        [mac.to_bits() << 16 | u64::from(port), ifindex.into(), 0, 0]
+        [mac.to_bits() << 16 | u64::from(port), ifindex.into()]
     }
 
     #[inline]
-    fn from_words([end, ifindex, ..]: Words) -> Self {
+    fn from_words([end, ifindex]: Words) -> Self {
         Origin(Address {
             port: end as u16,
             ifindex: ifindex as u32,
@@ -44,11 +44,11 @@ pub(crate) struct Kept {
 impl Note for Kept {
     #[inline]
     fn to_words(self) -> Words {
-        [u64::from(self.flags) << 16 | u64::from(self.seq), 0, 0, 0]
+        [u64::from(self.flags) << 16 | u64::from(self.seq), 0]
     }
 
     #[inline]
-    fn from_words([word, ..]: Words) -> Self {
+    fn from_words([word, _]: Words) -> Self {
         Kept {
             seq: word as u16,
             flags: (word >> 16) as u8,
@@ -70,11 +70,11 @@ pub(crate) struct Taken(pub(crate) u32);
 impl Note for Taken {
     #[inline]
     fn to_words(self) -> Words {
-        [self.0.into(), 0, 0, 0]
+        [self.0.into(), 0]
     }
 
     #[inline]
-    fn from_words([bytes, ..]: Words) -> Self {
+    fn from_words([bytes, _]: Words) -> Self {
         Taken(bytes as u32)
     }
 }

@@ -58,7 +58,7 @@ impl Processor {
 /// Bytes of the control block (`skb->cb`) that a protocol may use, in words.
 ///
 /// The last word of the block belongs to the socket layer (`struct sock_skb_cb`).
-pub(crate) type Words = [u64; 4];
+pub(crate) type Words = [u64; 2];
 
 const _: () = assert!(mem::size_of::<Words>() <= 40 && mem::align_of::<Words>() <= 8);
 
@@ -197,11 +197,18 @@ impl Buffer {
         unsafe { Skb::from_raw(bindings::skb_copy(self.as_ptr(), context.gfp())) }
     }
 
+    /// Whether the buffer is, or had, a clone. Most never are, which is found out without a call.
+    #[inline]
+    fn may_be_cloned(&self) -> bool {
+        // SAFETY: The buffer is valid, and borrowed: nobody clones it meanwhile.
+        unsafe { bindings::sk_buff::cloned_raw(self.as_ptr()) != 0 }
+    }
+
     /// Whether another descriptor of the same data exists, so that the data must not be written.
     #[inline]
     pub(crate) fn is_cloned(&self) -> bool {
-        // SAFETY: The buffer is valid.
-        unsafe { bindings::skb_cloned(self.as_ptr()) != 0 }
+        // SAFETY: The buffer is valid. The bit is set once there is, or was, a clone.
+        unsafe { self.may_be_cloned() && bindings::skb_cloned(self.as_ptr()) != 0 }
     }
 
     /// Copies the data from `offset` on into `to`; `false` if there is less.
@@ -317,8 +324,11 @@ impl Buffer {
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let skb = self.as_ptr();
+        if self.headroom() < bytes.len() {
+            return false;
+        }
         // SAFETY: The buffer is valid.
-        if self.headroom() < bytes.len() || unsafe { bindings::skb_header_cloned(skb) } != 0 {
+        if self.may_be_cloned() && unsafe { bindings::skb_header_cloned(skb) } != 0 {
             return false;
         }
         // SAFETY: The headroom was just checked, so the data still start in the buffer's memory, and
