@@ -280,18 +280,9 @@ impl Sending {
             seq: header.seq.0,
             flags: header.flags,
         });
-        // While an earlier transmission is still with a device, or a receiver on this host, the room
-        // for headers is in use.
-        let copy = if kept.is_cloned() {
-            kept.copy(Context::Softirq)
-        } else {
-            kept.try_clone(Context::Softirq)
-        };
-        let mut skb = copy.ok_or(ENOBUFS)?;
-        if !skb.push(&header.emit()) {
-            return Err(ENOBUFS);
-        }
-        Ok(skb)
+        // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
+        kept.with_header(&header.emit(), Context::Softirq)
+            .ok_or(ENOBUFS)
     }
 
     /// Frees `count` acknowledged packets at the head of the write queue.

@@ -83,7 +83,7 @@ H(void, skb_queue_after, (struct sk_buff_head *list, struct sk_buff *prev, struc
 H(void, skb_set_cookie, (struct sk_buff *skb, struct sock *sk, const struct sockcm_cookie *cookie), skb->priority = cookie->priority; skb->mark = cookie->mark; skb_set_hash_from_sk(skb, sk); skb_set_delivery_type_by_clockid(skb, cookie->transmit_time, READ_ONCE(sk->sk_clockid)))
 H(bool, skb_has_time, (struct sk_buff *skb), return skb->tstamp || skb_hwtstamps(skb)->hwtstamp)
 H(void, skb_clear_tstamp, (struct sk_buff *skb), skb_clear_tstamp(skb))
-H(void, skb_renew, (struct sk_buff *skb), skb_ext_reset(skb); skb_shinfo(skb)->tx_flags = 0)
+H(void, skb_renew, (struct sk_buff *skb), skb->cloned = 0; skb_ext_reset(skb); skb_shinfo(skb)->tx_flags = 0)
 H(void, skb_header_release, (struct sk_buff *skb), __skb_header_release(skb))
 H(void, skb_orphan, (struct sk_buff *skb), skb_orphan(skb))
 H(void, skb_set_owner_r, (struct sk_buff *skb, struct sock *sk), skb_set_owner_r(skb, sk))

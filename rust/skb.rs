@@ -320,26 +320,59 @@ impl Buffer {
         len >= self.len() || unsafe { bindings::pskb_trim_rcsum(self.as_ptr(), len as u32) == 0 }
     }
 
-    /// Puts `bytes` in front of the data. `false` without enough headroom, or if a clone shares it.
+    /// Puts `bytes` in front of the data. `false` without enough headroom, or if a clone may use it.
     #[inline]
     pub(crate) fn push(&mut self, bytes: &[u8]) -> bool {
         let skb = self.as_ptr();
-        if self.headroom() < bytes.len() {
-            return false;
-        }
         // SAFETY: The buffer is valid.
-        if self.may_be_cloned() && unsafe { bindings::skb_header_cloned(skb) } != 0 {
+        let shared = unsafe {
+            bindings::sk_buff::nohdr_raw(skb) != 0
+                || self.may_be_cloned() && bindings::skb_header_cloned(skb) != 0
+        };
+        if shared || self.headroom() < bytes.len() {
             return false;
         }
-        // SAFETY: The headroom was just checked, so the data still start in the buffer's memory, and
-        // no other descriptor has a right to the bytes in front of it.
+        // SAFETY: The headroom was just checked, and no other descriptor has a right to it.
+        unsafe { self.prepend(bytes) };
+        true
+    }
+
+    /// Puts `bytes` in front of the data.
+    ///
+    /// # Safety
+    ///
+    /// There is so much [`headroom`](Self::headroom), and nobody else uses it.
+    #[inline]
+    unsafe fn prepend(&mut self, bytes: &[u8]) {
+        let skb = self.as_ptr();
+        // SAFETY: The data still start in the buffer's memory, whose bytes there are ours to write.
         unsafe {
             let to = (*skb).data.sub(bytes.len());
             ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len());
             (*skb).data = to;
             (*skb).len = (*skb).len.wrapping_add(bytes.len() as u32);
         }
-        true
+    }
+
+    /// A buffer of the same data with `header` in front: a clone, or a copy as long as an earlier clone
+    /// may use the headroom. `None` without memory or headroom, or unless this buffer has given up the
+    /// right to its headroom.
+    #[inline]
+    pub(crate) fn with_header(&self, header: &[u8], context: Context) -> Option<Skb> {
+        // SAFETY: The buffer is valid.
+        let yields = unsafe { bindings::sk_buff::nohdr_raw(self.as_ptr()) != 0 };
+        if self.is_cloned() {
+            let mut copy = self.copy(context)?;
+            return copy.push(header).then_some(copy);
+        }
+        if !yields || self.headroom() < header.len() {
+            return None;
+        }
+        let mut clone = self.try_clone(context)?;
+        // SAFETY: The headroom was just checked. The clone is the only one, and this buffer does not
+        // write there, as it has given up the right to.
+        unsafe { clone.prepend(header) };
+        Some(clone)
     }
 
     /// Appends `bytes` to the linear data. `false` without enough tailroom, or if a clone shares it.
