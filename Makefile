@@ -4,10 +4,10 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
-	fuzz-coverage shell modules install releases unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner
+	fuzz-coverage shell modules install releases kernels unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner
 
 # 'make KDIR=...' reaches the scripts through the environment
-export KDIR RELEASE INSTALL_MOD_PATH ENET_CACHE
+export KDIR RELEASE ONLY KERNELS INSTALL_MOD_PATH ENET_CACHE
 ifeq ($(strip $(KDIR)),)
 unexport KDIR
 endif
@@ -40,6 +40,8 @@ help:
 	@echo '                  RELEASE=7.3.4+deb13-amd64 builds build/module-RELEASE/enet.ko for that kernel of Debian'\''s,'
 	@echo '                  and most other verbs boot it then; make releases lists the kernels of the mirror;'
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
+	@echo '  make kernels    build for every supported kernel, run the scenarios in each and print a table;'
+	@echo '                  KERNELS="release ..." selects kernels, ONLY="name ..." selects scenarios'
 	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod and the manual pages'
 	@echo '  make shell      open a shell in a guest with the module and the programs'
 	@echo
@@ -134,6 +136,9 @@ modules:
 
 install:
 	@mk/module install
+
+kernels: toolbox
+	@mk/kernels
 
 releases:
 	@mk/kernel list

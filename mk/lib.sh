@@ -13,6 +13,26 @@ logs=$project/build/logs
 export ENET_STARTED=${ENET_STARTED:-$(date +%s)}
 SECONDS=$(($(date +%s) - ENET_STARTED))
 
+# The kernels that enet is made for, newest first; `make kernels` runs the scenarios in each.
+supported=(
+    7.3.4+deb13-cloud-amd64
+    7.3.4+deb13-amd64
+    7.2.12+deb13-cloud-amd64
+    7.2.12+deb13-amd64
+)
+
+# is_newer RELEASE: whether it is newer than all of those.
+is_newer() {
+    local newest=${supported[0]%%+*} version=${1%%[+-]*}
+    [ "$version" != "$newest" ] && [ "$(printf '%s\n' "$newest" "$version" | sort -V | tail -n 1)" = "$version" ]
+}
+
+# tell_newer RELEASE: what to report when it fails with a kernel that is newer than all of those.
+tell_newer() {
+    ! is_newer "$1" ||
+        say "$1 is newer than the kernels that enet is made for (up to ${supported[0]}): please report this release, the first errors above, and which enet this is ('git describe --always'). What differs between kernels is in rust/compat.rs."
+}
+
 say() { printf '[%4ds] %s\n' "$SECONDS" "$*" >&2; }
 
 die() {
