@@ -11,11 +11,13 @@ use crate::{
     events,
     net::{
         device::{Device, Mac},
+        namespace::PerNet,
         rcu,
         skb::{Context, Processor, Skb},
         sock::Sock,
     },
     parameters,
+    space::Space,
 };
 
 /// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
@@ -51,33 +53,33 @@ fn ask_for_room(sock: &Sock<Esp>) {
     }
 }
 
-/// The packet that the engine wants sent next, and whether that is a retransmission.
+/// The packet that the engine wants sent next.
 #[inline]
-fn poll(connection: &mut Connection, now: u64) -> Option<(Transmit, bool)> {
+fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     let Connection {
         engine, sending, ..
     } = connection;
-    // The engine counts what it sends again.
-    let resent = engine.stats.pkt_rtx;
-    let next = engine.poll_transmit(now, |seq| sending.flags_of(seq))?;
-    Some((next, engine.stats.pkt_rtx != resent))
+    engine.poll_transmit(now, |seq| sending.flags_of(seq))
 }
 
 /// Sends what [`poll`] gave, and on until the engine wants nothing more.
 #[inline]
-fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: (Transmit, bool), now: u64) {
+fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now: u64) {
     let section = rcu::Read::enter();
     let peer = sock.shared().peer();
     let device = Device::find(sock.net(), peer.ifindex, &section);
     let mut next = Some(first);
-    while let Some((packet, resend)) = next {
+    while let Some(packet) = next {
         let sent = match (packet, device) {
             (_, None) => Err(ENODEV),
-            (Transmit::Control(header), Some(device)) => {
+            (Transmit::Control { header, resend }, Some(device)) => {
                 let processor = connection.sending.processor();
                 control(sock, processor, device, &peer, header, resend)
             }
-            (Transmit::Data(header), Some(device)) => {
+            (Transmit::Probe(header), Some(device)) => {
+                probe(sock, connection.sending.processor(), device, &peer, header)
+            }
+            (Transmit::Data { header, resend }, Some(device)) => {
                 connection.sending.note_headroom(device);
                 data(sock, connection, device, &peer, header, resend)
             }
@@ -131,6 +133,23 @@ fn control(
     if resend || header.has(flags::RRQ | flags::RST) {
         events::esp_sent(sock, &skb, resend);
     }
+    classify(sock, sender, &mut skb);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+/// Sends a probe, and counts it.
+#[cold]
+#[inline(never)]
+fn probe(
+    sock: &Sock<Esp>,
+    sender: Processor,
+    device: &Device,
+    peer: &Address,
+    header: Header,
+) -> Result {
+    Space::of(sock.net()).esp_probes.count();
+    let mut skb = empty(device, &header)?;
+    events::esp_probe_sent(sock, &skb);
     classify(sock, sender, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }

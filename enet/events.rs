@@ -85,12 +85,12 @@ fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     (header, packet)
 }
 
-/// A packet leaves by a connection for another time (`again`), or is a request or a reset.
+/// A connection sends a packet again (`resend`), or a request or a reset.
 #[cold]
 #[inline(never)]
-pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, again: bool) {
+pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, resend: bool) {
     let (header, packet) = esp_of_socket(sock, skb);
-    if again {
+    if resend {
         trace::esp_retransmit(sock.net(), Some(sock), &packet);
     }
     if header.has(flags::RRQ) {
@@ -99,6 +99,12 @@ pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, again: bool) {
     if header.has(flags::RST) {
         trace::esp_send_reset(sock.net(), Some(sock), &packet);
     }
+}
+
+/// A connection sends a probe.
+pub(crate) fn esp_probe_sent(sock: &Sock<Esp>, skb: &Buffer) {
+    let (_, packet) = esp_of_socket(sock, skb);
+    trace::esp_send_probe(sock.net(), Some(sock), &packet);
 }
 
 /// A reset leaves that no socket sends.

@@ -261,6 +261,7 @@ impl Show for EnetFile {
         writeln!(out, "EspTurnsWaited {waited}")?;
         writeln!(out, "EspTurnsOverrun {overrun}")?;
         let mut line = |name: &str, counter: &Counter| writeln!(out, "{name} {}", counter.get());
+        line("EspOutProbes", &space.esp_probes)?;
         line("EdpInEcho", &space.edp_echoed)?;
         for (protocol, refused) in [("Edp", &space.edp_refused), ("Esp", &space.esp_refused)] {
             let Refused {

@@ -68,6 +68,8 @@ pub(crate) struct Space {
     pub(crate) device_changes: AtomicU32,
     pub(crate) edp_refused: Refused,
     pub(crate) esp_refused: Refused,
+    /// Probes sent by ESP connections.
+    pub(crate) esp_probes: Counter,
     /// Echo requests answered.
     pub(crate) edp_echoed: Counter,
 }
@@ -89,6 +91,7 @@ impl Space {
             device_changes: AtomicU32::new(0),
             edp_refused: Refused::default(),
             esp_refused: Refused::default(),
+            esp_probes: Counter::new(),
             edp_echoed: Counter::new(),
             sysctl: Directory::new(net, settings)?,
         })

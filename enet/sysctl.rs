@@ -4,8 +4,8 @@
 //!
 //! The three numbers of the window are checked together and kept together, in one word: so writers
 //! on several processors cannot make a set that none of them would have been allowed to make, and a
-//! packet never sees half of a change. `round_trip_time` depends on none of the others and is a word
-//! of its own; with it the set would be one bit too large.
+//! packet never sees half of a change. The times depend on no other number and are words of their own.
+//! A count of changes tells connections when to look.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -13,7 +13,10 @@ use crate::{
     net::{limits::Limits, sock::RawSock, sysctl::Numbers},
 };
 use core::ops::RangeInclusive;
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{
+    AtomicU32, AtomicU64,
+    Ordering::{Acquire, Relaxed, Release},
+};
 use kernel::{str::CStr, sync::Arc};
 
 /// Packets; above 32767 serial numbers could not be told apart.
@@ -21,6 +24,10 @@ const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
 /// Microseconds. Below 10 every packet would be asked for again while it is on its way; 1 s is where
 /// the peer may be taken for gone.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
+/// Microseconds. Twice what an acknowledgement may wait for data to carry it, up to a second.
+const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
+/// Milliseconds, up to a day.
+pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;
 
 /// The settings of a namespace.
 pub(crate) struct Settings {
@@ -35,37 +42,43 @@ pub(crate) struct Settings {
 
 /// The part that packets look at.
 pub(crate) struct Live {
+    /// Raised behind every change; never 0 at first.
+    changes: AtomicU32,
     window: AtomicU64,
     /// Microseconds.
     round_trip_time: AtomicU32,
+    /// Microseconds.
+    retransmission_time_min: AtomicU32,
+    /// Milliseconds.
+    user_timeout: AtomicU32,
 }
 
-/// The values of [`Live`] that a connection saw last.
+/// The change of [`Live`] that a connection saw last, 0 for none.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
-pub(crate) struct Seen {
-    window: u64,
-    round_trip_time: u32,
-}
+pub(crate) struct Seen(u32);
 
 impl Live {
     /// The engine's parameters, if they are others than were `seen`. In any context.
     #[inline]
     pub(crate) fn news(&self, seen: &mut Seen) -> Option<esp::Config> {
-        let now = Seen {
-            window: self.window.load(Relaxed),
-            round_trip_time: self.round_trip_time.load(Relaxed),
-        };
+        let now = Seen(self.changes.load(Acquire));
         if *seen == now {
             return None;
         }
         *seen = now;
-        let window = Window::from_bits(now.window);
-        Some(esp::Config {
+        Some(self.config())
+    }
+
+    fn config(&self) -> esp::Config {
+        let window = Window::from_bits(self.window.load(Relaxed));
+        esp::Config {
             burst_length: window.burst_length,
             initial_ack_burst_length: window.initial_ack_burst_length,
             packets_to_ack: window.packets_to_ack,
-            round_trip_time: now.round_trip_time,
-        })
+            round_trip_time: self.round_trip_time.load(Relaxed),
+            retransmission_time_min: self.retransmission_time_min.load(Relaxed),
+            user_timeout: self.user_timeout.load(Relaxed),
+        }
     }
 }
 
@@ -75,6 +88,8 @@ pub(crate) enum Setting {
     /// One of the numbers that bound each other.
     Packets(fn(&mut Window) -> &mut u16),
     RoundTripTime,
+    RetransmissionTimeMin,
+    UserTimeout,
     /// A buffer's size, and which of two limits is its.
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
@@ -128,8 +143,11 @@ impl Settings {
     pub(crate) fn new(new_limits: fn() -> Result<Limits>) -> Result<Self> {
         let config = esp::Config::default();
         let live = Live {
+            changes: AtomicU32::new(1),
             window: AtomicU64::new(Window::of(&config).to_bits()),
             round_trip_time: AtomicU32::new(config.round_trip_time),
+            retransmission_time_min: AtomicU32::new(config.retransmission_time_min),
+            user_timeout: AtomicU32::new(config.user_timeout),
         };
         Ok(Settings {
             live: Arc::new(live, GFP_KERNEL)?,
@@ -146,7 +164,7 @@ impl Settings {
 
     /// The engine's parameters at the moment.
     pub(crate) fn config(&self) -> esp::Config {
-        self.live.news(&mut Seen::default()).unwrap_or_default()
+        self.live.config()
     }
 
     /// Gives a socket that nobody else has yet the buffers that were set, if they were: a new one, or
@@ -201,11 +219,13 @@ impl Numbers for Settings {
             c"recv_buff_size",
             Setting::Buffer(|all| &all.receive_buffer, |limits| limits.receive),
         ),
+        (c"retransmission_time_min", Setting::RetransmissionTimeMin),
         (c"round_trip_time", Setting::RoundTripTime),
         (
             c"send_buff_size",
             Setting::Buffer(|all| &all.send_buffer, |limits| limits.send),
         ),
+        (c"user_timeout", Setting::UserTimeout),
     ];
 
     fn get(&self, file: Setting) -> Result<u32> {
@@ -215,6 +235,8 @@ impl Numbers for Settings {
                 Ok((*part(&mut window)).into())
             }
             Setting::RoundTripTime => Ok(self.live.round_trip_time.load(Relaxed)),
+            Setting::RetransmissionTimeMin => Ok(self.live.retransmission_time_min.load(Relaxed)),
+            Setting::UserTimeout => Ok(self.live.user_timeout.load(Relaxed)),
             Setting::Buffer(buffer, which) => match buffer(self).load(Relaxed) {
                 0 => (self.new_limits)().map(which),
                 bytes => Ok(bytes),
@@ -223,16 +245,25 @@ impl Numbers for Settings {
     }
 
     fn set(&self, file: Setting, number: u32) -> Result {
+        let live = &*self.live;
         match file {
             Setting::Packets(part) => {
                 self.set_packets(part, u16::try_from(number).map_err(|_| EINVAL)?)
             }
-            Setting::RoundTripTime => store(&self.live.round_trip_time, ROUND_TRIP_TIME, number),
+            Setting::RoundTripTime => store(&live.round_trip_time, ROUND_TRIP_TIME, number),
+            Setting::RetransmissionTimeMin => store(
+                &live.retransmission_time_min,
+                RETRANSMISSION_TIME_MIN,
+                number,
+            ),
+            Setting::UserTimeout => store(&live.user_timeout, USER_TIMEOUT, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),
                 which(Limits::LEAST)..=which(Limits::most()),
                 number,
             ),
-        }
+        }?;
+        live.changes.fetch_add(1, Release);
+        Ok(())
     }
 }

@@ -191,6 +191,8 @@ ESP_PACKET_EVENT(esp_retransmit);
 /* A retransmission request, RRQ: the other side shall send again from ack on. */
 ESP_PACKET_EVENT(esp_send_request);
 ESP_PACKET_EVENT(esp_receive_request);
+/* A probe: an empty packet with an earlier number, which the other side answers. */
+ESP_PACKET_EVENT(esp_send_probe);
 /* A reset; sent without a socket where the packet that it answers was for none. */
 ESP_PACKET_EVENT(esp_send_reset);
 ESP_PACKET_EVENT(esp_receive_reset);

@@ -133,6 +133,7 @@ H(void, trace_esp_set_state, (const struct sock *sk, const struct net *net, cons
 H(void, trace_esp_retransmit, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_retransmit(sk, net, packet))
 H(void, trace_esp_send_request, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_send_request(sk, net, packet))
 H(void, trace_esp_receive_request, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_receive_request(sk, net, packet))
+H(void, trace_esp_send_probe, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_send_probe(sk, net, packet))
 H(void, trace_esp_send_reset, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_send_reset(sk, net, packet))
 H(void, trace_esp_receive_reset, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet), trace_esp_receive_reset(sk, net, packet))
 H(void, trace_esp_drop, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int reason), trace_esp_drop(sk, net, packet, reason))

@@ -103,6 +103,8 @@ packet_events! {
     esp_send_request => trace_esp_send_request;
     /// A retransmission request came.
     esp_receive_request => trace_esp_receive_request;
+    /// A probe leaves.
+    esp_send_probe => trace_esp_send_probe;
     /// A reset leaves.
     esp_send_reset => trace_esp_send_reset;
     /// A reset came.

@@ -72,8 +72,8 @@ impl End {
 
     fn give(&mut self, now: Nanos) -> Option<Header> {
         let mut header = match self.connection.poll_transmit(now, |_| 0)? {
-            Transmit::Control(header) => return Some(header),
-            Transmit::Data(header) => header,
+            Transmit::Control { header, .. } | Transmit::Probe(header) => return Some(header),
+            Transmit::Data { header, .. } => header,
         };
         header.len = PAYLOAD;
         Some(header)
@@ -94,7 +94,7 @@ impl Pair {
         let config = Config::default();
         let mut client = Connection::new(PORTS[0], PORTS[1], config);
         client.connect(Seq(1), 0);
-        let Some(Transmit::Control(syn)) = client.poll_transmit(0, |_| 0) else {
+        let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(0, |_| 0) else {
             panic!("a connection opens with a SYN");
         };
         let server = Connection::accept(PORTS[1], &syn, Seq(2), config, 0);

@@ -2,6 +2,8 @@
 
 //! What can be set, and what is counted.
 
+use super::timers::{from_micros, from_millis, Nanos};
+
 /// The protocol's parameters, as under `/proc/sys/esp/` (Treydte 2007).
 ///
 /// Ranges are the business of whoever sets them; values out of range cannot
@@ -19,6 +21,11 @@ pub struct Config {
     /// The least time, in microseconds, after which a receiver asks for missing
     /// packets.
     pub round_trip_time: u32,
+    /// The least retransmission timeout, in microseconds.
+    pub retransmission_time_min: u32,
+    /// How long, in milliseconds, the other side may owe an answer and be
+    /// silent.
+    pub user_timeout: u32,
 }
 
 impl Default for Config {
@@ -28,6 +35,10 @@ impl Default for Config {
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
+            // Several delayed acknowledgements, and what a full buffer of 128 KiB takes to leave at
+            // 100 Mbit/s: a packet behind it is not lost.
+            retransmission_time_min: 10_000,
+            user_timeout: 15_000,
         }
     }
 }
@@ -38,6 +49,18 @@ impl Config {
     #[inline]
     pub(super) fn window(&self) -> u16 {
         self.burst_length.clamp(1, 0x7fff)
+    }
+
+    /// The least retransmission timeout.
+    #[inline]
+    pub(super) fn least_timeout(&self) -> Nanos {
+        from_micros(self.retransmission_time_min.max(1))
+    }
+
+    /// The longest silence of a peer that owes an answer.
+    #[inline]
+    pub(super) fn patience(&self) -> Nanos {
+        from_millis(self.user_timeout)
     }
 }
 

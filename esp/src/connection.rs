@@ -60,6 +60,8 @@ pub struct Connection {
     state: State,
     failure: Option<Failure>,
     config: Config,
+    /// What the user set in place of [`Config::user_timeout`], 0 for nothing.
+    user_timeout: u32,
     sender: Sender,
     receiver: Receiver,
     rtt: Rtt,
@@ -87,6 +89,7 @@ impl Connection {
             state: State::Closed,
             failure: None,
             config,
+            user_timeout: 0,
             sender: Sender::new(Seq(0)),
             receiver: Receiver::new(Seq(0), 0),
             rtt: Rtt::default(),
@@ -135,6 +138,17 @@ impl Connection {
     /// Changes the parameters for what comes.
     pub fn set_config(&mut self, config: Config) {
         self.config = config;
+        if self.user_timeout != 0 {
+            self.config.user_timeout = self.user_timeout;
+        }
+    }
+
+    /// Puts `millis` in place of what is configured as
+    /// [`user_timeout`](Config::user_timeout), now and from now on; 0 does so no
+    /// more, and `config` holds what is configured.
+    pub fn set_user_timeout(&mut self, millis: u32, config: Config) {
+        self.user_timeout = millis;
+        self.set_config(config);
     }
 
     /// Whether the write queue may grow: the stream is not ended and the
@@ -370,7 +384,9 @@ impl Connection {
         if !header.has(flags::SYN) {
             return Err(DropReason::BadState);
         }
-        let _ = self.sender.on_ack(header.ack, true, &mut self.rtt, now);
+        let _ = self
+            .sender
+            .on_ack(header.ack, true, &self.config, &mut self.rtt, now);
         self.receiver = Receiver::new(header.seq, now);
         self.receiver.answer();
         self.liveness.restart(now);
@@ -424,7 +440,9 @@ impl Connection {
         }
         self.liveness.restart(now);
         let opens = !header.is_hold();
-        let acked = self.sender.on_ack(header.ack, opens, &mut self.rtt, now);
+        let acked = self
+            .sender
+            .on_ack(header.ack, opens, &self.config, &mut self.rtt, now);
         outcome.acked = acked.data;
         let takes = acked.data > 0 || acked.syn || acked.fin;
         if self.orphan && takes {
@@ -609,14 +627,17 @@ impl Connection {
     fn poll_disowned(&mut self) -> Option<Transmit> {
         let header = self.disowned.take()?;
         self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
-        Some(Transmit::Control(header))
+        Some(Transmit::Control {
+            header,
+            resend: false,
+        })
     }
 
     /// What a connection that is over still has to say.
     fn poll_last(&mut self, now: Nanos) -> Option<Transmit> {
         if self.reset {
             self.reset = false;
-            return Some(self.control(self.reset_header(), now));
+            return Some(self.control(self.reset_header(), false, now));
         }
         self.poll_ack(now)
     }
@@ -631,42 +652,50 @@ impl Connection {
             self.sender.take_probe() | self.receiver.take_probe() | self.liveness.take_probe();
         if self.state != State::Closed && probe {
             self.sender.insist();
-            self.receiver.probed();
+            self.receiver.probed(now);
             // The number before the first unacknowledged one was surely
             // received, so the peer takes the probe for a duplicate.
             let header = self.header(self.sender.una().sub(1), flags::ACK);
-            return Some(self.control(header, now));
+            self.left(Saying::Carried, now);
+            return Some(Transmit::Probe(header));
         }
         None
     }
 
     #[inline]
     fn numbered(&mut self, leaving: Leaving, now: Nanos) -> Transmit {
-        if leaving.resend {
+        let resend = leaving.resend;
+        if resend {
             self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(1);
         }
         match leaving.kind {
             Kind::Data => {
                 let header = self.header(leaving.seq, leaving.flags | flags::ACK);
                 self.left(Saying::Carried, now);
-                Transmit::Data(header)
+                Transmit::Data { header, resend }
             }
-            Kind::Fin => self.control(self.header(leaving.seq, flags::FIN | flags::ACK), now),
+            Kind::Fin => {
+                let header = self.header(leaving.seq, flags::FIN | flags::ACK);
+                self.control(header, resend, now)
+            }
             Kind::Syn if self.state == State::SynSent => {
                 let mut header = self.header(leaving.seq, flags::SYN);
                 header.ack = Seq(0);
                 self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
-                Transmit::Control(header)
+                Transmit::Control { header, resend }
             }
-            Kind::Syn => self.control(self.header(leaving.seq, flags::SYN | flags::ACK), now),
+            Kind::Syn => {
+                let header = self.header(leaving.seq, flags::SYN | flags::ACK);
+                self.control(header, resend, now)
+            }
         }
     }
 
     /// A packet that is there for something else than its acknowledgement.
     #[inline]
-    fn control(&mut self, header: Header, now: Nanos) -> Transmit {
+    fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
         self.left(Saying::Carried, now);
-        Transmit::Control(header)
+        Transmit::Control { header, resend }
     }
 
     /// A packet that is there for its acknowledgement.
@@ -675,7 +704,10 @@ impl Connection {
         let mut header = self.header(self.sender.high(), saying.flags());
         header.ack = self.receiver.ack_number(saying);
         self.left(saying, now);
-        Transmit::Control(header)
+        Transmit::Control {
+            header,
+            resend: false,
+        }
     }
 
     /// A packet with an acknowledgement leaves.
@@ -714,7 +746,10 @@ impl Connection {
         if !self.sender.is_open() {
             return self.sender.deadline();
         }
-        let alive = Some(self.liveness.deadline(self.is_active()));
+        let alive = Some(
+            self.liveness
+                .deadline(self.is_active(), self.config.patience()),
+        );
         let halves = earlier(
             self.sender.deadline(),
             self.receiver.deadline(&self.config, &self.rtt),
@@ -733,10 +768,12 @@ impl Connection {
         } else {
             SYN_ACK_TRIES
         };
-        let mut gone = self.sender.expire(&self.rtt, tries, now);
+        let mut gone = self.sender.expire(&self.config, &self.rtt, tries, now);
         if self.sender.is_open() {
             self.receiver.expire(&self.config, &self.rtt, now);
-            gone |= self.liveness.expire(self.is_active(), now);
+            gone |= self
+                .liveness
+                .expire(self.is_active(), self.config.patience(), now);
         }
         if gone {
             self.fail(Failure::TimedOut, &mut outcome);

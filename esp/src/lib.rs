@@ -25,6 +25,7 @@
 pub mod config;
 pub mod connection;
 pub mod outcome;
+mod peer_window;
 mod receiver;
 mod rtt;
 mod sender;

@@ -66,7 +66,31 @@ pub struct Outcome {
 pub enum Transmit {
     /// The queued packet with the header's number. The caller fills in
     /// [`Header::len`] and keeps the flags with the packet for resends.
-    Data(Header),
+    Data {
+        /// The header, but for the length.
+        header: Header,
+        /// The packet has left before.
+        resend: bool,
+    },
     /// A packet without payload, complete as it is.
-    Control(Header),
+    Control {
+        /// The whole packet.
+        header: Header,
+        /// The packet, a SYN or a FIN, has left before.
+        resend: bool,
+    },
+    /// A packet without payload that asks the other side for an answer.
+    Probe(Header),
+}
+
+impl Transmit {
+    /// The packet's header.
+    #[inline]
+    pub fn header(&self) -> &Header {
+        match self {
+            Self::Data { header, .. } | Self::Control { header, .. } | Self::Probe(header) => {
+                header
+            }
+        }
+    }
 }

@@ -35,7 +35,14 @@
 //! * The request timer's round trip is the time from an acknowledgement to the
 //!   first packet that it let go, or from a request to the packet asked for. Each
 //!   probe doubles the time, up to [`REQUEST_MAX`] or what was measured, and it
-//!   stays so until the next measurement. While packets of others come by the same
+//!   stays so until the next measurement. A probe carries an acknowledgement: if
+//!   that opens the window, the next packet may have been late, or let go by the
+//!   probe, and the round trip took something between the time from the probe and
+//!   the whole wait.
+//! * A sender may have a smaller window than `packets_to_ack`. If probes find it at
+//!   the same distance from the number given twice, that is its window, and it is
+//!   acknowledged in time from then on ([`PeerWindow`]).
+//! * While packets of others come by the same
 //!   device, one's own may stand behind them in the port: the timer counts from
 //!   the last of them, [`PORT_DELAY`] at most.
 //! * An empty packet carries the number of the next one that takes one. If that
@@ -43,6 +50,7 @@
 
 use super::config::Config;
 use super::outcome::{DropReason, Room};
+use super::peer_window::PeerWindow;
 use super::rtt::{doubled, Rtt};
 use super::seq::Seq;
 use super::timers::{
@@ -108,6 +116,18 @@ impl Saying {
 struct Timed {
     seq: Seq,
     left: Nanos,
+    /// When a probe that may have let it go instead left last, or `left`.
+    probed: Nanos,
+}
+
+/// The expected packet has not come, and its sender is asked.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Probing {
+    /// Since when it has not come.
+    since: Nanos,
+    /// If a probe has opened the window: how far from the number given before
+    /// the sender had come, and when the last probe left.
+    opened: Option<(u16, Nanos)>,
 }
 
 /// A packet that was taken.
@@ -155,8 +175,8 @@ pub(super) struct Receiver {
     quiet: Nanos,
     /// Its expirations since a round trip was measured.
     tries: u8,
-    /// Since when the expected packet has not come, until a probe's answer does.
-    probing: Option<Nanos>,
+    /// Until a probe's answer comes, or what was probed for.
+    probing: Option<Probing>,
     /// A probe is to leave.
     probe: bool,
     /// When others' packets came by the same device.
@@ -164,6 +184,7 @@ pub(super) struct Receiver {
     timed: Option<Timed>,
     /// From acknowledgements to the packets that they let go.
     turnaround: Rtt,
+    peer: PeerWindow,
 }
 
 impl Receiver {
@@ -194,6 +215,7 @@ impl Receiver {
             busy: 0,
             timed: None,
             turnaround: Rtt::default(),
+            peer: PeerWindow::default(),
         }
     }
 
@@ -353,11 +375,9 @@ impl Receiver {
         self.advance(now);
         self.since = self.since.saturating_add(1);
         self.congested = is_congested(room, room.arriving, config);
+        self.peer.take(self.given.distance(self.expected));
         if let Some(timed) = self.timed.filter(|t| !header.seq.before(t.seq)) {
-            self.turnaround
-                .sample(now.saturating_sub(timed.left), false);
-            self.timed = None;
-            self.tries = 0;
+            self.measure(timed, now);
         }
         self.owe(header, config, now);
         self.leave_turns();
@@ -382,12 +402,46 @@ impl Receiver {
             self.request = Request::Not;
         }
         self.starved = false;
-        if let Some(since) = self.probing {
+        if let Some(probing) = self.probing {
             self.end_probing();
-            // What was probed for was late and not lost.
-            self.turnaround.sample(now.saturating_sub(since), false);
+            self.came_late(probing, now);
         }
         self.quiet = now;
+    }
+
+    /// The packet has come that an acknowledgement let go.
+    #[inline]
+    fn measure(&mut self, timed: Timed, now: Nanos) {
+        self.timed = None;
+        let most = now.saturating_sub(timed.left);
+        if timed.probed == timed.left {
+            self.turnaround.sample(most);
+            self.tries = 0;
+        } else if self.turnaround.is_known() {
+            self.turnaround
+                .sample_between(now.saturating_sub(timed.probed), most);
+        }
+    }
+
+    /// What was probed for has come, and was not lost.
+    #[cold]
+    fn came_late(&mut self, probing: Probing, now: Nanos) {
+        let most = now.saturating_sub(probing.since);
+        let Some((distance, probed)) = probing.opened else {
+            self.turnaround.sample(most);
+            return;
+        };
+        let least = now.saturating_sub(probed);
+        let may_end = self.peer.stop(distance);
+        if self.turnaround.is_known() {
+            self.turnaround.sample_between(least, most);
+        } else if may_end {
+            self.turnaround.sample(least);
+        }
+        if may_end {
+            // The line need not have become slower.
+            self.tries = 0;
+        }
     }
 
     /// Decides how soon data just taken is acknowledged (R2).
@@ -407,7 +461,7 @@ impl Receiver {
         // Behind the end of one message others are known to be missing: their
         // sender goes on at once when it hears of this one.
         let behind = ends && self.expected.before(self.seen);
-        if (starts && !ends) || behind || self.since >= config.packets_to_ack {
+        if (starts && !ends) || behind || self.since >= self.peer.packets_to_ack(config) {
             self.due = Due::Now;
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
@@ -545,10 +599,24 @@ impl Receiver {
     /// A probe leaves, whatever it was wanted for: its answer tells what is lost
     /// all the same. The request timer may be slower than signs of life, each of
     /// which starts it anew.
-    pub(super) fn probed(&mut self) {
-        if self.is_scheduled() && self.turn == Turn::Not && self.request == Request::Not {
-            self.probing = self.probing.or(Some(self.quiet));
+    pub(super) fn probed(&mut self, now: Nanos) {
+        if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
+            return;
         }
+        let mut probing = self.probing.unwrap_or(Probing {
+            since: self.quiet,
+            opened: None,
+        });
+        let distance = self.given.distance(self.expected);
+        if distance > 0 {
+            probing.opened = Some((distance, now));
+        } else if let Some((_, last)) = &mut probing.opened {
+            *last = now;
+        }
+        if let (Some(timed), Some(_)) = (&mut self.timed, probing.opened) {
+            timed.probed = now;
+        }
+        self.probing = Some(probing);
     }
 
     /// The acknowledgement number that a packet leaving now carries.
@@ -618,13 +686,18 @@ impl Receiver {
             self.timed = Some(Timed {
                 seq: self.expected,
                 left: now,
+                probed: now,
             });
         } else if self.timed.is_none() && self.turn == Turn::Granted {
             let seq = match self.announced {
                 Some(start) => unscheduled_end(start, config),
-                None => self.given.add(config.window()),
+                None => self.given.add(self.peer.window(config)),
             };
-            self.timed = Some(Timed { seq, left: now });
+            self.timed = Some(Timed {
+                seq,
+                left: now,
+                probed: now,
+            });
         }
     }
 
@@ -675,7 +748,10 @@ impl Receiver {
     /// Runs the timers that are due.
     pub(super) fn expire(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if is_due(self.request_timer(config, rtt), now) {
-            self.probing = self.probing.or(Some(self.quiet));
+            self.probing = self.probing.or(Some(Probing {
+                since: self.quiet,
+                opened: None,
+            }));
             self.probe = true;
             self.tries = self.tries.saturating_add(1);
             self.quiet = now;

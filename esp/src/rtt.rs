@@ -1,10 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The smoothed round trip time and what follows from it.
+//! The smoothed round trip time and what follows from it (RFC 6298).
 
-use super::timers::{
-    Nanos, ACK_DELAY, HANDSHAKE_TIMEOUT, RETRANSMIT_INITIAL, RETRANSMIT_MAX, RETRANSMIT_MIN,
-};
+use super::timers::{Nanos, ACK_DELAY, HANDSHAKE_TIMEOUT, RETRANSMIT_INITIAL, RETRANSMIT_MAX};
 
 /// A doubling stops here; 2^16 times any timeout is beyond every maximum.
 const MOST_DOUBLINGS: u8 = 16;
@@ -18,43 +16,73 @@ pub(super) fn doubled(base: Nanos, times: u8) -> Nanos {
 /// Round trips measured on packets that were sent once (Karn's rule).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Rtt {
-    smoothed: Option<Nanos>,
+    estimate: Option<Estimate>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Estimate {
+    smoothed: Nanos,
+    variation: Nanos,
 }
 
 impl Rtt {
     /// The smoothed round trip time, 0 as long as there is none.
     #[inline]
     pub(super) fn smoothed(&self) -> Nanos {
-        self.smoothed.unwrap_or(0)
+        self.estimate.map_or(0, |estimate| estimate.smoothed)
     }
 
-    /// Takes in that a packet was answered after `elapsed`. When the answer was
-    /// free to wait for data to carry it, `delayable`, it says only that the
-    /// round trip took between `elapsed - ACK_DELAY` and `elapsed`, and only a
-    /// mean outside of that is corrected.
+    /// Whether a round trip was measured.
     #[inline]
-    pub(super) fn sample(&mut self, elapsed: Nanos, delayable: bool) {
-        let least = if delayable {
-            elapsed.saturating_sub(ACK_DELAY)
-        } else {
-            elapsed
-        };
-        self.smoothed = Some(match self.smoothed {
-            None => elapsed,
-            Some(mean) => mean
-                .saturating_sub(mean / 8)
-                .saturating_add(mean.max(least).min(elapsed) / 8),
+    pub(super) fn is_known(&self) -> bool {
+        self.estimate.is_some()
+    }
+
+    /// A round trip took `elapsed`.
+    #[inline]
+    pub(super) fn sample(&mut self, elapsed: Nanos) {
+        self.sample_between(elapsed, elapsed);
+    }
+
+    /// A round trip took something between `least` and `most`: a mean within
+    /// these bounds is not corrected.
+    #[inline]
+    pub(super) fn sample_between(&mut self, least: Nanos, most: Nanos) {
+        self.estimate = Some(match self.estimate {
+            None => Estimate {
+                smoothed: most,
+                variation: most / 2,
+            },
+            Some(Estimate {
+                smoothed,
+                variation,
+            }) => {
+                let measured = smoothed.max(least).min(most);
+                Estimate {
+                    smoothed: smoothed
+                        .saturating_sub(smoothed / 8)
+                        .saturating_add(measured / 8),
+                    variation: variation
+                        .saturating_sub(variation / 4)
+                        .saturating_add(smoothed.abs_diff(measured) / 4),
+                }
+            }
         });
     }
 
-    /// The retransmission timeout at the given number of tries before.
+    /// The retransmission timeout, at least `least`, at the given number of
+    /// tries before. Where RFC 6298 has the clock's granularity, as the least
+    /// margin, [`ACK_DELAY`] stands: by so much a sample may be wrong.
     #[inline]
-    pub(super) fn timeout(&self, tries: u8) -> Nanos {
-        let base = match self.smoothed {
+    pub(super) fn timeout(&self, least: Nanos, tries: u8) -> Nanos {
+        let base = match self.estimate {
             None => RETRANSMIT_INITIAL,
-            Some(mean) => mean.saturating_mul(2).max(RETRANSMIT_MIN),
+            Some(estimate) => {
+                let margin = estimate.variation.saturating_mul(4).max(ACK_DELAY);
+                estimate.smoothed.saturating_add(margin)
+            }
         };
-        doubled(base, tries).min(RETRANSMIT_MAX)
+        doubled(base.max(least), tries).min(RETRANSMIT_MAX.max(least))
     }
 }
 

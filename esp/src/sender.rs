@@ -40,7 +40,7 @@
 use super::config::Config;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
-use super::timers::{from_micros, is_due, Nanos, FRAME_LIFE, WINDOW_PROBE_MIN};
+use super::timers::{from_micros, is_due, Nanos, ACK_DELAY, FRAME_LIFE, WINDOW_PROBE_MIN};
 use super::wire::flags;
 
 /// What a number stands for.
@@ -392,7 +392,7 @@ impl Sender {
         }
         if self.granted.distance(self.next) >= config.window() {
             if self.timer.is_none() && self.is_blocked() {
-                self.timer = Some(now.saturating_add(self.timeout(rtt)));
+                self.timer = Some(now.saturating_add(self.timeout(config, rtt)));
             }
             return None;
         }
@@ -421,7 +421,7 @@ impl Sender {
         }
         self.next = seq.add(1);
         self.high = self.next;
-        self.started(&leaving, rtt, now);
+        self.started(&leaving, config, rtt, now);
         Some(leaving)
     }
 
@@ -461,12 +461,12 @@ impl Sender {
     /// of those nobody can ask for (S3), which are also those answered soon
     /// enough to tell the round trip.
     #[inline]
-    fn started(&mut self, leaving: &Leaving, rtt: &Rtt, now: Nanos) {
+    fn started(&mut self, leaving: &Leaving, config: &Config, rtt: &Rtt, now: Nanos) {
         if leaving.kind == Kind::Data && leaving.flags == 0 {
             return;
         }
         if self.timer.is_none() {
-            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+            self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
         }
         if self.timed.is_none() {
             self.timed = Some(Timed {
@@ -530,7 +530,14 @@ impl Sender {
 
     /// Takes in an acceptable acknowledgement (S7); a hold if not `opens`.
     #[inline]
-    pub(super) fn on_ack(&mut self, ack: Seq, opens: bool, rtt: &mut Rtt, now: Nanos) -> Acked {
+    pub(super) fn on_ack(
+        &mut self,
+        ack: Seq,
+        opens: bool,
+        config: &Config,
+        rtt: &mut Rtt,
+        now: Nanos,
+    ) -> Acked {
         if opens && self.granted.before(ack) {
             if self.una == self.high {
                 // The window that a probe would ask for.
@@ -563,7 +570,10 @@ impl Sender {
             self.next = ack;
         }
         if let Some(timed) = self.timed.filter(|t| t.seq.before(ack)) {
-            rtt.sample(now.saturating_sub(timed.left), timed.delayable);
+            let elapsed = now.saturating_sub(timed.left);
+            // An answer that may have waited for data to carry it.
+            let delay = if timed.delayable { ACK_DELAY } else { 0 };
+            rtt.sample_between(elapsed.saturating_sub(delay), elapsed);
             self.timed = None;
         }
         self.finished = self.finished.filter(|s| !s.before(ack));
@@ -582,14 +592,14 @@ impl Sender {
         }
         self.timer = self
             .needs_timer()
-            .then(|| now.saturating_add(self.timeout(rtt)));
+            .then(|| now.saturating_add(self.timeout(config, rtt)));
         acked
     }
 
     /// The time until the timer's next expiry.
     #[inline]
-    fn timeout(&self, rtt: &Rtt) -> Nanos {
-        let timeout = rtt.timeout(self.tries);
+    fn timeout(&self, config: &Config, rtt: &Rtt) -> Nanos {
+        let timeout = rtt.timeout(config.least_timeout(), self.tries);
         if self.is_blocked() {
             timeout.max(WINDOW_PROBE_MIN)
         } else {
@@ -628,7 +638,7 @@ impl Sender {
         self.resend_first = false;
         self.recover = None;
         if self.timer.is_some() {
-            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+            self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
         }
     }
 
@@ -640,7 +650,13 @@ impl Sender {
 
     /// Runs the retransmission timer; `true` when a handshake of
     /// `handshake_tries` packets has come to its end.
-    pub(super) fn expire(&mut self, rtt: &Rtt, handshake_tries: u8, now: Nanos) -> bool {
+    pub(super) fn expire(
+        &mut self,
+        config: &Config,
+        rtt: &Rtt,
+        handshake_tries: u8,
+        now: Nanos,
+    ) -> bool {
         if !is_due(self.timer, now) {
             return false;
         }
@@ -648,12 +664,12 @@ impl Sender {
         if self.is_paused() {
             self.pause = Some(Pause::Asking);
             self.probe = true;
-            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+            self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
             return false;
         }
         if self.is_blocked() {
             self.probe = true;
-            self.timer = Some(now.saturating_add(self.timeout(rtt)));
+            self.timer = Some(now.saturating_add(self.timeout(config, rtt)));
             return false;
         }
         if self.syn_acked && self.una == self.high {
@@ -663,7 +679,7 @@ impl Sender {
         self.resend_first = true;
         if self.syn_acked {
             self.recover = Some(self.high);
-            self.timer = Some(now.saturating_add(rtt.timeout(self.tries)));
+            self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
             false
         } else {
             self.timer = Some(now.saturating_add(handshake_timeout(self.tries)));

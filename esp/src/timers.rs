@@ -18,10 +18,7 @@ pub(super) const ACK_DELAY: Nanos = MILLISECOND;
 
 /// Retransmission timeout before any round trip was measured.
 pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
-/// Its lower bound: several [`ACK_DELAY`]s, and what a full buffer of 128 KiB
-/// takes to leave at 100 Mbit/s: a packet behind it is not lost.
-pub(super) const RETRANSMIT_MIN: Nanos = 10 * MILLISECOND;
-/// Its upper bound.
+/// Its upper bound; the lower one is configured.
 pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 
 /// Lower bound of the time after which a sender whose window is closed, with all
@@ -72,6 +69,12 @@ pub(super) fn from_micros(micros: u32) -> Nanos {
     Nanos::from(micros).saturating_mul(MICROSECOND)
 }
 
+/// A configured time as [`Nanos`].
+#[inline]
+pub(super) fn from_millis(millis: u32) -> Nanos {
+    Nanos::from(millis).saturating_mul(MILLISECOND)
+}
+
 /// Whether a timer has expired.
 #[inline]
 pub(super) fn is_due(at: Option<Nanos>, now: Nanos) -> bool {
@@ -88,29 +91,52 @@ pub(super) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     }
 }
 
+/// A peer that owes an answer is probed so often at least before it is gone.
+const LEAST_INTERVALS: Nanos = 15;
+
+/// Silence before the first probe of a peer that owes nothing.
+const IDLE_FIRST: Nanos = 30 * SECOND;
+
+/// Of the configured patience, no less counts.
+const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
+
 /// How a silent peer is asked for a sign of life.
 struct Pace {
-    /// Silence before the first probe.
-    first: Nanos,
     /// Time from probe to probe.
     interval: Nanos,
     /// Unanswered probes after which the peer is gone, one interval later.
-    limit: u8,
+    limit: u32,
 }
 
-/// Something is outstanding: 15 s in all.
-const ACTIVE: Pace = Pace {
-    first: SECOND,
-    interval: SECOND,
-    limit: 14,
-};
+impl Pace {
+    /// Of a peer that owes an answer, and ends the connection after `patience`
+    /// of silence: with 15 s it is probed each second.
+    fn active(patience: Nanos) -> Self {
+        let interval = Self::interval(patience);
+        let intervals = patience.checked_div(interval).unwrap_or(LEAST_INTERVALS);
+        Self {
+            interval,
+            limit: u32::try_from(intervals)
+                .unwrap_or(u32::MAX)
+                .saturating_sub(1),
+        }
+    }
 
-/// Neither side owes the other anything: 50 s in all.
-const IDLE: Pace = Pace {
-    first: 30 * SECOND,
-    interval: 2 * SECOND,
-    limit: 10,
-};
+    #[inline]
+    fn interval(patience: Nanos) -> Nanos {
+        (patience.max(LEAST_PATIENCE) / LEAST_INTERVALS).min(SECOND)
+    }
+
+    /// Of one that owes nothing: it is probed half as often, and has a third more
+    /// time from the first probe on. With 15 s that makes 50 s in all.
+    fn idle(patience: Nanos) -> Self {
+        let active = Self::active(patience);
+        Self {
+            interval: active.interval.saturating_mul(2),
+            limit: active.limit.saturating_add(1).saturating_mul(2) / 3,
+        }
+    }
+}
 
 /// Tells a peer that is gone from one that is slow.
 ///
@@ -125,7 +151,7 @@ pub(super) struct Liveness {
     /// When the silence began.
     since: Nanos,
     /// Probes sent into it.
-    probes: u8,
+    probes: u32,
     /// When the last of these was due.
     probed: Nanos,
     /// One is to be sent.
@@ -147,32 +173,35 @@ impl Liveness {
         core::mem::take(&mut self.probe)
     }
 
-    fn pace(active: bool) -> Pace {
+    fn pace(active: bool, patience: Nanos) -> Pace {
         if active {
-            ACTIVE
+            Pace::active(patience)
         } else {
-            IDLE
+            Pace::idle(patience)
         }
     }
 
     /// When the next probe, or the end, is due. `active`: something is
     /// outstanding.
     #[inline]
-    pub(super) fn deadline(&self, active: bool) -> Nanos {
-        let pace = Self::pace(active);
-        if self.probes == 0 {
-            self.since.saturating_add(pace.first)
-        } else {
-            self.probed.saturating_add(pace.interval)
+    pub(super) fn deadline(&self, active: bool, patience: Nanos) -> Nanos {
+        if self.probes > 0 {
+            let pace = Self::pace(active, patience);
+            return self.probed.saturating_add(pace.interval);
         }
+        self.since.saturating_add(if active {
+            Pace::interval(patience)
+        } else {
+            IDLE_FIRST
+        })
     }
 
     /// Runs what is due; `true` when the peer is gone.
-    pub(super) fn expire(&mut self, active: bool, now: Nanos) -> bool {
-        if now < self.deadline(active) {
+    pub(super) fn expire(&mut self, active: bool, patience: Nanos, now: Nanos) -> bool {
+        if now < self.deadline(active, patience) {
             return false;
         }
-        if self.probes >= Self::pace(active).limit {
+        if self.probes >= Self::pace(active, patience).limit {
             return true;
         }
         self.probes = self.probes.saturating_add(1);

@@ -118,6 +118,7 @@ fn event() -> impl Strategy<Value = Event> {
             initial_ack_burst_length: b,
             packets_to_ack: c,
             round_trip_time: d,
+            ..Config::default()
         })
     });
     prop_oneof![

@@ -149,6 +149,7 @@ fn config() -> impl Strategy<Value = Config> {
         initial_ack_burst_length: initial.min(burst),
         packets_to_ack: to_ack.min(burst),
         round_trip_time: time,
+        ..Config::default()
     })
 }
 

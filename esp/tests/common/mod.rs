@@ -474,8 +474,10 @@ impl Pair {
             let kept = |seq: Seq| write[usize::from(first.distance(seq))].flags;
             match conn.poll_transmit(self.now, kept) {
                 None => return,
-                Some(Transmit::Control(header)) => self.put(from, header, &[]),
-                Some(Transmit::Data(mut header)) => {
+                Some(Transmit::Control { header, .. } | Transmit::Probe(header)) => {
+                    self.put(from, header, &[]);
+                }
+                Some(Transmit::Data { mut header, .. }) => {
                     let queued = &mut side.write[usize::from(first.distance(header.seq))];
                     queued.flags = header.flags & (flags::TXS | flags::TXF);
                     header.len = queued.payload.len() as u16;

@@ -139,6 +139,7 @@ impl Parameters {
             initial_ack_burst_length: self.initial,
             packets_to_ack: self.to_ack,
             round_trip_time: self.round_trip.into(),
+            ..Config::default()
         }
     }
 }
@@ -358,8 +359,11 @@ impl World {
 
     fn sent(&mut self, next: Transmit) {
         let (header, data) = match next {
-            Transmit::Data(header) => (header, true),
-            Transmit::Control(header) => (header, false),
+            Transmit::Data { header, resend } => {
+                assert_eq!(resend, header.seq.before(self.high));
+                (header, true)
+            }
+            Transmit::Control { header, .. } | Transmit::Probe(header) => (header, false),
         };
         assert_eq!((header.src, header.dst, header.len), (2, 1, 0));
         if let (Some(expected), true) = (self.expected, header.has(flags::ACK)) {

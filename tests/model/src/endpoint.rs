@@ -339,8 +339,10 @@ impl Endpoint {
             };
             let (header, span) = match conn.poll_transmit(scene.now, kept) {
                 None => break,
-                Some(Transmit::Control(header)) => (header, Span::default()),
-                Some(Transmit::Data(mut header)) => {
+                Some(Transmit::Control { header, .. } | Transmit::Probe(header)) => {
+                    (header, Span::default())
+                }
+                Some(Transmit::Data { mut header, .. }) => {
                     let at = usize::from(first.distance(header.seq));
                     let Some(queued) = self.write.get_mut(at) else {
                         scene.fail(Fault::Misplaced(format!(

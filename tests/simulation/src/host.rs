@@ -325,8 +325,10 @@ impl Host {
         let place = |seq| usize::from(first.distance(seq));
         while let Some(transmit) = conn.poll_transmit(now, |seq| write[place(seq)].flags) {
             let packet = match transmit {
-                Transmit::Control(header) => Packet { header, offset: 0 },
-                Transmit::Data(mut header) => {
+                Transmit::Control { header, .. } | Transmit::Probe(header) => {
+                    Packet { header, offset: 0 }
+                }
+                Transmit::Data { mut header, .. } => {
                     let queued = &mut write[place(header.seq)];
                     queued.flags = header.flags;
                     queued.lost = false;

@@ -28,6 +28,9 @@ pub struct Setup {
     /// The protocol's parameters.
     #[serde(flatten)]
     pub esp: Parameters,
+    /// The receiver's, if they are others.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub receiver: Option<Parameters>,
     /// The devices' MTU, bytes.
     pub mtu: u16,
     /// The receive buffer of each connection, bytes.
@@ -63,6 +66,7 @@ impl Default for Parameters {
             initial_ack_burst_length,
             packets_to_ack,
             round_trip_time,
+            ..
         } = Config::default();
         Self {
             burst_length,
@@ -80,6 +84,7 @@ impl From<Parameters> for Config {
             initial_ack_burst_length: parameters.initial_ack_burst_length,
             packets_to_ack: parameters.packets_to_ack,
             round_trip_time: parameters.round_trip_time,
+            ..Self::default()
         }
     }
 }
@@ -212,7 +217,11 @@ impl Simulation {
             receive_buffer: setup.receive_buffer,
         };
         let senders = setup.senders;
-        let mut hosts = vec![Host::new(senders, config)];
+        let receiver = HostConfig {
+            esp: setup.receiver.unwrap_or(setup.esp).into(),
+            ..config
+        };
+        let mut hosts = vec![Host::new(senders, receiver)];
         hosts.extend((0..senders).map(|_| Host::new(1, config)));
         let mut simulation = Self {
             now: 0,

@@ -23,6 +23,7 @@ fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u1
             initial_ack_burst_length: initial,
             ..Parameters::default()
         },
+        receiver: None,
         mtu: 1500,
         receive_buffer: 1 << 30,
         processing: 8_000,
@@ -191,6 +192,32 @@ fn the_same_seed_gives_the_same_result() {
     };
     assert_eq!(run(7), run(7));
     assert_ne!(run(7), run(8));
+}
+
+/// Whose receiver acknowledges less often than the senders' window asks for.
+#[test]
+fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
+    // With a window of two packets it matters whether they are acknowledged together or one by one.
+    for (burst, to_ack, part) in [(21, 32, 0.9), (8, 10, 0.9), (21, 96, 0.9), (2, 32, 0.6)] {
+        for senders in [1, 2, 8, 32] {
+            let mut setup = setup(senders, GIGABIT, 128 << 10, (burst, burst / 2, 1));
+            let equal = measure(setup.clone(), 1 << 20, 2);
+            setup.receiver = Some(Parameters {
+                burst_length: 3 * to_ack,
+                packets_to_ack: to_ack,
+                ..Parameters::default()
+            });
+            let summary = measure(setup, 1 << 20, 2);
+            let what = format!("{burst} against {to_ack}, N = {senders}: {summary:?}");
+            assert_eq!(summary.counts.drops, 0, "{what}");
+            assert_eq!(summary.counts.retransmissions, 0, "{what}");
+            assert!(
+                summary.worst_goodput >= part * equal.worst_goodput,
+                "{what}, not {}",
+                equal.worst_goodput
+            );
+        }
+    }
 }
 
 /// What waits in a line is not lost: asked for and sent again, it would make the line longer.

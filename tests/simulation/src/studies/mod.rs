@@ -84,6 +84,7 @@ impl Common {
             },
             buffer,
             esp,
+            receiver: None,
             mtu: self.mtu,
             receive_buffer: self.receive_buffer,
             processing: Self::nanos(self.processing),

@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What a receiver learns of the sender's window.
+//!
+//! No packet states it: `burst_length` is the sender's own, and a receiver that
+//! acknowledges every `packets_to_ack` packets trusts that it is larger. If it
+//! is not, the sender stops short of the next acknowledgement. Its receiver then
+//! probes, the probe's acknowledgement opens the window, and the sender goes on.
+//! A packet that was merely late looks the same. But a window ends at the same
+//! distance from the number given each time, and nothing comes from beyond it.
+
+use super::config::Config;
+
+/// For so many windows one that was proven is relied upon: the sender's parameters
+/// may change, and a slow line may have looked like a small window. One more wait
+/// then proves it anew.
+const LEASE: u16 = 256;
+
+/// The sender's window, as far as it has shown it; distances are in packets from
+/// the acknowledgement number given last.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct PeerWindow {
+    /// Where the sender stopped last, 0 for never.
+    stopped: u16,
+    /// The farthest packet taken since.
+    farthest: u16,
+    /// Where it stopped twice.
+    proven: u16,
+    /// Packets for which that holds.
+    lease: u16,
+}
+
+impl PeerWindow {
+    /// Data was taken at this distance.
+    #[inline]
+    pub(super) fn take(&mut self, distance: u16) {
+        self.farthest = self.farthest.max(distance);
+        // The window is no smaller than that.
+        self.proven = self.proven.max(distance);
+        self.lease = self.lease.saturating_sub(1);
+    }
+
+    /// The sender stopped at this distance, and went on after a probe that opened
+    /// its window. `true` if its window may end there.
+    pub(super) fn stop(&mut self, distance: u16) -> bool {
+        let may_end = self.farthest <= distance;
+        if may_end && distance == self.stopped {
+            self.proven = distance;
+            self.lease = distance.saturating_mul(LEASE);
+        }
+        self.stopped = distance;
+        self.farthest = 0;
+        may_end
+    }
+
+    /// How many packets make an acknowledgement due: of a smaller window half,
+    /// so that the sender need not wait for it.
+    #[inline]
+    pub(super) fn packets_to_ack(&self, config: &Config) -> u16 {
+        if self.lease == 0 {
+            return config.packets_to_ack;
+        }
+        config.packets_to_ack.min((self.proven / 2).max(1))
+    }
+
+    /// The window that an acknowledgement opens.
+    #[inline]
+    pub(super) fn window(&self, config: &Config) -> u16 {
+        if self.lease == 0 {
+            return config.window();
+        }
+        config.window().min(self.proven)
+    }
+}
