@@ -142,7 +142,7 @@ impl Pace {
 ///
 /// Retransmission cannot: a sender with a full window and a receiver between
 /// two packets wait for the other side and send nothing on their own. So
-/// silence itself is measured. After [`Pace::first`] the peer is probed; probes
+/// silence itself is measured. After [`Pace::interval`] the peer is probed; probes
 /// are counted, rather than time, since a suspended machine's first timers
 /// after waking all see a long silence. A peer that answers is alive, however
 /// long it withholds its window.
