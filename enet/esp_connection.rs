@@ -37,6 +37,13 @@ pub(crate) fn tcp_state(state: State) -> TcpState {
     }
 }
 
+/// Whether an attempt to connect is under way in `state`: after a SYN, or after two that crossed. A
+/// listener's child in the latter has no descriptor.
+#[inline]
+pub(crate) fn is_connecting(state: u8) -> bool {
+    state == TcpState::SynSent as u8 || state == TcpState::SynRecv as u8
+}
+
 /// Brings a socket into `state`, and tells tracers if that is another than it was.
 pub(crate) fn set_state(sock: &Sock<Esp>, state: TcpState) {
     let old = sock.tcp_state();
@@ -69,7 +76,7 @@ pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -
     }
     if let Some(failure) = outcome.failed {
         // A peer that never answered has no connection that could have timed out.
-        if failure == Failure::TimedOut && before != TcpState::SynSent as u8 {
+        if failure == Failure::TimedOut && !is_connecting(before) {
             connection.life.end_with(ETIMEDOUT);
         }
         fail(esp, error_for(failure, before));
@@ -80,11 +87,14 @@ pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -
         esp.add_shutdown(uapi::RCV_SHUTDOWN);
     }
     set_state(sock, state);
+    if is_connecting(state as u8) {
+        return due;
+    }
     if outcome.established {
         established(esp);
     }
     sock.state_change();
-    if before == TcpState::SynSent as u8 {
+    if is_connecting(before) {
         sock.signal_connected();
     }
     if outcome.fin {

@@ -274,9 +274,11 @@ fn spawn(
     let slot = slot.ok_or(DropReason::ListenQueue)?;
     let port = listener.shared().binding.port();
     let config = space.sysctl.config();
-    let engine = esp::Connection::accept(port, syn, Seq(random::u16()), config, now);
+    let mut engine = esp::Connection::accept(port, syn, Seq(random::u16()), config, now);
+    let user_timeout = esp.state.user_timeout;
+    engine.set_user_timeout(user_timeout, config);
     let shared = Shared::of_child(port, peer);
-    let Some(mut child) = NewChild::spawn(esp, shared, State::idle(), softirq) else {
+    let Some(mut child) = NewChild::spawn(esp, shared, State::idle(user_timeout), softirq) else {
         queue.lock().unreserve(slot);
         return Err(DropReason::NoMemory);
     };

@@ -204,15 +204,19 @@ pub(crate) enum Role {
 /// The part that the socket lock guards.
 pub(crate) struct State {
     pub(crate) role: Role,
+    /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set. It lasts from one connection to the
+    /// next.
+    pub(crate) user_timeout: u32,
     /// How many calls sleep for data, whichever connection that comes by.
     readers: u32,
 }
 
 impl State {
     /// An idle socket's.
-    pub(crate) fn idle() -> Self {
+    pub(crate) fn idle(user_timeout: u32) -> Self {
         State {
             role: Role::Idle,
+            user_timeout,
             readers: 0,
         }
     }

@@ -8,7 +8,8 @@ use crate::{
     address::{Address, INTERFACE_ANY},
     esp::{self, Seq},
     esp_accept::{self, Offspring},
-    esp_connection, esp_devices, esp_input,
+    esp_connection::{self, is_connecting},
+    esp_devices, esp_input,
     esp_output::push,
     esp_sending::writable,
     esp_sock::{
@@ -23,7 +24,7 @@ use crate::{
         },
         message::Message,
         namespace::PerNet,
-        options::{IntArgument, OptionBuffer},
+        options::{IntArgument, OptionBuffer, OptionValue},
         random, rcu,
         skb::Skb,
         sock::{self, task_is_exiting, Guard, Protocol, Sock, TcpState},
@@ -33,6 +34,7 @@ use crate::{
     },
     ports,
     space::Space,
+    sysctl::USER_TIMEOUT,
     ties::{bindable, interface, local, outgoing, present, usable},
     uapi::is_own_level,
 };
@@ -40,6 +42,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 const ESP_SO_MTU: i32 = 1;
 const ESP_SO_STATS: i32 = 2;
+const ESP_SO_USER_TIMEOUT: i32 = 3;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
 
@@ -122,7 +125,7 @@ impl Offspring for Esp {
 
 /// Makes an ESP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
-    let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle())?;
+    let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle(0))?;
     Space::of(sock.net()).sysctl.limit_buffers(sock);
     Ok(())
 }
@@ -197,7 +200,9 @@ impl Esp {
         if let Some(last) = esp.state.connection() {
             last.place.leave(sock);
         }
-        let mut engine = esp::Connection::new(port, peer.port, space.sysctl.config());
+        let config = space.sysctl.config();
+        let mut engine = esp::Connection::new(port, peer.port, config);
+        engine.set_user_timeout(esp.state.user_timeout, config);
         let now = timer::now();
         engine.connect(Seq(random::u16()), now);
         // The device is measured when changes are heard of already.
@@ -278,7 +283,7 @@ impl Esp {
 fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8
         && state != TcpState::Listen as u8
-        && state != TcpState::SynSent as u8
+        && !is_connecting(state)
 }
 
 impl Operations for Esp {
@@ -292,7 +297,7 @@ impl Operations for Esp {
         // was taken (RFC 2525, section 2.17, of TCP).
         let hard = !esp.receive_queue().is_empty() || sock.linger() == Some(0);
         let state = sock.tcp_state();
-        if hard || state == TcpState::SynSent as u8 {
+        if hard || is_connecting(state) {
             softirq::disabled(|_| esp_connection::abort(&mut esp));
         } else if is_connected(state) {
             softirq::disabled(|_| esp_connection::finish_sending(&mut esp));
@@ -355,7 +360,7 @@ impl Operations for Esp {
         let mut timeout = call.send_timeout(nonblocking);
         guard
             .wait(call, &mut timeout, Waiter::Shared, |esp| {
-                esp.sock().tcp_state() != TcpState::SynSent as u8
+                !is_connecting(esp.sock().tcp_state())
             })
             .map_err(|e| if e == EAGAIN { pending } else { e })?;
         if call.tcp_state() == TcpState::Close as u8 {
@@ -441,7 +446,7 @@ impl Operations for Esp {
         if shutdown & uapi::RCV_SHUTDOWN != 0 {
             ready |= READABLE | uapi::EPOLLRDHUP;
         }
-        if state != TcpState::SynSent as u8 {
+        if !is_connecting(state) {
             if sock.shared().unread.is_readable(sock) {
                 ready |= READABLE;
             }
@@ -525,7 +530,7 @@ impl Operations for Esp {
                 SocketState::Disconnecting
             });
         }
-        let ends = state == TcpState::SynSent as u8
+        let ends = is_connecting(state)
             || state == TcpState::Listen as u8 && halves & uapi::RCV_SHUTDOWN != 0;
         if ends {
             // Wakes calls that sleep in `accept` or `connect`.
@@ -596,8 +601,29 @@ impl Operations for Esp {
                 }
                 value.write(&bytes)
             }
+            ESP_SO_USER_TIMEOUT => value.write_u32(sock.lock().locked().state.user_timeout),
             _ => Err(ENOPROTOOPT),
         }
+    }
+
+    fn set_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionValue) -> Result {
+        if !is_own_level(level) || name != ESP_SO_USER_TIMEOUT {
+            return Err(ENOPROTOOPT);
+        }
+        let millis = value.read_u32()?;
+        if millis != 0 && !USER_TIMEOUT.contains(&millis) {
+            return Err(EINVAL);
+        }
+        let mut guard = sock.lock();
+        let mut esp = guard.locked();
+        esp.state.user_timeout = millis;
+        if let Some(connection) = esp.state.connection() {
+            let config = Space::of(sock.net()).sysctl.config();
+            connection.engine.set_user_timeout(millis, config);
+            // The timer may be due earlier now.
+            softirq::disabled(|_| push(&mut esp, timer::now()));
+        }
+        Ok(())
     }
 
     fn send(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {

@@ -4,6 +4,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
+    esp_connection::is_connecting,
     esp_output::push,
     esp_sending::has_room,
     esp_sock::{parts, Esp, LockedEsp},
@@ -84,9 +85,9 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
 fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
-    if call.tcp_state() == TcpState::SynSent as u8 {
+    if is_connecting(call.tcp_state()) {
         guard.wait(call, timeout, Waiter::Shared, |esp| {
-            esp.sock().tcp_state() != TcpState::SynSent as u8
+            !is_connecting(esp.sock().tcp_state())
         })?;
     }
     sendable(&mut guard.locked())

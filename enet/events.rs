@@ -136,6 +136,7 @@ impl From<esp::DropReason> for DropReason {
             esp::DropReason::Malformed => DropReason::BadFlags,
             esp::DropReason::Duplicate => DropReason::Duplicate,
             esp::DropReason::OutOfSequence => DropReason::OutOfSequence,
+            esp::DropReason::BeyondWindow => DropReason::BeyondWindow,
             esp::DropReason::NoRoom => DropReason::ReceiveBuffer,
             esp::DropReason::BadAck => DropReason::BadAck,
             esp::DropReason::BadState => DropReason::BadState,

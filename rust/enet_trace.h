@@ -39,6 +39,7 @@ struct enet_trace_packet {
 	DR(BAD_FLAGS, "bad-flags")					\
 	DR(DUPLICATE, "duplicate")					\
 	DR(OUT_OF_SEQUENCE, "out-of-sequence")				\
+	DR(BEYOND_WINDOW, "beyond-window")				\
 	DR(BAD_ACK, "bad-ack")						\
 	DRe(BAD_STATE, "bad-state")
 

@@ -9,7 +9,7 @@
 use super::{
     bindings,
     message::Message,
-    options::{IntArgument, OptionBuffer},
+    options::{IntArgument, OptionBuffer, OptionValue},
     rcu,
     skb::{Context, Skb},
     sock::{Locked, Protocol, RawSock, Sock, SockRef},
@@ -208,6 +208,10 @@ pub(crate) trait Operations: Protocol {
     }
     /// `getsockopt` above the socket level.
     fn get_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionBuffer) -> Result;
+    /// `setsockopt` above the socket level.
+    fn set_option(_sock: &Sock<Self>, _level: i32, _name: i32, _value: OptionValue) -> Result {
+        Err(ENOPROTOOPT)
+    }
     /// `sendmsg`; the bytes taken.
     fn send(call: &Call<'_, Self>, message: &mut Message<'_>, len: usize) -> Result<usize>;
     /// `recvmsg`; the bytes given.
@@ -283,7 +287,7 @@ impl<P: Operations> Vtable<P> {
         ops.gettstamp = Some(bindings::sock_gettstamp);
         ops.listen = Some(listen::<P>);
         ops.shutdown = Some(shutdown::<P>);
-        ops.setsockopt = Some(setsockopt);
+        ops.setsockopt = Some(setsockopt::<P>);
         ops.getsockopt = Some(getsockopt::<P>);
         ops.sendmsg = Some(sendmsg::<P>);
         ops.recvmsg = Some(recvmsg::<P>);
@@ -707,19 +711,22 @@ unsafe extern "C" fn shutdown<P: Operations>(socket: *mut bindings::socket, how:
     unsafe { code(P::shutdown(&Call::new(socket), halves)) }
 }
 
-/// Neither protocol has an option that can be set.
-///
 /// # Safety
 ///
-/// Called by the core; nothing is touched.
-unsafe extern "C" fn setsockopt(
-    _socket: *mut bindings::socket,
-    _level: c_int,
-    _name: c_int,
-    _value: bindings::sockptr_t,
-    _len: c_uint,
+/// Called by the core, in a `setsockopt` call on a socket of `P`; `value` is the user's, or kernel
+/// memory of `len` bytes.
+unsafe extern "C" fn setsockopt<P: Operations>(
+    socket: *mut bindings::socket,
+    level: c_int,
+    name: c_int,
+    value: bindings::sockptr_t,
+    len: c_uint,
 ) -> c_int {
-    ENOPROTOOPT.to_errno()
+    // SAFETY: A call that runs on `socket`.
+    let sock = unsafe { of(socket) };
+    // SAFETY: What the core passed, used within the call.
+    let value = unsafe { OptionValue::new(value, len) };
+    code(P::set_option(sock, level, name, value))
 }
 
 /// # Safety

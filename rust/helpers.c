@@ -90,6 +90,7 @@ H(void, skb_set_owner_r, (struct sk_buff *skb, struct sock *sk), skb_set_owner_r
 H(void, skb_queue_tail_unlocked, (struct sk_buff_head *list, struct sk_buff *skb), __skb_queue_tail(list, skb))
 H(struct sk_buff *, skb_dequeue_unlocked, (struct sk_buff_head *list), return __skb_dequeue(list))
 H(struct sk_buff *, skb_peek, (const struct sk_buff_head *list), return skb_peek(list))
+H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_from_sockptr(dst, src, size))
 H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
 
 /* devices */

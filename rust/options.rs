@@ -4,10 +4,11 @@
 //!
 //! C header: [`include/linux/uaccess.h`](srctree/include/linux/uaccess.h)
 
+use super::bindings;
 use crate::net::errno::prelude::*;
 use core::mem;
 use kernel::{
-    ffi::{c_char, c_int, c_ulong},
+    ffi::{c_char, c_int, c_uint, c_ulong},
     uaccess::{UserPtr, UserSlice},
 };
 
@@ -49,6 +50,46 @@ impl OptionBuffer {
     /// Writes an integer in host order.
     pub(crate) fn write_u32(self, value: u32) -> Result {
         self.write(&value.to_ne_bytes())
+    }
+}
+
+/// What `setsockopt` hands over: user memory, or the kernel's own in a call from within.
+pub(crate) struct OptionValue {
+    value: bindings::sockptr_t,
+    len: usize,
+}
+
+impl OptionValue {
+    /// # Safety
+    ///
+    /// `value` is what the core passed to a `setsockopt` call that is still running, and if that is
+    /// kernel memory, `len` bytes of it are readable.
+    pub(super) unsafe fn new(value: bindings::sockptr_t, len: c_uint) -> Self {
+        OptionValue {
+            value,
+            len: len as usize,
+        }
+    }
+
+    /// Reads an integer in host order; more bytes than that are ignored.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for fewer bytes, `EFAULT` for memory that is not the user's.
+    pub(crate) fn read_u32(self) -> Result<u32> {
+        let mut bytes = [0; 4];
+        if self.len < bytes.len() {
+            return Err(EINVAL);
+        }
+        // SAFETY: There is room for so many bytes. User memory is checked by the function, and of
+        // kernel memory so many bytes are readable, as was promised to `new`.
+        let missing = unsafe {
+            bindings::copy_from_sockptr(bytes.as_mut_ptr().cast(), self.value, bytes.len())
+        };
+        if missing != 0 {
+            return Err(EFAULT);
+        }
+        Ok(u32::from_ne_bytes(bytes))
     }
 }
 

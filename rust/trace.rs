@@ -46,6 +46,8 @@ pub(crate) enum DropReason {
     Duplicate = bindings::enet_drop_reason_ENET_DROP_DUPLICATE,
     /// Packets before it are missing.
     OutOfSequence = bindings::enet_drop_reason_ENET_DROP_OUT_OF_SEQUENCE,
+    /// Beyond any window that was opened.
+    BeyondWindow = bindings::enet_drop_reason_ENET_DROP_BEYOND_WINDOW,
     /// Acknowledges what was never sent.
     BadAck = bindings::enet_drop_reason_ENET_DROP_BAD_ACK,
     /// Does not belong to the connection as it now is.
@@ -70,6 +72,9 @@ impl DropReason {
             DropReason::Duplicate => bindings::skb_drop_reason_SKB_DROP_REASON_TCP_OLD_SEQUENCE,
             DropReason::OutOfSequence => {
                 bindings::skb_drop_reason_SKB_DROP_REASON_TCP_INVALID_SEQUENCE
+            }
+            DropReason::BeyondWindow => {
+                bindings::skb_drop_reason_SKB_DROP_REASON_TCP_OVERWINDOW
             }
             DropReason::BadAck => {
                 bindings::skb_drop_reason_SKB_DROP_REASON_TCP_INVALID_ACK_SEQUENCE

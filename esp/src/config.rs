@@ -4,6 +4,9 @@
 
 use super::timers::{from_micros, from_millis, Nanos};
 
+/// The largest window: what serial numbers can tell apart.
+pub(super) const LARGEST_WINDOW: u16 = 0x7fff;
+
 /// The protocol's parameters, as under `/proc/sys/esp/` (Treydte 2007).
 ///
 /// Ranges are the business of whoever sets them; values out of range cannot
@@ -48,7 +51,7 @@ impl Config {
     /// tell apart.
     #[inline]
     pub(super) fn window(&self) -> u16 {
-        self.burst_length.clamp(1, 0x7fff)
+        self.burst_length.clamp(1, LARGEST_WINDOW)
     }
 
     /// The least retransmission timeout.

@@ -8,8 +8,9 @@
 //!
 //! Choices beyond the theses:
 //!
-//! * A SYN without ACK that answers a SYN is dropped: there is no simultaneous
-//!   open.
+//! * Two sides may open the same connection at once, as in TCP. A SYN|ACK with
+//!   another number than the SYN that came before it replaces that: who sent it
+//!   has seen our SYN.
 //! * There is no TIME-WAIT. The side that acknowledges the other's FIN last
 //!   forgets the connection; if that acknowledgement is lost, what is repeated
 //!   finds no socket and is answered with RST. So once the other side's FIN has
@@ -50,6 +51,17 @@ use super::timers::{
 };
 use super::wire::{flags, reset_for, Header};
 
+/// Whether both sides have sent a SYN.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Handshake {
+    /// One has.
+    Usual,
+    /// Both have, and our SYN|ACK has not left.
+    Crossing,
+    /// Both have.
+    Crossed,
+}
+
 /// The engine of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Connection {
@@ -75,6 +87,7 @@ pub struct Connection {
     orphan_held: Nanos,
     /// Data came for an orphan; the RST that says so has not left.
     reset: bool,
+    handshake: Handshake,
     /// What came instead of an answer to our SYN is to be answered with this.
     disowned: Option<Header>,
 }
@@ -99,6 +112,7 @@ impl Connection {
             orphan_until: None,
             orphan_held: 0,
             reset: false,
+            handshake: Handshake::Usual,
             disowned: None,
         }
     }
@@ -109,6 +123,7 @@ impl Connection {
         self.receiver = Receiver::new(Seq(0), now);
         self.failure = None;
         self.disowned = None;
+        self.handshake = Handshake::Usual;
         self.state = State::SynSent;
     }
 
@@ -354,22 +369,42 @@ impl Connection {
             return self.on_reset(header, outcome);
         }
         if header.has(flags::SYN) {
-            return self.on_repeated_syn(header, now);
+            return self.on_repeated_syn(header, now, outcome);
         }
-        self.on_ack(header, now, outcome)?;
+        if header.has(flags::ACK) {
+            self.on_ack(header, now, outcome)?;
+        } else {
+            self.on_unacknowledging(header, now)?;
+        }
         if self.state == State::Closed {
             return Ok(());
         }
         self.on_payload(header, room, now, outcome)
     }
 
-    /// The answer to our SYN.
+    /// Data that acknowledges nothing: a sender need not repeat a number.
+    fn on_unacknowledging(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
+        if !self.sender.is_open() {
+            // Nothing shows that it answers our SYN.
+            return Err(DropReason::BadState);
+        }
+        if self.receiver.in_window(header.seq, &self.config) {
+            self.liveness.restart(now);
+        }
+        Ok(())
+    }
+
+    /// The answer to our SYN, or the other side's own.
     fn on_answer(
         &mut self,
         header: &Header,
         now: Nanos,
         outcome: &mut Outcome,
     ) -> Result<(), DropReason> {
+        if header.opens() {
+            self.cross(header.seq, now);
+            return Ok(());
+        }
         if !header.has(flags::ACK) {
             return Err(DropReason::BadState);
         }
@@ -395,6 +430,33 @@ impl Connection {
         Ok(())
     }
 
+    /// The SYNs of both sides have crossed (RFC 9293, 3.5): each answers the
+    /// other's with a SYN|ACK, which is tried anew.
+    fn cross(&mut self, irs: Seq, now: Nanos) {
+        self.receiver = Receiver::new(irs, now);
+        self.sender.restart_syn();
+        self.handshake = Handshake::Crossing;
+        self.state = State::SynReceived;
+    }
+
+    /// A SYN|ACK that acknowledges our SYN|ACK completes the handshake, when SYNs
+    /// have crossed. It knows our number, which a SYN need not: if it bears
+    /// another one than that, it is the one to believe.
+    fn on_crossed_answer(&mut self, header: &Header, now: Nanos, outcome: &mut Outcome) {
+        if header.seq != self.receiver.irs() {
+            self.receiver = Receiver::new(header.seq, now);
+            self.receiver.answer();
+        }
+        let _ = self
+            .sender
+            .on_ack(header.ack, true, &self.config, &mut self.rtt, now);
+        self.liveness.restart(now);
+        if self.state == State::SynReceived {
+            self.state = State::Established;
+            outcome.established = true;
+        }
+    }
+
     fn on_reset(&mut self, header: &Header, outcome: &mut Outcome) -> Result<(), DropReason> {
         if !self.receiver.in_window(header.seq, &self.config) {
             return Err(DropReason::BadState);
@@ -404,6 +466,8 @@ impl Connection {
         if ending && (self.sender.is_drained() || forgotten) {
             self.receiver.silence();
             self.close(outcome);
+        } else if self.handshake != Handshake::Usual && self.state == State::SynReceived {
+            self.fail(Failure::Refused, outcome);
         } else {
             self.fail(Failure::Reset, outcome);
         }
@@ -412,7 +476,19 @@ impl Connection {
 
     /// A SYN or SYN|ACK that comes again means that its answer was lost. One with another number is
     /// not of this connection, and whoever sent it may not know of it.
-    fn on_repeated_syn(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
+    fn on_repeated_syn(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        let answers = header.has(flags::ACK)
+            && !self.sender.is_open()
+            && self.sender.is_acceptable(header.ack);
+        if answers && self.handshake != Handshake::Usual {
+            self.on_crossed_answer(header, now, outcome);
+            return Ok(());
+        }
         if header.seq != self.receiver.irs() {
             if self.sender.is_open() {
                 self.receiver.answer();
@@ -664,7 +740,11 @@ impl Connection {
 
     #[inline]
     fn numbered(&mut self, leaving: Leaving, now: Nanos) -> Transmit {
-        let resend = leaving.resend;
+        let first_answer = leaving.kind == Kind::Syn && self.handshake == Handshake::Crossing;
+        if first_answer {
+            self.handshake = Handshake::Crossed;
+        }
+        let resend = leaving.resend && !first_answer;
         if resend {
             self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(1);
         }

@@ -14,6 +14,8 @@ pub enum DropReason {
     Duplicate,
     /// Packets before it are missing; they are asked for.
     OutOfSequence,
+    /// Beyond the largest window that the number given last can have opened.
+    BeyondWindow,
     /// The receive queue is full and the packet was not promised a place.
     NoRoom,
     /// Acknowledges what was never sent, or less than was acknowledged before.

@@ -24,6 +24,10 @@
 //!   most one burst, and of that by [`LEAST_KEPT`] packets or as many as the limit
 //!   takes: a burst is not to outgrow the memory that the socket was given. Others
 //!   are dropped when there is no room, and asked for when there is.
+//! * A sender's window is its own `burst_length`, which no packet states and which
+//!   may be larger than ours. So a packet is only beyond it if it is farther from
+//!   the number given last than any window may reach: no sender sends such, and
+//!   numbers beyond could not be told from earlier ones.
 //! * A request for a hole is withheld and waits for its turn like any
 //!   acknowledgement, since the number it must name opens a window.
 //! * The request timer (R4) does not ask for what has not come, since that may
@@ -48,7 +52,7 @@
 //! * An empty packet carries the number of the next one that takes one. If that
 //!   reveals a hole nobody knew of, it is asked for as well.
 
-use super::config::Config;
+use super::config::{Config, LARGEST_WINDOW};
 use super::outcome::{DropReason, Room};
 use super::peer_window::PeerWindow;
 use super::rtt::{doubled, Rtt};
@@ -368,6 +372,9 @@ impl Receiver {
             self.leave_turns();
             self.answer = true;
             return Ok(Taken::Fin);
+        }
+        if self.given.distance(header.seq) >= LARGEST_WINDOW {
+            return Err(DropReason::BeyondWindow);
         }
         if self.lacks_room(header.seq, room, config) {
             return Err(DropReason::NoRoom);

@@ -358,6 +358,14 @@ impl Sender {
         self.hold = false;
     }
 
+    /// The SYN leaves once more, now as a SYN|ACK, with as many tries as a first
+    /// one has.
+    pub(super) fn restart_syn(&mut self) {
+        self.resend_first = true;
+        self.tries = 0;
+        self.timer = None;
+    }
+
     /// The SYN or SYN|ACK is to be sent again, as the other side repeats itself.
     #[inline]
     pub(super) fn repeat_syn(&mut self) {

@@ -122,13 +122,13 @@ impl Header {
     }
 
     /// Whether no sender would form such a packet: a SYN, FIN or RST combined
-    /// with each other, with payload or with a request, or a packet that
-    /// neither opens nor resets a connection and yet acknowledges nothing.
+    /// with each other, with payload or with a request, a request or a FIN that
+    /// acknowledges nothing, or a packet without flags and payload.
     #[inline]
     pub(super) const fn is_malformed(&self) -> bool {
         let control = self.flags & (flags::SYN | flags::FIN | flags::RST);
         if control == 0 {
-            return !self.has(flags::ACK);
+            return !self.has(flags::ACK) && (self.len == 0 || self.has(flags::RRQ));
         }
         !control.is_power_of_two()
             || self.len > 0

@@ -5,7 +5,7 @@
 mod common;
 
 use common::*;
-use esp::{flags, Config, DropReason, Header};
+use esp::{flags, Config, DropReason, Header, Seq};
 
 /// A side that does not read, with room for `packets`.
 fn sleeping(packets: u32) -> Pair {
@@ -493,7 +493,14 @@ fn wrong_packets_are_dropped_and_counted() {
             },
             DropReason::Malformed,
         ),
-        (Header { flags: 0, ..good }, DropReason::Malformed),
+        (
+            Header {
+                flags: 0,
+                len: 0,
+                ..good
+            },
+            DropReason::Malformed,
+        ),
         (
             Header {
                 flags: flags::RRQ,
@@ -587,6 +594,85 @@ fn wrong_packets_are_dropped_and_counted() {
     };
     assert!(pair.receive(B, &next, &[8]).deliver);
     assert_eq!(pair.sides[B].received, [7, 8]);
+}
+
+#[test]
+fn data_that_acknowledges_nothing_is_taken() {
+    // A thesis' sender sets ACK only when an acknowledgement is pending.
+    let mut pair = Pair::established();
+    let seq = pair.sides[A].conn().first_unacked();
+    for n in 0..30 {
+        let marks = match n {
+            0 => flags::TXS,
+            29 => flags::TXF,
+            _ => 0,
+        };
+        let header = Header {
+            src: PORTS[A],
+            dst: PORTS[B],
+            len: 1,
+            seq: seq.add(n),
+            // Not to be looked at.
+            ack: Seq(12_345),
+            flags: marks,
+        };
+        let outcome = pair.receive(B, &header, &[n as u8]);
+        assert!(outcome.deliver && outcome.drop.is_none(), "{outcome:?}");
+        assert_eq!(outcome.acked, 0);
+    }
+    assert_eq!(pair.sides[B].received, (0..30).collect::<Vec<u8>>());
+    let acks: Vec<_> = pair
+        .sent_by(B, |_| true)
+        .iter()
+        .map(|h| seq.distance(h.ack))
+        .collect();
+    assert_eq!(acks[..3], [1, 11, 21]);
+    // They are a sign of life.
+    for n in 30..60 {
+        pair.run_for(10 * S);
+        let header = Header {
+            src: PORTS[A],
+            dst: PORTS[B],
+            len: 1,
+            seq: seq.add(n),
+            ack: Seq(0),
+            flags: flags::TXS | flags::TXF,
+        };
+        pair.cut(A);
+        assert!(pair.receive(B, &header, b"x").deliver);
+    }
+    assert_eq!(pair.sides[B].failed, None);
+}
+
+#[test]
+fn data_beyond_every_window_is_dropped() {
+    let mut pair = Pair::established();
+    pair.sides[B].kept_waiting = true;
+    let seq = pair.sides[A].conn().first_unacked();
+    let una = pair.sides[B].conn().first_unacked();
+    let header = |n: u16| Header {
+        src: PORTS[A],
+        dst: PORTS[B],
+        len: 1,
+        seq: seq.add(n),
+        ack: una,
+        flags: flags::ACK | if n == 0 { flags::TXS } else { 0 },
+    };
+    // No acknowledgement opens a window: this sender goes on all the same.
+    for n in 0..40_000 {
+        let outcome = pair.receive(B, &header(n), b"x");
+        let beyond = n >= 0x7fff;
+        assert_eq!(outcome.deliver, !beyond, "{n}");
+        if beyond && n < 0x8000 {
+            assert_eq!(outcome.drop, Some(DropReason::BeyondWindow), "{n}");
+        }
+    }
+    assert!(pair.sides[B].conn().stats.pkt_rx_drop > 0);
+    // The turn comes, and the stream goes on where it was.
+    pair.sides[B].kept_waiting = false;
+    pair.sides[B].conn().take_turn();
+    pair.transmit(B);
+    assert!(pair.receive(B, &header(0x7fff), b"x").deliver);
 }
 
 #[test]

@@ -306,11 +306,15 @@ impl Pair {
     }
 
     pub fn connect(&mut self) {
-        let side = &mut self.sides[A];
-        let mut conn = Connection::new(PORTS[A], PORTS[B], side.config);
+        self.connect_from(A);
+    }
+
+    pub fn connect_from(&mut self, from: usize) {
+        let side = &mut self.sides[from];
+        let mut conn = Connection::new(PORTS[from], PORTS[1 - from], side.config);
         conn.connect(side.isn, self.now);
         side.conn = Some(conn);
-        self.transmit(A);
+        self.transmit(from);
     }
 
     /// One send call: a message that is queued as far as the numbers suffice.

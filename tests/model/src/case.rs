@@ -137,6 +137,8 @@ pub struct Case {
     pub programs: Vec<[Program; 2]>,
     /// The run begins with all connections open, and not with their SYNs.
     pub open: bool,
+    /// The receiver's host does not listen, but opens the connections as well, at the same time.
+    pub crossed: bool,
     /// The time of a packet through the switch, one way and without queueing, in nanoseconds.
     pub latency: Nanos,
     /// The longest that a run may take, in nanoseconds of its time; if a host dies, for what the others have to do.

@@ -130,6 +130,7 @@ fn open(config: Config, programs: Vec<[Program; 2]>) -> Case {
         programs,
         open: true,
         latency: 20 * US,
+        crossed: false,
         bound: USUAL,
         sabotage: None,
     }
@@ -172,6 +173,15 @@ fn handshake(scale: Scale) -> Family {
         }
     }
     family("handshake", Sights::RESENT | Sights::RESET, cases)
+}
+
+/// Both sides open the connection at once; a message in either direction, closing.
+fn crossed_handshake(scale: Scale) -> Family {
+    let Family { mut cases, .. } = handshake(scale);
+    for case in &mut cases {
+        case.crossed = true;
+    }
+    family("crossed handshake", Sights::RESENT, cases)
 }
 
 /// Messages of 1 to 5 packets: TXS, TXF, RRQ.
@@ -545,6 +555,7 @@ fn dying_and_losses(scale: Scale) -> Family {
 pub fn families(scale: Scale) -> Vec<Family> {
     let all = [
         handshake,
+        crossed_handshake,
         transfer,
         far,
         short_queue,

@@ -54,14 +54,18 @@ impl Host {
         Seq(65_533 - u16::from(self.id) - u16::from(endpoint))
     }
 
-    /// A sender opens its connection.
-    pub fn connect(&mut self, scene: &mut Scene<'_>) {
+    /// An endpoint opens its connection.
+    pub fn connect(&mut self, i: u8, scene: &mut Scene<'_>) {
         let config = scene.case.config(self.id, self.changed);
-        let isn = self.isn(0);
-        let mut conn = Connection::new(FIRST_PORT + u16::from(self.id), LISTENING, config);
+        let isn = self.isn(i);
+        let (own, peer) = match self.id {
+            0 => (LISTENING, FIRST_PORT + u16::from(i) + 1),
+            id => (FIRST_PORT + u16::from(id), LISTENING),
+        };
+        let mut conn = Connection::new(own, peer, config);
         conn.connect(isn, scene.now);
-        self.endpoints[0].conn = Some(conn);
-        self.settle(0, scene);
+        self.endpoints[usize::from(i)].conn = Some(conn);
+        self.settle(i, scene);
     }
 
     /// The parameters change, also those of open connections.

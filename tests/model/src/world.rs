@@ -148,7 +148,12 @@ impl World {
         };
         world.act(case, log, |world, scene| {
             for host in &mut world.hosts[1..] {
-                host.connect(scene);
+                host.connect(0, scene);
+            }
+            if case.crossed {
+                for i in 0..senders {
+                    world.hosts[0].connect(i, scene);
+                }
             }
         });
         if case.open {

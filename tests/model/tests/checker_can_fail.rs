@@ -30,6 +30,7 @@ fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
             .collect(),
         open: true,
         latency: 20 * US,
+        crossed: false,
         bound: 100 * MS,
         sabotage,
     }

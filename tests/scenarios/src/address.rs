@@ -17,6 +17,8 @@ pub const EPPROTO_EZDP: i32 = 1;
 pub const SO_MTU: i32 = 1;
 /// `EDP_SO_STATS` and `ESP_SO_STATS`: the socket's counters, an array of u32.
 pub const SO_STATS: i32 = 2;
+/// Option of that level, of ESP: how long a peer may owe an answer, milliseconds.
+pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 /// Length of `struct sockaddr_en` in bytes.
 pub const SOCKADDR_LEN: usize = 16;
 

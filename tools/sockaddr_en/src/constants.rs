@@ -32,6 +32,9 @@ pub const EDP_SO_STATS: i32 = 2;
 pub const ESP_SO_MTU: i32 = 1;
 /// ESP option, [`EspStats`](crate::EspStats): what the socket counted.
 pub const ESP_SO_STATS: i32 = 2;
+/// ESP option, `u32`, to set too: how long a peer may owe an answer, in milliseconds; 0 for what
+/// `/proc/sys/esp/user_timeout` says.
+pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 
 /// First payload byte of a datagram to EDP port 0 that asks for an echo.
 pub const EDP_ECHO_REQUEST: u8 = 1;

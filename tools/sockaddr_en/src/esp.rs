@@ -7,7 +7,7 @@ use std::iter::FusedIterator;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::constants::{ESP_SO_MTU, ESP_SO_STATS};
+use crate::constants::{ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT};
 use crate::socket::{common_methods, data_methods, Socket};
 use crate::{Address, EspSocket, EspStats, Family, ToAddress};
 
@@ -114,6 +114,34 @@ impl EspStream {
     /// What `getsockopt(2)` says.
     pub fn stats(&self) -> io::Result<EspStats> {
         self.0.option(ESP_SO_STATS)
+    }
+
+    /// How long the peer may owe an answer before the connection ends with `TimedOut`; `None` for
+    /// the namespace's default.
+    ///
+    /// # Errors
+    ///
+    /// What `getsockopt(2)` says.
+    pub fn user_timeout(&self) -> io::Result<Option<Duration>> {
+        let millis: u32 = self.0.option(ESP_SO_USER_TIMEOUT)?;
+        Ok((millis != 0).then(|| Duration::from_millis(millis.into())))
+    }
+
+    /// Sets how long the peer may owe an answer, in whole milliseconds; `None` for the namespace's
+    /// default.
+    ///
+    /// # Errors
+    ///
+    /// What `setsockopt(2)` says: `InvalidInput` for less than 100 milliseconds or more than a day.
+    pub fn set_user_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
+        let millis = match timeout {
+            None => 0,
+            // Zero would mean the default: as any time too short, it is refused by the kernel.
+            Some(timeout) => u32::try_from(timeout.as_millis())
+                .unwrap_or(u32::MAX)
+                .max(1),
+        };
+        self.0.set_option(ESP_SO_USER_TIMEOUT, millis)
     }
 }
 

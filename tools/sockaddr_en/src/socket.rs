@@ -160,6 +160,25 @@ impl Socket {
         get_option(self.as_fd(), SOL_EP, name)
     }
 
+    /// Sets option `name` of level [`SOL_EP`].
+    pub(crate) fn set_option(&self, name: i32, value: u32) -> io::Result<()> {
+        let length = size_of::<u32>() as libc::socklen_t;
+        // SAFETY: the descriptor is open; the kernel reads `length` bytes, the size of `value`.
+        let result = unsafe {
+            libc::setsockopt(
+                self.as_raw_fd(),
+                SOL_EP,
+                name,
+                std::ptr::from_ref(&value).cast(),
+                length,
+            )
+        };
+        if result < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        Ok(())
+    }
+
     fn to_sockaddr(&self, address: &Address) -> SockAddr {
         let mut storage = SockAddrStorage::zeroed();
         // SAFETY: `SockaddrEn` is plain data, smaller than the storage and no stricter aligned,

@@ -32,6 +32,7 @@ fn expected() -> BTreeMap<&'static str, i64> {
         EDP_SO_STATS,
         ESP_SO_MTU,
         ESP_SO_STATS,
+        ESP_SO_USER_TIMEOUT,
         EDP_ECHO_REQUEST,
         EDP_ECHO_REPLY,
         ETH_P_EDP,

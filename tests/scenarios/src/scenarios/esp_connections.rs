@@ -19,6 +19,10 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_connect_to_closed_port_is_refused", closed_port),
     Scenario::switched("esp_nonblocking_connect", nonblocking_connect),
     Scenario::direct("esp_nonblocking_connect_refused", nonblocking_refused),
+    Scenario::switched(
+        "esp_simultaneous_connect_opens_one_connection",
+        simultaneous_connect,
+    ),
     Scenario::direct("esp_connect_twice", connect_twice),
     Scenario::direct("esp_accept_waits_times_out_and_polls", accept),
     Scenario::direct("esp_backlog_limits_the_accept_queue", backlog),
@@ -36,6 +40,37 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_1000_connections_leave_no_memory_behind", thousand).within(120),
     Scenario::direct("esp_removed_device_ends_its_connections", device_gone),
 ];
+
+/// Both sides connect to each other, and their SYNs cross on the wire.
+fn simultaneous_connect(lab: &Lab) -> Outcome {
+    let (here, there) = (lab.a.esp()?, lab.b.esp()?);
+    here.bind(&lab.a.here(90))?;
+    there.bind(&lab.b.here(91))?;
+    lab.relay().set_mode(Mode::Hold);
+    for (socket, peer) in [
+        (&here, lab.a.to(&lab.b, 91)),
+        (&there, lab.b.to(&lab.a, 90)),
+    ] {
+        socket.set_nonblocking(true)?;
+        refused(socket.connect(&peer), libc::EINPROGRESS, "connect")?;
+    }
+    lab.relay().set_mode(Mode::Forward);
+    for socket in [&here, &there] {
+        await_events(socket, libc::POLLOUT)?;
+        let error = socket.pending_error()?;
+        ensure!(error == 0, "SO_ERROR {error} after both sides connected");
+        socket.set_nonblocking(false)?;
+    }
+    exchange(&here, &there)?;
+    exchange(&there, &here)?;
+    let resent = [&here, &there].map(|socket| socket.counters(8).map(|all| all[3]));
+    for received in resent {
+        // A SYN and a SYN|ACK at least.
+        let received = received?;
+        ensure!(received >= 2, "{received} packets came");
+    }
+    Ok(())
+}
 
 fn names(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(500, 4)?;

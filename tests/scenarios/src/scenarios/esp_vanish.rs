@@ -1,13 +1,16 @@
 //! Peers that vanish, and peers that only seem to.
 
 use std::thread;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, ensure, Context, Result};
 
+use crate::address::{ESP_SO_USER_TIMEOUT, SOL_EP};
 use crate::harness::{note, refused, Outcome, Scenario};
+use crate::knobs::Knobs;
 use crate::lab::{await_events, eventually, Lab, Wiring};
 use crate::module;
+use crate::patience::allow;
 use crate::relay::Mode;
 use crate::socket::Socket;
 use crate::transfer::{beside, exchange, random};
@@ -17,6 +20,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::switched("esp_connect_to_silent_host_times_out", silent_host),
     Scenario::switched("esp_vanished_peer_times_out_every_blocked_call", vanished).within(180),
     Scenario::guest("esp_orphans_do_not_outlive_a_vanished_peer", orphans).within(90),
+    Scenario::switched("esp_user_timeout_is_the_users", user_timeout).within(90),
     Scenario::switched("esp_idle_or_paused_peer_does_not_time_out", patient).within(120),
 ];
 
@@ -51,6 +55,58 @@ fn silent_host(lab: &Lab) -> Outcome {
         "SO_ERROR {error} after connecting to a silent host"
     );
     Ok(())
+}
+
+/// The patience with a silent peer is set by the option, or else by the namespace.
+fn user_timeout(lab: &Lab) -> Outcome {
+    let get = |socket: &Socket| socket.int_option(SOL_EP, ESP_SO_USER_TIMEOUT);
+    let set = |socket: &Socket, millis| socket.set_int_option(SOL_EP, ESP_SO_USER_TIMEOUT, millis);
+    let listener = lab.b.esp_listener(702, 16)?;
+    ensure!(get(&listener)? == 0, "set from the beginning");
+    for millis in [1, 99, 86_400_001, -1] {
+        refused(set(&listener, millis), libc::EINVAL, "a time out of range")?;
+    }
+    refused(
+        listener.set_option(SOL_EP, ESP_SO_USER_TIMEOUT, &[1, 2, 3]),
+        libc::EINVAL,
+        "three bytes",
+    )?;
+    set(&listener, 60_000)?;
+    let (by_option, patient) = lab.esp_pair_through(&listener, 702)?;
+    let inherited = get(&patient)?;
+    ensure!(inherited == 60_000, "a child has {inherited}");
+    set(&by_option, 1_000)?;
+    ensure!(get(&by_option)? == 1_000, "not what was set");
+    set(&listener, 0)?;
+    let (impatient, by_default) = lab.esp_pair_through(&listener, 702)?;
+    // Also for connections that are open.
+    Knobs(&lab.b.namespace).set("user_timeout", 1_000)?;
+    set(&impatient, 500)?;
+    for (a, b) in [(&by_option, &patient), (&impatient, &by_default)] {
+        exchange(a, b)?;
+    }
+    lab.relay().set_mode(Mode::Cut);
+    let start = Instant::now();
+    let mut byte = [0];
+    for socket in [&patient, &by_option, &impatient, &by_default] {
+        socket.send(b"nobody hears this", 0)?;
+    }
+    for (name, socket) in [
+        ("the option's second", &by_option),
+        ("half a second", &impatient),
+        ("the namespace's second", &by_default),
+    ] {
+        timed_out(name, socket.receive(&mut byte, 0))?;
+    }
+    let took = start.elapsed();
+    // By default it is 15 s.
+    ensure!(took < allow(Duration::from_secs(10)), "after {took:?}");
+    patient.set_nonblocking(true)?;
+    refused(
+        patient.receive(&mut byte, 0),
+        libc::EAGAIN,
+        "a receive call with a minute's patience",
+    )
 }
 
 /// Ends with success when `result` is `ETIMEDOUT`.

@@ -83,6 +83,7 @@ fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) ->
             "esp_drop",
             &[
                 "receive-buffer",
+                "beyond-window",
                 "bad-flags",
                 "bad-ack",
                 "bad-state",
