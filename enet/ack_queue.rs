@@ -2,15 +2,15 @@
 
 //! The ACK queue: the order of the acknowledgements that open senders' windows (Treydte 2007).
 //!
-//! There is one queue per receiving device and namespace. The engine's [`Turns`] decides; here is the
-//! list of sockets that wait. The queue's lock is a leaf: a socket takes it with its own lock held, and
-//! the queue releases it before it gives a socket its turn. It gives a turn in softirq context,
-//! behind a packet or from its timer, never in a task that has some other socket locked.
+//! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides; here
+//! is the list of sockets that wait. The queue's lock is a leaf: a socket takes it with its own lock
+//! held, and the queue releases it before it gives a socket its turn. It gives a turn in softirq
+//! context, behind a packet or from its timer, never in a task that has some other socket locked.
 
 use crate::net::errno::prelude::*;
 use crate::{
     counters::Counter,
-    esp::{Connection, Ticket, Turns},
+    esp::{self, Connection, Demand, Verdict},
     net::{
         alarm::{Alarmed, Ring},
         bh_lock::BhLock,
@@ -25,7 +25,7 @@ use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use kernel::sync::Arc;
 
 /// A protocol whose sockets wait in ACK queues.
-pub(crate) trait Scheduled: Protocol<Slot = Ticket> {
+pub(crate) trait Scheduled: Protocol<Slot = esp::Slot> {
     /// The socket's turn has come.
     fn take_turn(locked: &mut Locked<'_, Self>, now: u64);
 
@@ -51,7 +51,7 @@ pub(crate) struct AckQueue<P: Scheduled> {
 }
 
 struct Waiting<P: Scheduled> {
-    turns: Turns,
+    order: esp::AckQueue,
     sockets: SockList<P>,
     /// When the timer expires; `u64::MAX` if it is not armed.
     armed: u64,
@@ -100,22 +100,22 @@ pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softir
     loop {
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
-        let overruns = waiting.turns.overruns();
-        waiting.turns.heard(queue.last_arrival());
-        if !waiting.turns.head_leaves(now) {
-            if let Some(at) = waiting.turns.deadline() {
+        let overruns = waiting.order.overruns();
+        waiting.order.note_arrival(queue.last_arrival());
+        let Some(turn) = waiting.order.next_turn(now) else {
+            if let Some(at) = waiting.order.deadline() {
                 set_timer(queue, waiting, at);
             }
             return;
-        }
-        if waiting.turns.overruns() != overruns {
-            queue.overrun.count();
-        }
+        };
         let Some(sock) = waiting.sockets.pop() else {
             return;
         };
         if let Some(slot) = waiting.sockets.slot(&sock) {
-            waiting.turns.depart(slot, now);
+            turn.give(slot);
+        }
+        if waiting.order.overruns() != overruns {
+            queue.overrun.count();
         }
         drop(guard);
         let mut guard = sock.lock_bh(softirq);
@@ -135,7 +135,7 @@ impl<P: Scheduled> AckQueue<P> {
     /// `ENOMEM`.
     fn new_atomic(ifindex: u32, queues: &AckQueues<P>) -> Result<Shared<P>> {
         let waiting = Waiting {
-            turns: Turns::default(),
+            order: esp::AckQueue::default(),
             sockets: SockList::new_atomic()?,
             armed: u64::MAX,
         };
@@ -189,47 +189,42 @@ impl<P: Scheduled> Place<P> {
         }
     }
 
-    /// Tells the engine when a packet of any connection last came by the device.
-    pub(crate) fn note_arrivals(&self, engine: &mut Connection) {
-        engine.port_busy(self.queue.last_arrival());
+    /// When a packet of any connection last came by the device.
+    #[inline]
+    pub(crate) fn last_arrival(&self) -> u64 {
+        self.queue.last_arrival()
     }
 
-    /// Tells the queue what the engine now wants: to be called before anything is sent.
+    /// Tells the queue what the engine now demands: to be called before anything is sent.
     #[inline]
     pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
-        let scheduled = engine.is_scheduled();
-        let wants = engine.wants_turn();
-        if !wants && scheduled == self.counted {
+        let demand = engine.demand();
+        let counted = demand != Demand::Nothing;
+        if demand != Demand::Turn && counted == self.counted {
             return Due::NOT;
         }
         let queue = &self.queue;
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
-        self.counted = scheduled;
+        self.counted = counted;
         let Some(slot) = waiting.sockets.slot(sock) else {
             // The connection has left: nothing holds its acknowledgement up.
             engine.take_turn();
             return Due::NOT;
         };
-        let stood = waiting.turns.update(slot, scheduled);
-        if wants {
-            if waiting.turns.ask(slot, now) {
-                engine.take_turn();
-            } else {
-                engine.wait_turn();
+        let released = match waiting.order.schedule(slot, engine, now) {
+            Verdict::Unchanged | Verdict::Turn => None,
+            Verdict::Joins => {
                 waiting.sockets.push(sock);
                 queue.waited.count();
+                None
             }
-        }
-        let released = if stood {
-            waiting.sockets.remove(sock)
-        } else {
-            None
+            Verdict::Leaves => waiting.sockets.remove(sock),
         };
-        waiting.turns.heard(queue.last_arrival());
-        let due = waiting.turns.is_due(now);
+        waiting.order.note_arrival(queue.last_arrival());
+        let due = waiting.order.is_due(now);
         if !due {
-            if let Some(at) = waiting.turns.deadline() {
+            if let Some(at) = waiting.order.deadline() {
                 set_timer(queue, waiting, at);
             }
         }
@@ -252,13 +247,14 @@ impl<P: Scheduled> Place<P> {
         let queue = &self.queue;
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
+        let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
-            waiting.turns.update(slot, false);
+            // The socket leaves the list as well, if it is there.
+            let _ = waiting.order.update(slot, Demand::Nothing, now);
         }
         let released = waiting.sockets.dismiss(sock);
-        let now = timer::now();
-        waiting.turns.heard(queue.last_arrival());
-        if waiting.turns.is_due(now) {
+        waiting.order.note_arrival(queue.last_arrival());
+        if waiting.order.is_due(now) {
             set_timer(queue, waiting, now);
         }
         drop(guard);

@@ -284,12 +284,11 @@ pub(crate) fn give_port_back(sock: &Sock<Esp>) {
 
 /// Ends the own half of the stream: a FIN follows what is queued.
 pub(crate) fn finish_sending(esp: &mut LockedEsp<'_>) {
-    let now = timer::now();
     let Some((sock, connection)) = parts(esp) else {
         return;
     };
     connection.sending.uncork(&mut connection.engine);
-    connection.engine.close_send(now);
+    connection.engine.close_send();
     set_state(sock, tcp_state(connection.engine.state()));
-    push(esp, now);
+    push(esp, timer::now());
 }

@@ -148,7 +148,7 @@ fn process(
     sock.note_arrival(&skb);
     let room = connection.receiving.room(sock, skb.truesize());
     connection.place.refresh(&mut connection.engine);
-    let outcome = connection.engine.on_segment(header, room, now);
+    let outcome = connection.engine.on_packet(header, room, now);
     if outcome.deliver && !header.has(flags::RRQ) {
         deliver(esp, skb);
     } else {

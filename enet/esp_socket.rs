@@ -50,7 +50,7 @@ impl Protocol for Esp {
     type Kind = sock::Stream;
     type Shared = Shared;
     type State = State;
-    type Slot = esp::Ticket;
+    type Slot = esp::Slot;
     const WAKES_WRITERS: bool = true;
 
     fn vtable() -> &'static Vtable<Self> {
@@ -75,12 +75,12 @@ impl Protocol for Esp {
             connection.sending.uncork(engine);
         }
         connection.place.refresh(engine);
-        connection.place.note_arrivals(engine);
         if engine.unacked() == 0 {
             // An idle connection gives back memory that it may not need for long.
             connection.sending.free_spares();
         }
-        let outcome = engine.on_deadline(now);
+        let heard = connection.place.last_arrival();
+        let outcome = engine.on_deadline(heard, now);
         let due = esp_connection::settle(esp, outcome, now);
         serve_by_timer(esp, due, now);
     }
@@ -541,7 +541,7 @@ impl Operations for Esp {
             esp.add_shutdown(halves);
             if halves & uapi::RCV_SHUTDOWN != 0 {
                 if let Some(connection) = esp.state.connection() {
-                    connection.engine.stop_reading();
+                    connection.engine.receive_shutdown();
                 }
             }
             if halves & uapi::SEND_SHUTDOWN != 0 && is_connected(state) {

@@ -258,8 +258,8 @@ impl Show for EnetFile {
     fn show(net: &Net, out: &mut Output) -> fmt::Result {
         let space = Space::of(net);
         let (waited, overrun) = space.esp_queues.counts();
-        writeln!(out, "EspTurnsWaited {waited}")?;
-        writeln!(out, "EspTurnsOverrun {overrun}")?;
+        writeln!(out, "EspAckQueueWaited {waited}")?;
+        writeln!(out, "EspAckQueueOverrun {overrun}")?;
         let mut line = |name: &str, counter: &Counter| writeln!(out, "{name} {}", counter.get());
         line("EspOutProbes", &space.esp_probes)?;
         line("EdpInEcho", &space.edp_echoed)?;

@@ -11,8 +11,8 @@ use std::hint::black_box;
 
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
 use esp::{
-    flags, Config, Connection, Header, Nanos, Outcome, Room, Seq, State, Ticket, Transmit, Turns,
-    HEADER_LEN,
+    flags, AckQueue, Config, Connection, Demand, Header, Nanos, Outcome, Room, Seq, Slot, State,
+    Transmit, Verdict, HEADER_LEN,
 };
 
 /// Payload of a packet.
@@ -34,16 +34,16 @@ const PORTS: [u16; 2] = [49_152, 2_805];
 /// are only asked for when packets are sent again, and none is lost here.
 struct End {
     connection: Connection,
-    turns: Turns,
-    ticket: Ticket,
+    ack_queue: AckQueue,
+    slot: Slot,
 }
 
 impl End {
     fn new(connection: Connection) -> Self {
         Self {
             connection,
-            turns: Turns::default(),
-            ticket: Ticket::default(),
+            ack_queue: AckQueue::default(),
+            slot: Slot::default(),
         }
     }
 
@@ -58,15 +58,14 @@ impl End {
 
     /// A packet comes, and its data are read at once.
     fn take(&mut self, header: &Header, now: Nanos) -> Outcome {
-        let outcome = self.connection.on_segment(header, ROOM, now);
+        let outcome = self.connection.on_packet(header, ROOM, now);
         if outcome.deliver {
             self.connection.on_read(ROOM, now);
         }
-        let scheduled = self.connection.is_scheduled();
-        let _ = self.turns.update(&mut self.ticket, scheduled);
-        if self.connection.wants_turn() && self.turns.ask(&mut self.ticket, now) {
-            self.connection.take_turn();
-        }
+        // Nobody else has the turn.
+        let _ = self
+            .ack_queue
+            .schedule(&mut self.slot, &mut self.connection, now);
         outcome
     }
 
@@ -254,32 +253,33 @@ fn halves(criterion: &mut Criterion) {
 
 /// Senders that have announced something ask for their turns, one after the
 /// other, and get them in that order.
-fn turns(criterion: &mut Criterion) {
-    let mut group = criterion.benchmark_group("esp/turns");
+fn ack_queue(criterion: &mut Criterion) {
+    let mut group = criterion.benchmark_group("esp/ack_queue");
     for senders in [2_usize, 32, 1_024] {
         let announced = || {
-            let mut turns = Turns::default();
-            let mut tickets = vec![Ticket::default(); senders];
-            for ticket in &mut tickets {
-                assert!(!turns.update(ticket, true));
+            let mut queue = AckQueue::default();
+            let mut slots = vec![Slot::default(); senders];
+            for slot in &mut slots {
+                let verdict = queue.update(slot, Demand::Count, 0);
+                assert_eq!(verdict, Verdict::Unchanged);
             }
-            (turns, tickets, VecDeque::with_capacity(senders))
+            (queue, slots, VecDeque::with_capacity(senders))
         };
         group.throughput(Throughput::Elements(senders as u64));
         group.bench_function(format!("a round of {senders}"), |bencher| {
             bencher.iter_batched_ref(
                 announced,
-                |(turns, tickets, list)| {
+                |(queue, slots, list)| {
                     let mut now = 0;
                     for id in 0..senders {
                         now += STEP;
-                        turns.heard(now);
-                        if !turns.ask(&mut tickets[id], now) {
+                        queue.note_arrival(now);
+                        if queue.update(&mut slots[id], Demand::Turn, now) == Verdict::Joins {
                             list.push_back(id);
                         }
-                        while turns.head_leaves(now) {
-                            let head: usize = list.pop_front().expect("Turns counts the list");
-                            turns.depart(&mut tickets[head], now);
+                        while let Some(turn) = queue.next_turn(now) {
+                            let head: usize = list.pop_front().expect("the queue counts the list");
+                            turn.give(&mut slots[head]);
                         }
                     }
                 },
@@ -290,5 +290,5 @@ fn turns(criterion: &mut Criterion) {
     group.finish();
 }
 
-criterion_group!(benches, header, connection, halves, turns);
+criterion_group!(benches, header, connection, halves, ack_queue);
 criterion_main!(benches);

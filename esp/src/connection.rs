@@ -1,52 +1,59 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! One connection: handshake, end, resets, and what ties its halves together.
+//! One connection: handshake, end, resets, and its two halves together.
 //!
-//! The engine is pulled. The caller hands in packets, reads and expired timers,
-//! then asks [`Connection::poll_transmit`] until that has nothing to send, and
-//! arms one timer for [`Connection::deadline`].
+//! The engine is pulled. The caller hands in packets, reads and expired timers.
+//! After each of these it
+//!
+//! 1. does what the [`Outcome`] says, if there is one;
+//! 2. has the connection [scheduled](super::AckQueue::schedule);
+//! 3. calls [`Connection::poll_transmit`] until there is nothing to send;
+//! 4. arms one timer for [`Connection::deadline`].
 //!
 //! Choices beyond the theses:
 //!
-//! * Two sides may open the same connection at once, as in TCP. A SYN|ACK with
-//!   another number than the SYN that came before it replaces that: who sent it
-//!   has seen our SYN.
+//! * Both sides may open the same connection at once, as in TCP. A SYN|ACK with
+//!   another number than the SYN before it replaces that number: its sender has
+//!   seen our SYN.
 //! * There is no TIME-WAIT. The side that acknowledges the other's FIN last
-//!   forgets the connection; if that acknowledgement is lost, what is repeated
-//!   finds no socket and is answered with RST. So once the other side's FIN has
-//!   come and ours has left, a RST is a clean end if only our FIN is
-//!   unacknowledged. It also is if it comes from a host that knows of no connection
-//!   ([`reset_for`]) and not from a peer that gives up, if that host may have had
-//!   everything: since our FIN left we have repeated something or probed, or it is
-//!   the FIN that is answered, which may have come twice, and no packet before. Who
-//!   never had the data would have answered that.
-//! * A packet with an acknowledgement out of bounds is dropped whole, its data
-//!   too. As in TCP (RFC 9293, 3.10.7.3) one that comes instead of the answer to
-//!   our SYN is from a connection that our side has forgotten, and is answered
-//!   with RST.
-//! * So a SYN with another number than the connection's, which may be of a host
-//!   that was restarted, is answered with an acknowledgement: a host that knows
-//!   of the connection takes nothing from it, another one resets us, and its next
-//!   SYN finds the port free. No chain begins with it: who answers an empty packet
-//!   expects a number beyond the packet's, and has sent all that this
-//!   acknowledges; so its answer's number is not before the one expected here.
-//! * A connection whose socket is closed is an orphan: nobody will read, so data
-//!   that comes for it ends it with a RST, and the other side's FIN is waited for
-//!   only some seconds. Nor does it last for ever if the other side answers, has
-//!   room, and acknowledges nothing: two orphans that a forged packet has set apart
-//!   would keep each other alive. Nor, beyond some minutes, if it has no room: a
-//!   peer that never reads would hold it for ever. Data ends one whose user has only
-//!   ended both halves in the same way, as TCP does it.
+//!   forgets the connection. If that acknowledgement is lost, a retransmission
+//!   finds no socket and is answered with RST. So a RST is a clean end once the
+//!   other side's FIN has arrived and ours has left, if only our FIN is
+//!   unacknowledged. It also is if it comes from a host that does not know the
+//!   connection ([`reset_for`]), not from a peer that gives up, and if that host
+//!   may have had everything: since our FIN left we have sent something again or
+//!   probed, or the RST answers the FIN, which may have arrived twice, and no
+//!   packet before it. A host that never had the data would have answered that.
+//! * A packet with an acknowledgement out of bounds is dropped whole, with its
+//!   data. As in TCP (RFC 9293, 3.10.7.3), one that arrives instead of the answer
+//!   to our SYN belongs to a connection that our side has forgotten, and is
+//!   answered with RST.
+//! * A SYN with another number than the connection's may come from a host that
+//!   was restarted. It is answered with an acknowledgement (a challenge ACK, RFC
+//!   5961). A host that knows the connection takes nothing from it. Another one
+//!   resets us, and its next SYN finds the port free. This cannot loop: the
+//!   peer's reply never has an older number than we expect, since a host that
+//!   answers an empty packet expects a number beyond the packet's, and has sent
+//!   all that this one acknowledges.
+//! * A connection whose socket is closed is an *orphan*. Nobody will read, so data
+//!   that arrives for it ends it with a RST, and it waits for the other side's FIN
+//!   for some seconds only. It does not last for ever if the other side answers,
+//!   has room, and acknowledges nothing: two orphans that a forged packet has set
+//!   apart would keep each other alive. Nor does it, beyond some minutes, if the
+//!   other side has no room: a peer that never reads would hold it for ever. If
+//!   the user has ended both halves, data ends the connection in the same way, as
+//!   with TCP.
 
+use super::ack_queue::Demand;
 use super::config::{Config, Stats};
 use super::outcome::{DropReason, Outcome, Room, Transmit};
-use super::receiver::{Receiver, Saying, Taken};
+use super::receiver::{AckKind, Receiver, Taken};
 use super::rtt::Rtt;
-use super::sender::{Kind, Leaving, Sender};
+use super::sender::{Kind, Outgoing, Sender};
 use super::seq::Seq;
 use super::state::{Failure, State};
 use super::timers::{
-    earlier, is_due, Liveness, Nanos, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES,
+    earlier, is_due, Liveness, Nanos, Timer, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES,
     SYN_TRIES,
 };
 use super::wire::{flags, reset_for, Header};
@@ -62,6 +69,33 @@ enum Handshake {
     Crossed,
 }
 
+/// The user's end of the receiving direction.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Reader {
+    /// The user may read.
+    Open,
+    /// The user has shut the direction down.
+    Shutdown,
+    /// The socket is closed: the connection is an orphan.
+    Closed {
+        /// When it stops waiting, for a FIN or for progress.
+        until: Nanos,
+        /// When it ends although its peer holds all that it is sent.
+        held: Nanos,
+    },
+}
+
+/// A RST that is to leave.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum PendingReset {
+    None,
+    /// A packet that arrived instead of the answer to our SYN, a challenge ACK for
+    /// one, is answered with this.
+    Challenged(Header),
+    /// Data has arrived that nobody will read.
+    Unread,
+}
+
 /// The engine of one connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Connection {
@@ -72,24 +106,15 @@ pub struct Connection {
     state: State,
     failure: Option<Failure>,
     config: Config,
-    /// What the user set in place of [`Config::user_timeout`], 0 for nothing.
+    /// The user's value in place of [`Config::user_timeout`], 0 for none.
     user_timeout: u32,
     sender: Sender,
     receiver: Receiver,
     rtt: Rtt,
     liveness: Liveness,
-    orphan: bool,
-    /// The user does not want to read any more.
-    deaf: bool,
-    /// When an orphan stops waiting, for a FIN or for progress.
-    orphan_until: Option<Nanos>,
-    /// When an orphan ends whose peer asks for patience and takes nothing.
-    orphan_held: Nanos,
-    /// Data came for an orphan; the RST that says so has not left.
-    reset: bool,
     handshake: Handshake,
-    /// What came instead of an answer to our SYN is to be answered with this.
-    disowned: Option<Header>,
+    reader: Reader,
+    reset: PendingReset,
 }
 
 impl Connection {
@@ -107,13 +132,9 @@ impl Connection {
             receiver: Receiver::new(Seq(0), 0),
             rtt: Rtt::default(),
             liveness: Liveness::default(),
-            orphan: false,
-            deaf: false,
-            orphan_until: None,
-            orphan_held: 0,
-            reset: false,
             handshake: Handshake::Usual,
-            disowned: None,
+            reader: Reader::Open,
+            reset: PendingReset::None,
         }
     }
 
@@ -122,12 +143,12 @@ impl Connection {
         self.sender = Sender::new(isn);
         self.receiver = Receiver::new(Seq(0), now);
         self.failure = None;
-        self.disowned = None;
+        self.reset = PendingReset::None;
         self.handshake = Handshake::Usual;
         self.state = State::SynSent;
     }
 
-    /// The connection that a listener makes of a SYN: a SYN|ACK with the random
+    /// A listener's connection with the sender of a SYN: a SYN|ACK with the random
     /// number `isn` is due.
     pub fn accept(local_port: u16, syn: &Header, isn: Seq, config: Config, now: Nanos) -> Self {
         let mut connection = Self::new(local_port, syn.src, config);
@@ -150,7 +171,7 @@ impl Connection {
         self.failure
     }
 
-    /// Changes the parameters for what comes.
+    /// Changes the parameters from now on.
     pub fn set_config(&mut self, config: Config) {
         self.config = config;
         if self.user_timeout != 0 {
@@ -158,9 +179,9 @@ impl Connection {
         }
     }
 
-    /// Puts `millis` in place of what is configured as
-    /// [`user_timeout`](Config::user_timeout), now and from now on; 0 does so no
-    /// more, and `config` holds what is configured.
+    /// Sets a [`user_timeout`](Config::user_timeout) of `millis` in place of the
+    /// configured one, also of later configurations; 0 ends that. `config` has the
+    /// configured one.
     pub fn set_user_timeout(&mut self, millis: u32, config: Config) {
         self.user_timeout = millis;
         self.set_config(config);
@@ -198,8 +219,8 @@ impl Connection {
     }
 
     /// Packets that have left are too large to leave again. No packet of the
-    /// queue leaves until it is known which of them the other side has; then
-    /// [`Outcome::cut`] has all that are left in the queue cut anew.
+    /// queue leaves until it is known which of them the other side has. Then
+    /// [`Outcome::cut`] has the rest of the queue cut anew.
     pub fn pause(&mut self, now: Nanos) {
         if self.sender.is_open() {
             self.sender.pause(now);
@@ -220,10 +241,10 @@ impl Connection {
         self.sender.recut(from, packets, kept);
     }
 
-    /// While `hold`, the last queued packet does not leave: there is more to
-    /// queue behind it, by a send call that still copies or by one that was
-    /// announced, and the packet need not carry TXF. To be released before a
-    /// call sleeps, and within a time that the peer can wait for the data.
+    /// While `hold`, the last queued packet does not leave: a send call that still
+    /// copies, or an announced one, queues more behind it, so that the packet need
+    /// not carry TXF. To be released before a call sleeps, and within a time that
+    /// the peer can wait for the data.
     #[inline]
     pub fn hold_last(&mut self, hold: bool) {
         self.sender.hold_last(hold);
@@ -235,8 +256,8 @@ impl Connection {
         self.sender.last_is_unsent()
     }
 
-    /// What is queued from now on begins a packet of its own: a record ends with
-    /// the packet queued last.
+    /// A record ends with the packet queued last: the next bytes begin a packet of
+    /// their own.
     #[inline]
     pub fn seal_last(&mut self) {
         self.sender.seal_last();
@@ -262,8 +283,8 @@ impl Connection {
         self.sender.cursor()
     }
 
-    /// The number of the first packet that is not acknowledged: of the write
-    /// queue's head, if that holds any.
+    /// The number of the first packet that is not acknowledged: the write queue's
+    /// head, if there is one.
     #[inline]
     pub fn first_unacked(&self) -> Seq {
         self.sender.una()
@@ -278,7 +299,7 @@ impl Connection {
     /// Ends the sending direction: a FIN follows all queued data. Without
     /// effect when it is ended already; a connection whose SYN is unanswered is
     /// simply over.
-    pub fn close_send(&mut self, _now: Nanos) {
+    pub fn close_send(&mut self) {
         self.state = match self.state {
             State::SynReceived | State::Established => State::FinWait1,
             State::CloseWait => State::LastAck,
@@ -288,42 +309,43 @@ impl Connection {
         self.sender.finish();
     }
 
-    /// The user does not want to read any more: once the sending direction is
-    /// ended too, data that comes is answered with a RST.
-    pub fn stop_reading(&mut self) {
-        self.deaf = true;
-    }
-
-    /// The socket is closed and nobody will read again; to follow
-    /// [`close_send`](Self::close_send). From now on data that comes fails the
-    /// connection with [`Failure::Reset`], and a RST tells the other side: it is
-    /// the next packet to send.
-    pub fn orphan(&mut self, now: Nanos) {
-        self.orphan = true;
-        self.orphan_held = now.saturating_add(ORPHAN_HELD);
-        self.limit_orphan(now);
-    }
-
-    fn limit_orphan(&mut self, now: Nanos) {
-        if self.orphan {
-            let wait = if self.state == State::FinWait2 {
-                ORPHAN_WAIT
-            } else {
-                ORPHAN_STUCK
-            };
-            let until = now.saturating_add(wait);
-            self.orphan_until = Some(until.min(self.orphan_held.max(now)));
+    /// The user has shut the receiving direction down: once the sending direction
+    /// is ended too, data is answered with a RST.
+    pub fn receive_shutdown(&mut self) {
+        if self.reader == Reader::Open {
+            self.reader = Reader::Shutdown;
         }
+    }
+
+    /// The socket is closed, and nobody will read again. The sending direction ends
+    /// as by [`close_send`](Self::close_send). From now on data fails the
+    /// connection with [`Failure::Reset`], and the next packet to send is a RST that
+    /// tells the other side.
+    pub fn orphan(&mut self, now: Nanos) {
+        self.close_send();
+        self.limit_orphan(now, now.saturating_add(ORPHAN_HELD));
+    }
+
+    /// Limits an orphan's life, beyond `held` whatever its peer acknowledges.
+    fn limit_orphan(&mut self, now: Nanos, held: Nanos) {
+        let wait = if self.state == State::FinWait2 {
+            ORPHAN_WAIT
+        } else {
+            ORPHAN_STUCK
+        };
+        let until = now.saturating_add(wait).min(held.max(now));
+        self.reader = Reader::Closed { until, held };
     }
 
     /// Ends the connection at once. Returns the RST to send if the other side
     /// knows of the connection; the caller counts it.
     pub fn abort(&mut self) -> Option<Header> {
         let known = !matches!(self.state, State::Closed | State::SynSent);
-        let reset = (known || self.reset).then(|| self.reset_header());
+        let owed = known || self.reset == PendingReset::Unread;
+        let reset = owed.then(|| self.reset_header());
         self.state = State::Closed;
-        self.reset = false;
-        self.receiver.silence();
+        self.reset = PendingReset::None;
+        self.receiver.cancel();
         self.receiver.end();
         reset
     }
@@ -335,7 +357,7 @@ impl Connection {
     /// Takes in a packet addressed to this connection. `room`: the receive queue
     /// before it.
     #[inline]
-    pub fn on_segment(&mut self, header: &Header, room: Room, now: Nanos) -> Outcome {
+    pub fn on_packet(&mut self, header: &Header, room: Room, now: Nanos) -> Outcome {
         self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(1);
         let mut outcome = Outcome::default();
         if let Err(reason) = self.segment(header, room, now, &mut outcome) {
@@ -409,7 +431,9 @@ impl Connection {
             return Err(DropReason::BadState);
         }
         if !self.sender.is_acceptable(header.ack) {
-            self.disowned = reset_for(header);
+            if let Some(reset) = reset_for(header) {
+                self.reset = PendingReset::Challenged(reset);
+            }
             return Err(DropReason::BadAck);
         }
         if header.has(flags::RST) {
@@ -430,8 +454,8 @@ impl Connection {
         Ok(())
     }
 
-    /// The SYNs of both sides have crossed (RFC 9293, 3.5): each answers the
-    /// other's with a SYN|ACK, which is tried anew.
+    /// The SYNs of both sides have crossed (RFC 9293, 3.5): each side answers with a
+    /// SYN|ACK, which has all its tries.
     fn cross(&mut self, irs: Seq, now: Nanos) {
         self.receiver = Receiver::new(irs, now);
         self.sender.restart_syn();
@@ -439,9 +463,9 @@ impl Connection {
         self.state = State::SynReceived;
     }
 
-    /// A SYN|ACK that acknowledges our SYN|ACK completes the handshake, when SYNs
-    /// have crossed. It knows our number, which a SYN need not: if it bears
-    /// another one than that, it is the one to believe.
+    /// A SYN|ACK that acknowledges our SYN|ACK completes the handshake if SYNs have
+    /// crossed. Its sender knows our number, that of a SYN need not: if the two
+    /// carry different numbers, the SYN|ACK is believed.
     fn on_crossed_answer(&mut self, header: &Header, now: Nanos, outcome: &mut Outcome) {
         if header.seq != self.receiver.irs() {
             self.receiver = Receiver::new(header.seq, now);
@@ -464,7 +488,7 @@ impl Connection {
         let ending = matches!(self.state, State::LastAck | State::Closing);
         let forgotten = !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack);
         if ending && (self.sender.is_drained() || forgotten) {
-            self.receiver.silence();
+            self.receiver.cancel();
             self.close(outcome);
         } else if self.handshake != Handshake::Usual && self.state == State::SynReceived {
             self.fail(Failure::Refused, outcome);
@@ -474,8 +498,8 @@ impl Connection {
         Ok(())
     }
 
-    /// A SYN or SYN|ACK that comes again means that its answer was lost. One with another number is
-    /// not of this connection, and whoever sent it may not know of it.
+    /// If a SYN or SYN|ACK arrives again, its answer was lost. One with another
+    /// number does not belong to this connection, which its sender may not know.
     fn on_repeated_syn(
         &mut self,
         header: &Header,
@@ -521,11 +545,14 @@ impl Connection {
             .on_ack(header.ack, opens, &self.config, &mut self.rtt, now);
         outcome.acked = acked.data;
         let takes = acked.data > 0 || acked.syn || acked.fin;
-        if self.orphan && takes {
-            self.orphan_held = now.saturating_add(ORPHAN_HELD);
-        }
-        if self.orphan && (takes || !opens) && self.state != State::FinWait2 {
-            self.limit_orphan(now);
+        if let Reader::Closed { until, mut held } = self.reader {
+            if takes {
+                held = now.saturating_add(ORPHAN_HELD);
+                self.reader = Reader::Closed { until, held };
+            }
+            if (takes || !opens) && self.state != State::FinWait2 {
+                self.limit_orphan(now, held);
+            }
         }
         if acked.syn && self.state == State::SynReceived {
             self.state = State::Established;
@@ -535,7 +562,9 @@ impl Connection {
             match self.state {
                 State::FinWait1 => {
                     self.state = State::FinWait2;
-                    self.limit_orphan(now);
+                    if let Reader::Closed { held, .. } = self.reader {
+                        self.limit_orphan(now, held);
+                    }
                 }
                 State::Closing | State::LastAck => self.close(outcome),
                 _ => {}
@@ -547,7 +576,7 @@ impl Connection {
         }
         if self.sender.is_paused() {
             // A packet with a number, or a probe with an old one, may repeat an earlier
-            // acknowledgement; any other says what has come.
+            // acknowledgement; any other tells what has arrived.
             let told = !header.takes_number() && self.receiver.is_new(header.seq);
             outcome.cut = self.sender.is_settled(told);
         }
@@ -564,7 +593,7 @@ impl Connection {
     ) -> Result<(), DropReason> {
         if self.refuses_data() && header.len > 0 && self.receiver.is_new(header.seq) {
             self.fail(Failure::Reset, outcome);
-            self.reset = true;
+            self.reset = PendingReset::Unread;
             return Err(DropReason::BadState);
         }
         let mut lost = 0;
@@ -588,13 +617,18 @@ impl Connection {
         Ok(())
     }
 
-    /// Whether nobody will read what comes.
+    /// Whether nobody will read data that arrives.
     #[inline]
     fn refuses_data(&self) -> bool {
-        self.orphan || self.deaf && matches!(self.state, State::FinWait1 | State::FinWait2)
+        match self.reader {
+            Reader::Open => false,
+            Reader::Shutdown => matches!(self.state, State::FinWait1 | State::FinWait2),
+            Reader::Closed { .. } => true,
+        }
     }
 
-    /// The end that both sides wanted. An answer that is due still leaves.
+    /// The connection ends as both sides wanted. An answer that is due still
+    /// leaves.
     fn close(&mut self, outcome: &mut Outcome) {
         self.state = State::Closed;
         self.receiver.end();
@@ -603,7 +637,7 @@ impl Connection {
 
     fn fail(&mut self, failure: Failure, outcome: &mut Outcome) {
         self.failure = Some(failure);
-        self.receiver.silence();
+        self.receiver.cancel();
         self.close(outcome);
         outcome.failed = Some(failure);
     }
@@ -636,22 +670,16 @@ impl Connection {
         self.receiver.flush();
     }
 
-    /// Whether a transmission is announced and its sender is kept waiting by
-    /// nothing here but its turn: what [`Turns`](super::Turns) counts.
+    /// What the connection needs of the [ACK queue](super::AckQueue): to be
+    /// counted while a transmission is announced and the receiver is not congested,
+    /// and a turn for an acknowledgement, or for a request of a hole, that is due and
+    /// opens the window. It stays due until [`take_turn`](Self::take_turn).
     #[inline]
-    pub fn is_scheduled(&self) -> bool {
-        self.receiver.is_scheduled()
+    pub fn demand(&self) -> Demand {
+        self.receiver.demand()
     }
 
-    /// Whether an acknowledgement, or a request for what a later packet showed
-    /// to be missing, is due that opens the window of a counted connection. It
-    /// stays due until [`take_turn`](Self::take_turn).
-    #[inline]
-    pub fn wants_turn(&self) -> bool {
-        self.receiver.wants_turn()
-    }
-
-    /// The wanted turn is not now.
+    /// The turn is not now: the connection waits for it.
     #[inline]
     pub fn wait_turn(&mut self) {
         self.receiver.wait_turn();
@@ -664,15 +692,6 @@ impl Connection {
         self.receiver.take_turn();
     }
 
-    /// When a packet of any connection last came by the device of this one; to
-    /// be said before [`on_deadline`](Self::on_deadline). One's own packets may
-    /// still wait in a port behind those of others, so a request for them counts
-    /// its time from here, within limits.
-    #[inline]
-    pub fn port_busy(&mut self, at: Nanos) {
-        self.receiver.port_busy(at);
-    }
-
     /// The next packet to send; to be called until `None`, also after the
     /// connection has closed. `kept` tells with which flags a packet left
     /// before; it is asked for resends of data only.
@@ -681,10 +700,11 @@ impl Connection {
         if self.state == State::Closed {
             return self.poll_last(now);
         }
-        self.receiver.look_back(&self.config, &self.rtt, now);
+        self.receiver
+            .request_unscheduled(&self.config, &self.rtt, now);
         if self.sender.is_open() && self.receiver.request_leaves() {
             self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
-            return Some(self.empty(Saying::Request, now));
+            return Some(self.empty(AckKind::Request, now));
         }
         let waiting = self.sender.awaits_peer();
         if let Some(leaving) = self.sender.poll(&self.config, &self.rtt, now, kept) {
@@ -694,14 +714,17 @@ impl Connection {
             return Some(self.numbered(leaving, now));
         }
         if !self.sender.is_open() {
-            return self.poll_disowned();
+            return self.poll_challenged();
         }
         self.poll_ack(now)
     }
 
-    /// The answer to a packet of a connection that our side has forgotten.
-    fn poll_disowned(&mut self) -> Option<Transmit> {
-        let header = self.disowned.take()?;
+    /// The RST for a connection that our side has forgotten.
+    fn poll_challenged(&mut self) -> Option<Transmit> {
+        let PendingReset::Challenged(header) = self.reset else {
+            return None;
+        };
+        self.reset = PendingReset::None;
         self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
         Some(Transmit::Control {
             header,
@@ -709,10 +732,10 @@ impl Connection {
         })
     }
 
-    /// What a connection that is over still has to say.
+    /// The last packets of a connection that is over.
     fn poll_last(&mut self, now: Nanos) -> Option<Transmit> {
-        if self.reset {
-            self.reset = false;
+        if self.reset == PendingReset::Unread {
+            self.reset = PendingReset::None;
             return Some(self.control(self.reset_header(), false, now));
         }
         self.poll_ack(now)
@@ -721,25 +744,25 @@ impl Connection {
     /// An acknowledgement or a probe in a packet of its own.
     #[inline]
     fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
-        if let Some(saying) = self.receiver.ack_leaves() {
-            return Some(self.empty(saying, now));
+        if let Some(kind) = self.receiver.ack_leaves() {
+            return Some(self.empty(kind, now));
         }
         let probe =
             self.sender.take_probe() | self.receiver.take_probe() | self.liveness.take_probe();
         if self.state != State::Closed && probe {
-            self.sender.insist();
+            self.sender.note_repeat();
             self.receiver.probed(now);
-            // The number before the first unacknowledged one was surely
-            // received, so the peer takes the probe for a duplicate.
+            // The peer has received the number before the first unacknowledged one,
+            // so it takes the probe for a duplicate.
             let header = self.header(self.sender.una().sub(1), flags::ACK);
-            self.left(Saying::Carried, now);
+            self.left(AckKind::Carried, now);
             return Some(Transmit::Probe(header));
         }
         None
     }
 
     #[inline]
-    fn numbered(&mut self, leaving: Leaving, now: Nanos) -> Transmit {
+    fn numbered(&mut self, leaving: Outgoing, now: Nanos) -> Transmit {
         let first_answer = leaving.kind == Kind::Syn && self.handshake == Handshake::Crossing;
         if first_answer {
             self.handshake = Handshake::Crossed;
@@ -751,7 +774,7 @@ impl Connection {
         match leaving.kind {
             Kind::Data => {
                 let header = self.header(leaving.seq, leaving.flags | flags::ACK);
-                self.left(Saying::Carried, now);
+                self.left(AckKind::Carried, now);
                 Transmit::Data { header, resend }
             }
             Kind::Fin => {
@@ -771,19 +794,19 @@ impl Connection {
         }
     }
 
-    /// A packet that is there for something else than its acknowledgement.
+    /// A packet that carries an acknowledgement beside its purpose.
     #[inline]
     fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
-        self.left(Saying::Carried, now);
+        self.left(AckKind::Carried, now);
         Transmit::Control { header, resend }
     }
 
-    /// A packet that is there for its acknowledgement.
+    /// A packet whose purpose is its acknowledgement.
     #[inline]
-    fn empty(&mut self, saying: Saying, now: Nanos) -> Transmit {
-        let mut header = self.header(self.sender.high(), saying.flags());
-        header.ack = self.receiver.ack_number(saying);
-        self.left(saying, now);
+    fn empty(&mut self, kind: AckKind, now: Nanos) -> Transmit {
+        let mut header = self.header(self.sender.high(), kind.flags());
+        header.ack = self.receiver.ack_number(kind);
+        self.left(kind, now);
         Transmit::Control {
             header,
             resend: false,
@@ -792,9 +815,9 @@ impl Connection {
 
     /// A packet with an acknowledgement leaves.
     #[inline]
-    fn left(&mut self, saying: Saying, now: Nanos) {
+    fn left(&mut self, kind: AckKind, now: Nanos) {
         self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
-        self.receiver.ack_left(saying, &self.config, now);
+        self.receiver.ack_left(kind, &self.config, now);
     }
 
     #[inline]
@@ -804,7 +827,7 @@ impl Connection {
             dst: self.remote_port,
             len: 0,
             seq,
-            ack: self.receiver.ack_number(Saying::Carried),
+            ack: self.receiver.ack_number(AckKind::Carried),
             flags,
         }
     }
@@ -815,55 +838,95 @@ impl Connection {
         self.sender.awaits_peer() || self.receiver.is_receiving()
     }
 
+    /// When a timer expires. The handshake has the first one only.
+    #[inline(always)]
+    fn expiry(&self, timer: Timer) -> Option<Nanos> {
+        match timer {
+            Timer::Retransmission => self.sender.deadline(),
+            Timer::Request => self.receiver.request_timer(&self.config, &self.rtt),
+            Timer::DelayedAck => self.receiver.ack_timer(),
+            Timer::Liveness => {
+                let patience = self.config.patience();
+                Some(self.liveness.deadline(self.is_active(), patience))
+            }
+            Timer::Orphan => match self.reader {
+                Reader::Closed { until, .. } => Some(until),
+                Reader::Open | Reader::Shutdown => None,
+            },
+        }
+    }
+
     /// When [`on_deadline`](Self::on_deadline) is next to be called, `None` for
-    /// never. To be asked after anything else was called; the caller may keep an
-    /// earlier timer running, to call too early does nothing.
+    /// never. To be asked after any other call. The caller may keep an earlier timer
+    /// running: early expiry is a no-op.
     #[inline]
     pub fn deadline(&self) -> Option<Nanos> {
         if self.state == State::Closed {
             return None;
         }
+        let first = self.expiry(Timer::Retransmission);
         if !self.sender.is_open() {
-            return self.sender.deadline();
+            return first;
         }
-        let alive = Some(
-            self.liveness
-                .deadline(self.is_active(), self.config.patience()),
-        );
+        // A loop over the table costs twice the instructions.
         let halves = earlier(
-            self.sender.deadline(),
-            self.receiver.deadline(&self.config, &self.rtt),
+            first,
+            earlier(self.expiry(Timer::Request), self.expiry(Timer::DelayedAck)),
         );
-        earlier(earlier(halves, alive), self.orphan_until)
+        earlier(
+            earlier(halves, self.expiry(Timer::Liveness)),
+            self.expiry(Timer::Orphan),
+        )
     }
 
-    /// Runs the timers that are due.
-    pub fn on_deadline(&mut self, now: Nanos) -> Outcome {
+    /// Runs the timers that are due. `heard`: when a packet of any connection last
+    /// arrived at the device. Our own packets may be queued behind those of others
+    /// in the switch port, so a probe for them waits from then on, within limits.
+    pub fn on_deadline(&mut self, heard: Nanos, now: Nanos) -> Outcome {
         let mut outcome = Outcome::default();
-        if self.state == State::Closed {
-            return outcome;
-        }
-        let tries = if self.state == State::SynSent {
-            SYN_TRIES
-        } else {
-            SYN_ACK_TRIES
-        };
-        let mut gone = self.sender.expire(&self.config, &self.rtt, tries, now);
-        if self.sender.is_open() {
-            self.receiver.expire(&self.config, &self.rtt, now);
-            gone |= self
-                .liveness
-                .expire(self.is_active(), self.config.patience(), now);
-        }
-        if gone {
-            self.fail(Failure::TimedOut, &mut outcome);
-        } else if is_due(self.orphan_until, now) {
-            if self.state == State::FinWait2 {
-                self.close(&mut outcome);
-            } else {
-                self.fail(Failure::TimedOut, &mut outcome);
+        self.receiver.note_arrival(heard);
+        for timer in Timer::ALL {
+            let runs = timer == Timer::Retransmission || self.sender.is_open();
+            if self.state == State::Closed || !runs {
+                break;
+            }
+            if is_due(self.expiry(timer), now) {
+                self.expire(timer, now, &mut outcome);
             }
         }
         outcome
+    }
+
+    fn expire(&mut self, timer: Timer, now: Nanos, outcome: &mut Outcome) {
+        let gone = match timer {
+            Timer::Retransmission => {
+                let tries = if self.state == State::SynSent {
+                    SYN_TRIES
+                } else {
+                    SYN_ACK_TRIES
+                };
+                self.sender.expire(&self.config, &self.rtt, tries, now)
+            }
+            Timer::Request => {
+                self.receiver.on_request_timer(now);
+                false
+            }
+            Timer::DelayedAck => {
+                self.receiver.on_ack_timer();
+                false
+            }
+            Timer::Liveness => {
+                let (active, patience) = (self.is_active(), self.config.patience());
+                self.liveness.expire(active, patience, now)
+            }
+            Timer::Orphan if self.state == State::FinWait2 => {
+                self.close(outcome);
+                false
+            }
+            Timer::Orphan => true,
+        };
+        if gone {
+            self.fail(Failure::TimedOut, outcome);
+        }
     }
 }

@@ -4,16 +4,16 @@
 //! one connection.
 //!
 //! Nothing here owns memory, takes a lock or knows a clock. The caller owns the
-//! queues, hands in what arrives and what time it is, and asks what to send;
+//! queues, hands in packets and the time, and asks for packets to send;
 //! [`Connection`] decides. The same sources are built by cargo, where they are
-//! tested on a simulated wire, and inside the kernel module, where a panic
-//! would be a kernel BUG: so no function here can panic.
+//! tested on a simulated wire, and inside the kernel module. A panic there would be
+//! a kernel BUG, so no function here can panic.
 //!
 //! The protocol is that of Reinhardt 2006 with the flow control of Treydte 2007.
-//! What those leave open, and how this engine fills it, stands where it is
-//! decided: [`connection`] for the handshake, its end and resets, `sender` for
-//! windows and retransmission, `receiver` for acknowledgements and requests,
-//! `timers` for liveness, [`turns`] for the order of many senders.
+//! Each file says how it fills what these leave open: [`connection`] for
+//! handshake, end and resets, `sender` for windows and retransmission, `receiver`
+//! for acknowledgements and requests, `timers` for liveness, [`ack_queue`] for the
+//! order of many senders.
 
 #![cfg_attr(not(MODULE), no_std)]
 #![forbid(unsafe_code)]
@@ -22,6 +22,7 @@
 // use all that a library offers.
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
+pub mod ack_queue;
 pub mod config;
 pub mod connection;
 pub mod outcome;
@@ -32,14 +33,13 @@ mod sender;
 mod seq;
 pub mod state;
 mod timers;
-pub mod turns;
 pub mod wire;
 
+pub use self::ack_queue::{AckQueue, Demand, Slot, Verdict};
 pub use self::config::{Config, Stats};
 pub use self::connection::Connection;
 pub use self::outcome::{DropReason, Outcome, Room, Transmit};
 pub use self::seq::Seq;
 pub use self::state::{Failure, State};
 pub use self::timers::Nanos;
-pub use self::turns::{Ticket, Turns};
 pub use self::wire::{flags, mss, reset_for, Header, HEADER_LEN};

@@ -5,60 +5,61 @@
 //! Packets are taken in order only; the sender goes back to the first missing
 //! one. Choices beyond the theses:
 //!
-//! * An acknowledgement has one of three urgencies. It leaves *now* when it
-//!   opens a window the sender waits for (announcement, `packets_to_ack`) or
-//!   answers something (duplicate, FIN). The final one of a transmission opens
-//!   none: it is *delayed*, for data to carry it, until the reader is about to
-//!   sleep or [`ACK_DELAY`] is over; a dialogue then needs no packet of its own
-//!   for it. While the receiver is congested (R3) both are *withheld*.
-//! * While a transmission is announced, what opens its window needs a *turn*,
-//!   which the caller gives ([`turns`](super::turns)). Data carries new numbers
-//!   meanwhile only as long as no turn is being waited for, and does not stand
-//!   for one: the next turn is asked for as if the data had not carried any.
-//! * Receipt and permission are two things. What arrives while its
-//!   acknowledgement is withheld or waits for its turn is reported by a *hold*:
-//!   at the start and the end of a transmission, which the sender would
-//!   otherwise send again, and in answer to what comes twice.
-//! * What was granted is kept: a packet within a burst of the number given last
-//!   is not dropped for want of room, so the receive queue's limit is exceeded by at
-//!   most one burst, and of that by [`LEAST_KEPT`] packets or as many as the limit
-//!   takes: a burst is not to outgrow the memory that the socket was given. Others
-//!   are dropped when there is no room, and asked for when there is.
+//! * An acknowledgement has one of three urgencies. It leaves *now* if it opens a
+//!   window that the sender waits for (announcement, `packets_to_ack`) or answers
+//!   a packet (duplicate, FIN). The last one of a transmission opens no window: it
+//!   is *delayed*, for data to carry it, until the reader is about to sleep or
+//!   [`ACK_DELAY`] is over. So a dialogue needs no acknowledgements of its own.
+//!   While the receiver is congested (R3), both are *withheld*.
+//! * While a transmission is announced, an acknowledgement that opens its window
+//!   needs a *turn*, which the caller gives ([`ack_queue`](super::ack_queue)).
+//!   Data carries new numbers as long as the connection does not wait for a turn.
+//!   They do not replace one: the connection asks for the next turn all the same.
+//! * Receipt and permission are two things. A *hold* reports packets whose
+//!   acknowledgement is withheld or waits for its turn: at the start and the end
+//!   of a transmission, which the sender would otherwise retransmit, and in
+//!   answer to duplicates.
+//! * The receiver keeps what it has granted: it does not drop a packet within a
+//!   burst of the number given last for want of room. So a receive queue exceeds
+//!   its limit by one burst at most, and by [`LEAST_KEPT`] packets of it or as
+//!   many as the limit takes: a burst must not outgrow the socket's memory. The
+//!   receiver drops other packets if there is no room, and requests them later.
 //! * A sender's window is its own `burst_length`, which no packet states and which
-//!   may be larger than ours. So a packet is only beyond it if it is farther from
-//!   the number given last than any window may reach: no sender sends such, and
-//!   numbers beyond could not be told from earlier ones.
+//!   may be larger than ours. So only a packet farther from the number given last
+//!   than any window reaches is beyond it: numbers there could not be told from
+//!   earlier ones.
 //! * A request for a hole is withheld and waits for its turn like any
 //!   acknowledgement, since the number it must name opens a window.
-//! * The request timer (R4) does not ask for what has not come, since that may
-//!   stand in a queue, which a burst sent again makes longer: it *probes*, with an
-//!   empty packet of an earlier number. The answer has left behind all that was
-//!   sent before, and Ethernet does not reorder: what it shows to be missing is
-//!   lost, and is requested. What comes before the answer was late, and lengthens
-//!   the measured round trip.
+//! * The request timer (R4) does not request missing packets, since they may be
+//!   queued in a switch, and a retransmitted burst makes that queue longer. It
+//!   *probes* with an empty packet of an earlier number. The answer left behind
+//!   all that was sent before, and Ethernet does not reorder: a packet that the
+//!   answer shows to be missing is lost, and is requested. A packet that arrives
+//!   before the answer was late, and lengthens the measured round trip.
 //! * The request timer's round trip is the time from an acknowledgement to the
-//!   first packet that it let go, or from a request to the packet asked for. Each
-//!   probe doubles the time, up to [`REQUEST_MAX`] or what was measured, and it
-//!   stays so until the next measurement. A probe carries an acknowledgement: if
-//!   that opens the window, the next packet may have been late, or let go by the
-//!   probe, and the round trip took something between the time from the probe and
-//!   the whole wait.
-//! * A sender may have a smaller window than `packets_to_ack`. If probes find it at
-//!   the same distance from the number given twice, that is its window, and it is
+//!   first packet that it let go, or from a request to the packet requested. Each
+//!   probe doubles the time, up to [`REQUEST_MAX`] or the measured time, until the
+//!   next measurement. A probe carries an acknowledgement. If that opens the
+//!   window, either the next packet was late or the probe let it go. Then the
+//!   round trip took something between the time since the probe and the whole
+//!   wait.
+//! * A sender may have a smaller window than `packets_to_ack`. If probes find it
+//!   twice at the same distance from the number given, that is its window, and is
 //!   acknowledged in time from then on ([`PeerWindow`]).
-//! * While packets of others come by the same
-//!   device, one's own may stand behind them in the port: the timer counts from
-//!   the last of them, [`PORT_DELAY`] at most.
-//! * An empty packet carries the number of the next one that takes one. If that
-//!   reveals a hole nobody knew of, it is asked for as well.
+//! * While packets of other connections arrive at the device, our own may be
+//!   queued behind them in the switch port: the timer counts from the last of
+//!   them, delayed by [`PORT_DELAY`] at most.
+//! * An empty packet carries the number of the next packet that takes one. If that
+//!   shows a new hole, the receiver requests it as well.
 
+use super::ack_queue::Demand;
 use super::config::{Config, LARGEST_WINDOW};
 use super::outcome::{DropReason, Room};
 use super::peer_window::PeerWindow;
 use super::rtt::{doubled, Rtt};
 use super::seq::Seq;
 use super::timers::{
-    from_micros, is_due, Nanos, ACK_DELAY, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
+    from_micros, Nanos, ACK_DELAY, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
 };
 use super::wire::{flags, Header, HOLD};
 
@@ -77,34 +78,34 @@ enum Due {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Request {
     Not,
-    /// For what a later packet showed to be missing.
+    /// For packets that a later one has shown to be missing.
     Hole,
-    /// For what was probed for and is lost; its sender has the turn.
+    /// For a packet that a probe has shown to be lost; its sender has the turn.
     Probed,
 }
 
-/// The turn in which the window opens.
+/// The turn in the ACK queue, in which the window opens.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Turn {
-    /// None is needed, or none asked for yet.
+    /// Not needed, or not asked for yet.
     Not,
     Waiting,
     Granted,
 }
 
-/// How an acknowledgement number leaves.
+/// In what kind of packet an acknowledgement number leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Saying {
-    /// In a packet that leaves for another reason.
+pub(super) enum AckKind {
+    /// A packet that leaves for another reason.
     Carried,
     Ack,
-    /// Receipt without permission.
+    /// Confirms receipt and opens no window.
     Hold,
     Request,
 }
 
-impl Saying {
-    /// The flags of an empty packet that says this.
+impl AckKind {
+    /// The flags of an empty packet of this kind.
     #[inline]
     pub(super) fn flags(self) -> u8 {
         match self {
@@ -124,20 +125,33 @@ struct Timed {
     probed: Nanos,
 }
 
-/// The expected packet has not come, and its sender is asked.
+/// The expected packet has not arrived, and its sender is probed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 struct Probing {
-    /// Since when it has not come.
+    /// A probe is to leave.
+    due: bool,
+    /// When the wait for the packet began.
     since: Nanos,
-    /// If a probe has opened the window: how far from the number given before
-    /// the sender had come, and when the last probe left.
+    /// If a probe has opened the window: how far the sender had got from the
+    /// number given before, and when the last probe left.
     opened: Option<(u16, Nanos)>,
+}
+
+/// The other side's stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Incoming {
+    /// No transmission is announced.
+    Idle,
+    /// Between TXS and TXF.
+    Transmission,
+    /// The FIN has been taken.
+    Ended,
 }
 
 /// A packet that was taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Taken {
-    /// Its number was not used up: it takes none.
+    /// It takes no number.
     Empty,
     Data,
     Fin,
@@ -153,10 +167,7 @@ pub(super) struct Receiver {
     given: Seq,
     /// Behind the highest number known to be in use.
     seen: Seq,
-    /// The FIN has been taken.
-    fin: bool,
-    /// Between TXS and TXF.
-    receiving: bool,
+    incoming: Incoming,
     /// R3: due acknowledgements are withheld.
     congested: bool,
     /// Packets taken since an acknowledgement left in its turn.
@@ -171,7 +182,7 @@ pub(super) struct Receiver {
     /// An answer is due, congested or not.
     answer: bool,
     request: Request,
-    /// The expected number as which a hole was asked for.
+    /// The expected number when a hole was requested.
     asked: Option<Seq>,
     /// A packet was dropped for want of room.
     starved: bool,
@@ -179,12 +190,10 @@ pub(super) struct Receiver {
     quiet: Nanos,
     /// Its expirations since a round trip was measured.
     tries: u8,
-    /// Until a probe's answer comes, or what was probed for.
+    /// Until a probe's answer arrives, or the packet that was probed for.
     probing: Option<Probing>,
-    /// A probe is to leave.
-    probe: bool,
-    /// When others' packets came by the same device.
-    busy: Nanos,
+    /// When a packet of any connection last arrived at the device.
+    heard: Nanos,
     timed: Option<Timed>,
     /// From acknowledgements to the packets that they let go.
     turnaround: Rtt,
@@ -200,8 +209,7 @@ impl Receiver {
             expected,
             given: expected,
             seen: expected,
-            fin: false,
-            receiving: false,
+            incoming: Incoming::Idle,
             congested: false,
             since: 0,
             due: Due::Not,
@@ -215,8 +223,7 @@ impl Receiver {
             quiet: now,
             tries: 0,
             probing: None,
-            probe: false,
-            busy: 0,
+            heard: 0,
             timed: None,
             turnaround: Rtt::default(),
             peer: PeerWindow::default(),
@@ -229,13 +236,19 @@ impl Receiver {
         self.irs
     }
 
-    /// Whether data is coming: a transmission was announced and not finished.
+    /// Whether a transmission is announced and not finished.
     #[inline]
     pub(super) fn is_receiving(&self) -> bool {
-        self.receiving
+        self.incoming == Incoming::Transmission
     }
 
-    /// Whether a packet's number lies behind all that was taken.
+    /// Whether the FIN has been taken.
+    #[inline]
+    fn has_ended(&self) -> bool {
+        self.incoming == Incoming::Ended
+    }
+
+    /// Whether a packet with this number has not been taken.
     #[inline]
     pub(super) fn is_new(&self, seq: Seq) -> bool {
         !seq.before(self.expected)
@@ -255,31 +268,46 @@ impl Receiver {
         self.answer = true;
     }
 
-    /// Nothing is to be said any more.
-    pub(super) fn silence(&mut self) {
+    /// Cancels all acknowledgements, requests and probes that are due.
+    pub(super) fn cancel(&mut self) {
         self.due = Due::Not;
         self.turn = Turn::Not;
         self.unreported = false;
         self.answer = false;
-        self.probe = false;
+        self.probing = None;
         self.request = Request::Not;
     }
 
-    /// Nothing comes in any more.
+    /// Nothing is received any more.
     pub(super) fn end(&mut self) {
-        self.receiving = false;
-        self.leave_turns();
+        if self.is_receiving() {
+            self.incoming = Incoming::Idle;
+        }
+        self.leave_ack_queue();
     }
 
-    /// See [`Connection::is_scheduled`](super::Connection::is_scheduled).
+    /// Whether a transmission is announced and the receiver is not congested.
     #[inline]
     pub(super) fn is_scheduled(&self) -> bool {
-        self.receiving && !self.congested
+        self.is_receiving() && !self.congested
     }
 
-    /// See [`Connection::wants_turn`](super::Connection::wants_turn).
+    /// See [`Connection::demand`](super::Connection::demand).
     #[inline]
-    pub(super) fn wants_turn(&self) -> bool {
+    pub(super) fn demand(&self) -> Demand {
+        if !self.is_scheduled() {
+            Demand::Nothing
+        } else if self.wants_turn() {
+            Demand::Turn
+        } else {
+            Demand::Count
+        }
+    }
+
+    /// Whether an acknowledgement or a request needs a turn and has not asked for
+    /// it.
+    #[inline]
+    fn wants_turn(&self) -> bool {
         self.is_scheduled()
             && self.turn == Turn::Not
             && (self.due == Due::Now || self.request == Request::Hole)
@@ -293,8 +321,8 @@ impl Receiver {
         }
     }
 
-    /// See [`Connection::take_turn`](super::Connection::take_turn). What the
-    /// turn was wanted for may be gone, a hole filled; it is used all the same.
+    /// See [`Connection::take_turn`](super::Connection::take_turn). The reason for
+    /// the turn may be gone, a hole filled; the turn is used all the same.
     #[inline]
     pub(super) fn take_turn(&mut self) {
         if self.is_scheduled() {
@@ -303,12 +331,12 @@ impl Receiver {
         }
     }
 
-    /// An announcement's turn that comes after a silence finds all that came with
-    /// it, unscheduled as it was, taken or lost: if less has come than may, this
-    /// is the time to ask for it. A sender that has nothing outstanding takes the
-    /// request for an acknowledgement.
+    /// Has the turn of an announcement that comes after a silence request the
+    /// unscheduled packets that have not arrived: by now they are lost, or were
+    /// never sent. A sender without unacknowledged packets takes the request for
+    /// an acknowledgement.
     #[inline]
-    pub(super) fn look_back(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
+    pub(super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         if self.turn != Turn::Granted || self.request != Request::Not {
             return;
         }
@@ -321,16 +349,15 @@ impl Receiver {
         }
     }
 
-    /// See [`Connection::port_busy`](super::Connection::port_busy).
+    /// When a packet of any connection last arrived at the device.
     #[inline]
-    pub(super) fn port_busy(&mut self, at: Nanos) {
-        self.busy = at;
+    pub(super) fn note_arrival(&mut self, at: Nanos) {
+        self.heard = at;
     }
 
-    /// What has to wait for room, or need no longer wait for others, needs no
-    /// turn.
+    /// A connection that is not scheduled needs no turn.
     #[inline]
-    fn leave_turns(&mut self) {
+    fn leave_ack_queue(&mut self) {
         if !self.is_scheduled() {
             self.turn = Turn::Not;
         }
@@ -360,16 +387,15 @@ impl Receiver {
         if header.seq != self.expected {
             return Err(self.on_other(header, room, config, lost));
         }
-        if self.fin {
+        if self.has_ended() {
             return Err(DropReason::BadState);
         }
         if header.has(flags::FIN) {
             self.advance(now);
-            self.fin = true;
-            self.receiving = false;
+            self.incoming = Incoming::Ended;
             // Nothing can follow, so there is no window to withhold.
             self.congested = false;
-            self.leave_turns();
+            self.leave_ack_queue();
             self.answer = true;
             return Ok(Taken::Fin);
         }
@@ -386,8 +412,8 @@ impl Receiver {
         if let Some(timed) = self.timed.filter(|t| !header.seq.before(t.seq)) {
             self.measure(timed, now);
         }
-        self.owe(header, config, now);
-        self.leave_turns();
+        self.schedule_ack(header, config, now);
+        self.leave_ack_queue();
         Ok(Taken::Data)
     }
 
@@ -404,7 +430,7 @@ impl Receiver {
         self.expected = self.expected.add(1);
         self.see(self.expected);
         self.asked = None;
-        // What waits for its turn asks for the rest of the hole then.
+        // A request that waits for its turn asks for the rest of the hole then.
         if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
             self.request = Request::Not;
         }
@@ -416,7 +442,7 @@ impl Receiver {
         self.quiet = now;
     }
 
-    /// The packet has come that an acknowledgement let go.
+    /// The packet has arrived that an acknowledgement let go.
     #[inline]
     fn measure(&mut self, timed: Timed, now: Nanos) {
         self.timed = None;
@@ -430,7 +456,7 @@ impl Receiver {
         }
     }
 
-    /// What was probed for has come, and was not lost.
+    /// The packet that was probed for has arrived: it was late.
     #[cold]
     fn came_late(&mut self, probing: Probing, now: Nanos) {
         let most = now.saturating_sub(probing.since);
@@ -451,22 +477,22 @@ impl Receiver {
         }
     }
 
-    /// Decides how soon data just taken is acknowledged (R2).
+    /// Decides when data just taken is acknowledged (R2).
     #[inline]
-    fn owe(&mut self, header: &Header, config: &Config, now: Nanos) {
+    fn schedule_ack(&mut self, header: &Header, config: &Config, now: Nanos) {
         let starts = header.has(flags::TXS);
         let ends = header.has(flags::TXF);
         if ends {
-            self.receiving = false;
+            self.incoming = Incoming::Idle;
             // The next transmission's packets may not be written yet.
             self.timed = None;
         } else if starts {
-            self.receiving = true;
+            self.incoming = Incoming::Transmission;
             self.announced = Some(header.seq);
         }
         self.unreported |= starts || ends;
-        // Behind the end of one message others are known to be missing: their
-        // sender goes on at once when it hears of this one.
+        // Packets behind the end of this message are missing: the sender goes on at
+        // once when this one is acknowledged.
         let behind = ends && self.expected.before(self.seen);
         if (starts && !ends) || behind || self.since >= self.peer.packets_to_ack(config) {
             self.due = Due::Now;
@@ -475,13 +501,13 @@ impl Receiver {
         }
     }
 
-    /// A packet that takes no number: a probe asks for an answer by bearing an
-    /// earlier number, and a later one shows that packets are missing.
+    /// A packet that takes no number: one with an earlier number is a probe, a later
+    /// number shows that packets are missing.
     #[inline]
     fn on_empty(&mut self, seq: Seq, lost: &mut u32) {
         if seq.before(self.expected) {
             self.answer = true;
-        } else if self.fin {
+        } else if self.has_ended() {
             // Nothing can be missing.
         } else if seq == self.expected {
             self.end_probing();
@@ -491,10 +517,9 @@ impl Receiver {
         }
     }
 
-    /// Something came that left after all that was probed for.
+    /// A packet has arrived that left after all that was probed for.
     fn end_probing(&mut self) {
         self.probing = None;
-        self.probe = false;
     }
 
     /// A packet with another number than the expected one.
@@ -506,14 +531,14 @@ impl Receiver {
         lost: &mut u32,
     ) -> DropReason {
         if header.seq.before(self.expected) {
-            if !self.fin {
+            if !self.has_ended() {
                 self.congested = is_congested(room, 0, config);
-                self.leave_turns();
+                self.leave_ack_queue();
             }
             self.answer = true;
             return DropReason::Duplicate;
         }
-        if self.fin {
+        if self.has_ended() {
             return DropReason::BadState;
         }
         if self.lacks_room(header.seq, room, config) {
@@ -524,7 +549,7 @@ impl Receiver {
         DropReason::OutOfSequence
     }
 
-    /// Asks for what lies before `seq`: once (R1), and whenever it was probed for.
+    /// Requests the packets before `seq`: once (R1), and after each probe.
     fn hole(&mut self, seq: Seq, lost: &mut u32) {
         let probed = self.probing.is_some();
         self.end_probing();
@@ -541,7 +566,7 @@ impl Receiver {
         } else {
             Request::Hole
         };
-        // What fills the hole comes for a request's sake.
+        // The packets that fill the hole answer the request.
         self.timed = None;
     }
 
@@ -549,7 +574,8 @@ impl Receiver {
     /// not granted.
     #[inline]
     fn lacks_room(&mut self, seq: Seq, room: Room, config: &Config) -> bool {
-        let lacks = room.queued >= room.limit && self.given.distance(seq) >= kept(room, config);
+        let lacks =
+            room.queued >= room.limit && self.given.distance(seq) >= most_kept(room, config);
         self.starved |= lacks;
         lacks
     }
@@ -557,12 +583,12 @@ impl Receiver {
     /// The reader took data.
     #[inline]
     pub(super) fn on_read(&mut self, room: Room, config: &Config, now: Nanos) {
-        if self.fin {
+        if self.has_ended() {
             return;
         }
         let was_congested = self.congested;
         self.congested = is_congested(room, 0, config);
-        self.leave_turns();
+        self.leave_ack_queue();
         if self.congested {
             return;
         }
@@ -597,20 +623,24 @@ impl Receiver {
         }
     }
 
-    /// Takes the wish to ask whether the expected packet is lost.
+    /// Whether a probe is to leave that asks if the expected packet is lost. The
+    /// next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
-        core::mem::take(&mut self.probe)
+        self.probing
+            .as_mut()
+            .is_some_and(|probing| core::mem::take(&mut probing.due))
     }
 
-    /// A probe leaves, whatever it was wanted for: its answer tells what is lost
-    /// all the same. The request timer may be slower than signs of life, each of
-    /// which starts it anew.
+    /// A probe leaves, for whatever reason: its answer tells what is lost. The
+    /// request timer may be slower than the probes of an idle connection, and each
+    /// answer restarts it.
     pub(super) fn probed(&mut self, now: Nanos) {
         if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
             return;
         }
         let mut probing = self.probing.unwrap_or(Probing {
+            due: false,
             since: self.quiet,
             opened: None,
         });
@@ -628,8 +658,8 @@ impl Receiver {
 
     /// The acknowledgement number that a packet leaving now carries.
     #[inline]
-    pub(super) fn ack_number(&self, saying: Saying) -> Seq {
-        if saying == Saying::Carried && !self.is_open() {
+    pub(super) fn ack_number(&self, kind: AckKind) -> Seq {
+        if kind == AckKind::Carried && !self.is_open() {
             self.given
         } else {
             self.expected
@@ -646,26 +676,26 @@ impl Receiver {
         }
     }
 
-    /// Whether an acknowledgement is to leave now, in a packet of its own if
-    /// there is none to carry it.
+    /// The acknowledgement that is to leave now, in a packet of its own if no other
+    /// carries it.
     #[inline]
-    pub(super) fn ack_leaves(&self) -> Option<Saying> {
+    pub(super) fn ack_leaves(&self) -> Option<AckKind> {
         let due = self.due == Due::Now;
         if self.is_open() {
             let leaves = self.answer || (due && !self.wants_turn());
-            leaves.then_some(Saying::Ack)
+            leaves.then_some(AckKind::Ack)
         } else {
-            (self.answer || (due && self.unreported)).then_some(Saying::Hold)
+            (self.answer || (due && self.unreported)).then_some(AckKind::Hold)
         }
     }
 
     /// A packet left with [`ack_number`](Self::ack_number).
     #[inline]
-    pub(super) fn ack_left(&mut self, saying: Saying, config: &Config, now: Nanos) {
-        if saying == Saying::Request {
+    pub(super) fn ack_left(&mut self, kind: AckKind, config: &Config, now: Nanos) {
+        if kind == AckKind::Request {
             self.request = Request::Not;
         }
-        if saying == Saying::Hold {
+        if kind == AckKind::Hold {
             self.answer = false;
             self.unreported = false;
             return;
@@ -676,10 +706,10 @@ impl Receiver {
         self.answer = false;
         self.unreported = false;
         self.quiet = now;
-        self.time(saying, config, now);
+        self.time(kind, config, now);
         self.given = self.expected;
         self.announced = None;
-        if !self.receiving || self.turn == Turn::Granted || saying == Saying::Request {
+        if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
             self.since = 0;
             self.due = Due::Not;
             self.turn = Turn::Not;
@@ -688,8 +718,8 @@ impl Receiver {
 
     /// Starts measuring a round trip with an acknowledgement that leaves.
     #[inline]
-    fn time(&mut self, saying: Saying, config: &Config, now: Nanos) {
-        if saying == Saying::Request {
+    fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
+        if kind == AckKind::Request {
             self.timed = Some(Timed {
                 seq: self.expected,
                 left: now,
@@ -708,10 +738,10 @@ impl Receiver {
         }
     }
 
-    /// The request timer (R4): runs while data is coming and the last
-    /// acknowledgement has left.
+    /// The request timer (R4): runs within a transmission while no acknowledgement is
+    /// due.
     #[inline]
-    fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
+    pub(super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let runs = self.is_scheduled()
             && self.turn == Turn::Not
             && self.request == Request::Not
@@ -720,7 +750,7 @@ impl Receiver {
             return None;
         }
         let latest = self.quiet.saturating_add(PORT_DELAY);
-        let from = self.busy.max(self.quiet).min(latest);
+        let from = self.heard.max(self.quiet).min(latest);
         let mut patience = self.patience(config, rtt);
         if self.turnaround.smoothed() == 0 {
             patience = patience.max(REQUEST_INITIAL);
@@ -728,7 +758,7 @@ impl Receiver {
         Some(from.saturating_add(patience))
     }
 
-    /// How long nothing has to come before it is probed for.
+    /// How long the receiver waits for a packet before it probes.
     #[inline]
     fn patience(&self, config: &Config, rtt: &Rtt) -> Nanos {
         let least = from_micros(config.round_trip_time);
@@ -739,45 +769,41 @@ impl Receiver {
 
     /// The delayed acknowledgement's timer.
     #[inline]
-    fn ack_timer(&self) -> Option<Nanos> {
+    pub(super) fn ack_timer(&self) -> Option<Nanos> {
         match self.due {
             Due::At(at) if !self.congested || self.unreported => Some(at),
             _ => None,
         }
     }
 
-    /// The earliest of the timers.
-    #[inline]
-    pub(super) fn deadline(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
-        super::timers::earlier(self.ack_timer(), self.request_timer(config, rtt))
+    /// The request timer has expired: a probe is due.
+    pub(super) fn on_request_timer(&mut self, now: Nanos) {
+        let mut probing = self.probing.unwrap_or(Probing {
+            due: true,
+            since: self.quiet,
+            opened: None,
+        });
+        probing.due = true;
+        self.probing = Some(probing);
+        self.tries = self.tries.saturating_add(1);
+        self.quiet = now;
     }
 
-    /// Runs the timers that are due.
-    pub(super) fn expire(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
-        if is_due(self.request_timer(config, rtt), now) {
-            self.probing = self.probing.or(Some(Probing {
-                since: self.quiet,
-                opened: None,
-            }));
-            self.probe = true;
-            self.tries = self.tries.saturating_add(1);
-            self.quiet = now;
-        }
-        if is_due(self.ack_timer(), now) {
-            self.due = Due::Now;
-        }
+    /// The delayed acknowledgement's timer has expired.
+    pub(super) fn on_ack_timer(&mut self) {
+        self.due = Due::Now;
     }
 }
 
-/// Behind the last packet that may follow the announcement with the number
-/// `start` on its own, if the sender's parameters are ours.
+/// The number behind the last unscheduled packet after the announcement with the
+/// number `start`, if the sender's parameters are ours.
 #[inline]
 fn unscheduled_end(start: Seq, config: &Config) -> Seq {
     start.add(config.initial_ack_burst_length).add(1)
 }
 
-/// How many packets are kept behind the number given last, whatever room there is.
-fn kept(room: Room, config: &Config) -> u16 {
+/// How many packets behind the number given last are kept without room.
+fn most_kept(room: Room, config: &Config) -> u16 {
     let fit = room.limit.checked_div(room.packet).unwrap_or(0);
     let most = u16::try_from(fit).unwrap_or(u16::MAX).max(LEAST_KEPT);
     config.window().min(most)

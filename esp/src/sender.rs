@@ -40,7 +40,7 @@
 use super::config::Config;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
-use super::timers::{from_micros, is_due, Nanos, ACK_DELAY, FRAME_LIFE, WINDOW_PROBE_MIN};
+use super::timers::{from_micros, Nanos, ACK_DELAY, FRAME_LIFE, WINDOW_PROBE_MIN};
 use super::wire::flags;
 
 /// What a number stands for.
@@ -53,7 +53,7 @@ pub(super) enum Kind {
 
 /// A packet that leaves now.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Leaving {
+pub(super) struct Outgoing {
     pub(super) seq: Seq,
     pub(super) kind: Kind,
     /// TXS and TXF.
@@ -77,12 +77,12 @@ struct Timed {
     delayable: bool,
 }
 
-/// Why nothing leaves: packets that have left are too large to leave again.
+/// Packets that have left are too large to leave again, so none leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Pause {
     /// Frames may still be on their way.
     Quiet,
-    /// The receiver is asked what it has.
+    /// The receiver is probed.
     Asking,
 }
 
@@ -115,9 +115,9 @@ pub(super) struct Sender {
     first_left: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
-    /// Since the FIN left, something was sent that the other side may have had before: a packet
-    /// again, or a probe.
-    insisted: bool,
+    /// Since the FIN left, a packet was sent that the other side may have had
+    /// before: a retransmission, or a probe.
+    repeated: bool,
     /// Timeouts since the last progress.
     tries: u8,
     timer: Option<Nanos>,
@@ -145,7 +145,7 @@ impl Sender {
             first_left: None,
             timed: None,
             pause: None,
-            insisted: false,
+            repeated: false,
             tries: 0,
             timer: None,
         }
@@ -175,35 +175,36 @@ impl Sender {
         self.una != self.high
     }
 
-    /// Whether the other side owes an acknowledgement: of what was sent, or the
-    /// one that opens the window for what waits.
+    /// Whether the other side owes an acknowledgement: of packets that were sent, or
+    /// the one that opens the window for packets that wait.
     #[inline]
     pub(super) fn awaits_peer(&self) -> bool {
         self.is_outstanding() || self.is_blocked()
     }
 
-    /// Whether all that was sent is acknowledged, by holds, and more waits for the
-    /// window to open. The acknowledgement that opens it may be lost, and then
-    /// nobody at the other side knows that something is missing.
+    /// Whether holds have acknowledged all that was sent, and packets wait for the
+    /// window to open. The acknowledgement that opens it may be lost, and the other
+    /// side does not know that.
     #[inline]
     fn is_blocked(&self) -> bool {
         let end = self.tail.add(u16::from(self.fin));
         self.syn_acked && self.una == self.high && self.granted != self.una && self.high != end
     }
 
-    /// Whether a host that knows of no connection, and says so in answer to the packet before the
-    /// number `behind`, may yet have had all that was sent: what it answers came to it once more.
+    /// Whether a host that does not know the connection, and answers the packet before
+    /// the number `behind` with RST, may have had all that was sent, and have
+    /// forgotten the connection.
     pub(super) fn may_be_forgotten(&self, behind: Seq) -> bool {
-        self.insisted || (self.has_left_whole() && behind == self.high)
+        self.repeated || (self.has_left_whole() && behind == self.high)
     }
 
-    /// Something leaves that the other side may have had before.
+    /// A packet leaves that the other side may have had before.
     #[inline]
-    pub(super) fn insist(&mut self) {
-        self.insisted |= self.has_left_whole();
+    pub(super) fn note_repeat(&mut self) {
+        self.repeated |= self.has_left_whole();
     }
 
-    /// Takes the wish to ask for the window's opening.
+    /// Whether a probe for the window's opening is to leave. The next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)
@@ -229,9 +230,8 @@ impl Sender {
         self.pause.is_some()
     }
 
-    /// Whether the pause has told what the receiver has: all that was sent, or
-    /// what was acknowledged just now if the receiver said so outright (`told`)
-    /// when it was asked.
+    /// Whether the pause has told which packets the receiver has: all that were sent,
+    /// or those acknowledged just now, if that packet answers the probe (`told`).
     pub(super) fn is_settled(&self, told: bool) -> bool {
         match self.pause {
             None => false,
@@ -254,7 +254,7 @@ impl Sender {
             }
             self.next = from;
             self.high = from;
-            self.insisted = false;
+            self.repeated = false;
             self.announced = self.announced.filter(|s| s.before(from));
             self.finished = self.finished.filter(|s| s.before(from));
             self.first_left = None;
@@ -381,7 +381,7 @@ impl Sender {
         rtt: &Rtt,
         now: Nanos,
         kept: impl FnOnce(Seq) -> u8,
-    ) -> Option<Leaving> {
+    ) -> Option<Outgoing> {
         if self.is_paused() {
             return None;
         }
@@ -415,7 +415,7 @@ impl Sender {
         let leaving = if seq.before(self.tail) {
             self.first_data(seq, config)?
         } else if seq == self.tail && self.fin {
-            Leaving {
+            Outgoing {
                 seq,
                 kind: Kind::Fin,
                 flags: 0,
@@ -435,7 +435,7 @@ impl Sender {
 
     /// Decides how a packet leaves for the first time (S1, S2, S4, S6).
     #[inline]
-    fn first_data(&mut self, seq: Seq, config: &Config) -> Option<Leaving> {
+    fn first_data(&mut self, seq: Seq, config: &Config) -> Option<Outgoing> {
         if self.open {
             if let Some(announced) = self.announced {
                 if announced.distance(seq) > config.initial_ack_burst_length {
@@ -457,7 +457,7 @@ impl Sender {
             self.finished = Some(seq);
         }
         self.open = !last;
-        Some(Leaving {
+        Some(Outgoing {
             seq,
             kind: Kind::Data,
             flags: bits,
@@ -465,11 +465,11 @@ impl Sender {
         })
     }
 
-    /// Starts what a packet that just left for the first time needs: the timer
-    /// of those nobody can ask for (S3), which are also those answered soon
-    /// enough to tell the round trip.
+    /// A packet has left for the first time. Packets that the other side cannot
+    /// request start the timer (S3); they are also answered soon enough to measure
+    /// the round trip.
     #[inline]
-    fn started(&mut self, leaving: &Leaving, config: &Config, rtt: &Rtt, now: Nanos) {
+    fn started(&mut self, leaving: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
         if leaving.kind == Kind::Data && leaving.flags == 0 {
             return;
         }
@@ -485,21 +485,21 @@ impl Sender {
         }
     }
 
-    /// A packet that was sent before. From here on an acknowledgement may have
-    /// waited for it, so none measures the round trip (Karn's rule).
+    /// A packet leaves again. From here on an acknowledgement may have waited for it,
+    /// so none measures the round trip (Karn's rule).
     #[inline]
-    fn again(&mut self, seq: Seq, kept: impl FnOnce(Seq) -> u8) -> Leaving {
+    fn again(&mut self, seq: Seq, kept: impl FnOnce(Seq) -> u8) -> Outgoing {
         self.timed = None;
-        self.insist();
+        self.note_repeat();
         if self.fin && seq == self.tail {
-            return Leaving {
+            return Outgoing {
                 seq,
                 kind: Kind::Fin,
                 flags: 0,
                 resend: true,
             };
         }
-        Leaving {
+        Outgoing {
             seq,
             kind: Kind::Data,
             flags: kept(seq) & (flags::TXS | flags::TXF),
@@ -507,7 +507,7 @@ impl Sender {
         }
     }
 
-    fn syn(&mut self, now: Nanos) -> Leaving {
+    fn syn(&mut self, now: Nanos) -> Outgoing {
         let seq = self.una;
         let resend = self.high != seq;
         self.high = seq.add(1);
@@ -519,7 +519,7 @@ impl Sender {
             left: now,
             delayable: false,
         });
-        Leaving {
+        Outgoing {
             seq,
             kind: Kind::Syn,
             flags: 0,
@@ -527,9 +527,9 @@ impl Sender {
         }
     }
 
-    /// Whether an acknowledgement is of something that was sent, and not less
-    /// than what last opened a window. A packet with data repeats that number
-    /// while a later one is held back.
+    /// Whether an acknowledgement is for packets that were sent, and not before the
+    /// number that last opened a window. Data repeats that number while a later one
+    /// is held back.
     #[inline]
     pub(super) fn is_acceptable(&self, ack: Seq) -> bool {
         let advance = self.granted.distance(ack);
@@ -615,7 +615,7 @@ impl Sender {
         }
     }
 
-    /// Whether something is outstanding that nobody can ask for (S3).
+    /// Whether a packet is outstanding that the other side cannot request (S3).
     #[inline]
     fn needs_timer(&self) -> bool {
         !self.syn_acked
@@ -625,11 +625,10 @@ impl Sender {
             || self.is_blocked()
     }
 
-    /// Goes back to the first unacknowledged packet, as asked (S8). A request
-    /// that comes sooner than that packet can have been missed, since it has
-    /// only just left, changes nothing: it was made before, and repeats one
-    /// just followed or crossed the packet. The receiver asks again if it has
-    /// to. Nor does one for what has been acknowledged meanwhile.
+    /// Goes back to the first unacknowledged packet, as requested (S8). A request
+    /// for a packet that has only just left changes nothing: it repeats an earlier
+    /// one or has crossed the packet, and the receiver requests again if it has to.
+    /// Nor does a request for packets that have been acknowledged meanwhile.
     pub(super) fn on_request(&mut self, ack: Seq, config: &Config, rtt: &Rtt, now: Nanos) {
         if ack != self.una || !self.is_outstanding() || self.is_paused() {
             return;
@@ -656,8 +655,8 @@ impl Sender {
         self.timer
     }
 
-    /// Runs the retransmission timer; `true` when a handshake of
-    /// `handshake_tries` packets has come to its end.
+    /// The retransmission timer has expired. `true` if a handshake of
+    /// `handshake_tries` packets has failed.
     pub(super) fn expire(
         &mut self,
         config: &Config,
@@ -665,9 +664,6 @@ impl Sender {
         handshake_tries: u8,
         now: Nanos,
     ) -> bool {
-        if !is_due(self.timer, now) {
-            return false;
-        }
         self.tries = self.tries.saturating_add(1);
         if self.is_paused() {
             self.pause = Some(Pause::Asking);

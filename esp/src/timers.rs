@@ -1,12 +1,38 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The times of the protocol, and the watch over a silent peer.
+//! The times of the protocol, its timers, and the watch over a silent peer.
 //!
-//! No timer runs here: each part says when it next wants to be asked, the
-//! caller arms one timer for the earliest. Asking too early does nothing.
+//! No timer runs here. A connection computes each [`Timer`]'s deadline when it is
+//! asked, and the caller arms one timer for the earliest. Early expiry is a no-op.
 
 /// Nanoseconds of a clock that never goes back.
 pub type Nanos = u64;
+
+/// The timers of a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Timer {
+    /// The sender retransmits, or probes the peer for its window.
+    Retransmission,
+    /// The receiver probes for packets that do not arrive (R4).
+    Request,
+    /// A delayed acknowledgement leaves without data to carry it.
+    DelayedAck,
+    /// The peer is silent: it is probed, or gone.
+    Liveness,
+    /// The peer of an orphan does not come to an end.
+    Orphan,
+}
+
+impl Timer {
+    /// The timers in the order in which they are run.
+    pub(super) const ALL: [Self; 5] = [
+        Self::Retransmission,
+        Self::Request,
+        Self::DelayedAck,
+        Self::Liveness,
+        Self::Orphan,
+    ];
+}
 
 const MICROSECOND: Nanos = 1_000;
 pub(super) const MILLISECOND: Nanos = 1_000_000;
@@ -25,9 +51,8 @@ pub(super) const RETRANSMIT_MAX: Nanos = 2 * SECOND;
 /// it sent acknowledged, asks whether it has missed its opening.
 pub(super) const WINDOW_PROBE_MIN: Nanos = 50 * MILLISECOND;
 
-/// How long a frame may be on its way, queues and switches included: so long
-/// nothing leaves before the receiver is asked what it has, when packets that
-/// left are to be cut anew.
+/// How long a frame may be on its way, queues and switches included. A sender whose
+/// packets have become too large sends nothing for so long before it probes.
 pub(super) const FRAME_LIFE: Nanos = 500 * MILLISECOND;
 
 /// Timeout of the first SYN and SYN|ACK.
@@ -81,7 +106,7 @@ pub(super) fn is_due(at: Option<Nanos>, now: Nanos) -> bool {
     at.is_some_and(|at| at <= now)
 }
 
-/// The earlier of two timers.
+/// The earlier of two deadlines.
 #[inline]
 pub(super) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     match (a, b) {
@@ -91,13 +116,13 @@ pub(super) fn earlier(a: Option<Nanos>, b: Option<Nanos>) -> Option<Nanos> {
     }
 }
 
-/// A peer that owes an answer is probed so often at least before it is gone.
+/// The least number of probes before a peer that owes an answer is gone.
 const LEAST_INTERVALS: Nanos = 15;
 
 /// Silence before the first probe of a peer that owes nothing.
 const IDLE_FIRST: Nanos = 30 * SECOND;
 
-/// Of the configured patience, no less counts.
+/// The least patience that can be configured.
 const LEAST_PATIENCE: Nanos = 15 * MILLISECOND;
 
 /// How a silent peer is asked for a sign of life.
@@ -109,8 +134,8 @@ struct Pace {
 }
 
 impl Pace {
-    /// Of a peer that owes an answer, and ends the connection after `patience`
-    /// of silence: with 15 s it is probed each second.
+    /// For a peer that owes an answer: after `patience` of silence it is gone. With
+    /// 15 s it is probed each second.
     fn active(patience: Nanos) -> Self {
         let interval = Self::interval(patience);
         let intervals = patience.checked_div(interval).unwrap_or(LEAST_INTERVALS);
@@ -127,7 +152,7 @@ impl Pace {
         (patience.max(LEAST_PATIENCE) / LEAST_INTERVALS).min(SECOND)
     }
 
-    /// Of one that owes nothing: it is probed half as often, and has a third more
+    /// For a peer that owes nothing: it is probed half as often, and has a third more
     /// time from the first probe on. With 15 s that makes 50 s in all.
     fn idle(patience: Nanos) -> Self {
         let active = Self::active(patience);
@@ -142,19 +167,19 @@ impl Pace {
 ///
 /// Retransmission cannot: a sender with a full window and a receiver between
 /// two packets wait for the other side and send nothing on their own. So
-/// silence itself is measured. After [`Pace::interval`] the peer is probed; probes
-/// are counted, rather than time, since a suspended machine's first timers
-/// after waking all see a long silence. A peer that answers is alive, however
-/// long it withholds its window.
+/// silence itself is measured, and the peer is probed after [`Pace::interval`].
+/// Probes count, not time: the first timers of a machine that was suspended all
+/// see a long silence. A peer that answers is alive, however long it withholds
+/// its window.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Liveness {
     /// When the silence began.
     since: Nanos,
-    /// Probes sent into it.
+    /// Probes in that time.
     probes: u32,
     /// When the last of these was due.
     probed: Nanos,
-    /// One is to be sent.
+    /// A probe is to leave.
     probe: bool,
 }
 
@@ -167,7 +192,7 @@ impl Liveness {
         self.probe = false;
     }
 
-    /// Takes the wish to ask for a sign of life.
+    /// Whether a probe for a sign of life is to leave. The next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
         core::mem::take(&mut self.probe)
@@ -196,11 +221,8 @@ impl Liveness {
         })
     }
 
-    /// Runs what is due; `true` when the peer is gone.
+    /// The deadline has passed. `true` if the peer is gone.
     pub(super) fn expire(&mut self, active: bool, patience: Nanos, now: Nanos) -> bool {
-        if now < self.deadline(active, patience) {
-            return false;
-        }
         if self.probes >= Self::pace(active, patience).limit {
             return true;
         }

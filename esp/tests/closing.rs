@@ -485,7 +485,7 @@ fn data_for_an_orphan_is_answered_with_a_reset() {
 #[test]
 fn data_is_refused_once_both_halves_are_shut() {
     let mut pair = Pair::established();
-    pair.sides[A].conn().stop_reading();
+    pair.sides[A].conn().receive_shutdown();
     pair.send(B, b"still taken");
     pair.settle();
     assert_eq!(pair.sides[A].received, b"still taken");

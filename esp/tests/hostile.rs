@@ -66,7 +66,7 @@ enum Event {
     Hold(bool),
     Flush,
     Close,
-    Deaf,
+    ReceiveShutdown,
     Orphan,
     Abort,
     Configure(Config),
@@ -130,7 +130,7 @@ fn event() -> impl Strategy<Value = Event> {
         1 => any::<bool>().prop_map(Event::Hold),
         1 => Just(Event::Flush),
         1 => Just(Event::Close),
-        1 => Just(Event::Deaf),
+        1 => Just(Event::ReceiveShutdown),
         1 => Just(Event::Orphan),
         1 => Just(Event::Abort),
         1 => config,
@@ -180,7 +180,7 @@ proptest! {
             match event {
                 Event::Segment(header, room) => {
                     let before = conn.state();
-                    let outcome = conn.on_segment(&header, room, now);
+                    let outcome = conn.on_packet(&header, room, now);
                     prop_assert!(u32::from(outcome.acked) <= queued);
                     queued -= u32::from(outcome.acked);
                     prop_assert!(!outcome.deliver || (outcome.drop.is_none() && header.len > 0));
@@ -191,7 +191,7 @@ proptest! {
                     if let Some(at) = conn.deadline() {
                         now = now.max(at);
                     }
-                    let _ = conn.on_deadline(now);
+                    let _ = conn.on_deadline(0, now);
                 }
                 Event::Wait(time) => now = now.saturating_add(time),
                 Event::Read(room) => conn.on_read(room, now),
@@ -205,8 +205,8 @@ proptest! {
                 }
                 Event::Hold(hold) => conn.hold_last(hold),
                 Event::Flush => conn.flush_ack(),
-                Event::Close => conn.close_send(now),
-                Event::Deaf => conn.stop_reading(),
+                Event::Close => conn.close_send(),
+                Event::ReceiveShutdown => conn.receive_shutdown(),
                 Event::Orphan => conn.orphan(now),
                 Event::Abort => {
                     let _ = conn.abort();

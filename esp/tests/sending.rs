@@ -132,7 +132,7 @@ fn the_end_releases_a_held_packet() {
     let conn = pair.sides[A].conn();
     conn.hold_last(true);
     conn.enqueue();
-    conn.close_send(0);
+    conn.close_send();
     let left = conn.poll_transmit(0, |_| 0);
     assert!(matches!(left, Some(esp::Transmit::Data { header: h, .. }) if h.flags & TX == TX));
     let left = conn.poll_transmit(0, |_| 0);

@@ -14,8 +14,8 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 
 use esp::{
-    flags, reset_for, Config, Connection, DropReason, Failure, Header, Nanos, Outcome, Room, Seq,
-    State, Ticket, Transmit, Turns, HEADER_LEN,
+    flags, reset_for, AckQueue, Config, Connection, Demand, DropReason, Failure, Header, Nanos,
+    Outcome, Room, Seq, Slot, State, Transmit, Verdict, HEADER_LEN,
 };
 
 pub const US: Nanos = 1_000;
@@ -89,10 +89,12 @@ pub struct Side {
     /// Bytes that the send calls took.
     pub sent: Vec<u8>,
     pub most_queued: u32,
-    turns: Turns,
-    ticket: Ticket,
+    ack_queue: AckQueue,
+    slot: Slot,
     /// Others have the turn.
     pub kept_waiting: bool,
+    /// When a packet of another connection last arrived at the device.
+    pub heard: Nanos,
 }
 
 impl Side {
@@ -116,9 +118,10 @@ impl Side {
             drops: Vec::new(),
             sent: Vec::new(),
             most_queued: 0,
-            turns: Turns::default(),
-            ticket: Ticket::default(),
+            ack_queue: AckQueue::default(),
+            slot: Slot::default(),
             kept_waiting: false,
+            heard: 0,
         }
     }
 
@@ -145,18 +148,13 @@ impl Side {
 
     /// Each side is a host of its own, where nobody competes for the turn, unless
     /// a test takes it away.
-    fn take_turns(&mut self, now: Nanos) {
+    fn schedule(&mut self, now: Nanos) {
         let Some(conn) = &mut self.conn else { return };
-        let waited = self.turns.update(&mut self.ticket, conn.is_scheduled());
-        assert!(!waited);
-        if conn.wants_turn() {
-            if self.kept_waiting {
-                conn.wait_turn();
-            } else {
-                assert!(self.turns.ask(&mut self.ticket, now));
-                conn.take_turn();
-            }
+        if self.kept_waiting && conn.demand() == Demand::Turn {
+            conn.wait_turn();
         }
+        let verdict = self.ack_queue.schedule(&mut self.slot, conn, now);
+        assert!(matches!(verdict, Verdict::Unchanged | Verdict::Turn));
     }
 
     fn note(&mut self, outcome: &Outcome) {
@@ -417,8 +415,7 @@ impl Pair {
     }
 
     pub fn close(&mut self, at: usize) {
-        let now = self.now;
-        self.sides[at].conn().close_send(now);
+        self.sides[at].conn().close_send();
         self.transmit(at);
     }
 
@@ -469,7 +466,7 @@ impl Pair {
 
     /// Sends all that the engine gives out.
     pub fn transmit(&mut self, from: usize) {
-        self.sides[from].take_turns(self.now);
+        self.sides[from].schedule(self.now);
         loop {
             let side = &mut self.sides[from];
             let Some(conn) = &mut side.conn else { return };
@@ -522,7 +519,7 @@ impl Pair {
             return Outcome::default();
         }
         let room = side.room();
-        let outcome = side.conn().on_segment(header, room, now);
+        let outcome = side.conn().on_packet(header, room, now);
         assert!(!(outcome.deliver && outcome.drop.is_some()));
         assert!(!(outcome.deliver && payload.is_empty()));
         side.note(&outcome);
@@ -568,7 +565,8 @@ impl Pair {
             (_, Some((at, side))) => {
                 self.now = self.now.max(at);
                 let now = self.now;
-                let outcome = self.sides[side].conn().on_deadline(now);
+                let heard = self.sides[side].heard;
+                let outcome = self.sides[side].conn().on_deadline(heard, now);
                 self.sides[side].note(&outcome);
                 self.transmit(side);
                 let again = self.sides[side].conn().deadline();

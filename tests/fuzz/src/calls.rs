@@ -7,7 +7,8 @@
 
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::{
-    flags, Config, Connection, DropReason, Header, Nanos, Outcome, Room, Seq, State, Transmit,
+    flags, Config, Connection, Demand, DropReason, Header, Nanos, Outcome, Room, Seq, State,
+    Transmit,
 };
 
 const MILLISECOND: Nanos = 1_000_000;
@@ -30,7 +31,7 @@ enum Event {
     /// The caller gives or refuses the turn that is wanted.
     Turn(bool),
     Close,
-    Deaf,
+    ReceiveShutdown,
     Orphan,
     Abort,
     Configure(Parameters),
@@ -147,6 +148,8 @@ impl Parameters {
 struct World {
     conn: Connection,
     now: Nanos,
+    /// When another packet last came by the device.
+    heard: Nanos,
     config: Config,
     /// The peer's number that is taken next, once its SYN has come.
     expected: Option<Seq>,
@@ -182,6 +185,7 @@ impl World {
         Self {
             conn,
             now,
+            heard: 0,
             config,
             expected: passive.then_some(PEER_ISN.add(1)),
             ended: false,
@@ -195,7 +199,7 @@ impl World {
     fn segment(&mut self, packet: Packet) {
         let header = packet.header([1, 2], self.expected.unwrap_or(PEER_ISN), self.high);
         let before = self.conn.state();
-        let outcome = self.conn.on_segment(&header, packet.room.room(), self.now);
+        let outcome = self.conn.on_packet(&header, packet.room.room(), self.now);
         let refused = matches!(
             outcome.drop,
             Some(DropReason::Malformed | DropReason::BadAck)
@@ -277,7 +281,7 @@ impl World {
                 if let Some(at) = self.conn.deadline() {
                     self.now = self.now.max(at);
                 }
-                let outcome = self.conn.on_deadline(self.now);
+                let outcome = self.conn.on_deadline(self.heard, self.now);
                 self.take(outcome);
                 self.transmit();
                 let again = self.conn.deadline();
@@ -299,9 +303,9 @@ impl World {
             }
             Event::Hold(hold) => self.conn.hold_last(hold),
             Event::Flush => self.conn.flush_ack(),
-            Event::Busy => self.conn.port_busy(self.now),
+            Event::Busy => self.heard = self.now,
             Event::Turn(given) => {
-                if self.conn.wants_turn() {
+                if self.conn.demand() == Demand::Turn {
                     if given {
                         self.conn.take_turn();
                     } else {
@@ -311,12 +315,9 @@ impl World {
                     self.conn.take_turn();
                 }
             }
-            Event::Close => self.conn.close_send(self.now),
-            Event::Deaf => self.conn.stop_reading(),
-            Event::Orphan => {
-                self.conn.close_send(self.now);
-                self.conn.orphan(self.now);
-            }
+            Event::Close => self.conn.close_send(),
+            Event::ReceiveShutdown => self.conn.receive_shutdown(),
+            Event::Orphan => self.conn.orphan(self.now),
             Event::Abort => {
                 let _ = self.conn.abort();
                 assert_eq!(self.conn.state(), State::Closed);

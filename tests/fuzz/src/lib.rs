@@ -4,19 +4,19 @@
 //!
 //! libFuzzer calls them from the programs in `fuzz/`; `tests/corpus.rs` calls them with every file of `fuzz/corpus`.
 
+mod ack_queue;
 mod calls;
 // The simulated wire of the engine's own tests.
 #[path = "../../../esp/tests/common/mod.rs"]
 mod common;
 mod forged;
 mod pair;
-mod turns;
 mod wire;
 
+pub use ack_queue::esp_ack_queue;
 pub use calls::esp_calls;
 pub use forged::esp_forged;
 pub use pair::esp_pair;
-pub use turns::esp_turns;
 pub use wire::{edp_wire, esp_wire};
 
 /// A fuzz target.
@@ -29,5 +29,5 @@ pub const ALL: [(&str, Target); 6] = [
     ("esp_calls", esp_calls),
     ("esp_pair", esp_pair),
     ("esp_forged", esp_forged),
-    ("esp_turns", esp_turns),
+    ("esp_ack_queue", esp_ack_queue),
 ];

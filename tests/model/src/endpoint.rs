@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use esp::{flags, Connection, Failure, Header, Nanos, Outcome, Room, Seq, State, Ticket, Transmit};
+use esp::{flags, Connection, Failure, Header, Nanos, Outcome, Room, Seq, Slot, State, Transmit};
 
 use crate::case::{Close, Program, Reader, Sabotage, MSS};
 use crate::fault::Fault;
@@ -24,8 +24,8 @@ struct Queued {
 pub struct Endpoint {
     /// The engine, once there is a connection.
     pub conn: Option<Connection>,
-    /// Its place in the turns.
-    pub ticket: Ticket,
+    /// Its slot in the ACK queue.
+    pub slot: Slot,
     host: u8,
     index: u8,
     write: VecDeque<Queued>,
@@ -54,7 +54,7 @@ impl Endpoint {
     pub fn new(host: u8, index: u8) -> Self {
         Self {
             conn: None,
-            ticket: Ticket::default(),
+            slot: Slot::default(),
             host,
             index,
             write: VecDeque::new(),
@@ -128,7 +128,7 @@ impl Endpoint {
             room.limit = u32::MAX;
         }
         let Some(conn) = &mut self.conn else { return };
-        let outcome = conn.on_segment(&packet.header, room, scene.now);
+        let outcome = conn.on_packet(&packet.header, room, scene.now);
         self.take(&outcome, scene);
         let forced = scene.is_made_wrong(Sabotage::DeliverAll) && packet.header.len > 0;
         if outcome.deliver || forced {
@@ -165,16 +165,15 @@ impl Endpoint {
         }
     }
 
-    /// Runs the engine's timers. `busy`: when a packet reached this device last.
-    pub fn on_deadline(&mut self, busy: Nanos, scene: &mut Scene<'_>) {
+    /// Runs the engine's timers. `heard`: when a packet last reached this device.
+    pub fn on_deadline(&mut self, heard: Nanos, scene: &mut Scene<'_>) {
         let Some(conn) = &mut self.conn else { return };
-        conn.port_busy(busy);
         let now = match scene.case.sabotage {
             Some(Sabotage::StoppedClock) => scene.now - 1,
             Some(Sabotage::HastyClock) => scene.now + HASTE,
             _ => scene.now,
         };
-        let outcome = conn.on_deadline(now);
+        let outcome = conn.on_deadline(heard, now);
         self.take(&outcome, scene);
     }
 
@@ -318,9 +317,10 @@ impl Endpoint {
         let Some(conn) = &mut self.conn else {
             return true;
         };
-        conn.close_send(scene.now);
         if program.close == Close::Abandoned {
             conn.orphan(scene.now);
+        } else {
+            conn.close_send();
         }
         true
     }
@@ -371,7 +371,7 @@ impl Endpoint {
             }
             let hold = header.len == 0 && header.has(flags::TXS);
             if header.has(flags::ACK) && !header.has(flags::RST) && !hold {
-                if self.ticket.is_waiting() && header.ack != self.opened {
+                if self.slot.is_waiting() && header.ack != self.opened {
                     scene.fail(Fault::OutOfTurn);
                 }
                 self.opened = header.ack;

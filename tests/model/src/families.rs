@@ -7,7 +7,7 @@
 //! the retransmission timer's 10, 20 and 40 ms for three losses in a row make most of it, the handshake's 200, 400 and
 //! 800 ms where connections are opened.
 
-use esp::turns::IDLE;
+use esp::ack_queue::IDLE;
 use esp::{Config, Nanos};
 
 use crate::case::{Begin, Case, Close, Program, Reader, MS, US};

@@ -20,8 +20,8 @@ pub enum Fault {
         /// The most that there may be.
         most: usize,
     },
-    /// The turns, the list of those that wait and the connections contradict each other.
-    Turns(String),
+    /// The ACK queue, its list and the connections contradict each other.
+    AckQueue(String),
     /// An acknowledgement left that opens the window of a connection that waits for its turn.
     OutOfTurn,
     /// Something was sent again or asked for though nothing had gone wrong and the hosts agree on the parameters.
@@ -41,7 +41,7 @@ pub const PROPERTIES: [&str; 10] = [
     "bytes arrive once, in order, unaltered",
     "no panic",
     "receive queues stay bounded",
-    "turns, list and connections agree",
+    "ACK queue, list and connections agree",
     "no window opens out of turn",
     "nothing is sent again unless something went wrong",
     "no connection fails",
@@ -57,7 +57,7 @@ impl Fault {
             Self::Misplaced(_) => 0,
             Self::Panic(_) => 1,
             Self::Overfull { .. } => 2,
-            Self::Turns(_) => 3,
+            Self::AckQueue(_) => 3,
             Self::OutOfTurn => 4,
             Self::Needless => 5,
             Self::Failed(_) => 6,
@@ -72,7 +72,7 @@ impl Fault {
 impl fmt::Display for Fault {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Misplaced(what) | Self::Panic(what) | Self::Turns(what) => f.write_str(what),
+            Self::Misplaced(what) | Self::Panic(what) | Self::AckQueue(what) => f.write_str(what),
             Self::Overfull { queued, most } => {
                 write!(
                     f,

@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use esp::{reset_for, Connection, Nanos, Seq, State, Turns};
+use esp::{reset_for, AckQueue, Connection, Demand, Nanos, Seq, State, Verdict};
 
 use crate::case::{Case, Sabotage};
 use crate::endpoint::Endpoint;
@@ -25,11 +25,11 @@ pub struct Host {
     id: u8,
     /// On the receiver one per sender, on a sender one.
     pub endpoints: Vec<Endpoint>,
-    turns: Turns,
+    ack_queue: AckQueue,
     /// Endpoints whose acknowledgement waits for its turn.
     waiting: VecDeque<u8>,
     /// When a packet reached this device last.
-    port_busy: Nanos,
+    heard: Nanos,
     /// The parameters are no longer those of the beginning.
     changed: bool,
 }
@@ -42,9 +42,9 @@ impl Host {
             endpoints: (0..endpoints)
                 .map(|index| Endpoint::new(id, index))
                 .collect(),
-            turns: Turns::default(),
+            ack_queue: AckQueue::default(),
             waiting: VecDeque::new(),
-            port_busy: 0,
+            heard: 0,
             changed: false,
         }
     }
@@ -88,8 +88,8 @@ impl Host {
             _ => 0,
         };
         let serves = case.sabotage != Some(Sabotage::NeverServe);
-        let turns = self.turns.deadline().filter(|_| serves);
-        let turns = turns.map(|at| (at, Wake::Turns));
+        let queue = self.ack_queue.deadline().filter(|_| serves);
+        let queue = queue.map(|at| (at, Wake::AckQueue));
         let endpoints = self.endpoints.iter().zip(0u8..).flat_map(|(endpoint, i)| {
             let [engine, reader] = endpoint.deadlines();
             [
@@ -99,7 +99,7 @@ impl Host {
                 reader.map(|at| (at, Wake::Reader(i))),
             ]
         });
-        endpoints.chain([turns]).flatten().min_by_key(|(at, _)| *at)
+        endpoints.chain([queue]).flatten().min_by_key(|(at, _)| *at)
     }
 
     /// Whether no connection waits for its turn.
@@ -109,8 +109,8 @@ impl Host {
 
     /// A packet arrives.
     pub fn on_packet(&mut self, packet: &Packet, scene: &mut Scene<'_>) {
-        self.port_busy = scene.now;
-        self.turns.heard(scene.now);
+        self.heard = scene.now;
+        self.ack_queue.note_arrival(scene.now);
         let i = match self.id {
             0 => packet.from - 1,
             _ => 0,
@@ -144,17 +144,17 @@ impl Host {
     /// Runs what is due.
     pub fn on_deadline(&mut self, wake: Wake, scene: &mut Scene<'_>) {
         match wake {
-            Wake::Turns => {
+            Wake::AckQueue => {
                 self.serve(scene);
                 self.check(scene);
-                if self.turns.deadline().is_some_and(|at| at <= scene.now) {
+                if self.ack_queue.deadline().is_some_and(|at| at <= scene.now) {
                     scene.fail(Fault::Spins);
                 }
             }
             Wake::Reader(i) => self.run(i, scene),
             Wake::Engine(i) => {
                 let endpoint = &mut self.endpoints[usize::from(i)];
-                endpoint.on_deadline(self.port_busy, scene);
+                endpoint.on_deadline(self.heard, scene);
                 self.settle(i, scene);
                 let [again, _] = self.endpoints[usize::from(i)].deadlines();
                 if again.is_some_and(|at| at <= scene.now) {
@@ -172,22 +172,21 @@ impl Host {
         }
     }
 
-    /// What follows every call of a connection's engine: turns are asked for and given, and what is to be sent is sent.
+    /// Follows every call of a connection's engine: asks for turns and gives them, and sends packets.
     fn settle(&mut self, i: u8, scene: &mut Scene<'_>) {
         let endpoint = &mut self.endpoints[usize::from(i)];
         let Some(conn) = &mut endpoint.conn else {
             return;
         };
-        let left = self.turns.update(&mut endpoint.ticket, conn.is_scheduled());
-        if left && !scene.is_made_wrong(Sabotage::KeepInList) {
-            self.waiting.retain(|other| *other != i);
-        }
-        if conn.wants_turn() {
-            if self.turns.ask(&mut endpoint.ticket, scene.now) {
-                conn.take_turn();
-            } else {
+        match self.ack_queue.schedule(&mut endpoint.slot, conn, scene.now) {
+            Verdict::Unchanged | Verdict::Turn => {}
+            Verdict::Leaves => {
+                if !scene.is_made_wrong(Sabotage::KeepInList) {
+                    self.waiting.retain(|other| *other != i);
+                }
+            }
+            Verdict::Joins => {
                 self.waiting.push_back(i);
-                conn.wait_turn();
                 if scene.is_made_wrong(Sabotage::GrantAtOnce) {
                     conn.take_turn();
                 }
@@ -196,14 +195,14 @@ impl Host {
                 } else {
                     Sights::WAITED
                 });
-                let (host, turns) = (self.id, &self.turns);
+                let (host, queue) = (self.id, &self.ack_queue);
                 scene.log.note(scene.now, || {
                     format!(
                         "{}: the acknowledgement of connection {} waits, {} of {}",
                         host_name(host),
                         i + 1,
-                        turns.waiting(),
-                        turns.scheduled()
+                        queue.waiting(),
+                        queue.scheduled()
                     )
                 });
             }
@@ -218,16 +217,16 @@ impl Host {
         if scene.is_made_wrong(Sabotage::NeverServe) {
             return;
         }
-        let before = self.turns.overruns();
-        while self.turns.head_leaves(scene.now) {
+        let before = self.ack_queue.overruns();
+        while let Some(turn) = self.ack_queue.next_turn(scene.now) {
             let Some(i) = self.waiting.pop_front() else {
-                scene.fail(Fault::Turns(
+                scene.fail(Fault::AckQueue(
                     "the head is to leave a list that is empty".into(),
                 ));
                 return;
             };
             let endpoint = &mut self.endpoints[usize::from(i)];
-            self.turns.depart(&mut endpoint.ticket, scene.now);
+            turn.give(&mut endpoint.slot);
             let host = self.id;
             scene.log.note(scene.now, || {
                 format!("{}: the turn of connection {}", host_name(host), i + 1)
@@ -237,45 +236,48 @@ impl Host {
             }
             endpoint.emit(scene);
         }
-        if self.turns.overruns() != before {
+        if self.ack_queue.overruns() != before {
             scene.see(Sights::OVERRUN);
         }
     }
 
-    /// The turns count what there is.
+    /// The queue counts the connections that there are.
     fn check(&self, scene: &mut Scene<'_>) {
         let listed = |i: u8| self.waiting.iter().filter(|other| **other == i).count();
-        if self.waiting.len() != self.turns.waiting() as usize {
-            scene.fail(Fault::Turns(format!(
+        if self.waiting.len() != self.ack_queue.waiting() as usize {
+            scene.fail(Fault::AckQueue(format!(
                 "{} in the list, {} counted",
                 self.waiting.len(),
-                self.turns.waiting()
+                self.ack_queue.waiting()
             )));
         }
         let mut scheduled = 0;
         for (endpoint, i) in self.endpoints.iter().zip(0u8..) {
-            let is_scheduled = endpoint.conn.as_ref().is_some_and(Connection::is_scheduled);
+            let is_scheduled = endpoint
+                .conn
+                .as_ref()
+                .is_some_and(|conn| conn.demand() != Demand::Nothing);
             scheduled += u32::from(is_scheduled);
-            if listed(i) != usize::from(endpoint.ticket.is_waiting()) {
-                scene.fail(Fault::Turns(format!(
-                    "connection {} is {} times in the list, its ticket says {}",
+            if listed(i) != usize::from(endpoint.slot.is_waiting()) {
+                scene.fail(Fault::AckQueue(format!(
+                    "connection {} is {} times in the list, its slot says {}",
                     i + 1,
                     listed(i),
-                    endpoint.ticket.is_waiting()
+                    endpoint.slot.is_waiting()
                 )));
             }
-            if is_scheduled != endpoint.ticket.is_scheduled() {
-                scene.fail(Fault::Turns(format!(
+            if is_scheduled != endpoint.slot.is_scheduled() {
+                scene.fail(Fault::AckQueue(format!(
                     "connection {} is to be counted: {is_scheduled}, is counted: {}",
                     i + 1,
-                    endpoint.ticket.is_scheduled()
+                    endpoint.slot.is_scheduled()
                 )));
             }
         }
-        if scheduled != self.turns.scheduled() {
-            scene.fail(Fault::Turns(format!(
+        if scheduled != self.ack_queue.scheduled() {
+            scene.fail(Fault::AckQueue(format!(
                 "n is {}, {scheduled} connections count",
-                self.turns.scheduled()
+                self.ack_queue.scheduled()
             )));
         }
     }
@@ -284,8 +286,8 @@ impl Host {
 /// Who is to be run at a deadline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Wake {
-    /// The list of those that wait.
-    Turns,
+    /// The ACK queue.
+    AckQueue,
     /// An endpoint's engine.
     Engine(u8),
     /// An endpoint's reader.

@@ -120,7 +120,7 @@ fn a_list_that_keeps_what_need_not_wait() {
     // The second sender's last packet comes while its acknowledgement waits.
     let mut wrong = case(Some(Sabotage::KeepInList), &[3, 2]);
     wrong.configs[1].initial_ack_burst_length = 1;
-    assert_caught(wrong, "turns, list and connections agree", 0, 0);
+    assert_caught(wrong, "ACK queue, list and connections agree", 0, 0);
 }
 
 #[test]

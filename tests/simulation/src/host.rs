@@ -7,8 +7,8 @@
 use std::collections::VecDeque;
 
 use esp::{
-    Config, Connection, DropReason, Header, Nanos, Outcome, Room, Seq, State, Ticket, Transmit,
-    Turns,
+    AckQueue, Config, Connection, DropReason, Header, Nanos, Outcome, Room, Seq, Slot, State,
+    Transmit, Verdict,
 };
 
 /// Memory that a queued packet holds beyond its payload, bytes: what a socket is charged for an `sk_buff`.
@@ -53,8 +53,8 @@ pub enum Arrival {
 pub enum Alarm {
     /// The timer of the connection in this slot.
     Connection(u32),
-    /// The timer of the turns.
-    Turns,
+    /// The timer of the ACK queue.
+    AckQueue,
 }
 
 /// A data packet in the write queue.
@@ -73,7 +73,7 @@ struct Queued {
 pub struct Endpoint {
     /// The engine.
     pub conn: Connection,
-    ticket: Ticket,
+    ack_slot: Slot,
     write: VecDeque<Queued>,
     /// Bytes that were ever queued for sending.
     sent: u64,
@@ -91,7 +91,7 @@ impl Endpoint {
     fn new(conn: Connection) -> Self {
         Self {
             conn,
-            ticket: Ticket::default(),
+            ack_slot: Slot::default(),
             write: VecDeque::new(),
             sent: 0,
             received: 0,
@@ -133,12 +133,12 @@ pub struct Host {
     config: HostConfig,
     /// The connections, by slot.
     pub endpoints: Vec<Endpoint>,
-    turns: Turns,
+    ack_queue: AckQueue,
     /// Slots that wait for their turn, first in, first out.
     list: VecDeque<u32>,
     /// The most that waited since this was last set to 0.
     pub most_waiting: usize,
-    turns_armed: Nanos,
+    ack_queue_armed: Nanos,
     last_arrival: Nanos,
     /// Packets that leave now, with their slots; to be taken after every call.
     pub out: Vec<(u32, Packet)>,
@@ -153,10 +153,10 @@ impl Host {
         Self {
             config,
             endpoints: (0..slots).map(|_| closed()).collect(),
-            turns: Turns::default(),
+            ack_queue: AckQueue::default(),
             list: VecDeque::new(),
             most_waiting: 0,
-            turns_armed: Nanos::MAX,
+            ack_queue_armed: Nanos::MAX,
             last_arrival: 0,
             out: Vec::new(),
             alarms: Vec::new(),
@@ -182,7 +182,7 @@ impl Host {
 
     /// How often a turn was taken from a silent sender.
     pub fn overruns(&self) -> u32 {
-        self.turns.overruns()
+        self.ack_queue.overruns()
     }
 
     /// Opens the connection in `slot`.
@@ -217,7 +217,7 @@ impl Host {
     /// opens.
     pub fn receive(&mut self, slot: u32, packet: &Packet, isn: Seq, now: Nanos) -> Arrival {
         self.last_arrival = now;
-        self.turns.heard(now);
+        self.ack_queue.note_arrival(now);
         let room = self.room(0);
         let endpoint = &mut self.endpoints[slot as usize];
         let header = &packet.header;
@@ -226,7 +226,7 @@ impl Host {
             self.attend(slot, now);
             return Arrival::Other;
         }
-        let outcome = endpoint.conn.on_segment(header, room, now);
+        let outcome = endpoint.conn.on_packet(header, room, now);
         endpoint.note(&outcome);
         if outcome.deliver {
             assert_eq!(
@@ -261,22 +261,17 @@ impl Host {
     /// A timer fires that was asked for.
     pub fn wake(&mut self, alarm: Alarm, now: Nanos) {
         match alarm {
-            Alarm::Turns if self.turns_armed == now => {
-                self.turns_armed = Nanos::MAX;
+            Alarm::AckQueue if self.ack_queue_armed == now => {
+                self.ack_queue_armed = Nanos::MAX;
                 self.hand_out_turns(now);
-                self.arm_turns();
+                self.arm_ack_queue();
             }
             Alarm::Connection(slot) if self.endpoints[slot as usize].armed == now => {
                 let endpoint = &mut self.endpoints[slot as usize];
                 endpoint.armed = Nanos::MAX;
-                endpoint.conn.port_busy(self.last_arrival);
-                if endpoint.conn.deadline().is_some_and(|at| at <= now) {
-                    let outcome = endpoint.conn.on_deadline(now);
-                    endpoint.note(&outcome);
-                    self.attend(slot, now);
-                } else {
-                    self.arm(slot);
-                }
+                let outcome = endpoint.conn.on_deadline(self.last_arrival, now);
+                endpoint.note(&outcome);
+                self.attend(slot, now);
             }
             // Replaced by an earlier one.
             _ => {}
@@ -286,33 +281,29 @@ impl Host {
     /// What has to follow every call of an engine.
     fn attend(&mut self, slot: u32, now: Nanos) {
         let endpoint = &mut self.endpoints[slot as usize];
-        let scheduled = endpoint.conn.is_scheduled();
-        if self.turns.update(&mut endpoint.ticket, scheduled) {
-            self.list.retain(|&waiting| waiting != slot);
-        }
-        if endpoint.conn.wants_turn() {
-            if self.turns.ask(&mut endpoint.ticket, now) {
-                endpoint.conn.take_turn();
-            } else {
+        let Endpoint { ack_slot, conn, .. } = endpoint;
+        match self.ack_queue.schedule(ack_slot, conn, now) {
+            Verdict::Unchanged | Verdict::Turn => {}
+            Verdict::Joins => {
                 self.list.push_back(slot);
                 self.most_waiting = self.most_waiting.max(self.list.len());
-                endpoint.conn.wait_turn();
             }
+            Verdict::Leaves => self.list.retain(|&waiting| waiting != slot),
         }
         self.transmit(slot, now);
         self.hand_out_turns(now);
         self.arm(slot);
-        self.arm_turns();
+        self.arm_ack_queue();
     }
 
     fn hand_out_turns(&mut self, now: Nanos) {
-        while self.turns.head_leaves(now) {
+        while let Some(turn) = self.ack_queue.next_turn(now) {
             let slot = self
                 .list
                 .pop_front()
                 .expect("the list holds whoever waits for a turn");
             let endpoint = &mut self.endpoints[slot as usize];
-            self.turns.depart(&mut endpoint.ticket, now);
+            turn.give(&mut endpoint.ack_slot);
             endpoint.conn.take_turn();
             self.transmit(slot, now);
             self.arm(slot);
@@ -354,11 +345,11 @@ impl Host {
         }
     }
 
-    fn arm_turns(&mut self) {
-        if let Some(at) = self.turns.deadline() {
-            if at < self.turns_armed {
-                self.turns_armed = at;
-                self.alarms.push((at, Alarm::Turns));
+    fn arm_ack_queue(&mut self) {
+        if let Some(at) = self.ack_queue.deadline() {
+            if at < self.ack_queue_armed {
+                self.ack_queue_armed = at;
+                self.alarms.push((at, Alarm::AckQueue));
             }
         }
     }

@@ -2,7 +2,7 @@
 //!
 //! Bytes are checked on the way: a host of the simulation fails when bytes are delivered twice or out of order.
 
-use esp::turns;
+use esp::ack_queue;
 use esp_simulation::network::Rate;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
 use esp_simulation::simulation::{Parameters, Setup, Simulation};
@@ -124,7 +124,7 @@ fn a_silent_sender_delays_the_others_by_the_bound_at_most() {
         let without = one_round(&mut alone, |_| true).duration;
         let its_packets = after * 1538 * 8;
         assert!(
-            round.duration <= without + its_packets + turns::IDLE + ROUND_TRIP,
+            round.duration <= without + its_packets + ack_queue::IDLE + ROUND_TRIP,
             "silent after {after}: {round:?}"
         );
     }

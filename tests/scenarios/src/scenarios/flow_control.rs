@@ -51,7 +51,7 @@ const MIB: usize = 1 << 20;
 const HOLD: Duration = Duration::from_millis(20);
 
 /// The receiver's counter of turns taken from senders that fell silent.
-const OVERRUNS: &str = "EspTurnsOverrun";
+const OVERRUNS: &str = "EspAckQueueOverrun";
 
 /// A number for people to read, however the scenario ends.
 fn tell(text: &str) {

@@ -2,7 +2,7 @@
 
 use std::io::Write;
 
-use esp::{turns, Nanos};
+use esp::{ack_queue, Nanos};
 use serde::Serialize;
 
 use super::{parameters, Common, GIGABIT};
@@ -93,7 +93,7 @@ fn case(common: &Common, senders: usize, silent: usize, together: bool) -> Line 
         overruns: 0,
         drops: 0,
         complete: true,
-        bound: turns::IDLE * silent as u64,
+        bound: ack_queue::IDLE * silent as u64,
     };
     for after in 1..packets {
         let mut simulation = Simulation::new(setup(senders));

@@ -1,12 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Whose turn it is: senders that come, ask, fall silent and go, in any order.
+//! The ACK queue: senders that come, ask, fall silent and go, in any order.
 
 use std::collections::VecDeque;
 
 use arbitrary::{Arbitrary, Unstructured};
-use esp::turns::{HOLD, IDLE};
-use esp::{Nanos, Ticket, Turns};
+use esp::ack_queue::{HOLD, IDLE};
+use esp::{AckQueue, Demand, Nanos, Slot, Verdict};
 
 const SENDERS: usize = 8;
 
@@ -28,8 +28,8 @@ enum Event {
 
 #[derive(Default)]
 struct Device {
-    turns: Turns,
-    tickets: [Ticket; SENDERS],
+    queue: AckQueue,
+    slots: [Slot; SENDERS],
     list: VecDeque<usize>,
     now: Nanos,
     /// When the list began to fill, or its head left last.
@@ -38,68 +38,78 @@ struct Device {
 
 impl Device {
     fn serve(&mut self) {
-        while self.turns.head_leaves(self.now) {
+        while let Some(turn) = self.queue.next_turn(self.now) {
             let id = self.list.pop_front().expect("only a listed sender leaves");
-            self.turns.depart(&mut self.tickets[id], self.now);
+            turn.give(&mut self.slots[id]);
             self.moved = self.now;
         }
-        assert_eq!(self.list.len(), self.turns.waiting() as usize);
-        let counted = self.tickets.iter().filter(|t| t.is_scheduled()).count();
-        assert_eq!(counted, self.turns.scheduled() as usize);
-        for (id, ticket) in self.tickets.iter().enumerate() {
-            assert_eq!(ticket.is_waiting(), self.list.contains(&id));
+        assert_eq!(self.list.len(), self.queue.waiting() as usize);
+        let counted = self.slots.iter().filter(|s| s.is_scheduled()).count();
+        assert_eq!(counted, self.queue.scheduled() as usize);
+        for (id, slot) in self.slots.iter().enumerate() {
+            assert_eq!(slot.is_waiting(), self.list.contains(&id));
         }
-        match self.turns.deadline() {
+        match self.queue.deadline() {
             Some(at) => assert!(self.now < at && at <= self.moved + HOLD),
             None => assert!(self.list.is_empty(), "somebody waits for ever"),
         }
+    }
+
+    fn update(&mut self, id: usize, demand: Demand) -> Verdict {
+        self.queue.update(&mut self.slots[id], demand, self.now)
     }
 
     fn run(&mut self, event: Event) {
         match event {
             Event::Come(id) => {
                 let id = usize::from(id) % SENDERS;
-                assert!(!self.turns.update(&mut self.tickets[id], true));
+                let verdict = self.update(id, Demand::Count);
+                assert_eq!(verdict, Verdict::Unchanged);
             }
             Event::Go(id) => {
                 let id = usize::from(id) % SENDERS;
-                let listed = self.turns.update(&mut self.tickets[id], false);
-                assert_eq!(listed, self.list.contains(&id));
+                let verdict = self.update(id, Demand::Nothing);
+                let listed = self.list.contains(&id);
+                assert_eq!(verdict == Verdict::Leaves, listed);
                 self.list.retain(|other| *other != id);
             }
             Event::Ask(id) => {
                 let id = usize::from(id) % SENDERS;
-                // Whoever waits has asked already.
-                if self.tickets[id].is_scheduled() && !self.tickets[id].is_waiting() {
+                // One that waits has asked already.
+                if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
                     let was_empty = self.list.is_empty();
-                    if !self.turns.ask(&mut self.tickets[id], self.now) {
-                        self.list.push_back(id);
-                        if was_empty {
-                            self.moved = self.now;
+                    match self.update(id, Demand::Turn) {
+                        Verdict::Turn => {}
+                        Verdict::Joins => {
+                            self.list.push_back(id);
+                            if was_empty {
+                                self.moved = self.now;
+                            }
                         }
+                        verdict => panic!("{verdict:?} is no answer"),
                     }
                 }
             }
-            Event::Heard => self.turns.heard(self.now),
+            Event::Heard => self.queue.note_arrival(self.now),
             Event::Wait(us) => self.now += Nanos::from(us) * 1_000,
-            Event::Deadline => self.now = self.now.max(self.turns.deadline().unwrap_or(0)),
+            Event::Deadline => self.now = self.now.max(self.queue.deadline().unwrap_or(0)),
         }
         self.serve();
     }
 }
 
-/// The turns of one device.
+/// The ACK queue of one device.
 ///
 /// # Panics
 /// When something does not hold, as all targets.
-pub fn esp_turns(data: &[u8]) {
+pub fn esp_ack_queue(data: &[u8]) {
     let mut input = Unstructured::new(data);
     let mut device = Device::default();
     while !input.is_empty() {
         let Ok(event) = input.arbitrary() else { return };
         device.run(event);
     }
-    // Whoever waits gets the turn in bounded time, though whoever has it is heard and never asks.
+    // A waiting sender gets its turn in bounded time, though the one that has it is heard and never asks.
     let end = device.now + (SENDERS as Nanos + 1) * HOLD;
     while !device.list.is_empty() {
         assert!(device.now < end, "somebody waits for too long");

@@ -8,15 +8,15 @@ mod common;
 use std::collections::VecDeque;
 
 use common::{bytes, Pair, A, B, MS, S, US};
-use esp::turns::{HOLD, IDLE};
-use esp::{flags, Config, Nanos, Ticket, Turns};
+use esp::ack_queue::{HOLD, IDLE};
+use esp::{flags, AckQueue, Config, Demand, Nanos, Slot, Verdict};
 use proptest::prelude::*;
 
 /// A receiving device with its list, as a caller keeps it.
 #[derive(Default)]
 struct Device {
-    turns: Turns,
-    tickets: Vec<Ticket>,
+    queue: AckQueue,
+    slots: Vec<Slot>,
     list: VecDeque<usize>,
     left: Vec<usize>,
 }
@@ -24,7 +24,7 @@ struct Device {
 impl Device {
     fn with(senders: usize) -> Self {
         let mut device = Self {
-            tickets: vec![Ticket::default(); senders],
+            slots: vec![Slot::default(); senders],
             ..Self::default()
         };
         for id in 0..senders {
@@ -34,31 +34,37 @@ impl Device {
     }
 
     fn announce(&mut self, id: usize, scheduled: bool, now: Nanos) {
-        if self.turns.update(&mut self.tickets[id], scheduled) {
-            self.list.retain(|other| *other != id);
+        let demand = if scheduled {
+            Demand::Count
+        } else {
+            Demand::Nothing
+        };
+        match self.queue.update(&mut self.slots[id], demand, now) {
+            Verdict::Unchanged => {}
+            Verdict::Leaves => self.list.retain(|other| *other != id),
+            verdict => panic!("{verdict:?} was not asked for"),
         }
         self.serve(now);
     }
 
     fn ask(&mut self, id: usize, now: Nanos) {
-        if self.tickets[id].is_waiting() {
-            return;
-        }
-        if self.turns.ask(&mut self.tickets[id], now) {
-            self.left.push(id);
-        } else {
-            self.list.push_back(id);
+        let waits = self.slots[id].is_waiting();
+        match self.queue.update(&mut self.slots[id], Demand::Turn, now) {
+            Verdict::Unchanged => assert!(waits),
+            Verdict::Turn => self.left.push(id),
+            Verdict::Joins => self.list.push_back(id),
+            Verdict::Leaves => panic!("a connection that asks does not leave"),
         }
         self.serve(now);
     }
 
     fn serve(&mut self, now: Nanos) {
-        while self.turns.head_leaves(now) {
-            let id = self.list.pop_front().expect("Turns counts the list");
-            self.turns.depart(&mut self.tickets[id], now);
+        while let Some(turn) = self.queue.next_turn(now) {
+            let id = self.list.pop_front().expect("the queue counts the list");
+            turn.give(&mut self.slots[id]);
             self.left.push(id);
         }
-        assert_eq!(self.list.len(), self.turns.waiting() as usize);
+        assert_eq!(self.list.len(), self.queue.waiting() as usize);
     }
 }
 
@@ -69,7 +75,7 @@ fn a_single_sender_never_waits() {
         device.ask(0, now);
     }
     assert_eq!(device.left, [0; 5]);
-    assert_eq!(device.turns.deadline(), None);
+    assert_eq!(device.queue.deadline(), None);
 }
 
 #[test]
@@ -83,7 +89,7 @@ fn all_but_one_wait_and_leave_in_order() {
     // The fourth to ask lets the first go; from then on each that asks lets
     // the one before it go.
     assert_eq!(device.left[..5], [0, 1, 2, 3, 0]);
-    assert_eq!(device.turns.waiting(), 3);
+    assert_eq!(device.queue.waiting(), 3);
 }
 
 #[test]
@@ -96,7 +102,7 @@ fn who_ends_lets_the_next_one_go() {
     assert_eq!(device.left, [1]);
     device.announce(2, false, 0);
     device.announce(1, false, 0);
-    assert_eq!((device.turns.scheduled(), device.turns.waiting()), (0, 0));
+    assert_eq!((device.queue.scheduled(), device.queue.waiting()), (0, 0));
 }
 
 #[test]
@@ -106,7 +112,7 @@ fn a_silent_sender_delays_the_others_once() {
         device.ask(id, 0);
     }
     assert!(device.left.is_empty());
-    assert_eq!(device.turns.deadline(), Some(IDLE));
+    assert_eq!(device.queue.deadline(), Some(IDLE));
     device.serve(IDLE - 1);
     assert!(device.left.is_empty());
     device.serve(IDLE);
@@ -115,11 +121,11 @@ fn a_silent_sender_delays_the_others_once() {
         device.ask(id, IDLE + 1);
     }
     assert_eq!(device.left, [1, 2, 3, 1, 2, 3], "without another delay");
-    assert_eq!(device.turns.overruns(), 1);
+    assert_eq!(device.queue.overruns(), 1);
     // It is heard of again, and waits like everybody else.
     device.ask(0, IDLE + 2);
-    assert!(device.tickets[0].is_waiting());
-    assert_eq!(device.turns.waiting(), 3);
+    assert!(device.slots[0].is_waiting());
+    assert_eq!(device.queue.waiting(), 3);
 }
 
 #[test]
@@ -129,7 +135,7 @@ fn a_slow_sender_has_its_turn_but_not_for_long() {
     let mut now = 0;
     while device.left.is_empty() {
         now += MS;
-        device.turns.heard(now);
+        device.queue.note_arrival(now);
         device.serve(now);
     }
     assert_eq!(now, HOLD);
@@ -149,13 +155,13 @@ proptest! {
         for (id, what, after) in script {
             now += after;
             let id = id % senders;
-            if let Some(at) = device.turns.deadline().filter(|at| *at <= now) {
+            if let Some(at) = device.queue.deadline().filter(|at| *at <= now) {
                 device.serve(at);
             }
             match what {
                 0 => device.announce(id, false, now),
                 1 => device.announce(id, true, now),
-                _ if device.tickets[id].is_scheduled() => device.ask(id, now),
+                _ if device.slots[id].is_scheduled() => device.ask(id, now),
                 _ => {}
             }
         }
@@ -261,7 +267,7 @@ fn a_request_waits_while_the_port_is_busy() {
     while !asked(&pair) {
         // The wire brings packets of others until 5 ms are over.
         let at = pair.now.min(start + 5 * MS);
-        pair.sides[B].conn().port_busy(at);
+        pair.sides[B].heard = at;
         pair.run_for(100 * US);
     }
     let waited = pair.now - start;
