@@ -73,8 +73,8 @@ fn waits(pair: &Pair) -> Vec<u64> {
         .iter()
         .filter(|s| s.from == B && s.header.seq.distance(next) == 1);
     let arrival = |before: &Sent| {
-        let data = pair.log.iter().filter(|s| s.is_data() && s.at < before.at);
-        data.last()
+        let mut data = pair.log.iter().filter(|s| s.is_data() && s.at < before.at);
+        data.next_back()
             .map_or(0, |s| s.at + pair.spacing + pair.latency)
     };
     probes
