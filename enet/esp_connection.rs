@@ -220,7 +220,7 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
     if ends {
         end(sock);
     }
-    unlist(sock);
+    unlist(esp);
 }
 
 /// Ends the protocol's use of a socket that no call uses any more.
@@ -257,9 +257,9 @@ pub(crate) fn give_up(esp: &mut LockedEsp<'_>) {
     }
 }
 
-/// Takes the socket, which is locked, out of the connections that packets are looked up in.
-pub(crate) fn unlist(sock: &Sock<Esp>) {
-    Space::of(sock.net()).esp_connections.remove(sock);
+/// Takes the socket out of the connections that packets are looked up in.
+pub(crate) fn unlist(esp: &LockedEsp<'_>) {
+    Space::of(esp.sock().net()).esp_connections.remove(esp);
 }
 
 /// Counts a connection whose descriptor was closed and which goes on without. `false` if such

@@ -287,7 +287,7 @@ fn spawn(
     let sock = esp.sock();
     space.sysctl.limit_buffers(sock);
     esp_devices::begin(sock);
-    if let Err(error) = space.esp_connections.insert(&key(port, peer), sock) {
+    if let Err(error) = space.esp_connections.insert(&key(port, peer), &esp) {
         queue.lock().unreserve(slot);
         esp_connection::set_state(sock, TcpState::Close);
         esp_connection::end(sock);

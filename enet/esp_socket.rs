@@ -137,9 +137,10 @@ pub(crate) fn end_all(space: &Space) {
         |_| true,
         |sock| {
             let mut guard = sock.lock();
+            let mut esp = guard.locked();
             softirq::disabled(|_| {
-                esp_connection::abort(&mut guard.locked());
-                esp_connection::unlist(&sock);
+                esp_connection::abort(&mut esp);
+                esp_connection::unlist(&esp);
             });
         },
     ) {}
@@ -193,7 +194,7 @@ impl Esp {
         shared.set_peer(&peer);
         shared.forget_missed();
         esp_devices::begin(sock);
-        if let Err(e) = space.esp_connections.insert(&key(port, &peer), sock) {
+        if let Err(e) = space.esp_connections.insert(&key(port, &peer), esp) {
             shared.set_peer(&Address::default());
             return Err(if e == EEXIST { EADDRNOTAVAIL } else { e });
         }
@@ -222,7 +223,8 @@ impl Esp {
             return;
         };
         esp.state.role = Role::Idle;
-        Space::of(sock.net()).esp_listeners.lock().remove(sock);
+        let listed = Space::of(sock.net()).esp_listeners.lock().remove(sock);
+        drop(listed);
         esp_connection::set_state(sock, TcpState::Close);
         let listener = queue.lock().close();
         drop(listener);
@@ -308,7 +310,7 @@ impl Operations for Esp {
         drop(closing);
         softirq::disabled(|_| {
             if !is_connected(sock.tcp_state()) {
-                esp_connection::unlist(sock);
+                esp_connection::unlist(&esp);
                 sock.disarm_timer();
                 esp_connection::end(sock);
             } else if esp_connection::count_orphan(&mut esp) {
@@ -499,23 +501,24 @@ impl Operations for Esp {
                 return Err(e);
             }
         }
-        let alone = ports::listen(
-            &Space::of(sock.net()).esp_ports,
+        let space = Space::of(sock.net());
+        let listening = ports::listen(
+            &space.esp_ports,
             sock,
             |sock| &sock.shared().binding,
             || esp_connection::set_state(sock, TcpState::Listen),
-        );
-        if let Err(e) = alone {
+        )
+        .and_then(|()| {
+            let port = sock.shared().binding.port();
+            space.esp_listeners.lock().insert(port.into(), sock)
+        });
+        if let Err(e) = listening {
+            esp_connection::set_state(sock, TcpState::Close);
             drop(queue.lock().close());
             return Err(e);
         }
         esp.state.role = Role::Listener(queue);
         sock.backlog_limit().store(backlog, Relaxed);
-        let port = sock.shared().binding.port();
-        Space::of(sock.net())
-            .esp_listeners
-            .lock()
-            .insert(port.into(), sock);
         Ok(())
     }
 

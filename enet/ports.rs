@@ -166,12 +166,12 @@ pub(crate) fn take<P: Protocol, L: Link>(
         taken.rover = free.wrapping_add(1);
         free
     };
+    guard.insert(port.into(), sock)?;
     taken.bits.set_bit(port.into());
     binding.asked_for.store(asked_for, Relaxed);
     binding.lapsed.store(false, Relaxed);
     binding.ifindex.store(ifindex, Relaxed);
     binding.port.store(port, Relaxed);
-    guard.insert(port.into(), sock);
     Ok(())
 }
 
@@ -225,7 +225,8 @@ pub(crate) fn give_back<P: Protocol, L: Link>(
 ) {
     let guard = ports.sockets.lock();
     let port = binding.port();
-    if guard.remove(sock) && !guard.any(port.into(), |other| of(other).port() == port) {
+    let held = guard.remove(sock);
+    if held.is_some() && !guard.any(port.into(), |other| of(other).port() == port) {
         ports.taken.lock().bits.clear_bit(port.into());
     }
 }

@@ -5,15 +5,15 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    counters::Counter,
+    edp_sock::Edp,
     esp_sock::Esp,
     net::{
         device::Mac,
         namespace::{Net, Operations, PerNet},
-        procfs::{File, Output, Show, Table},
+        procfs::{File, Full, Output, Place, Show, Table, Text},
         sock::{RawSock, Sock},
     },
-    space::{Refused, Space},
+    space::Space,
     ties::local,
 };
 use core::fmt::{self, Write};
@@ -55,23 +55,22 @@ static EDP: Table<EdpFile> = Table::new();
 static ESP: Table<EspFile> = Table::new();
 static ENET: Table<EnetFile> = Table::new();
 
-fn heading(out: &mut Output) -> fmt::Result {
-    writeln!(
-        out,
+fn heading(out: &mut Output) -> Result<(), Full> {
+    out.line(format_args!(
         "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8}",
         "local", "remote", "state", "recv-q", "send-q", "drops", "uid", "inode"
-    )
+    ))
 }
 
 /// An address as the tools write it: `02:00:00:00:00:01%2:2805`, the interface by its index.
-struct Text(Address);
+struct Named(Address);
 
-impl fmt::Display for Text {
+impl fmt::Display for Named {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let [a, b, c, d, e, g] = self.0.mac.0;
         let Address { port, ifindex, .. } = self.0;
         let wildcard = self.0.mac == Mac::default();
-        let mut text = Line::new();
+        let mut text = Text::<40>::new();
         match (wildcard, ifindex, port) {
             (true, 0, 0) => write!(text, "*")?,
             (true, 0, _) => write!(text, "*:{port}")?,
@@ -82,40 +81,6 @@ impl fmt::Display for Text {
             )?,
         }
         f.pad(text.as_str())
-    }
-}
-
-/// A short text, so that a column can be padded.
-struct Line {
-    bytes: [u8; 40],
-    len: usize,
-}
-
-impl Line {
-    const fn new() -> Self {
-        Line {
-            bytes: [0; 40],
-            len: 0,
-        }
-    }
-
-    fn as_str(&self) -> &str {
-        self.bytes
-            .get(..self.len)
-            .and_then(|bytes| core::str::from_utf8(bytes).ok())
-            .unwrap_or("?")
-    }
-}
-
-impl Write for Line {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        let end = self.len.saturating_add(s.len());
-        self.bytes
-            .get_mut(self.len..end)
-            .ok_or(fmt::Error)?
-            .copy_from_slice(s.as_bytes());
-        self.len = end;
-        Ok(())
     }
 }
 
@@ -130,19 +95,18 @@ struct Row<'a> {
 }
 
 impl Row<'_> {
-    fn show(&self, out: &mut Output) -> fmt::Result {
-        writeln!(
-            out,
+    fn show(&self, out: &mut Output) -> Result<(), Full> {
+        out.line(format_args!(
             "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8}",
-            Text(self.local),
-            Text(self.remote),
+            Named(self.local),
+            Named(self.remote),
             self.state,
             self.unread,
             self.unsent,
             self.drops,
-            self.sock.uid(),
+            out.user_of(self.sock),
             self.sock.inode()
-        )
+        ))
     }
 }
 
@@ -153,34 +117,34 @@ impl Show for EdpFile {
         &EDP
     }
 
-    fn show(net: &Net, out: &mut Output) -> fmt::Result {
-        heading(out)?;
-        let mut result = Ok(());
-        Space::of(net)
-            .edp_ports
-            .sockets
-            .for_each_at_leisure(|sock| {
-                if result.is_err() {
-                    return;
-                }
-                let shared = sock.shared();
-                let peer = shared.peer.get();
-                let ifindex = match shared.binding.ifindex() {
-                    0 => peer.map_or(0, |peer| peer.ifindex),
-                    ifindex => ifindex,
-                };
-                let row = Row {
-                    sock,
-                    local: local(net, shared.binding.port(), ifindex),
-                    remote: peer.unwrap_or_default(),
-                    state: if peer.is_some() { "connected" } else { "bound" },
-                    unread: sock.receive_queued(),
-                    unsent: sock.in_devices(),
-                    drops: shared.stats.pkt_rx_drop.get(),
-                };
-                result = row.show(out);
-            });
-        result
+    fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
+        if place.part == 0 {
+            heading(out)?;
+            place.next_part();
+        }
+        let sockets = &Space::of(net).edp_ports.sockets;
+        sockets.walk(&mut place.walk, |sock| Self::row(net, sock, out))
+    }
+}
+
+impl EdpFile {
+    fn row(net: &Net, sock: &Sock<Edp>, out: &mut Output) -> Result<(), Full> {
+        let shared = sock.shared();
+        let peer = shared.peer.get();
+        let ifindex = match shared.binding.ifindex() {
+            0 => peer.map_or(0, |peer| peer.ifindex),
+            ifindex => ifindex,
+        };
+        Row {
+            sock,
+            local: local(net, shared.binding.port(), ifindex),
+            remote: peer.unwrap_or_default(),
+            state: if peer.is_some() { "connected" } else { "bound" },
+            unread: sock.receive_queued(),
+            unsent: sock.in_devices(),
+            drops: shared.stats.pkt_rx_drop.get(),
+        }
+        .show(out)
     }
 }
 
@@ -201,7 +165,7 @@ fn state_name(state: u8) -> &'static str {
 }
 
 impl EspFile {
-    fn row(net: &Net, sock: &Sock<Esp>, out: &mut Output) -> fmt::Result {
+    fn row(net: &Net, sock: &Sock<Esp>, out: &mut Output) -> Result<(), Full> {
         let shared = sock.shared();
         let peer = shared.peer();
         let ifindex = match shared.binding.ifindex() {
@@ -228,23 +192,25 @@ impl Show for EspFile {
         &ESP
     }
 
-    fn show(net: &Net, out: &mut Output) -> fmt::Result {
-        heading(out)?;
+    fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
         let space = Space::of(net);
-        let mut result = Ok(());
-        space.esp_listeners.for_each_at_leisure(|sock| {
-            result = result.and_then(|()| Self::row(net, sock, out));
-        });
-        space.esp_connections.for_each(|sock| {
-            result = result.and_then(|()| Self::row(net, sock, out));
-        });
-        // Sockets that are bound and nothing more.
-        space.esp_ports.sockets.for_each_at_leisure(|sock| {
-            if state_name(sock.tcp_state()) == "closed" {
-                result = result.and_then(|()| Self::row(net, sock, out));
+        loop {
+            let walk = &mut place.walk;
+            match place.part {
+                0 => heading(out)?,
+                1 => (space.esp_listeners).walk(walk, |sock| Self::row(net, sock, out))?,
+                2 => (space.esp_connections).walk(walk, |sock| Self::row(net, sock, out))?,
+                // Sockets that are bound and nothing more.
+                3 => (space.esp_ports.sockets).walk(walk, |sock| {
+                    match state_name(sock.tcp_state()) {
+                        "closed" => Self::row(net, sock, out),
+                        _ => Ok(()),
+                    }
+                })?,
+                _ => return Ok(()),
             }
-        });
-        result
+            place.next_part();
+        }
     }
 }
 
@@ -255,31 +221,27 @@ impl Show for EnetFile {
         &ENET
     }
 
-    fn show(net: &Net, out: &mut Output) -> fmt::Result {
+    fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
         let space = Space::of(net);
         let (waited, overrun) = space.esp_queues.counts();
-        writeln!(out, "EspAckQueueWaited {waited}")?;
-        writeln!(out, "EspAckQueueOverrun {overrun}")?;
-        let mut line = |name: &str, counter: &Counter| writeln!(out, "{name} {}", counter.get());
-        line("EspOutProbes", &space.esp_probes)?;
-        line("EdpInEcho", &space.edp_echoed)?;
-        for (protocol, refused) in [("Edp", &space.edp_refused), ("Esp", &space.esp_refused)] {
-            let Refused {
-                not_ours,
-                malformed,
-                no_socket,
-                no_memory,
-            } = refused;
-            for (name, counter) in [
-                ("NotOurs", not_ours),
-                ("Malformed", malformed),
-                ("NoSocket", no_socket),
-                ("NoMemory", no_memory),
-            ] {
-                let mut text = Line::new();
-                write!(text, "{protocol}In{name}")?;
-                line(text.as_str(), counter)?;
-            }
+        let (edp, esp) = (&space.edp_refused, &space.esp_refused);
+        let lines = [
+            ("EspAckQueueWaited", waited),
+            ("EspAckQueueOverrun", overrun),
+            ("EspOutProbes", space.esp_probes.get()),
+            ("EdpInEcho", space.edp_echoed.get()),
+            ("EdpInNotOurs", edp.not_ours.get()),
+            ("EdpInMalformed", edp.malformed.get()),
+            ("EdpInNoSocket", edp.no_socket.get()),
+            ("EdpInNoMemory", edp.no_memory.get()),
+            ("EspInNotOurs", esp.not_ours.get()),
+            ("EspInMalformed", esp.malformed.get()),
+            ("EspInNoSocket", esp.no_socket.get()),
+            ("EspInNoMemory", esp.no_memory.get()),
+        ];
+        for (name, value) in lines.into_iter().skip(place.part as usize) {
+            out.line(format_args!("{name} {value}"))?;
+            place.next_part();
         }
         Ok(())
     }

@@ -50,7 +50,6 @@ H(void, sk_mark_napi_id, (struct sock *sk, const struct sk_buff *skb), sk_mark_n
 H(bool, sk_can_busy_loop, (const struct sock *sk), return sk_can_busy_loop(sk))
 H(void, sk_busy_loop, (struct sock *sk, int nonblock), sk_busy_loop(sk, nonblock))
 H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sockcm_init(cookie, sk))
-H(u32, sk_uid, (const struct sock *sk), return from_kuid_munged(&init_user_ns, sk_uid(sk)))
 H(size_t, memory_size, (void), return totalram_pages() << PAGE_SHIFT)
 H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
 
@@ -107,13 +106,15 @@ H(void *, net_generic, (const struct net *net, unsigned int id), return net_gene
 H(void *, net_generic_rcu, (const struct net *net, unsigned int id), return rcu_dereference(net->gen)->ptr[id])
 H(struct proc_dir_entry *, proc_net, (const struct net *net), return net->proc_net)
 H(struct net *, seq_file_net, (struct seq_file *seq), return seq_file_net(seq))
+H(size_t, seq_room, (const struct seq_file *seq), return seq->size - seq->count)
+H(u32, seq_sk_uid, (struct seq_file *seq, const struct sock *sk), return from_kuid_munged(seq_user_ns(seq), sk_uid(sk)))
 
 /* RCU, locks, lists */
 H(void, spin_lock_init, (spinlock_t *lock, struct lock_class_key *class), spin_lock_init(lock); lockdep_set_class(lock, class))
 H(void, spin_lock_bh, (spinlock_t *lock), spin_lock_bh(lock))
 H(void, spin_unlock_bh, (spinlock_t *lock), spin_unlock_bh(lock))
-H(void, hlist_add_head_rcu, (struct hlist_node *n, struct hlist_head *h), hlist_add_head_rcu(n, h))
-H(void, hlist_del_init_rcu, (struct hlist_node *n), hlist_del_init_rcu(n))
+H(void, hlist_nulls_add_head_rcu, (struct hlist_nulls_node *n, struct hlist_nulls_head *h), hlist_nulls_add_head_rcu(n, h))
+H(void, hlist_nulls_del_init_rcu, (struct hlist_nulls_node *n), hlist_nulls_del_init_rcu(n))
 H(void, INIT_LIST_HEAD, (struct list_head *list), INIT_LIST_HEAD(list))
 H(bool, list_empty, (const struct list_head *list), return list_empty(list))
 H(void, list_add_tail, (struct list_head *n, struct list_head *list), list_add_tail(n, list))
@@ -127,6 +128,9 @@ H(void *, rhashtable_lookup_16, (struct rhashtable *ht, const void *key), return
 H(int, rhashtable_insert, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_lookup_insert_fast(ht, head, ht->p))
 H(int, rhashtable_remove, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_remove_fast(ht, head, ht->p))
 H(void, rhashtable_walk_start, (struct rhashtable_iter *iter), rhashtable_walk_start(iter))
+H(void, rhashtable_walk_seek, (struct rhashtable_iter *iter, unsigned int slot, unsigned int skip), iter->slot = slot; iter->skip = skip)
+H(unsigned int, rhashtable_walk_slot, (const struct rhashtable_iter *iter), return iter->slot)
+H(unsigned int, rhashtable_walk_skip, (const struct rhashtable_iter *iter), return iter->skip)
 H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
 
 /* tracing: each is a static branch that is not taken while nobody listens */

@@ -3,27 +3,31 @@
 //! Hash tables of sockets that grow and shrink with what is in them, searched under RCU.
 //!
 //! The kernel's `rhashtable`: its hash has a secret seed, so that nobody on the wire can choose
-//! keys that meet in one bucket, and each bucket has a lock of its own. Sockets are freed after a
-//! grace period (`SOCK_RCU_FREE`), so what a search finds is valid for the read section without a
-//! reference. A socket must be out of its map before its last reference goes.
+//! keys that meet in one bucket, and each bucket has a lock of its own. A map holds a reference to each
+//! of its sockets. Sockets are freed after a grace period (`SOCK_RCU_FREE`), so what a search finds is
+//! valid for the read section without a reference. As in [`table`](super::table), a search that a
+//! moving socket carries onto another chain starts over.
 //!
 //! C header: [`include/linux/rhashtable.h`](srctree/include/linux/rhashtable.h)
 
 use super::{
     bindings, rcu,
-    sock::{Protocol, Sock, SockRef},
+    sock::{Locked, Protocol, Sock, SockRef},
+    table::Walk,
 };
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    mem::{offset_of, size_of, MaybeUninit},
-    sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
+    mem::{forget, offset_of, size_of, MaybeUninit},
+    ops::ControlFlow,
+    ptr,
+    sync::atomic::{
+        AtomicPtr, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
-use kernel::alloc::flags::__GFP_ZERO;
-
-/// After how many sockets a walk through all of them lets go of its read section.
-const SECTION: u32 = 256;
+use kernel::{alloc::flags::__GFP_ZERO, ffi::c_void};
 
 /// What a socket is found by.
 pub(crate) type Key = [u32; 4];
@@ -32,28 +36,35 @@ pub(crate) type Key = [u32; 4];
 #[repr(C)]
 pub(super) struct Entry {
     head: UnsafeCell<bindings::rhash_head>,
+    /// Changed only while `member` is null.
     key: [AtomicU32; 4],
-    /// The socket is in a map. Changed by whoever has the socket locked.
-    present: AtomicBool,
+    /// The table of the map that the socket is in, or null. Written with the socket locked, or by that
+    /// map's end.
+    member: AtomicPtr<bindings::rhashtable>,
 }
 
 impl Entry {
     pub(super) const fn new() -> Self {
         Entry {
             head: UnsafeCell::new(bindings::rhash_head {
-                next: core::ptr::null_mut(),
+                next: ptr::null_mut(),
             }),
             key: [const { AtomicU32::new(0) }; 4],
-            present: AtomicBool::new(false),
+            member: AtomicPtr::new(ptr::null_mut()),
         }
     }
 }
 
 /// A hash table of sockets of protocol `P`, each with a key of its own.
+///
+/// # Invariants
+///
+/// The entries in the table are those of sockets whose `member` is this table; the map holds one
+/// reference to each.
 pub(crate) struct Map<P: Protocol> {
     /// In a box, for the kernel keeps pointers to it.
     table: KBox<UnsafeCell<bindings::rhashtable>>,
-    _sockets: PhantomData<fn() -> P>,
+    _sockets: PhantomData<SockRef<P>>,
 }
 
 // SAFETY: The kernel's functions lock what they change.
@@ -92,8 +103,7 @@ impl<P: Protocol> Map<P> {
     #[inline]
     pub(crate) fn find<'a>(&self, key: &Key, _section: &'a rcu::Read) -> Option<&'a Sock<P>> {
         // SAFETY: The table is initialized and its keys have the size that the helper assumes; the
-        // caller is in a read section. What is found was inserted as a `Sock<P>`, and is freed
-        // after the section.
+        // read section lasts. What is found was inserted as a `Sock<P>`, and is freed after the section.
         unsafe {
             bindings::rhashtable_lookup_16(self.table.get(), key.as_ptr().cast())
                 .cast::<Sock<P>>()
@@ -101,67 +111,81 @@ impl<P: Protocol> Map<P> {
         }
     }
 
-    /// Puts a socket in under `key`. The caller has it locked, and it is in no map.
+    /// Puts a socket in under `key`. The map holds it until [`Self::remove`].
     ///
     /// # Errors
     ///
-    /// `EEXIST` if another has that key, `ENOMEM`.
-    pub(crate) fn insert(&self, key: &Key, sock: &Sock<P>) -> Result {
+    /// `EEXIST` if another has that key, `EINVAL` if the socket is in a map, `ENOMEM`.
+    pub(crate) fn insert(&self, key: &Key, locked: &Locked<'_, P>) -> Result {
+        let sock = locked.sock();
         let entry = &sock.entry;
         let held = sock.try_hold().ok_or(EINVAL)?;
-        if entry.present.swap(true, Relaxed) {
-            return Err(EINVAL);
-        }
+        entry
+            .member
+            .compare_exchange(ptr::null_mut(), self.table.get(), Acquire, Relaxed)
+            .map_err(|_| EINVAL)?;
         // A search that came across the socket in its last place may still compare the key: who
         // locks what was found looks at the peer again.
         for (word, value) in entry.key.iter().zip(key) {
             word.store(*value, Relaxed);
         }
-        // SAFETY: The table is initialized; the link is that of a valid socket that is in no
-        // table, as `present` said, and which leaves it before it is freed.
+        // SAFETY: The table is initialized; the link is that of a valid socket that was in no table,
+        // and `member` keeps others from using it from now on.
         let result =
             to_result(unsafe { bindings::rhashtable_insert(self.table.get(), entry.head.get()) });
-        if result.is_ok() {
-            // The map's reference, until `remove`.
-            core::mem::forget(held);
-        }
-        result.map_err(|error| {
-            entry.present.store(false, Relaxed);
-            // The rest are the ways in which a table fails to grow.
-            if error == EEXIST {
-                error
-            } else {
-                ENOMEM
+        match result {
+            Ok(()) => {
+                // The map's reference.
+                forget(held);
+                Ok(())
             }
-        })
+            Err(error) => {
+                entry.member.store(ptr::null_mut(), Release);
+                // The rest are the ways in which a table fails to grow.
+                Err(if error == EEXIST { error } else { ENOMEM })
+            }
+        }
     }
 
-    /// Takes a socket out, if it is in. The caller has it locked, and it is in no other map.
-    pub(crate) fn remove(&self, sock: &Sock<P>) {
+    /// Takes a socket out, if it is in this map.
+    pub(crate) fn remove(&self, locked: &Locked<'_, P>) {
+        let sock = locked.sock();
         let entry = &sock.entry;
-        if entry.present.swap(false, Relaxed) {
-            // SAFETY: The table is initialized and the socket is in it, under the key it has, since
-            // `present` was set; the reference is the one that `insert` took.
-            unsafe {
-                bindings::rhashtable_remove(self.table.get(), entry.head.get());
-                drop(SockRef::<P>::from_raw(sock.as_ptr()));
-            }
+        if entry.member.load(Relaxed) != self.table.get() {
+            return;
         }
+        // SAFETY: The table is initialized. The socket is in it, under the key that it has: nobody
+        // else inserts or removes it, since it is locked. The reference is the map's.
+        let held = unsafe {
+            bindings::rhashtable_remove(self.table.get(), entry.head.get());
+            SockRef::<P>::from_raw(sock.as_ptr())
+        };
+        entry.member.store(ptr::null_mut(), Release);
+        drop(held);
     }
 
-    /// Calls `f` for every socket, in process context, in read sections of some hundred sockets. One
-    /// that comes or goes meanwhile may be left out, and if the map grows meanwhile some may be shown
-    /// twice.
-    pub(crate) fn for_each(&self, mut f: impl FnMut(&Sock<P>)) {
-        let mut left = SECTION;
-        self.walk(
-            |sock| {
-                f(sock);
-                left = left.checked_sub(1).unwrap_or(SECTION);
-                (left == 0).then_some(())
+    /// Calls `f` for every socket from `from` on, in one read section, until it fails. `from` then is
+    /// the socket that it failed for. One that comes or goes meanwhile may be left out, and if the map
+    /// grows or shrinks meanwhile, others may be left out or visited twice.
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`.
+    pub(crate) fn walk<E>(
+        &self,
+        from: &mut Walk,
+        mut f: impl FnMut(&Sock<P>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut result = Ok(());
+        self.visit(
+            from,
+            |sock| f(sock).err(),
+            |error| {
+                result = Err(error);
+                ControlFlow::Break(())
             },
-            |()| (),
         );
+        result
     }
 
     /// Calls `f` with a reference to every socket that `chosen` picks, in process context, outside
@@ -172,28 +196,36 @@ impl<P: Protocol> Map<P> {
         mut f: impl FnMut(SockRef<P>),
     ) -> bool {
         let mut any = false;
-        self.walk(
+        self.visit(
+            &mut Walk::default(),
             |sock| if chosen(sock) { sock.try_hold() } else { None },
             |held| {
                 any = true;
                 f(held);
+                ControlFlow::Continue(())
             },
         );
         any
     }
 
-    /// Calls `look` for every socket in a read section, and `act`, outside of it, with what that
-    /// returned.
-    fn walk<T>(&self, mut look: impl FnMut(&Sock<P>) -> Option<T>, mut act: impl FnMut(T)) {
+    /// Calls `look` for every socket from `from` on, in a read section, and `act`, outside of it, with
+    /// what that returned. `from` is moved behind each socket for which `look` returned nothing.
+    fn visit<T>(
+        &self,
+        from: &mut Walk,
+        mut look: impl FnMut(&Sock<P>) -> Option<T>,
+        mut act: impl FnMut(T) -> ControlFlow<()>,
+    ) {
         let mut iter = MaybeUninit::<bindings::rhashtable_iter>::uninit();
         let iter = iter.as_mut_ptr();
-        // SAFETY: The table is initialized, and the caller is in process context. The iterator is
-        // initialized by entering, stays where it is, and leaves the table before it goes; starting
-        // and stopping alternate. What `next` returns is null at the end, an error when the table
-        // was resized, which is no reason to stop, or a socket that the read section keeps.
+        // SAFETY: The table is initialized. The iterator is initialized by entering, stays where it is,
+        // and leaves the table before it goes; starting and stopping alternate, and any number will do as
+        // a place to go on from. What `next` returns is null at the end, an error when the table was
+        // resized, which is no reason to stop, or a socket that the read section keeps.
         unsafe {
             bindings::rhashtable_walk_enter(self.table.get(), iter);
             bindings::rhashtable_walk_start(iter);
+            bindings::rhashtable_walk_seek(iter, from.bucket, from.visited);
             loop {
                 let found = bindings::rhashtable_walk_next(iter);
                 if found.is_null() {
@@ -202,10 +234,19 @@ impl<P: Protocol> Map<P> {
                 if bindings::is_err(found) {
                     continue;
                 }
-                if let Some(result) = look(&*found.cast::<Sock<P>>()) {
-                    bindings::rhashtable_walk_stop(iter);
-                    act(result);
-                    bindings::rhashtable_walk_start(iter);
+                match look(&*found.cast::<Sock<P>>()) {
+                    Some(result) => {
+                        bindings::rhashtable_walk_stop(iter);
+                        let flow = act(result);
+                        bindings::rhashtable_walk_start(iter);
+                        if flow.is_break() {
+                            break;
+                        }
+                    }
+                    None => {
+                        from.bucket = bindings::rhashtable_walk_slot(iter);
+                        from.visited = bindings::rhashtable_walk_skip(iter);
+                    }
                 }
             }
             bindings::rhashtable_walk_stop(iter);
@@ -216,8 +257,25 @@ impl<P: Protocol> Map<P> {
 
 impl<P: Protocol> Drop for Map<P> {
     fn drop(&mut self) {
-        // SAFETY: Initialized in `new`, in process context. The sockets were taken out before the
-        // core waited for all read sections, so whoever looked, or took one out, has come to his end.
-        unsafe { bindings::rhashtable_destroy(self.table.get()) };
+        // SAFETY: Initialized in `new`; nobody else uses it any more. What is left in it are sockets of
+        // `P`.
+        unsafe {
+            bindings::rhashtable_free_and_destroy(
+                self.table.get(),
+                Some(release::<P>),
+                ptr::null_mut(),
+            );
+        }
     }
+}
+
+/// Ends the membership of a socket in a map that ends.
+///
+/// # Safety
+///
+/// Called for each socket of `P` in the map's table, which is not looked at any more.
+unsafe extern "C" fn release<P: Protocol>(sock: *mut c_void, _map: *mut c_void) {
+    // SAFETY: The map's reference keeps the socket, and is given back once.
+    let held = unsafe { SockRef::<P>::from_raw(sock.cast()) };
+    held.entry.member.store(ptr::null_mut(), Release);
 }

@@ -1,33 +1,119 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Files under `/proc/net`, one set per namespace.
+//! Files under `/proc/net`, one set per namespace, with a line for each of many things.
 //!
-//! C header: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h)
+//! The core asks for records and gives each a page of room. A record here is as many lines as fit, so
+//! the text is made once, and a reader that stops in between holds nothing.
+//!
+//! C headers: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h),
+//! [`include/linux/seq_file.h`](srctree/include/linux/seq_file.h)
 
-use super::{bindings, namespace::Net};
+use super::{bindings, namespace::Net, sock::RawSock, table::Walk};
 use crate::net::errno::prelude::*;
-use core::{cell::UnsafeCell, fmt, marker::PhantomData, mem, ptr};
+use core::{
+    cell::UnsafeCell,
+    fmt::{self, Write},
+    marker::PhantomData,
+    mem, ptr,
+};
 use kernel::ffi::{c_int, c_void};
 use kernel::str::CStrExt;
 
-/// Where a file's text goes.
-pub(crate) struct Output {
-    file: *mut bindings::seq_file,
-    /// There was no room for some of it.
-    full: bool,
+/// A text that is cut where `N` bytes are full.
+pub(crate) struct Text<const N: usize> {
+    bytes: [u8; N],
+    len: usize,
 }
 
-impl fmt::Write for Output {
-    fn write_str(&mut self, s: &str) -> fmt::Result {
-        // SAFETY: The file being shown, and bytes that are readable for their length. What does not
-        // fit is noted in the file.
-        let code = unsafe { bindings::seq_write(self.file, s.as_ptr().cast(), s.len()) };
-        if code == 0 {
-            return Ok(());
+impl<const N: usize> Text<N> {
+    /// An empty text.
+    pub(crate) const fn new() -> Self {
+        Text {
+            bytes: [0; N],
+            len: 0,
         }
-        // The rest would be made for nothing.
-        self.full = true;
-        Err(fmt::Error)
+    }
+
+    fn as_bytes(&self) -> &[u8] {
+        self.bytes.get(..self.len).unwrap_or_default()
+    }
+
+    /// The text.
+    pub(crate) fn as_str(&self) -> &str {
+        core::str::from_utf8(self.as_bytes()).unwrap_or("?")
+    }
+}
+
+impl<const N: usize> Write for Text<N> {
+    fn write_str(&mut self, s: &str) -> fmt::Result {
+        let end = self.len.saturating_add(s.len());
+        let room = self.bytes.get_mut(self.len..end).ok_or(fmt::Error)?;
+        room.copy_from_slice(s.as_bytes());
+        self.len = end;
+        Ok(())
+    }
+}
+
+/// The longest line, bytes; longer ones are cut.
+const LONGEST: usize = 192;
+
+/// There is no room for another line now: it is asked for again.
+pub(crate) struct Full;
+
+/// Where a file's lines go, and who reads them.
+pub(crate) struct Output {
+    file: *mut bindings::seq_file,
+    /// A line of this record is written.
+    begun: bool,
+}
+
+impl Output {
+    /// Writes a line.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`].
+    pub(crate) fn line(&mut self, text: fmt::Arguments<'_>) -> Result<(), Full> {
+        let mut line = Text::<LONGEST>::new();
+        // Cut if it is too long.
+        let _ = writeln!(line, "{text}");
+        let bytes = line.as_bytes();
+        // SAFETY: The file being shown.
+        let fits = bytes.len() < unsafe { bindings::seq_room(self.file) };
+        // A record that has no room for its first line says so, by a line that does not fit; one that has
+        // lines must not, or it would lose them.
+        if fits || !self.begun {
+            // SAFETY: The file being shown, and bytes that are readable for their length.
+            unsafe { bindings::seq_write(self.file, bytes.as_ptr().cast(), bytes.len()) };
+        }
+        if !fits {
+            return Err(Full);
+        }
+        self.begun = true;
+        Ok(())
+    }
+
+    /// The user that made a socket, as the reader's user namespace sees it.
+    pub(crate) fn user_of(&self, sock: &RawSock) -> u32 {
+        // SAFETY: The file being shown, which its reader's credentials opened, and a valid socket.
+        unsafe { bindings::seq_sk_uid(self.file, sock.as_ptr()) }
+    }
+}
+
+/// How far a reader has come.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Place {
+    /// The part of the file.
+    pub(crate) part: u32,
+    /// The place in that part.
+    pub(crate) walk: Walk,
+}
+
+impl Place {
+    /// Goes on to the next part.
+    pub(crate) fn next_part(&mut self) {
+        self.part = self.part.saturating_add(1);
+        self.walk = Walk::default();
     }
 }
 
@@ -39,8 +125,12 @@ pub(crate) trait Show: 'static {
     fn table() -> &'static Table<Self>
     where
         Self: Sized;
-    /// Writes the whole text, and stops at the first error. Text that does not fit is written again.
-    fn show(net: &Net, out: &mut Output) -> fmt::Result;
+    /// Writes the lines from `place` on, and moves `place` behind each that had room.
+    ///
+    /// # Errors
+    ///
+    /// [`Full`] if one had no room.
+    fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full>;
 }
 
 /// The tables by which the kernel calls a file.
@@ -75,6 +165,16 @@ unsafe impl<S: Show> Send for File<S> {}
 // SAFETY: As above; nothing can be done through a shared reference.
 unsafe impl<S: Show> Sync for File<S> {}
 
+/// What the core keeps with an open file. All zeroes is a reader at the beginning.
+#[repr(C)]
+struct Reader {
+    /// The core's own part.
+    net: bindings::seq_net_private,
+    place: Place,
+    /// No line is left.
+    done: bool,
+}
+
 impl<S: Show> File<S> {
     /// Makes the file, readable by all.
     ///
@@ -90,7 +190,7 @@ impl<S: Show> File<S> {
                 0o444,
                 directory,
                 S::table().0.get(),
-                mem::size_of::<bindings::seq_net_private>() as u32,
+                mem::size_of::<Reader>() as u32,
                 ptr::null_mut(),
             );
             if entry.is_null() {
@@ -111,32 +211,52 @@ impl<S: Show> Drop for File<S> {
     }
 }
 
-/// One record, the whole text: position 0 shows it, every other is the end.
-///
 /// # Safety
 ///
-/// Called by the core, with the position of an open file.
-unsafe extern "C" fn start(_file: *mut bindings::seq_file, position: *mut i64) -> *mut c_void {
-    // SAFETY: The core passes the position of the file, which nobody else touches meanwhile.
-    if unsafe { *position } == 0 {
-        // Any pointer but null and the error values means that there is a record.
-        ptr::dangling_mut::<u64>().cast()
-    } else {
+/// `file` is an open file that [`File::new`] made, in one of the calls by which the core has it shown, of
+/// which there is one at a time.
+unsafe fn reader<'a>(file: *mut bindings::seq_file) -> &'a mut Reader {
+    // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and nobody else uses
+    // it.
+    unsafe { &mut *(*file).private.cast::<Reader>() }
+}
+
+/// What stands for the record at a place: any pointer but null and the error values, if a line is left.
+fn record(reader: &Reader) -> *mut c_void {
+    if reader.done {
         ptr::null_mut()
+    } else {
+        ptr::dangling_mut::<u64>().cast()
     }
 }
 
 /// # Safety
 ///
-/// Called by the core, with the position of an open file.
+/// Called by the core, with an open file that [`File::new`] made, and the number of a record: 0, or that
+/// of the one after those that were shown.
+unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *mut c_void {
+    // SAFETY: As the core promises.
+    let (reader, number) = unsafe { (reader(file), *number) };
+    if number == 0 {
+        reader.place = Place::default();
+        reader.done = false;
+    }
+    record(reader)
+}
+
+/// # Safety
+///
+/// As for [`start`].
 unsafe extern "C" fn next(
-    _file: *mut bindings::seq_file,
+    file: *mut bindings::seq_file,
     _record: *mut c_void,
-    position: *mut i64,
+    number: *mut i64,
 ) -> *mut c_void {
-    // SAFETY: The core passes the position of the file, which nobody else touches meanwhile.
-    unsafe { *position += 1 };
-    ptr::null_mut()
+    // SAFETY: As the core promises.
+    unsafe {
+        *number += 1;
+        record(reader(file))
+    }
 }
 
 /// # Safety
@@ -146,14 +266,11 @@ unsafe extern "C" fn stop(_file: *mut bindings::seq_file, _record: *mut c_void) 
 
 /// # Safety
 ///
-/// Called by the core, with an open file that [`File::new`] made.
+/// As for [`start`].
 unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut c_void) -> c_int {
-    // SAFETY: The file was made for a namespace, which its opener holds.
-    let net = unsafe { Net::from_raw(bindings::seq_file_net(file)) };
-    let mut out = Output { file, full: false };
-    match S::show(net, &mut out) {
-        // What was too long is asked for again, with more room.
-        Err(fmt::Error) if !out.full => EIO.to_errno(),
-        _ => 0,
-    }
+    // SAFETY: The file was made for a namespace, which its opener holds; the rest is as the core promises.
+    let (net, reader) = unsafe { (Net::from_raw(bindings::seq_file_net(file)), reader(file)) };
+    let mut out = Output { file, begun: false };
+    reader.done = S::show(net, &mut reader.place, &mut out).is_ok();
+    0
 }

@@ -20,6 +20,7 @@ use super::{
     skb::{Buffer, Context, Skb},
     sock_list::Links,
     softirq::Softirq,
+    table::Memberships,
     uapi,
 };
 use crate::net::errno::prelude::*;
@@ -287,12 +288,6 @@ impl RawSock {
         unsafe { bindings::sk_drops_read(self.as_ptr()) as u32 }
     }
 
-    /// User that made the socket, as seen from the initial user namespace.
-    pub(crate) fn uid(&self) -> u32 {
-        // SAFETY: The socket is valid.
-        unsafe { bindings::sk_uid(self.as_ptr()) }
-    }
-
     /// Inode number of the descriptor, 0 if there is none.
     pub(crate) fn inode(&self) -> u64 {
         // SAFETY: The socket is valid.
@@ -332,6 +327,7 @@ pub(crate) struct Sock<P: Protocol> {
     /// The timer fired while a task owned the socket.
     pub(super) timer_missed: AtomicBool,
     pub(super) entry: Entry,
+    pub(super) tables: Memberships,
     pub(super) links: Links<P>,
     /// The socket is not counted in `/proc/net/protocols` any more.
     retired: AtomicBool,
@@ -390,6 +386,7 @@ impl<P: Protocol> Sock<P> {
                 AtomicBool::new(false),
             );
             ptr::write(ptr::addr_of_mut!((*this).entry), Entry::new());
+            ptr::write(ptr::addr_of_mut!((*this).tables), Memberships::default());
             ptr::write(ptr::addr_of_mut!((*this).links), Links::default());
             ptr::write(ptr::addr_of_mut!((*this).retired), AtomicBool::new(false));
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
@@ -709,11 +706,10 @@ impl<P: Protocol> NewChild<P> {
         let sk = unsafe { bindings::sk_clone(listener, Context::Softirq.gfp(), true) };
         let sk = NonNull::new(sk)?.as_ptr();
         // SAFETY: A new socket that nobody knows of, a byte copy of the listener's: its own parts
-        // are written over without being dropped, since the listener still owns the originals.
-        // Links into hash tables are not copied but made empty.
+        // are written over without being dropped, since the listener still owns the originals. The
+        // child is in no table.
         unsafe {
             Sock::<P>::init(sk, shared, state);
-            (*sk).__sk_common.__bindgen_anon_4.skc_bind_node = core::mem::zeroed();
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;

@@ -2,55 +2,124 @@
 
 //! Hash tables of sockets, searched under RCU and changed under a lock.
 //!
-//! Sockets are freed after a grace period (`SOCK_RCU_FREE`), so what a search finds is valid for
-//! the read section without a reference. A socket must be out of its tables before its last
-//! reference goes.
+//! A table holds a reference to each of its sockets. Sockets are freed after a grace period
+//! (`SOCK_RCU_FREE`), so what a search finds is valid for the read section without a reference.
 //!
-//! C header: [`include/linux/rculist.h`](srctree/include/linux/rculist.h)
+//! A socket may move to another bucket, or to another table, without a grace period in between. It then
+//! carries a search that has just come to it onto another chain. So the end of a chain names its
+//! bucket, and a search that meets another end starts over.
+//!
+//! C header: [`include/linux/rculist_nulls.h`](srctree/include/linux/rculist_nulls.h)
 
 use super::{
     bh_lock::{BhLock, BhLockGuard},
     bindings, rcu,
-    sock::{Protocol, Sock},
+    sock::{Protocol, Sock, SockRef},
 };
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
+    mem::{forget, offset_of},
     ptr,
-    sync::atomic::{AtomicPtr, Ordering},
+    sync::atomic::{
+        AtomicPtr,
+        Ordering::{Acquire, Relaxed, Release},
+    },
 };
 
-/// Which of a socket's two links a table uses.
-pub(crate) trait Link {
-    /// Offset of the `hlist_node` in `struct sock`.
+/// One of the two links by which a socket can be in a table: in one at a time by each.
+///
+/// # Safety
+///
+/// `OFFSET` is that of a node in `struct sock` which nothing but tables by this link uses, and
+/// `member` is this link's alone.
+pub(crate) unsafe trait Link: 'static {
+    /// Offset of the node in `struct sock`.
     const OFFSET: usize;
+    /// In which table a socket is by this link.
+    fn member(memberships: &Memberships) -> &Membership;
 }
 
-/// The link of the table a socket's packets are looked up in (`skc_node`).
+/// The link of the table in which packets look a socket up (`skc_nulls_node`).
 pub(crate) struct LookupLink;
 /// The link of the table of taken ports (`skc_bind_node`).
 pub(crate) struct PortLink;
 
-impl Link for LookupLink {
-    const OFFSET: usize =
-        core::mem::offset_of!(bindings::sock, __sk_common.__bindgen_anon_6.skc_node);
-}
-impl Link for PortLink {
-    const OFFSET: usize =
-        core::mem::offset_of!(bindings::sock, __sk_common.__bindgen_anon_4.skc_bind_node);
+// SAFETY: The core leaves the node to the protocol.
+unsafe impl Link for LookupLink {
+    const OFFSET: usize = offset_of!(bindings::sock, __sk_common.__bindgen_anon_6.skc_nulls_node);
+
+    #[inline]
+    fn member(memberships: &Memberships) -> &Membership {
+        &memberships.lookup
+    }
 }
 
-#[repr(transparent)]
-struct Bucket(UnsafeCell<bindings::hlist_head>);
+// SAFETY: As above. The core declares the node as one of a list that ends with null; the two kinds
+// have the same layout.
+unsafe impl Link for PortLink {
+    const OFFSET: usize = offset_of!(bindings::sock, __sk_common.__bindgen_anon_4.skc_bind_node);
 
-/// A hash table of sockets of protocol `P`, with a power of two of buckets. It ends with its
-/// namespace, when no socket is left in it and a grace period has passed since.
+    #[inline]
+    fn member(memberships: &Memberships) -> &Membership {
+        &memberships.port
+    }
+}
+
+/// The first bucket of the table that a socket is in, or null. Written with that table locked.
+#[derive(Default)]
+pub(crate) struct Membership(AtomicPtr<Bucket>);
+
+/// A socket's memberships, by link.
+#[derive(Default)]
+pub(crate) struct Memberships {
+    lookup: Membership,
+    port: Membership,
+}
+
+struct Bucket(UnsafeCell<bindings::hlist_nulls_head>);
+
+impl Bucket {
+    /// The end of this bucket's chain: an odd address, which no node has.
+    #[inline]
+    fn end(&self) -> *mut bindings::hlist_nulls_node {
+        ptr::from_ref(self).cast_mut().cast::<bindings::hlist_nulls_node>().wrapping_byte_add(1)
+    }
+
+    /// The first node of the chain, or its end.
+    #[inline]
+    fn first(&self) -> *mut bindings::hlist_nulls_node {
+        // SAFETY: The head is a pointer that the lock holder publishes with release semantics.
+        unsafe { AtomicPtr::from_ptr(ptr::addr_of_mut!((*self.0.get()).first)).load(Acquire) }
+    }
+}
+
+#[inline]
+fn is_end(link: *mut bindings::hlist_nulls_node) -> bool {
+    link.addr() & 1 != 0
+}
+
+/// Where a walk through a table or a map goes on.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Walk {
+    pub(super) bucket: u32,
+    /// Sockets of that bucket that were visited.
+    pub(super) visited: u32,
+}
+
+/// A hash table of sockets of protocol `P`, with a power of two of buckets.
+///
+/// # Invariants
+///
+/// The nodes in the chains are those of sockets whose [`Membership`] is this table's first bucket; the
+/// table holds one reference to each.
 pub(crate) struct Table<P: Protocol, L: Link> {
+    /// They stay where they are.
     buckets: KVVec<Bucket>,
     mask: u32,
     lock: BhLock<()>,
-    _sockets: PhantomData<(fn() -> P, L)>,
+    _sockets: PhantomData<(SockRef<P>, fn() -> L)>,
 }
 
 // SAFETY: Buckets are changed under `lock` and read under RCU.
@@ -58,17 +127,58 @@ unsafe impl<P: Protocol, L: Link> Send for Table<P, L> {}
 // SAFETY: As above.
 unsafe impl<P: Protocol, L: Link> Sync for Table<P, L> {}
 
+/// The sockets of a bucket, those first that came last.
+struct Chain<'a, P: Protocol, L: Link> {
+    link: *mut bindings::hlist_nulls_node,
+    end: *mut bindings::hlist_nulls_node,
+    _sockets: PhantomData<(&'a Sock<P>, L)>,
+}
+
+impl<P: Protocol, L: Link> Chain<'_, P, L> {
+    /// Whether the search has seen the whole bucket. To be asked at the end.
+    #[inline]
+    fn is_complete(&self) -> bool {
+        self.link == self.end
+    }
+}
+
+impl<'a, P: Protocol, L: Link> Iterator for Chain<'a, P, L> {
+    type Item = &'a Sock<P>;
+
+    #[inline]
+    fn next(&mut self) -> Option<&'a Sock<P>> {
+        let link = self.link;
+        if is_end(link) {
+            return None;
+        }
+        // SAFETY: A node of a chain is inside a socket of `P` that is freed after the read section. If
+        // the socket leaves its table, its `next` stays as it is until it is in another.
+        unsafe {
+            self.link = AtomicPtr::from_ptr(ptr::addr_of_mut!((*link).next)).load(Acquire);
+            Some(&*link.byte_sub(L::OFFSET).cast::<Sock<P>>())
+        }
+    }
+}
+
 impl<P: Protocol, L: Link> Table<P, L> {
     /// An empty table of `1 << bits` buckets.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
     pub(crate) fn new(bits: u32) -> Result<Self> {
         let lock = BhLock::new((), kernel::static_lock_class!())?;
         let count = 1_usize << bits;
         let mut buckets = KVVec::with_capacity(count, GFP_KERNEL)?;
         for _ in 0..count {
-            let empty = bindings::hlist_head {
+            let head = bindings::hlist_nulls_head {
                 first: ptr::null_mut(),
             };
-            buckets.push(Bucket(UnsafeCell::new(empty)), GFP_KERNEL)?;
+            buckets.push(Bucket(UnsafeCell::new(head)), GFP_KERNEL)?;
+        }
+        for bucket in buckets.iter_mut() {
+            let end = bucket.end();
+            bucket.0.get_mut().first = end;
         }
         Ok(Table {
             buckets,
@@ -83,26 +193,23 @@ impl<P: Protocol, L: Link> Table<P, L> {
         self.buckets.get((hash & self.mask) as usize)
     }
 
-    /// The sockets in the bucket of `hash`, those first that came last.
+    /// What a socket in this table has as its [`Membership`].
     #[inline]
-    fn sockets<'a>(
-        &self,
-        hash: u32,
-        _section: &'a rcu::Read,
-    ) -> impl Iterator<Item = &'a Sock<P>> + use<'a, P, L> {
-        let mut link = self.bucket(hash).map_or(ptr::null_mut(), Self::first);
-        core::iter::from_fn(move || {
-            if link.is_null() {
-                return None;
-            }
-            // SAFETY: A link in the table is inside a socket that is freed after the section.
-            let sock = unsafe { &*link.byte_sub(L::OFFSET).cast::<Sock<P>>() };
-            link = Self::next(link);
-            Some(sock)
-        })
+    fn id(&self) -> *mut Bucket {
+        self.buckets.as_ptr().cast_mut()
     }
 
-    /// The first socket in the bucket of `hash` for which `matches` holds.
+    #[inline]
+    fn chain<'a>(bucket: &Bucket, _section: &'a rcu::Read) -> Chain<'a, P, L> {
+        Chain {
+            link: bucket.first(),
+            end: bucket.end(),
+            _sockets: PhantomData,
+        }
+    }
+
+    /// The first socket in the bucket of `hash` for which `matches` holds. If sockets move meanwhile,
+    /// `matches` may be asked about one again.
     #[inline]
     pub(crate) fn find<'a>(
         &self,
@@ -110,7 +217,14 @@ impl<P: Protocol, L: Link> Table<P, L> {
         section: &'a rcu::Read,
         mut matches: impl FnMut(&Sock<P>) -> bool,
     ) -> Option<&'a Sock<P>> {
-        self.sockets(hash, section).find(|sock| matches(sock))
+        let bucket = self.bucket(hash)?;
+        loop {
+            let mut chain = Self::chain(bucket, section);
+            let found = chain.find(|sock| matches(sock));
+            if found.is_some() || chain.is_complete() {
+                return found;
+            }
+        }
     }
 
     /// The socket in the bucket of `hash` that `fitness` values most, of equals the one that came
@@ -122,15 +236,21 @@ impl<P: Protocol, L: Link> Table<P, L> {
         section: &'a rcu::Read,
         fitness: impl Fn(&Sock<P>) -> Option<u32>,
     ) -> Option<&'a Sock<P>> {
-        let mut best: Option<(u32, &Sock<P>)> = None;
-        for sock in self.sockets(hash, section) {
-            if let Some(value) = fitness(sock) {
-                if best.is_none_or(|(most, _)| value > most) {
-                    best = Some((value, sock));
+        let bucket = self.bucket(hash)?;
+        loop {
+            let mut chain = Self::chain(bucket, section);
+            let mut best: Option<(u32, &Sock<P>)> = None;
+            for sock in chain.by_ref() {
+                if let Some(value) = fitness(sock) {
+                    if best.is_none_or(|(most, _)| value > most) {
+                        best = Some((value, sock));
+                    }
                 }
             }
+            if chain.is_complete() {
+                return best.map(|(_, sock)| sock);
+            }
         }
-        best.map(|(_, sock)| sock)
     }
 
     /// Calls `f` for every socket in the table.
@@ -143,30 +263,34 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// As [`Self::for_each`], in process context: the read section lasts no longer than for a bucket.
-    pub(crate) fn for_each_at_leisure(&self, mut f: impl FnMut(&Sock<P>)) {
-        for hash in 0..=self.mask {
+    /// Calls `f` for every socket from `from` on, in a read section for each bucket, until it fails.
+    /// `from` then is the socket that it failed for. A socket that comes, goes or moves meanwhile may be
+    /// left out, and may keep another from being visited, or have it visited twice.
+    ///
+    /// # Errors
+    ///
+    /// Those of `f`.
+    pub(crate) fn walk<E>(
+        &self,
+        from: &mut Walk,
+        mut f: impl FnMut(&Sock<P>) -> Result<(), E>,
+    ) -> Result<(), E> {
+        while let Some(bucket) = self.buckets.get(from.bucket as usize) {
             let section = rcu::Read::enter();
-            self.find(hash, &section, |sock| {
-                f(sock);
-                false
-            });
+            loop {
+                let mut chain = Self::chain(bucket, &section);
+                for sock in chain.by_ref().skip(from.visited as usize) {
+                    f(sock)?;
+                    from.visited = from.visited.saturating_add(1);
+                }
+                if chain.is_complete() {
+                    break;
+                }
+            }
+            from.bucket = from.bucket.saturating_add(1);
+            from.visited = 0;
         }
-    }
-
-    #[inline]
-    fn first(bucket: &Bucket) -> *mut bindings::hlist_node {
-        // SAFETY: The head is a pointer that writers publish with release semantics.
-        unsafe {
-            AtomicPtr::from_ptr(ptr::addr_of_mut!((*bucket.0.get()).first)).load(Ordering::Acquire)
-        }
-    }
-
-    #[inline]
-    fn next(link: *mut bindings::hlist_node) -> *mut bindings::hlist_node {
-        // SAFETY: The link is in a socket that the read section keeps; removal leaves `next` as it
-        // was, so a reader on its way finds the end.
-        unsafe { AtomicPtr::from_ptr(ptr::addr_of_mut!((*link).next)).load(Ordering::Acquire) }
+        Ok(())
     }
 
     /// Locks the table for a change.
@@ -176,6 +300,17 @@ impl<P: Protocol, L: Link> Table<P, L> {
             table: self,
             section: rcu::Read::enter(),
             _lock: self.lock.lock(),
+        }
+    }
+}
+
+impl<P: Protocol, L: Link> Drop for Table<P, L> {
+    fn drop(&mut self) {
+        let guard = self.lock();
+        for bucket in &self.buckets {
+            while let Some(sock) = Self::chain(bucket, &guard.section).next() {
+                drop(guard.remove(sock));
+            }
         }
     }
 }
@@ -193,31 +328,43 @@ impl<P: Protocol, L: Link> TableGuard<'_, P, L> {
         self.table.find(hash, &self.section, matches).is_some()
     }
 
-    /// Puts a socket that is not in a table by this link into the bucket of `hash`.
-    pub(crate) fn insert(&self, hash: u32, sock: &Sock<P>) {
-        let Some(bucket) = self.table.bucket(hash) else {
-            return;
-        };
-        // SAFETY: The table is locked; the socket's link is unused, as the caller promises.
-        unsafe { bindings::hlist_add_head_rcu(Self::link(sock), bucket.0.get()) };
+    /// Puts a socket into the bucket of `hash`. The table holds it until [`Self::remove`].
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the socket is in a table by this link, or its last reference is gone.
+    pub(crate) fn insert(&self, hash: u32, sock: &Sock<P>) -> Result {
+        let bucket = self.table.bucket(hash).ok_or(EINVAL)?;
+        let held = sock.try_hold().ok_or(EINVAL)?;
+        let Membership(member) = L::member(&sock.tables);
+        member
+            .compare_exchange(ptr::null_mut(), self.table.id(), Acquire, Relaxed)
+            .map_err(|_| EINVAL)?;
+        // The table's reference.
+        forget(held);
+        // SAFETY: The table is locked. The socket was in no table by this link, and `member` keeps
+        // others from using the node from now on.
+        unsafe { bindings::hlist_nulls_add_head_rcu(Self::link(sock), bucket.0.get()) };
+        Ok(())
     }
 
-    /// Takes a socket out of the table; false if it is not in it.
-    pub(crate) fn remove(&self, sock: &Sock<P>) -> bool {
-        let link = Self::link(sock);
-        // SAFETY: The table is locked. An unused link has a null `pprev`: sockets start zeroed,
-        // and `hlist_del_init_rcu` leaves it so.
-        unsafe {
-            if (*link).pprev.is_null() {
-                return false;
-            }
-            bindings::hlist_del_init_rcu(link);
+    /// Takes a socket out of the table, and returns the table's reference; none if it is not in it.
+    pub(crate) fn remove(&self, sock: &Sock<P>) -> Option<SockRef<P>> {
+        let Membership(member) = L::member(&sock.tables);
+        if member.load(Relaxed) != self.table.id() {
+            return None;
         }
-        true
+        // SAFETY: The socket is in this table, which is locked. The reference is the table's.
+        let held = unsafe {
+            bindings::hlist_nulls_del_init_rcu(Self::link(sock));
+            SockRef::from_raw(sock.as_ptr())
+        };
+        member.store(ptr::null_mut(), Release);
+        Some(held)
     }
 
     #[inline]
-    fn link(sock: &Sock<P>) -> *mut bindings::hlist_node {
+    fn link(sock: &Sock<P>) -> *mut bindings::hlist_nulls_node {
         // SAFETY: The offset of a field of `struct sock`, at the start of the socket.
         unsafe { sock.as_ptr().byte_add(L::OFFSET).cast() }
     }

@@ -1,15 +1,19 @@
 //! Who may hold which EDP port, and who hears what arrives there.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+
 use anyhow::{ensure, Context};
 
-use crate::harness::{refused, Outcome, Scenario};
+use crate::harness::{note, refused, Outcome, Scenario};
 use crate::lab::{await_events, Lab};
+use crate::transfer::beside;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("edp_and_esp_port_conflicts", conflicts),
     Scenario::direct("edp_and_esp_choose_free_ports", free_ports),
     Scenario::direct("edp_ports_of_two_interfaces_are_apart", two_interfaces),
+    Scenario::direct("edp_port_changes_do_not_hide_other_sockets", port_changes).within(150),
 ];
 
 /// A second device on host a, with its index.
@@ -129,6 +133,60 @@ fn two_interfaces(lab: &Lab) -> Outcome {
     ensure!(
         on_eth0.send_to(b"x", 0, &there).is_err(),
         "a socket bound to eth0 sent through eth1"
+    );
+    Ok(())
+}
+
+/// The module keeps ports in a table of 1024 buckets. One socket moves between two of them, without a pause; a datagram for
+/// another socket in one of these may arrive while the first one moves.
+fn port_changes(lab: &Lab) -> Outcome {
+    const BUCKETS: u16 = 1024;
+    const DATAGRAMS: u32 = 100_000;
+    let port = 50_000;
+    // The only two ports that are free: one in the receiver's bucket, and one in another.
+    let free = [port + BUCKETS, port + 9 * BUCKETS + 1];
+    let receiver = lab.a.edp_bound(port)?;
+    let others = (49_152..=65_535).filter(|other| *other != port && !free.contains(other));
+    let _others = others
+        .map(|port| lab.a.edp_bound(port))
+        .collect::<anyhow::Result<Vec<_>>>()?;
+    let mover = lab.a.edp()?;
+    let sender = lab.b.edp()?;
+    let (nobody, there) = (lab.a.to_nobody(1), lab.b.to(&lab.a, port));
+    let over = AtomicBool::new(false);
+    let moves = || {
+        let mut seen = [0u32; 2];
+        while !over.load(Relaxed) {
+            mover.send_to(b"x", 0, &nobody)?;
+            let port = mover.local_address()?.port;
+            let which = free.iter().position(|free| *free == port);
+            seen[which.context("a port that was taken")?] += 1;
+            mover.connect_bytes(&[0; 16])?;
+        }
+        Ok(seen)
+    };
+    let sends = || {
+        let mut bytes = [0; 1];
+        for _ in 0..DATAGRAMS {
+            sender.send_to(b"x", 0, &there)?;
+            // Not all are read; what does not fit is counted apart.
+            let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
+        }
+        over.store(true, Relaxed);
+        Ok(())
+    };
+    let (seen, ()) = beside(moves, sends)?;
+    note(&format!(
+        "the other socket had the two ports {seen:?} times"
+    ));
+    ensure!(
+        seen.iter().all(|times| *times > 100),
+        "the other socket did not move: {seen:?}"
+    );
+    let missed = lab.a.counter("EdpInNoSocket")?;
+    ensure!(
+        missed == 0,
+        "{missed} of {DATAGRAMS} datagrams did not find their socket"
     );
     Ok(())
 }

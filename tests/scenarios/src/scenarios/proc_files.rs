@@ -1,15 +1,25 @@
 //! `/proc/net/edp` and `/proc/net/esp`.
 
-use anyhow::{ensure, Context, Result};
+use std::fs::{self, File};
+use std::io::{Read, Seek};
+use std::time::Instant;
 
-use crate::harness::{Outcome, Scenario};
+use anyhow::{ensure, Context, Result};
+use nix::sched::{unshare, CloneFlags};
+use nix::sys::wait::WaitStatus;
+
+use crate::address::Address;
+use crate::harness::{in_process, note, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Host, Lab};
+use crate::socket::{check, Socket};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("proc_net_edp_lists_sockets", edp),
     Scenario::direct("proc_net_esp_lists_sockets", esp),
     Scenario::direct("proc_net_lists_many_sockets_once_each", many),
+    Scenario::direct("proc_net_is_made_as_far_as_it_is_read", pieces),
+    Scenario::guest("proc_net_shows_user_ids_of_the_readers_namespace", user_ids),
 ];
 
 /// The line of `file` for the local `port`, as a list of fields.
@@ -134,6 +144,137 @@ fn many(lab: &Lab) -> Outcome {
         lines.sort_unstable();
         lines.dedup();
         ensure!(lines.len() == count, "{file} has the same line twice");
+    }
+    Ok(())
+}
+
+/// The whole file, `size` bytes per call.
+fn read_in_pieces(file: &mut File, size: usize) -> Result<String> {
+    let mut text = Vec::new();
+    let mut piece = vec![0; size];
+    loop {
+        let length = file.read(&mut piece)?;
+        if length == 0 {
+            return String::from_utf8(text).context("text");
+        }
+        text.extend_from_slice(&piece[..length]);
+    }
+}
+
+/// Readers that take a little at a time get every socket once, and the first piece does not cost what the whole does.
+fn pieces(lab: &Lab) -> Outcome {
+    let ports = 3000..5000u16;
+    let mut held = Vec::new();
+    for port in ports.clone() {
+        held.push(lab.b.edp_bound(port)?);
+        let stream = lab.b.esp()?;
+        stream.bind(&lab.b.here(port))?;
+        held.push(stream);
+    }
+    lab.b.namespace.within(|| {
+        for name in ["edp", "esp"] {
+            let mut file = File::open(format!("/proc/thread-self/net/{name}"))?;
+            let whole = fs::read_to_string(format!("/proc/thread-self/net/{name}"))?;
+            for size in [50, 4096, 1 << 20] {
+                file.rewind()?;
+                let text = read_in_pieces(&mut file, size)?;
+                ensure!(text == whole, "{name} in pieces of {size} differs");
+            }
+            let mut listed: Vec<u16> = whole
+                .lines()
+                .skip(1)
+                .filter_map(|line| {
+                    line.split_whitespace()
+                        .next()?
+                        .rsplit(':')
+                        .next()?
+                        .parse()
+                        .ok()
+                })
+                .collect();
+            listed.sort_unstable();
+            ensure!(
+                listed.iter().copied().eq(ports.clone()),
+                "{name}: {listed:?}"
+            );
+            let mut least = [f64::MAX; 2];
+            for _ in 0..5 {
+                for (size, least) in [100, whole.len()].into_iter().zip(&mut least) {
+                    let started = Instant::now();
+                    File::open(format!("/proc/thread-self/net/{name}"))?
+                        .read_exact(&mut vec![0; size])?;
+                    *least = least.min(started.elapsed().as_secs_f64());
+                }
+            }
+            let [piece, all] = least;
+            note(&format!("{name}: 100 bytes in {piece} s, all in {all} s"));
+            ensure!(
+                piece < all / 4.0,
+                "{name}: the first 100 bytes take {piece} s, all of it {all} s"
+            );
+        }
+        Ok(())
+    })?
+}
+
+/// The users of the sockets that `text` lists.
+fn users(text: &str) -> Result<Vec<&str>> {
+    let lines = text.lines().skip(1);
+    lines
+        .map(|line| line.split_whitespace().rev().nth(1).context("no user"))
+        .collect()
+}
+
+/// A container's root, who is user 1000 to the host and 0 to itself, makes sockets. Both read the list.
+fn user_ids() -> Outcome {
+    let status = in_process(|| {
+        let outcome = contained();
+        if let Err(error) = &outcome {
+            note(&format!("in the container: {error:#}"));
+        }
+        i32::from(outcome.is_err())
+    })?;
+    ensure!(
+        matches!(status, WaitStatus::Exited(_, 0)),
+        "the container: {status:?}"
+    );
+    Ok(())
+}
+
+fn contained() -> Outcome {
+    // Opened with the host's credentials, by which it is shown however long it stays open.
+    unshare(CloneFlags::CLONE_NEWNET).context("a namespace")?;
+    let mut hosts = [
+        File::open("/proc/self/net/edp")?,
+        File::open("/proc/self/net/esp")?,
+    ];
+    // SAFETY: the calls take integers.
+    unsafe {
+        check(libc::setresgid(1000, 1000, 1000))
+            .and_then(|_| check(libc::setresuid(1000, 1000, 1000)))
+    }
+    .context("becoming a user")?;
+    // A process that changed its user may not write to its own files of /proc.
+    // SAFETY: the call takes integers.
+    check(unsafe { libc::prctl(libc::PR_SET_DUMPABLE, 1) }).context("prctl")?;
+    unshare(CloneFlags::CLONE_NEWUSER).context("a user namespace")?;
+    fs::write("/proc/self/uid_map", "0 1000 1").context("uid_map")?;
+    let held = [Socket::edp()?, Socket::esp()?];
+    for (socket, host) in held.iter().zip(&mut hosts) {
+        socket.bind_bytes(
+            &Address {
+                port: 2811,
+                ..Default::default()
+            }
+            .to_bytes(),
+        )?;
+        let mut text = String::new();
+        host.read_to_string(&mut text)?;
+        ensure!(users(&text)? == ["1000"], "the host reads {text:?}");
+    }
+    for file in ["edp", "esp"] {
+        let text = fs::read_to_string(format!("/proc/self/net/{file}"))?;
+        ensure!(users(&text)? == ["0"], "the container reads {text:?}");
     }
     Ok(())
 }

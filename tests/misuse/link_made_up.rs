@@ -1,0 +1,22 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A table links sockets through a field that is something else.
+
+use crate::net::table::{Link, Membership, Memberships, PortLink};
+
+struct MadeUp;
+
+fn is_link<L: Link>() {}
+
+fn use_it() {
+    is_link::<PortLink>();
+}
+
+#[cfg(misuse)]
+impl Link for MadeUp { //~ E0200
+    const OFFSET: usize = 0;
+
+    fn member(memberships: &Memberships) -> &Membership {
+        PortLink::member(memberships)
+    }
+}

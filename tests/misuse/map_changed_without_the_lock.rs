@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A socket joins a map while somebody else may take it out.
+
+use crate::net::map::{Key, Map};
+use crate::net::sock::{Protocol, Sock};
+
+fn join<P: Protocol>(map: &Map<P>, key: &Key, sock: &Sock<P>) {
+    drop(map.insert(key, &sock.lock().locked()));
+    #[cfg(misuse)]
+    drop(map.insert(key, sock)); //~ E0308
+}

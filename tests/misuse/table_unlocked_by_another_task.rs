@@ -1,0 +1,16 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A locked table is handed to another task: the lock belongs to the processor that took it.
+
+use crate::net::sock::Protocol;
+use crate::net::table::{PortLink, Table};
+
+fn send<T: Send>(value: T) {
+    drop(value);
+}
+
+fn hand_over<P: Protocol>(table: &Table<P, PortLink>) {
+    send(table);
+    #[cfg(misuse)]
+    send(table.lock()); //~ E0277
+}
