@@ -187,17 +187,22 @@ impl Esp {
             return Err(ENETUNREACH);
         }
         let queue = space.esp_queues.of(peer.ifindex)?;
-        if !shared.binding.is_taken() {
-            Self::take_port(sock, 0, INTERFACE_ANY).map_err(|_| EADDRNOTAVAIL)?;
-        }
-        let port = shared.binding.port();
         shared.set_peer(&peer);
         shared.forget_missed();
         esp_devices::begin(sock);
-        if let Err(e) = space.esp_connections.insert(&key(port, &peer), esp) {
+        let list = |port| space.esp_connections.insert(&key(port, &peer), esp);
+        let listed = if shared.binding.is_taken() {
+            list(shared.binding.port())
+        } else {
+            let to = u64::from(peer.ifindex) << 32 | u64::from(peer.port);
+            let hash = space.port_secret.hash([peer.mac.to_bits(), to, 0]);
+            ports::take_to_connect(&space.esp_ports, sock, &shared.binding, hash, list)
+        };
+        if let Err(e) = listed {
             shared.set_peer(&Address::default());
             return Err(if e == EEXIST { EADDRNOTAVAIL } else { e });
         }
+        let port = shared.binding.port();
         if let Some(last) = esp.state.connection() {
             last.place.leave(sock);
         }

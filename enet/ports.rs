@@ -18,6 +18,10 @@ use kernel::bitmap::BitmapVec;
 /// Buckets of a table of ports, as a power of two.
 const BITS: u32 = 10;
 
+/// Destinations whose ports are counted apart. Others that fall on the same number skip each other's
+/// ports.
+const DESTINATIONS: usize = 256;
+
 /// The ports of one protocol in one namespace.
 pub(crate) struct Ports<P: Protocol, L: Link> {
     /// The sockets that own one, in the bucket of its number.
@@ -30,8 +34,21 @@ pub(crate) struct Ports<P: Protocol, L: Link> {
 struct Taken {
     /// A bit for each.
     bits: BitmapVec,
-    /// Where the search for a free one starts.
-    rover: u16,
+    /// Those whose owners all got them to connect: they may get further such owners.
+    shared: BitmapVec,
+    /// By destination: how far the ports that were given out have moved on.
+    moved: [u16; DESTINATIONS],
+}
+
+impl Taken {
+    /// Whether a further socket can have `port` to connect.
+    fn serves(&self, port: u16) -> bool {
+        !self.is_taken(port) || self.shared.next_bit(port.into()) == Some(port.into())
+    }
+
+    fn is_taken(&self, port: u16) -> bool {
+        self.bits.next_bit(port.into()) == Some(port.into())
+    }
 }
 
 impl<P: Protocol, L: Link> Ports<P, L> {
@@ -43,7 +60,8 @@ impl<P: Protocol, L: Link> Ports<P, L> {
     pub(crate) fn new() -> Result<Self> {
         let taken = Taken {
             bits: BitmapVec::new(1 << u16::BITS, GFP_KERNEL)?,
-            rover: rule::DYNAMIC.start() | random::u16(),
+            shared: BitmapVec::new(1 << u16::BITS, GFP_KERNEL)?,
+            moved: [0; DESTINATIONS],
         };
         Ok(Ports {
             sockets: Table::new(BITS)?,
@@ -72,6 +90,14 @@ impl Binding {
             asked_for: AtomicBool::new(false),
             lapsed: AtomicBool::new(false),
         }
+    }
+
+    /// The socket takes a port.
+    fn set(&self, port: u16, ifindex: u32, asked_for: bool) {
+        self.asked_for.store(asked_for, Relaxed);
+        self.lapsed.store(false, Relaxed);
+        self.ifindex.store(ifindex, Relaxed);
+        self.port.store(port, Relaxed);
     }
 
     /// Whether the port was asked for by its number.
@@ -162,17 +188,60 @@ pub(crate) fn take<P: Protocol, L: Link>(
             let found = taken.bits.next_zero_bit(from.into())?;
             u16::try_from(found).ok()
         };
-        let free = rule::pick(taken.rover, next_free).ok_or(EADDRINUSE)?;
-        taken.rover = free.wrapping_add(1);
-        free
+        rule::pick(random::u16(), next_free).ok_or(EADDRINUSE)?
     };
     guard.insert(port.into(), sock)?;
     taken.bits.set_bit(port.into());
-    binding.asked_for.store(asked_for, Relaxed);
-    binding.lapsed.store(false, Relaxed);
-    binding.ifindex.store(ifindex, Relaxed);
-    binding.port.store(port, Relaxed);
+    taken.shared.clear_bit(port.into());
+    binding.set(port, ifindex, asked_for);
     Ok(())
+}
+
+/// Takes a port, on all interfaces, for a socket that has none and connects to the destination of that
+/// `hash`: the first in the destination's order for which `connect` succeeds. A port may serve any number
+/// of such sockets, as long as `connect` tells that the whole connection is new.
+///
+/// # Errors
+///
+/// `EADDRNOTAVAIL` if no port can be had, `EINVAL` if the socket has one; those of `connect`, but for
+/// `EEXIST`, which says that the port has that connection already.
+pub(crate) fn take_to_connect<P: Protocol, L: Link>(
+    ports: &Ports<P, L>,
+    sock: &Sock<P>,
+    binding: &Binding,
+    hash: u64,
+    connect: impl Fn(u16) -> Result,
+) -> Result {
+    let destination = hash as usize % DESTINATIONS;
+    let moved = |taken: &Taken| taken.moved.get(destination).copied().unwrap_or(0);
+    let offset = ((hash >> 48) as u16).wrapping_add(moved(&ports.taken.lock()));
+    for (tried, port) in rule::candidates(offset).enumerate() {
+        // The lock is released in between: there may be many to try.
+        let guard = ports.sockets.lock();
+        let mut taken = ports.taken.lock();
+        if !taken.serves(port) {
+            continue;
+        }
+        guard.insert(port.into(), sock)?;
+        if let Err(error) = connect(port) {
+            drop(guard.remove(sock));
+            if error == EEXIST {
+                continue;
+            }
+            return Err(error);
+        }
+        if !taken.is_taken(port) {
+            taken.bits.set_bit(port.into());
+            taken.shared.set_bit(port.into());
+        }
+        let next = moved(&taken).wrapping_add(tried as u16).wrapping_add(1);
+        if let Some(moved) = taken.moved.get_mut(destination) {
+            *moved = next;
+        }
+        binding.set(port, 0, false);
+        return Ok(());
+    }
+    Err(EADDRNOTAVAIL)
 }
 
 /// Makes a socket that has a port a listener, by `listen`, unless another one has the port for
@@ -227,6 +296,8 @@ pub(crate) fn give_back<P: Protocol, L: Link>(
     let port = binding.port();
     let held = guard.remove(sock);
     if held.is_some() && !guard.any(port.into(), |other| of(other).port() == port) {
-        ports.taken.lock().bits.clear_bit(port.into());
+        let mut taken = ports.taken.lock();
+        taken.bits.clear_bit(port.into());
+        taken.shared.clear_bit(port.into());
     }
 }

@@ -12,6 +12,7 @@ use crate::{
         limits::Limits,
         map::Map,
         namespace::Net,
+        random::Secret,
         sysctl::Directory,
         table::{LookupLink, PortLink, Table},
         trace::DropReason,
@@ -58,6 +59,8 @@ pub(crate) struct Space {
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
     /// ESP sockets that own their local port.
     pub(crate) esp_ports: Ports<Esp, PortLink>,
+    /// Where the ports for a destination begin.
+    pub(crate) port_secret: Secret,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
@@ -85,6 +88,7 @@ impl Space {
         Ok(Space {
             edp_ports: Ports::new()?,
             esp_ports: Ports::new()?,
+            port_secret: Secret::new(),
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
             esp_queues: AckQueues::new(settings.live())?,

@@ -16,6 +16,7 @@
 #include <linux/rhashtable.h>
 #include <linux/seq_file.h>
 #include <linux/seq_file_net.h>
+#include <linux/siphash.h>
 #include <linux/skbuff.h>
 #include <linux/sockios.h>
 #include <linux/splice.h>

@@ -5,9 +5,35 @@
 //! C header: [`include/linux/random.h`](srctree/include/linux/random.h)
 
 use super::bindings;
+use core::{mem::MaybeUninit, mem::size_of};
 
 /// A number that nobody outside can guess.
 pub(crate) fn u16() -> u16 {
     // SAFETY: May be called in any context.
     unsafe { bindings::get_random_u16() }
+}
+
+/// A secret of this machine, for hashes that nobody outside can predict.
+pub(crate) struct Secret(bindings::siphash_key_t);
+
+impl Secret {
+    /// A new one.
+    pub(crate) fn new() -> Self {
+        let mut key = MaybeUninit::<bindings::siphash_key_t>::uninit();
+        // SAFETY: The function fills the key, which is plain data.
+        unsafe {
+            bindings::get_random_bytes(
+                key.as_mut_ptr().cast(),
+                size_of::<bindings::siphash_key_t>(),
+            );
+            Secret(key.assume_init())
+        }
+    }
+
+    /// The hash of `words`, by SipHash.
+    pub(crate) fn hash(&self, words: [u64; 3]) -> u64 {
+        let [first, second, third] = words;
+        // SAFETY: The key is valid; nothing else is touched.
+        unsafe { bindings::siphash_3u64(first, second, third, &self.0) }
+    }
 }

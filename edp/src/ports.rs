@@ -31,28 +31,39 @@ pub const fn conflicts(holder: Claim, other: Claim) -> bool {
     !apart && (!holder.shares || !other.shares || holder.listens)
 }
 
-/// Chooses a free port: in [`DYNAMIC`] the first from the rover on and around,
-/// so that a port rests as long as possible before it is used again; when all
-/// of those are taken, the same in [`REGISTERED`]. `None` when no port is free
-/// in either; never 0.
+/// Chooses a free port for a socket that asked for none: in [`DYNAMIC`] the
+/// first from the one at `offset` on and around; when all of those are taken, the
+/// same in [`REGISTERED`]. `None` when no port is free in either; never 0.
 ///
-/// * `rover`: the port behind the one given out last, at first any number.
+/// * `offset`: a random number.
 /// * `next_free`: the first port without an owner from the given one on.
-pub fn pick(rover: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> {
-    pick_in(DYNAMIC, rover, &next_free).or_else(|| pick_in(REGISTERED, rover, &next_free))
+pub fn pick(offset: u16, next_free: impl Fn(u16) -> Option<u16>) -> Option<u16> {
+    let pick_in = |range: RangeInclusive<u16>| {
+        let free_from = |port| next_free(port).filter(|port| range.contains(port));
+        free_from(start(&range, offset)).or_else(|| free_from(*range.start()))
+    };
+    pick_in(DYNAMIC).or_else(|| pick_in(REGISTERED))
 }
 
-/// [`pick`] within one range.
-fn pick_in(
-    range: RangeInclusive<u16>,
-    rover: u16,
-    next_free: &impl Fn(u16) -> Option<u16>,
-) -> Option<u16> {
-    let start = if range.contains(&rover) {
-        rover
-    } else {
-        *range.start()
+/// The ports for a connection that asked for none, in the order in which to try
+/// them: those of [`DYNAMIC`] from the one at `offset` on and around, then those of
+/// [`REGISTERED`] in the same way.
+///
+/// `offset` is a secret of the destination, and a number that the ports taken for
+/// it so far have moved on (RFC 6056, 3.3.4). So nobody else can tell the next
+/// port, and one comes again for the same destination only after all others.
+pub fn candidates(offset: u16) -> impl Iterator<Item = u16> {
+    let around = move |range: RangeInclusive<u16>| {
+        let first = start(&range, offset);
+        (first..=*range.end()).chain(*range.start()..first)
     };
-    let free_from = |port| next_free(port).filter(|port| range.contains(port));
-    free_from(start).or_else(|| free_from(*range.start()))
+    around(DYNAMIC).chain(around(REGISTERED))
+}
+
+/// The port at `offset`, counted around the range from its first port on.
+fn start(range: &RangeInclusive<u16>, offset: u16) -> u16 {
+    let (first, last) = (*range.start(), *range.end());
+    // A range is not empty, and its length is less than 2^16.
+    let length = last.wrapping_sub(first).wrapping_add(1);
+    first.wrapping_add(offset.checked_rem(length).unwrap_or(0))
 }

@@ -87,8 +87,10 @@ fn a_port_is_shared_when_both_say_so_and_nobody_listens() {
 }
 
 /// Picks as a caller would that has given out `taken`.
-fn pick(rover: u16, taken: &HashSet<u16>) -> Option<u16> {
-    ports::pick(rover, |from| (from..=u16::MAX).find(|p| !taken.contains(p)))
+fn pick(offset: u16, taken: &HashSet<u16>) -> Option<u16> {
+    ports::pick(offset, |from| {
+        (from..=u16::MAX).find(|p| !taken.contains(p))
+    })
 }
 
 fn ports_in(range: impl IntoIterator<Item = u16>) -> HashSet<u16> {
@@ -96,21 +98,22 @@ fn ports_in(range: impl IntoIterator<Item = u16>) -> HashSet<u16> {
 }
 
 #[test]
-fn the_rover_is_followed_around_the_dynamic_ports() {
+fn the_offset_counts_around_the_dynamic_ports() {
     let none = HashSet::new();
     assert_eq!(pick(0, &none), Some(49_152));
-    assert_eq!(pick(50_000, &none), Some(50_000));
-    assert_eq!(pick(50_000, &ports_in(50_000..=50_009)), Some(50_010));
-    assert_eq!(pick(65_535, &ports_in([65_535])), Some(49_152));
-    assert_eq!(pick(65_000, &ports_in(49_160..=65_535)), Some(49_152));
+    assert_eq!(pick(848, &none), Some(50_000));
+    assert_eq!(pick(16_384 + 848, &none), Some(50_000));
+    assert_eq!(pick(848, &ports_in(50_000..=50_009)), Some(50_010));
+    assert_eq!(pick(16_383, &ports_in([65_535])), Some(49_152));
+    assert_eq!(pick(15_848, &ports_in(49_160..=65_535)), Some(49_152));
 }
 
 #[test]
 fn the_registered_ports_follow_the_dynamic_ones() {
     let dynamic = ports_in(49_152..=65_535);
     assert_eq!(pick(0, &dynamic), Some(1_024));
-    assert_eq!(pick(30_000, &dynamic), Some(30_000));
-    assert_eq!(pick(60_000, &dynamic), Some(1_024));
+    assert_eq!(pick(28_976, &dynamic), Some(30_000));
+    assert_eq!(pick(48_128 + 5, &dynamic), Some(1_029));
     let all = ports_in(1_024..=65_535);
     assert_eq!(pick(0, &all), None);
     let all_but_one = ports_in((1_024..=65_535).filter(|p| *p != 30_001));
@@ -118,9 +121,30 @@ fn the_registered_ports_follow_the_dynamic_ones() {
 }
 
 #[test]
+fn candidates_are_all_ports_once_the_dynamic_ones_first() {
+    for offset in [0, 1, 848, 16_383, 16_384, 48_127, 48_128, u16::MAX] {
+        let candidates: Vec<u16> = ports::candidates(offset).collect();
+        assert_eq!(candidates[0], 49_152 + offset % 16_384);
+        assert_eq!(candidates[16_384], 1_024 + offset % 48_128);
+        assert!(candidates[..16_384].iter().all(|p| *p >= 49_152));
+        let mut sorted = candidates;
+        sorted.sort_unstable();
+        assert!(sorted.into_iter().eq(1_024..=65_535));
+    }
+}
+
+#[test]
+fn a_candidate_comes_again_after_all_other_dynamic_ports() {
+    let first = |offset| ports::candidates(offset).next().unwrap();
+    let given: HashSet<u16> = (60_000..=u16::MAX).chain(0..10_848).map(first).collect();
+    assert_eq!(given.len(), 16_384);
+    assert_eq!(first(10_848), first(60_000));
+}
+
+#[test]
 fn the_usual_choice_asks_once() {
     let asked = Cell::new(0);
-    let picked = ports::pick(49_229, |from| {
+    let picked = ports::pick(77, |from| {
         asked.set(asked.get() + 1);
         Some(from)
     });
@@ -167,20 +191,14 @@ proptest! {
         }
     }
 
-    /// Every free port comes up once before one comes up again.
+    /// A free port is found wherever the search begins.
     #[test]
-    fn a_port_rests_while_others_are_free(
-        rover in any::<u16>(),
+    fn a_free_port_is_found_from_everywhere(
+        offset in any::<u16>(),
         free in prop::collection::hash_set(49_152u16..=65_535, 1..40),
     ) {
-        let pick = |rover| ports::pick(rover, |from| free.iter().copied().filter(|p| *p >= from).min());
-        let mut next = rover;
-        let mut given = HashSet::new();
-        for _ in 0..free.len() {
-            let port = pick(next).unwrap();
-            prop_assert!(given.insert(port));
-            next = port.wrapping_add(1);
-        }
-        prop_assert!(given.contains(&pick(next).unwrap()));
+        let next_free = |from| free.iter().copied().filter(|p| *p >= from).min();
+        let port = ports::pick(offset, next_free).unwrap();
+        prop_assert!(free.contains(&port));
     }
 }

@@ -1,13 +1,14 @@
 //! Many connections at once, many one after the other, and the end of the ports; beside TCP where the two can be compared.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
 use crate::address::{Address, AF_ENET};
 use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{Host, Lab, Wiring};
+use crate::lab::{eventually, Host, Lab, Wiring};
 use crate::module;
 use crate::scale::{churn, port_rests, Crowd, Protocol, BOTH};
 use crate::socket::Socket;
@@ -15,6 +16,12 @@ use crate::socket::Socket;
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("scale_ports_run_out_as_tcps_and_udps_do", ports_run_out).within(290),
+    Scenario::direct(
+        "scale_a_clients_port_serves_many_destinations",
+        one_port_for_many,
+    )
+    .within(120),
+    Scenario::direct("scale_clients_ports_cannot_be_foretold", unforeseen),
     Scenario::direct(
         "scale_a_closed_connections_port_is_free_again",
         port_is_free,
@@ -218,4 +225,77 @@ fn ports_run_out(lab: &Lab) -> Outcome {
         ..Address::default()
     })
     .context("port 1023")
+}
+
+/// Of so many destinations some have the same port: by chance all are apart once in ten million times.
+fn one_port_for_many(lab: &Lab) -> Outcome {
+    const DESTINATIONS: u16 = 700;
+    let mut pairs = BTreeMap::<u16, Vec<(Socket, Socket)>>::new();
+    for number in 0..DESTINATIONS {
+        let port = 10_000 + number;
+        let listener = lab.b.esp_listener(port, 1)?;
+        let pair = lab.esp_pair_through(&listener, port)?;
+        let port = pair.0.local_address()?.port;
+        pairs.entry(port).or_default().push(pair);
+    }
+    pairs.retain(|_, pairs| pairs.len() > 1);
+    note(&format!(
+        "{} ports serve more than one destination",
+        pairs.len()
+    ));
+    let (port, mut pairs) = pairs
+        .pop_first()
+        .context("no port serves two destinations")?;
+    // Each connection has its own bytes.
+    for (number, (client, server)) in (0u8..).zip(&pairs) {
+        client.send_all(&[number])?;
+        let mut got = [0];
+        server.receive_exact(&mut got)?;
+        ensure!(got == [number], "connection {number} got {got:?}");
+    }
+    let bind = || lab.a.esp()?.bind(&lab.a.anywhere(port)).map_err(Into::into);
+    let taken = |what: &str| {
+        let socket = lab.a.esp()?;
+        refused(socket.bind(&lab.a.anywhere(port)), libc::EADDRINUSE, what)
+    };
+    taken("a port that two connections have")?;
+    pairs.truncate(1);
+    // What the other one still had to say is said.
+    thread::sleep(Duration::from_millis(200));
+    taken("a port that one connection has")?;
+    pairs.clear();
+    eventually("a port that no connection has", || {
+        let bound: Result<()> = bind();
+        Ok(bound.is_ok())
+    })
+}
+
+/// From one destination nothing can be told about another's ports.
+fn unforeseen(lab: &Lab) -> Outcome {
+    const COUNT: u16 = 16;
+    let mut ports = Vec::new();
+    for number in 0..COUNT {
+        let listener = lab.b.esp_listener(PORT + number, 4)?;
+        let (client, _server) = lab.esp_pair_through(&listener, PORT + number)?;
+        ports.push(client.local_address()?.port);
+    }
+    note(&format!("{ports:?}"));
+    let near = ports
+        .windows(2)
+        .filter(|pair| pair[0].abs_diff(pair[1]) < 100)
+        .count();
+    // By chance one in eighty is.
+    ensure!(
+        near < 4,
+        "{near} of {COUNT} ports follow the one before: {ports:?}"
+    );
+    // For one destination none comes again soon.
+    let listener = lab.b.esp_listener(PORT, 4)?;
+    let mut seen = BTreeSet::new();
+    for _ in 0..200 {
+        let (client, _server) = lab.esp_pair_through(&listener, PORT)?;
+        let port = client.local_address()?.port;
+        ensure!(seen.insert(port), "port {port} came again");
+    }
+    Ok(())
 }
