@@ -14,9 +14,6 @@ use kernel::sync::Arc;
 
 /// A protocol whose sockets listen and are children of listeners.
 pub(crate) trait Offspring: Protocol {
-    /// The child had to make room in the queue: its timer ends it, or its own end does.
-    fn mark_stale(child: &Sock<Self>);
-
     /// So many connections wait for `accept`, for those who look without the lock.
     fn note_ready(listener: &Sock<Self>, connections: u32);
 }
@@ -27,25 +24,33 @@ pub(crate) type SharedQueue<P> = Arc<BhLock<Queue<P>>>;
 /// A child in its place.
 struct Child<P: Offspring> {
     sock: SockRef<P>,
-    /// When it was put here.
-    since: u64,
     /// The peer has not answered yet.
     half_open: bool,
 }
 
-/// For how long a half-open child keeps its place though another wants it, nanoseconds: many times
-/// what a host of the same segment takes to answer.
+/// For how long there must have been no room for another half-open child before SYNs are answered by
+/// cookies, nanoseconds. Many clients that come at once answer sooner, and their SYNs come again.
 const GRACE: u64 = 10_000_000;
 
-/// How many places are looked at for one whose child has had its time, so that a SYN costs the same
-/// whatever the backlog.
-const LOOKS: usize = 8;
+/// For how long after a cookie there need not have been, nanoseconds: a flood goes on.
+const ALERT: u64 = 1_000_000_000;
+
+/// What becomes of a SYN.
+pub(crate) enum Admission {
+    /// A child in this place answers it.
+    Child(u32),
+    /// It is answered, and nothing is kept of it.
+    Cookie,
+    /// It is dropped.
+    Refused,
+}
 
 /// Children of one listener, in slots that were allocated when it began to listen: a packet from
 /// the wire never makes it allocate.
 pub(crate) struct Queue<P: Offspring> {
     /// Whom to wake; none once the listener is closed.
     listener: Option<SockRef<P>>,
+    /// Enough for as many half-open children as `limit`, and as many full ones.
     slots: KVVec<Option<Child<P>>>,
     /// Indices of empty slots.
     free: KVVec<u32>,
@@ -53,18 +58,26 @@ pub(crate) struct Queue<P: Offspring> {
     ready: KVVec<u32>,
     ready_head: usize,
     ready_len: usize,
-    /// The place that is looked at next for a child that has had its time.
-    hand: usize,
-    /// How many children there may be.
+    half_open: usize,
+    /// Since when there has been no room for a half-open child, as far as SYNs have shown.
+    full_since: Option<u64>,
+    /// When a SYN was last answered by a cookie.
+    last_cookie: Option<u64>,
+    /// How many half-open children there may be, and how many full ones.
     limit: usize,
 }
 
 /// The most that `listen` may ask for; the core has cut the number at `net.core.somaxconn`.
 const MOST: usize = 65535;
 
-/// How many children a backlog lets in: one more, as the kernel counts.
+/// How many children of a kind a backlog lets in: one more, as the kernel counts.
 fn limit_for(backlog: u32) -> usize {
     (backlog as usize + 1).min(MOST)
+}
+
+/// How many slots such a limit takes.
+fn slots_for(limit: usize) -> usize {
+    limit.saturating_mul(2)
 }
 
 /// A further `listen` on the same socket: changes the limit. Those who wait already stay.
@@ -75,7 +88,7 @@ fn limit_for(backlog: u32) -> usize {
 pub(crate) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) -> Result {
     let limit = limit_for(backlog);
     // Only `listen` changes the number of slots, and that with the listener's lock held.
-    let mut larger = if limit > queue.lock().slots.len() {
+    let mut larger = if slots_for(limit) > queue.lock().slots.len() {
         Some(Queue::empty(limit)?)
     } else {
         None
@@ -89,7 +102,7 @@ pub(crate) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) ->
 }
 
 impl<P: Offspring> Queue<P> {
-    /// A queue for `backlog` children of `listener`, and one more, as the kernel counts backlogs.
+    /// A queue for children of `listener`.
     ///
     /// # Errors
     ///
@@ -101,21 +114,24 @@ impl<P: Offspring> Queue<P> {
         Ok(Arc::new(lock, GFP_KERNEL)?)
     }
 
-    /// A queue with slots for `limit` children, that is nobody's.
+    /// A queue for `limit` children of each kind, that is nobody's.
     fn empty(limit: usize) -> Result<Queue<P>> {
+        let slots = slots_for(limit);
         let mut queue = Queue {
             listener: None,
-            slots: KVVec::with_capacity(limit, GFP_KERNEL)?,
-            free: KVVec::with_capacity(limit, GFP_KERNEL)?,
-            ready: KVVec::with_capacity(limit, GFP_KERNEL)?,
+            slots: KVVec::with_capacity(slots, GFP_KERNEL)?,
+            free: KVVec::with_capacity(slots, GFP_KERNEL)?,
+            ready: KVVec::with_capacity(slots, GFP_KERNEL)?,
             ready_head: 0,
             ready_len: 0,
-            hand: 0,
+            half_open: 0,
+            full_since: None,
+            last_cookie: None,
             limit,
         };
-        for slot in 0..limit {
+        for slot in (0..slots).rev() {
             queue.slots.push(None, GFP_KERNEL)?;
-            queue.free.push((limit - 1 - slot) as u32, GFP_KERNEL)?;
+            queue.free.push(slot as u32, GFP_KERNEL)?;
             queue.ready.push(0, GFP_KERNEL)?;
         }
         Ok(queue)
@@ -123,7 +139,7 @@ impl<P: Offspring> Queue<P> {
 
     /// Moves everything into `larger`, an empty queue with more slots, and becomes that; what is
     /// left of the old one is in `larger` then. Children keep their slots, and their order. Nobody
-    /// is between [`Self::reserve`] and [`Self::put`], which takes the listener's lock.
+    /// is between [`Self::admit`] and [`Self::put`], which takes the listener's lock.
     fn grow(&mut self, larger: &mut Queue<P>) {
         for (to, from) in larger.slots.iter_mut().zip(self.slots.iter_mut()) {
             core::mem::swap(to, from);
@@ -138,20 +154,55 @@ impl<P: Offspring> Queue<P> {
             head = (head + 1).checked_rem(self.ready.len()).unwrap_or(0);
         }
         larger.ready_len = self.ready_len;
+        larger.half_open = self.half_open;
+        larger.last_cookie = self.last_cookie;
         larger.listener = self.listener.take();
         core::mem::swap(self, larger);
     }
 
-    fn used(&self) -> usize {
-        self.slots.len().saturating_sub(self.free.len())
+    /// What becomes of a SYN that comes at `now`. Only what `accept` has room for is answered, as TCP has
+    /// it: the client of a connection that nobody can take would wait in vain.
+    pub(crate) fn admit(&mut self, now: u64) -> Admission {
+        if self.listener.is_none() || !self.has_room() {
+            return Admission::Refused;
+        }
+        if self.half_open < self.limit {
+            return match self.free.pop() {
+                Some(slot) => Admission::Child(slot),
+                None => Admission::Refused,
+            };
+        }
+        let since = *self.full_since.get_or_insert(now);
+        if now.saturating_sub(since) < GRACE && !self.sent_cookie_within(ALERT, now) {
+            return Admission::Refused;
+        }
+        self.last_cookie = Some(now);
+        Admission::Cookie
     }
 
-    /// Keeps a place for a child, unless there is no room.
+    /// Whether a SYN was answered by a cookie less than `time` ago.
+    pub(crate) fn sent_cookie_within(&self, time: u64, now: u64) -> bool {
+        self.last_cookie
+            .is_some_and(|last| now.saturating_sub(last) < time)
+    }
+
+    /// Whether `accept` can be given one more connection.
+    pub(crate) fn has_room(&self) -> bool {
+        self.ready_len < self.limit
+    }
+
+    /// Keeps a place for a child whose peer has answered a cookie, unless there is no room.
     pub(crate) fn reserve(&mut self) -> Option<u32> {
-        if self.listener.is_none() || self.used() >= self.limit {
+        if self.listener.is_none() || !self.has_room() {
             return None;
         }
         self.free.pop()
+    }
+
+    /// A half-open child is none any more.
+    fn leave_half_open(&mut self) {
+        self.half_open = self.half_open.saturating_sub(1);
+        self.full_since = None;
     }
 
     /// Gives back a place that got no child.
@@ -160,34 +211,8 @@ impl<P: Offspring> Queue<P> {
         let _ = self.free.push_within_capacity(slot);
     }
 
-    /// If there is no room: takes out a half-open child whose peer has had time enough to answer.
-    /// SYNs from addresses where nobody is would otherwise fill the queue until their last
-    /// repetition is over, and keep everybody out. The child is to be told that it is stale.
-    pub(crate) fn make_room(&mut self, now: u64) -> Option<SockRef<P>> {
-        if self.listener.is_none() || self.used() < self.limit {
-            return None;
-        }
-        for _ in 0..LOOKS.min(self.slots.len()) {
-            let slot = self.hand;
-            self.hand = slot.wrapping_add(1);
-            if self.hand >= self.slots.len() {
-                self.hand = 0;
-            }
-            let stale =
-                |child: &mut Child<P>| child.half_open && now.saturating_sub(child.since) >= GRACE;
-            let child = self.slots.get_mut(slot)?.take_if(stale);
-            if let Some(Child { sock, .. }) = child {
-                self.unreserve(slot as u32);
-                // From here on the child ends itself, by whatever comes first.
-                P::mark_stale(&sock);
-                return Some(sock);
-            }
-        }
-        None
-    }
-
     /// Puts a half-open child in its place, unless the listener has closed meanwhile.
-    pub(crate) fn put(&mut self, slot: u32, sock: SockRef<P>, since: u64) -> Option<SockRef<P>> {
+    pub(crate) fn put(&mut self, slot: u32, sock: SockRef<P>) -> Option<SockRef<P>> {
         if self.listener.is_none() {
             return Some(sock);
         }
@@ -196,13 +221,13 @@ impl<P: Offspring> Queue<P> {
         };
         let child = Child {
             sock,
-            since,
             half_open: true,
         };
+        self.half_open += 1;
         place.replace(child).map(|child| child.sock)
     }
 
-    /// The place of `sock`, if that is still in it: it may have had to leave it to another.
+    /// The place of `sock`, if that is still in it.
     fn place_of(&mut self, slot: u32, sock: &Sock<P>) -> Option<&mut Option<Child<P>>> {
         let place = self.slots.get_mut(slot as usize)?;
         let found: &Sock<P> = &place.as_ref()?.sock;
@@ -213,13 +238,17 @@ impl<P: Offspring> Queue<P> {
     pub(crate) fn take(&mut self, slot: u32, sock: &Sock<P>) -> Option<SockRef<P>> {
         let child = self.place_of(slot, sock)?.take()?;
         self.unreserve(slot);
+        if child.half_open {
+            self.leave_half_open();
+        }
         Some(child.sock)
     }
 
     /// The child `sock` is connected: it waits for `accept` now. Returns the listener to wake, none
-    /// if it has closed, or if the child had to make room.
+    /// if it has closed.
     pub(crate) fn complete(&mut self, slot: u32, sock: &Sock<P>) -> Option<SockRef<P>> {
         self.place_of(slot, sock)?.as_mut()?.half_open = false;
+        self.leave_half_open();
         let listener = self.listener.clone()?;
         let tail = (self.ready_head + self.ready_len).checked_rem(self.ready.len())?;
         *self.ready.get_mut(tail)? = slot;

@@ -10,7 +10,7 @@ use crate::{
     esp::{self, Failure, Seq, State},
     esp_output::{push, send_control, transmit},
     esp_sending::writable,
-    esp_sock::{parts, Esp, LockedEsp, Missed},
+    esp_sock::{parts, Esp, LockedEsp},
     events,
     net::{
         namespace::PerNet,
@@ -161,7 +161,7 @@ fn established(esp: &mut LockedEsp<'_>) {
     let listener = parent.queue().lock().complete(parent.slot(), sock);
     match listener {
         Some(listener) => listener.data_ready(),
-        // The listener has closed, or the child had to make room: either ends the child soon.
+        // The listener has closed, which ends the child soon.
         None => connection.life.set_parent(parent),
     }
 }
@@ -227,34 +227,6 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
 pub(crate) fn end(sock: &Sock<Esp>) {
     give_port_back(sock);
     sock.retire();
-}
-
-/// Whether a half-open child had to make room in its listener's queue.
-pub(crate) fn is_stale(sock: &Sock<Esp>) -> bool {
-    sock.shared().misses(Missed::Stale)
-}
-
-/// Has a child that had to make room in its listener's queue end itself: nobody takes its lock while
-/// the listener's is held.
-pub(crate) fn dismiss(child: &Sock<Esp>, now: u64) {
-    child.arm_timer(now);
-}
-
-/// Ends a child that is stale: without a packet to a peer that never answered, with a reset to one that
-/// has just done so.
-pub(crate) fn give_up(esp: &mut LockedEsp<'_>) {
-    let sock = esp.sock();
-    let Some(connection) = esp.state.connection() else {
-        return;
-    };
-    let _ = connection.life.take_parent();
-    if sock.tcp_state() == TcpState::SynRecv as u8 {
-        let _ = connection.engine.abort();
-        set_state(sock, TcpState::Close);
-        over(esp);
-    } else if sock.tcp_state() != TcpState::Close as u8 {
-        abort(esp);
-    }
 }
 
 /// Takes the socket out of the connections that packets are looked up in.

@@ -5,7 +5,8 @@
 use crate::{
     ack_queue::{self, Due},
     address::Address,
-    esp::{self, flags, Header, Seq, HEADER_LEN},
+    esp::{self, flags, Header, HEADER_LEN},
+    esp_accept::Admission,
     esp_connection::{self, settle},
     esp_devices,
     esp_life::Parent,
@@ -17,7 +18,7 @@ use crate::{
         errno::EEXIST,
         namespace::PerNet,
         packet_type::Handler,
-        random, rcu,
+        rcu,
         skb::Skb,
         sock::{NewChild, Sock, TcpState},
         softirq::Softirq,
@@ -145,6 +146,10 @@ fn process(
     else {
         return mismatch(esp, skb, header, peer, softirq);
     };
+    if sock.tcp_state() == TcpState::SynRecv as u8 && completes_in_vain(connection, header) {
+        drop_packet(sock, skb, DropReason::ListenQueue);
+        return Due::NOT;
+    }
     sock.note_arrival(&skb);
     let room = connection.receiving.room(sock, skb.truesize());
     connection.place.refresh(&mut connection.engine);
@@ -155,6 +160,16 @@ fn process(
         examine(esp, skb, &outcome);
     }
     settle(esp, outcome, now)
+}
+
+/// Whether a packet would complete the handshake of a child that `accept` cannot be given: then the child
+/// goes on answering the SYN, for a while, and its peer goes on sending.
+#[cold]
+#[inline(never)]
+fn completes_in_vain(connection: &Connection, header: &Header) -> bool {
+    header.has(flags::ACK)
+        && !header.has(flags::SYN | flags::RST)
+        && !connection.life.can_be_accepted()
 }
 
 /// A packet for a listener, or for a socket that has got another peer since it was looked up.
@@ -170,10 +185,7 @@ fn mismatch(
     let sock = esp.sock();
     if esp.state.listening().is_some() {
         sock.note_queue(&skb);
-        match open(esp, peer, header, softirq) {
-            Ok(()) => skb.consume(),
-            Err(reason) => drop_packet(sock, skb, reason),
-        }
+        open(esp, skb, header, peer, softirq);
     } else {
         Space::of(sock.net()).esp_refused.no_socket.count();
         drop_packet(sock, skb, DropReason::NoSocket);
@@ -223,32 +235,32 @@ fn deliver(esp: &mut LockedEsp<'_>, mut skb: Skb) {
     }
 }
 
-/// A packet for a listener: the start of a connection, or a mistake.
+/// A packet for a listener: the start of a connection, the answer to a cookie, or a mistake.
 fn open(
     esp: &mut LockedEsp<'_>,
-    peer: &Address,
+    skb: Skb,
     header: &Header,
+    peer: &Address,
     softirq: Softirq<'_>,
-) -> Result<(), DropReason> {
-    let sock = esp.sock();
+) {
+    let listener = esp.sock();
     let section = rcu::Read::enter();
-    let Some(device) = Device::find(sock.net(), peer.ifindex, &section) else {
-        return Err(DropReason::BadState);
+    let device = Device::find(listener.net(), peer.ifindex, &section);
+    let opened = match device {
+        Some(device) if header.opens() => answer(esp, device, peer, header, softirq),
+        Some(device) if !header.has(flags::RST) => {
+            return take_answer(esp, skb, device, header, peer, softirq);
+        }
+        _ => Err(DropReason::BadState),
     };
-    if header.has(flags::RST) {
-        return Err(DropReason::BadState);
+    match opened {
+        Ok(()) => skb.consume(),
+        Err(reason) => drop_packet(listener, skb, reason),
     }
-    if !header.opens() {
-        Space::of(sock.net()).esp_refused.no_socket.count();
-        esp_output::send_reset(device, peer.mac, header);
-        return Err(DropReason::NoSocket);
-    }
-    spawn(esp, device, peer, header, softirq).inspect_err(|_| sock.count_drop())
 }
 
-/// Makes the child of a listener that answers a SYN, if there is room and memory, and no child for
-/// it already.
-fn spawn(
+/// Answers a SYN, by a child if there is room.
+fn answer(
     esp: &mut LockedEsp<'_>,
     device: &Device,
     peer: &Address,
@@ -257,45 +269,131 @@ fn spawn(
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
     let space = Space::of(listener.net());
+    let now = timer::now();
+    let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
+    let admission = queue.lock().admit(now);
+    let cookie = || client(peer).cookie(syn, now, |words| space.cookie_secret.hash(words));
+    match admission {
+        Admission::Child(slot) => {
+            let port = listener.shared().binding.port();
+            let config = space.sysctl.config();
+            let engine = esp::Connection::accept(port, syn, cookie(), config, now);
+            let mut child = spawn(esp, device, peer, engine, slot, softirq)?;
+            push(&mut child.locked(), now);
+            Ok(())
+        }
+        Admission::Cookie => {
+            space.esp_cookies_sent.count();
+            esp_output::send_cookie(device, peer.mac, &esp::cookie::answer_to(syn, cookie()));
+            Ok(())
+        }
+        Admission::Refused => {
+            listener.count_drop();
+            Err(DropReason::ListenQueue)
+        }
+    }
+}
+
+/// The client that a packet comes from.
+fn client(peer: &Address) -> esp::cookie::Client {
+    esp::cookie::Client {
+        mac: peer.mac.to_bits(),
+        ifindex: peer.ifindex,
+    }
+}
+
+/// Makes the connection of a packet that answers a cookie, and hands the packet to it. Any other packet is
+/// of no connection.
+fn take_answer(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    device: &Device,
+    header: &Header,
+    peer: &Address,
+    softirq: Softirq<'_>,
+) {
+    let listener = esp.sock();
+    let space = Space::of(listener.net());
+    let now = timer::now();
+    let Some(queue) = esp.state.listening() else {
+        return drop_packet(listener, skb, DropReason::NoSocket);
+    };
+    let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
+    let hash = |words| space.cookie_secret.hash(words);
+    let syn = if expected {
+        client(peer).answered(header, now, hash)
+    } else {
+        None
+    };
+    let Some(syn) = syn else {
+        space.esp_refused.no_socket.count();
+        // The first packet behind a cookie may be lost, and the second one is no reason to end the
+        // connection.
+        if !expected {
+            esp_output::send_reset(device, peer.mac, header);
+        }
+        return drop_packet(listener, skb, DropReason::NoSocket);
+    };
+    let slot = queue.lock().reserve();
+    let Some(slot) = slot else {
+        listener.count_drop();
+        return drop_packet(listener, skb, DropReason::ListenQueue);
+    };
+    let port = listener.shared().binding.port();
+    let isn = header.ack.sub(1);
+    let engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
+    match spawn(esp, device, peer, engine, slot, softirq) {
+        Ok(mut child) => {
+            space.esp_cookies_taken.count();
+            let mut esp = child.locked();
+            let due = process(&mut esp, skb, header, peer, now, softirq);
+            serve_by_timer(&mut esp, due, now);
+        }
+        Err(reason) => drop_packet(listener, skb, reason),
+    }
+}
+
+/// Makes a child of a listener for the place `slot`, if there is memory, and no child for the peer
+/// already.
+fn spawn(
+    esp: &mut LockedEsp<'_>,
+    device: &Device,
+    peer: &Address,
+    mut engine: esp::Connection,
+    slot: u32,
+    softirq: Softirq<'_>,
+) -> Result<NewChild<Esp>, DropReason> {
+    let listener = esp.sock();
+    let space = Space::of(listener.net());
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?.clone();
+    let give_up = |reason| {
+        listener.count_drop();
+        queue.lock().unreserve(slot);
+        reason
+    };
     let turns = space
         .esp_queues
         .of(device.index())
-        .map_err(|_| DropReason::NoMemory)?;
-    let now = timer::now();
-    let (stale, slot) = {
-        let mut queue = queue.lock();
-        (queue.make_room(now), queue.reserve())
-    };
-    if let Some(stale) = stale {
-        listener.count_drop();
-        esp_connection::dismiss(&stale, now);
-    }
-    let slot = slot.ok_or(DropReason::ListenQueue)?;
+        .map_err(|_| give_up(DropReason::NoMemory))?;
     let port = listener.shared().binding.port();
-    let config = space.sysctl.config();
-    let mut engine = esp::Connection::accept(port, syn, Seq(random::u16()), config, now);
     let user_timeout = esp.state.user_timeout;
-    engine.set_user_timeout(user_timeout, config);
+    engine.set_user_timeout(user_timeout, space.sysctl.config());
     let shared = Shared::of_child(port, peer);
-    let Some(mut child) = NewChild::spawn(esp, shared, State::idle(user_timeout), softirq) else {
-        queue.lock().unreserve(slot);
-        return Err(DropReason::NoMemory);
-    };
+    let mut child = NewChild::spawn(esp, shared, State::idle(user_timeout), softirq)
+        .ok_or_else(|| give_up(DropReason::NoMemory))?;
     let held = child.hold();
     let mut esp = child.locked();
     let sock = esp.sock();
     space.sysctl.limit_buffers(sock);
     esp_devices::begin(sock);
     if let Err(error) = space.esp_connections.insert(&key(port, peer), &esp) {
-        queue.lock().unreserve(slot);
         esp_connection::set_state(sock, TcpState::Close);
         esp_connection::end(sock);
-        return Err(if error == EEXIST {
+        return Err(give_up(if error == EEXIST {
             DropReason::Duplicate
         } else {
             DropReason::NoMemory
-        });
+        }));
     }
     esp_connection::set_state(sock, TcpState::SynRecv);
     // The device is measured when changes are heard of already.
@@ -303,15 +401,15 @@ fn spawn(
     connection.life.set_parent(Parent::new(queue.clone(), slot));
     esp.state.role = Role::Connection(connection);
     sock.start_flow();
-    if queue.lock().put(slot, held, now).is_some() {
+    if queue.lock().put(slot, held).is_some() {
         // The listener has closed meanwhile.
         if let Some(connection) = esp.state.connection() {
             let _ = connection.engine.abort();
         }
         esp_connection::set_state(sock, TcpState::Close);
         esp_connection::over(&mut esp);
+        listener.count_drop();
         return Err(DropReason::NoSocket);
     }
-    push(&mut esp, timer::now());
-    Ok(())
+    Ok(child)
 }

@@ -70,6 +70,12 @@ impl<P: Offspring> Life<P> {
         self.parent.take()
     }
 
+    /// Whether `accept` can be given the connection, as far as it is a half-open child.
+    pub(crate) fn can_be_accepted(&self) -> bool {
+        let parent = self.parent.as_ref();
+        parent.is_none_or(|parent| parent.queue.lock().has_room())
+    }
+
     /// Has every later call report `error`.
     pub(crate) fn end_with(&mut self, error: Error) {
         self.ended = Some(error);

@@ -195,6 +195,14 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
     }
 }
 
+/// Answers a SYN, and keeps nothing of it.
+pub(crate) fn send_cookie(device: &Device, to: Mac, answer: &Header) {
+    if let Ok(skb) = empty(device, answer) {
+        // If the answer is lost, the SYN comes again.
+        let _ = device.send(skb, parameters::esp_type(), to);
+    }
+}
+
 /// Answers a packet that no socket knows.
 pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header) {
     if let Some(reset) = esp::reset_for(header) {

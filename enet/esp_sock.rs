@@ -49,9 +49,6 @@ pub(crate) enum Missed {
     Turn = 1,
     /// The connection's device has changed.
     Device = 2,
-    /// The socket was half-open for too long and had to make room in its listener's queue: its timer
-    /// ends it, or its own end does. This stays set.
-    Stale = 4,
 }
 
 impl Shared {
@@ -93,12 +90,7 @@ impl Shared {
         self.missed.load(Relaxed) != 0
     }
 
-    /// Whether `what` was missed.
-    pub(crate) fn misses(&self, what: Missed) -> bool {
-        self.missed.load(Relaxed) & what as u8 != 0
-    }
-
-    /// Whether `what` was missed; it is not any more, unless it stays.
+    /// Whether `what` was missed; it is not any more.
     pub(crate) fn take_missed(&self, what: Missed) -> bool {
         self.missed.fetch_and(!(what as u8), Relaxed) & what as u8 != 0
     }

@@ -62,13 +62,10 @@ impl Protocol for Esp {
     }
 
     fn timer(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
-        let Some((sock, connection)) = parts(esp) else {
+        let Some((_, connection)) = parts(esp) else {
             return;
         };
         connection.expired();
-        if esp_connection::is_stale(sock) {
-            return esp_connection::give_up(esp);
-        }
         let now = timer::now();
         let engine = &mut connection.engine;
         if now >= connection.sending.corked_until() {
@@ -114,10 +111,6 @@ impl Scheduled for Esp {
 }
 
 impl Offspring for Esp {
-    fn mark_stale(child: &Sock<Self>) {
-        child.shared().miss(Missed::Stale);
-    }
-
     fn note_ready(listener: &Sock<Self>, connections: u32) {
         listener.shared().unread.set(connections);
     }

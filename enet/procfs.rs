@@ -229,6 +229,8 @@ impl Show for EnetFile {
             ("EspAckQueueWaited", waited),
             ("EspAckQueueOverrun", overrun),
             ("EspOutProbes", space.esp_probes.get()),
+            ("EspOutCookies", space.esp_cookies_sent.get()),
+            ("EspInCookies", space.esp_cookies_taken.get()),
             ("EdpInEcho", space.edp_echoed.get()),
             ("EdpInNotOurs", edp.not_ours.get()),
             ("EdpInMalformed", edp.malformed.get()),

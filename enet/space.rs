@@ -61,6 +61,8 @@ pub(crate) struct Space {
     pub(crate) esp_ports: Ports<Esp, PortLink>,
     /// Where the ports for a destination begin.
     pub(crate) port_secret: Secret,
+    /// What makes SYN cookies.
+    pub(crate) cookie_secret: Secret,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
@@ -73,6 +75,10 @@ pub(crate) struct Space {
     pub(crate) esp_refused: Refused,
     /// Probes sent by ESP connections.
     pub(crate) esp_probes: Counter,
+    /// SYNs answered by cookies.
+    pub(crate) esp_cookies_sent: Counter,
+    /// Connections made of answers to cookies.
+    pub(crate) esp_cookies_taken: Counter,
     /// Echo requests answered.
     pub(crate) edp_echoed: Counter,
 }
@@ -89,6 +95,7 @@ impl Space {
             edp_ports: Ports::new()?,
             esp_ports: Ports::new()?,
             port_secret: Secret::new(),
+            cookie_secret: Secret::new(),
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
             esp_queues: AckQueues::new(settings.live())?,
@@ -96,6 +103,8 @@ impl Space {
             edp_refused: Refused::default(),
             esp_refused: Refused::default(),
             esp_probes: Counter::new(),
+            esp_cookies_sent: Counter::new(),
+            esp_cookies_taken: Counter::new(),
             edp_echoed: Counter::new(),
             sysctl: Directory::new(net, settings)?,
         })

@@ -159,6 +159,22 @@ impl Connection {
         connection
     }
 
+    /// The connection that a listener makes of the packet that answers its SYN|ACK,
+    /// if it has kept nothing of the SYN: see [`cookie`](super::cookie). The packet
+    /// comes next.
+    pub fn accept_forgotten(
+        local_port: u16,
+        syn: &Header,
+        isn: Seq,
+        config: Config,
+        now: Nanos,
+    ) -> Self {
+        let mut connection = Self::accept(local_port, syn, isn, config, now);
+        connection.sender.syn_has_left(now);
+        connection.stats.pkt_tx = 1;
+        connection
+    }
+
     /// The state.
     #[inline]
     pub fn state(&self) -> State {

@@ -25,6 +25,7 @@
 pub mod ack_queue;
 pub mod config;
 pub mod connection;
+pub mod cookie;
 pub mod outcome;
 mod peer_window;
 mod receiver;

@@ -527,6 +527,13 @@ impl Sender {
         }
     }
 
+    /// The SYN has left, nobody knows when.
+    pub(super) fn syn_has_left(&mut self, now: Nanos) {
+        self.resend_first = false;
+        let _ = self.syn(now);
+        self.timed = None;
+    }
+
     /// Whether an acknowledgement is for packets that were sent, and not before the
     /// number that last opened a window. Data repeats that number while a later one
     /// is held back.

@@ -16,6 +16,7 @@ mod error_queue;
 mod esp_bulk;
 mod esp_calls;
 mod esp_connections;
+mod esp_cookies;
 mod esp_faults;
 mod esp_forgotten;
 mod esp_orphans;
@@ -58,6 +59,7 @@ pub fn all() -> Vec<&'static Scenario> {
         edp_echo::ALL,
         error_queue::ALL,
         esp_connections::ALL,
+        esp_cookies::ALL,
         esp_calls::ALL,
         bad_input::ALL,
         hostile_frames::ALL,

@@ -72,8 +72,7 @@ fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> 
     })
 }
 
-/// SYNs from random addresses: each makes a half-open connection, and asks an older one to go. Those that go are there for
-/// a moment more than the backlog.
+/// SYNs from random addresses: some make half-open connections, and the others are answered by cookies.
 pub const SYNS: Attack = Attack {
     what: "SYNs from absent hosts",
     make: syns,

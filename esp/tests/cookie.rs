@@ -1,0 +1,231 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! SYN cookies: which packets a listener that keeps nothing takes for an answer to
+//! its SYN|ACK, and what becomes of them.
+
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use esp::cookie::{answer_to, Client, LIFE};
+use esp::{flags, Config, Connection, Header, Room, Seq, State, Transmit};
+
+const CLIENT: Client = Client {
+    mac: 0x0200_0000_0001,
+    ifindex: 3,
+};
+const NOW: u64 = 1_000_000_000_000;
+const ISN: u16 = 0xfffe;
+
+/// Keyed by nothing: the secret is the caller's.
+fn hash(words: [u64; 3]) -> u64 {
+    let mut hasher = DefaultHasher::new();
+    words.hash(&mut hasher);
+    hasher.finish()
+}
+
+fn room() -> Room {
+    Room {
+        queued: 0,
+        limit: 1 << 20,
+        arriving: 1600,
+        packet: 1600,
+    }
+}
+
+fn syn() -> Header {
+    Header {
+        src: 50_000,
+        dst: 2_805,
+        len: 0,
+        seq: Seq(ISN),
+        ack: Seq(0),
+        flags: flags::SYN,
+    }
+}
+
+/// The packet with `len` bytes that follows the SYN, if the answer had the number `cookie`.
+fn first(cookie: Seq, len: u16) -> Header {
+    Header {
+        len,
+        seq: Seq(ISN).add(1),
+        ack: cookie.add(1),
+        flags: flags::ACK,
+        ..syn()
+    }
+}
+
+fn cookie() -> Seq {
+    CLIENT.cookie(&syn(), NOW, hash)
+}
+
+#[test]
+fn the_first_packet_names_the_syn() {
+    for len in [0, 1000] {
+        let packet = first(cookie(), len);
+        assert_eq!(CLIENT.answered(&packet, NOW, hash), Some(syn()));
+    }
+    let fin = Header {
+        flags: flags::FIN | flags::ACK,
+        ..first(cookie(), 0)
+    };
+    assert_eq!(CLIENT.answered(&fin, NOW, hash), Some(syn()));
+}
+
+#[test]
+fn a_probe_names_the_syn() {
+    let probe = Header {
+        seq: Seq(ISN),
+        ..first(cookie(), 0)
+    };
+    assert_eq!(CLIENT.answered(&probe, NOW, hash), Some(syn()));
+    // Data never has the SYN's number.
+    let data = Header { len: 1, ..probe };
+    assert_eq!(CLIENT.answered(&data, NOW, hash), None);
+}
+
+#[test]
+fn a_cookie_lasts_for_an_epoch_at_least_and_two_at_most() {
+    let packet = first(cookie(), 1000);
+    assert!(CLIENT.answered(&packet, NOW + LIFE / 2, hash).is_some());
+    assert!(CLIENT.answered(&packet, NOW + LIFE, hash).is_none());
+}
+
+#[test]
+fn a_syn_that_comes_again_gets_the_same_number() {
+    assert_eq!(cookie(), CLIENT.cookie(&syn(), NOW + 1_000_000, hash));
+}
+
+#[test]
+fn all_that_names_the_connection_counts() {
+    let packet = first(cookie(), 1000);
+    let others = [
+        (
+            Client {
+                mac: 0x0200_0000_0002,
+                ..CLIENT
+            },
+            packet,
+        ),
+        (
+            Client {
+                ifindex: 4,
+                ..CLIENT
+            },
+            packet,
+        ),
+        (
+            CLIENT,
+            Header {
+                src: 50_001,
+                ..packet
+            },
+        ),
+        (
+            CLIENT,
+            Header {
+                dst: 2_806,
+                ..packet
+            },
+        ),
+        (
+            CLIENT,
+            Header {
+                seq: packet.seq.add(1),
+                ..packet
+            },
+        ),
+        (
+            CLIENT,
+            Header {
+                ack: packet.ack.add(1),
+                ..packet
+            },
+        ),
+    ];
+    for (client, packet) in others {
+        assert_eq!(client.answered(&packet, NOW, hash), None, "{packet:?}");
+    }
+    let other_secret = |words: [u64; 3]| hash(words) ^ 1;
+    assert_eq!(CLIENT.answered(&packet, NOW, other_secret), None);
+}
+
+#[test]
+fn packets_that_answer_nothing_are_none() {
+    let packet = first(cookie(), 0);
+    for bits in [
+        flags::SYN,
+        flags::SYN | flags::ACK,
+        flags::RST | flags::ACK,
+        flags::FIN,
+        0,
+    ] {
+        let packet = Header {
+            flags: bits,
+            ..packet
+        };
+        assert_eq!(CLIENT.answered(&packet, NOW, hash), None, "{bits:#x}");
+    }
+}
+
+#[test]
+fn a_guess_is_right_once_in_2_to_the_15_times_or_14() {
+    for (len, most) in [(1000, 2), (0, 4)] {
+        let right = (0..=u16::MAX)
+            .filter(|ack| {
+                let packet = Header {
+                    ack: Seq(*ack),
+                    ..first(Seq(0), len)
+                };
+                CLIENT.answered(&packet, NOW, hash).is_some()
+            })
+            .count();
+        assert!((1..=most).contains(&right), "{right} of 65536 guesses");
+    }
+}
+
+/// A client, the answer that nobody keeps, and a connection made of the client's data.
+#[test]
+fn data_makes_the_forgotten_connection() {
+    let mut client = Connection::new(50_000, 2_805, Config::default());
+    client.connect(Seq(ISN), NOW);
+    let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(NOW, |_| 0) else {
+        panic!("no SYN");
+    };
+    let answer = answer_to(&syn, CLIENT.cookie(&syn, NOW, hash));
+    assert!(client.on_segment(&answer, room(), NOW).established);
+    // The acknowledgement of the handshake is lost.
+    client.enqueue();
+    let mut sent = Vec::new();
+    while let Some(transmit) = client.poll_transmit(NOW, |_| 0) {
+        sent.push(transmit);
+    }
+    let data = sent.iter().find_map(|transmit| match transmit {
+        Transmit::Data { header, .. } => Some(Header {
+            len: 100,
+            ..*header
+        }),
+        _ => None,
+    });
+    let data = data.expect("data");
+
+    let named = CLIENT.answered(&data, NOW, hash).expect("an answer");
+    assert_eq!(named, syn);
+    let isn = data.ack.sub(1);
+    let mut server = Connection::accept_forgotten(2_805, &named, isn, Config::default(), NOW);
+    assert_eq!(server.state(), State::SynReceived);
+    let outcome = server.on_segment(&data, room(), NOW);
+    assert!(outcome.established && outcome.deliver, "{outcome:?}");
+    assert_eq!(server.state(), State::Established);
+    // Its SYN|ACK has left long ago; the data is acknowledged.
+    server.flush_ack();
+    let mut acknowledged = false;
+    while let Some(transmit) = server.poll_transmit(NOW, |_| 0) {
+        let Transmit::Control { header, .. } = transmit else {
+            panic!("{transmit:?}");
+        };
+        assert!(!header.has(flags::SYN));
+        acknowledged |= header.ack == data.seq.add(1);
+        let _ = client.on_segment(&header, room(), NOW);
+    }
+    assert!(acknowledged);
+    assert_eq!(client.unacked(), 0);
+}

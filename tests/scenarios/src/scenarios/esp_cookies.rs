@@ -1,0 +1,209 @@
+//! SYNs that nobody follows up, and clients that take their time.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
+use crate::harness::{refused, Outcome, Scenario};
+use crate::lab::{await_events, Lab};
+use crate::patience::patience;
+use crate::socket::Socket;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("esp_slow_clients_survive_a_flood_of_syns", slow_clients),
+    Scenario::direct("esp_cookies_are_of_one_client", made_up),
+    Scenario::direct("esp_cookies_end_with_the_accept_queues_room", no_room),
+];
+
+const PORT: u16 = 570;
+const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+const BACKLOG: i32 = 4;
+
+/// A client without the module.
+struct Client<'a> {
+    lab: &'a Lab,
+    wire: PacketSocket,
+    port: u16,
+    /// The number of its SYN.
+    isn: u16,
+    /// The number of the answer.
+    answer: u16,
+}
+
+impl<'a> Client<'a> {
+    /// Sends a SYN and waits for the answer.
+    fn connect(lab: &'a Lab, port: u16) -> Result<Self> {
+        let mut client = Self {
+            lab,
+            wire: lab.b.packets(ETH_P_ESP)?,
+            port,
+            isn: port.wrapping_mul(77),
+            answer: 0,
+        };
+        client.send(flag::SYN, client.isn, 0, &[])?;
+        let answer = client.wait_for(|header| header.flags == flag::SYN | flag::ACK)?;
+        ensure!(
+            answer.acknowledgement == client.isn.wrapping_add(1),
+            "{answer:?}"
+        );
+        client.answer = answer.sequence;
+        Ok(client)
+    }
+
+    fn send(&self, flags: u8, sequence: u16, acknowledgement: u16, payload: &[u8]) -> Outcome {
+        let header = EspHeader {
+            source: self.port,
+            destination: PORT,
+            length: payload.len() as u16,
+            sequence,
+            acknowledgement,
+            flags,
+        };
+        let frame = ethernet(self.lab.a.mac, MAC, ETH_P_ESP, &header.packet(payload));
+        self.wire.send(&frame).context("a client's frame")
+    }
+
+    /// Sends the first data.
+    fn send_data(&self, payload: &[u8]) -> Outcome {
+        self.send(
+            flag::ACK | flag::TXS | flag::TXF,
+            self.isn.wrapping_add(1),
+            self.answer.wrapping_add(1),
+            payload,
+        )
+    }
+
+    fn header_of(&self, frame: &[u8]) -> Option<EspHeader> {
+        EspHeader::of_frame(frame)
+            .filter(|header| frame[..6] == MAC && header.destination == self.port)
+    }
+
+    fn wait_for(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
+        let frame = self.wire.wait_for(patience(), |frame| {
+            self.header_of(frame).is_some_and(|header| wanted(&header))
+        })?;
+        self.header_of(&frame).context("a frame without header")
+    }
+}
+
+/// SYNs from hosts that are not there: more than the backlog holds, and more when none has answered for a while.
+fn flood(lab: &Lab) -> Outcome {
+    let wire = lab.b.packets(ETH_P_ESP)?;
+    for round in 0..2 {
+        for number in 0..100u8 {
+            let syn = EspHeader {
+                source: 1 + u16::from(number),
+                destination: PORT,
+                sequence: u16::from(number) << round,
+                flags: flag::SYN,
+                ..EspHeader::default()
+            };
+            let source = [2, 0, 0, 1, round, number];
+            wire.send(&ethernet(lab.a.mac, source, ETH_P_ESP, &syn.packet(&[])))?;
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+fn receive(listener: &Socket, wanted: &[u8]) -> Result<Socket> {
+    await_events(listener, libc::POLLIN).context("a connection")?;
+    let (server, _) = listener.accept(0)?;
+    // Its peer does not answer a FIN.
+    server.set_linger(Some(0))?;
+    let mut got = vec![0; wanted.len()];
+    server.receive_exact(&mut got)?;
+    ensure!(got == wanted, "{got:?} came for {wanted:?}");
+    Ok(server)
+}
+
+/// One client's half-open connection was there before the flood, another client connects within it; both send only when
+/// it has gone on.
+fn slow_clients(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    let early = Client::connect(lab, 1001)?;
+    flood(lab)?;
+    let late = Client::connect(lab, 1002).context("a client within the flood")?;
+    ensure!(
+        lab.a.counter("EspOutCookies")? > 0,
+        "no SYN was answered by a cookie"
+    );
+    flood(lab)?;
+    for (client, what) in [(&early, "before"), (&late, "within")] {
+        client.send_data(what.as_bytes())?;
+        let server = receive(&listener, what.as_bytes())
+            .with_context(|| format!("a client that connected {what} the flood"))?;
+        server.send_all(b"yes")?;
+        let answer = client.wait_for(|header| header.length == 3)?;
+        ensure!(
+            answer.sequence == client.answer.wrapping_add(1)
+                && answer.acknowledgement == client.isn.wrapping_add(2),
+            "{answer:?}"
+        );
+    }
+    ensure!(
+        lab.a.counter("EspInCookies")? == 1,
+        "one client of two had a cookie"
+    );
+    Ok(())
+}
+
+/// An answer with somebody else's cookie opens nothing, and is not reset either: it may be the second packet of a client
+/// whose first one was lost.
+fn made_up(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    flood(lab)?;
+    let client = Client::connect(lab, 1003)?;
+    let other = Client {
+        port: 1004,
+        wire: lab.b.packets(ETH_P_ESP)?,
+        ..client
+    };
+    other.send_data(b"made up")?;
+    // Its second packet comes first.
+    let (second, acknowledged) = (client.isn.wrapping_add(2), client.answer.wrapping_add(1));
+    client.send(flag::ACK | flag::TXF, second, acknowledged, b"second")?;
+    lab.a.await_counter("EspInNoSocket", 2)?;
+    refused(listener.accept(0), libc::EAGAIN, "accept")?;
+    ensure!(lab.a.counter("EspInCookies")? == 0, "a connection was made");
+    client.send_data(b"first")?;
+    let _server = receive(&listener, b"first")?;
+    let reset = client.wire.wait_for(Duration::from_millis(100), |frame| {
+        EspHeader::of_frame(frame).is_some_and(|header| header.flags & flag::RST != 0)
+    });
+    ensure!(reset.is_err(), "a reset was sent");
+    Ok(())
+}
+
+/// What `accept` cannot be given is not answered, and a client with a cookie gets in once there is room.
+fn no_room(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    flood(lab)?;
+    let clients = (0..=BACKLOG as u16 + 1)
+        .map(|number| Client::connect(lab, 1100 + number))
+        .collect::<Result<Vec<_>>>()?;
+    for client in &clients {
+        client.send_data(b"here")?;
+    }
+    // Of a backlog of n, n + 1 wait.
+    lab.a.await_counter("EspInCookies", BACKLOG as u32 + 1)?;
+    let last = clients.last().context("clients")?;
+    thread::sleep(Duration::from_millis(50));
+    ensure!(
+        lab.a.counter("EspInCookies")? == BACKLOG as u32 + 1,
+        "more connections than the backlog holds"
+    );
+    let mut servers = Vec::new();
+    for _ in 1..clients.len() {
+        servers.push(receive(&listener, b"here")?);
+    }
+    // As the client would, it sends again.
+    last.send_data(b"here")?;
+    servers.push(receive(&listener, b"here")?);
+    ensure!(servers.len() == clients.len(), "connections");
+    Ok(())
+}
