@@ -32,6 +32,7 @@ mod esp_input;
 mod esp_life;
 mod esp_output;
 mod esp_receiving;
+mod esp_runs;
 mod esp_sending;
 mod esp_sock;
 mod esp_socket;
@@ -53,7 +54,7 @@ use crate::net::{
     compat::parameter,
     device::Notifier,
     family::{FamilyRegistration, ProtocolRegistration},
-    namespace, packet_type,
+    namespace, offload, packet_type,
 };
 
 module! {
@@ -86,6 +87,7 @@ struct Enet {
     _family: FamilyRegistration<family::Enet>,
     _edp_frames: packet_type::Registration<edp_input::Frames>,
     _esp_frames: packet_type::Registration<esp_input::Frames>,
+    _esp_runs: offload::Registration<esp_runs::Runs>,
     _devices: Notifier<devices::Devices>,
     _files: namespace::Registration<procfs::Files>,
     _space: namespace::Registration<space::Space>,
@@ -108,6 +110,7 @@ impl kernel::Module for Enet {
         let space = namespace::Registration::new(module)?;
         let files = namespace::Registration::new(module)?;
         let devices = Notifier::register(module)?;
+        let esp_runs = offload::Registration::new(parameters.esp_type, module)?;
         let esp_frames = packet_type::Registration::new(parameters.esp_type, module)?;
         let edp_frames = packet_type::Registration::new(parameters.edp_type, module)?;
         let family = FamilyRegistration::new(parameters.family, module).inspect_err(|_| {
@@ -120,6 +123,7 @@ impl kernel::Module for Enet {
             _family: family,
             _edp_frames: edp_frames,
             _esp_frames: esp_frames,
+            _esp_runs: esp_runs,
             _devices: devices,
             _files: files,
             _space: space,

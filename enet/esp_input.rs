@@ -17,6 +17,7 @@ use crate::{
         device::Device,
         errno::EEXIST,
         namespace::PerNet,
+        offload::Contents,
         packet_type::Handler,
         rcu,
         skb::Skb,
@@ -25,7 +26,7 @@ use crate::{
         timer,
         trace::DropReason,
     },
-    notes::{Origin, Taken},
+    notes::{Origin, Unread},
     sender::sender,
     space::Space,
 };
@@ -66,6 +67,9 @@ impl Handler for Frames {
         if !skb.trim(HEADER_LEN.saturating_add(len)) {
             return refuse(skb, device, DropReason::NoMemory);
         }
+        let Some(packets) = Packets::of(&skb, &header) else {
+            return refuse(skb, device, DropReason::NotOurs);
+        };
         let peer = Address {
             port: header.src,
             mac: source,
@@ -101,7 +105,7 @@ impl Handler for Frames {
         let mut guard = sock.lock_bh(softirq);
         match guard.locked() {
             Some(mut esp) => {
-                if process(&mut esp, skb, &header, &peer, now, softirq).is_now() {
+                if process(&mut esp, skb, &header, packets, &peer, now, softirq).is_now() {
                     queue = esp.state.connection().map(|c| c.place.queue().clone());
                 }
             }
@@ -126,9 +130,12 @@ pub(crate) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'
     let Some(header) = Header::parse(skb.head()) else {
         return;
     };
+    let Some(packets) = Packets::of(&skb, &header) else {
+        return;
+    };
     let Origin(peer) = skb.note();
     let now = timer::now();
-    let due = process(esp, skb, &header, &peer, now, softirq);
+    let due = process(esp, skb, &header, packets, &peer, now, softirq);
     serve_by_timer(esp, due, now);
 }
 
@@ -137,6 +144,7 @@ fn process(
     esp: &mut LockedEsp<'_>,
     skb: Skb,
     header: &Header,
+    packets: Packets,
     peer: &Address,
     now: u64,
     softirq: Softirq<'_>,
@@ -153,11 +161,13 @@ fn process(
     sock.note_arrival(&skb);
     let room = connection.receiving.room(sock, skb.truesize());
     connection.place.refresh(&mut connection.engine);
-    let outcome = connection.engine.on_packet(header, room, now);
+    let outcome = connection
+        .engine
+        .on_packets(header, packets.count, room, now);
     if outcome.deliver && !header.has(flags::RRQ) {
-        deliver(esp, skb);
+        deliver(esp, skb, packets, &outcome);
     } else {
-        examine(esp, skb, &outcome);
+        examine(esp, skb, packets, &outcome);
     }
     settle(esp, outcome, now)
 }
@@ -195,7 +205,7 @@ fn mismatch(
 
 /// Traces a packet that is not just next in the stream, and delivers or frees it.
 #[inline(never)]
-fn examine(esp: &mut LockedEsp<'_>, skb: Skb, outcome: &esp::Outcome) {
+fn examine(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::Outcome) {
     let sock = esp.sock();
     // Packets dropped for these reasons are traced as dropped only.
     let valid = !matches!(
@@ -206,7 +216,7 @@ fn examine(esp: &mut LockedEsp<'_>, skb: Skb, outcome: &esp::Outcome) {
         events::esp_received(sock, &skb);
     }
     if outcome.deliver {
-        deliver(esp, skb);
+        deliver(esp, skb, packets, outcome);
     } else if let Some(reason) = outcome.drop {
         drop_packet(sock, skb, reason.into());
     } else {
@@ -214,20 +224,59 @@ fn examine(esp: &mut LockedEsp<'_>, skb: Skb, outcome: &esp::Outcome) {
     }
 }
 
-/// Queues the payload that is next in the stream.
+/// The packets of a received buffer.
+#[derive(Clone, Copy)]
+struct Packets {
+    count: u16,
+    /// Payload bytes of each but the last.
+    size: u16,
+}
+
+impl Packets {
+    /// Those of `skb` with `header`, `None` if they are foreign. How many there are is computed, as the buffer
+    /// may have been cut or joined on its way.
+    #[inline]
+    fn of(skb: &Skb, header: &Header) -> Option<Self> {
+        match skb.contents() {
+            Contents::Packets(size) if header.len > size => Some(Packets {
+                count: header.len.div_ceil(size.max(1)),
+                size,
+            }),
+            Contents::Foreign => None,
+            Contents::Packet | Contents::Packets(_) => Some(Packets {
+                count: 1,
+                size: header.len,
+            }),
+        }
+    }
+
+    /// Bytes in front of the packet behind `n` others.
+    #[inline]
+    fn bytes(self, n: u16) -> u32 {
+        u32::from(n).saturating_mul(self.size.into())
+    }
+}
+
+/// Queues the payloads that are next in the stream.
 #[inline]
-fn deliver(esp: &mut LockedEsp<'_>, mut skb: Skb) {
+fn deliver(esp: &mut LockedEsp<'_>, mut skb: Skb, packets: Packets, outcome: &esp::Outcome) {
     let sock = esp.sock();
     if sock.is_dead() {
         return;
     }
     skb.pull(HEADER_LEN);
     if let Some(connection) = esp.state.connection() {
-        connection.receiving.note_cost(skb.truesize());
+        let cost = skb.truesize().checked_div(packets.count.into());
+        connection.receiving.note_cost(cost.unwrap_or(0));
     }
+    let behind = outcome.skip.saturating_add(outcome.taken);
+    let bytes = Unread {
+        start: packets.bytes(outcome.skip),
+        end: packets.bytes(behind).min(skb.len() as u32),
+    };
     let unread = &sock.shared().unread;
-    unread.add(skb.len());
-    skb.set_note(Taken::default());
+    unread.add(bytes.len());
+    skb.set_note(bytes);
     esp.queue_received(skb);
     // A call that has taken a part already wants the rest, though it is below the mark.
     if esp.state.has_readers() || unread.is_readable(sock) {
@@ -315,7 +364,7 @@ fn take_answer(
     let listener = esp.sock();
     let space = Space::of(listener.net());
     let now = timer::now();
-    let Some(queue) = esp.state.listening() else {
+    let (Some(queue), Some(packets)) = (esp.state.listening(), Packets::of(&skb, header)) else {
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
@@ -346,7 +395,7 @@ fn take_answer(
         Ok(mut child) => {
             space.esp_cookies_taken.count();
             let mut esp = child.locked();
-            let due = process(&mut esp, skb, header, peer, now, softirq);
+            let due = process(&mut esp, skb, header, packets, peer, now, softirq);
             serve_by_timer(&mut esp, due, now);
         }
         Err(reason) => drop_packet(listener, skb, reason),

@@ -33,7 +33,7 @@ pub(crate) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     if sock.shared().unread.note_awaited(&connection.engine) {
         ask_for_room(sock);
     }
-    connection.arm(sock);
+    connection.arm(sock, now);
     due
 }
 
@@ -59,7 +59,7 @@ fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     let Connection {
         engine, sending, ..
     } = connection;
-    engine.poll_transmit(now, |seq| sending.flags_of(seq))
+    engine.poll_transmit(now, sending)
 }
 
 /// Sends what [`poll`] gave, and on until the engine wants nothing more.
@@ -79,31 +79,40 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
             (Transmit::Probe(header), Some(device)) => {
                 probe(sock, connection.sending.processor(), device, &peer, header)
             }
-            (Transmit::Data { header, resend }, Some(device)) => {
-                connection.sending.note_headroom(device);
-                data(sock, connection, device, &peer, header, resend)
+            (
+                Transmit::Data {
+                    header,
+                    count,
+                    resend,
+                },
+                Some(device),
+            ) => {
+                connection.sending.note_device(device);
+                connection
+                    .sending
+                    .packets(header, count)
+                    .and_then(|skb| data(sock, connection, device, &peer, skb, resend))
             }
         };
         if sent.is_err() {
             // As good as lost on the wire: the protocol retransmits it.
             let stats = &mut connection.engine.stats;
-            stats.tx_err = stats.tx_err.wrapping_add(1);
+            stats.tx_err = stats.tx_err.wrapping_add(packet.count().into());
         }
         next = poll(connection, now);
     }
 }
 
-/// Sends a packet of the write queue.
+/// Sends packets of the write queue.
 #[inline]
 fn data(
     sock: &Sock<Esp>,
     connection: &mut Connection,
     device: &Device,
     peer: &Address,
-    header: Header,
+    mut skb: Skb,
     resend: bool,
 ) -> Result {
-    let mut skb = connection.sending.packet(header)?;
     if resend {
         events::esp_sent(sock, &skb, resend);
     }
@@ -155,7 +164,8 @@ fn probe(
 }
 
 fn empty(device: &Device, header: &Header) -> Result<Skb> {
-    let mut skb = Skb::alloc(device.headroom(), HEADER_LEN, Context::Softirq).ok_or(ENOBUFS)?;
+    let mut skb =
+        Skb::alloc_single(device.headroom(), HEADER_LEN, Context::Softirq).ok_or(ENOBUFS)?;
     if !skb.put(&header.emit()) {
         return Err(ENOBUFS);
     }

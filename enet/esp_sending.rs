@@ -2,15 +2,22 @@
 
 //! The sending part of an ESP connection: the write queue, which keeps every packet until it is
 //! acknowledged, and what new packets are made of.
+//!
+//! A buffer of the queue is one of two kinds. A message of one packet is a buffer of its own, whose clone
+//! leaves with a header in front. A longer one goes to a *store*, which has many packets in pages and never
+//! leaves itself: each transmission, of one packet or of a run of them, is a view of its pages. All packets of
+//! a store but the last have the same size. Only the first can have TXS and only the last TXF, as nothing
+//! joins a store whose last packet has left.
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{self, Connection, Header, Seq, HEADER_LEN},
+    esp::{self, flags, Connection, Header, Seq, HEADER_LEN},
     net::{
         device::Device,
         message::Message,
         numbered::NumberedQueue,
-        skb::{Context, Processor, Skb},
+        pages::MOST_FRAGMENTS,
+        skb::{Buffer, Context, Processor, Skb},
         sock::RawSock,
         spares::Spares,
         uapi,
@@ -27,6 +34,13 @@ const MOST_SPARES: u16 = 32;
 
 /// The most packets in a write queue, as the engine's `can_enqueue` has it.
 const MOST_QUEUED: u16 = 0x7ffd;
+
+/// The most payload bytes of packets that leave in one buffer: with all headers they are fewer than 65,536
+/// bytes, which is what devices take (`gso_ipv4_max_size`).
+const MOST_IN_RUN: usize = 65_536 - 64;
+
+/// The most bytes in a store, unless one packet has more: its memory is free when all of it is acknowledged.
+const MOST_STORED: usize = 65_536;
 
 /// Payload bytes that the peer has not acknowledged: written by the lock holder, read by anyone.
 #[derive(Default)]
@@ -66,19 +80,45 @@ pub(crate) fn has_room(sock: &RawSock) -> bool {
     sock.write_queued().load(Relaxed) < sock.send_limit()
 }
 
-/// Charges a packet that joins the write queue to the send buffer.
+/// Charges memory that joins the write queue to the send buffer.
 #[inline]
-fn charge(sock: &RawSock, skb: &Skb) {
+fn charge(sock: &RawSock, bytes: u32) {
     let queued = sock.write_queued();
-    queued.store(queued.load(Relaxed).saturating_add(skb.truesize()), Relaxed);
+    queued.store(queued.load(Relaxed).saturating_add(bytes), Relaxed);
 }
 
-/// Ends the charge of a packet that has left the write queue.
+/// Ends the charge of memory that has left the write queue.
+#[inline]
+fn discharge(sock: &RawSock, bytes: u32) {
+    let queued = sock.write_queued();
+    queued.store(queued.load(Relaxed).saturating_sub(bytes), Relaxed);
+}
+
+/// Ends the charges of a buffer that has left the write queue.
 #[inline]
 fn uncharge(sock: &RawSock, unacknowledged: &Unacknowledged, skb: &Skb) {
-    let queued = sock.write_queued();
-    queued.store(queued.load(Relaxed).saturating_sub(skb.truesize()), Relaxed);
-    unacknowledged.sub(skb.len());
+    discharge(sock, skb.truesize());
+    unacknowledged.sub(unacknowledged_in(skb));
+}
+
+/// Whether a buffer of the queue has its packets in pages.
+#[inline]
+fn is_store(buffer: &Buffer) -> bool {
+    buffer.fragments() > 0
+}
+
+/// Payload bytes of a buffer that are not acknowledged.
+#[inline]
+fn unacknowledged_in(buffer: &Buffer) -> usize {
+    buffer
+        .len()
+        .saturating_sub(buffer.note::<Kept>().done as usize)
+}
+
+/// How many packets of at most `size` bytes make `bytes`.
+#[inline]
+fn packets_in(bytes: usize, size: usize) -> u16 {
+    u16::try_from(bytes.div_ceil(size.max(1))).unwrap_or(u16::MAX)
 }
 
 /// Whether nothing may join the last packet of a send call, as with TCP.
@@ -100,6 +140,8 @@ pub(crate) struct Sending {
     mss: u32,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
     headroom: usize,
+    /// Packets that the device takes at once, as it was then.
+    most_packets: u16,
     /// The processor that packets name as the sender's. It changes only while none is unacknowledged:
     /// transmit queues overtake each other.
     processor: Processor,
@@ -114,6 +156,7 @@ impl Sending {
             corked_until: u64::MAX,
             mss: packet_payload(device.mtu()),
             headroom: device.headroom(),
+            most_packets: device.most_packets(),
             processor: Processor::current(),
         }
     }
@@ -124,10 +167,11 @@ impl Sending {
         self.processor
     }
 
-    /// Remembers what room `device` needs in front of a packet.
+    /// Remembers what room `device` needs in front of a packet, and how many it takes at once.
     #[inline]
-    pub(crate) fn note_headroom(&mut self, device: &Device) {
+    pub(crate) fn note_device(&mut self, device: &Device) {
         self.headroom = device.headroom();
+        self.most_packets = device.most_packets();
     }
 
     /// Payload bytes of a full packet.
@@ -158,8 +202,7 @@ impl Sending {
     /// full packet leaves: it would gain nothing.
     #[inline]
     pub(crate) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
-        let mss = self.mss as usize;
-        if !more || self.queue.last().is_none_or(|skb| skb.len() >= mss) {
+        if !more || self.queue.last().is_none_or(|last| self.is_full(last)) {
             return self.uncork(engine);
         }
         engine.hold_last(true);
@@ -183,10 +226,13 @@ impl Sending {
         msg: &mut Message<'_>,
         rest: usize,
     ) -> Result<usize> {
-        let taken = match self.extend_last(engine, msg, rest)? {
-            0 => self.append(sock, engine, msg, rest)?,
-            taken => taken,
-        };
+        let mut taken = self.extend_last(sock, engine, msg, rest)?;
+        if taken == 0 && rest > self.mss as usize {
+            taken = self.append_store(sock, engine, msg, rest)?;
+        }
+        if taken == 0 {
+            taken = self.append(sock, engine, msg, rest)?;
+        }
         unacknowledged.add(taken);
         if taken == rest && ends_record(msg) {
             engine.seal_last();
@@ -194,12 +240,22 @@ impl Sending {
         Ok(taken)
     }
 
+    /// Whether the last packet of a buffer is a full one.
+    #[inline]
+    fn is_full(&self, buffer: &Buffer) -> bool {
+        if !is_store(buffer) {
+            return buffer.len() >= self.mss as usize;
+        }
+        is_whole(buffer)
+    }
+
     /// Appends to the last packet while that has never left and has room (S5). Returns the bytes
     /// taken.
     #[inline]
     fn extend_last(
         &mut self,
-        engine: &Connection,
+        sock: &RawSock,
+        engine: &mut Connection,
         msg: &mut Message<'_>,
         rest: usize,
     ) -> Result<usize> {
@@ -207,19 +263,52 @@ impl Sending {
             return Ok(0);
         }
         let mss = self.mss as usize;
-        let Some(skb) = self.queue.last_mut() else {
+        let Some(last) = self.queue.last_mut() else {
             return Ok(0);
         };
+        if is_store(last) {
+            return fill(sock, last, engine, msg, rest);
+        }
         // A packet that was cut may share its bytes with one that left before.
-        if skb.is_cloned() {
+        if last.is_cloned() {
             return Ok(0);
         }
-        let room = skb.tailroom().min(mss.saturating_sub(skb.len()));
+        let room = last.tailroom().min(mss.saturating_sub(last.len()));
         let take = rest.min(room);
         if take > 0 {
-            skb.put_from(msg, take)?;
+            last.put_from(msg, take)?;
         }
         Ok(take)
+    }
+
+    /// Queues a new store. Returns the bytes taken, none if the socket cannot have one.
+    #[inline(never)]
+    fn append_store(
+        &mut self,
+        sock: &RawSock,
+        engine: &mut Connection,
+        msg: &mut Message<'_>,
+        rest: usize,
+    ) -> Result<usize> {
+        let mut store = Skb::store(Context::Task).ok_or(ENOBUFS)?;
+        store.set_note(Kept {
+            seq: engine.next_number().0,
+            count: 0,
+            size: self.mss as u16,
+            flags: 0,
+            done: 0,
+        });
+        if engine.unacked() == 0 {
+            self.processor = Processor::current();
+        }
+        charge(sock, store.truesize());
+        let taken = fill(sock, &mut store, engine, msg, rest);
+        if let Ok(1..) = taken {
+            self.queue.push(store);
+        } else {
+            discharge(sock, store.truesize());
+        }
+        taken
     }
 
     /// Queues a new packet. Returns the bytes taken.
@@ -248,41 +337,84 @@ impl Sending {
         skb.release_header();
         skb.set_note(Kept {
             seq: engine.next_number().0,
+            count: 1,
+            size: self.mss as u16,
             flags: 0,
+            done: 0,
         });
         if engine.unacked() == 0 {
             self.processor = Processor::current();
         }
-        charge(sock, &skb);
+        charge(sock, skb.truesize());
         self.queue.push(skb);
-        engine.enqueue();
+        engine.enqueue(1);
         Ok(take)
     }
 
-    /// The flags that the packet `seq` left with.
-    #[inline]
-    pub(crate) fn flags_of(&mut self, seq: Seq) -> u8 {
-        let note = self.queue.seek(seq.0).map(|skb| skb.note::<Kept>());
-        note.map_or(0, |note| note.flags)
-    }
-
-    /// The packet that `header` names, to be transmitted. The write queue keeps its payload, and the
-    /// flags it leaves with.
+    /// The `count` packets that `header` names, of a [run](esp::WriteQueue::run), to be transmitted. The write queue
+    /// keeps their payload, and the flags they leave with.
     ///
     /// # Errors
     ///
-    /// `ENOENT` if there is no such packet, `ENOBUFS` without memory.
+    /// `ENOENT` if there are no such packets, `ENOBUFS` without memory.
     #[inline]
-    pub(crate) fn packet(&mut self, mut header: Header) -> Result<Skb> {
+    pub(crate) fn packets(&mut self, mut header: Header, count: u16) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
+        if is_store(kept) {
+            return self.view(header, count);
+        }
         header.len = kept.len() as u16;
+        let note: Kept = kept.note();
         kept.set_note(Kept {
-            seq: header.seq.0,
             flags: header.flags,
+            ..note
         });
         // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
         kept.with_header(&header.emit(), Context::Softirq)
             .ok_or(ENOBUFS)
+    }
+
+    /// As [`packets`](Self::packets), of stores.
+    #[inline(never)]
+    fn view(&mut self, mut header: Header, count: u16) -> Result<Skb> {
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut view = Skb::viewer(headroom, Context::Softirq).ok_or(ENOBUFS)?;
+        let mut cursor = self.queue.cursor(header.seq.0);
+        let mut seq = header.seq;
+        let mut left = count;
+        let mut size = 0;
+        while left > 0 {
+            let store = cursor.current().ok_or(ENOENT)?;
+            let mut note: Kept = store.note();
+            let index = Seq(note.seq).distance(seq);
+            let here = note.count.saturating_sub(index).min(left);
+            let end = index.saturating_add(here);
+            let start = note.offset(index);
+            let ends = end == note.count;
+            let behind = if ends { store.len() } else { note.offset(end) };
+            if here == 0 || !view.append_view(store, start, behind.saturating_sub(start)) {
+                return Err(ENOBUFS);
+            }
+            left = left.saturating_sub(here);
+            if index == 0 && seq == header.seq {
+                note.flags = note.flags & !flags::TXS | header.flags & flags::TXS;
+            }
+            if ends && left == 0 {
+                note.flags = note.flags & !flags::TXF | header.flags & flags::TXF;
+            }
+            store.set_note(note);
+            seq = seq.add(here);
+            size = note.size;
+            cursor.advance();
+        }
+        header.len = view.len() as u16;
+        if !view.push(&header.emit()) {
+            return Err(ENOBUFS);
+        }
+        if count > 1 {
+            view.set_packets(HEADER_LEN as u16, size, count);
+        }
+        Ok(view)
     }
 
     /// Frees `count` acknowledged packets at the head of the write queue.
@@ -297,12 +429,19 @@ impl Sending {
         // As many as there are packets left, or one: an idle sender keeps no memory.
         let most = engine.unacked().clamp(1, MOST_SPARES);
         self.spares.limit(most);
-        for _ in 0..count {
-            let Some(skb) = self.queue.pop() else {
-                break;
-            };
-            uncharge(sock, unacknowledged, &skb);
-            self.spares.put(skb, most);
+        let mut count = count;
+        while let Some(first) = self.queue.first_mut().filter(|_| count > 0) {
+            let mut note: Kept = first.note();
+            if note.count > count {
+                unacknowledged.sub(usize::from(count).saturating_mul(note.size.into()));
+                note.acknowledge(count);
+                return first.set_note(note);
+            }
+            count = count.saturating_sub(note.count);
+            if let Some(skb) = self.queue.pop() {
+                uncharge(sock, unacknowledged, &skb);
+                self.spares.put(skb, most);
+            }
         }
     }
 
@@ -323,18 +462,31 @@ impl Sending {
     /// Payload bytes that have never left.
     pub(crate) fn unsent(&self, engine: &Connection) -> u32 {
         let sent = engine.unacked().saturating_sub(engine.unsent());
-        self.queue
-            .iter()
-            .skip(sent.into())
-            .fold(0, |bytes: u32, skb| bytes.saturating_add(skb.len() as u32))
+        let first = engine.first_unacked().add(sent);
+        let bytes = self.queue.iter().map(|buffer| {
+            let note: Kept = buffer.note();
+            let start = Seq(note.seq);
+            if !first.after(start) {
+                return unacknowledged_in(buffer);
+            }
+            let left = start.distance(first);
+            if left >= note.count {
+                return 0;
+            }
+            buffer.len().saturating_sub(note.offset(left))
+        });
+        bytes.fold(0, |sum: u32, more| sum.saturating_add(more as u32))
     }
 
-    /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first queued packet that
-    /// is too large, if any.
+    /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first packet of a queued buffer
+    /// with packets that are too large, if any.
     pub(crate) fn resize(&mut self, mtu: u32) -> Option<Seq> {
         self.mss = packet_payload(mtu);
         let mss = self.mss as usize;
-        let oversized = self.queue.iter().find(|skb| skb.len() > mss)?;
+        let oversized = self.queue.iter().find(|buffer| {
+            let size: usize = buffer.note::<Kept>().size.into();
+            unacknowledged_in(buffer) > mss && (size > mss || !is_store(buffer))
+        })?;
         Some(Seq(oversized.note::<Kept>().seq))
     }
 
@@ -346,7 +498,7 @@ impl Sending {
     /// `ENOBUFS` without memory for all of it: some packets are as large as they were. `EMSGSIZE` if
     /// there would be more packets than numbers can tell apart; the engine knows of no change then.
     pub(crate) fn cut(&mut self, sock: &RawSock, engine: &mut Connection, from: Seq) -> Result {
-        let flags = self.flags_of(from);
+        let flags = esp::WriteQueue::flags(self, from);
         let divided = self.divide(sock, engine.first_unacked().distance(from), from);
         if divided == Err(EMSGSIZE) {
             return divided;
@@ -368,7 +520,14 @@ impl Sending {
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut room = MOST_QUEUED.saturating_sub(before);
         let mut cursor = self.queue.cursor(from.0);
-        while let Some(len) = cursor.current().map(|packet| packet.len()) {
+        while let Some(packet) = cursor.current() {
+            if is_store(packet) {
+                let packets = packets_in(unacknowledged_in(packet), mss);
+                room = room.checked_sub(packets).ok_or(EMSGSIZE)?;
+                cursor.advance();
+                continue;
+            }
+            let len = packet.len();
             room = room.checked_sub(1).ok_or(EMSGSIZE)?;
             let mut left = len;
             let mut parts = 0_usize;
@@ -385,7 +544,7 @@ impl Sending {
                     return Err(ENOBUFS);
                 }
                 skb.release_header();
-                charge(sock, &skb);
+                charge(sock, skb.truesize());
                 cursor.insert_behind(skb);
                 parts = parts.saturating_add(1);
             }
@@ -396,20 +555,123 @@ impl Sending {
         Ok(())
     }
 
-    /// Numbers the packets from `from` on anew, as if none of them had left. Returns how many there are.
+    /// Sizes and numbers the packets from `from` on anew, as if none of them had left. Returns how many
+    /// there are.
     fn renumber(&mut self, from: Seq) -> u16 {
+        let mss = self.mss as usize;
         let mut seq = from;
         let mut cursor = self.queue.cursor(from.0);
-        while let Some(packet) = cursor.current() {
-            packet.set_note(Kept {
+        while let Some(buffer) = cursor.current() {
+            let (count, done) = if is_store(buffer) {
+                let note: Kept = buffer.note();
+                (packets_in(unacknowledged_in(buffer), mss), note.done)
+            } else {
+                (1, 0)
+            };
+            buffer.set_note(Kept {
                 seq: seq.0,
+                count,
+                size: mss as u16,
                 flags: 0,
+                done,
             });
-            seq = seq.add(1);
+            seq = seq.add(count);
             cursor.advance();
         }
         from.distance(seq)
     }
+}
+
+impl esp::WriteQueue for Sending {
+    #[inline(never)]
+    fn flags(&mut self, seq: Seq) -> u8 {
+        self.queue
+            .seek(seq.0)
+            .map_or(0, |buffer| flags_in(&buffer.note(), seq))
+    }
+
+    #[inline(never)]
+    fn run(&mut self, seq: Seq) -> u16 {
+        let most_packets = self.most_packets;
+        let mut cursor = self.queue.cursor(seq.0);
+        let Some(first) = cursor.current().filter(|first| is_store(first)) else {
+            return 1;
+        };
+        let note: Kept = first.note();
+        let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
+        let most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
+        let mut run = note.count.saturating_sub(Seq(note.seq).distance(seq));
+        let mut fragments = first.fragments();
+        let mut whole = is_whole(first);
+        // A run goes on in the next store if that has packets of the same size.
+        while run < most && whole {
+            cursor.advance();
+            let Some(next) = cursor.current().filter(|next| is_store(next)) else {
+                break;
+            };
+            let more: Kept = next.note();
+            fragments = fragments.saturating_add(next.fragments());
+            if more.size != note.size || fragments > MOST_FRAGMENTS {
+                break;
+            }
+            run = run.saturating_add(more.count);
+            whole = is_whole(next);
+        }
+        run.min(most).max(1)
+    }
+}
+
+/// Fills a store with at most `rest` bytes of the message, as many as it, the send buffer and the numbers
+/// take, and tells the engine of the packets. Returns how many bytes were taken.
+#[inline(never)]
+fn fill(
+    sock: &RawSock,
+    store: &mut Buffer,
+    engine: &mut Connection,
+    msg: &mut Message<'_>,
+    rest: usize,
+) -> Result<usize> {
+    let mut note: Kept = store.note();
+    let size: usize = note.size.into();
+    let packets = |n: usize| n.saturating_mul(size);
+    let there = unacknowledged_in(store);
+    // Full packets only, but for the message's last: a run can go on in the next store.
+    let capacity = packets((MOST_STORED / size.max(1)).max(1)).saturating_sub(store.len());
+    let numbers = packets(usize::from(note.count).saturating_add(engine.free_numbers().into()));
+    let room = sock
+        .send_limit()
+        .saturating_sub(sock.write_queued().load(Relaxed)) as usize;
+    let buffer = packets(there.saturating_add(room.max(1)).div_ceil(size.max(1)));
+    let most = capacity.min(numbers.min(buffer).saturating_sub(there));
+    let before = store.truesize();
+    let taken = store.append(sock, msg, rest.min(most))?;
+    charge(sock, store.truesize().saturating_sub(before));
+    let count = packets_in(there.saturating_add(taken), size);
+    engine.enqueue(count.saturating_sub(note.count));
+    note.count = count;
+    store.set_note(note);
+    Ok(taken)
+}
+
+/// TXS and TXF, as the packet `seq` of a buffer left with them.
+#[inline]
+fn flags_in(note: &Kept, seq: Seq) -> u8 {
+    let index = Seq(note.seq).distance(seq);
+    let mut mask = 0;
+    if index == 0 {
+        mask |= flags::TXS;
+    }
+    if index.saturating_add(1) == note.count {
+        mask |= flags::TXF;
+    }
+    note.flags & mask
+}
+
+/// Whether all packets of a store are full, so that a run can go on behind it.
+#[inline]
+fn is_whole(store: &Buffer) -> bool {
+    let note: Kept = store.note();
+    unacknowledged_in(store) == usize::from(note.count).saturating_mul(note.size.into())
 }
 
 /// Payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices let theirs be 0.

@@ -160,7 +160,10 @@ impl Connection {
     /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not pushed
     /// back, which costs more than an early expiry: that is a no-op.
     #[inline]
-    pub(crate) fn arm(&mut self, sock: &Sock<Esp>) {
+    pub(crate) fn arm(&mut self, sock: &Sock<Esp>, now: u64) {
+        if self.armed <= self.engine.earliest_news(now) && !self.sending.is_corked() {
+            return;
+        }
         let deadline = match self.engine.deadline() {
             Some(deadline) => deadline.min(self.sending.corked_until()),
             None => return,

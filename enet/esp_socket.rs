@@ -281,9 +281,7 @@ impl Esp {
 }
 
 fn is_connected(state: u8) -> bool {
-    state != TcpState::Close as u8
-        && state != TcpState::Listen as u8
-        && !is_connecting(state)
+    state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
 }
 
 impl Operations for Esp {

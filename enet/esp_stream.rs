@@ -16,7 +16,7 @@ use crate::{
         timer, uapi,
         wait::Waiter,
     },
-    notes::Taken,
+    notes::Unread,
     uapi::{EP_RECVERR, SOL_EP},
 };
 use kernel::ffi::c_long;
@@ -249,6 +249,7 @@ pub(crate) fn receive(
         times: sock.wants_times(),
         last: None,
     };
+    sock.record_flow();
     if flags & uapi::MSG_OOB == 0 {
         poll_device(call, timeout == 0);
         await_data(call, &progress, &mut timeout)?;
@@ -377,9 +378,9 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
         let Some(skb) = esp.receive_queue().first_mut() else {
             break;
         };
-        let Taken(start) = skb.note();
-        let there = skb.len().saturating_sub(start as usize);
-        let copied = copy(sock, msg, skb, start as usize, there, progress)?;
+        let bytes: Unread = skb.note();
+        let there = bytes.len();
+        let copied = copy(sock, msg, skb, bytes.start as usize, there, progress)?;
         progress.touch(skb);
         sock.shared().unread.sub(copied);
         if copied == there {
@@ -388,7 +389,7 @@ fn take(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
             }
             guard.flush_backlog();
         } else {
-            skb.set_note(Taken(start.saturating_add(copied as u32)));
+            skb.set_note(bytes.after(copied));
         }
     }
     Ok(())
@@ -402,15 +403,15 @@ fn peek(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, progress: &mut Progre
         if progress.copied >= progress.len {
             break;
         }
-        let Taken(start) = skb.note();
-        let there = skb.len().saturating_sub(start as usize);
+        let bytes: Unread = skb.note();
+        let there = bytes.len();
         let skipped = skip.min(there);
         skip = skip.saturating_sub(skipped);
         copy(
             sock,
             msg,
             skb,
-            (start as usize).saturating_add(skipped),
+            bytes.after(skipped).start as usize,
             there.saturating_sub(skipped),
             progress,
         )?;

@@ -4,6 +4,7 @@
 
 use crate::{
     address::Address,
+    esp::flags,
     net::{
         device::Mac,
         numbered::Numbered,
@@ -32,26 +33,55 @@ impl Note for Origin {
     }
 }
 
-/// Of a packet in the write queue.
+/// Of a buffer in the write queue: the packets in it that are not acknowledged.
 #[derive(Clone, Copy)]
 pub(crate) struct Kept {
-    /// Sequence number.
+    /// Sequence number of the first.
     pub(crate) seq: u16,
-    /// Flags of the packet's last transmission, 0 before the first.
+    /// How many.
+    pub(crate) count: u16,
+    /// Payload bytes of each, but for the last.
+    pub(crate) size: u16,
+    /// TXS if the first left with it, TXF if the last did; 0 before that.
     pub(crate) flags: u8,
+    /// Bytes of the buffer that are acknowledged, in front of the first.
+    pub(crate) done: u32,
+}
+
+impl Kept {
+    /// Where the packet behind `index` others starts in the buffer, bytes.
+    #[inline]
+    pub(crate) fn offset(&self, index: u16) -> usize {
+        let bytes = u32::from(index).saturating_mul(self.size.into());
+        self.done.saturating_add(bytes) as usize
+    }
+
+    /// Takes in that the first `count` packets are acknowledged, which are not all.
+    #[inline]
+    pub(crate) fn acknowledge(&mut self, count: u16) {
+        self.done = self.offset(count) as u32;
+        self.seq = self.seq.wrapping_add(count);
+        self.count = self.count.saturating_sub(count);
+        self.flags &= !flags::TXS;
+    }
 }
 
 impl Note for Kept {
     #[inline]
     fn to_words(self) -> Words {
-        [u64::from(self.flags) << 16 | u64::from(self.seq), 0]
+        let numbers = u64::from(self.count) << 16 | u64::from(self.seq);
+        let form = u64::from(self.flags) << 16 | u64::from(self.size);
+        [form << 32 | numbers, self.done.into()]
     }
 
     #[inline]
-    fn from_words([word, _]: Words) -> Self {
+    fn from_words([word, done]: Words) -> Self {
         Kept {
             seq: word as u16,
-            flags: (word >> 16) as u8,
+            count: (word >> 16) as u16,
+            size: (word >> 32) as u16,
+            flags: (word >> 48) as u8,
+            done: done as u32,
         }
     }
 }
@@ -61,20 +91,51 @@ impl Numbered for Kept {
     fn number(&self) -> u16 {
         self.seq
     }
+
+    #[inline]
+    fn count(&self) -> u16 {
+        self.count
+    }
 }
 
-/// Of a buffer in a stream's receive queue: bytes of it that a reader has taken.
-#[derive(Clone, Copy, Default)]
-pub(crate) struct Taken(pub(crate) u32);
+/// Of a buffer in a stream's receive queue: its bytes that no reader has taken.
+#[derive(Clone, Copy)]
+pub(crate) struct Unread {
+    /// Where they begin.
+    pub(crate) start: u32,
+    /// Where they end; what lies behind does not belong to the stream.
+    pub(crate) end: u32,
+}
 
-impl Note for Taken {
+impl Unread {
+    /// How many they are.
+    #[inline]
+    pub(crate) fn len(self) -> usize {
+        self.end.saturating_sub(self.start) as usize
+    }
+
+    /// The rest, when `n` of them have been taken.
+    #[inline]
+    #[must_use]
+    pub(crate) fn after(self, n: usize) -> Self {
+        Unread {
+            start: self.start.saturating_add(n as u32),
+            ..self
+        }
+    }
+}
+
+impl Note for Unread {
     #[inline]
     fn to_words(self) -> Words {
-        [self.0.into(), 0]
+        [self.start.into(), self.end.into()]
     }
 
     #[inline]
-    fn from_words([bytes, _]: Words) -> Self {
-        Taken(bytes as u32)
+    fn from_words([start, end]: Words) -> Self {
+        Unread {
+            start: start as u32,
+            end: end as u32,
+        }
     }
 }

@@ -134,6 +134,14 @@ impl Device {
         unsafe { bindings::ll_reserved_space(self.as_ptr()) as usize }
     }
 
+    /// How many packets of a frame's size each may be handed over as one buffer: 1 if an administrator has
+    /// switched that off.
+    #[inline]
+    pub(crate) fn most_packets(&self) -> u16 {
+        // SAFETY: The device is valid.
+        unsafe { bindings::dev_most_packets(self.as_ptr()) }
+    }
+
     /// Bytes that the device's own header takes.
     #[inline]
     fn header_len(&self) -> usize {

@@ -16,6 +16,12 @@ pub(crate) struct Error(c_int);
 pub(crate) type Result<T = (), E = Error> = core::result::Result<T, E>;
 
 impl Error {
+    /// The error as a pointer, as C functions return it (`ERR_PTR`).
+    #[inline]
+    pub(super) fn to_ptr<T>(self) -> *mut T {
+        core::ptr::without_provenance_mut(self.0 as isize as usize)
+    }
+
     /// The error that a kernel function returned; `EINVAL` for what is no errno.
     pub(crate) fn from_errno(code: c_int) -> Self {
         if (-4095..0).contains(&code) {

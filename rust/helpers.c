@@ -5,12 +5,17 @@
  */
 #include "bindings.h"
 #include <linux/filter.h>
+#include <linux/jhash.h>
 #include <linux/mm.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
+#include <linux/sctp.h>
+#include <linux/skbuff_ref.h>
 #include <linux/sockptr.h>
 #include <net/busy_poll.h>
+#include <net/gro.h>
 #include <net/ip.h>
+#include <net/rps.h>
 
 /* Only bindgen and Rust know these names, so no header declares them. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -45,7 +50,8 @@ H(void, sk_set_txhash, (struct sock *sk), sk_set_txhash(sk))
 H(bool, sk_filter, (struct sock *sk, struct sk_buff *skb, unsigned int cap), return sk_filter_trim_cap(sk, skb, cap) == SKB_NOT_DROPPED_YET)
 H(bool, sk_reuse, (const struct sock *sk), return sk->sk_reuse)
 H(bool, may_bind_port, (struct net *net, unsigned short port), return !inet_port_requires_bind_service(net, port) || ns_capable(net->user_ns, CAP_NET_BIND_SERVICE))
-H(void, sk_note_arrival, (struct sock *sk, const struct sk_buff *skb), sk_incoming_cpu_update(sk); sk_mark_napi_id(sk, skb))
+H(void, sk_note_arrival, (struct sock *sk, const struct sk_buff *skb), sk_incoming_cpu_update(sk); sk_mark_napi_id(sk, skb); sock_rps_save_rxhash(sk, skb))
+H(void, sk_record_flow, (const struct sock *sk), sock_rps_record_flow(sk))
 H(void, sk_mark_napi_id, (struct sock *sk, const struct sk_buff *skb), sk_mark_napi_id(sk, skb))
 H(bool, sk_can_busy_loop, (const struct sock *sk), return sk_can_busy_loop(sk))
 H(void, sk_busy_loop, (struct sock *sk, int nonblock), sk_busy_loop(sk, nonblock))
@@ -67,6 +73,7 @@ H(long, wait_woken, (struct wait_queue_entry *wait, long timeo), return wait_wok
 
 /* socket buffers */
 H(struct sk_buff *, alloc_skb_fclone, (unsigned int size, gfp_t gfp), return alloc_skb_fclone(size, gfp))
+H(struct sk_buff *, alloc_skb, (unsigned int size, gfp_t gfp), return alloc_skb(size, gfp))
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb, gfp_t gfp), skb = skb_share_check(skb, gfp); if (skb) skb_clear_delivery_time(skb); return skb)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
@@ -92,6 +99,38 @@ H(struct sk_buff *, skb_peek, (const struct sk_buff_head *list), return skb_peek
 H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_from_sockptr(dst, src, size))
 H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
 
+/* data in pages, several packets in one buffer */
+H(struct page_frag *, sk_task_frag, (const struct sock *sk), return sk->sk_use_task_frag ? &current->task_frag : NULL)
+H(bool, skb_can_coalesce, (struct sk_buff *skb, int i, const struct page *page, int off), return skb_can_coalesce(skb, i, page, off))
+H(void, skb_grow_last_frag, (struct sk_buff *skb, int size), skb_frag_size_add(&skb_shinfo(skb)->frags[skb_shinfo(skb)->nr_frags - 1], size))
+H(void, skb_add_page, (struct sk_buff *skb, struct page *page, int off, int size), get_page(page); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, off, size))
+H(void, frag_ref, (skb_frag_t *frag), __skb_frag_ref(frag))
+/* Who asks how long a packet is takes SCTP's header for the last: it ends where ours does. A sum that is said to be right is not computed. */
+H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), skb->ip_summed = CHECKSUM_UNNECESSARY; skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
+H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)
+H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
+H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
+/* A device that is said to sum spares the packets a sum of their own. */
+H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))
+
+/* joining received packets */
+H(u32, skb_gro_offset, (const struct sk_buff *skb), return skb_gro_offset(skb))
+H(u32, skb_gro_len, (const struct sk_buff *skb), return skb_gro_len(skb))
+H(void *, skb_gro_header, (struct sk_buff *skb, u32 end, u32 at), return skb_gro_header(skb, end, at))
+H(void, skb_gro_pull, (struct sk_buff *skb, u32 len), skb_gro_pull(skb, len))
+H(void, skb_hash_flow, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (!skb->l4_hash && !skb->sw_hash) __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true))
+H(bool, gro_passes, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->flush)
+H(void, gro_pass, (struct sk_buff *skb), NAPI_GRO_CB(skb)->flush = 1)
+H(u16, gro_count, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->count)
+H(bool, gro_same_flow, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->same_flow)
+H(void, gro_set_other_flow, (struct sk_buff *skb), NAPI_GRO_CB(skb)->same_flow = 0)
+H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb), return held->pp_recycle == skb->pp_recycle && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
+H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
+H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag)
+H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_end_offset(skb)))
+H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))
+H(void, synchronize_net, (void), synchronize_net())
+
 /* devices */
 H(bool, dev_is_up, (const struct net_device *dev), return READ_ONCE(dev->flags) & IFF_UP)
 H(void, skb_leave_by, (struct sk_buff *skb, struct net_device *dev, __be16 protocol), skb->dev = dev; skb->protocol = protocol; skb_reset_network_header(skb))
@@ -100,6 +139,7 @@ H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned s
 H(void, dev_hold, (struct net_device *dev), dev_hold(dev))
 H(void, dev_put, (struct net_device *dev), dev_put(dev))
 H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
+H(u16, dev_most_packets, (const struct net_device *dev), return dev->features & NETIF_F_GSO ? READ_ONCE(dev->gso_max_segs) : 1)
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
 H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))

@@ -15,8 +15,10 @@ use core::{marker::PhantomData, ptr};
 
 /// The note of a buffer in a [`NumberedQueue`].
 pub(crate) trait Numbered: Note {
-    /// The buffer's number. Numbers grow along the queue, modulo 2^16.
+    /// The buffer's first number. Numbers grow along the queue, modulo 2^16.
     fn number(&self) -> u16;
+    /// How many numbers the buffer has.
+    fn count(&self) -> u16;
 }
 
 /// Buffers with notes of type `N`, and the place where the last search ended.
@@ -87,6 +89,13 @@ impl<N: Numbered> NumberedQueue<N> {
         })
     }
 
+    /// The buffer at the head, for writing.
+    #[inline]
+    pub(crate) fn first_mut(&mut self) -> Option<&mut Buffer> {
+        // SAFETY: By the invariant null or a buffer of the queue, which is borrowed exclusively.
+        (!self.first.is_null()).then(|| unsafe { Buffer::from_raw_mut(self.first) })
+    }
+
     /// The buffer at the tail.
     #[inline]
     pub(crate) fn last(&self) -> Option<&Buffer> {
@@ -138,20 +147,23 @@ impl<N: Numbered> NumberedQueue<N> {
         Some(skb)
     }
 
-    /// Finds the buffer with the number `number`, from where the last search ended.
+    /// Finds the buffer that has the number `number`, from where the last search ended.
     #[inline]
     fn find(&mut self, number: u16) -> Option<*mut bindings::sk_buff> {
         // SAFETY: Only called with buffers of the queue, which is borrowed exclusively.
-        let ahead = |skb: *mut bindings::sk_buff| unsafe {
-            let note: N = Buffer::from_raw(skb).note();
-            number.wrapping_sub(note.number()) as i16
-        };
+        let note = |skb: *mut bindings::sk_buff| unsafe { Buffer::from_raw(skb).note::<N>() };
+        let ahead = |note: &N| number.wrapping_sub(note.number()) as i16;
         let mut skb = self.place;
-        if skb.is_null() || ahead(skb) < 0 {
+        if skb.is_null() || ahead(&note(skb)) < 0 {
             skb = self.first;
         }
         while !skb.is_null() {
-            if ahead(skb) == 0 {
+            let note = note(skb);
+            let ahead = ahead(&note);
+            if ahead < 0 {
+                return None;
+            }
+            if (ahead as u16) < note.count() {
                 self.place = skb;
                 return Some(skb);
             }
@@ -161,7 +173,7 @@ impl<N: Numbered> NumberedQueue<N> {
         None
     }
 
-    /// The buffer with the number `number`.
+    /// The buffer that has the number `number`.
     #[inline]
     pub(crate) fn seek(&mut self, number: u16) -> Option<&mut Buffer> {
         // SAFETY: A buffer of the queue, which is borrowed exclusively.
@@ -169,11 +181,10 @@ impl<N: Numbered> NumberedQueue<N> {
             .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
     }
 
-    /// A cursor at the buffer with the number `number`, for changing the queue from there on.
+    /// A cursor at the buffer that has the number `number`.
+    #[inline]
     pub(crate) fn cursor(&mut self, number: u16) -> Cursor<'_, N> {
         let at = self.find(number).unwrap_or(ptr::null_mut());
-        // The numbers may change: the next search starts at the head.
-        self.place = ptr::null_mut();
         Cursor { queue: self, at }
     }
 

@@ -111,6 +111,18 @@ impl Buffer {
         ptr::from_ref(self).cast_mut().cast()
     }
 
+    /// What the buffer has in common with its clones.
+    #[inline]
+    pub(super) fn shared(&self) -> *mut bindings::skb_shared_info {
+        // SAFETY: The buffer is valid; the structure lies behind its memory.
+        unsafe {
+            (*self.as_ptr())
+                .head
+                .add((*self.as_ptr()).end as usize)
+                .cast()
+        }
+    }
+
     /// Bytes of data, linear and paged.
     #[inline]
     pub(crate) fn len(&self) -> usize {
@@ -504,13 +516,30 @@ impl Skb {
     #[inline]
     pub(crate) fn alloc(headroom: usize, size: usize, context: Context) -> Option<Self> {
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // SAFETY: Any size may be asked for; the flags say whether it may sleep.
-        let skb = unsafe { bindings::alloc_skb_fclone(total, context.gfp()) };
-        // SAFETY: A fresh buffer, or null, which is ours.
-        let skb = unsafe { Self::from_raw(skb) }?;
-        // SAFETY: The buffer is empty and has at least `headroom` bytes of room.
-        unsafe { skb.reserve(headroom) };
-        Some(skb)
+        // SAFETY: Any size may be asked for; the flags say whether it may sleep. The result is null, or a
+        // fresh buffer with so much room.
+        unsafe { Self::fresh(bindings::alloc_skb_fclone(total, context.gfp()), headroom) }
+    }
+
+    /// As [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller.
+    #[inline]
+    pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
+        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
+        // SAFETY: As in `alloc`.
+        unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
+    }
+
+    /// # Safety
+    ///
+    /// `skb` is null, or a new buffer with at least `headroom` bytes of room, which is given away.
+    #[inline]
+    unsafe fn fresh(skb: *mut bindings::sk_buff, headroom: usize) -> Option<Self> {
+        // SAFETY: The caller's promises. A new buffer is empty.
+        unsafe {
+            let skb = Self::from_raw(skb)?;
+            skb.reserve(headroom);
+            Some(skb)
+        }
     }
 
     /// Moves the start of an empty buffer's data `n` bytes on.

@@ -253,12 +253,19 @@ impl RawSock {
         unsafe { bindings::may_bind_port(bindings::sock_net(self.as_ptr()), port) }
     }
 
-    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), and its device's queue
-    /// (`SO_BUSY_POLL`).
+    /// Remembers the processor that brought `skb` (`SO_INCOMING_CPU`), its device's queue (`SO_BUSY_POLL`),
+    /// and the flow that it belongs to (receive flow steering).
     #[inline]
     pub(crate) fn note_arrival(&self, skb: &Buffer) {
         // SAFETY: Both are valid; single stores, as the core does them without the lock.
         unsafe { bindings::sk_note_arrival(self.as_ptr(), skb.as_ptr()) };
+    }
+
+    /// Has receive flow steering bring the socket's packets to the processor that runs this.
+    #[inline]
+    pub(crate) fn record_flow(&self) {
+        // SAFETY: The socket is valid; the function writes to the core's table only.
+        unsafe { bindings::sk_record_flow(self.as_ptr()) };
     }
 
     /// Remembers the device's queue that `skb` came by (`SO_BUSY_POLL`).

@@ -51,7 +51,7 @@ impl End {
         self.connection.hold_last(true);
         for _ in 0..packets {
             assert!(self.connection.can_enqueue());
-            self.connection.enqueue();
+            self.connection.enqueue(1);
         }
         self.connection.hold_last(false);
     }
@@ -70,7 +70,7 @@ impl End {
     }
 
     fn give(&mut self, now: Nanos) -> Option<Header> {
-        let mut header = match self.connection.poll_transmit(now, |_| 0)? {
+        let mut header = match self.connection.poll_transmit(now, &mut |_| 0)? {
             Transmit::Control { header, .. } | Transmit::Probe(header) => return Some(header),
             Transmit::Data { header, .. } => header,
         };
@@ -93,7 +93,8 @@ impl Pair {
         let config = Config::default();
         let mut client = Connection::new(PORTS[0], PORTS[1], config);
         client.connect(Seq(1), 0);
-        let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(0, |_| 0) else {
+        let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(0, &mut |_| 0)
+        else {
             panic!("a connection opens with a SYN");
         };
         let server = Connection::accept(PORTS[1], &syn, Seq(2), config, 0);

@@ -46,15 +46,15 @@
 
 use super::ack_queue::Demand;
 use super::config::{Config, Stats};
-use super::outcome::{DropReason, Outcome, Room, Transmit};
+use super::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 use super::receiver::{AckKind, Receiver, Taken};
 use super::rtt::Rtt;
 use super::sender::{Kind, Outgoing, Sender};
 use super::seq::Seq;
 use super::state::{Failure, State};
 use super::timers::{
-    earlier, is_due, Liveness, Nanos, Timer, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES,
-    SYN_TRIES,
+    earlier, is_due, Liveness, Nanos, Timer, ACK_DELAY, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT,
+    SYN_ACK_TRIES, SYN_TRIES,
 };
 use super::wire::{flags, reset_for, Header};
 
@@ -219,13 +219,21 @@ impl Connection {
         self.sender.tail()
     }
 
-    /// One data packet was appended to the write queue; it takes the next
-    /// number. Only when [`can_enqueue`](Self::can_enqueue).
+    /// How many packets the write queue may grow by.
     #[inline]
-    pub fn enqueue(&mut self) {
+    pub fn free_numbers(&self) -> u16 {
         if self.can_enqueue() {
-            self.sender.enqueue();
+            self.sender.free_numbers()
+        } else {
+            0
         }
+    }
+
+    /// So many data packets were appended to the write queue, at most
+    /// [`free_numbers`](Self::free_numbers); they take the next numbers.
+    #[inline]
+    pub fn enqueue(&mut self, packets: u16) {
+        self.sender.enqueue(packets.min(self.free_numbers()));
     }
 
     /// Whether the packets with the number `seq` and behind it have never left:
@@ -370,19 +378,26 @@ impl Connection {
         self.header(self.sender.high(), flags::RST | flags::ACK)
     }
 
-    /// Takes in a packet addressed to this connection. `room`: the receive queue
-    /// before it.
+    /// As [`on_packets`](Self::on_packets), of one packet.
     #[inline]
     pub fn on_packet(&mut self, header: &Header, room: Room, now: Nanos) -> Outcome {
-        self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(1);
+        self.on_packets(header, 1, room, now)
+    }
+
+    /// Takes in a run of `count` packets addressed to this connection, with one header:
+    /// see [`Header::of_run`]. Only data come as more than one. `room`: the receive queue
+    /// before them.
+    #[inline]
+    pub fn on_packets(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
+        self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(count.into());
         let mut outcome = Outcome::default();
-        if let Err(reason) = self.segment(header, room, now, &mut outcome) {
+        if let Err(reason) = self.segment(header, count, room, now, &mut outcome) {
             outcome.drop = Some(reason);
             let counter = match reason {
                 DropReason::Duplicate | DropReason::OutOfSequence => &mut self.stats.pkt_rx_oos,
                 _ => &mut self.stats.pkt_rx_drop,
             };
-            *counter = counter.wrapping_add(1);
+            *counter = counter.wrapping_add(count.into());
         }
         outcome
     }
@@ -391,6 +406,7 @@ impl Connection {
     fn segment(
         &mut self,
         header: &Header,
+        count: u16,
         room: Room,
         now: Nanos,
         outcome: &mut Outcome,
@@ -417,7 +433,7 @@ impl Connection {
         if self.state == State::Closed {
             return Ok(());
         }
-        self.on_payload(header, room, now, outcome)
+        self.on_payload(header, count, room, now, outcome)
     }
 
     /// Data that acknowledges nothing: a sender need not repeat a number.
@@ -603,11 +619,13 @@ impl Connection {
     fn on_payload(
         &mut self,
         header: &Header,
+        count: u16,
         room: Room,
         now: Nanos,
         outcome: &mut Outcome,
     ) -> Result<(), DropReason> {
-        if self.refuses_data() && header.len > 0 && self.receiver.is_new(header.seq) {
+        let last = header.seq.add(count.saturating_sub(1));
+        if self.refuses_data() && header.len > 0 && self.receiver.is_new(last) {
             self.fail(Failure::Reset, outcome);
             self.reset = PendingReset::Unread;
             return Err(DropReason::BadState);
@@ -615,11 +633,18 @@ impl Connection {
         let mut lost = 0;
         let taken = self
             .receiver
-            .on_packet(header, room, &self.config, now, &mut lost);
+            .on_packets(header, count, room, &self.config, now, &mut lost);
         self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
         match taken? {
             Taken::Empty => {}
-            Taken::Data => outcome.deliver = true,
+            Taken::Data { skip, taken } => {
+                outcome.deliver = true;
+                outcome.skip = skip;
+                outcome.taken = taken;
+                if taken != count {
+                    self.count_rest(skip, count.saturating_sub(skip).saturating_sub(taken));
+                }
+            }
             Taken::Fin => {
                 outcome.fin = true;
                 match self.state {
@@ -631,6 +656,14 @@ impl Connection {
             }
         }
         Ok(())
+    }
+
+    /// Of a run, `old` packets were received before, and `dropped` ones have no room.
+    #[cold]
+    fn count_rest(&mut self, old: u16, dropped: u16) {
+        let stats = &mut self.stats;
+        stats.pkt_rx_oos = stats.pkt_rx_oos.wrapping_add(old.into());
+        stats.pkt_rx_drop = stats.pkt_rx_drop.wrapping_add(dropped.into());
     }
 
     /// Whether nobody will read data that arrives.
@@ -708,11 +741,14 @@ impl Connection {
         self.receiver.take_turn();
     }
 
-    /// The next packet to send; to be called until `None`, also after the
-    /// connection has closed. `kept` tells with which flags a packet left
-    /// before; it is asked for resends of data only.
+    /// The next packets to send; to be called until `None`, also after the
+    /// connection has closed. `queue` is asked for the flags of data that leave again,
+    /// and how many packets can leave as one run.
     #[inline]
-    pub fn poll_transmit(&mut self, now: Nanos, kept: impl FnOnce(Seq) -> u8) -> Option<Transmit> {
+    pub fn poll_transmit(&mut self, now: Nanos, queue: &mut impl WriteQueue) -> Option<Transmit> {
+        if self.has_nothing_to_send() {
+            return None;
+        }
         if self.state == State::Closed {
             return self.poll_last(now);
         }
@@ -723,7 +759,7 @@ impl Connection {
             return Some(self.empty(AckKind::Request, now));
         }
         let waiting = self.sender.awaits_peer();
-        if let Some(leaving) = self.sender.poll(&self.config, &self.rtt, now, kept) {
+        if let Some(leaving) = self.sender.poll(&self.config, &self.rtt, now, queue) {
             if !waiting && !self.receiver.is_receiving() {
                 self.liveness.restart(now);
             }
@@ -733,6 +769,15 @@ impl Connection {
             return self.poll_challenged();
         }
         self.poll_ack(now)
+    }
+
+    /// Whether it is clear at a glance that there is nothing to send, as in most cases.
+    #[inline]
+    fn has_nothing_to_send(&self) -> bool {
+        self.state != State::Closed
+            && self.sender.has_nothing_to_send()
+            && self.receiver.has_nothing_to_send()
+            && !self.liveness.has_probe()
     }
 
     /// The RST for a connection that our side has forgotten.
@@ -785,13 +830,19 @@ impl Connection {
         }
         let resend = leaving.resend && !first_answer;
         if resend {
-            self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(1);
+            self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(leaving.count.into());
         }
         match leaving.kind {
             Kind::Data => {
                 let header = self.header(leaving.seq, leaving.flags | flags::ACK);
                 self.left(AckKind::Carried, now);
-                Transmit::Data { header, resend }
+                let others = leaving.count.saturating_sub(1);
+                self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(others.into());
+                Transmit::Data {
+                    header,
+                    count: leaving.count,
+                    resend,
+                }
             }
             Kind::Fin => {
                 let header = self.header(leaving.seq, flags::FIN | flags::ACK);
@@ -893,6 +944,21 @@ impl Connection {
             earlier(halves, self.expiry(Timer::Liveness)),
             self.expiry(Timer::Orphan),
         )
+    }
+
+    /// A time before which no timer expires that began to run after the last call of
+    /// [`deadline`](Self::deadline); `now` if that takes more to find out than asking for the
+    /// deadline. A caller whose timer runs no longer than that need not ask.
+    #[inline]
+    pub fn earliest_news(&self, now: Nanos) -> Nanos {
+        let quiet = self.state == State::Established
+            && !self.receiver.is_receiving()
+            && !self.receiver.waits_for_room();
+        if quiet {
+            now.saturating_add(ACK_DELAY.min(self.config.least_timeout()))
+        } else {
+            now
+        }
     }
 
     /// Runs the timers that are due. `heard`: when a packet of any connection last

@@ -39,7 +39,7 @@ pub mod wire;
 pub use self::ack_queue::{AckQueue, Demand, Slot, Verdict};
 pub use self::config::{Config, Stats};
 pub use self::connection::Connection;
-pub use self::outcome::{DropReason, Outcome, Room, Transmit};
+pub use self::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 pub use self::seq::Seq;
 pub use self::state::{Failure, State};
 pub use self::timers::Nanos;

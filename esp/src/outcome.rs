@@ -2,6 +2,7 @@
 
 //! What the engine and its caller tell each other.
 
+use super::seq::Seq;
 use super::state::Failure;
 use super::wire::Header;
 
@@ -31,7 +32,7 @@ pub struct Room {
     pub queued: u32,
     /// What it may hold.
     pub limit: u32,
-    /// What the packet that is handed over adds to it.
+    /// What the packets that are handed over add to it.
     pub arriving: u32,
     /// What one full packet costs in it.
     pub packet: u32,
@@ -41,8 +42,13 @@ pub struct Room {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]
 pub struct Outcome {
-    /// The packet's payload is next in the stream: queue it.
+    /// There is payload that is next in the stream: queue it. It is that of `taken`
+    /// packets, behind the first `skip` ones.
     pub deliver: bool,
+    /// Packets at the front of a run that were received before.
+    pub skip: u16,
+    /// Packets whose payload is next in the stream.
+    pub taken: u16,
     /// The packet's payload is to be thrown away. What it acknowledged counts
     /// nevertheless and stands in `acked`.
     pub drop: Option<DropReason>,
@@ -63,15 +69,40 @@ pub struct Outcome {
     pub closed: bool,
 }
 
-/// A packet to send.
+/// The write queue, as the engine asks for it.
+pub trait WriteQueue {
+    /// TXS and TXF, as the packet `seq` left with them.
+    fn flags(&mut self, seq: Seq) -> u8;
+
+    /// How many packets from `seq` on can leave as one run, at least 1. All of them but
+    /// the last are full.
+    fn run(&mut self, seq: Seq) -> u16;
+}
+
+/// A queue of packets that leave one by one.
+impl<F: FnMut(Seq) -> u8> WriteQueue for F {
+    fn flags(&mut self, seq: Seq) -> u8 {
+        self(seq)
+    }
+
+    fn run(&mut self, _seq: Seq) -> u16 {
+        1
+    }
+}
+
+/// What is to be sent.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Transmit {
-    /// The queued packet with the header's number. The caller fills in
-    /// [`Header::len`] and keeps the flags with the packet for resends.
+    /// A run of queued packets, from the header's number on. The caller fills in
+    /// [`Header::len`], and keeps TXS with the first and TXF with the last packet
+    /// for resends.
     Data {
-        /// The header, but for the length.
+        /// The header, but for the length: the first packet's, with the TXF of the
+        /// last.
         header: Header,
-        /// The packet has left before.
+        /// How many packets.
+        count: u16,
+        /// They have left before.
         resend: bool,
     },
     /// A packet without payload, complete as it is.
@@ -86,6 +117,15 @@ pub enum Transmit {
 }
 
 impl Transmit {
+    /// How many packets.
+    #[inline]
+    pub fn count(&self) -> u16 {
+        match self {
+            Self::Data { count, .. } => *count,
+            Self::Control { .. } | Self::Probe(_) => 1,
+        }
+    }
+
     /// The packet's header.
     #[inline]
     pub fn header(&self) -> &Header {

@@ -31,13 +31,13 @@ pub(super) struct PeerWindow {
 }
 
 impl PeerWindow {
-    /// Data was taken at this distance.
+    /// So many data packets were taken, the last one at this distance.
     #[inline]
-    pub(super) fn take(&mut self, distance: u16) {
+    pub(super) fn take(&mut self, distance: u16, packets: u16) {
         self.farthest = self.farthest.max(distance);
         // The window is no smaller than that.
         self.proven = self.proven.max(distance);
-        self.lease = self.lease.saturating_sub(1);
+        self.lease = self.lease.saturating_sub(packets);
     }
 
     /// The sender stopped at this distance, and went on after a probe that opened

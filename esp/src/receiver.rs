@@ -153,7 +153,11 @@ enum Incoming {
 pub(super) enum Taken {
     /// It takes no number.
     Empty,
-    Data,
+    /// Data packets, behind some that were received before.
+    Data {
+        skip: u16,
+        taken: u16,
+    },
     Fin,
 }
 
@@ -369,12 +373,15 @@ impl Receiver {
         !self.congested && self.turn != Turn::Waiting
     }
 
-    /// Decides what becomes of a packet (R1 to R3). `lost` counts the numbers
-    /// it newly shows to be missing.
+    /// Decides what becomes of the `count` packets with `header` (R1 to R3), which are in
+    /// the order of their numbers and, but for the last, full. All come at once: an
+    /// acknowledgement that several of them make due leaves once. `lost` counts the
+    /// numbers that they newly show to be missing.
     #[inline]
-    pub(super) fn on_packet(
+    pub(super) fn on_packets(
         &mut self,
         header: &Header,
+        count: u16,
         room: Room,
         config: &Config,
         now: Nanos,
@@ -384,14 +391,19 @@ impl Receiver {
             self.on_empty(header.seq, lost);
             return Ok(Taken::Empty);
         }
+        let mut skip = 0;
         if header.seq != self.expected {
-            return Err(self.on_other(header, room, config, lost));
+            skip = header.seq.distance(self.expected);
+            if skip >= count || !header.seq.before(self.expected) {
+                return Err(self.on_other(header, count, room, config, lost));
+            }
+            self.on_old(room, config);
         }
         if self.has_ended() {
             return Err(DropReason::BadState);
         }
         if header.has(flags::FIN) {
-            self.advance(now);
+            self.advance(1, now);
             self.incoming = Incoming::Ended;
             // Nothing can follow, so there is no window to withhold.
             self.congested = false;
@@ -399,22 +411,40 @@ impl Receiver {
             self.answer = true;
             return Ok(Taken::Fin);
         }
-        if self.given.distance(header.seq) >= LARGEST_WINDOW {
+        let distance = self.given.distance(self.expected);
+        if distance >= LARGEST_WINDOW {
             return Err(DropReason::BeyondWindow);
         }
-        if self.lacks_room(header.seq, room, config) {
+        let each = if count > 1 {
+            room.arriving.div_ceil(count.into())
+        } else {
+            room.arriving
+        };
+        let new = count.saturating_sub(skip);
+        let most = new.min(LARGEST_WINDOW.saturating_sub(distance));
+        let taken = self.fitting(most, distance, each, room, config);
+        if taken == 0 {
             return Err(DropReason::NoRoom);
         }
-        self.advance(now);
-        self.since = self.since.saturating_add(1);
-        self.congested = is_congested(room, room.arriving, config);
-        self.peer.take(self.given.distance(self.expected));
-        if let Some(timed) = self.timed.filter(|t| !header.seq.before(t.seq)) {
+        self.advance(taken, now);
+        self.starved = taken < most;
+        self.since = self.since.saturating_add(taken);
+        let more = each.saturating_mul(taken.into());
+        self.congested = is_congested(room, more, config);
+        self.peer.take(self.given.distance(self.expected), taken);
+        if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
             self.measure(timed, now);
         }
-        self.schedule_ack(header, config, now);
+        let mut flags = header.flags;
+        if skip > 0 {
+            flags &= !flags::TXS;
+        }
+        if taken < new {
+            flags &= !flags::TXF;
+        }
+        self.schedule_ack(header.seq, flags, config, now);
         self.leave_ack_queue();
-        Ok(Taken::Data)
+        Ok(Taken::Data { skip, taken })
     }
 
     /// The numbers before `behind` are known to be in use.
@@ -426,8 +456,8 @@ impl Receiver {
     }
 
     #[inline]
-    fn advance(&mut self, now: Nanos) {
-        self.expected = self.expected.add(1);
+    fn advance(&mut self, packets: u16, now: Nanos) {
+        self.expected = self.expected.add(packets);
         self.see(self.expected);
         self.asked = None;
         // A request that waits for its turn asks for the rest of the hole then.
@@ -479,16 +509,16 @@ impl Receiver {
 
     /// Decides when data just taken is acknowledged (R2).
     #[inline]
-    fn schedule_ack(&mut self, header: &Header, config: &Config, now: Nanos) {
-        let starts = header.has(flags::TXS);
-        let ends = header.has(flags::TXF);
+    fn schedule_ack(&mut self, seq: Seq, flags: u8, config: &Config, now: Nanos) {
+        let starts = flags & flags::TXS != 0;
+        let ends = flags & flags::TXF != 0;
         if ends {
             self.incoming = Incoming::Idle;
             // The next transmission's packets may not be written yet.
             self.timed = None;
         } else if starts {
             self.incoming = Incoming::Transmission;
-            self.announced = Some(header.seq);
+            self.announced = Some(seq);
         }
         self.unreported |= starts || ends;
         // Packets behind the end of this message are missing: the sender goes on at
@@ -522,30 +552,38 @@ impl Receiver {
         self.probing = None;
     }
 
-    /// A packet with another number than the expected one.
+    /// A packet has arrived again: its acknowledgement may have been lost.
+    fn on_old(&mut self, room: Room, config: &Config) {
+        if !self.has_ended() {
+            self.congested = is_congested(room, 0, config);
+            self.leave_ack_queue();
+        }
+        self.answer = true;
+    }
+
+    /// None of the `count` packets has the expected number.
     fn on_other(
         &mut self,
         header: &Header,
+        count: u16,
         room: Room,
         config: &Config,
         lost: &mut u32,
     ) -> DropReason {
         if header.seq.before(self.expected) {
-            if !self.has_ended() {
-                self.congested = is_congested(room, 0, config);
-                self.leave_ack_queue();
-            }
-            self.answer = true;
+            self.on_old(room, config);
             return DropReason::Duplicate;
         }
         if self.has_ended() {
             return DropReason::BadState;
         }
-        if self.lacks_room(header.seq, room, config) {
+        let distance = self.given.distance(header.seq);
+        let known = self.fitting(count, distance, 0, room, config);
+        if known == 0 {
             return DropReason::NoRoom;
         }
         self.hole(header.seq, lost);
-        self.see(header.seq.add(1));
+        self.see(header.seq.add(known));
         DropReason::OutOfSequence
     }
 
@@ -570,14 +608,29 @@ impl Receiver {
         self.timed = None;
     }
 
-    /// Whether a packet is to be dropped for want of room: only one that was
-    /// not granted.
+    /// How many of `count` packets need not be dropped for want of room: those that fit,
+    /// and those that were granted. The first one's number is `distance` from the one given
+    /// last, and each adds `each` bytes to the queue.
     #[inline]
-    fn lacks_room(&mut self, seq: Seq, room: Room, config: &Config) -> bool {
-        let lacks =
-            room.queued >= room.limit && self.given.distance(seq) >= most_kept(room, config);
-        self.starved |= lacks;
-        lacks
+    fn fitting(
+        &mut self,
+        count: u16,
+        distance: u16,
+        each: u32,
+        room: Room,
+        config: &Config,
+    ) -> u16 {
+        let others = u32::from(count.saturating_sub(1));
+        let before_last = room.queued.saturating_add(each.saturating_mul(others));
+        if before_last < room.limit {
+            return count;
+        }
+        let free = room.limit.saturating_sub(room.queued);
+        let fit = u16::try_from(free.div_ceil(each.max(1))).unwrap_or(u16::MAX);
+        let granted = most_kept(room, config).saturating_sub(distance);
+        let fitting = fit.max(granted).min(count);
+        self.starved |= fitting < count;
+        fitting
     }
 
     /// The reader took data.
@@ -621,6 +674,16 @@ impl Receiver {
         if self.due != Due::Not {
             self.due = Due::Now;
         }
+    }
+
+    /// Whether neither an acknowledgement, nor a request or a probe is to leave now.
+    #[inline]
+    pub(super) fn has_nothing_to_send(&self) -> bool {
+        self.due != Due::Now
+            && !self.answer
+            && self.request == Request::Not
+            && self.turn != Turn::Granted
+            && self.probing.is_none()
     }
 
     /// Whether a probe is to leave that asks if the expected packet is lost. The

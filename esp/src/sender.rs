@@ -38,6 +38,7 @@
 //!   on its way any more, then the receiver is asked; see [`Pause`].
 
 use super::config::Config;
+use super::outcome::WriteQueue;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
 use super::timers::{from_micros, Nanos, ACK_DELAY, FRAME_LIFE, WINDOW_PROBE_MIN};
@@ -55,6 +56,8 @@ pub(super) enum Kind {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Outgoing {
     pub(super) seq: Seq,
+    /// How many packets, of data.
+    pub(super) count: u16,
     pub(super) kind: Kind,
     /// TXS and TXF.
     pub(super) flags: u8,
@@ -68,6 +71,9 @@ pub(super) struct Acked {
     pub(super) syn: bool,
     pub(super) fin: bool,
 }
+
+/// Numbers of unacknowledged packets. Two are kept back, for the SYN and the FIN.
+const MOST_QUEUED: u16 = 0x7ffd;
 
 /// The packet whose round trip is being measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -204,6 +210,13 @@ impl Sender {
         self.repeated |= self.has_left_whole();
     }
 
+    /// Whether all that is queued has left, and nothing is to leave again.
+    #[inline]
+    pub(super) fn has_nothing_to_send(&self) -> bool {
+        let left = self.next == self.high && self.high == self.tail;
+        left && self.syn_acked && !(self.fin | self.resend_first | self.probe)
+    }
+
     /// Whether a probe for the window's opening is to leave. The next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {
@@ -297,8 +310,7 @@ impl Sender {
     /// Whether one more packet can be told apart from those queued.
     #[inline]
     pub(super) fn can_enqueue(&self) -> bool {
-        // Two numbers are kept back, for the SYN and the FIN.
-        !self.fin && self.una.distance(self.tail) < 0x7ffd
+        self.free_numbers() > 0
     }
 
     /// The number of the packet that is queued next.
@@ -307,10 +319,21 @@ impl Sender {
         self.tail
     }
 
+    /// Packets that may yet be queued.
     #[inline]
-    pub(super) fn enqueue(&mut self) {
-        self.tail = self.tail.add(1);
-        self.sealed = false;
+    pub(super) fn free_numbers(&self) -> u16 {
+        if self.fin {
+            return 0;
+        }
+        MOST_QUEUED.saturating_sub(self.una.distance(self.tail))
+    }
+
+    #[inline]
+    pub(super) fn enqueue(&mut self, packets: u16) {
+        self.tail = self.tail.add(packets);
+        if packets > 0 {
+            self.sealed = false;
+        }
     }
 
     /// See [`Connection::seal_last`](super::Connection::seal_last).
@@ -372,15 +395,14 @@ impl Sender {
         self.resend_first = true;
     }
 
-    /// The next packet to leave. `kept` tells with which flags a packet left
-    /// before.
+    /// The next packets to leave.
     #[inline]
     pub(super) fn poll(
         &mut self,
         config: &Config,
         rtt: &Rtt,
         now: Nanos,
-        kept: impl FnOnce(Seq) -> u8,
+        queue: &mut impl WriteQueue,
     ) -> Option<Outgoing> {
         if self.is_paused() {
             return None;
@@ -392,13 +414,16 @@ impl Sender {
             }
             if self.una.before(self.next) {
                 self.first_left = Some((self.una, now));
-                return Some(self.again(self.una, kept));
+                return Some(self.again(self.una, 1, queue));
             }
         }
         if !self.syn_acked {
             return None;
         }
-        if self.granted.distance(self.next) >= config.window() {
+        let room = config
+            .window()
+            .saturating_sub(self.granted.distance(self.next));
+        if room == 0 {
             if self.timer.is_none() && self.is_blocked() {
                 self.timer = Some(now.saturating_add(self.timeout(config, rtt)));
             }
@@ -406,17 +431,16 @@ impl Sender {
         }
         let seq = self.next;
         if seq.before(self.high) {
-            if seq == self.una {
-                self.first_left = Some((seq, now));
-            }
-            self.next = seq.add(1);
-            return Some(self.again(seq, kept));
+            let outgoing = self.again(seq, room, queue);
+            self.went(&outgoing, now);
+            return Some(outgoing);
         }
-        let leaving = if seq.before(self.tail) {
-            self.first_data(seq, config)?
+        let outgoing = if seq.before(self.tail) {
+            self.first_data(seq, room, config, queue)?
         } else if seq == self.tail && self.fin {
             Outgoing {
                 seq,
+                count: 1,
                 kind: Kind::Fin,
                 flags: 0,
                 resend: false,
@@ -424,29 +448,48 @@ impl Sender {
         } else {
             return None;
         };
-        if seq == self.una {
-            self.first_left = Some((seq, now));
-        }
-        self.next = seq.add(1);
+        self.went(&outgoing, now);
         self.high = self.next;
-        self.started(&leaving, config, rtt, now);
-        Some(leaving)
+        self.started(&outgoing, config, rtt, now);
+        Some(outgoing)
     }
 
-    /// Decides how a packet leaves for the first time (S1, S2, S4, S6).
+    /// Packets leave in their order.
     #[inline]
-    fn first_data(&mut self, seq: Seq, config: &Config) -> Option<Outgoing> {
-        if self.open {
-            if let Some(announced) = self.announced {
-                if announced.distance(seq) > config.initial_ack_burst_length {
-                    return None;
-                }
-            }
+    fn went(&mut self, outgoing: &Outgoing, now: Nanos) {
+        if outgoing.seq == self.una {
+            self.first_left = Some((outgoing.seq, now));
         }
-        let last = seq.add(1) == self.tail;
-        if last && self.hold {
+        self.next = outgoing.seq.add(outgoing.count);
+    }
+
+    /// Decides how packets leave for the first time (S1, S2, S4, S6), at most `room`.
+    #[inline]
+    fn first_data(
+        &mut self,
+        seq: Seq,
+        room: u16,
+        config: &Config,
+        queue: &mut impl WriteQueue,
+    ) -> Option<Outgoing> {
+        let mut most = room;
+        if !self.open {
+            // The first one announces.
+            most = most.min(config.initial_ack_burst_length.saturating_add(1));
+        } else if let Some(announced) = self.announced {
+            let may_follow = config.initial_ack_burst_length.saturating_add(1);
+            most = most.min(may_follow.saturating_sub(announced.distance(seq)));
+        }
+        let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
+        most = most.min(there);
+        if most > 1 {
+            most = most.min(queue.run(seq));
+        }
+        if most == 0 {
             return None;
         }
+        let end = seq.add(most);
+        let last = end == self.tail;
         let mut bits = 0;
         if !self.open {
             bits |= flags::TXS;
@@ -454,57 +497,95 @@ impl Sender {
         }
         if last {
             bits |= flags::TXF;
-            self.finished = Some(seq);
+            self.finished = Some(end.sub(1));
         }
         self.open = !last;
         Some(Outgoing {
             seq,
+            count: most,
             kind: Kind::Data,
             flags: bits,
             resend: false,
         })
     }
 
-    /// A packet has left for the first time. Packets that the other side cannot
+    /// Packets have left for the first time. Those that the other side cannot
     /// request start the timer (S3); they are also answered soon enough to measure
     /// the round trip.
     #[inline]
-    fn started(&mut self, leaving: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
-        if leaving.kind == Kind::Data && leaving.flags == 0 {
+    fn started(&mut self, outgoing: &Outgoing, config: &Config, rtt: &Rtt, now: Nanos) {
+        if outgoing.kind == Kind::Data && outgoing.flags == 0 {
             return;
         }
         if self.timer.is_none() {
             self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
         }
         if self.timed.is_none() {
+            let ends = outgoing.flags & flags::TXF != 0;
+            let last = outgoing.count.saturating_sub(1);
+            let index = if outgoing.flags == flags::TXF {
+                last
+            } else {
+                0
+            };
             self.timed = Some(Timed {
-                seq: leaving.seq,
+                seq: outgoing.seq.add(index),
                 left: now,
-                delayable: leaving.flags & flags::TXF != 0,
+                delayable: ends && index == last,
             });
         }
     }
 
-    /// A packet leaves again. From here on an acknowledgement may have waited for it,
-    /// so none measures the round trip (Karn's rule).
-    #[inline]
-    fn again(&mut self, seq: Seq, kept: impl FnOnce(Seq) -> u8) -> Outgoing {
+    /// Packets leave again, at most `room`. From here on an acknowledgement may have
+    /// waited for them, so none measures the round trip (Karn's rule).
+    #[cold]
+    fn again(&mut self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> Outgoing {
         self.timed = None;
         self.note_repeat();
         if self.fin && seq == self.tail {
             return Outgoing {
                 seq,
+                count: 1,
                 kind: Kind::Fin,
                 flags: 0,
                 resend: true,
             };
         }
+        let (count, flags) = self.run_again(seq, room, queue);
         Outgoing {
             seq,
+            count,
             kind: Kind::Data,
-            flags: kept(seq) & (flags::TXS | flags::TXF),
+            flags,
             resend: true,
         }
+    }
+
+    /// How many packets leave again as one run, and their flags. Only its first has TXS,
+    /// and only its last TXF.
+    fn run_again(&self, seq: Seq, room: u16, queue: &mut impl WriteQueue) -> (u16, u8) {
+        let end = if self.high.after(self.tail) {
+            self.tail
+        } else {
+            self.high
+        };
+        let most = room.min(seq.distance(end));
+        let most = if most > 1 {
+            most.min(queue.run(seq))
+        } else {
+            most
+        };
+        let mut flags = queue.flags(seq) & (flags::TXS | flags::TXF);
+        let mut count = 1;
+        while count < most && flags & flags::TXF == 0 {
+            let next = queue.flags(seq.add(count));
+            if next & flags::TXS != 0 {
+                break;
+            }
+            flags |= next & flags::TXF;
+            count = count.saturating_add(1);
+        }
+        (count, flags)
     }
 
     fn syn(&mut self, now: Nanos) -> Outgoing {
@@ -521,6 +602,7 @@ impl Sender {
         });
         Outgoing {
             seq,
+            count: 1,
             kind: Kind::Syn,
             flags: 0,
             resend,

@@ -192,6 +192,12 @@ impl Liveness {
         self.probe = false;
     }
 
+    /// Whether a probe for a sign of life is to leave.
+    #[inline]
+    pub(super) fn has_probe(&self) -> bool {
+        self.probe
+    }
+
     /// Whether a probe for a sign of life is to leave. The next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {

@@ -107,6 +107,66 @@ impl Header {
         self.len > 0 || self.has(flags::SYN | flags::FIN)
     }
 
+    /// The header of one packet of a run that has this one: behind `index` others, with
+    /// `len` bytes of payload, and the run's `last` or not. TXS is the first packet's,
+    /// TXF the last one's.
+    #[inline]
+    #[must_use]
+    pub const fn of_run(&self, index: u16, len: u16, last: bool) -> Self {
+        let mut flags = self.flags;
+        if index > 0 {
+            flags &= !flags::TXS;
+        }
+        if !last {
+            flags &= !flags::TXF;
+        }
+        Self {
+            len,
+            seq: self.seq.add(index),
+            flags,
+            ..*self
+        }
+    }
+
+    /// Whether data can begin a run: nothing but data, with `following` bytes behind the
+    /// header and no padding among them, and not the end of a transmission, which waits
+    /// for nothing.
+    #[inline]
+    pub const fn begins_run(&self, following: usize) -> bool {
+        self.len > 0 && self.len as usize == following && self.flags & !flags::TXS == flags::ACK
+    }
+
+    /// The header of a run of `count` packets with this header, of `size` bytes each, and one
+    /// packet more with the header `next` and `following` bytes behind it. `None` if that
+    /// does not come right behind them, or if the whole could not be taken apart into
+    /// the same packets again.
+    #[inline]
+    pub fn joined(&self, count: u16, size: u16, next: &Self, following: usize) -> Option<Self> {
+        let continues = self.is_one_flow(next)
+            && next.seq == self.seq.add(count)
+            && next.ack == self.ack
+            && next.len > 0
+            && next.len <= size
+            && usize::from(next.len) == following
+            && self.len == count.checked_mul(size)?
+            && self.flags & !flags::TXS == flags::ACK
+            && next.flags & !flags::TXF == flags::ACK;
+        if !continues {
+            return None;
+        }
+        Some(Self {
+            len: self.len.checked_add(next.len)?,
+            flags: self.flags | next.flags,
+            ..*self
+        })
+    }
+
+    /// Whether two packets between the same hosts belong to one connection.
+    #[inline]
+    pub const fn is_one_flow(&self, other: &Self) -> bool {
+        self.src == other.src && self.dst == other.dst
+    }
+
     /// Whether the packet asks to open a connection: what a listener makes a
     /// connection of with [`Connection::accept`](super::Connection::accept).
     #[inline]

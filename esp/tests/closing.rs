@@ -384,7 +384,7 @@ fn a_vanished_peer_is_noticed_in_every_state() {
         let took = (pair.now - start) / S;
         assert!(took < bound, "{state:?} took {took} s");
         assert_eq!(pair.sides[A].conn().deadline(), None);
-        let late = pair.sides[A].conn().poll_transmit(0, |_| 0);
+        let late = pair.sides[A].conn().poll_transmit(0, &mut |_| 0);
         assert_eq!(late, None, "nothing is sent after that");
     }
 }
@@ -598,7 +598,7 @@ fn abort_tells_the_peer_if_it_knows_of_the_connection() {
         assert!(reset.has(flags::RST), "{state:?}");
         assert_eq!(pair.sides[A].state(), State::Closed);
         assert_eq!(pair.sides[A].conn().abort(), None, "once");
-        assert_eq!(pair.sides[A].conn().poll_transmit(0, |_| 0), None);
+        assert_eq!(pair.sides[A].conn().poll_transmit(0, &mut |_| 0), None);
     }
     let mut pair = in_state(State::SynSent);
     assert_eq!(pair.sides[A].conn().abort(), None);

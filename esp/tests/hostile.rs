@@ -141,7 +141,7 @@ fn event() -> impl Strategy<Value = Event> {
 /// What must hold of an engine at all times.
 fn check(conn: &mut Connection, queued: &mut u32, now: u64) -> Result<(), TestCaseError> {
     let mut sent = 0u32;
-    while conn.poll_transmit(now, |_| 0xff).is_some() {
+    while conn.poll_transmit(now, &mut |_| 0xff).is_some() {
         sent += 1;
         prop_assert!(sent < 70_000, "sends without end");
     }
@@ -198,7 +198,7 @@ proptest! {
                 Event::Enqueue(n) => {
                     for _ in 0..n {
                         if conn.can_enqueue() {
-                            conn.enqueue();
+                            conn.enqueue(1);
                             queued += 1;
                         }
                     }

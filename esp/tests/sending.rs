@@ -110,19 +110,19 @@ fn a_held_packet_stays_until_it_is_not_the_last_one() {
     let mut pair = Pair::established();
     let conn = pair.sides[A].conn();
     conn.hold_last(true);
-    conn.enqueue();
-    assert_eq!(conn.poll_transmit(0, |_| 0), None);
-    conn.enqueue();
+    conn.enqueue(1);
+    assert_eq!(conn.poll_transmit(0, &mut |_| 0), None);
+    conn.enqueue(1);
     let flags = |t: Option<esp::Transmit>| match t {
         Some(esp::Transmit::Data { header: h, .. }) => h.flags & TX,
         other => panic!("{other:?}"),
     };
     assert_eq!(conn.unsent(), 2);
-    assert_eq!(flags(conn.poll_transmit(0, |_| 0)), flags::TXS);
-    assert_eq!(conn.poll_transmit(0, |_| 0), None);
+    assert_eq!(flags(conn.poll_transmit(0, &mut |_| 0)), flags::TXS);
+    assert_eq!(conn.poll_transmit(0, &mut |_| 0), None);
     assert_eq!(conn.unsent(), 1);
     conn.hold_last(false);
-    assert_eq!(flags(conn.poll_transmit(0, |_| 0)), flags::TXF);
+    assert_eq!(flags(conn.poll_transmit(0, &mut |_| 0)), flags::TXF);
     assert_eq!(conn.unsent(), 0);
 }
 
@@ -131,11 +131,11 @@ fn the_end_releases_a_held_packet() {
     let mut pair = Pair::established();
     let conn = pair.sides[A].conn();
     conn.hold_last(true);
-    conn.enqueue();
+    conn.enqueue(1);
     conn.close_send();
-    let left = conn.poll_transmit(0, |_| 0);
+    let left = conn.poll_transmit(0, &mut |_| 0);
     assert!(matches!(left, Some(esp::Transmit::Data { header: h, .. }) if h.flags & TX == TX));
-    let left = conn.poll_transmit(0, |_| 0);
+    let left = conn.poll_transmit(0, &mut |_| 0);
     assert!(matches!(left, Some(esp::Transmit::Control { header: h, .. }) if h.has(flags::FIN)));
 }
 
@@ -418,12 +418,12 @@ fn the_write_queue_is_bounded_by_what_numbers_can_tell_apart() {
     let conn = pair.sides[A].conn();
     let mut n = 0u32;
     while conn.can_enqueue() {
-        conn.enqueue();
+        conn.enqueue(1);
         n += 1;
     }
     assert!((32_000..1 << 15).contains(&n), "{n}");
     assert_eq!(u32::from(conn.unacked()), n);
-    conn.enqueue();
+    conn.enqueue(1);
     assert_eq!(u32::from(conn.unacked()), n, "no more are taken");
 }
 

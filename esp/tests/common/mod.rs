@@ -95,6 +95,8 @@ pub struct Side {
     pub kept_waiting: bool,
     /// When a packet of another connection last arrived at the device.
     pub heard: Nanos,
+    /// When its timer runs out: that is pushed forward only.
+    armed: Nanos,
 }
 
 impl Side {
@@ -122,6 +124,7 @@ impl Side {
             slot: Slot::default(),
             kept_waiting: false,
             heard: 0,
+            armed: Nanos::MAX,
         }
     }
 
@@ -155,6 +158,16 @@ impl Side {
         }
         let verdict = self.ack_queue.schedule(&mut self.slot, conn, now);
         assert!(matches!(verdict, Verdict::Unchanged | Verdict::Turn));
+    }
+
+    /// Arms the timer, and checks what a caller spares that asks for the deadline only when it must.
+    fn arm(&mut self, now: Nanos) {
+        let Some(conn) = &self.conn else { return };
+        let deadline = conn.deadline().unwrap_or(Nanos::MAX);
+        if self.armed <= conn.earliest_news(now) {
+            assert!(self.armed <= deadline, "a timer began to run unnoticed");
+        }
+        self.armed = self.armed.min(deadline);
     }
 
     fn note(&mut self, outcome: &Outcome) {
@@ -344,7 +357,7 @@ impl Pair {
             });
             side.sent.extend_from_slice(&rest[..n]);
             rest = &rest[n..];
-            conn.enqueue();
+            conn.enqueue(1);
             assert_eq!(usize::from(conn.unacked()), side.write.len());
             self.transmit(from);
         }
@@ -466,14 +479,19 @@ impl Pair {
 
     /// Sends all that the engine gives out.
     pub fn transmit(&mut self, from: usize) {
+        self.send_all(from);
+        self.sides[from].arm(self.now);
+    }
+
+    fn send_all(&mut self, from: usize) {
         self.sides[from].schedule(self.now);
         loop {
             let side = &mut self.sides[from];
             let Some(conn) = &mut side.conn else { return };
             let first = conn.first_unacked();
             let write = &side.write;
-            let kept = |seq: Seq| write[usize::from(first.distance(seq))].flags;
-            match conn.poll_transmit(self.now, kept) {
+            let mut kept = |seq: Seq| write[usize::from(first.distance(seq))].flags;
+            match conn.poll_transmit(self.now, &mut kept) {
                 None => return,
                 Some(Transmit::Control { header, .. } | Transmit::Probe(header)) => {
                     self.put(from, header, &[]);
@@ -566,6 +584,7 @@ impl Pair {
                 self.now = self.now.max(at);
                 let now = self.now;
                 let heard = self.sides[side].heard;
+                self.sides[side].armed = Nanos::MAX;
                 let outcome = self.sides[side].conn().on_deadline(heard, now);
                 self.sides[side].note(&outcome);
                 self.transmit(side);

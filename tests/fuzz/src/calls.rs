@@ -296,7 +296,7 @@ impl World {
                 for _ in 0..packets {
                     if self.conn.can_enqueue() {
                         assert_eq!(self.conn.next_number(), self.first_data().add(self.queued));
-                        self.conn.enqueue();
+                        self.conn.enqueue(1);
                         self.queued += 1;
                     }
                 }
@@ -341,11 +341,11 @@ impl World {
         let mut sent = 0u32;
         loop {
             let (first, queued, left) = (self.first_data(), self.queued, &self.left);
-            let kept = |seq: Seq| {
+            let mut kept = |seq: Seq| {
                 assert!(first.distance(seq) < queued, "only data is sent again");
                 left[usize::from(seq.0)].expect("what is sent again has left before")
             };
-            let Some(next) = self.conn.poll_transmit(self.now, kept) else {
+            let Some(next) = self.conn.poll_transmit(self.now, &mut kept) else {
                 break;
             };
             sent += 1;
@@ -360,7 +360,7 @@ impl World {
 
     fn sent(&mut self, next: Transmit) {
         let (header, data) = match next {
-            Transmit::Data { header, resend } => {
+            Transmit::Data { header, resend, .. } => {
                 assert_eq!(resend, header.seq.before(self.high));
                 (header, true)
             }
@@ -382,11 +382,11 @@ impl World {
             let window = self.config.burst_length.clamp(1, 0x7fff);
             assert!(self.granted.distance(header.seq) < window);
             if data {
-                let kept = header.flags & (flags::TXS | flags::TXF);
+                let mut kept = header.flags & (flags::TXS | flags::TXF);
                 self.left[usize::from(header.seq.0)] = Some(kept);
             }
         } else if data {
-            let kept = header.flags & (flags::TXS | flags::TXF);
+            let mut kept = header.flags & (flags::TXS | flags::TXF);
             assert_eq!(self.left[usize::from(header.seq.0)], Some(kept));
         }
     }

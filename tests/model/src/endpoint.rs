@@ -285,7 +285,7 @@ impl Endpoint {
             self.write.push_back(Queued { span, flags: 0 });
             self.sent += n;
             self.rest -= n;
-            conn.enqueue();
+            conn.enqueue(1);
         } else {
             // The call sleeps.
             let held = self.holding;
@@ -332,12 +332,12 @@ impl Endpoint {
         loop {
             let first = conn.first_unacked();
             let write = &self.write;
-            let kept = |seq: Seq| {
+            let mut kept = |seq: Seq| {
                 write
                     .get(usize::from(first.distance(seq)))
                     .map_or(0, |q| q.flags)
             };
-            let (header, span) = match conn.poll_transmit(scene.now, kept) {
+            let (header, span) = match conn.poll_transmit(scene.now, &mut kept) {
                 None => break,
                 Some(Transmit::Control { header, .. } | Transmit::Probe(header)) => {
                     (header, Span::default())

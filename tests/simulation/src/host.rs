@@ -207,7 +207,7 @@ impl Host {
                 flags: 0,
                 lost: false,
             });
-            endpoint.conn.enqueue();
+            endpoint.conn.enqueue(1);
             endpoint.sent += u64::from(len);
         }
         self.attend(slot, now);
@@ -314,7 +314,7 @@ impl Host {
         let Endpoint { conn, write, .. } = &mut self.endpoints[slot as usize];
         let first = conn.first_unacked();
         let place = |seq| usize::from(first.distance(seq));
-        while let Some(transmit) = conn.poll_transmit(now, |seq| write[place(seq)].flags) {
+        while let Some(transmit) = conn.poll_transmit(now, &mut |seq| write[place(seq)].flags) {
             let packet = match transmit {
                 Transmit::Control { header, .. } | Transmit::Probe(header) => {
                     Packet { header, offset: 0 }

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! ESP packets that share a buffer: cut when a device wants them one by one, joined when they come so.
+
+use crate::{
+    esp::{Header, HEADER_LEN},
+    net::{
+        joining::{Held, More},
+        offload::{Packets, Part},
+    },
+};
+
+/// Runs of ESP packets.
+pub(crate) struct Runs;
+
+/// Writes `header` over the bytes of another.
+fn write(header: &Header, to: &mut [u8]) {
+    for (to, byte) in to.iter_mut().zip(header.emit()) {
+        *to = byte;
+    }
+}
+
+impl Packets for Runs {
+    const HEADER_LEN: usize = HEADER_LEN;
+    // The ports.
+    const FLOW_LEN: usize = 4;
+
+    fn cut(header: &mut [u8], part: Part) {
+        if let Some(whole) = Header::parse(header) {
+            write(&whole.of_run(part.index, part.len, part.last), header);
+        }
+    }
+
+    fn begins(header: &[u8], len: usize) -> bool {
+        Header::parse(header).is_some_and(|header| header.begins_run(len))
+    }
+
+    fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More> {
+        let first = Header::parse(whole)?;
+        let next = Header::parse(header)?;
+        let all = first.joined(held.count, held.size, &next, len)?;
+        write(&all, whole);
+        // A run ends with its transmission, or with a packet that is not full.
+        let may = all.begins_run(all.len.into()) && next.len == held.size;
+        Some(if may { More::May } else { More::MayNot })
+    }
+}

@@ -1,0 +1,325 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Joining received packets (generic receive offload): a driver hands over many packets at a time, and those
+//! that follow each other become one buffer before anybody looks at them, without a copy. Here every packet
+//! also gets its connection's hash, by which receive packet steering chooses a processor.
+//!
+//! C headers: [`include/net/gro.h`](srctree/include/net/gro.h),
+//! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use super::{
+    bindings,
+    offload::Packets,
+    pages::MOST_FRAGMENTS,
+    random,
+    skb::Buffer,
+};
+use core::{
+    mem, ptr, slice,
+    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+};
+use kernel::ffi::c_int;
+
+/// The module is going: nothing is held any more.
+static STOPPED: AtomicBool = AtomicBool::new(false);
+
+/// Buffers with several packets that drivers hold for more. Each must find [`complete`] when it is let go.
+static HELD: AtomicU32 = AtomicU32::new(0);
+
+/// Makes connections' hashes unforeseeable.
+static SEED: AtomicU32 = AtomicU32::new(0);
+
+/// How often it is looked, once a jiffy, whether drivers have let go of all of them. Those of a device that
+/// was removed meanwhile are gone and counted for ever.
+const LOOKS: u32 = 250;
+
+/// What is behind the header of a packet, or of several that were joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Held {
+    /// How many packets.
+    pub(crate) count: u16,
+    /// Payload bytes of each.
+    pub(crate) size: u16,
+}
+
+/// Whether more packets may join those that were joined.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum More {
+    May,
+    MayNot,
+}
+
+/// How the payload of a packet moves to another buffer.
+enum Move {
+    /// All of it is in pages, of which `skip` bytes are the header's.
+    Pages { skip: u32 },
+    /// It begins in the linear part, which is a page's.
+    Head { from: u32 },
+}
+
+/// Prepares joining.
+pub(super) fn start() {
+    let seed = u32::from(random::u16()) << 16 | u32::from(random::u16());
+    SEED.store(seed, Ordering::Relaxed);
+    STOPPED.store(false, Ordering::Release);
+}
+
+/// Ends joining, and waits until drivers have let go of what they hold.
+pub(super) fn stop() {
+    STOPPED.store(true, Ordering::Release);
+    // SAFETY: Called without locks, in a task.
+    unsafe { bindings::synchronize_net() };
+    for _ in 0..LOOKS {
+        if HELD.load(Ordering::Acquire) == 0 {
+            break;
+        }
+        // SAFETY: As above.
+        unsafe { bindings::schedule_timeout_uninterruptible(1) };
+    }
+}
+
+/// Takes a packet in. Returns a buffer of the list that is to be let go, or null.
+///
+/// # Safety
+///
+/// Called by the core in a softirq, with the list of the buffers that the driver holds, and one more that is
+/// the core's alone.
+pub(super) unsafe extern "C" fn receive<P: Packets>(
+    list: *mut bindings::list_head,
+    skb: *mut bindings::sk_buff,
+) -> *mut bindings::sk_buff {
+    // SAFETY: The caller's promise, for all calls here; the buffers of the list are the core's alone, too. A
+    // header that the core returns has as many bytes as were asked for, and stays where it is as long as
+    // nothing is pulled. Buffers in the list have theirs in the linear part.
+    unsafe {
+        let at = bindings::skb_gro_offset(skb);
+        let header: *const u8 =
+            bindings::skb_gro_header(skb, at.wrapping_add(P::HEADER_LEN as u32), at).cast();
+        let Some(len) = (bindings::skb_gro_len(skb) as usize).checked_sub(P::HEADER_LEN) else {
+            bindings::gro_pass(skb);
+            return ptr::null_mut();
+        };
+        if header.is_null() {
+            bindings::gro_pass(skb);
+            return ptr::null_mut();
+        }
+        let seed = SEED.load(Ordering::Relaxed);
+        bindings::skb_hash_flow(skb, header.cast(), P::FLOW_LEN as u32, seed);
+        let header = slice::from_raw_parts(header, P::HEADER_LEN);
+        let passes = bindings::gro_passes(skb) || STOPPED.load(Ordering::Acquire);
+        let held = find::<P>(list, header, at);
+        if let Some(held) = held.filter(|_| !passes) {
+            if let Some(more) = join::<P>(held, skb, header, at, len) {
+                return match more {
+                    More::May => ptr::null_mut(),
+                    More::MayNot => held,
+                };
+            }
+        }
+        if !passes && P::begins(header, len) {
+            bindings::skb_gro_pull(skb, P::HEADER_LEN as u32);
+        } else {
+            bindings::gro_pass(skb);
+        }
+        // Those that came before go first.
+        held.unwrap_or(ptr::null_mut())
+    }
+}
+
+/// The held buffer of the connection that `header` belongs to.
+///
+/// # Safety
+///
+/// As [`receive`]; headers start `at` bytes into the data.
+unsafe fn find<P: Packets>(
+    list: *mut bindings::list_head,
+    header: &[u8],
+    at: u32,
+) -> Option<*mut bindings::sk_buff> {
+    // SAFETY: The caller's promise: the list links buffers, by their first field.
+    unsafe {
+        let mut place = (*list).next;
+        while place != list {
+            let held: *mut bindings::sk_buff = place.cast();
+            place = (*place).next;
+            if !bindings::gro_same_flow(held) {
+                continue;
+            }
+            let other = slice::from_raw_parts((*held).data.add(at as usize), P::HEADER_LEN);
+            if other.get(..P::FLOW_LEN) == header.get(..P::FLOW_LEN) {
+                return Some(held);
+            }
+            bindings::gro_set_other_flow(held);
+        }
+    }
+    None
+}
+
+/// Joins a packet to those of `held`, if it comes behind them and its memory can move.
+///
+/// # Safety
+///
+/// As [`receive`]; `len` bytes follow the packet's header.
+unsafe fn join<P: Packets>(
+    held: *mut bindings::sk_buff,
+    skb: *mut bindings::sk_buff,
+    header: &[u8],
+    at: u32,
+    len: usize,
+) -> Option<More> {
+    // SAFETY: The caller's promise. Nobody else has a clone of either buffer, as `gro_movable` finds, so the
+    // header may be written and references to pages may move.
+    unsafe {
+        let info = Buffer::from_raw(held).shared();
+        let count = bindings::gro_count(held);
+        let there = Held {
+            count,
+            size: (*info).gso_size,
+        };
+        let from = at.wrapping_add(P::HEADER_LEN as u32);
+        let whole = (*held).len.saturating_add(len as u32);
+        if whole >= bindings::GRO_LEGACY_MAX_SIZE || !bindings::gro_movable(held, skb) {
+            return None;
+        }
+        let way = way(held, skb, from)?;
+        let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
+        let more = P::join(first, header, there, len)?;
+        let moved = match way {
+            Move::Pages { skip } => move_pages(held, skb, skip),
+            Move::Head { from } => move_head(held, skb, from),
+        };
+        (*held).len = whole;
+        (*held).data_len = (*held).data_len.wrapping_add(len as u32);
+        (*held).truesize = (*held).truesize.wrapping_add(moved);
+        bindings::gro_joined(held, skb, matches!(way, Move::Head { .. }));
+        if count == 1 {
+            HELD.fetch_add(1, Ordering::AcqRel);
+        }
+        Some(more)
+    }
+}
+
+/// How the payload of `skb`, from `from` on, can move to `held`; `None` if it cannot.
+///
+/// # Safety
+///
+/// Both are valid and the core's alone.
+unsafe fn way(
+    held: *mut bindings::sk_buff,
+    skb: *mut bindings::sk_buff,
+    from: u32,
+) -> Option<Move> {
+    // SAFETY: The caller's promise.
+    let (held, skb, more, linear) = unsafe {
+        let linear = (*skb).len.wrapping_sub((*skb).data_len);
+        (
+            Buffer::from_raw(held),
+            Buffer::from_raw(skb),
+            bindings::skb_has_head_frag(skb),
+            linear,
+        )
+    };
+    let fragments = held.fragments().saturating_add(skb.fragments());
+    if linear <= from {
+        let skip = from.wrapping_sub(linear);
+        return (fragments <= MOST_FRAGMENTS && skb.first_fragment_len() > skip)
+            .then_some(Move::Pages { skip });
+    }
+    (more && fragments < MOST_FRAGMENTS).then_some(Move::Head { from })
+}
+
+/// Moves the references to pages of `skb` behind those of `held`, without the first `skip` bytes. Returns
+/// the memory that moved.
+///
+/// # Safety
+///
+/// `way` has just said so, and nobody shares the buffers.
+unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, skip: u32) -> u32 {
+    // SAFETY: The caller's promise: the array has room, and the references get another owner, since the old
+    // one counts none any more.
+    unsafe {
+        let to = append_fragments(held, skb, 0);
+        (*to).offset = (*to).offset.wrapping_add(skip);
+        (*to).len = (*to).len.wrapping_sub(skip);
+        (*Buffer::from_raw(skb).shared()).nr_frags = 0;
+        let left = bindings::skb_own_truesize(skb);
+        let moved = (*skb).truesize.saturating_sub(left);
+        (*skb).truesize = left;
+        (*skb).len = (*skb).len.wrapping_sub((*skb).data_len);
+        (*skb).data_len = 0;
+        moved
+    }
+}
+
+/// Moves the linear part of `skb` from `from` on, and its references to pages, behind those of `held`.
+/// Returns the memory that moved; the core frees the rest, which is the descriptor.
+///
+/// # Safety
+///
+/// As [`move_pages`].
+unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, from: u32) -> u32 {
+    // SAFETY: The caller's promise: the array has room, the linear part is a page's, whose reference gets
+    // another owner together with those to other pages.
+    unsafe {
+        let to = append_fragments(held, skb, 1);
+        bindings::frag_of_head(to, skb, from);
+        let left = mem::size_of::<bindings::sk_buff>() as u32;
+        let moved = (*skb).truesize.saturating_sub(left);
+        (*skb).truesize = left;
+        moved
+    }
+}
+
+/// Copies the references to pages of `skb` behind those of `held` and `gap` more. Returns the first place
+/// behind those that were there.
+///
+/// # Safety
+///
+/// The array has room for all of them.
+unsafe fn append_fragments(
+    held: *mut bindings::sk_buff,
+    skb: *mut bindings::sk_buff,
+    gap: usize,
+) -> *mut bindings::skb_frag_t {
+    // SAFETY: The caller's promise. The arrays are those of two buffers.
+    unsafe {
+        let (info, other) = (
+            Buffer::from_raw(held).shared(),
+            Buffer::from_raw(skb).shared(),
+        );
+        let frags = ptr::addr_of_mut!((*info).frags).cast::<bindings::skb_frag_t>();
+        let others = ptr::addr_of!((*other).frags).cast::<bindings::skb_frag_t>();
+        let to = frags.add((*info).nr_frags.into());
+        ptr::copy_nonoverlapping(others, to.add(gap), (*other).nr_frags.into());
+        (*info).nr_frags = (*info)
+            .nr_frags
+            .wrapping_add((*other).nr_frags)
+            .wrapping_add(gap as u8);
+        (*info).flags |= (*other).flags & bindings::SKBFL_SHARED_FRAG as u8;
+        to
+    }
+}
+
+/// A driver lets go of several packets that were joined.
+///
+/// # Safety
+///
+/// Called by the core with a buffer that is its alone, whose header starts `at` bytes into the data.
+pub(super) unsafe extern "C" fn complete<P: Packets>(
+    skb: *mut bindings::sk_buff,
+    at: c_int,
+) -> c_int {
+    HELD.fetch_sub(1, Ordering::AcqRel);
+    // SAFETY: The caller's promise.
+    unsafe {
+        let size = (*Buffer::from_raw(skb).shared()).gso_size;
+        let count = bindings::gro_count(skb);
+        bindings::skb_set_packets(
+            skb,
+            (at as u32).wrapping_add(P::HEADER_LEN as u32),
+            size,
+            count,
+        );
+    }
+    0
+}

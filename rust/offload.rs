@@ -1,0 +1,177 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Several packets in one buffer. [`joining`] makes such of received packets. A protocol sends a run of equal packets as one buffer with one header
+//! (generic segmentation offload): a virtual device passes it on whole, for a real one the core has it cut
+//! right before the driver.
+//!
+//! The buffers bear SCTP's type of segmentation, which virtual devices take and no card does.
+//!
+//! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h),
+//! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use super::{
+    bindings, joining,
+    joining::{Held, More},
+    skb::Buffer,
+};
+use crate::net::errno::prelude::*;
+use core::{cell::UnsafeCell, marker::PhantomData, slice};
+
+/// What is in a received buffer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Contents {
+    /// One packet.
+    Packet,
+    /// Packets with so many bytes of payload each, but for the last, behind one header.
+    Packets(u16),
+    /// Packets of another kind, or put together by nobody in this kernel.
+    Foreign,
+}
+
+impl Buffer {
+    /// What is in the buffer. Only this kernel's own protocols make the kind that counts as ours: what a
+    /// virtual machine or a tun device hands over is marked as untrusted.
+    #[inline]
+    pub(crate) fn contents(&self) -> Contents {
+        const OURS: u32 = bindings::SKB_GSO_SCTP as u32;
+        /// Marks packets that are the buffers of a list, each of its own size.
+        const BY_FRAGS: u16 = bindings::GSO_BY_FRAGS as u16;
+        // SAFETY: The buffer is valid and borrowed.
+        let (size, kind) = unsafe {
+            let shared = self.shared();
+            ((*shared).gso_size, (*shared).gso_type)
+        };
+        match size {
+            0 => Contents::Packet,
+            size if kind == OURS && size != BY_FRAGS => Contents::Packets(size),
+            _ => Contents::Foreign,
+        }
+    }
+
+    /// Says that the data are a header of `header_len` bytes and `count` packets, of `size` bytes each but for
+    /// the last. To be said of a buffer that is about to leave.
+    #[inline]
+    pub(crate) fn set_packets(&mut self, header_len: u16, size: u16, count: u16) {
+        // SAFETY: The buffer is borrowed exclusively.
+        unsafe { bindings::skb_set_packets(self.as_ptr(), header_len.into(), size, count) };
+    }
+}
+
+/// One of the packets that a buffer is cut into.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Part {
+    /// How many come before it.
+    pub(crate) index: u16,
+    /// Bytes of payload.
+    pub(crate) len: u16,
+    /// Whether none comes behind it.
+    pub(crate) last: bool,
+}
+
+/// A protocol whose packets may share a buffer.
+pub(crate) trait Packets: 'static {
+    /// Bytes of the header.
+    const HEADER_LEN: usize;
+    /// Bytes at its start that tell one connection from another of the same hosts, at most
+    /// [`Self::HEADER_LEN`].
+    const FLOW_LEN: usize;
+
+    /// Makes `header`, the one of the whole buffer, that of `part`. It has [`Self::HEADER_LEN`] bytes, as all
+    /// headers here.
+    fn cut(header: &mut [u8], part: Part);
+
+    /// Whether a packet with `header` and `len` bytes behind it is held for others to join it.
+    fn begins(header: &[u8], len: usize) -> bool;
+
+    /// Makes `whole`, the header of `held` packets, that of one more, which has `header` and `len` bytes behind
+    /// it. `None` if it does not come behind them; then `whole` does not change. What is joined must be
+    /// cut into the same packets again.
+    fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
+}
+
+/// The registration of a protocol whose buffers the core can have cut and joined, ended when dropped.
+pub(crate) struct Registration<P: Packets> {
+    block: Pin<KBox<UnsafeCell<bindings::packet_offload>>>,
+    _protocol: PhantomData<P>,
+}
+
+// SAFETY: The block is only touched by the networking core, which locks.
+unsafe impl<P: Packets> Send for Registration<P> {}
+// SAFETY: A shared reference gives no access to the block.
+unsafe impl<P: Packets> Sync for Registration<P> {}
+
+impl<P: Packets> Registration<P> {
+    /// Starts cutting buffers of `ethertype`, host order.
+    pub(crate) fn new(ethertype: u16, _module: &'static ThisModule) -> Result<Self> {
+        // SAFETY: All zeroes is an offload on no list, without functions.
+        let mut block: bindings::packet_offload = unsafe { core::mem::zeroed() };
+        block.type_ = ethertype.to_be();
+        block.callbacks.gso_segment = Some(Self::segment);
+        block.callbacks.gro_receive = Some(joining::receive::<P>);
+        block.callbacks.gro_complete = Some(joining::complete::<P>);
+        let block = KBox::pin(UnsafeCell::new(block), GFP_KERNEL)?;
+        joining::start();
+        // SAFETY: The block stays where it is until `drop` has taken it off.
+        unsafe { bindings::dev_add_offload(block.get()) };
+        Ok(Registration {
+            block,
+            _protocol: PhantomData,
+        })
+    }
+
+    /// Cuts a buffer. Returns the packets, or an error as a pointer.
+    ///
+    /// # Safety
+    ///
+    /// Called by the core with a buffer that is its alone, and whose data start behind the Ethernet header.
+    unsafe extern "C" fn segment(
+        skb: *mut bindings::sk_buff,
+        features: bindings::netdev_features_t,
+    ) -> *mut bindings::sk_buff {
+        // SAFETY: The caller's promise.
+        let whole = unsafe { Buffer::from_raw_mut(skb) };
+        let ours = matches!(whole.contents(), Contents::Packets(_));
+        // SAFETY: The buffer is the core's alone, so its head may be reallocated.
+        if !ours || !unsafe { bindings::pskb_may_pull(skb, P::HEADER_LEN as u32) } {
+            return EINVAL.to_ptr();
+        }
+        // SAFETY: The Ethernet header lies in front of the data.
+        let in_front = unsafe { bindings::skb_mac_distance(skb) } as usize;
+        whole.pull(P::HEADER_LEN);
+        // SAFETY: All that is in front of the data now is copied in front of each packet.
+        let packets = unsafe { bindings::skb_cut(skb, features) };
+        // SAFETY: Only looks at the pointer's value.
+        if packets.is_null() || unsafe { bindings::is_err(packets.cast()) } {
+            return packets;
+        }
+        let mut packet = packets;
+        let mut index = 0_u16;
+        while !packet.is_null() {
+            // SAFETY: The packets are a list of new buffers, which are ours until we return them. Each has
+            // the headers, which are its own, in its linear part, as `skb_segment` has put them there.
+            unsafe {
+                let next = (*packet).__bindgen_anon_1.__bindgen_anon_1.next;
+                let headers = in_front.wrapping_add(P::HEADER_LEN);
+                let part = Part {
+                    index,
+                    len: ((*packet).len as usize).wrapping_sub(headers) as u16,
+                    last: next.is_null(),
+                };
+                bindings::skb_set_unsummed(packet);
+                let header = (*packet).data.add(in_front);
+                P::cut(slice::from_raw_parts_mut(header, P::HEADER_LEN), part);
+                packet = next;
+            }
+            index = index.wrapping_add(1);
+        }
+        packets
+    }
+}
+
+impl<P: Packets> Drop for Registration<P> {
+    fn drop(&mut self) {
+        joining::stop();
+        // SAFETY: Added by `new`; waits until no CPU uses the block any more.
+        unsafe { bindings::dev_remove_offload(self.block.get()) };
+    }
+}

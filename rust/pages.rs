@@ -1,0 +1,261 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Data in pages. A *store* is a buffer that a stream fills and keeps; what leaves is a *view*, a buffer
+//! of its own that refers to a part of a store. So one copy of the data serves every transmission of it,
+//! and nothing that a device may still read is written again.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
+//! [`net/core/sock.c`](srctree/net/core/sock.c) (`skb_page_frag_refill`)
+
+use super::{
+    bindings,
+    message::Message,
+    skb::{Buffer, Context, Skb},
+    sock::RawSock,
+};
+use crate::net::errno::prelude::*;
+use core::ptr;
+use kernel::ffi::c_int;
+
+/// The flag of a send call that gives pages, which its protocol may keep (`include/linux/socket.h`).
+const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
+
+/// References to pages that one buffer holds at most.
+pub(crate) const MOST_FRAGMENTS: usize = bindings::MAX_SKB_FRAGS as usize;
+
+/// Where a reference to a page goes.
+#[derive(Clone, Copy)]
+enum Place {
+    /// To the last fragment, which ends where the bytes begin.
+    Last,
+    /// To one more.
+    New,
+}
+
+impl Skb {
+    /// An empty store.
+    #[inline]
+    pub(crate) fn store(context: Context) -> Option<Self> {
+        let store = Self::alloc_single(0, 0, context)?;
+        // Nobody is to sum what is spliced into it.
+        // SAFETY: The buffer is new and ours alone.
+        unsafe { bindings::skb_set_summed(store.as_ptr()) };
+        Some(store)
+    }
+
+    /// A buffer without data behind `headroom` bytes, to which views are added.
+    #[inline]
+    pub(crate) fn viewer(headroom: usize, context: Context) -> Option<Self> {
+        Self::alloc_single(headroom, 0, context)
+    }
+}
+
+impl Buffer {
+    /// References to pages that the buffer holds.
+    #[inline]
+    pub(crate) fn fragments(&self) -> usize {
+        // SAFETY: The buffer is valid and borrowed.
+        unsafe { (*self.shared()).nr_frags.into() }
+    }
+
+    /// Bytes of the first page that the buffer refers to, 0 if there is none.
+    pub(super) fn first_fragment_len(&self) -> u32 {
+        // SAFETY: The buffer is valid and borrowed; a fragment below the count is initialised.
+        unsafe {
+            let info = self.shared();
+            if (*info).nr_frags == 0 {
+                return 0;
+            }
+            (*ptr::addr_of!((*info).frags).cast::<bindings::skb_frag_t>()).len
+        }
+    }
+
+    /// Appends at most `len` bytes that the message of a send call on `sock` holds next, and returns how
+    /// many: fewer, or none, if the buffer refers to as many pages as it can or has a clone, and none on a
+    /// socket that must not use the task's pages. The message goes on behind those taken.
+    ///
+    /// The bytes are copied into pages of the running task, as TCP does it, unless the call gives its own
+    /// (`MSG_SPLICE_PAGES`).
+    ///
+    /// # Errors
+    ///
+    /// If none could be taken: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
+    #[inline]
+    pub(crate) fn append(
+        &mut self,
+        sock: &RawSock,
+        msg: &mut Message<'_>,
+        len: usize,
+    ) -> Result<usize> {
+        if len == 0 || self.is_cloned() {
+            return Ok(0);
+        }
+        if msg.flags() & MSG_SPLICE_PAGES != 0 {
+            return self.append_spliced(msg, len);
+        }
+        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that runs this:
+        // only its own calls use that, and none of them comes in between, since sockets that memory
+        // reclaim uses are marked to yield null here.
+        let Some(pages) = (unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }) else {
+            return Ok(0);
+        };
+        let mut taken = 0_usize;
+        while taken < len {
+            // SAFETY: As above; a task with a message to send may sleep.
+            if !unsafe { bindings::skb_page_frag_refill(1, pages, Context::Task.gfp()) } {
+                return if taken > 0 { Ok(taken) } else { Err(ENOBUFS) };
+            }
+            let bindings::page_frag { page, offset, size } = *pages;
+            let part = (size.wrapping_sub(offset) as usize).min(len.saturating_sub(taken));
+            let Some(place) = self.place_for(page, offset) else {
+                break;
+            };
+            // SAFETY: From its offset on the page is the task's alone, and `part` bytes of it are there. The
+            // message is that of the running call.
+            let copied = unsafe {
+                let copied = bindings::copy_page_from_iter(page, offset as usize, part, msg.iter());
+                if copied < part {
+                    bindings::iov_iter_revert(msg.iter(), copied);
+                }
+                copied
+            };
+            if copied < part {
+                return if taken > 0 { Ok(taken) } else { Err(EFAULT) };
+            }
+            // SAFETY: The page is valid, the bytes were just written, and no clone shares the buffer.
+            unsafe { self.refer(place, page, offset, part as u32) };
+            pages.offset = offset.wrapping_add(part as u32);
+            taken = taken.saturating_add(part);
+        }
+        Ok(taken)
+    }
+
+    /// As [`append`](Self::append), by reference to the pages that the call gives.
+    fn append_spliced(&mut self, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+        // SAFETY: The buffer is borrowed exclusively and no clone shares it; the message is that of the
+        // running call. The function takes a reference to each page, and stops at the buffer's bounds.
+        let taken = unsafe {
+            bindings::skb_splice_from_iter(
+                self.as_ptr(),
+                msg.iter(),
+                len.min(isize::MAX as usize) as isize,
+            )
+        };
+        match usize::try_from(taken) {
+            Ok(taken) => {
+                // SAFETY: The buffer is borrowed exclusively. The pages' owner may go on writing to them.
+                unsafe { (*self.shared()).flags |= bindings::SKBFL_SHARED_FRAG as u8 };
+                Ok(taken)
+            }
+            Err(_) if taken == -(bindings::EMSGSIZE as isize) => Ok(0),
+            Err(_) => Err(Error::from_errno(taken as c_int)),
+        }
+    }
+
+    /// Where bytes of `page` from `offset` on can be referred to: at the end of the last fragment, or in a new
+    /// one. `None` if there is no room for that.
+    #[inline]
+    fn place_for(&self, page: *mut bindings::page, offset: u32) -> Option<Place> {
+        let count = self.fragments();
+        // SAFETY: The buffer is valid and borrowed, and the function looks at the last fragment only.
+        let joins = unsafe {
+            bindings::skb_can_coalesce(self.as_ptr(), count as c_int, page, offset as c_int)
+        };
+        if joins {
+            Some(Place::Last)
+        } else {
+            (count < MOST_FRAGMENTS).then_some(Place::New)
+        }
+    }
+
+    /// Makes `len` bytes of `page` from `offset` on the end of the data.
+    ///
+    /// # Safety
+    ///
+    /// The page is valid and has these bytes, initialised. `place` was just [found](Self::place_for) for
+    /// them, and no clone shares the buffer.
+    #[inline]
+    unsafe fn refer(&mut self, place: Place, page: *mut bindings::page, offset: u32, len: u32) {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is borrowed exclusively, and the caller's promises: there is a last fragment, of
+        // this page, or room for one more, which gets a reference to the page of its own.
+        unsafe {
+            match place {
+                Place::Last => bindings::skb_grow_last_frag(skb, len as c_int),
+                Place::New => bindings::skb_add_page(skb, page, offset as c_int, len as c_int),
+            }
+            self.lengthen(len);
+        }
+    }
+
+    /// Counts `len` bytes more of data in pages.
+    ///
+    /// # Safety
+    ///
+    /// The buffer refers to them, behind its other data.
+    #[inline]
+    unsafe fn lengthen(&mut self, len: u32) {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is borrowed exclusively; the rest is the caller's promise.
+        unsafe {
+            (*skb).len = (*skb).len.wrapping_add(len);
+            (*skb).data_len = (*skb).data_len.wrapping_add(len);
+            (*skb).truesize = (*skb).truesize.wrapping_add(len);
+        }
+    }
+
+    /// Appends a view of `len` bytes of `store` from `offset` on. `false` if they are not all there and in
+    /// pages, or if this buffer cannot refer to all of them, or has a clone.
+    #[inline]
+    pub(crate) fn append_view(&mut self, store: &Buffer, offset: usize, len: usize) -> bool {
+        let whole = store.span(offset, len).is_some() && store.is_paged();
+        if !whole || self.is_cloned() {
+            return false;
+        }
+        let (mut offset, mut left) = (offset as u32, len as u32);
+        for i in 0..store.fragments() {
+            // SAFETY: Both buffers are valid, and different ones, as this one is borrowed exclusively. A
+            // fragment below the count is initialised, and refers to a page that the store keeps. The new
+            // one is within the array, and gets a reference of its own before it counts.
+            unsafe {
+                let frag = *ptr::addr_of!((*store.shared()).frags)
+                    .cast::<bindings::skb_frag_t>()
+                    .add(i);
+                if offset >= frag.len {
+                    offset = offset.wrapping_sub(frag.len);
+                    continue;
+                }
+                let count = self.fragments();
+                if count >= MOST_FRAGMENTS {
+                    return false;
+                }
+                let info = self.shared();
+                let to = ptr::addr_of_mut!((*info).frags)
+                    .cast::<bindings::skb_frag_t>()
+                    .add(count);
+                let part = frag.len.wrapping_sub(offset).min(left);
+                *to = frag;
+                (*to).offset = frag.offset.wrapping_add(offset);
+                (*to).len = part;
+                bindings::frag_ref(to);
+                (*info).nr_frags = (*info).nr_frags.wrapping_add(1);
+                (*info).flags |= (*store.shared()).flags & bindings::SKBFL_SHARED_FRAG as u8;
+                self.lengthen(part);
+                left = left.wrapping_sub(part);
+            }
+            offset = 0;
+            if left == 0 {
+                break;
+            }
+        }
+        left == 0
+    }
+
+    /// Whether all data are in pages that the buffer itself refers to.
+    #[inline]
+    fn is_paged(&self) -> bool {
+        let skb = self.as_ptr();
+        // SAFETY: The buffer is valid.
+        unsafe { (*skb).len == (*skb).data_len && (*self.shared()).frag_list.is_null() }
+    }
+}
