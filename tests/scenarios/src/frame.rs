@@ -153,7 +153,8 @@ impl PacketSocket {
     /// When none came within `patience`.
     pub fn wait_for(&self, patience: Duration, wanted: impl Fn(&[u8]) -> bool) -> Result<Vec<u8>> {
         let end = Instant::now() + patience;
-        let mut frame = [0u8; 2048];
+        // A run of packets is as long as a frame can be.
+        let mut frame = vec![0u8; 1 << 16];
         loop {
             let left = end.saturating_duration_since(Instant::now());
             if self.0.poll(libc::POLLIN, left)? == 0 {

@@ -235,6 +235,16 @@ pub struct Lab {
     _switch: Option<Netns>,
 }
 
+/// Has a host's device take packets one by one, as a real one does: a veth pair takes a run of them whole, and a
+/// switch or a queue that harms frames would harm all of them at once.
+///
+/// # Errors
+/// With `ethtool`'s own words when it fails.
+pub fn send_single_packets(namespace: &Netns) -> Result<()> {
+    namespace.run("ethtool", &["-K", DEVICE, "tx-sctp-segmentation", "off"])?;
+    Ok(())
+}
+
 /// How the hosts of a [`Lab`] are joined.
 #[derive(Clone, Copy, Debug)]
 pub enum Wiring {
@@ -271,6 +281,11 @@ impl Lab {
             .as_ref()
             .map(|switch| Relay::start(switch, ["port0", "port1"], 0x5eed))
             .transpose()?;
+        if matches!(wiring, Wiring::Switched) {
+            for namespace in [&a, &b] {
+                send_single_packets(namespace)?;
+            }
+        }
         let lab = Self {
             a: Host::named(a, mac_a)?,
             b: Host::named(b, mac_b)?,
@@ -319,6 +334,7 @@ impl Lab {
     /// With `tc`'s own words when it fails.
     pub fn netem(&self, arguments: &[&str]) -> Result<()> {
         for host in [&self.a, &self.b] {
+            send_single_packets(&host.namespace)?;
             host.queue("add", &[&["netem"], arguments].concat())?;
         }
         Ok(())

@@ -1,9 +1,10 @@
 //! Network namespaces, each standing for a host of its own.
 
-use std::fs::File;
+use std::fs::{self, File};
 use std::io::Write;
 use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
+use std::path::Path;
 use std::process::{Command, Stdio};
 
 use anyhow::{ensure, Context, Result};
@@ -86,6 +87,22 @@ impl Netns {
         let mut command = Command::new(program);
         command.args(arguments);
         self.within(|| finish(&mut command, ""))?
+    }
+
+    /// Runs `act` with the namespace's own `/sys`, where its devices are, mounted at the path that it gets.
+    ///
+    /// # Errors
+    /// When it cannot be mounted, and `act`'s own.
+    pub fn within_sys(&self, act: impl FnOnce(&Path) -> Result<()> + Send) -> Result<()> {
+        self.within(|| -> Result<()> {
+            let place = std::env::temp_dir().join(format!("sys-{}", std::process::id()));
+            fs::create_dir_all(&place)?;
+            let (none, kind) = (None::<&str>, Some("sysfs"));
+            nix::mount::mount(kind, &place, kind, nix::mount::MsFlags::empty(), none)?;
+            let done = act(&place);
+            nix::mount::umount(&place)?;
+            done
+        })?
     }
 
     /// Runs `ip -batch` with one command per line.

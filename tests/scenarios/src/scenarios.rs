@@ -20,6 +20,7 @@ mod esp_cookies;
 mod esp_faults;
 mod esp_forgotten;
 mod esp_orphans;
+mod esp_runs;
 mod esp_vanish;
 mod examples;
 mod faults;
@@ -39,6 +40,7 @@ mod netgauge_lab;
 mod netgauge_patterns;
 mod netgauge_transports;
 mod proc_files;
+mod receive_steering;
 mod scale;
 mod switch;
 mod sysctl;
@@ -67,6 +69,8 @@ pub fn all() -> Vec<&'static Scenario> {
         device_changes::ALL,
         device_kinds::ALL,
         transmit_queues::ALL,
+        esp_runs::ALL,
+        receive_steering::ALL,
         busy_polling::ALL,
         device_mtu::ALL,
         tun::ALL,

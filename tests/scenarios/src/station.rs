@@ -11,7 +11,7 @@ use nix::unistd::Pid;
 use crate::address::Address;
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::refused;
-use crate::lab::{await_events, Lab};
+use crate::lab::{await_events, send_single_packets, Lab};
 use crate::patience::patience;
 use crate::socket::Socket;
 
@@ -48,6 +48,7 @@ impl Station {
     /// When the handshake does not go as it should.
     pub fn connect(lab: &Lab, port: u16) -> Result<(Self, Socket)> {
         stay_on_this_processor()?;
+        send_single_packets(&lab.a.namespace)?;
         let wire = lab.b.packets(ETH_P_ALL)?;
         let client = lab.a.esp()?;
         client.set_nonblocking(true)?;

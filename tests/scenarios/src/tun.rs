@@ -18,6 +18,9 @@ use crate::socket::check;
 pub enum Carries {
     /// Whole Ethernet frames.
     Frames,
+    /// The same, each behind ten bytes that say how it is segmented (`struct virtio_net_hdr`), as a virtual
+    /// machine's.
+    SegmentedFrames,
     /// What the layer above gives, behind four bytes of which the last two are its Ethernet type.
     Packets,
 }
@@ -48,6 +51,7 @@ impl Tun {
         }
         let flags = match carries {
             Carries::Frames => libc::IFF_TAP | libc::IFF_NO_PI,
+            Carries::SegmentedFrames => libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR,
             Carries::Packets => libc::IFF_TUN,
         };
         request.ifr_ifru.ifru_flags = flags as libc::c_short;

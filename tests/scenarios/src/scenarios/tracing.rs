@@ -7,7 +7,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::frame::{ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, print_mac, Host, Lab};
+use crate::lab::{await_events, eventually, print_mac, Host, Lab, DEVICE};
 use crate::module;
 use crate::netns::finish;
 use crate::relay::Faults;
@@ -108,6 +108,13 @@ fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
 }
 
 fn requests(lab: &Lab) -> Outcome {
+    // An event is about a buffer: without segmentation that is one packet.
+    lab.a
+        .namespace
+        .run("ethtool", &["-K", DEVICE, "gso", "off"])?;
+    lab.b
+        .namespace
+        .run("ethtool", &["-K", DEVICE, "gso", "off"])?;
     let tracer = Tracer::start(&["enet"])?;
     let (client, server) = over_losses(lab)?;
     let port = client.local_address()?.port;

@@ -95,26 +95,13 @@ fn run_on(processor: usize) -> Result<()> {
 
 /// Gives each processor a transmit queue of `eth0` (XPS).
 fn queue_per_processor(host: &Netns) -> Outcome {
-    // Where a namespace is entered its devices are in a /sys of its own.
-    host.within(|| -> Outcome {
-        let place = std::env::temp_dir().join(format!("sys-{}", std::process::id()));
-        std::fs::create_dir_all(&place)?;
-        nix::mount::mount(
-            Some("sysfs"),
-            &place,
-            Some("sysfs"),
-            nix::mount::MsFlags::empty(),
-            None::<&str>,
-        )?;
-        let set = |queue: usize| {
-            let file = place.join(format!("class/net/eth0/queues/tx-{queue}/xps_cpus"));
+    host.within_sys(|sys| {
+        (0..2).try_for_each(|queue| {
+            let file = sys.join(format!("class/net/eth0/queues/tx-{queue}/xps_cpus"));
             std::fs::write(&file, format!("{}\n", 1 << queue))
                 .with_context(|| file.display().to_string())
-        };
-        let done = set(0).and_then(|()| set(1));
-        nix::mount::umount(&place)?;
-        done
-    })?
+        })
+    })
 }
 
 /// The two hosts, with the devices of `kind`.

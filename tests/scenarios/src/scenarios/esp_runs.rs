@@ -1,0 +1,221 @@
+//! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut, and a driver's packets are
+//! joined on arrival.
+
+use anyhow::{ensure, Result};
+
+use crate::device::Device;
+use crate::frame::{ethernet, flag, EspHeader, ETH_P_ESP};
+use crate::harness::{Outcome, Scenario};
+use crate::lab::{send_single_packets, Host, Lab, Wiring, DEVICE};
+use crate::module;
+use crate::transfer::{transfer, transfer_both_ways, Load};
+use crate::tun::{Carries, Tun};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("esp_runs_pass_a_veth_pair_whole", whole),
+    Scenario::direct("esp_runs_are_cut_into_packets_for_other_devices", cut),
+    Scenario::direct(
+        "esp_runs_are_cut_for_devices_without_scatter_gather",
+        linear,
+    ),
+    Scenario::direct("esp_packets_join_on_arrival", joined),
+    Scenario::direct("esp_packets_join_in_both_directions_at_once", both_ways),
+    Scenario::direct("esp_runs_to_the_own_host", own_host),
+    Scenario::direct("esp_no_runs_without_generic_segmentation", switched_off),
+    Scenario::direct("esp_segments_of_a_virtual_machine_are_refused", foreign),
+    Scenario::guest("esp_module_unloads_after_joining", unloads),
+];
+
+const LOAD: Load = Load {
+    total: 4 << 20,
+    chunk: 100_000,
+    seed: 14,
+};
+
+/// Bytes in front of a frame's payload: Ethernet's header and ESP's.
+const HEADERS: usize = 14 + 11;
+
+/// A frame's bytes at the MTU of 1500.
+const FULL: usize = 1514;
+
+/// Sets features of a host's device.
+fn set(host: &Host, features: &[&str]) -> Result<()> {
+    let arguments = [&["-K", DEVICE], features].concat();
+    host.namespace.run("ethtool", &arguments).map(drop)
+}
+
+/// The ESP frames with data that `b` hears while `a` sends `LOAD`, and how long each is.
+fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
+    let (client, server) = lab.esp_pair(400)?;
+    let ear = lab.b.packets(ETH_P_ESP)?;
+    transfer(&client, &server, LOAD)?;
+    let mut frames = Vec::new();
+    let mut bytes = vec![0; 1 << 17];
+    while let Ok(length) = ear.take(&mut bytes) {
+        if let Some(header) = EspHeader::of_frame(&bytes[..length]) {
+            if header.length > 0 {
+                frames.push((header, length));
+            }
+        }
+    }
+    Ok(first_time(&frames))
+}
+
+/// How many packets a frame with this header has.
+fn packets(header: &EspHeader) -> u16 {
+    usize::from(header.length).div_ceil(FULL - HEADERS) as u16
+}
+
+/// The frames, without what was sent again: a busy machine's acknowledgements are late.
+fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
+    let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
+    let mut new = Vec::new();
+    for (header, length) in frames {
+        let (mut header, mut length) = (*header, *length);
+        let old = next.wrapping_sub(header.sequence);
+        if old < 0x8000 {
+            if old >= packets(&header) {
+                continue;
+            }
+            header.sequence = next;
+            header.length -= old * (FULL - HEADERS) as u16;
+            length -= usize::from(old) * (FULL - HEADERS);
+        }
+        next = header.sequence.wrapping_add(packets(&header));
+        new.push((header, length));
+    }
+    new
+}
+
+/// The frames carry all bytes, each number once, and say how long they are.
+fn complete(frames: &[(EspHeader, usize)]) -> Outcome {
+    let mut next = frames.first().map_or(0, |(header, _)| header.sequence);
+    let mut total = 0;
+    for (header, length) in frames {
+        ensure!(header.sequence == next, "{header:?} instead of {next}");
+        ensure!(
+            usize::from(header.length) + HEADERS == *length,
+            "{header:?} in {length} bytes"
+        );
+        next = next.wrapping_add(packets(header));
+        total += usize::from(header.length);
+    }
+    ensure!(total == LOAD.total, "{total} bytes");
+    Ok(())
+}
+
+fn whole(lab: &Lab) -> Outcome {
+    let frames = heard(lab)?;
+    complete(&frames)?;
+    let runs = frames.iter().filter(|(_, length)| *length > FULL).count();
+    ensure!(runs * 3 > frames.len(), "{runs} runs of {}", frames.len());
+    Ok(())
+}
+
+/// Every frame is one packet, and they announce and end each message once.
+fn single(frames: &[(EspHeader, usize)]) -> Outcome {
+    complete(frames)?;
+    let longest = frames.iter().map(|(_, length)| *length).max();
+    ensure!(longest == Some(FULL), "a frame of {longest:?} bytes");
+    let mut open = false;
+    for (header, _) in frames {
+        ensure!(open != (header.flags & flag::TXS != 0), "{header:?}");
+        open = header.flags & flag::TXF == 0;
+    }
+    ensure!(!open, "the last message has no end");
+    Ok(())
+}
+
+fn cut(lab: &Lab) -> Outcome {
+    send_single_packets(&lab.a.namespace)?;
+    single(&heard(lab)?)
+}
+
+fn linear(lab: &Lab) -> Outcome {
+    send_single_packets(&lab.a.namespace)?;
+    set(&lab.a, &["sg", "off"])?;
+    single(&heard(lab)?)
+}
+
+fn switched_off(lab: &Lab) -> Outcome {
+    set(&lab.a, &["gso", "off"])?;
+    single(&heard(lab)?)
+}
+
+/// The device of `to` has a driver that polls, and gets single packets from `from`.
+fn join(from: &Host, to: &Host) -> Outcome {
+    send_single_packets(&from.namespace)?;
+    // A veth that could segment by itself would not let its peer's packets be joined.
+    set(from, &["tso", "off"])?;
+    set(to, &["gro", "on"])
+}
+
+fn joined(lab: &Lab) -> Outcome {
+    join(&lab.a, &lab.b)?;
+    let frames = heard(lab)?;
+    complete(&frames)?;
+    let runs = frames.iter().filter(|(_, length)| *length > FULL).count();
+    ensure!(runs * 3 > frames.len(), "{runs} joined of {}", frames.len());
+    Ok(())
+}
+
+fn both_ways(lab: &Lab) -> Outcome {
+    join(&lab.a, &lab.b)?;
+    join(&lab.b, &lab.a)?;
+    let (client, server) = lab.esp_pair(401)?;
+    transfer_both_ways(&client, &server, LOAD)
+}
+
+fn own_host(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(402, 1)?;
+    let client = lab.a.esp()?;
+    client.connect(&lab.a.to(&lab.a, 402))?;
+    let (server, _) = listener.accept(0)?;
+    transfer(&client, &server, LOAD)
+}
+
+/// A frame that says it is many of TCP's, but is of our type.
+fn foreign(lab: &Lab) -> Outcome {
+    const TCPV4: u8 = 1;
+    let host = &lab.a;
+    let tap = Tun::create(&host.namespace, "tap0", Carries::SegmentedFrames)?;
+    host.namespace.ip("link set tap0 up\n")?;
+    let mac = Device::ready(&host.namespace, "tap0")?.mac;
+    let header = EspHeader {
+        source: 1,
+        destination: 2,
+        length: 3000,
+        flags: flag::ACK,
+        ..EspHeader::default()
+    };
+    let frame = ethernet(mac, [2; 6], ETH_P_ESP, &header.packet(&[7; 3000]));
+    // Flags, kind, bytes of headers, bytes of a segment, where a sum begins and where it goes.
+    let segments = |kind: u8, size: u16| {
+        let mut bytes = vec![0, kind];
+        for word in [HEADERS as u16, size, 0, 0] {
+            bytes.extend_from_slice(&word.to_ne_bytes());
+        }
+        bytes.extend_from_slice(&frame);
+        bytes
+    };
+    // The kernel refuses a segmentation that does not go with the frame's type, or hands it over marked as
+    // untrusted. Neither reaches a socket.
+    for size in [1, 100, 1489, u16::MAX] {
+        let _ = tap.write(&segments(TCPV4, size));
+    }
+    tap.write(&segments(0, 0))?;
+    host.await_counter("EspInNoSocket", 1)
+}
+
+/// What a driver holds for joining is let go before the module's code goes.
+fn unloads() -> Outcome {
+    let lab = Lab::new(Wiring::Direct)?;
+    join(&lab.a, &lab.b)?;
+    {
+        let (client, server) = lab.esp_pair(403)?;
+        transfer(&client, &server, LOAD)?;
+    }
+    module::unload()?;
+    module::load(&[])
+}

@@ -1,0 +1,104 @@
+//! Receive packet steering: a connection's hash chooses the processor that takes in its packets.
+
+use std::fs;
+
+use anyhow::{ensure, Context, Result};
+use nix::sched::{sched_setaffinity, CpuSet};
+use nix::unistd::Pid;
+
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::{await_events, send_single_packets, Lab, DEVICE};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("esp_connections_spread_over_processors", spread),
+    Scenario::direct(
+        "esp_connections_stay_on_one_processor_without_steering",
+        together,
+    ),
+];
+
+const CONNECTIONS: u16 = 64;
+const MESSAGES: usize = 20;
+
+/// Frames that each processor has taken in since the start, for all namespaces.
+fn taken_in() -> Result<Vec<u64>> {
+    let file = "/proc/net/softnet_stat";
+    let text = fs::read_to_string(file).context(file)?;
+    text.lines()
+        .map(|line| {
+            let first = line.split_whitespace().next().context(file)?;
+            u64::from_str_radix(first, 16).context(file)
+        })
+        .collect()
+}
+
+/// The share of frames that the second processor takes in while a task on the first one sends over all connections.
+fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
+    let before = taken_in()?;
+    ensure!(before.len() >= 2, "a guest with one processor");
+    let mut first = CpuSet::new();
+    first.set(0)?;
+    sched_setaffinity(Pid::from_raw(0), &first)?;
+    // A driver that polls hands packets over, as that of a network card does; a veth that could segment by itself would
+    // not let its peer have one.
+    send_single_packets(&lab.a.namespace)?;
+    lab.a
+        .namespace
+        .run("ethtool", &["-K", DEVICE, "tso", "off"])?;
+    lab.b
+        .namespace
+        .run("ethtool", &["-K", DEVICE, "gro", "on"])?;
+    if steering {
+        lab.b.namespace.within_sys(|sys| {
+            let file = sys
+                .join("class/net")
+                .join(DEVICE)
+                .join("queues/rx-0/rps_cpus");
+            fs::write(&file, "3\n").with_context(|| file.display().to_string())
+        })?;
+    }
+    let listener = lab.b.esp_listener(500, CONNECTIONS.into())?;
+    let mut pairs = Vec::new();
+    for _ in 0..CONNECTIONS {
+        pairs.push(lab.esp_pair_through(&listener, 500)?);
+    }
+    let before = taken_in()?;
+    for _ in 0..MESSAGES {
+        for (client, server) in &pairs {
+            client.send(b"steer", 0)?;
+            await_events(server, libc::POLLIN)?;
+            ensure!(server.receive(&mut [0; 8], 0)? == 5, "not the message");
+        }
+    }
+    let frames: Vec<u64> = taken_in()?
+        .iter()
+        .zip(before)
+        .map(|(now, then)| now - then)
+        .collect();
+    let all: u64 = frames.iter().sum();
+    note(&format!("{frames:?} frames on the processors"));
+    ensure!(
+        all >= (MESSAGES * usize::from(CONNECTIONS)) as u64,
+        "{all} frames"
+    );
+    Ok(frames[1] as f64 / all as f64)
+}
+
+fn spread(lab: &Lab) -> Outcome {
+    let share = share_of_the_other(lab, true)?;
+    ensure!(
+        (0.2..0.8).contains(&share),
+        "{share:.2} of the frames on the other processor"
+    );
+    Ok(())
+}
+
+fn together(lab: &Lab) -> Outcome {
+    let share = share_of_the_other(lab, false)?;
+    ensure!(
+        share < 0.1,
+        "{share:.2} of the frames on the other processor"
+    );
+    Ok(())
+}
