@@ -39,8 +39,9 @@ impl Client {
     }
 
     fn number(&self, syn: &Header, epoch: u64, hash: &impl Fn([u64; 3]) -> u64) -> Seq {
-        let client = self.mac << 16 | u64::from(syn.src);
-        let here = u64::from(self.ifindex) << 32 | u64::from(syn.dst) << 16 | u64::from(syn.seq.0);
+        let client = (self.mac << 16) | u64::from(syn.src);
+        let here =
+            (u64::from(self.ifindex) << 32) | (u64::from(syn.dst) << 16) | u64::from(syn.seq.0);
         Seq(hash([client, here, epoch]) as u16)
     }
 

@@ -187,15 +187,15 @@ fn a_guess_is_right_once_in_2_to_the_15_times_or_14() {
 fn data_makes_the_forgotten_connection() {
     let mut client = Connection::new(50_000, 2_805, Config::default());
     client.connect(Seq(ISN), NOW);
-    let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(NOW, |_| 0) else {
+    let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(NOW, &mut |_| 0) else {
         panic!("no SYN");
     };
     let answer = answer_to(&syn, CLIENT.cookie(&syn, NOW, hash));
-    assert!(client.on_segment(&answer, room(), NOW).established);
+    assert!(client.on_packet(&answer, room(), NOW).established);
     // The acknowledgement of the handshake is lost.
-    client.enqueue();
+    client.enqueue(1);
     let mut sent = Vec::new();
-    while let Some(transmit) = client.poll_transmit(NOW, |_| 0) {
+    while let Some(transmit) = client.poll_transmit(NOW, &mut |_| 0) {
         sent.push(transmit);
     }
     let data = sent.iter().find_map(|transmit| match transmit {
@@ -212,19 +212,19 @@ fn data_makes_the_forgotten_connection() {
     let isn = data.ack.sub(1);
     let mut server = Connection::accept_forgotten(2_805, &named, isn, Config::default(), NOW);
     assert_eq!(server.state(), State::SynReceived);
-    let outcome = server.on_segment(&data, room(), NOW);
+    let outcome = server.on_packet(&data, room(), NOW);
     assert!(outcome.established && outcome.deliver, "{outcome:?}");
     assert_eq!(server.state(), State::Established);
     // Its SYN|ACK has left long ago; the data is acknowledged.
     server.flush_ack();
     let mut acknowledged = false;
-    while let Some(transmit) = server.poll_transmit(NOW, |_| 0) {
+    while let Some(transmit) = server.poll_transmit(NOW, &mut |_| 0) {
         let Transmit::Control { header, .. } = transmit else {
             panic!("{transmit:?}");
         };
         assert!(!header.has(flags::SYN));
         acknowledged |= header.ack == data.seq.add(1);
-        let _ = client.on_segment(&header, room(), NOW);
+        let _ = client.on_packet(&header, room(), NOW);
     }
     assert!(acknowledged);
     assert_eq!(client.unacked(), 0);

@@ -382,11 +382,11 @@ impl World {
             let window = self.config.burst_length.clamp(1, 0x7fff);
             assert!(self.granted.distance(header.seq) < window);
             if data {
-                let mut kept = header.flags & (flags::TXS | flags::TXF);
+                let kept = header.flags & (flags::TXS | flags::TXF);
                 self.left[usize::from(header.seq.0)] = Some(kept);
             }
         } else if data {
-            let mut kept = header.flags & (flags::TXS | flags::TXF);
+            let kept = header.flags & (flags::TXS | flags::TXF);
             assert_eq!(self.left[usize::from(header.seq.0)], Some(kept));
         }
     }
