@@ -4,9 +4,9 @@
 //!
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
-use super::{bindings, namespace::Net, rcu, skb::Skb};
+use super::{bindings, listed::Listed, namespace::Net, rcu, skb::Skb};
 use crate::net::errno::prelude::*;
-use core::{cell::UnsafeCell, marker::PhantomData, ptr, ptr::NonNull};
+use core::{marker::PhantomData, ptr, ptr::NonNull};
 use kernel::{
     ffi::c_int,
     sync::aref::{ARef, AlwaysRefCounted},
@@ -274,14 +274,9 @@ pub(crate) trait Listener: 'static {
 
 /// The registration of a [`Listener`], ended when dropped.
 pub(crate) struct Notifier<L: Listener> {
-    block: Pin<KBox<UnsafeCell<bindings::notifier_block>>>,
-    _listener: PhantomData<L>,
+    block: Listed<bindings::notifier_block>,
+    _listener: PhantomData<fn() -> L>,
 }
-
-// SAFETY: The block is only touched by the kernel's notifier chain, which locks.
-unsafe impl<L: Listener> Send for Notifier<L> {}
-// SAFETY: A shared reference gives no access to the block.
-unsafe impl<L: Listener> Sync for Notifier<L> {}
 
 impl<L: Listener> Notifier<L> {
     /// Starts listening.
@@ -289,9 +284,9 @@ impl<L: Listener> Notifier<L> {
         // SAFETY: All zeroes is a notifier block that is in no chain.
         let mut block: bindings::notifier_block = unsafe { core::mem::zeroed() };
         block.notifier_call = Some(Self::call);
-        let block = KBox::pin(UnsafeCell::new(block), GFP_KERNEL)?;
+        let block = Listed::new(block)?;
         // SAFETY: The block stays where it is until `drop` has taken it out of the chain.
-        let code = unsafe { bindings::register_netdevice_notifier(block.get()) };
+        let code = unsafe { bindings::register_netdevice_notifier(block.as_ptr()) };
         to_result(code)?;
         Ok(Notifier {
             block,
@@ -328,6 +323,6 @@ impl<L: Listener> Notifier<L> {
 impl<L: Listener> Drop for Notifier<L> {
     fn drop(&mut self) {
         // SAFETY: Registered in `register`, once; may sleep here, in module exit.
-        unsafe { bindings::unregister_netdevice_notifier(self.block.get()) };
+        unsafe { bindings::unregister_netdevice_notifier(self.block.as_ptr()) };
     }
 }

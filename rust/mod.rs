@@ -47,6 +47,7 @@ pub(crate) mod errno;
 pub(crate) mod family;
 pub(crate) mod joining;
 pub(crate) mod limits;
+mod listed;
 pub(crate) mod map;
 pub(crate) mod message;
 pub(crate) mod namespace;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Several packets in one buffer. [`joining`] makes such of received packets. A protocol sends a run of equal packets as one buffer with one header
-//! (generic segmentation offload): a virtual device passes it on whole, for a real one the core has it cut
-//! right before the driver.
+//! Several packets in one buffer. [`joining`] makes such of received packets. A protocol sends a run of equal
+//! packets as one buffer with one header (generic segmentation offload): a virtual device passes it on whole,
+//! for a real one the core has it cut right before the driver.
 //!
 //! The buffers bear SCTP's type of segmentation, which virtual devices take and no card does.
 //!
@@ -12,10 +12,11 @@
 use super::{
     bindings, joining,
     joining::{Held, More},
+    listed::Listed,
     skb::Buffer,
 };
 use crate::net::errno::prelude::*;
-use core::{cell::UnsafeCell, marker::PhantomData, slice};
+use core::{marker::PhantomData, slice};
 
 /// What is in a received buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -91,14 +92,9 @@ pub(crate) trait Packets: 'static {
 
 /// The registration of a protocol whose buffers the core can have cut and joined, ended when dropped.
 pub(crate) struct Registration<P: Packets> {
-    block: Pin<KBox<UnsafeCell<bindings::packet_offload>>>,
-    _protocol: PhantomData<P>,
+    block: Listed<bindings::packet_offload>,
+    _protocol: PhantomData<fn() -> P>,
 }
-
-// SAFETY: The block is only touched by the networking core, which locks.
-unsafe impl<P: Packets> Send for Registration<P> {}
-// SAFETY: A shared reference gives no access to the block.
-unsafe impl<P: Packets> Sync for Registration<P> {}
 
 impl<P: Packets> Registration<P> {
     /// Starts cutting buffers of `ethertype`, host order.
@@ -109,10 +105,10 @@ impl<P: Packets> Registration<P> {
         block.callbacks.gso_segment = Some(Self::segment);
         block.callbacks.gro_receive = Some(joining::receive::<P>);
         block.callbacks.gro_complete = Some(joining::complete::<P>);
-        let block = KBox::pin(UnsafeCell::new(block), GFP_KERNEL)?;
+        let block = Listed::new(block)?;
         joining::start();
         // SAFETY: The block stays where it is until `drop` has taken it off.
-        unsafe { bindings::dev_add_offload(block.get()) };
+        unsafe { bindings::dev_add_offload(block.as_ptr()) };
         Ok(Registration {
             block,
             _protocol: PhantomData,
@@ -172,6 +168,6 @@ impl<P: Packets> Drop for Registration<P> {
     fn drop(&mut self) {
         joining::stop();
         // SAFETY: Added by `new`; waits until no CPU uses the block any more.
-        unsafe { bindings::dev_remove_offload(self.block.get()) };
+        unsafe { bindings::dev_remove_offload(self.block.as_ptr()) };
     }
 }

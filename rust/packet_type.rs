@@ -7,12 +7,13 @@
 use super::{
     bindings,
     device::Device,
+    listed::Listed,
     rcu,
     skb::{Context, Skb},
     softirq::Softirq,
 };
 use crate::net::errno::prelude::*;
-use core::{cell::UnsafeCell, marker::PhantomData};
+use core::marker::PhantomData;
 use kernel::ffi::c_int;
 
 /// The receiver of the frames of one Ethernet type.
@@ -24,14 +25,9 @@ pub(crate) trait Handler: 'static {
 
 /// The registration of a [`Handler`], ended when dropped.
 pub(crate) struct Registration<H: Handler> {
-    block: Pin<KBox<UnsafeCell<bindings::packet_type>>>,
-    _handler: PhantomData<H>,
+    block: Listed<bindings::packet_type>,
+    _handler: PhantomData<fn() -> H>,
 }
-
-// SAFETY: The block is only touched by the networking core, which locks.
-unsafe impl<H: Handler> Send for Registration<H> {}
-// SAFETY: A shared reference gives no access to the block.
-unsafe impl<H: Handler> Sync for Registration<H> {}
 
 impl<H: Handler> Registration<H> {
     /// Starts taking the frames of `ethertype`, host order.
@@ -40,9 +36,9 @@ impl<H: Handler> Registration<H> {
         let mut block: bindings::packet_type = unsafe { core::mem::zeroed() };
         block.type_ = ethertype.to_be();
         block.func = Some(Self::call);
-        let block = KBox::pin(UnsafeCell::new(block), GFP_KERNEL)?;
+        let block = Listed::new(block)?;
         // SAFETY: The block stays where it is until `drop` has taken it off.
-        unsafe { bindings::dev_add_pack(block.get()) };
+        unsafe { bindings::dev_add_pack(block.as_ptr()) };
         Ok(Registration {
             block,
             _handler: PhantomData,
@@ -76,6 +72,6 @@ impl<H: Handler> Registration<H> {
 impl<H: Handler> Drop for Registration<H> {
     fn drop(&mut self) {
         // SAFETY: Added by `new`; waits until no CPU runs the handler any more.
-        unsafe { bindings::dev_remove_pack(self.block.get()) };
+        unsafe { bindings::dev_remove_pack(self.block.as_ptr()) };
     }
 }

@@ -1,0 +1,26 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Structures that lists of the kernel link, as registrations are made of.
+
+use crate::net::errno::prelude::*;
+use core::cell::UnsafeCell;
+
+/// A structure that stays where it is. Whoever has a list link it has it taken off before it goes.
+pub(super) struct Listed<T>(Pin<KBox<UnsafeCell<T>>>);
+
+// SAFETY: Nothing but the address can be had of it.
+unsafe impl<T> Send for Listed<T> {}
+// SAFETY: As above.
+unsafe impl<T> Sync for Listed<T> {}
+
+impl<T> Listed<T> {
+    /// A place for `structure`, which is on no list yet.
+    pub(super) fn new(structure: T) -> Result<Self> {
+        Ok(Listed(KBox::pin(UnsafeCell::new(structure), GFP_KERNEL)?))
+    }
+
+    /// Its address.
+    pub(super) fn as_ptr(&self) -> *mut T {
+        self.0.get()
+    }
+}
