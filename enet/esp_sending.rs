@@ -202,7 +202,7 @@ impl Sending {
     /// full packet leaves: it would gain nothing.
     #[inline]
     pub(crate) fn cork(&mut self, engine: &mut Connection, more: bool, now: impl FnOnce() -> u64) {
-        if !more || self.queue.last().is_none_or(|last| self.is_full(last)) {
+        if !more || self.queue.last().is_none_or(is_whole) {
             return self.uncork(engine);
         }
         engine.hold_last(true);
@@ -238,15 +238,6 @@ impl Sending {
             engine.seal_last();
         }
         Ok(taken)
-    }
-
-    /// Whether the last packet of a buffer is a full one.
-    #[inline]
-    fn is_full(&self, buffer: &Buffer) -> bool {
-        if !is_store(buffer) {
-            return buffer.len() >= self.mss as usize;
-        }
-        is_whole(buffer)
     }
 
     /// Appends to the last packet while that has never left and has room (S5). Returns the bytes
@@ -291,17 +282,7 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let mut store = Skb::store(Context::Task).ok_or(ENOBUFS)?;
-        store.set_note(Kept {
-            seq: engine.next_number().0,
-            count: 0,
-            size: self.mss as u16,
-            flags: 0,
-            done: 0,
-        });
-        if engine.unacked() == 0 {
-            self.processor = Processor::current();
-        }
-        charge(sock, store.truesize());
+        self.admit(sock, engine, &mut store, 0);
         let taken = fill(sock, &mut store, engine, msg, rest);
         if let Ok(1..) = taken {
             self.queue.push(store);
@@ -335,9 +316,18 @@ impl Sending {
             .ok_or(ENOBUFS)?;
         skb.put_from(msg, take)?;
         skb.release_header();
-        skb.set_note(Kept {
+        self.admit(sock, engine, &mut skb, 1);
+        self.queue.push(skb);
+        engine.enqueue(1);
+        Ok(take)
+    }
+
+    /// Numbers and charges a new buffer with `count` packets, which is to join the queue.
+    #[inline]
+    fn admit(&mut self, sock: &RawSock, engine: &Connection, buffer: &mut Buffer, count: u16) {
+        buffer.set_note(Kept {
             seq: engine.next_number().0,
-            count: 1,
+            count,
             size: self.mss as u16,
             flags: 0,
             done: 0,
@@ -345,10 +335,7 @@ impl Sending {
         if engine.unacked() == 0 {
             self.processor = Processor::current();
         }
-        charge(sock, skb.truesize());
-        self.queue.push(skb);
-        engine.enqueue(1);
-        Ok(take)
+        charge(sock, buffer.truesize());
     }
 
     /// The `count` packets that `header` names, of a [run](esp::WriteQueue::run), to be transmitted. The write queue
@@ -667,11 +654,11 @@ fn flags_in(note: &Kept, seq: Seq) -> u8 {
     note.flags & mask
 }
 
-/// Whether all packets of a store are full, so that a run can go on behind it.
+/// Whether all packets of a buffer are full, so that a run can go on behind it.
 #[inline]
-fn is_whole(store: &Buffer) -> bool {
-    let note: Kept = store.note();
-    unacknowledged_in(store) == usize::from(note.count).saturating_mul(note.size.into())
+fn is_whole(buffer: &Buffer) -> bool {
+    let note: Kept = buffer.note();
+    unacknowledged_in(buffer) == usize::from(note.count).saturating_mul(note.size.into())
 }
 
 /// Payload bytes of a full packet on a device with an MTU of `mtu` bytes. Some devices let theirs be 0.
