@@ -35,7 +35,7 @@ const GRACE: u64 = 10_000_000;
 /// For how long after a cookie there need not have been, nanoseconds: a flood goes on.
 const ALERT: u64 = 1_000_000_000;
 
-/// What becomes of a SYN.
+/// The answer to a SYN, if there is one.
 pub(crate) enum Admission {
     /// A child in this place answers it.
     Child(u32),
@@ -160,7 +160,7 @@ impl<P: Offspring> Queue<P> {
         core::mem::swap(self, larger);
     }
 
-    /// What becomes of a SYN that comes at `now`. Only what `accept` has room for is answered, as TCP has
+    /// The answer to a SYN that comes at `now`. Only what `accept` has room for is answered, as TCP has
     /// it: the client of a connection that nobody can take would wait in vain.
     pub(crate) fn admit(&mut self, now: u64) -> Admission {
         if self.listener.is_none() || !self.has_room() {

@@ -61,7 +61,7 @@ pub(crate) struct Space {
     pub(crate) esp_ports: Ports<Esp, PortLink>,
     /// Where the ports for a destination begin.
     pub(crate) port_secret: Secret,
-    /// What makes SYN cookies.
+    /// The maker of SYN cookies.
     pub(crate) cookie_secret: Secret,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,

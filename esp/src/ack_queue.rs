@@ -81,7 +81,7 @@ impl Slot {
     }
 }
 
-/// What a connection needs of the ACK queue.
+/// A connection's demand to the ACK queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Demand {
     /// Nothing: no transmission is announced, or its receiver is congested.
@@ -92,8 +92,8 @@ pub enum Demand {
     Turn,
 }
 
-/// What the queue answers to a connection's demand, and what becomes of the
-/// connection's place in the caller's list.
+/// The queue's answer to a connection's demand, and the change of the caller's
+/// list that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {

@@ -32,7 +32,7 @@ pub struct Room {
     pub queued: u32,
     /// What it may hold.
     pub limit: u32,
-    /// What the packets that are handed over add to it.
+    /// Added to it by the packets that are handed over.
     pub arriving: u32,
     /// What one full packet costs in it.
     pub packet: u32,

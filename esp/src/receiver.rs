@@ -30,25 +30,6 @@
 //!   earlier ones.
 //! * A request for a hole is withheld and waits for its turn like any
 //!   acknowledgement, since the number it must name opens a window.
-//! * The request timer (R4) does not request missing packets, since they may be
-//!   queued in a switch, and a retransmitted burst makes that queue longer. It
-//!   *probes* with an empty packet of an earlier number. The answer left behind
-//!   all that was sent before, and Ethernet does not reorder: a packet that the
-//!   answer shows to be missing is lost, and is requested. A packet that arrives
-//!   before the answer was late, and lengthens the measured round trip.
-//! * The request timer's round trip is the time from an acknowledgement to the
-//!   first packet that it let go, or from a request to the packet requested. Each
-//!   probe doubles the time, up to [`REQUEST_MAX`] or the measured time, until the
-//!   next measurement. A probe carries an acknowledgement. If that opens the
-//!   window, either the next packet was late or the probe let it go. Then the
-//!   round trip took something between the time since the probe and the whole
-//!   wait.
-//! * A sender may have a smaller window than `packets_to_ack`. If probes find it
-//!   twice at the same distance from the number given, that is its window, and is
-//!   acknowledged in time from then on ([`PeerWindow`]).
-//! * While packets of other connections arrive at the device, our own may be
-//!   queued behind them in the switch port: the timer counts from the last of
-//!   them, delayed by [`PORT_DELAY`] at most.
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
@@ -56,12 +37,13 @@ use super::ack_queue::Demand;
 use super::config::{Config, LARGEST_WINDOW};
 use super::outcome::{DropReason, Room};
 use super::peer_window::PeerWindow;
-use super::rtt::{doubled, Rtt};
+use super::rtt::Rtt;
 use super::seq::Seq;
-use super::timers::{
-    from_micros, Nanos, ACK_DELAY, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
-};
+use super::timers::{Nanos, ACK_DELAY};
 use super::wire::{flags, Header, HOLD};
+use probing::{Probing, Timed};
+
+mod probing;
 
 /// A burst of so many packets is kept in the smallest receive queue.
 const LEAST_KEPT: u16 = 64;
@@ -114,27 +96,6 @@ impl AckKind {
             Self::Request => flags::ACK | flags::RRQ,
         }
     }
-}
-
-/// The first packet that an acknowledgement lets go, and when that left.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Timed {
-    seq: Seq,
-    left: Nanos,
-    /// When a probe that may have let it go instead left last, or `left`.
-    probed: Nanos,
-}
-
-/// The expected packet has not arrived, and its sender is probed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Probing {
-    /// A probe is to leave.
-    due: bool,
-    /// When the wait for the packet began.
-    since: Nanos,
-    /// If a probe has opened the window: how far the sender had got from the
-    /// number given before, and when the last probe left.
-    opened: Option<(u16, Nanos)>,
 }
 
 /// The other side's stream.
@@ -472,41 +433,6 @@ impl Receiver {
         self.quiet = now;
     }
 
-    /// The packet has arrived that an acknowledgement let go.
-    #[inline]
-    fn measure(&mut self, timed: Timed, now: Nanos) {
-        self.timed = None;
-        let most = now.saturating_sub(timed.left);
-        if timed.probed == timed.left {
-            self.turnaround.sample(most);
-            self.tries = 0;
-        } else if self.turnaround.is_known() {
-            self.turnaround
-                .sample_between(now.saturating_sub(timed.probed), most);
-        }
-    }
-
-    /// The packet that was probed for has arrived: it was late.
-    #[cold]
-    fn came_late(&mut self, probing: Probing, now: Nanos) {
-        let most = now.saturating_sub(probing.since);
-        let Some((distance, probed)) = probing.opened else {
-            self.turnaround.sample(most);
-            return;
-        };
-        let least = now.saturating_sub(probed);
-        let may_end = self.peer.stop(distance);
-        if self.turnaround.is_known() {
-            self.turnaround.sample_between(least, most);
-        } else if may_end {
-            self.turnaround.sample(least);
-        }
-        if may_end {
-            // The line need not have become slower.
-            self.tries = 0;
-        }
-    }
-
     /// Decides when data just taken is acknowledged (R2).
     #[inline]
     fn schedule_ack(&mut self, seq: Seq, flags: u8, config: &Config, now: Nanos) {
@@ -545,11 +471,6 @@ impl Receiver {
             self.hole(seq, lost);
             self.see(seq);
         }
-    }
-
-    /// A packet has arrived that left after all that was probed for.
-    fn end_probing(&mut self) {
-        self.probing = None;
     }
 
     /// A packet has arrived again: its acknowledgement may have been lost.
@@ -686,39 +607,6 @@ impl Receiver {
             && self.probing.is_none()
     }
 
-    /// Whether a probe is to leave that asks if the expected packet is lost. The
-    /// next call says no.
-    #[inline]
-    pub(super) fn take_probe(&mut self) -> bool {
-        self.probing
-            .as_mut()
-            .is_some_and(|probing| core::mem::take(&mut probing.due))
-    }
-
-    /// A probe leaves, for whatever reason: its answer tells what is lost. The
-    /// request timer may be slower than the probes of an idle connection, and each
-    /// answer restarts it.
-    pub(super) fn probed(&mut self, now: Nanos) {
-        if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
-            return;
-        }
-        let mut probing = self.probing.unwrap_or(Probing {
-            due: false,
-            since: self.quiet,
-            opened: None,
-        });
-        let distance = self.given.distance(self.expected);
-        if distance > 0 {
-            probing.opened = Some((distance, now));
-        } else if let Some((_, last)) = &mut probing.opened {
-            *last = now;
-        }
-        if let (Some(timed), Some(_)) = (&mut self.timed, probing.opened) {
-            timed.probed = now;
-        }
-        self.probing = Some(probing);
-    }
-
     /// The acknowledgement number that a packet leaving now carries.
     #[inline]
     pub(super) fn ack_number(&self, kind: AckKind) -> Seq {
@@ -779,57 +667,6 @@ impl Receiver {
         }
     }
 
-    /// Starts measuring a round trip with an acknowledgement that leaves.
-    #[inline]
-    fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
-        if kind == AckKind::Request {
-            self.timed = Some(Timed {
-                seq: self.expected,
-                left: now,
-                probed: now,
-            });
-        } else if self.timed.is_none() && self.turn == Turn::Granted {
-            let seq = match self.announced {
-                Some(start) => unscheduled_end(start, config),
-                None => self.given.add(self.peer.window(config)),
-            };
-            self.timed = Some(Timed {
-                seq,
-                left: now,
-                probed: now,
-            });
-        }
-    }
-
-    /// The request timer (R4): runs within a transmission while no acknowledgement is
-    /// due.
-    #[inline]
-    pub(super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
-        let runs = self.is_scheduled()
-            && self.turn == Turn::Not
-            && self.request == Request::Not
-            && self.due != Due::Now;
-        if !runs {
-            return None;
-        }
-        let latest = self.quiet.saturating_add(PORT_DELAY);
-        let from = self.heard.max(self.quiet).min(latest);
-        let mut patience = self.patience(config, rtt);
-        if self.turnaround.smoothed() == 0 {
-            patience = patience.max(REQUEST_INITIAL);
-        }
-        Some(from.saturating_add(patience))
-    }
-
-    /// How long the receiver waits for a packet before it probes.
-    #[inline]
-    fn patience(&self, config: &Config, rtt: &Rtt) -> Nanos {
-        let least = from_micros(config.round_trip_time);
-        let mean = rtt.smoothed().max(self.turnaround.smoothed());
-        let base = mean.saturating_mul(2).min(RETRANSMIT_MAX).max(least);
-        doubled(base, self.tries).min(REQUEST_MAX.max(base))
-    }
-
     /// The delayed acknowledgement's timer.
     #[inline]
     pub(super) fn ack_timer(&self) -> Option<Nanos> {
@@ -837,19 +674,6 @@ impl Receiver {
             Due::At(at) if !self.congested || self.unreported => Some(at),
             _ => None,
         }
-    }
-
-    /// The request timer has expired: a probe is due.
-    pub(super) fn on_request_timer(&mut self, now: Nanos) {
-        let mut probing = self.probing.unwrap_or(Probing {
-            due: true,
-            since: self.quiet,
-            opened: None,
-        });
-        probing.due = true;
-        self.probing = Some(probing);
-        self.tries = self.tries.saturating_add(1);
-        self.quiet = now;
     }
 
     /// The delayed acknowledgement's timer has expired.

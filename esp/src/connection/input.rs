@@ -1,0 +1,311 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that arrive for a connection.
+
+use super::super::outcome::{DropReason, Outcome, Room};
+use super::super::receiver::{Receiver, Taken};
+use super::super::seq::Seq;
+use super::super::state::{Failure, State};
+use super::super::timers::{Nanos, ORPHAN_HELD};
+use super::super::wire::{flags, reset_for, Header};
+use super::{Connection, Handshake, PendingReset, Reader};
+
+impl Connection {
+    /// As [`on_packets`](Self::on_packets), of one packet.
+    #[inline]
+    pub fn on_packet(&mut self, header: &Header, room: Room, now: Nanos) -> Outcome {
+        self.on_packets(header, 1, room, now)
+    }
+
+    /// Takes in a run of `count` packets addressed to this connection, with one header:
+    /// see [`Header::of_run`]. Only data come as more than one. `room`: the receive queue
+    /// before them.
+    #[inline]
+    pub fn on_packets(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
+        self.stats.pkt_rx = self.stats.pkt_rx.wrapping_add(count.into());
+        let mut outcome = Outcome::default();
+        if let Err(reason) = self.take_in(header, count, room, now, &mut outcome) {
+            outcome.drop = Some(reason);
+            let counter = match reason {
+                DropReason::Duplicate | DropReason::OutOfSequence => &mut self.stats.pkt_rx_oos,
+                _ => &mut self.stats.pkt_rx_drop,
+            };
+            *counter = counter.wrapping_add(count.into());
+        }
+        outcome
+    }
+
+    #[inline]
+    fn take_in(
+        &mut self,
+        header: &Header,
+        count: u16,
+        room: Room,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if header.is_malformed() {
+            return Err(DropReason::Malformed);
+        }
+        match self.state {
+            State::Closed => return Err(DropReason::BadState),
+            State::SynSent => return self.on_answer(header, now, outcome),
+            _ => {}
+        }
+        if header.has(flags::RST) {
+            return self.on_reset(header, outcome);
+        }
+        if header.has(flags::SYN) {
+            return self.on_repeated_syn(header, now, outcome);
+        }
+        if header.has(flags::ACK) {
+            self.on_ack(header, now, outcome)?;
+        } else {
+            self.on_unacknowledging(header, now)?;
+        }
+        if self.state == State::Closed {
+            return Ok(());
+        }
+        self.on_payload(header, count, room, now, outcome)
+    }
+
+    /// Data that acknowledges nothing: a sender need not repeat a number.
+    fn on_unacknowledging(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
+        if !self.sender.is_open() {
+            // Nothing shows that it answers our SYN.
+            return Err(DropReason::BadState);
+        }
+        if self.receiver.in_window(header.seq, &self.config) {
+            self.liveness.restart(now);
+        }
+        Ok(())
+    }
+
+    /// The answer to our SYN, or the other side's own.
+    fn on_answer(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if header.opens() {
+            self.cross(header.seq, now);
+            return Ok(());
+        }
+        if !header.has(flags::ACK) {
+            return Err(DropReason::BadState);
+        }
+        if !self.sender.is_acceptable(header.ack) {
+            if let Some(reset) = reset_for(header) {
+                self.reset = PendingReset::Challenged(reset);
+            }
+            return Err(DropReason::BadAck);
+        }
+        if header.has(flags::RST) {
+            self.fail(Failure::Refused, outcome);
+            return Ok(());
+        }
+        if !header.has(flags::SYN) {
+            return Err(DropReason::BadState);
+        }
+        let _ = self
+            .sender
+            .on_ack(header.ack, true, &self.config, &mut self.rtt, now);
+        self.receiver = Receiver::new(header.seq, now);
+        self.receiver.answer();
+        self.liveness.restart(now);
+        self.state = State::Established;
+        outcome.established = true;
+        Ok(())
+    }
+
+    /// The SYNs of both sides have crossed (RFC 9293, 3.5): each side answers with a
+    /// SYN|ACK, which has all its tries.
+    fn cross(&mut self, irs: Seq, now: Nanos) {
+        self.receiver = Receiver::new(irs, now);
+        self.sender.restart_syn();
+        self.handshake = Handshake::Crossing;
+        self.state = State::SynReceived;
+    }
+
+    /// A SYN|ACK that acknowledges our SYN|ACK completes the handshake if SYNs have
+    /// crossed. Its sender knows our number, that of a SYN need not: if the two
+    /// carry different numbers, the SYN|ACK is believed.
+    fn on_crossed_answer(&mut self, header: &Header, now: Nanos, outcome: &mut Outcome) {
+        if header.seq != self.receiver.irs() {
+            self.receiver = Receiver::new(header.seq, now);
+            self.receiver.answer();
+        }
+        let _ = self
+            .sender
+            .on_ack(header.ack, true, &self.config, &mut self.rtt, now);
+        self.liveness.restart(now);
+        if self.state == State::SynReceived {
+            self.state = State::Established;
+            outcome.established = true;
+        }
+    }
+
+    fn on_reset(&mut self, header: &Header, outcome: &mut Outcome) -> Result<(), DropReason> {
+        if !self.receiver.in_window(header.seq, &self.config) {
+            return Err(DropReason::BadState);
+        }
+        let ending = matches!(self.state, State::LastAck | State::Closing);
+        let forgotten = !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack);
+        if ending && (self.sender.is_drained() || forgotten) {
+            self.receiver.cancel();
+            self.close(outcome);
+        } else if self.handshake != Handshake::Usual && self.state == State::SynReceived {
+            self.fail(Failure::Refused, outcome);
+        } else {
+            self.fail(Failure::Reset, outcome);
+        }
+        Ok(())
+    }
+
+    /// If a SYN or SYN|ACK arrives again, its answer was lost. One with another
+    /// number does not belong to this connection, which its sender may not know.
+    fn on_repeated_syn(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        let answers = header.has(flags::ACK)
+            && !self.sender.is_open()
+            && self.sender.is_acceptable(header.ack);
+        if answers && self.handshake != Handshake::Usual {
+            self.on_crossed_answer(header, now, outcome);
+            return Ok(());
+        }
+        if header.seq != self.receiver.irs() {
+            if self.sender.is_open() {
+                self.receiver.answer();
+            }
+            return Err(DropReason::BadState);
+        }
+        if self.sender.is_open() {
+            self.liveness.restart(now);
+            self.receiver.answer();
+        } else {
+            self.sender.repeat_syn();
+        }
+        Err(DropReason::Duplicate)
+    }
+
+    #[inline]
+    fn on_ack(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if !self.sender.is_acceptable(header.ack) {
+            return Err(DropReason::BadAck);
+        }
+        self.liveness.restart(now);
+        let opens = !header.is_hold();
+        let acked = self
+            .sender
+            .on_ack(header.ack, opens, &self.config, &mut self.rtt, now);
+        outcome.acked = acked.data;
+        let takes = acked.data > 0 || acked.syn || acked.fin;
+        if let Reader::Closed { until, mut held } = self.reader {
+            if takes {
+                held = now.saturating_add(ORPHAN_HELD);
+                self.reader = Reader::Closed { until, held };
+            }
+            if (takes || !opens) && self.state != State::FinWait2 {
+                self.limit_orphan(now, held);
+            }
+        }
+        if acked.syn && self.state == State::SynReceived {
+            self.state = State::Established;
+            outcome.established = true;
+        }
+        if acked.fin {
+            match self.state {
+                State::FinWait1 => {
+                    self.state = State::FinWait2;
+                    if let Reader::Closed { held, .. } = self.reader {
+                        self.limit_orphan(now, held);
+                    }
+                }
+                State::Closing | State::LastAck => self.close(outcome),
+                _ => {}
+            }
+        }
+        if header.has(flags::RRQ) {
+            self.sender
+                .on_request(header.ack, &self.config, &self.rtt, now);
+        }
+        if self.sender.is_paused() {
+            // A packet with a number, or a probe with an old one, may repeat an earlier
+            // acknowledgement; any other tells what has arrived.
+            let told = !header.takes_number() && self.receiver.is_new(header.seq);
+            outcome.cut = self.sender.is_settled(told);
+        }
+        Ok(())
+    }
+
+    #[inline]
+    fn on_payload(
+        &mut self,
+        header: &Header,
+        count: u16,
+        room: Room,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        let last = header.seq.add(count.saturating_sub(1));
+        if self.refuses_data() && header.len > 0 && self.receiver.is_new(last) {
+            self.fail(Failure::Reset, outcome);
+            self.reset = PendingReset::Unread;
+            return Err(DropReason::BadState);
+        }
+        let mut lost = 0;
+        let taken = self
+            .receiver
+            .on_packets(header, count, room, &self.config, now, &mut lost);
+        self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
+        match taken? {
+            Taken::Empty => {}
+            Taken::Data { skip, taken } => {
+                outcome.deliver = true;
+                outcome.skip = skip;
+                outcome.taken = taken;
+                if taken != count {
+                    self.count_rest(skip, count.saturating_sub(skip).saturating_sub(taken));
+                }
+            }
+            Taken::Fin => {
+                outcome.fin = true;
+                match self.state {
+                    State::Established => self.state = State::CloseWait,
+                    State::FinWait1 => self.state = State::Closing,
+                    State::FinWait2 => self.close(outcome),
+                    _ => {}
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// Of a run, `old` packets were received before, and `dropped` ones have no room.
+    #[cold]
+    fn count_rest(&mut self, old: u16, dropped: u16) {
+        let stats = &mut self.stats;
+        stats.pkt_rx_oos = stats.pkt_rx_oos.wrapping_add(old.into());
+        stats.pkt_rx_drop = stats.pkt_rx_drop.wrapping_add(dropped.into());
+    }
+
+    /// Whether nobody will read data that arrives.
+    #[inline]
+    fn refuses_data(&self) -> bool {
+        match self.reader {
+            Reader::Open => false,
+            Reader::Shutdown => matches!(self.state, State::FinWait1 | State::FinWait2),
+            Reader::Closed { .. } => true,
+        }
+    }
+}

@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that a connection sends.
+
+use super::super::outcome::{Transmit, WriteQueue};
+use super::super::receiver::AckKind;
+use super::super::sender::{Kind, Outgoing};
+use super::super::seq::Seq;
+use super::super::state::State;
+use super::super::timers::Nanos;
+use super::super::wire::{flags, Header};
+use super::{Connection, Handshake, PendingReset};
+
+impl Connection {
+    /// The next packets to send; to be called until `None`, also after the
+    /// connection has closed. `queue` is asked for the flags of data that leave again,
+    /// and how many packets can leave as one run.
+    #[inline]
+    pub fn poll_transmit(&mut self, now: Nanos, queue: &mut impl WriteQueue) -> Option<Transmit> {
+        if self.has_nothing_to_send() {
+            return None;
+        }
+        if self.state == State::Closed {
+            return self.poll_last(now);
+        }
+        self.receiver
+            .request_unscheduled(&self.config, &self.rtt, now);
+        if self.sender.is_open() && self.receiver.request_leaves() {
+            self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
+            return Some(self.empty(AckKind::Request, now));
+        }
+        let waiting = self.sender.awaits_peer();
+        if let Some(leaving) = self.sender.poll(&self.config, &self.rtt, now, queue) {
+            if !waiting && !self.receiver.is_receiving() {
+                self.liveness.restart(now);
+            }
+            return Some(self.numbered(leaving, now));
+        }
+        if !self.sender.is_open() {
+            return self.poll_challenged();
+        }
+        self.poll_ack(now)
+    }
+
+    /// Whether it is clear at a glance that there is nothing to send, as in most cases.
+    #[inline]
+    fn has_nothing_to_send(&self) -> bool {
+        self.state != State::Closed
+            && self.sender.has_nothing_to_send()
+            && self.receiver.has_nothing_to_send()
+            && !self.liveness.has_probe()
+    }
+
+    /// The RST for a connection that our side has forgotten.
+    fn poll_challenged(&mut self) -> Option<Transmit> {
+        let PendingReset::Challenged(header) = self.reset else {
+            return None;
+        };
+        self.reset = PendingReset::None;
+        self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
+        Some(Transmit::Control {
+            header,
+            resend: false,
+        })
+    }
+
+    /// The last packets of a connection that is over.
+    fn poll_last(&mut self, now: Nanos) -> Option<Transmit> {
+        if self.reset == PendingReset::Unread {
+            self.reset = PendingReset::None;
+            return Some(self.control(self.reset_header(), false, now));
+        }
+        self.poll_ack(now)
+    }
+
+    /// An acknowledgement or a probe in a packet of its own.
+    #[inline]
+    fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
+        if let Some(kind) = self.receiver.ack_leaves() {
+            return Some(self.empty(kind, now));
+        }
+        let probe =
+            self.sender.take_probe() | self.receiver.take_probe() | self.liveness.take_probe();
+        if self.state != State::Closed && probe {
+            self.sender.note_repeat();
+            self.receiver.probed(now);
+            // The peer has received the number before the first unacknowledged one,
+            // so it takes the probe for a duplicate.
+            let header = self.header(self.sender.una().sub(1), flags::ACK);
+            self.left(AckKind::Carried, now);
+            return Some(Transmit::Probe(header));
+        }
+        None
+    }
+
+    #[inline]
+    fn numbered(&mut self, leaving: Outgoing, now: Nanos) -> Transmit {
+        let first_answer = leaving.kind == Kind::Syn && self.handshake == Handshake::Crossing;
+        if first_answer {
+            self.handshake = Handshake::Crossed;
+        }
+        let resend = leaving.resend && !first_answer;
+        if resend {
+            self.stats.pkt_rtx = self.stats.pkt_rtx.wrapping_add(leaving.count.into());
+        }
+        match leaving.kind {
+            Kind::Data => {
+                let header = self.header(leaving.seq, leaving.flags | flags::ACK);
+                self.left(AckKind::Carried, now);
+                let others = leaving.count.saturating_sub(1);
+                self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(others.into());
+                Transmit::Data {
+                    header,
+                    count: leaving.count,
+                    resend,
+                }
+            }
+            Kind::Fin => {
+                let header = self.header(leaving.seq, flags::FIN | flags::ACK);
+                self.control(header, resend, now)
+            }
+            Kind::Syn if self.state == State::SynSent => {
+                let mut header = self.header(leaving.seq, flags::SYN);
+                header.ack = Seq(0);
+                self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
+                Transmit::Control { header, resend }
+            }
+            Kind::Syn => {
+                let header = self.header(leaving.seq, flags::SYN | flags::ACK);
+                self.control(header, resend, now)
+            }
+        }
+    }
+
+    /// A packet that carries an acknowledgement beside its purpose.
+    #[inline]
+    fn control(&mut self, header: Header, resend: bool, now: Nanos) -> Transmit {
+        self.left(AckKind::Carried, now);
+        Transmit::Control { header, resend }
+    }
+
+    /// A packet whose purpose is its acknowledgement.
+    #[inline]
+    fn empty(&mut self, kind: AckKind, now: Nanos) -> Transmit {
+        let mut header = self.header(self.sender.high(), kind.flags());
+        header.ack = self.receiver.ack_number(kind);
+        self.left(kind, now);
+        Transmit::Control {
+            header,
+            resend: false,
+        }
+    }
+
+    /// A packet with an acknowledgement leaves.
+    #[inline]
+    fn left(&mut self, kind: AckKind, now: Nanos) {
+        self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
+        self.receiver.ack_left(kind, &self.config, now);
+    }
+
+    #[inline]
+    pub(super) fn header(&self, seq: Seq, flags: u8) -> Header {
+        Header {
+            src: self.local_port,
+            dst: self.remote_port,
+            len: 0,
+            seq,
+            ack: self.receiver.ack_number(AckKind::Carried),
+            flags,
+        }
+    }
+}

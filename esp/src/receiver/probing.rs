@@ -1,0 +1,192 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The request timer, which probes for a missing packet, and the round trips that it waits for.
+//! Choices beyond the theses:
+//!
+//! * The request timer (R4) does not request missing packets, since they may be
+//!   queued in a switch, and a retransmitted burst makes that queue longer. It
+//!   *probes* with an empty packet of an earlier number. The answer left behind
+//!   all that was sent before, and Ethernet does not reorder: a packet that the
+//!   answer shows to be missing is lost, and is requested. A packet that arrives
+//!   before the answer was late, and lengthens the measured round trip.
+//! * The request timer's round trip is the time from an acknowledgement to the
+//!   first packet that it let go, or from a request to the packet requested. Each
+//!   probe doubles the time, up to [`REQUEST_MAX`] or the measured time, until the
+//!   next measurement. A probe carries an acknowledgement. If that opens the
+//!   window, either the next packet was late or the probe let it go. Then the
+//!   round trip took something between the time since the probe and the whole
+//!   wait.
+//! * A sender may have a smaller window than `packets_to_ack`. If probes find it
+//!   twice at the same distance from the number given, that is its window, and is
+//!   acknowledged in time from then on ([`PeerWindow`]).
+//! * While packets of other connections arrive at the device, our own may be
+//!   queued behind them in the switch port: the timer counts from the last of
+//!   them, delayed by [`PORT_DELAY`] at most.
+
+use super::super::config::Config;
+use super::super::rtt::{doubled, Rtt};
+use super::super::seq::Seq;
+use super::super::timers::{
+    from_micros, Nanos, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
+};
+use super::{unscheduled_end, AckKind, Due, Receiver, Request, Turn};
+
+/// The first packet that an acknowledgement lets go, and when that left.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Timed {
+    pub(super) seq: Seq,
+    pub(super) left: Nanos,
+    /// When a probe that may have let it go instead left last, or `left`.
+    pub(super) probed: Nanos,
+}
+
+/// The expected packet has not arrived, and its sender is probed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub(super) struct Probing {
+    /// A probe is to leave.
+    pub(super) due: bool,
+    /// When the wait for the packet began.
+    pub(super) since: Nanos,
+    /// If a probe has opened the window: how far the sender had got from the
+    /// number given before, and when the last probe left.
+    pub(super) opened: Option<(u16, Nanos)>,
+}
+
+impl Receiver {
+    /// The packet has arrived that an acknowledgement let go.
+    #[inline]
+    pub(super) fn measure(&mut self, timed: Timed, now: Nanos) {
+        self.timed = None;
+        let most = now.saturating_sub(timed.left);
+        if timed.probed == timed.left {
+            self.turnaround.sample(most);
+            self.tries = 0;
+        } else if self.turnaround.is_known() {
+            self.turnaround
+                .sample_between(now.saturating_sub(timed.probed), most);
+        }
+    }
+
+    /// The packet that was probed for has arrived: it was late.
+    #[cold]
+    pub(super) fn came_late(&mut self, probing: Probing, now: Nanos) {
+        let most = now.saturating_sub(probing.since);
+        let Some((distance, probed)) = probing.opened else {
+            self.turnaround.sample(most);
+            return;
+        };
+        let least = now.saturating_sub(probed);
+        let may_end = self.peer.stop(distance);
+        if self.turnaround.is_known() {
+            self.turnaround.sample_between(least, most);
+        } else if may_end {
+            self.turnaround.sample(least);
+        }
+        if may_end {
+            // The line need not have become slower.
+            self.tries = 0;
+        }
+    }
+
+    /// A packet has arrived that left after all that was probed for.
+    pub(super) fn end_probing(&mut self) {
+        self.probing = None;
+    }
+
+    /// Whether a probe is to leave that asks if the expected packet is lost. The
+    /// next call says no.
+    #[inline]
+    pub(in super::super) fn take_probe(&mut self) -> bool {
+        self.probing
+            .as_mut()
+            .is_some_and(|probing| core::mem::take(&mut probing.due))
+    }
+
+    /// A probe leaves, for whatever reason: its answer tells what is lost. The
+    /// request timer may be slower than the probes of an idle connection, and each
+    /// answer restarts it.
+    pub(in super::super) fn probed(&mut self, now: Nanos) {
+        if !self.is_scheduled() || self.turn != Turn::Not || self.request != Request::Not {
+            return;
+        }
+        let mut probing = self.probing.unwrap_or(Probing {
+            due: false,
+            since: self.quiet,
+            opened: None,
+        });
+        let distance = self.given.distance(self.expected);
+        if distance > 0 {
+            probing.opened = Some((distance, now));
+        } else if let Some((_, last)) = &mut probing.opened {
+            *last = now;
+        }
+        if let (Some(timed), Some(_)) = (&mut self.timed, probing.opened) {
+            timed.probed = now;
+        }
+        self.probing = Some(probing);
+    }
+
+    /// Starts measuring a round trip with an acknowledgement that leaves.
+    #[inline]
+    pub(super) fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
+        if kind == AckKind::Request {
+            self.timed = Some(Timed {
+                seq: self.expected,
+                left: now,
+                probed: now,
+            });
+        } else if self.timed.is_none() && self.turn == Turn::Granted {
+            let seq = match self.announced {
+                Some(start) => unscheduled_end(start, config),
+                None => self.given.add(self.peer.window(config)),
+            };
+            self.timed = Some(Timed {
+                seq,
+                left: now,
+                probed: now,
+            });
+        }
+    }
+
+    /// The request timer (R4): runs within a transmission while no acknowledgement is
+    /// due.
+    #[inline]
+    pub(in super::super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
+        let runs = self.is_scheduled()
+            && self.turn == Turn::Not
+            && self.request == Request::Not
+            && self.due != Due::Now;
+        if !runs {
+            return None;
+        }
+        let latest = self.quiet.saturating_add(PORT_DELAY);
+        let from = self.heard.max(self.quiet).min(latest);
+        let mut patience = self.patience(config, rtt);
+        if self.turnaround.smoothed() == 0 {
+            patience = patience.max(REQUEST_INITIAL);
+        }
+        Some(from.saturating_add(patience))
+    }
+
+    /// How long the receiver waits for a packet before it probes.
+    #[inline]
+    pub(super) fn patience(&self, config: &Config, rtt: &Rtt) -> Nanos {
+        let least = from_micros(config.round_trip_time);
+        let mean = rtt.smoothed().max(self.turnaround.smoothed());
+        let base = mean.saturating_mul(2).min(RETRANSMIT_MAX).max(least);
+        doubled(base, self.tries).min(REQUEST_MAX.max(base))
+    }
+
+    /// The request timer has expired: a probe is due.
+    pub(in super::super) fn on_request_timer(&mut self, now: Nanos) {
+        let mut probing = self.probing.unwrap_or(Probing {
+            due: true,
+            since: self.quiet,
+            opened: None,
+        });
+        probing.due = true;
+        self.probing = Some(probing);
+        self.tries = self.tries.saturating_add(1);
+        self.quiet = now;
+    }
+}
