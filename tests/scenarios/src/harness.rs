@@ -7,7 +7,7 @@ use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicI32, Ordering};
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use nix::sys::signal::{killpg, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
@@ -356,6 +356,25 @@ fn play(scenario: &Scenario) -> Outcome {
 pub fn in_process(work: impl FnOnce() -> i32) -> Result<WaitStatus> {
     let child = start_process(work)?;
     waitpid(child, Some(WaitPidFlag::empty())).context("waitpid")
+}
+
+/// Runs `work` in a forked process, named `name` to whoever reads the notes, and demands that it ends well.
+///
+/// # Errors
+/// As [`in_process`], and when `work` fails.
+pub fn well_in_process(name: &str, work: impl FnOnce() -> Outcome) -> Outcome {
+    let status = in_process(|| {
+        let outcome = work();
+        if let Err(error) = &outcome {
+            note(&format!("{name}: {error:#}"));
+        }
+        i32::from(outcome.is_err())
+    })?;
+    ensure!(
+        matches!(status, WaitStatus::Exited(_, 0)),
+        "{name}: {status:?}"
+    );
+    Ok(())
 }
 
 /// Starts `work` in a forked process that exits with its result.

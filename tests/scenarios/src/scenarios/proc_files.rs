@@ -6,10 +6,9 @@ use std::time::Instant;
 
 use anyhow::{ensure, Context, Result};
 use nix::sched::{unshare, CloneFlags};
-use nix::sys::wait::WaitStatus;
 
 use crate::address::Address;
-use crate::harness::{in_process, note, Outcome, Scenario};
+use crate::harness::{note, well_in_process, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Host, Lab};
 use crate::socket::{check, Socket};
 
@@ -227,18 +226,7 @@ fn users(text: &str) -> Result<Vec<&str>> {
 
 /// A container's root, who is user 1000 to the host and 0 to itself, makes sockets. Both read the list.
 fn user_ids() -> Outcome {
-    let status = in_process(|| {
-        let outcome = contained();
-        if let Err(error) = &outcome {
-            note(&format!("in the container: {error:#}"));
-        }
-        i32::from(outcome.is_err())
-    })?;
-    ensure!(
-        matches!(status, WaitStatus::Exited(_, 0)),
-        "the container: {status:?}"
-    );
-    Ok(())
+    well_in_process("the container", contained)
 }
 
 fn contained() -> Outcome {
