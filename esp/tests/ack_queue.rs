@@ -3,13 +3,11 @@
 //! The order of many senders, and what one of them sees while others have the
 //! turn.
 
-mod common;
-
 use std::collections::VecDeque;
 
-use common::{bytes, Pair, A, B, MS, S, US};
 use esp::ack_queue::{HOLD, IDLE};
 use esp::{flags, AckQueue, Config, Demand, Nanos, Slot, Verdict};
+use esp_testkit::pair::{bytes, Pair, A, B, MS, S, US};
 use proptest::prelude::*;
 
 /// A receiving device with its list, as a caller keeps it.
@@ -188,7 +186,7 @@ proptest! {
 #[test]
 fn a_sender_kept_waiting_sends_nothing_again() {
     let mut pair = Pair::established();
-    pair.sides[B].kept_waiting = true;
+    pair.sides[B].device.held = true;
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(S);
     // The announcement and what may follow it, once; their receipt is reported.
@@ -196,7 +194,7 @@ fn a_sender_kept_waiting_sends_nothing_again() {
     assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
     let holds = pair.sent_by(B, |s| s.header.flags == flags::ACK | flags::TXS);
     assert_eq!(holds.len(), 1);
-    pair.sides[B].kept_waiting = false;
+    pair.sides[B].device.held = false;
     pair.sides[B].conn().take_turn();
     pair.transmit(B);
     pair.run_until(|p| p.sides[B].received.len() == 3_000);
@@ -207,7 +205,7 @@ fn a_sender_kept_waiting_sends_nothing_again() {
 #[test]
 fn data_opens_no_window_out_of_turn() {
     let mut pair = Pair::established();
-    pair.sides[B].kept_waiting = true;
+    pair.sides[B].device.held = true;
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(5 * MS);
     for i in 0..20 {
@@ -221,7 +219,7 @@ fn data_opens_no_window_out_of_turn() {
 #[test]
 fn a_lost_hold_is_repeated_when_its_packet_is() {
     let mut pair = Pair::established();
-    pair.sides[B].kept_waiting = true;
+    pair.sides[B].device.held = true;
     pair.lose_matching(B, 1, |h| h.flags == flags::ACK | flags::TXS);
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(900 * MS);
@@ -267,7 +265,7 @@ fn a_request_waits_while_the_port_is_busy() {
     while !asked(&pair) {
         // The wire brings packets of others until 5 ms are over.
         let at = pair.now.min(start + 5 * MS);
-        pair.sides[B].heard = at;
+        pair.sides[B].device.note_arrival(at);
         pair.run_for(100 * US);
     }
     let waited = pair.now - start;
@@ -302,11 +300,11 @@ fn a_window_update_lost_behind_an_end_is_asked_for() {
 #[test]
 fn a_turn_after_a_silence_asks_for_what_was_lost() {
     let mut pair = Pair::established();
-    pair.sides[B].kept_waiting = true;
+    pair.sides[B].device.held = true;
     pair.lose(A, 1);
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(5 * MS);
-    pair.sides[B].kept_waiting = false;
+    pair.sides[B].device.held = false;
     pair.sides[B].conn().take_turn();
     pair.transmit(B);
     pair.run_until(|p| p.sides[B].received.len() == 3_000);
@@ -329,10 +327,10 @@ fn a_request_in_line_outlives_the_packet_that_comes_again() {
     pair.lose_matching(B, 2, |h| h.has(flags::RRQ));
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(300 * US);
-    pair.sides[B].kept_waiting = true;
+    pair.sides[B].device.held = true;
     pair.run_for(60 * MS);
     let start = pair.now;
-    pair.sides[B].kept_waiting = false;
+    pair.sides[B].device.held = false;
     pair.sides[B].conn().take_turn();
     pair.transmit(B);
     pair.run_until(|p| p.sides[B].received.len() == 3_000);
@@ -357,7 +355,7 @@ fn a_link_slower_than_the_request_timer_is_learnt() {
 #[test]
 fn a_turn_that_comes_after_the_end_says_nothing() {
     let mut pair = Pair::established();
-    pair.sides[B].kept_waiting = true;
+    pair.sides[B].device.held = true;
     pair.send(A, &bytes(3_000, 1));
     pair.run_for(MS);
     pair.abort(B);

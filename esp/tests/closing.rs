@@ -2,10 +2,8 @@
 
 //! Ends of connections: clean, by reset, and by silence.
 
-mod common;
-
-use common::*;
 use esp::{flags, DropReason, Failure, Header, State};
+use esp_testkit::pair::*;
 
 fn assert_clean(pair: &Pair) {
     for side in &pair.sides {

@@ -2,10 +2,8 @@
 
 //! Opening a connection, with and without losses.
 
-mod common;
-
-use common::*;
 use esp::{flags, DropReason, Failure, Header, Seq, State};
+use esp_testkit::pair::*;
 
 #[test]
 fn three_packets_open_a_connection() {

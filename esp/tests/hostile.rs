@@ -3,10 +3,8 @@
 //! Packets that no peer sends, and calls in any order: nothing panics, nothing
 //! corrupts what the true peer sends.
 
-mod common;
-
-use common::*;
 use esp::{flags, Config, Connection, Header, Room, Seq, State};
+use esp_testkit::pair::*;
 use proptest::prelude::*;
 
 /// A packet whose numbers lie this far from those that the receiver expects.

@@ -2,10 +2,8 @@
 
 //! The receiving rules R1 to R4 and the receiver's congestion.
 
-mod common;
-
-use common::*;
 use esp::{flags, Config, DropReason, Header, Seq};
+use esp_testkit::pair::*;
 
 /// A side that does not read, with room for `packets`.
 fn sleeping(packets: u32) -> Pair {
@@ -647,7 +645,7 @@ fn data_that_acknowledges_nothing_is_taken() {
 #[test]
 fn data_beyond_every_window_is_dropped() {
     let mut pair = Pair::established();
-    pair.sides[B].kept_waiting = true;
+    pair.sides[B].device.held = true;
     let seq = pair.sides[A].conn().first_unacked();
     let una = pair.sides[B].conn().first_unacked();
     let header = |n: u16| Header {
@@ -669,7 +667,7 @@ fn data_beyond_every_window_is_dropped() {
     }
     assert!(pair.sides[B].conn().stats.pkt_rx_drop > 0);
     // The turn comes, and the stream goes on where it was.
-    pair.sides[B].kept_waiting = false;
+    pair.sides[B].device.held = false;
     pair.sides[B].conn().take_turn();
     pair.transmit(B);
     assert!(pair.receive(B, &header(0x7fff), b"x").deliver);

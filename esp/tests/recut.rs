@@ -2,13 +2,11 @@
 
 //! Packets that become too large for the device under the stream.
 
-mod common;
-
 use std::cell::Cell;
 use std::rc::Rc;
 
-use common::*;
 use esp::{flags, Header, State};
+use esp_testkit::pair::*;
 
 /// Everything larger than `most` is lost, from either side.
 fn narrow(pair: &mut Pair, most: u16) {

@@ -2,10 +2,8 @@
 
 //! The sending rules S1 to S8.
 
-mod common;
-
-use common::*;
 use esp::{flags, Config, Header, State};
+use esp_testkit::pair::*;
 
 const TX: u8 = flags::TXS | flags::TXF;
 

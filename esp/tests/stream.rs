@@ -3,10 +3,8 @@
 //! Whole streams over a wire that loses, repeats, delays and reorders: every
 //! byte arrives, once and in order, in finite time, and both ends close.
 
-mod common;
-
-use common::*;
 use esp::Config;
+use esp_testkit::pair::*;
 use proptest::prelude::*;
 
 /// Writes `amount` bytes from each side as messages of random lengths while the

@@ -3,10 +3,8 @@
 //! Hosts whose parameters differ: the sender's window is smaller than what the
 //! receiver takes before it acknowledges.
 
-mod common;
-
-use common::*;
 use esp::Config;
+use esp_testkit::pair::*;
 
 /// A pair whose sender has a window of `burst` and whose receiver acknowledges every `to_ack` packets.
 fn unequal(burst: u16, to_ack: u16) -> Pair {

@@ -7,8 +7,8 @@ use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::Nanos;
 
 use crate::calls::Packet;
-use crate::common::{bytes, Pair, A, B, MS, PORTS, S, US};
 use crate::pair::side;
+use esp_testkit::pair::{bytes, Pair, A, B, MS, PORTS, S, US};
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Event {

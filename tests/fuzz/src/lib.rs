@@ -6,9 +6,6 @@
 
 mod ack_queue;
 mod calls;
-// The simulated wire of the engine's own tests.
-#[path = "../../../esp/tests/common/mod.rs"]
-mod common;
 mod forged;
 mod pair;
 mod wire;

@@ -10,7 +10,7 @@ use std::rc::Rc;
 use arbitrary::{Arbitrary, Result, Unstructured};
 use esp::{flags, Config, DropReason, Header, Nanos, Seq};
 
-use crate::common::{bytes, Fate, Pair, A, B, MS, US};
+use esp_testkit::pair::{bytes, Fate, Pair, A, B, MS, US};
 
 #[derive(Clone, Copy, Debug, Arbitrary)]
 enum Event {
@@ -212,7 +212,7 @@ impl Stage {
                 }
             }
             Event::Reader(from, reads) => pair.sides[side(from)].reads = reads,
-            Event::Turn(from, true) => pair.sides[side(from)].kept_waiting = true,
+            Event::Turn(from, true) => pair.sides[side(from)].device.held = true,
             Event::Turn(from, false) => self.give_turn(side(from)),
             Event::Shrink(from, by) => {
                 let at = side(from);
@@ -227,7 +227,7 @@ impl Stage {
     /// Nobody else has the turn any more.
     fn give_turn(&mut self, at: usize) {
         let side = &mut self.pair.sides[at];
-        if std::mem::take(&mut side.kept_waiting) {
+        if std::mem::take(&mut side.device.held) {
             side.conn().take_turn();
         }
         self.pair.transmit(at);

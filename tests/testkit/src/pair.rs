@@ -1,189 +1,124 @@
-// SPDX-License-Identifier: GPL-2.0
+// SPDX-License-Identifier: GPL-2.0-only
 
-//! Two endpoints on a simulated wire that is stepped, with virtual time.
+//! Two hosts on a simulated wire that is stepped, with virtual time.
 //!
-//! A [`Side`] is what the kernel module is to the engine: it owns the queues,
-//! splits messages into packets and sends what the engine gives out. [`Pair`]
-//! owns the wire: every packet that is sent passes the fault rules, is logged,
-//! and arrives as bytes, padded as Ethernet pads.
-
-// Each test binary uses its own part of this.
-#![allow(dead_code)]
+//! The wire belongs to the [`Pair`]: every packet that is sent passes the fault rules, is logged, and arrives as bytes,
+//! padded as Ethernet pads.
 
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
+use std::ops::{Deref, DerefMut};
 
-use esp::{
-    flags, reset_for, AckQueue, Config, Connection, Demand, DropReason, Failure, Header, Nanos,
-    Outcome, Room, Seq, Slot, State, Transmit, Verdict, HEADER_LEN,
-};
+use esp::{flags, Config, DropReason, Header, Nanos, Outcome, Seq, Verdict, HEADER_LEN};
 
+use crate::host::{Device, Host};
+use crate::socket::{Packet, Socket};
+
+/// A microsecond.
 pub const US: Nanos = 1_000;
+/// A millisecond.
 pub const MS: Nanos = 1_000_000;
+/// A second.
 pub const S: Nanos = 1_000_000_000;
 
-/// The active and the passive side.
+/// The active side.
 pub const A: usize = 0;
+/// The passive side.
 pub const B: usize = 1;
 
+/// The ports of both sides.
 pub const PORTS: [u16; 2] = [40_000, 2_805];
+
+/// The payload of packets.
+pub type Bytes = VecDeque<u8>;
 
 /// What becomes of a packet on the wire.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
+    /// It arrives.
     Pass,
+    /// It is lost.
     Lose,
+    /// It arrives twice.
     Twice,
-    /// Arrives this much later; what is sent meanwhile overtakes it.
+    /// Arrives this much later; packets that are sent meanwhile overtake it.
     Late(Nanos),
 }
 
 /// A packet that was sent.
 #[derive(Clone, Copy, Debug)]
 pub struct Sent {
+    /// The side that sent it.
     pub from: usize,
+    /// When.
     pub at: Nanos,
+    /// Its header.
     pub header: Header,
+    /// What became of it.
     pub fate: Fate,
 }
 
 impl Sent {
+    /// Whether it carries data.
     pub fn is_data(&self) -> bool {
         self.header.len > 0
     }
 
-    /// A packet that says nothing but its acknowledgement.
+    /// Whether it carries nothing but an acknowledgement.
     pub fn is_pure_ack(&self) -> bool {
         self.header.len == 0 && self.header.flags == flags::ACK
     }
 }
 
-#[derive(Debug)]
-struct Queued {
-    payload: Vec<u8>,
-    flags: u8,
-}
-
+/// A host with one socket.
 #[derive(Debug)]
 pub struct Side {
-    pub conn: Option<Connection>,
-    pub config: Config,
-    /// Accepts a connection when it has none.
-    pub listens: bool,
-    pub isn: Seq,
-    pub mss: usize,
-    /// The receive buffer in bytes; a packet costs `mss + 100` in it.
-    pub limit: u32,
-    /// What a packet that comes costs, if not as much as a full one.
-    pub arriving: Option<u32>,
-    /// Reads whatever arrives at once.
+    socket: Socket<Bytes>,
+    /// The device. Nobody competes for the turn, unless a test has others hold it.
+    pub device: Device,
+    /// Reads all that arrives at once.
     pub reads: bool,
-    write: VecDeque<Queued>,
-    receive: VecDeque<Vec<u8>>,
+    /// What was read.
     pub received: Vec<u8>,
-    pub eof: bool,
-    pub established: bool,
-    pub failed: Option<Failure>,
-    pub closed: bool,
+    /// Packets that were dropped.
     pub drops: Vec<DropReason>,
     /// Bytes that the send calls took.
     pub sent: Vec<u8>,
+    /// The most bytes in the receive queue.
     pub most_queued: u32,
-    ack_queue: AckQueue,
-    slot: Slot,
-    /// Others have the turn.
-    pub kept_waiting: bool,
-    /// When a packet of another connection last arrived at the device.
-    pub heard: Nanos,
-    /// When its timer runs out: that is pushed forward only.
+    /// When the timer expires: it is not pushed back.
     armed: Nanos,
 }
 
 impl Side {
     fn new(isn: u16) -> Self {
+        let mut socket = Socket::new(Config::default(), 100, 1 << 20);
+        socket.isn = Seq(isn);
+        socket.overhead = 100;
         Self {
-            conn: None,
-            config: Config::default(),
-            listens: false,
-            isn: Seq(isn),
-            mss: 100,
-            limit: 1 << 20,
-            arriving: None,
+            socket,
+            device: Device::default(),
             reads: true,
-            write: VecDeque::new(),
-            receive: VecDeque::new(),
             received: Vec::new(),
-            eof: false,
-            established: false,
-            failed: None,
-            closed: false,
             drops: Vec::new(),
             sent: Vec::new(),
             most_queued: 0,
-            ack_queue: AckQueue::default(),
-            slot: Slot::default(),
-            kept_waiting: false,
-            heard: 0,
             armed: Nanos::MAX,
         }
     }
+}
 
-    pub fn packet_cost(&self) -> u32 {
-        self.mss as u32 + 100
+impl Deref for Side {
+    type Target = Socket<Bytes>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.socket
     }
+}
 
-    pub fn room(&self) -> Room {
-        Room {
-            queued: self.receive.len() as u32 * self.packet_cost(),
-            limit: self.limit,
-            arriving: self.arriving.unwrap_or(self.packet_cost()),
-            packet: self.packet_cost(),
-        }
-    }
-
-    pub fn state(&self) -> State {
-        self.conn.as_ref().map_or(State::Closed, Connection::state)
-    }
-
-    pub fn conn(&mut self) -> &mut Connection {
-        self.conn.as_mut().expect("a connection")
-    }
-
-    /// Each side is a host of its own, where nobody competes for the turn, unless
-    /// a test takes it away.
-    fn schedule(&mut self, now: Nanos) {
-        let Some(conn) = &mut self.conn else { return };
-        if self.kept_waiting && conn.demand() == Demand::Turn {
-            conn.wait_turn();
-        }
-        let verdict = self.ack_queue.schedule(&mut self.slot, conn, now);
-        assert!(matches!(verdict, Verdict::Unchanged | Verdict::Turn));
-    }
-
-    /// Arms the timer, and checks what a caller spares that asks for the deadline only when it must.
-    fn arm(&mut self, now: Nanos) {
-        let Some(conn) = &self.conn else { return };
-        let deadline = conn.deadline().unwrap_or(Nanos::MAX);
-        if self.armed <= conn.earliest_news(now) {
-            assert!(self.armed <= deadline, "a timer began to run unnoticed");
-        }
-        self.armed = self.armed.min(deadline);
-    }
-
-    fn note(&mut self, outcome: &Outcome) {
-        for _ in 0..outcome.acked {
-            self.write
-                .pop_front()
-                .expect("only queued data is acknowledged");
-        }
-        self.established |= outcome.established;
-        self.failed = self.failed.or(outcome.failed);
-        self.closed |= outcome.closed;
-        self.drops.extend(outcome.drop);
-        if outcome.fin {
-            assert!(!self.eof, "one end of stream");
-            self.eof = true;
-        }
+impl DerefMut for Side {
+    fn deref_mut(&mut self) -> &mut Self::Target {
+        &mut self.socket
     }
 }
 
@@ -200,9 +135,13 @@ struct Frame {
 /// sent before, and the header.
 pub type Rule = Box<dyn FnMut(usize, usize, &Header) -> Fate>;
 
+/// Two hosts on a wire.
 pub struct Pair {
+    /// The time.
     pub now: Nanos,
+    /// The hosts.
     pub sides: [Side; 2],
+    /// Packets that were sent.
     pub log: Vec<Sent>,
     /// One way, without queueing.
     pub latency: Nanos,
@@ -213,6 +152,12 @@ pub struct Pair {
     free_at: [Nanos; 2],
     flying: BinaryHeap<Reverse<Frame>>,
     serial: u64,
+}
+
+impl Default for Pair {
+    fn default() -> Self {
+        Self::new()
+    }
 }
 
 impl Pair {
@@ -234,6 +179,7 @@ impl Pair {
         }
     }
 
+    /// Two sides with these parameters.
     pub fn with_config(config: Config) -> Self {
         let mut pair = Self::new();
         for side in &mut pair.sides {
@@ -247,6 +193,7 @@ impl Pair {
         Self::new().establish()
     }
 
+    /// Opens the connection, then empties the log and counts packets anew.
     pub fn establish(mut self) -> Self {
         self.connect();
         self.run_until(|p| p.sides[A].established && p.sides[B].established);
@@ -255,6 +202,7 @@ impl Pair {
         self
     }
 
+    /// Empties the log and counts packets anew.
     pub fn restart_log(&mut self) {
         self.log.clear();
         self.sent = [0; 2];
@@ -272,6 +220,7 @@ impl Pair {
         });
     }
 
+    /// The `nth` packet (from 0) that `side` sends from here on is lost.
     pub fn lose(&mut self, side: usize, nth: usize) {
         self.fate(side, nth, Fate::Lose);
     }
@@ -293,6 +242,7 @@ impl Pair {
         });
     }
 
+    /// Every packet from here on passes this rule as well.
     pub fn rule(&mut self, rule: impl FnMut(usize, usize, &Header) -> Fate + 'static) {
         self.rules.push(Box::new(rule));
     }
@@ -316,90 +266,30 @@ impl Pair {
         self
     }
 
+    /// A opens the connection.
     pub fn connect(&mut self) {
         self.connect_from(A);
     }
 
+    /// A side opens the connection.
     pub fn connect_from(&mut self, from: usize) {
-        let side = &mut self.sides[from];
-        let mut conn = Connection::new(PORTS[from], PORTS[1 - from], side.config);
-        conn.connect(side.isn, self.now);
-        side.conn = Some(conn);
-        self.transmit(from);
+        let now = self.now;
+        Host::connect(self, from, [PORTS[from], PORTS[1 - from]], now);
     }
 
     /// One send call: a message that is queued as far as the numbers suffice.
     /// Returns how many bytes that were.
     pub fn send(&mut self, from: usize, message: &[u8]) -> usize {
-        let mss = self.sides[from].mss;
-        let mut rest = message;
-        self.sides[from].conn().hold_last(true);
-        while !rest.is_empty() {
-            let side = &mut self.sides[from];
-            let conn = side.conn.as_mut().expect("a connection");
-            if conn.last_takes_more() {
-                let last = side.write.back_mut().expect("an unsent packet");
-                let n = rest.len().min(mss.saturating_sub(last.payload.len()));
-                last.payload.extend_from_slice(&rest[..n]);
-                side.sent.extend_from_slice(&rest[..n]);
-                rest = &rest[n..];
-                if rest.is_empty() {
-                    break;
-                }
-            }
-            if !conn.can_enqueue() {
-                break;
-            }
-            let n = rest.len().min(mss);
-            side.write.push_back(Queued {
-                payload: rest[..n].to_vec(),
-                flags: 0,
-            });
-            side.sent.extend_from_slice(&rest[..n]);
-            rest = &rest[n..];
-            conn.enqueue(1);
-            assert_eq!(usize::from(conn.unacked()), side.write.len());
-            self.transmit(from);
-        }
-        self.sides[from].conn().hold_last(false);
-        self.transmit(from);
-        message.len() - rest.len()
+        let now = self.now;
+        let sent = Host::send(self, from, message.to_vec().into(), now);
+        self.sides[from].sent.extend_from_slice(&message[..sent]);
+        sent
     }
 
     /// From now on `at` sends packets of at most `mss` bytes.
     pub fn shrink(&mut self, at: usize, mss: usize) {
         let now = self.now;
-        let side = &mut self.sides[at];
-        side.mss = mss;
-        let Some(oversized) = side.write.iter().position(|q| q.payload.len() > mss) else {
-            return;
-        };
-        let conn = side.conn.as_mut().expect("a connection");
-        let from = conn.first_unacked().add(oversized as u16);
-        if conn.is_unsent(from) {
-            self.recut(at, oversized);
-        } else {
-            conn.pause(now);
-        }
-        self.transmit(at);
-    }
-
-    /// Cuts what is queued behind the first `keep` packets.
-    fn recut(&mut self, at: usize, keep: usize) {
-        let side = &mut self.sides[at];
-        let conn = side.conn.as_mut().expect("a connection");
-        let from = conn.first_unacked().add(keep as u16);
-        let old: Vec<Queued> = side.write.drain(keep..).collect();
-        let flags = old.first().map_or(0, |queued| queued.flags);
-        for queued in &old {
-            for piece in queued.payload.chunks(side.mss) {
-                side.write.push_back(Queued {
-                    payload: piece.to_vec(),
-                    flags: 0,
-                });
-            }
-        }
-        conn.recut(from, (side.write.len() - keep) as u16, |_| flags);
+        Host::shrink(self, at, mss, now);
     }
 
     /// Takes everything out of the receive queue.
@@ -407,18 +297,11 @@ impl Pair {
         self.read_packets(at, usize::MAX);
     }
 
+    /// Takes so many packets out of the receive queue.
     pub fn read_packets(&mut self, at: usize, most: usize) {
-        let side = &mut self.sides[at];
-        let n = side.receive.len().min(most);
-        for payload in side.receive.drain(..n) {
-            side.received.extend(payload);
-        }
-        let room = side.room();
         let now = self.now;
-        if let Some(conn) = &mut side.conn {
-            conn.on_read(room, now);
-        }
-        self.transmit(at);
+        let read = Host::read(self, at, most, false, now);
+        self.sides[at].received.extend(read.into_iter().flatten());
     }
 
     /// The reader of `at` goes to sleep.
@@ -427,11 +310,13 @@ impl Pair {
         self.transmit(at);
     }
 
+    /// `at` ends its stream.
     pub fn close(&mut self, at: usize) {
         self.sides[at].conn().close_send();
         self.transmit(at);
     }
 
+    /// `at` ends the connection at once.
     pub fn abort(&mut self, at: usize) {
         if let Some(header) = self.sides[at].conn().abort() {
             self.put(at, header, &[]);
@@ -479,32 +364,8 @@ impl Pair {
 
     /// Sends all that the engine gives out.
     pub fn transmit(&mut self, from: usize) {
-        self.send_all(from);
-        self.sides[from].arm(self.now);
-    }
-
-    fn send_all(&mut self, from: usize) {
-        self.sides[from].schedule(self.now);
-        loop {
-            let side = &mut self.sides[from];
-            let Some(conn) = &mut side.conn else { return };
-            let first = conn.first_unacked();
-            let write = &side.write;
-            let mut kept = |seq: Seq| write[usize::from(first.distance(seq))].flags;
-            match conn.poll_transmit(self.now, &mut kept) {
-                None => return,
-                Some(Transmit::Control { header, .. } | Transmit::Probe(header)) => {
-                    self.put(from, header, &[]);
-                }
-                Some(Transmit::Data { mut header, .. }) => {
-                    let queued = &mut side.write[usize::from(first.distance(header.seq))];
-                    queued.flags = header.flags & (flags::TXS | flags::TXF);
-                    header.len = queued.payload.len() as u16;
-                    let payload = queued.payload.clone();
-                    self.put(from, header, &payload);
-                }
-            }
-        }
+        let now = self.now;
+        Host::transmit(self, from, now);
     }
 
     fn arrive(&mut self, frame: Frame) {
@@ -516,41 +377,17 @@ impl Pair {
 
     /// `at` receives a packet now.
     pub fn receive(&mut self, at: usize, header: &Header, payload: &[u8]) -> Outcome {
+        let packet = Packet {
+            header: *header,
+            payload: payload.iter().copied().collect(),
+            resend: false,
+        };
         let now = self.now;
+        let outcome = Host::receive(self, at, &packet, now);
         let side = &mut self.sides[at];
-        let over = side.state() == State::Closed;
-        if over && side.listens && side.conn.is_none() && header.opens() {
-            side.conn = Some(Connection::accept(
-                header.dst,
-                header,
-                side.isn,
-                side.config,
-                now,
-            ));
-            self.transmit(at);
-            return Outcome::default();
-        }
-        if over {
-            if let Some(reset) = reset_for(header) {
-                self.put(at, reset, &[]);
-            }
-            return Outcome::default();
-        }
-        let room = side.room();
-        let outcome = side.conn().on_packet(header, room, now);
-        assert!(!(outcome.deliver && outcome.drop.is_some()));
-        assert!(!(outcome.deliver && payload.is_empty()));
-        side.note(&outcome);
-        if outcome.deliver {
-            assert!(!side.eof, "no data behind the end");
-            side.receive.push_back(payload.to_vec());
-            side.most_queued = side.most_queued.max(side.room().queued);
-        }
-        if outcome.cut {
-            self.recut(at, 0);
-        }
-        self.transmit(at);
-        if self.sides[at].reads && outcome.deliver {
+        side.drops.extend(outcome.drop);
+        side.most_queued = side.most_queued.max(side.socket.room().queued);
+        if side.reads && outcome.deliver {
             self.read(at);
         }
         outcome
@@ -558,7 +395,7 @@ impl Pair {
 
     fn next_deadline(&self) -> Option<(Nanos, usize)> {
         (0..2)
-            .filter_map(|i| Some((self.sides[i].conn.as_ref()?.deadline()?, i)))
+            .filter_map(|i| Some((self.sides[i].deadline()?, i)))
             .min()
     }
 
@@ -583,12 +420,9 @@ impl Pair {
             (_, Some((at, side))) => {
                 self.now = self.now.max(at);
                 let now = self.now;
-                let heard = self.sides[side].heard;
                 self.sides[side].armed = Nanos::MAX;
-                let outcome = self.sides[side].conn().on_deadline(heard, now);
-                self.sides[side].note(&outcome);
-                self.transmit(side);
-                let again = self.sides[side].conn().deadline();
+                let _ = self.expire(side, now);
+                let again = self.sides[side].deadline();
                 assert!(
                     again.is_none_or(|again| again > now),
                     "a timer that was run is not due again at once"
@@ -630,10 +464,12 @@ impl Pair {
         }
     }
 
+    /// Data packets of the log.
     pub fn data_sent(&self, from: usize) -> Vec<Header> {
         self.sent_by(from, Sent::is_data)
     }
 
+    /// Packets of the log.
     pub fn sent_by(&self, from: usize, which: impl Fn(&Sent) -> bool) -> Vec<Header> {
         self.log
             .iter()
@@ -656,11 +492,46 @@ impl Pair {
     }
 }
 
+impl Host for Pair {
+    type Payload = Bytes;
+
+    fn at(&mut self, id: usize) -> (&mut Device, &mut Socket<Bytes>) {
+        let side = &mut self.sides[id];
+        (&mut side.device, &mut side.socket)
+    }
+
+    /// Arms the timer, and checks the promise to a caller that asks for the deadline only when it must.
+    fn arm(&mut self, id: usize) {
+        let now = self.now;
+        let side = &mut self.sides[id];
+        let Some(conn) = &side.socket.conn else {
+            return;
+        };
+        let deadline = conn.deadline().unwrap_or(Nanos::MAX);
+        if side.armed <= conn.earliest_news(now) {
+            assert!(side.armed <= deadline, "a timer began to run unnoticed");
+        }
+        side.armed = side.armed.min(deadline);
+    }
+
+    fn scheduled(&mut self, _id: usize, verdict: Verdict) {
+        assert!(
+            matches!(verdict, Verdict::Unchanged | Verdict::Turn),
+            "a host's only connection does not wait: {verdict:?}"
+        );
+    }
+
+    fn emit(&mut self, id: usize, packet: Packet<Bytes>) {
+        let payload = Vec::from(packet.payload);
+        self.put(id, packet.header, &payload);
+    }
+}
+
 impl std::fmt::Debug for Pair {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         writeln!(f, "at {}", self.now)?;
         for side in &self.sides {
-            writeln!(f, "{:#?}", side.conn)?;
+            writeln!(f, "{:#?}", side.socket.conn)?;
         }
         let skip = self.log.len().saturating_sub(40);
         for sent in &self.log[skip..] {

@@ -1,0 +1,369 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! One end of a connection: the engine, the queues of a socket, and what a program learns from it.
+//!
+//! A packet enters the engine in [`Socket::on_packet`] and leaves it in [`Socket::poll`], and nowhere else.
+
+use std::collections::VecDeque;
+
+use esp::{
+    flags, Config, Connection, Failure, Header, Nanos, Outcome, Room, Seq, Slot, State, Transmit,
+};
+
+use crate::payload::Payload;
+
+/// A packet on the wire.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Packet<P> {
+    /// The header, with the payload's length.
+    pub header: Header,
+    /// The payload.
+    pub payload: P,
+    /// The sender's engine says that it has left before.
+    pub resend: bool,
+}
+
+impl<P: Payload> Packet<P> {
+    /// A packet without payload, outside the engine's order.
+    pub fn control(header: Header) -> Self {
+        Self {
+            header,
+            payload: P::default(),
+            resend: false,
+        }
+    }
+}
+
+/// A packet of the write queue.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+struct Queued<P> {
+    payload: P,
+    /// TXS and TXF as they left first, once they have.
+    flags: Option<u8>,
+}
+
+/// One end of a connection.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Socket<P> {
+    /// The engine, once there is a connection.
+    pub conn: Option<Connection>,
+    /// The slot in the device's ACK queue.
+    pub slot: Slot,
+    /// The parameters of the next connection.
+    pub config: Config,
+    /// Whether a SYN opens a connection if there was none.
+    pub listens: bool,
+    /// The first number.
+    pub isn: Seq,
+    /// Payload of a full packet, bytes.
+    pub mss: usize,
+    /// The receive buffer, bytes.
+    pub limit: u32,
+    /// What a packet costs in the receive buffer beside its payload, bytes.
+    pub overhead: u32,
+    /// Packets that the write queue may hold.
+    pub send_room: usize,
+    /// What a packet that arrives costs, if not as much as a full one.
+    pub arriving: Option<u32>,
+    write: VecDeque<Queued<P>>,
+    /// The number of the write queue's head, if there is one.
+    head: Seq,
+    receive: VecDeque<P>,
+    /// The handshake is complete.
+    pub established: bool,
+    /// The other side's stream has ended.
+    pub eof: bool,
+    /// The connection failed.
+    pub failed: Option<Failure>,
+    /// The connection is over.
+    pub closed: bool,
+}
+
+impl<P: Payload> Socket<P> {
+    /// A socket without a connection, with an empty receive buffer of `limit` bytes.
+    pub fn new(config: Config, mss: usize, limit: u32) -> Self {
+        Self {
+            conn: None,
+            slot: Slot::default(),
+            config,
+            listens: false,
+            isn: Seq(0),
+            mss,
+            limit,
+            overhead: 0,
+            send_room: usize::MAX,
+            arriving: None,
+            write: VecDeque::new(),
+            head: Seq(0),
+            receive: VecDeque::new(),
+            established: false,
+            eof: false,
+            failed: None,
+            closed: false,
+        }
+    }
+
+    /// The engine of the connection that there is.
+    ///
+    /// # Panics
+    /// When there is none.
+    #[track_caller]
+    pub fn conn(&mut self) -> &mut Connection {
+        self.conn.as_mut().expect("a connection")
+    }
+
+    /// The connection's state.
+    pub fn state(&self) -> State {
+        self.conn.as_ref().map_or(State::Closed, Connection::state)
+    }
+
+    /// Sets the parameters of the connection and of the next one.
+    pub fn set_config(&mut self, config: Config) {
+        self.config = config;
+        if let Some(conn) = &mut self.conn {
+            conn.set_config(config);
+        }
+    }
+
+    /// When the engine's timer expires.
+    pub fn deadline(&self) -> Option<Nanos> {
+        self.conn.as_ref()?.deadline()
+    }
+
+    /// What a full packet costs in the receive buffer.
+    pub fn packet_cost(&self) -> u32 {
+        self.mss as u32 + self.overhead
+    }
+
+    /// The receive queue as the engine sees it.
+    pub fn room(&self) -> Room {
+        Room {
+            queued: self.receive.len() as u32 * self.packet_cost(),
+            limit: self.limit,
+            arriving: self.arriving.unwrap_or(self.packet_cost()),
+            packet: self.packet_cost(),
+        }
+    }
+
+    /// Packets in the write queue.
+    pub fn to_send(&self) -> usize {
+        self.write.len()
+    }
+
+    /// Packets in the receive queue.
+    pub fn to_read(&self) -> usize {
+        self.receive.len()
+    }
+
+    /// The payload of the packet with the number `seq` in the write queue.
+    pub fn payload_mut(&mut self, seq: Seq) -> Option<&mut P> {
+        let place = self.head.distance(seq);
+        let queued = self.write.get_mut(usize::from(place))?;
+        Some(&mut queued.payload)
+    }
+
+    /// Opens the connection from port to port.
+    pub fn connect(&mut self, [own, peer]: [u16; 2], now: Nanos) {
+        let mut conn = Connection::new(own, peer, self.config);
+        conn.connect(self.isn, now);
+        self.conn = Some(conn);
+    }
+
+    /// Accepts the connection that a SYN opens.
+    pub fn accept(&mut self, syn: &Header, now: Nanos) {
+        let conn = Connection::accept(syn.dst, syn, self.isn, self.config, now);
+        self.conn = Some(conn);
+    }
+
+    /// Queues the part of a message that fits into one packet: the last one in the queue or, if that is full or has
+    /// left, a new one. `false` if there is nothing to queue, or neither room nor a number left.
+    pub fn queue_one(&mut self, message: &mut P) -> bool {
+        let conn = self.conn.as_mut().expect("a connection");
+        if message.is_empty() {
+            return false;
+        }
+        if conn.last_takes_more() {
+            let last = self.write.back_mut().expect("an unsent packet");
+            let room = self.mss.saturating_sub(last.payload.len());
+            if room > 0 {
+                last.payload.append(message.take(room));
+                return true;
+            }
+        }
+        if !conn.can_enqueue() || self.write.len() >= self.send_room {
+            return false;
+        }
+        if self.write.is_empty() {
+            self.head = conn.next_number();
+        }
+        self.write.push_back(Queued {
+            payload: message.take(self.mss),
+            flags: None,
+        });
+        conn.enqueue(1);
+        assert_eq!(usize::from(conn.unacked()), self.write.len());
+        true
+    }
+
+    /// A packet arrives; [`settle`](crate::Host::settle) is to follow.
+    ///
+    /// # Panics
+    /// When the engine contradicts itself, or there is no connection.
+    pub fn on_packet(&mut self, packet: &Packet<P>, room: Room, now: Nanos) -> Outcome {
+        let conn = self.conn.as_mut().expect("a connection");
+        let outcome = conn.on_packet(&packet.header, room, now);
+        self.note(&outcome);
+        if outcome.deliver {
+            assert!(outcome.drop.is_none(), "delivered and dropped");
+            assert_eq!((outcome.skip, outcome.taken), (0, 1));
+            assert!(!packet.payload.is_empty(), "an empty packet is delivered");
+            assert!(!self.eof, "no data behind the end");
+            self.receive.push_back(packet.payload.clone());
+        }
+        if outcome.fin {
+            assert!(!self.eof, "one end of stream");
+            self.eof = true;
+        }
+        outcome
+    }
+
+    /// Runs the engine's timers; [`settle`](crate::Host::settle) is to follow.
+    pub fn on_deadline(&mut self, heard: Nanos, now: Nanos) -> Outcome {
+        let outcome = self.conn().on_deadline(heard, now);
+        self.note(&outcome);
+        outcome
+    }
+
+    fn note(&mut self, outcome: &Outcome) {
+        self.established |= outcome.established;
+        self.failed = self.failed.or(outcome.failed);
+        self.closed |= outcome.closed;
+    }
+
+    /// Takes up to `most` packets out of the receive queue. The reader then sleeps, or does not.
+    pub fn read(&mut self, most: usize, sleeps: bool, now: Nanos) -> Vec<P> {
+        let n = self.receive.len().min(most);
+        let read = self.receive.drain(..n).collect();
+        let room = self.room();
+        if let Some(conn) = &mut self.conn {
+            if conn.waits_for_room() {
+                conn.on_read(room, now);
+            }
+            if sleeps && conn.waits_for_data() {
+                conn.flush_ack();
+            }
+        }
+        read
+    }
+
+    /// The next packet that the engine wants sent.
+    ///
+    /// # Panics
+    /// When the engine sends a packet that is not queued, or sends one again that has not left.
+    pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
+        let (head, write) = (self.head, &mut self.write);
+        let place = |seq: Seq| usize::from(head.distance(seq));
+        let mut left = |seq| {
+            let queued = write.get(place(seq)).expect("only data leaves again");
+            queued.flags.expect("a packet that leaves again has left")
+        };
+        let conn = self.conn.as_mut()?;
+        let (mut header, resend) = match conn.poll_transmit(now, &mut left)? {
+            Transmit::Data {
+                header,
+                count,
+                resend,
+            } => {
+                assert_eq!(count, 1, "a packet leaves alone");
+                (header, resend)
+            }
+            Transmit::Control { header, resend } => {
+                return Some(Packet {
+                    resend,
+                    ..Packet::control(header)
+                });
+            }
+            Transmit::Probe(header) => return Some(Packet::control(header)),
+        };
+        let queued = write.get_mut(place(header.seq));
+        let queued = queued.expect("only queued packets leave");
+        let kept = header.flags & (flags::TXS | flags::TXF);
+        match queued.flags.replace(kept) {
+            None => assert!(!resend, "{header:?} has not left before"),
+            Some(first) => assert!(resend && kept == first, "{header:?} left with {first:#x}"),
+        }
+        assert_eq!(header.len, 0, "the caller fills in the length");
+        header.len = queued.payload.len() as u16;
+        Some(Packet {
+            header,
+            payload: queued.payload.clone(),
+            resend,
+        })
+    }
+
+    /// Frees acknowledged packets.
+    ///
+    /// # Panics
+    /// When fewer are queued.
+    pub fn free(&mut self, acked: u16) {
+        let packets = usize::from(acked);
+        assert!(
+            packets <= self.write.len(),
+            "only queued data is acknowledged"
+        );
+        self.write.drain(..packets);
+        self.head = self.head.add(acked);
+    }
+
+    /// From now on packets have at most `mss` bytes.
+    pub fn shrink(&mut self, mss: usize, now: Nanos) {
+        self.mss = mss;
+        let oversized = self.write.iter().position(|q| q.payload.len() > mss);
+        if let Some(oversized) = oversized {
+            self.cut_or_pause(oversized, now);
+        }
+    }
+
+    /// The packets behind the first `keep` are too large. Cuts them if they have not left; otherwise the engine pauses,
+    /// and has them [cut](Outcome::cut) later.
+    pub fn cut_or_pause(&mut self, keep: usize, now: Nanos) {
+        let from = self.head.add(keep as u16);
+        if self.conn().is_unsent(from) {
+            self.cut(keep);
+        } else {
+            self.conn().pause(now);
+        }
+    }
+
+    /// Cuts the packets behind the first `keep` anew.
+    pub fn cut(&mut self, keep: usize) {
+        let mss = self.mss;
+        self.cut_by(keep, |mut payload| {
+            let mut pieces = Vec::new();
+            while !payload.is_empty() {
+                pieces.push(payload.take(mss));
+            }
+            pieces
+        });
+    }
+
+    /// Cuts each of the packets behind the first `keep` into pieces.
+    pub fn cut_by(&mut self, keep: usize, cut: impl FnMut(P) -> Vec<P>) {
+        if self.write.is_empty() {
+            self.head = self.conn().first_unacked();
+        }
+        let from = self.head.add(keep as u16);
+        let old: Vec<_> = self.write.drain(keep..).collect();
+        let left = old.first().and_then(|queued| queued.flags);
+        let pieces = old.into_iter().map(|queued| queued.payload).flat_map(cut);
+        self.write.extend(pieces.map(|payload| Queued {
+            payload,
+            flags: None,
+        }));
+        let packets = self.write.len() - keep;
+        self.conn().recut(from, packets as u16, |seq| {
+            assert_eq!(seq, from);
+            left.expect("a packet whose flags are asked for has left")
+        });
+    }
+}
