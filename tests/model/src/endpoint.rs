@@ -1,49 +1,37 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! One end of a connection: the engine, the queues a socket has, and the program that uses it.
+//! One end of a connection: its socket, and the program that uses it.
 
-use std::collections::VecDeque;
+use esp::{flags, Connection, Failure, Nanos, Outcome, Seq, State};
+use esp_testkit::{Packet, Payload, Socket, Span};
 
-use esp::{flags, Connection, Failure, Header, Nanos, Outcome, Room, Seq, Slot, State, Transmit};
-
-use crate::case::{Close, Program, Reader, Sabotage, MSS};
+use crate::case::{Case, Close, Program, Reader, Sabotage, MSS};
 use crate::fault::Fault;
-use crate::host::HASTE;
-use crate::scene::{Packet, Scene, Sights, Span};
-
-/// A packet in the write queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Queued {
-    span: Span,
-    /// With which it left, for resends.
-    flags: u8,
-}
+use crate::host::isn;
+use crate::scene::{host_name, Scene, Sights};
 
 /// One end of a connection.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Endpoint {
-    /// The engine, once there is a connection.
-    pub conn: Option<Connection>,
-    /// Its slot in the ACK queue.
-    pub slot: Slot,
+    /// The engine with its queues.
+    pub socket: Socket<Span>,
     host: u8,
     index: u8,
-    write: VecDeque<Queued>,
-    receive: VecDeque<Span>,
     /// Messages whose send call has begun.
     begun: u8,
-    /// Bytes of the last of these that are not queued yet.
-    rest: u16,
+    /// The part of the last of these that is not queued yet.
+    rest: Span,
     /// That call holds the last packet back.
     holding: bool,
-    /// Bytes queued, taken from the wire, and read.
+    /// Bytes of the stream whose send call has begun.
     sent: u16,
+    /// Bytes taken from the wire.
     arrived: u16,
+    /// Bytes read.
     read: u16,
     /// The acknowledgement number that opened the window last.
     opened: Seq,
-    established: bool,
-    eof: bool,
+    /// The program has closed its end.
     closed: bool,
     /// When the reader reads next.
     read_at: Option<Nanos>,
@@ -51,23 +39,27 @@ pub struct Endpoint {
 
 impl Endpoint {
     /// An end without a connection.
-    pub fn new(host: u8, index: u8) -> Self {
+    pub fn new(host: u8, index: u8, case: &Case) -> Self {
+        let program = case.program(host, index);
+        let limit = match case.sabotage {
+            Some(Sabotage::PromiseRoom) => u32::MAX,
+            _ => program.limit * u32::from(MSS),
+        };
+        let mut socket = Socket::new(case.config(host, false), MSS.into(), limit);
+        socket.listens = true;
+        socket.isn = isn(host, index);
+        socket.send_room = program.send_room;
         Self {
-            conn: None,
-            slot: Slot::default(),
+            socket,
             host,
             index,
-            write: VecDeque::new(),
-            receive: VecDeque::new(),
             begun: 0,
-            rest: 0,
+            rest: Span::default(),
             holding: false,
             sent: 0,
             arrived: 0,
             read: 0,
             opened: Seq::default(),
-            established: false,
-            eof: false,
             closed: false,
             read_at: None,
         }
@@ -93,125 +85,65 @@ impl Endpoint {
         scene.case.program(self.host, self.index)
     }
 
-    /// The state.
-    pub fn state(&self) -> State {
-        self.conn.as_ref().map_or(State::Closed, Connection::state)
-    }
-
-    /// Whether the handshake is done.
-    pub fn is_established(&self) -> bool {
-        self.established
-    }
-
     /// When the engine or the reader is next to be run.
     pub fn deadlines(&self) -> [Option<Nanos>; 2] {
-        [
-            self.conn.as_ref().and_then(Connection::deadline),
-            self.read_at,
-        ]
+        [self.socket.deadline(), self.read_at]
     }
 
-    fn room(&self, program: &Program) -> Room {
-        Room {
-            queued: self.receive.len() as u32,
-            limit: program.limit,
-            arriving: 1,
-            packet: 1,
-        }
-    }
-
-    /// A packet for this connection arrives; the program is run by [`Self::run`].
-    pub fn on_packet(&mut self, packet: &Packet, scene: &mut Scene<'_>) {
-        let program = self.program(scene);
-        let mut room = self.room(program);
-        if scene.is_made_wrong(Sabotage::PromiseRoom) {
-            room.limit = u32::MAX;
-        }
-        let Some(conn) = &mut self.conn else { return };
-        let outcome = conn.on_packet(&packet.header, room, scene.now);
-        self.take(&outcome, scene);
-        let forced = scene.is_made_wrong(Sabotage::DeliverAll) && packet.header.len > 0;
+    /// A packet has arrived; the program is run by [`Self::run`].
+    pub fn on_packet(&mut self, packet: &Packet<Span>, outcome: &Outcome, scene: &mut Scene<'_>) {
+        self.judge(outcome, scene);
+        let forced = scene.is_made_wrong(Sabotage::DeliverAll) && !packet.payload.is_empty();
         if outcome.deliver || forced {
-            self.deliver(packet.span, program, scene);
+            self.on_data(packet.payload, scene);
         }
     }
 
-    fn deliver(&mut self, span: Span, program: &Program, scene: &mut Scene<'_>) {
-        let in_order = span.first == self.arrived && span.stream == self.stream() ^ 1;
-        if !in_order || span.len == 0 || self.eof {
+    fn on_data(&mut self, span: Span, scene: &mut Scene<'_>) {
+        let expected = place(self.stream() ^ 1, self.arrived);
+        if span.first != expected {
             scene.fail(Fault::Misplaced(format!(
-                "{} bytes from {} of stream {} are delivered, expected are those from {} of stream {}",
-                span.len,
-                span.first,
-                span.stream,
-                self.arrived,
-                self.stream() ^ 1
+                "{} bytes from {:#x} are delivered, expected are those from {expected:#x}",
+                span.len, span.first,
             )));
         }
-        self.arrived += span.len;
-        self.receive.push_back(span);
-        let most = scene.case.most_queued(self.host, self.index);
-        if self.receive.len() > most {
-            scene.fail(Fault::Overfull {
-                queued: self.receive.len(),
-                most,
-            });
+        self.arrived += span.len as u16;
+        let (queued, most) = (
+            self.socket.to_read(),
+            scene.case.most_queued(self.host, self.index),
+        );
+        if queued > most {
+            scene.fail(Fault::Overfull { queued, most });
         }
         if self.read_at.is_none() {
-            self.read_at = match program.reader {
+            self.read_at = match self.program(scene).reader {
                 Reader::AtOnce { .. } => None,
                 Reader::Late(after) | Reader::Paced(after) => Some(scene.now + after),
             };
         }
     }
 
-    /// Runs the engine's timers. `heard`: when a packet last reached this device.
-    pub fn on_deadline(&mut self, heard: Nanos, scene: &mut Scene<'_>) {
-        let Some(conn) = &mut self.conn else { return };
-        let now = match scene.case.sabotage {
-            Some(Sabotage::StoppedClock) => scene.now - 1,
-            Some(Sabotage::HastyClock) => scene.now + HASTE,
-            _ => scene.now,
-        };
-        let outcome = conn.on_deadline(heard, now);
-        self.take(&outcome, scene);
-    }
-
-    /// Books what the engine says.
-    fn take(&mut self, outcome: &Outcome, scene: &mut Scene<'_>) {
-        for _ in 0..outcome.acked {
-            if self.write.pop_front().is_none() {
-                scene.fail(Fault::Misplaced(
-                    "more is acknowledged than was queued".into(),
-                ));
-            }
-        }
-        self.established |= outcome.established;
-        if outcome.fin {
-            self.eof = true;
-        }
+    /// Judges an outcome of the engine.
+    pub fn judge(&self, outcome: &Outcome, scene: &mut Scene<'_>) {
         if let Some(failure) = outcome.failed {
             let died = failure == Failure::TimedOut && scene.dead == Some(self.peer());
-            // A host that has had everything and knows nothing of it any more resets a late copy as one that never had
-            // it does: the other end is told of a failure, to be safe. Whether all came is looked at in the end.
-            let safe = failure == Failure::Reset && scene.echoed && self.eof && self.closed;
+            // A host that has had everything and has forgotten it resets a late copy as one that never had it does: the
+            // other end learns of a failure, to be safe. Whether all arrived is checked in the end.
+            let safe = failure == Failure::Reset && scene.echoed && self.socket.eof && self.closed;
             if !died && !safe {
                 scene.fail(Fault::Failed(failure));
             }
         }
-        if let Some(conn) = &mut self.conn {
-            if conn.waits_for_room() {
-                scene.see(Sights::CONGESTED);
-            }
-            // Counters decide nothing, and would keep equal states apart.
-            conn.stats = esp::Stats::default();
+        let conn = self.socket.conn.as_ref();
+        if conn.is_some_and(Connection::waits_for_room) {
+            scene.see(Sights::CONGESTED);
         }
     }
 
     /// The program does the next thing it can do now. `true`: it did, and is to be asked again after the engine has
     /// sent what it has to send.
     pub fn run(&mut self, scene: &mut Scene<'_>) -> bool {
-        if !scene.awake || !self.established {
+        if !scene.awake || !self.socket.established {
             return false;
         }
         let program = self.program(scene);
@@ -221,7 +153,7 @@ impl Endpoint {
     }
 
     fn run_reader(&mut self, program: &Program, scene: &mut Scene<'_>) -> bool {
-        if self.receive.is_empty() {
+        if self.socket.to_read() == 0 {
             return false;
         }
         let due = self.read_at.is_some_and(|at| at <= scene.now);
@@ -231,76 +163,55 @@ impl Endpoint {
             Reader::Paced(_) if due => 1,
             _ => return false,
         };
-        let n = most.min(self.receive.len());
-        self.read += self.receive.drain(..n).map(|span| span.len).sum::<u16>();
+        let sleeps = program.reader == Reader::AtOnce { sleeps: true };
+        let spans = self.socket.read(most, sleeps, scene.now);
+        self.read += spans.iter().map(|span| span.len as u16).sum::<u16>();
         self.read_at = match program.reader {
-            Reader::Paced(after) if !self.receive.is_empty() => Some(scene.now + after),
+            Reader::Paced(after) if self.socket.to_read() > 0 => Some(scene.now + after),
             _ => None,
         };
-        let read = self.read;
-        let host = self.host;
         scene.log.note(scene.now, || {
-            format!("{} has read {read} bytes", crate::scene::host_name(host))
+            format!("{} has read {} bytes", host_name(self.host), self.read)
         });
-        let room = self.room(program);
-        let Some(conn) = &mut self.conn else {
-            return true;
-        };
-        conn.on_read(room, scene.now);
-        if program.reader == (Reader::AtOnce { sleeps: true }) {
-            conn.flush_ack();
-        }
         true
     }
 
     /// One packet of a send call.
     fn run_writer(&mut self, program: &Program) -> bool {
-        let stream = self.stream();
-        let Some(conn) = &mut self.conn else {
-            return false;
-        };
-        if self.rest == 0 {
+        if self.rest.is_empty() {
             let Some(packets) = program.messages.get(usize::from(self.begun)) else {
                 return false;
             };
             if self.read < program.begin.before(self.begun) {
                 return false;
             }
-            self.rest = Program::bytes(*packets);
+            let len = Program::bytes(*packets);
+            self.rest = Span {
+                first: place(self.stream(), self.sent),
+                len: len.into(),
+            };
+            self.sent += len;
             self.begun += 1;
         }
-        let last = self.write.back_mut().filter(|_| conn.last_takes_more());
-        if let Some(last) = last.filter(|last| last.span.len < MSS) {
-            let n = self.rest.min(MSS - last.span.len);
-            last.span.len += n;
-            self.sent += n;
-            self.rest -= n;
-        } else if self.write.len() < program.send_room && conn.can_enqueue() {
-            let n = self.rest.min(MSS);
-            let span = Span {
-                stream,
-                first: self.sent,
-                len: n,
-            };
-            self.write.push_back(Queued { span, flags: 0 });
-            self.sent += n;
-            self.rest -= n;
-            conn.enqueue(1);
-        } else {
+        if !self.socket.queue_one(&mut self.rest) {
             // The call sleeps.
             let held = self.holding;
             self.holding = false;
-            conn.hold_last(false);
+            self.socket.conn().hold_last(false);
             return held;
         }
-        self.holding = self.rest > 0;
-        conn.hold_last(self.holding);
+        self.holding = !self.rest.is_empty();
+        self.socket.conn().hold_last(self.holding);
         true
     }
 
+    fn has_written(&self, program: &Program) -> bool {
+        self.sent == program.total() && self.rest.is_empty()
+    }
+
     fn run_close(&mut self, program: &Program, scene: &mut Scene<'_>) -> bool {
-        let written = self.sent == program.total() && self.rest == 0;
-        let ended = self.eof && self.receive.is_empty();
+        let written = self.has_written(program);
+        let ended = self.socket.eof && self.socket.to_read() == 0;
         let now = match program.close {
             Close::Never => false,
             Close::Written | Close::Abandoned => written,
@@ -310,13 +221,10 @@ impl Endpoint {
             return false;
         }
         self.closed = true;
-        let host = self.host;
-        scene.log.note(scene.now, || {
-            format!("{} closes", crate::scene::host_name(host))
-        });
-        let Some(conn) = &mut self.conn else {
-            return true;
-        };
+        scene
+            .log
+            .note(scene.now, || format!("{} closes", host_name(self.host)));
+        let conn = self.socket.conn();
         if program.close == Close::Abandoned {
             conn.orphan(scene.now);
         } else {
@@ -325,75 +233,28 @@ impl Endpoint {
         true
     }
 
-    /// Sends all that the engine gives out.
-    pub fn emit(&mut self, scene: &mut Scene<'_>) {
-        let (from, to) = (self.host, self.peer());
-        let Some(conn) = &mut self.conn else { return };
-        loop {
-            let first = conn.first_unacked();
-            let write = &self.write;
-            let mut kept = |seq: Seq| {
-                write
-                    .get(usize::from(first.distance(seq)))
-                    .map_or(0, |q| q.flags)
-            };
-            let (header, span) = match conn.poll_transmit(scene.now, &mut kept) {
-                None => break,
-                Some(Transmit::Control { header, .. } | Transmit::Probe(header)) => {
-                    (header, Span::default())
-                }
-                Some(Transmit::Data { mut header, .. }) => {
-                    let at = usize::from(first.distance(header.seq));
-                    let Some(queued) = self.write.get_mut(at) else {
-                        scene.fail(Fault::Misplaced(format!(
-                            "packet {} is to be sent, which is not queued",
-                            header.seq.0
-                        )));
-                        break;
-                    };
-                    queued.flags = header.flags & (flags::TXS | flags::TXF);
-                    let mut span = queued.span;
-                    if scene.is_made_wrong(Sabotage::SendNext) {
-                        span = self.write.get(at + 1).map_or(span, |q| q.span);
-                    }
-                    header.len = span.len;
-                    (header, span)
-                }
-            };
-            if header.has(flags::RRQ) {
-                assert!(
-                    !scene.is_made_wrong(Sabotage::PanicAtRequest),
-                    "made wrong on purpose"
-                );
-                if scene.is_made_wrong(Sabotage::SwallowRequests) {
-                    continue;
-                }
+    /// A packet leaves: whether it may.
+    pub fn on_emit(&mut self, packet: &Packet<Span>, scene: &mut Scene<'_>) {
+        let header = &packet.header;
+        let hold = header.len == 0 && header.has(flags::TXS);
+        if header.has(flags::ACK) && !header.has(flags::RST) && !hold {
+            if self.socket.slot.is_waiting() && header.ack != self.opened {
+                scene.fail(Fault::OutOfTurn);
             }
-            let hold = header.len == 0 && header.has(flags::TXS);
-            if header.has(flags::ACK) && !header.has(flags::RST) && !hold {
-                if self.slot.is_waiting() && header.ack != self.opened {
-                    scene.fail(Fault::OutOfTurn);
-                }
-                self.opened = header.ack;
-            }
-            if scene.calm && header.has(flags::RRQ) {
-                scene.fail(Fault::Needless);
-            }
-            note_sights(&header, scene);
-            scene.out.push(Packet {
-                to,
-                from,
-                header,
-                span,
-            });
+            self.opened = header.ack;
         }
-        if conn.stats.pkt_rtx > 0 {
-            scene.see(Sights::RESENT);
-            if scene.calm {
-                scene.fail(Fault::Needless);
-            }
+        let sights = [
+            (header.has(flags::RRQ), Sights::REQUEST),
+            (header.has(flags::RST), Sights::RESET),
+            (hold, Sights::HOLD),
+            (packet.resend, Sights::RESENT),
+        ];
+        for (_, sight) in sights.into_iter().filter(|(seen, _)| *seen) {
+            scene.see(sight);
         }
-        conn.stats = esp::Stats::default();
+        if scene.calm && (header.has(flags::RRQ) || packet.resend) {
+            scene.fail(Fault::Needless);
+        }
     }
 
     /// Whether this end has done all it was to do, knows that the other end has what it sent, and has come to the end of
@@ -402,26 +263,18 @@ impl Endpoint {
     /// A connection may end well without the last acknowledgement: the other host, which forgets it when it has
     /// all, then says that it knows of none. That it has all shows at its own end.
     pub fn is_done(&self, program: &Program, peer: &Program) -> bool {
-        let over = self.state() == State::Closed;
+        let over = self.socket.state() == State::Closed;
         let closing = program.close != Close::Never && peer.close != Close::Never;
-        self.established
-            && self.sent == program.total()
-            && self.rest == 0
-            && (self.write.is_empty() || over)
+        self.socket.established
+            && self.has_written(program)
+            && (self.socket.to_send() == 0 || over)
             && self.read == peer.total()
-            && self.receive.is_empty()
+            && self.socket.to_read() == 0
             && over == closing
     }
 }
 
-fn note_sights(header: &Header, scene: &mut Scene<'_>) {
-    if header.has(flags::RRQ) {
-        scene.see(Sights::REQUEST);
-    }
-    if header.has(flags::RST) {
-        scene.see(Sights::RESET);
-    }
-    if header.len == 0 && header.has(flags::TXS) {
-        scene.see(Sights::HOLD);
-    }
+/// The place of a byte, told apart from that of every other byte in the world.
+fn place(stream: u8, offset: u16) -> u64 {
+    u64::from(stream) << 16 | u64::from(offset)
 }

@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A host: its endpoints, and the turns at its one device.
+//! A host with one device: its endpoints, and the order of their acknowledgements.
 
-use std::collections::VecDeque;
-
-use esp::{reset_for, AckQueue, Connection, Demand, Nanos, Seq, State, Verdict};
+use esp::{Demand, Nanos, Seq, Verdict};
+use esp_testkit::host::give_turns;
+use esp_testkit::{Device, Host as _, Payload, Socket, Span};
 
 use crate::case::{Case, Sabotage};
 use crate::endpoint::Endpoint;
 use crate::fault::Fault;
-use crate::scene::{host_name, Packet, Scene, Sights, Span};
+use crate::scene::{host_name, Packet, Scene, Sights};
 
 /// The port on which the receiver listens.
 const LISTENING: u16 = 2_805;
@@ -19,64 +19,50 @@ const FIRST_PORT: u16 = 40_000;
 /// How far [`Sabotage::HastyClock`] is ahead: of the retransmission timer all but some microseconds are over.
 pub const HASTE: Nanos = 9_990_000;
 
+/// The first number of an endpoint, which soon wraps.
+pub fn isn(host: u8, endpoint: u8) -> Seq {
+    Seq(65_533 - u16::from(host) - u16::from(endpoint))
+}
+
 /// One host with one device.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Host {
     id: u8,
     /// On the receiver one per sender, on a sender one.
     pub endpoints: Vec<Endpoint>,
-    ack_queue: AckQueue,
-    /// Endpoints whose acknowledgement waits for its turn.
-    waiting: VecDeque<u8>,
-    /// When a packet reached this device last.
-    heard: Nanos,
-    /// The parameters are no longer those of the beginning.
-    changed: bool,
+    device: Device,
 }
 
 impl Host {
     /// A host with endpoints that are not connected.
-    pub fn new(id: u8, endpoints: u8) -> Self {
+    pub fn new(id: u8, endpoints: u8, case: &Case) -> Self {
         Self {
             id,
             endpoints: (0..endpoints)
-                .map(|index| Endpoint::new(id, index))
+                .map(|index| Endpoint::new(id, index, case))
                 .collect(),
-            ack_queue: AckQueue::default(),
-            waiting: VecDeque::new(),
-            heard: 0,
-            changed: false,
+            device: Device::default(),
         }
-    }
-
-    /// Numbers that soon wrap.
-    fn isn(&self, endpoint: u8) -> Seq {
-        Seq(65_533 - u16::from(self.id) - u16::from(endpoint))
     }
 
     /// An endpoint opens its connection.
     pub fn connect(&mut self, i: u8, scene: &mut Scene<'_>) {
-        let config = scene.case.config(self.id, self.changed);
-        let isn = self.isn(i);
-        let (own, peer) = match self.id {
-            0 => (LISTENING, FIRST_PORT + u16::from(i) + 1),
-            id => (FIRST_PORT + u16::from(id), LISTENING),
+        let ports = match self.id {
+            0 => [LISTENING, FIRST_PORT + u16::from(i) + 1],
+            id => [FIRST_PORT + u16::from(id), LISTENING],
         };
-        let mut conn = Connection::new(own, peer, config);
-        conn.connect(isn, scene.now);
-        self.endpoints[usize::from(i)].conn = Some(conn);
-        self.settle(i, scene);
+        let now = scene.now;
+        let mut act = Act { host: self, scene };
+        act.connect(i.into(), ports, now);
+        self.check(scene);
     }
 
     /// The parameters change, also those of open connections.
     pub fn change_config(&mut self, scene: &mut Scene<'_>) {
-        self.changed = true;
         let config = scene.case.config(self.id, true);
-        for i in 0..self.endpoints.len() as u8 {
-            if let Some(conn) = &mut self.endpoints[usize::from(i)].conn {
-                conn.set_config(config);
-            }
-            self.settle(i, scene);
+        for i in 0..self.endpoints.len() {
+            self.endpoints[i].socket.set_config(config);
+            self.follow(i, scene);
         }
     }
 
@@ -88,7 +74,7 @@ impl Host {
             _ => 0,
         };
         let serves = case.sabotage != Some(Sabotage::NeverServe);
-        let queue = self.ack_queue.deadline().filter(|_| serves);
+        let queue = self.device.queue.deadline().filter(|_| serves);
         let queue = queue.map(|at| (at, Wake::AckQueue));
         let endpoints = self.endpoints.iter().zip(0u8..).flat_map(|(endpoint, i)| {
             let [engine, reader] = endpoint.deadlines();
@@ -104,181 +90,207 @@ impl Host {
 
     /// Whether no connection waits for its turn.
     pub fn is_idle(&self) -> bool {
-        self.waiting.is_empty()
+        self.device.waiting.is_empty()
     }
 
     /// A packet arrives.
     pub fn on_packet(&mut self, packet: &Packet, scene: &mut Scene<'_>) {
-        self.heard = scene.now;
-        self.ack_queue.note_arrival(scene.now);
         let i = match self.id {
             0 => packet.from - 1,
             _ => 0,
         };
-        let isn = self.isn(i);
-        let header = &packet.header;
-        let endpoint = &mut self.endpoints[usize::from(i)];
-        if endpoint.conn.is_none() && header.opens() {
-            let config = scene.case.config(self.id, self.changed);
-            endpoint.conn = Some(Connection::accept(
-                header.dst, header, isn, config, scene.now,
-            ));
-        } else if endpoint.state() == State::Closed {
-            if let Some(header) = reset_for(header) {
-                scene.see(Sights::RESET);
-                scene.out.push(Packet {
-                    to: packet.from,
-                    from: self.id,
-                    header,
-                    span: Span::default(),
-                });
-            }
-            return;
-        } else {
-            endpoint.on_packet(packet, scene);
-        }
-        self.settle(i, scene);
+        let now = scene.now;
+        let mut act = Act { host: self, scene };
+        let outcome = act.receive(i.into(), &packet.packet, now);
+        self.endpoints[usize::from(i)].on_packet(&packet.packet, &outcome, scene);
+        self.check(scene);
         self.run(i, scene);
     }
 
     /// Runs what is due.
     pub fn on_deadline(&mut self, wake: Wake, scene: &mut Scene<'_>) {
-        match wake {
+        let now = scene.now;
+        let again = match wake {
             Wake::AckQueue => {
-                self.serve(scene);
-                self.check(scene);
-                if self.ack_queue.deadline().is_some_and(|at| at <= scene.now) {
-                    scene.fail(Fault::Spins);
-                }
+                Act { host: self, scene }.serve(0, now);
+                self.device.queue.deadline()
             }
-            Wake::Reader(i) => self.run(i, scene),
+            Wake::Reader(i) => return self.run(i, scene),
             Wake::Engine(i) => {
-                let endpoint = &mut self.endpoints[usize::from(i)];
-                endpoint.on_deadline(self.heard, scene);
-                self.settle(i, scene);
-                let [again, _] = self.endpoints[usize::from(i)].deadlines();
-                if again.is_some_and(|at| at <= scene.now) {
-                    scene.fail(Fault::Spins);
-                }
-                self.run(i, scene);
+                let now = match scene.case.sabotage {
+                    Some(Sabotage::StoppedClock) => now - 1,
+                    Some(Sabotage::HastyClock) => now + HASTE,
+                    _ => now,
+                };
+                let outcome = Act { host: self, scene }.expire(i.into(), now);
+                let endpoint = &self.endpoints[usize::from(i)];
+                endpoint.judge(&outcome, scene);
+                endpoint.socket.deadline()
             }
+        };
+        self.check(scene);
+        if again.is_some_and(|at| at <= scene.now) {
+            scene.fail(Fault::Spins);
+        }
+        if let Wake::Engine(i) = wake {
+            self.run(i, scene);
         }
     }
 
     /// Lets an endpoint's program do all it can do now.
     pub fn run(&mut self, i: u8, scene: &mut Scene<'_>) {
-        while scene.fault.is_none() && self.endpoints[usize::from(i)].run(scene) {
-            self.settle(i, scene);
+        let i = usize::from(i);
+        while scene.fault.is_none() && self.endpoints[i].run(scene) {
+            self.follow(i, scene);
         }
     }
 
-    /// Follows every call of a connection's engine: asks for turns and gives them, and sends packets.
-    fn settle(&mut self, i: u8, scene: &mut Scene<'_>) {
-        let endpoint = &mut self.endpoints[usize::from(i)];
-        let Some(conn) = &mut endpoint.conn else {
-            return;
-        };
-        match self.ack_queue.schedule(&mut endpoint.slot, conn, scene.now) {
-            Verdict::Unchanged | Verdict::Turn => {}
-            Verdict::Leaves => {
-                if !scene.is_made_wrong(Sabotage::KeepInList) {
-                    self.waiting.retain(|other| *other != i);
-                }
-            }
-            Verdict::Joins => {
-                self.waiting.push_back(i);
-                if scene.is_made_wrong(Sabotage::GrantAtOnce) {
-                    conn.take_turn();
-                }
-                scene.see(if self.waiting.len() > 1 {
-                    Sights::WAITED | Sights::WAITED_TWO
-                } else {
-                    Sights::WAITED
-                });
-                let (host, queue) = (self.id, &self.ack_queue);
-                scene.log.note(scene.now, || {
-                    format!(
-                        "{}: the acknowledgement of connection {} waits, {} of {}",
-                        host_name(host),
-                        i + 1,
-                        queue.waiting(),
-                        queue.scheduled()
-                    )
-                });
-            }
-        }
-        endpoint.emit(scene);
-        self.serve(scene);
+    /// Follows calls of an engine by a program.
+    fn follow(&mut self, i: usize, scene: &mut Scene<'_>) {
+        let now = scene.now;
+        let mut act = Act { host: self, scene };
+        act.transmit(i, now);
+        act.serve(i, now);
         self.check(scene);
-    }
-
-    /// Gives the turn to those whose time has come.
-    fn serve(&mut self, scene: &mut Scene<'_>) {
-        if scene.is_made_wrong(Sabotage::NeverServe) {
-            return;
-        }
-        let before = self.ack_queue.overruns();
-        while let Some(turn) = self.ack_queue.next_turn(scene.now) {
-            let Some(i) = self.waiting.pop_front() else {
-                scene.fail(Fault::AckQueue(
-                    "the head is to leave a list that is empty".into(),
-                ));
-                return;
-            };
-            let endpoint = &mut self.endpoints[usize::from(i)];
-            turn.give(&mut endpoint.slot);
-            let host = self.id;
-            scene.log.note(scene.now, || {
-                format!("{}: the turn of connection {}", host_name(host), i + 1)
-            });
-            if let Some(conn) = &mut endpoint.conn {
-                conn.take_turn();
-            }
-            endpoint.emit(scene);
-        }
-        if self.ack_queue.overruns() != before {
-            scene.see(Sights::OVERRUN);
-        }
     }
 
     /// The queue counts the connections that there are.
     fn check(&self, scene: &mut Scene<'_>) {
-        let listed = |i: u8| self.waiting.iter().filter(|other| **other == i).count();
-        if self.waiting.len() != self.ack_queue.waiting() as usize {
+        let Device { queue, waiting, .. } = &self.device;
+        if waiting.len() != queue.waiting() as usize {
             scene.fail(Fault::AckQueue(format!(
                 "{} in the list, {} counted",
-                self.waiting.len(),
-                self.ack_queue.waiting()
+                waiting.len(),
+                queue.waiting()
             )));
         }
         let mut scheduled = 0;
-        for (endpoint, i) in self.endpoints.iter().zip(0u8..) {
-            let is_scheduled = endpoint
-                .conn
-                .as_ref()
-                .is_some_and(|conn| conn.demand() != Demand::Nothing);
+        for (i, endpoint) in self.endpoints.iter().enumerate() {
+            let (socket, number) = (&endpoint.socket, i + 1);
+            let demand = socket.conn.as_ref().map(esp::Connection::demand);
+            let is_scheduled = demand.is_some_and(|demand| demand != Demand::Nothing);
             scheduled += u32::from(is_scheduled);
-            if listed(i) != usize::from(endpoint.slot.is_waiting()) {
+            let listed = waiting.iter().filter(|other| **other == i).count();
+            if listed != usize::from(socket.slot.is_waiting()) {
                 scene.fail(Fault::AckQueue(format!(
-                    "connection {} is {} times in the list, its slot says {}",
-                    i + 1,
-                    listed(i),
-                    endpoint.slot.is_waiting()
+                    "connection {number} is {listed} times in the list, its slot says {}",
+                    socket.slot.is_waiting()
                 )));
             }
-            if is_scheduled != endpoint.slot.is_scheduled() {
+            if is_scheduled != socket.slot.is_scheduled() {
                 scene.fail(Fault::AckQueue(format!(
-                    "connection {} is to be counted: {is_scheduled}, is counted: {}",
-                    i + 1,
-                    endpoint.slot.is_scheduled()
+                    "connection {number} is to be counted: {is_scheduled}, is counted: {}",
+                    socket.slot.is_scheduled()
                 )));
             }
         }
-        if scheduled != self.ack_queue.scheduled() {
+        if scheduled != queue.scheduled() {
             scene.fail(Fault::AckQueue(format!(
                 "n is {}, {scheduled} connections count",
-                self.ack_queue.scheduled()
+                queue.scheduled()
             )));
+        }
+    }
+}
+
+/// A host in its surroundings, in which things are made wrong on purpose.
+struct Act<'a, 's> {
+    host: &'a mut Host,
+    scene: &'a mut Scene<'s>,
+}
+
+impl esp_testkit::Host for Act<'_, '_> {
+    type Payload = Span;
+
+    fn at(&mut self, id: usize) -> (&mut Device, &mut Socket<Span>) {
+        let Host {
+            endpoints, device, ..
+        } = &mut *self.host;
+        (device, &mut endpoints[id].socket)
+    }
+
+    fn emit(&mut self, id: usize, mut packet: esp_testkit::Packet<Span>) {
+        let endpoint = &mut self.host.endpoints[id];
+        if packet.header.has(esp::flags::RRQ) {
+            assert!(
+                !self.scene.is_made_wrong(Sabotage::PanicAtRequest),
+                "made wrong on purpose"
+            );
+            if self.scene.is_made_wrong(Sabotage::SwallowRequests) {
+                return;
+            }
+        }
+        endpoint.on_emit(&packet, self.scene);
+        if !packet.payload.is_empty() && self.scene.is_made_wrong(Sabotage::SendNext) {
+            let next = packet.header.seq.add(1);
+            if let Some(next) = endpoint.socket.payload_mut(next) {
+                packet.header.len = next.len as u16;
+                packet.payload = *next;
+            }
+        }
+        // Packets that differ in that only are the same on the wire.
+        packet.resend = false;
+        self.scene.out.push(Packet {
+            to: endpoint.peer(),
+            from: self.host.id,
+            packet,
+        });
+    }
+
+    fn scheduled(&mut self, id: usize, verdict: Verdict) {
+        let Device { queue, waiting, .. } = &mut self.host.device;
+        match verdict {
+            Verdict::Unchanged | Verdict::Turn => {}
+            Verdict::Leaves => {
+                if self.scene.is_made_wrong(Sabotage::KeepInList) {
+                    waiting.push_back(id);
+                }
+            }
+            Verdict::Joins => {
+                self.scene.see(if waiting.len() > 1 {
+                    Sights::WAITED | Sights::WAITED_TWO
+                } else {
+                    Sights::WAITED
+                });
+                let host = self.host.id;
+                self.scene.log.note(self.scene.now, || {
+                    format!(
+                        "{}: the acknowledgement of connection {} waits, {} of {}",
+                        host_name(host),
+                        id + 1,
+                        queue.waiting(),
+                        queue.scheduled()
+                    )
+                });
+                if self.scene.is_made_wrong(Sabotage::GrantAtOnce) {
+                    self.socket(id).conn().take_turn();
+                }
+            }
+        }
+    }
+
+    fn turned(&mut self, id: usize) {
+        let host = self.host.id;
+        self.scene.log.note(self.scene.now, || {
+            format!("{}: the turn of connection {}", host_name(host), id + 1)
+        });
+    }
+
+    fn arm(&mut self, id: usize) {
+        if let Some(conn) = &mut self.socket(id).conn {
+            // Counters decide nothing, and would keep equal states apart.
+            conn.stats = esp::Stats::default();
+        }
+    }
+
+    fn serve(&mut self, id: usize, now: Nanos) {
+        if self.scene.is_made_wrong(Sabotage::NeverServe) {
+            return;
+        }
+        let before = self.host.device.queue.overruns();
+        give_turns(self, id, now);
+        if self.host.device.queue.overruns() != before {
+            self.scene.see(Sights::OVERRUN);
         }
     }
 }

@@ -5,20 +5,10 @@
 use std::ops::BitOr;
 
 use esp::{flags, Header, Nanos};
+use esp_testkit::Span;
 
 use crate::case::{Case, Sabotage};
 use crate::fault::Fault;
-
-/// What a packet carries: not bytes, but which bytes of which stream they are.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Span {
-    /// The stream, told apart from every other in the world.
-    pub stream: u8,
-    /// The place of the first byte in the stream.
-    pub first: u16,
-    /// Bytes.
-    pub len: u16,
-}
 
 /// A packet that a host sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -27,10 +17,8 @@ pub struct Packet {
     pub to: u8,
     /// The host it is from.
     pub from: u8,
-    /// The header.
-    pub header: Header,
-    /// The payload.
-    pub span: Span,
+    /// The packet. Its payload is not bytes, but tells which bytes of which stream they are.
+    pub packet: esp_testkit::Packet<Span>,
 }
 
 /// Things that runs came by. A family of cases names those without which it would prove nothing.

@@ -125,8 +125,8 @@ impl World {
     /// The start of a case.
     pub fn new(index: u16, case: &Case, budget: Budget, log: &mut Log) -> Self {
         let senders = case.programs.len() as u8;
-        let mut hosts = vec![Host::new(0, senders)];
-        hosts.extend((1..=senders).map(|id| Host::new(id, 1)));
+        let mut hosts = vec![Host::new(0, senders, case)];
+        hosts.extend((1..=senders).map(|id| Host::new(id, 1, case)));
         let ports = hosts.iter().map(|_| VecDeque::new()).collect();
         let mut world = Self {
             case: index,
@@ -189,7 +189,7 @@ impl World {
 
     fn is_open(&self) -> bool {
         let mut endpoints = self.hosts.iter().flat_map(|host| &host.endpoints);
-        endpoints.all(|endpoint| endpoint.is_established())
+        endpoints.all(|endpoint| endpoint.socket.established)
     }
 
     fn in_flight(&self) -> bool {
@@ -261,7 +261,7 @@ impl World {
                 "{} -> {}: {}{fate}",
                 host_name(packet.from),
                 host_name(packet.to),
-                describe(&packet.header)
+                describe(&packet.packet.header)
             )
         });
         match fate {
@@ -430,6 +430,6 @@ impl World {
             self.survived = Some(self.now);
         }
         let bereaved = &self.hosts[0].endpoints[usize::from(dead) - 1];
-        done && bereaved.state() == esp::State::Closed
+        done && bereaved.socket.state() == esp::State::Closed
     }
 }
