@@ -300,7 +300,8 @@ impl Simulation {
             hosts
                 .iter()
                 .flat_map(|host| &host.endpoints)
-                .map(|endpoint| u64::from(pick(&endpoint.conn.stats)))
+                .filter_map(|endpoint| endpoint.socket.conn.as_ref())
+                .map(|conn| u64::from(pick(&conn.stats)))
                 .sum::<u64>()
         };
         let (receiver, senders) = self.hosts.split_at(1);
@@ -351,11 +352,11 @@ impl Simulation {
             }
             Event::Connect(sender) => {
                 let isn = Seq(self.rng.u16(..));
-                self.hosts[sender as usize + 1].connect(0, isn, self.now);
+                self.hosts[sender as usize + 1].open(0, isn, self.now);
                 self.drain(sender + 1);
             }
             Event::Send(sender, bytes) => {
-                self.hosts[sender as usize + 1].send(0, bytes, self.now);
+                self.hosts[sender as usize + 1].write(0, bytes, self.now);
                 self.drain(sender + 1);
             }
         }
@@ -464,7 +465,7 @@ impl Simulation {
             self.hosts[RECEIVER].endpoints[host as usize - 1].mute = false;
         }
         let isn = Seq(self.rng.u16(..));
-        let arrival = self.hosts[host as usize].receive(slot, packet, isn, self.now);
+        let arrival = self.hosts[host as usize].arrive(slot, packet, isn, self.now);
         self.delivery = (arrival == Arrival::Delivered).then_some(slot as usize);
         if arrival == Arrival::Discarded {
             self.lose(host, slot, packet);
