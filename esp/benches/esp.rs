@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the decisions of ESP cost, without kernel and network: the engine's
-//! part of what `make bench` counts.
+//! The time of ESP's decisions, without kernel and network: the engine's part of
+//! what `make bench` counts, with the queues of `tests/testkit` around it.
 
 // `criterion_group!` makes a function without a description.
 #![allow(missing_docs)]
@@ -11,75 +11,76 @@ use std::hint::black_box;
 
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
 use esp::{
-    flags, AckQueue, Config, Connection, Demand, Header, Nanos, Outcome, Room, Seq, Slot, State,
-    Transmit, Verdict, HEADER_LEN,
+    flags, AckQueue, Config, Demand, Header, Nanos, Outcome, Seq, Slot, State, Verdict, HEADER_LEN,
 };
+use esp_testkit::{Device, Host, Packet, Socket, Span};
 
 /// Payload of a packet.
 const PAYLOAD: u16 = 1_489;
 /// Packets of a message: one window.
 const BURST: u16 = 21;
-/// Between two things that happen.
+/// Time from packet to packet.
 const STEP: Nanos = 1_000;
-/// A reader that keeps up.
-const ROOM: Room = Room {
-    queued: 0,
-    limit: 1 << 20,
-    arriving: 2_304,
-    packet: 2_304,
-};
 const PORTS: [u16; 2] = [49_152, 2_805];
 
-/// One end, with as much of a caller as it needs: flags that packets left with
-/// are only asked for when packets are sent again, and none is lost here.
+/// One end, whose host has no other.
 struct End {
-    connection: Connection,
-    ack_queue: AckQueue,
-    slot: Slot,
+    socket: Socket<Span>,
+    device: Device,
+    /// Bytes that were written.
+    written: u64,
+    /// Packets that leave.
+    out: VecDeque<Packet<Span>>,
 }
 
 impl End {
-    fn new(connection: Connection) -> Self {
+    fn new(isn: u16) -> Self {
+        let mut socket = Socket::new(Config::default(), PAYLOAD.into(), 1 << 20);
+        socket.isn = Seq(isn);
+        socket.overhead = 815;
+        socket.listens = true;
         Self {
-            connection,
-            ack_queue: AckQueue::default(),
-            slot: Slot::default(),
+            socket,
+            device: Device::default(),
+            written: 0,
+            out: VecDeque::new(),
         }
     }
 
-    fn queue(&mut self, packets: u16) {
-        self.connection.hold_last(true);
-        for _ in 0..packets {
-            assert!(self.connection.can_enqueue());
-            self.connection.enqueue(1);
-        }
-        self.connection.hold_last(false);
-    }
-
-    /// A packet comes, and its data are read at once.
-    fn take(&mut self, header: &Header, now: Nanos) -> Outcome {
-        let outcome = self.connection.on_packet(header, ROOM, now);
-        if outcome.deliver {
-            self.connection.on_read(ROOM, now);
-        }
-        // Nobody else has the turn.
-        let _ = self
-            .ack_queue
-            .schedule(&mut self.slot, &mut self.connection, now);
-        outcome
-    }
-
-    fn give(&mut self, now: Nanos) -> Option<Header> {
-        let mut header = match self.connection.poll_transmit(now, &mut |_| 0)? {
-            Transmit::Control { header, .. } | Transmit::Probe(header) => return Some(header),
-            Transmit::Data { header, .. } => header,
+    /// A message of full packets is written.
+    fn write(&mut self, packets: u16, now: Nanos) {
+        let message = Span {
+            first: self.written,
+            len: u64::from(packets) * u64::from(PAYLOAD),
         };
-        header.len = PAYLOAD;
-        Some(header)
+        self.written += message.len;
+        let len = self.send(0, message, now);
+        assert_eq!(len as u64, message.len);
+    }
+
+    /// A packet arrives, and its data is read at once by a reader that does not sleep.
+    fn take(&mut self, packet: &Packet<Span>, now: Nanos) -> Outcome {
+        let outcome = self.receive(0, packet, now);
+        if outcome.deliver {
+            black_box(self.read(0, 1, false, now));
+        }
+        outcome
     }
 }
 
-/// Two ends with a connection, and what each said last.
+impl Host for End {
+    type Payload = Span;
+
+    fn at(&mut self, _id: usize) -> (&mut Device, &mut Socket<Span>) {
+        (&mut self.device, &mut self.socket)
+    }
+
+    fn emit(&mut self, _id: usize, packet: Packet<Span>) {
+        self.out.push_back(packet);
+    }
+}
+
+/// Two ends with a connection.
 struct Pair {
     now: Nanos,
     ends: [End; 2],
@@ -90,23 +91,16 @@ struct Pair {
 
 impl Pair {
     fn connected() -> Self {
-        let config = Config::default();
-        let mut client = Connection::new(PORTS[0], PORTS[1], config);
-        client.connect(Seq(1), 0);
-        let Some(Transmit::Control { header: syn, .. }) = client.poll_transmit(0, &mut |_| 0)
-        else {
-            panic!("a connection opens with a SYN");
-        };
-        let server = Connection::accept(PORTS[1], &syn, Seq(2), config, 0);
         let mut pair = Self {
             now: STEP,
-            ends: [End::new(client), End::new(server)],
+            ends: [End::new(1), End::new(2)],
             delivered: [0; 2],
             acked: [0; 2],
         };
+        pair.ends[0].connect(0, PORTS, 0);
         pair.settle();
         for end in &pair.ends {
-            assert_eq!(end.connection.state(), State::Established);
+            assert_eq!(end.socket.state(), State::Established);
         }
         pair
     }
@@ -117,11 +111,11 @@ impl Pair {
         while !quiet {
             quiet = true;
             for from in [1, 0] {
-                while let Some(header) = self.ends[from].give(self.now) {
+                while let Some(packet) = self.ends[from].out.pop_front() {
                     self.now += STEP;
                     quiet = false;
                     let to = 1 - from;
-                    let outcome = self.ends[to].take(&header, self.now);
+                    let outcome = self.ends[to].take(&packet, self.now);
                     self.delivered[to] += u32::from(outcome.deliver);
                     self.acked[to] += u32::from(outcome.acked);
                 }
@@ -165,7 +159,8 @@ fn connection(criterion: &mut Criterion) {
     group.bench_function("a packet there and one back, both ends", |bencher| {
         bencher.iter(|| {
             for from in [0, 1] {
-                pair.ends[from].queue(1);
+                let now = pair.now;
+                pair.ends[from].write(1, now);
                 pair.settle();
             }
         });
@@ -177,7 +172,8 @@ fn connection(criterion: &mut Criterion) {
     group.throughput(Throughput::Elements(u64::from(BURST)));
     group.bench_function("a burst sent and acknowledged, both ends", |bencher| {
         bencher.iter(|| {
-            pair.ends[0].queue(BURST);
+            let now = pair.now;
+            pair.ends[0].write(BURST, now);
             pair.settle();
         });
     });
@@ -192,26 +188,27 @@ fn halves(criterion: &mut Criterion) {
 
     let mut pair = Pair::connected();
     // What a receiver that follows says to a burst.
-    let peer = |pair: &Pair, ack| Header {
-        src: PORTS[1],
-        dst: PORTS[0],
-        len: 0,
-        seq: pair.ends[1].connection.cursor(),
-        ack,
-        flags: flags::ACK,
+    let peer = |pair: &mut Pair, ack| {
+        Packet::control(Header {
+            src: PORTS[1],
+            dst: PORTS[0],
+            len: 0,
+            seq: pair.ends[1].socket.conn().cursor(),
+            ack,
+            flags: flags::ACK,
+        })
     };
     group.bench_function("a burst sent", |bencher| {
         bencher.iter(|| {
-            pair.ends[0].queue(BURST);
-            while pair.ends[0].connection.unacked() > 0 {
-                let mut last = None;
-                while let Some(header) = pair.ends[0].give(pair.now) {
-                    last = Some(header);
-                }
+            let now = pair.now;
+            pair.ends[0].write(BURST, now);
+            while pair.ends[0].socket.to_send() > 0 {
                 pair.now += STEP;
+                let last = pair.ends[0].out.drain(..).next_back();
                 let last = last.expect("an acknowledgement opens the window");
-                let header = peer(&pair, last.seq.add(1));
-                let outcome = pair.ends[0].take(&header, pair.now);
+                let packet = peer(&mut pair, last.header.seq.add(1));
+                let now = pair.now;
+                let outcome = pair.ends[0].take(&packet, now);
                 pair.acked[0] += u32::from(outcome.acked);
             }
         });
@@ -219,7 +216,7 @@ fn halves(criterion: &mut Criterion) {
     assert!(pair.acked[0] > 0);
 
     let mut pair = Pair::connected();
-    let mut seq = pair.ends[0].connection.next_number();
+    let mut seq = pair.ends[0].socket.conn().next_number();
     group.bench_function("a burst received", |bencher| {
         bencher.iter(|| {
             for packet in 0..BURST {
@@ -233,20 +230,29 @@ fn halves(criterion: &mut Criterion) {
                     dst: PORTS[1],
                     len: PAYLOAD,
                     seq,
-                    ack: pair.ends[1].connection.cursor(),
+                    ack: pair.ends[1].socket.conn().cursor(),
                     flags: bits,
                 };
                 seq = seq.add(1);
                 pair.now += STEP;
-                let outcome = pair.ends[1].take(&header, pair.now);
+                let packet = Packet {
+                    header,
+                    payload: Span {
+                        first: 0,
+                        len: PAYLOAD.into(),
+                    },
+                    resend: false,
+                };
+                let now = pair.now;
+                let outcome = pair.ends[1].take(&packet, now);
                 pair.delivered[1] += u32::from(outcome.deliver);
-                while let Some(header) = pair.ends[1].give(pair.now) {
-                    black_box(header);
+                for packet in pair.ends[1].out.drain(..) {
+                    black_box(packet);
                 }
             }
         });
     });
-    let expected = pair.ends[0].connection.next_number();
+    let expected = pair.ends[0].socket.conn().next_number();
     let arrived = Seq(expected.0.wrapping_add(pair.delivered[1] as u16));
     assert!(pair.delivered[1] > 0 && arrived == seq);
     group.finish();
