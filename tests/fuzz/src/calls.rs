@@ -6,10 +6,8 @@
 //! queued, how far a window was opened.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use esp::{
-    flags, Config, Connection, Demand, DropReason, Header, Nanos, Outcome, Room, Seq, State,
-    Transmit,
-};
+use esp::{flags, Config, Demand, DropReason, Header, Nanos, Outcome, Room, Seq, State};
+use esp_testkit::{Packet as Sent, Socket, Span};
 
 const MILLISECOND: Nanos = 1_000_000;
 /// Numbers of the two SYNs: close to each other and to where they wrap.
@@ -146,28 +144,31 @@ impl Parameters {
 }
 
 struct World {
-    conn: Connection,
+    /// Its packets have one byte each.
+    socket: Socket<Span>,
     now: Nanos,
     /// When another packet last came by the device.
     heard: Nanos,
-    config: Config,
     /// The peer's number that is taken next, once its SYN has come.
     expected: Option<Seq>,
-    ended: bool,
-    queued: u16,
-    /// With which flags each number left first.
-    left: Box<[Option<u8>; 1 << 16]>,
     /// Behind the highest number that ever left.
     high: Seq,
     /// The most that an acknowledgement has opened.
     granted: Seq,
 }
 
+/// The payload of each packet.
+const BYTE: Span = Span { first: 0, len: 1 };
+
+/// The most packets of a queue that was cut.
+const MOST_PIECES: usize = 0x3000;
+
 impl World {
     fn new(passive: bool) -> Self {
         let now = 1_000 * MILLISECOND;
-        let config = Config::default();
-        let conn = if passive {
+        let mut socket = Socket::new(Config::default(), 1, 0);
+        socket.isn = ISN;
+        if passive {
             let syn = Header {
                 src: 1,
                 dst: 2,
@@ -176,21 +177,15 @@ impl World {
                 ack: Seq(0),
                 flags: flags::SYN,
             };
-            Connection::accept(2, &syn, ISN, config, now)
+            socket.accept(&syn, now);
         } else {
-            let mut conn = Connection::new(2, 1, config);
-            conn.connect(ISN, now);
-            conn
-        };
+            socket.connect([2, 1], now);
+        }
         Self {
-            conn,
+            socket,
             now,
             heard: 0,
-            config,
             expected: passive.then_some(PEER_ISN.add(1)),
-            ended: false,
-            queued: 0,
-            left: Box::new([None; 1 << 16]),
             high: ISN,
             granted: ISN,
         }
@@ -198,8 +193,17 @@ impl World {
 
     fn segment(&mut self, packet: Packet) {
         let header = packet.header([1, 2], self.expected.unwrap_or(PEER_ISN), self.high);
-        let before = self.conn.state();
-        let outcome = self.conn.on_packet(&header, packet.room.room(), self.now);
+        let (before, ended) = (self.socket.state(), self.socket.eof);
+        let room = packet.room.room();
+        let packet = Sent {
+            header,
+            payload: Span {
+                first: 0,
+                len: header.len.into(),
+            },
+            resend: false,
+        };
+        let outcome = self.socket.on_packet(&packet, room, self.now);
         let refused = matches!(
             outcome.drop,
             Some(DropReason::Malformed | DropReason::BadAck)
@@ -218,26 +222,24 @@ impl World {
             assert!(!outcome.deliver && !outcome.fin && !outcome.closed && outcome.acked == 0);
         }
         if outcome.deliver || outcome.fin {
-            assert!(!self.ended, "nothing follows the end");
+            assert!(!ended, "nothing follows the end");
             assert!(outcome.drop.is_none());
             assert_eq!(Some(header.seq), self.expected, "in order and once");
             assert_eq!(outcome.deliver, header.len > 0);
             assert_eq!(outcome.fin, header.has(flags::FIN));
             self.expected = Some(header.seq.add(1));
-            self.ended = outcome.fin;
         }
         self.take(outcome);
     }
 
     fn take(&mut self, outcome: Outcome) {
-        assert!(outcome.acked <= self.queued, "only what is queued");
-        self.queued -= outcome.acked;
+        self.socket.free(outcome.acked);
         if outcome.failed.is_some() {
             assert!(outcome.closed);
-            assert_eq!(outcome.failed, self.conn.failure());
+            assert_eq!(outcome.failed, self.socket.conn().failure());
         }
         if outcome.closed {
-            assert_eq!(self.conn.state(), State::Closed);
+            assert_eq!(self.socket.state(), State::Closed);
         }
         if outcome.cut {
             self.cut(0);
@@ -245,32 +247,33 @@ impl World {
     }
 
     /// Each packet behind the first `keep` of the queue becomes two.
-    fn cut(&mut self, keep: u16) {
-        let from = self.first_data().add(keep);
-        let pieces = (self.queued - keep).saturating_mul(2).min(0x3000);
-        let flags = self.left[usize::from(from.0)].unwrap_or(0);
-        self.conn.recut(from, pieces, |seq| {
-            assert_eq!(seq, from);
-            flags
+    fn cut(&mut self, keep: usize) {
+        let from = self.first_data().add(keep as u16);
+        let mut left = MOST_PIECES;
+        self.socket.cut_by(keep, |byte| {
+            let pieces = left.min(2);
+            left -= pieces;
+            vec![byte; pieces]
         });
-        self.queued = keep + pieces;
         if from.before(self.high) {
             self.high = from;
         }
     }
 
-    fn shrink(&mut self, keep: u16) {
-        if self.conn.state() == State::Closed || keep >= self.queued {
+    fn shrink(&mut self, keep: usize) {
+        let queued = self.socket.to_send();
+        if self.socket.state() == State::Closed || keep >= queued {
             return;
         }
         // Beyond half of the numbers they cannot be told apart.
-        if self.queued > 0x1000 {
+        if queued > 0x1000 {
             return;
         }
-        if self.conn.is_unsent(self.first_data().add(keep)) {
+        let from = self.first_data().add(keep as u16);
+        if self.socket.conn().is_unsent(from) {
             self.cut(keep);
         } else {
-            self.conn.pause(self.now);
+            self.socket.conn().pause(self.now);
         }
     }
 
@@ -278,100 +281,84 @@ impl World {
         match event {
             Event::Segment(packet) => self.segment(packet),
             Event::Deadline => {
-                if let Some(at) = self.conn.deadline() {
+                if let Some(at) = self.socket.deadline() {
                     self.now = self.now.max(at);
                 }
-                let outcome = self.conn.on_deadline(self.heard, self.now);
+                let outcome = self.socket.on_deadline(self.heard, self.now);
                 self.take(outcome);
                 self.transmit();
-                let again = self.conn.deadline();
+                let again = self.socket.deadline();
                 assert!(
                     again.is_none_or(|at| at > self.now),
                     "a timer that was run is not due again at once"
                 );
             }
             Event::Wait(ms) => self.now += Nanos::from(ms) * MILLISECOND,
-            Event::Read(buffer) => self.conn.on_read(buffer.room(), self.now),
+            Event::Read(buffer) => self.socket.conn().on_read(buffer.room(), self.now),
             Event::Enqueue(packets) => {
                 for _ in 0..packets {
-                    if self.conn.can_enqueue() {
-                        assert_eq!(self.conn.next_number(), self.first_data().add(self.queued));
-                        self.conn.enqueue(1);
-                        self.queued += 1;
+                    if self.socket.conn().can_enqueue() {
+                        let number = self.socket.conn().next_number();
+                        let queued = self.socket.to_send() as u16;
+                        assert_eq!(number, self.first_data().add(queued));
+                        let mut byte = BYTE;
+                        assert!(self.socket.queue_one(&mut byte));
                     }
                 }
             }
-            Event::Hold(hold) => self.conn.hold_last(hold),
-            Event::Flush => self.conn.flush_ack(),
+            Event::Hold(hold) => self.socket.conn().hold_last(hold),
+            Event::Flush => self.socket.conn().flush_ack(),
             Event::Busy => self.heard = self.now,
             Event::Turn(given) => {
-                if self.conn.demand() == Demand::Turn {
-                    if given {
-                        self.conn.take_turn();
-                    } else {
-                        self.conn.wait_turn();
-                    }
-                } else if given {
-                    self.conn.take_turn();
+                let conn = self.socket.conn();
+                if given {
+                    conn.take_turn();
+                } else if conn.demand() == Demand::Turn {
+                    conn.wait_turn();
                 }
             }
-            Event::Close => self.conn.close_send(),
-            Event::ReceiveShutdown => self.conn.receive_shutdown(),
-            Event::Orphan => self.conn.orphan(self.now),
+            Event::Close => self.socket.conn().close_send(),
+            Event::ReceiveShutdown => self.socket.conn().receive_shutdown(),
+            Event::Orphan => self.socket.conn().orphan(self.now),
             Event::Abort => {
-                let _ = self.conn.abort();
-                assert_eq!(self.conn.state(), State::Closed);
+                let _ = self.socket.conn().abort();
+                assert_eq!(self.socket.state(), State::Closed);
             }
-            Event::Configure(parameters) => {
-                self.config = parameters.config();
-                self.conn.set_config(self.config);
-            }
+            Event::Configure(parameters) => self.socket.set_config(parameters.config()),
             Event::Shrink(keep) => self.shrink(keep.into()),
         }
         self.transmit();
     }
 
     /// The number of the queue's head, or of the packet that will be.
-    fn first_data(&self) -> Seq {
-        let una = self.conn.first_unacked();
+    fn first_data(&mut self) -> Seq {
+        let una = self.socket.conn().first_unacked();
         una.add(u16::from(una == ISN))
     }
 
     fn transmit(&mut self) {
         let mut sent = 0u32;
-        loop {
-            let (first, queued, left) = (self.first_data(), self.queued, &self.left);
-            let mut kept = |seq: Seq| {
-                assert!(first.distance(seq) < queued, "only data is sent again");
-                left[usize::from(seq.0)].expect("what is sent again has left before")
-            };
-            let Some(next) = self.conn.poll_transmit(self.now, &mut kept) else {
-                break;
-            };
+        while let Some(packet) = self.socket.poll(self.now) {
             sent += 1;
             assert!(sent < 70_000, "sends without end");
-            self.sent(next);
+            self.sent(&packet);
         }
-        assert_eq!(self.conn.unacked(), self.queued);
-        if self.conn.state() == State::Closed {
-            assert_eq!(self.conn.deadline(), None);
+        let unacked = self.socket.conn().unacked();
+        assert_eq!(usize::from(unacked), self.socket.to_send());
+        if self.socket.state() == State::Closed {
+            assert_eq!(self.socket.deadline(), None);
         }
     }
 
-    fn sent(&mut self, next: Transmit) {
-        let (header, data) = match next {
-            Transmit::Data { header, resend, .. } => {
-                assert_eq!(resend, header.seq.before(self.high));
-                (header, true)
-            }
-            Transmit::Control { header, .. } | Transmit::Probe(header) => (header, false),
-        };
-        assert_eq!((header.src, header.dst, header.len), (2, 1, 0));
+    fn sent(&mut self, packet: &Sent<Span>) {
+        let header = &packet.header;
+        let data = header.len > 0;
+        assert_eq!((header.src, header.dst), (2, 1));
         if let (Some(expected), true) = (self.expected, header.has(flags::ACK)) {
             assert!(!expected.before(header.ack), "only what has come");
         }
         if data {
-            assert!(self.first_data().distance(header.seq) < self.queued);
+            assert_eq!(packet.resend, header.seq.before(self.high));
             assert_eq!(header.flags & !(flags::ACK | flags::TXS | flags::TXF), 0);
         }
         let numbered = data || header.has(flags::SYN | flags::FIN);
@@ -379,15 +366,8 @@ impl World {
             assert_eq!(header.seq, self.high, "no number is left out");
             self.high = header.seq.add(1);
             // The window: a burst from what was acknowledged last.
-            let window = self.config.burst_length.clamp(1, 0x7fff);
+            let window = self.socket.config.burst_length.clamp(1, 0x7fff);
             assert!(self.granted.distance(header.seq) < window);
-            if data {
-                let kept = header.flags & (flags::TXS | flags::TXF);
-                self.left[usize::from(header.seq.0)] = Some(kept);
-            }
-        } else if data {
-            let kept = header.flags & (flags::TXS | flags::TXF);
-            assert_eq!(self.left[usize::from(header.seq.0)], Some(kept));
         }
     }
 }
