@@ -55,7 +55,7 @@ help:
 	@echo
 	@echo ' Measurements, in guests whose clock counts instructions:'
 	@echo '  make bench      instructions per half round trip and per byte, by protocol; fails if one exceeds its budget in'
-	@echo '                  netgauge/budgets.toml'
+	@echo '                  netgauge/budgets.toml; OPTIONS="--only *byte*" measures less'
 	@echo '  make profile    the instructions of a message by function; PROTOCOL="esp tcp" compares'
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
@@ -87,8 +87,11 @@ toolbox:
 runner: toolbox
 	@mk/build-runner
 
-demo test bench dos shell manual misuses dissector: runner
+demo test dos shell manual misuses dissector: runner
 	@$(run-guests) $@
+
+bench: runner
+	@set -f; $(run-guests) $@ $(OPTIONS)
 
 profile: runner
 	@$(run-guests) $@ $(PROTOCOL) $(OPTIONS)

@@ -456,6 +456,8 @@ mod tests {
             "--once --connect h",
             "--once --peers a,b -x one-many",
             "--listen 10.0.0.1 --netns a,b -x one-many",
+            "-x bulk --block 65M --connect h",
+            "-x bulk --block 0 --connect h",
             "--ssh ssh --connect h",
             "--remote-program netgauge --netns a,b -x one-many",
             "--ssh ssh --server",

@@ -17,7 +17,7 @@ use crate::pattern::{is_peer_gone, Link, Pattern, Plan, Streams};
 use crate::progress::Progress;
 use crate::report::record::Record;
 use crate::report::{LeftOut, Outcome, Report, Row, Run};
-use crate::transport::{Context, Kind, Role, SocketOptions};
+use crate::transport::{self, Context, Kind, Role, SocketOptions};
 
 /// How long to wait between two attempts to reach a server that is not up yet.
 const RETRY: Duration = Duration::from_millis(100);
@@ -274,9 +274,9 @@ impl Client<'_> {
             pattern: pattern.name().to_owned(),
             ethertype: context.ethertype,
             endpoint,
-            options: context.options,
+            options: context.options.clone(),
         })?;
-        let result = self.open_and_lead(prepared, streams, pattern, plan, rows);
+        let result = self.open_and_lead(prepared, &context.options, streams, pattern, plan, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),
             // A peer that dies on the way out has still been measured.
@@ -287,6 +287,7 @@ impl Client<'_> {
     fn open_and_lead(
         &mut self,
         prepared: Box<dyn crate::transport::Prepared>,
+        sockets: &SocketOptions,
         streams: Option<Streams>,
         pattern: &dyn Pattern,
         plan: &Plan,
@@ -296,7 +297,7 @@ impl Client<'_> {
             Message::Endpoint(endpoint) => endpoint,
             other => bail!("the peer answered {other:?} to an opening"),
         };
-        let mut transport = prepared.open(&endpoint)?;
+        let mut transport = transport::open(prepared, &endpoint, sockets)?;
         match self.control.answer()? {
             Message::Opened => {}
             other => bail!("the peer answered {other:?} to an opening"),

@@ -205,7 +205,7 @@ impl Session<'_> {
         self.control
             .send(&Message::Endpoint(prepared.endpoint()?))?;
         Ok(Open {
-            transport: prepared.open(endpoint)?,
+            transport: transport::open(prepared, endpoint, &context.options)?,
             pattern,
             streams: Streams::of(kind, &context),
         })

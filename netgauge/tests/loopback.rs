@@ -117,6 +117,23 @@ fn logp_over_tcp_and_udp() {
 }
 
 #[test]
+fn bulk_in_blocks_of_a_chosen_size() {
+    let report = measure("-m tcp,udp,unix -x bulk --block 1M -s 5000000 -c 2");
+    assert!(report.is_complete(), "{report:?}");
+    let report = measure("-m tcp -x bulk --block 1 -s 1000 -c 2");
+    assert!(report.is_complete(), "{report:?}");
+}
+
+#[test]
+fn calls_without_time_limits() {
+    let report = measure("-m tcp,udp,unix -x one-one,bulk -s 1,100K -c 5 --no-timeouts");
+    assert!(report.is_complete(), "{report:?}");
+    for run in &report.runs {
+        assert!(run.about.contains("no timeouts"), "{run:?}");
+    }
+}
+
+#[test]
 fn a_flood_over_tcp_and_udp() {
     let report = measure("-m tcp,udp -x flood -s 1,100 -c 500");
     assert!(report.is_complete(), "{report:?}");

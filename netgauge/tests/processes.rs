@@ -87,6 +87,9 @@ fn a_pair_that_cannot_be_measured_is_refused_before_anything_runs() {
     let output = run(netgauge("--connect 127.0.0.1 --port 1 --wait 0 --eor"));
     let stderr = text(&output.stderr);
     assert!(stderr.contains("add -x flood"), "{stderr}");
+    let output = run(netgauge("--connect 127.0.0.1 --port 1 --wait 0 --block 1M"));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("add -x bulk"), "{stderr}");
 }
 
 #[test]

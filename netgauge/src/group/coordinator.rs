@@ -137,10 +137,15 @@ impl<'a> Coordinator<'a> {
             cli.measuring.sockets.is_default(),
             "options of sockets are for patterns of two"
         );
-        ensure!(
-            !cli.pattern_args.eor,
-            "--eor is an option of pattern flood: leave it out"
-        );
+        for (given, option, pattern) in [
+            (cli.pattern_args.eor, "--eor", "flood"),
+            (cli.pattern_args.block.is_some(), "--block", "bulk"),
+        ] {
+            ensure!(
+                !given,
+                "{option} is an option of pattern {pattern}: leave it out"
+            );
+        }
         let connect = cli.connect.as_deref();
         let places = cli.group.places(connect, cli.port)?;
         let sizes = cli
@@ -433,6 +438,10 @@ mod tests {
             ),
             ("-x esp-params --netns a", "needs two participants"),
             ("-x one-many --netns a,b --eor", "--eor is an option of"),
+            (
+                "-x one-many --netns a,b --block 1M",
+                "--block is an option of",
+            ),
             (
                 "-x esp-params --netns a,b --clients 1,2",
                 "give --clients one",

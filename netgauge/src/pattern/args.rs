@@ -5,8 +5,9 @@
 use anyhow::{bail, ensure, Result};
 use clap::Args;
 
-use super::Pattern;
+use super::{bulk, Pattern};
 use crate::measuring::MEASURE;
+use crate::sizes::parse_size;
 use crate::transport::{Kind, KINDS};
 
 /// Options that only some patterns of two have.
@@ -15,6 +16,19 @@ pub struct PatternArgs {
     /// flood: end a record with each message (MSG_EOR), so that no two share a packet
     #[arg(help_heading = MEASURE, long)]
     pub eor: bool,
+
+    /// bulk: bytes of one write to a stream, and of the buffer that is read into, at most 64M
+    /// [default: 64K]
+    #[arg(help_heading = MEASURE, long, value_name = "SIZE", value_parser = parse_block)]
+    pub block: Option<u32>,
+}
+
+fn parse_block(text: &str) -> Result<u32, String> {
+    let size = parse_size(text)?;
+    let block = u32::try_from(size).ok();
+    block
+        .filter(|block| *block as usize <= bulk::MOST_BLOCK)
+        .ok_or_else(|| format!("`{text}` is too large: both sides hold a block in memory"))
 }
 
 impl PatternArgs {
@@ -27,6 +41,9 @@ impl PatternArgs {
         let chosen = |name| patterns.iter().any(|pattern| pattern.name() == name);
         if self.eor && !chosen("flood") {
             bail!("--eor is an option of pattern flood: add -x flood, or leave it out");
+        }
+        if self.block.is_some() && !chosen("bulk") {
+            bail!("--block is an option of pattern bulk: add -x bulk, or leave it out");
         }
         Ok(())
     }

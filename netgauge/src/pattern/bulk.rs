@@ -2,7 +2,7 @@
 
 //! A long stream one way: what a byte costs.
 //!
-//! Streams are written in blocks of 64 KiB. Datagrams go as large as they may, not more than
+//! Streams are written in blocks, of 64 KiB unless told otherwise. Datagrams go as large as they may, not more than
 //! [`WINDOW`] beyond what the receiver has confirmed, so that none finds its buffer full. The
 //! clock runs from the first write to the receiver's word that all has come.
 
@@ -19,8 +19,10 @@ use crate::sizes::SizeSpec;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
-/// Bytes of one write to a stream, and the most of one datagram.
+/// Bytes of one write to a stream if option `--block` says nothing, and the most of one datagram.
 const BLOCK: usize = 64 * 1024;
+/// The most of one write to a stream: both sides hold that in memory.
+pub(super) const MOST_BLOCK: usize = 64 << 20;
 /// Datagrams that the receiver confirms with one byte.
 const CREDIT: u64 = 16;
 /// Datagrams that may be on their way unconfirmed.
@@ -56,7 +58,7 @@ impl Pattern for Bulk {
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
         let chunk = step.chunk as usize;
         ensure!(
-            (1..=BLOCK).contains(&chunk),
+            (1..=MOST_BLOCK).contains(&chunk),
             "no block size for bulk: {chunk}"
         );
         let transfer = Transfer {
@@ -77,7 +79,11 @@ impl Pattern for Bulk {
 }
 
 fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
-    let chunk = link.transport.max_datagram().unwrap_or(BLOCK).min(BLOCK);
+    let block = plan.args.block.map_or(BLOCK, |block| block as usize);
+    let chunk = match link.transport.max_datagram() {
+        Some(most) => most.min(BLOCK),
+        None => block,
+    };
     let rounds = plan.warmup.min(1).saturating_add(plan.tests);
     let mut times = super::times(plan.tests);
     let mut losses = Losses::of(Lost::Transfer, plan.tests);

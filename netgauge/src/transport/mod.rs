@@ -123,6 +123,21 @@ pub trait Prepared {
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>>;
 }
 
+/// Connects a prepared socket to the peer's, with these options.
+///
+/// # Errors
+///
+/// As [`Prepared::open`].
+pub fn open(
+    prepared: Box<dyn Prepared>,
+    peer: &Endpoint,
+    options: &SocketOptions,
+) -> Result<Box<dyn Transport>> {
+    let transport = prepared.open(peer)?;
+    options.unlimit(transport.as_ref())?;
+    Ok(transport)
+}
+
 /// A kind of transport.
 #[derive(Debug)]
 pub struct Kind {

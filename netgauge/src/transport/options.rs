@@ -2,6 +2,7 @@
 
 //! Options of a transport's sockets: what the client's command line says of them holds at both ends.
 
+use std::io;
 use std::os::fd::AsFd;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -10,7 +11,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
-use super::{Kind, KINDS};
+use super::{Kind, Transport, KINDS};
 use crate::sizes::parse_size;
 
 /// Their group in the help.
@@ -49,6 +50,16 @@ pub struct SocketOptions {
     #[arg(help_heading = SOCKETS, short = 'N', long, value_name = "CALLS", hide_possible_values = true)]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nonblocking: Option<Calls>,
+
+    /// Do not limit the time of blocking calls (SO_RCVTIMEO, SO_SNDTIMEO): such a limit is a kernel timer in
+    /// each call that waits, and part of its time; a lost datagram or a silent peer then blocks the run
+    #[arg(help_heading = SOCKETS, long, conflicts_with = "nonblocking")]
+    #[serde(skip_serializing_if = "is_false")]
+    pub no_timeouts: bool,
+}
+
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 /// On or off.
@@ -73,7 +84,7 @@ pub enum Calls {
     Both,
 }
 
-/// Which of [`SocketOptions`] mean something to a transport. `--nonblocking` does to all.
+/// Which of [`SocketOptions`] mean something to a transport. `--nonblocking` and `--no-timeouts` do to all.
 #[derive(Clone, Copy, Debug)]
 pub struct Takes {
     /// `--nodelay`: it would otherwise gather small writes. The name of its socket option.
@@ -97,7 +108,7 @@ impl SocketOptions {
 
     /// The options that were given, by name, with whether a kind takes them.
     fn given(&self) -> impl Iterator<Item = (&'static str, Taken)> {
-        let all: [(bool, &str, Taken); 5] = [
+        let all: [(bool, &str, Taken); 6] = [
             (self.nodelay.is_some(), "--nodelay", |t| t.nodelay.is_some()),
             (self.busy_poll.is_some(), "--busy-poll", |t| t.busy_poll),
             (self.send_buffer.is_some(), "--send-buffer", |t| {
@@ -107,6 +118,7 @@ impl SocketOptions {
                 t.receive_buffer
             }),
             (self.nonblocking.is_some(), "--nonblocking", |_| true),
+            (self.no_timeouts, "--no-timeouts", |_| true),
         ];
         all.into_iter()
             .filter(|(given, ..)| *given)
@@ -153,6 +165,7 @@ impl SocketOptions {
             send_buffer: self.send_buffer.filter(|_| send_buffer),
             receive_buffer: self.receive_buffer.filter(|_| receive_buffer),
             nonblocking: self.nonblocking,
+            no_timeouts: self.no_timeouts,
         }
     }
 
@@ -181,6 +194,9 @@ impl SocketOptions {
             Some(Calls::Receive) => text += ", non-blocking receives",
             Some(Calls::Both) => text += ", non-blocking",
         }
+        if own.no_timeouts {
+            text += ", no timeouts";
+        }
         text
     }
 
@@ -197,6 +213,21 @@ impl SocketOptions {
     /// Are receiving calls never to wait?
     pub(super) fn polls_to_receive(&self) -> bool {
         matches!(self.nonblocking, Some(Calls::Receive | Calls::Both))
+    }
+
+    /// Removes the time limits of a connected socket's calls, if that is asked for.
+    ///
+    /// # Errors
+    ///
+    /// What the socket says.
+    pub(super) fn unlimit(&self, socket: &dyn Transport) -> io::Result<()> {
+        if self.no_timeouts {
+            let socket = socket.as_fd();
+            let socket = SockRef::from(&socket);
+            socket.set_read_timeout(None)?;
+            socket.set_write_timeout(None)?;
+        }
+        Ok(())
     }
 
     /// Sets what every kind of socket has: buffers and busy polling. On a socket that is to be
@@ -305,6 +336,7 @@ mod tests {
             ),
             (Some(50), Some(65_536), Some(1 << 20))
         );
+        assert!(!options.no_timeouts && parse("--no-timeouts").unwrap().no_timeouts);
         assert!(options.polls_to_send() && options.polls_to_receive());
         let text = serde_json::to_string(&options).unwrap();
         assert_eq!(
@@ -328,6 +360,7 @@ mod tests {
             "--send-buffer 1G",
             "--receive-buffer lots",
             "-N sometimes",
+            "-N send --no-timeouts",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -387,6 +420,12 @@ mod tests {
         assert_eq!(
             describe("tipc"),
             "AF_TIPC streams, TIPC_NODELAY off, non-blocking sends"
+        );
+        assert_eq!(
+            parse("--no-timeouts")
+                .unwrap()
+                .describe(find("udp").unwrap()),
+            "UDP over IP, no timeouts"
         );
         assert_eq!(
             SocketOptions::default().describe(find("tcp").unwrap()),

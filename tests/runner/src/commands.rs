@@ -7,7 +7,7 @@ use serde::de::DeserializeOwned;
 
 use crate::demo::{await_ready, check};
 use crate::layout::Layout;
-use crate::qemu::{Boot, Clock, Guest, Monitor, Said};
+use crate::qemu::{Boot, Clock, Guest, Monitor, Said, Wire};
 use crate::scenarios;
 use crate::step;
 
@@ -78,6 +78,21 @@ impl Commands {
         clock: Clock,
         patience: Duration,
     ) -> Result<Self> {
+        Self::boot_on(layout, name, verb, clock, patience, None)
+    }
+
+    /// The same with this wire.
+    ///
+    /// # Errors
+    /// As [`Commands::boot`].
+    pub fn boot_on(
+        layout: &Layout,
+        name: &str,
+        verb: Verb,
+        clock: Clock,
+        patience: Duration,
+        wire: Option<Wire>,
+    ) -> Result<Self> {
         let initramfs = scenarios::file_system(layout)?;
         let verb = match verb {
             Verb::Commands => "commands",
@@ -95,7 +110,7 @@ impl Commands {
                 initramfs: &initramfs,
                 verb: &[verb.to_owned()],
                 clock,
-                wire: None,
+                wire,
                 deadline: patience,
             },
         )?;

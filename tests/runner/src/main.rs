@@ -76,7 +76,7 @@ enum Verb {
     /// Print netgauge's table for two guests.
     Demo,
     /// Print instructions per half round trip and per byte; fail if one exceeds its budget in netgauge/budgets.toml.
-    Bench,
+    Bench(bench::Options),
     /// Print instructions per half round trip by function.
     Profile(profile::Options),
     /// Print goodput, drops and fairness of many senders to one receiver, by protocol; fail if ESP's are worse than documented.
@@ -162,7 +162,7 @@ fn run(options: &Options) -> Result<bool> {
             judge(misuses::check(&layout))
         }
         Verb::Demo => demo::run(&layout).map(|()| true),
-        Verb::Bench => bench::run(&layout),
+        Verb::Bench(options) => bench::run(&layout, options),
         Verb::Profile(options) => profile::run(&layout, options),
         Verb::Incast(options) => incast::run(&layout, options),
         Verb::Params(options) => params::run(&layout, options),

@@ -29,15 +29,20 @@ pub enum Clock {
     Instructions,
 }
 
-/// One end of an emulated wire between two guests: what one sends, the other receives, and nothing is lost on it.
+/// An emulated wire with a virtio-net device at each end: what one sends, the other receives, and nothing is lost on it.
 #[derive(Clone, Debug)]
-pub struct Wire {
-    /// Socket that joins the two.
-    socket: PathBuf,
-    /// This end waits for the other to come.
-    waits: bool,
-    /// Address of the network device.
-    mac: &'static str,
+pub enum Wire {
+    /// One end; the other one is another guest's.
+    End {
+        /// Socket that joins the two.
+        socket: PathBuf,
+        /// This end waits for the other to come.
+        waits: bool,
+        /// Address of the network device.
+        mac: &'static str,
+    },
+    /// Both ends are this guest's, with these addresses.
+    Within([&'static str; 2]),
 }
 
 /// A guest to boot.
@@ -317,6 +322,9 @@ const MONITOR: &str = "monitor";
 /// What the monitor calls a guest's end of its wire.
 pub const WIRE: &str = "wire";
 
+/// How long packets on a wire within a guest wait for others before they leave together.
+const SENDING: Duration = Duration::from_micros(20);
+
 /// What the kernel says as it starts init.
 const INIT_STARTS: &str = "as init process";
 
@@ -410,20 +418,39 @@ fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
         ),
     ]);
     if let Some(wire) = &boot.wire {
-        let socket = wire.socket.display();
-        let role = if wire.waits {
-            "server=on"
-        } else {
-            "server=off,reconnect-ms=100"
-        };
-        command.args([
-            "-netdev",
-            &format!("stream,id={WIRE},addr.type=unix,addr.path={socket},{role}"),
-            "-device",
-            &format!("virtio-net-pci,netdev={WIRE},mac={},romfile=", wire.mac),
-        ]);
+        attach(&mut command, wire);
     }
     command
+}
+
+fn attach(command: &mut Command, wire: &Wire) {
+    let mut device = |netdev: &str, id: &str, mac: &str, more: &str| {
+        command.args(["-netdev", netdev, "-device"]);
+        command.arg(format!(
+            "virtio-net-pci,netdev={id},mac={mac},romfile={more}"
+        ));
+    };
+    match wire {
+        Wire::End { socket, waits, mac } => {
+            let socket = socket.display();
+            let role = if *waits {
+                "server=on"
+            } else {
+                "server=off,reconnect-ms=100"
+            };
+            let netdev = format!("stream,id={WIRE},addr.type=unix,addr.path={socket},{role}");
+            device(&netdev, WIRE, mac, "");
+        }
+        Wire::Within(macs) => {
+            for (end, mac) in macs.iter().enumerate() {
+                let id = format!("{WIRE}{end}");
+                let netdev = format!("hubport,id={id},hubid=0");
+                // Packets leave by a timer of the guest's clock, and not when QEMU's other threads get to it.
+                let timer = format!(",tx=timer,x-txtimer={}", SENDING.as_nanos());
+                device(&netdev, &id, mac, &timer);
+            }
+        }
+    }
 }
 
 fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Command {
@@ -513,7 +540,7 @@ fn interpret(line: String) -> Said {
 
 /// The two ends of a wire with its socket in `directory`, which is this wire's own.
 pub fn wire(directory: &Path) -> [Wire; 2] {
-    let end = |waits, mac| Wire {
+    let end = |waits, mac| Wire::End {
         socket: directory.join("wire"),
         waits,
         mac,

@@ -16,6 +16,8 @@ pub enum Study {
     Memory,
     /// Instructions of a message and of opening and closing, while others are open.
     Cost,
+    /// Instructions of a message on 100 connections in turn, for `make bench`.
+    Turns,
     /// A minute of connections opened and closed at a rate.
     Churn,
     /// How long a port stays taken after its connection.
@@ -24,6 +26,9 @@ pub enum Study {
 
 /// Numbers of connections that are open meanwhile.
 const CROWDS: [usize; 4] = [1, 100, 1000, 10_000];
+
+/// Connections of a dialogue in turn.
+const IN_TURN: usize = 100;
 
 /// The dearest that ESP's half round trip may be among the most, beside alone.
 const DEAREST: f64 = 1.03;
@@ -42,6 +47,7 @@ pub fn run(study: Study) -> Result<()> {
     match study {
         Study::Memory => memory(&lab),
         Study::Cost => cost(&lab),
+        Study::Turns => turns(&lab),
         Study::Churn => churning(&lab),
         Study::Ports => ports(&lab),
     }?;
@@ -92,7 +98,7 @@ fn cost(lab: &Lab) -> Result<()> {
             let half = crowd.half_round_trip(20.min(count), 100)?;
             let turns = match count {
                 1 => "-".to_owned(),
-                _ => format!("{:.0}", crowd.half_round_trip_in_turn(100, 20)?),
+                _ => format!("{:.0}", crowd.half_round_trip_in_turn(IN_TURN, 20)?),
             };
             // Without a pause: the clock runs ahead while the guest is idle.
             let made = churn(lab, protocol, port + 100, 1_000_000_000, 500)?;
@@ -104,6 +110,18 @@ fn cost(lab: &Lab) -> Result<()> {
                 "a half round trip among {count} costs {ratio:.3} of one alone, more than {DEAREST}"
             );
         }
+    }
+    Ok(())
+}
+
+/// A line for each protocol: its name and the instructions of half a round trip, for a program to read.
+fn turns(lab: &Lab) -> Result<()> {
+    for (protocol, port) in BOTH.into_iter().zip(2860..) {
+        let crowd = Crowd::open(lab, protocol, port, IN_TURN)?;
+        // What is done for the first time costs more.
+        crowd.half_round_trip_in_turn(IN_TURN, 5)?;
+        let half = crowd.half_round_trip_in_turn(IN_TURN, 20)?;
+        println!("{protocol} {half:.0}");
     }
     Ok(())
 }

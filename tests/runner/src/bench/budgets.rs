@@ -14,16 +14,15 @@ use crate::layout::Layout;
 /// What ratios are to: other transports, or the same one with the usual MTU.
 const BASES: [&str; 3] = ["tcp", "raw", "usual"];
 
-/// The number that `figure` is compared with for the ratio to `base`.
-fn base_of(base: &str, figure: &Figure, figures: &[Figure]) -> Option<f64> {
+/// The figure that `figure` is compared with for the ratio to `base`; none if it was not wanted.
+fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a Figure> {
     let (transport, name) = match base {
         "usual" => (figure.transport.as_str(), figure.name.strip_prefix(JUMBO)?),
         _ => (base, figure.name.as_str()),
     };
     figures
         .iter()
-        .find(|other| other.transport == transport && other.name == name)?
-        .count
+        .find(|other| other.transport == transport && other.name == name)
 }
 
 /// Below this share of its budget a figure has become so much better that the budget should follow.
@@ -140,10 +139,12 @@ impl Budgets {
             most: budget.count,
         }];
         for base in BASES {
-            let Some(most) = budget.ratio(base) else {
+            let (Some(most), Some(of_base)) = (budget.ratio(base), base_of(base, figure, figures))
+            else {
                 continue;
             };
-            let of_base = base_of(base, figure, figures)
+            let of_base = of_base
+                .count
                 .with_context(|| format!("{base} could not be measured, to compare with"))?;
             comparisons.push(Comparison {
                 what: format!("/{base}"),
@@ -211,9 +212,12 @@ impl Verdict {
 /// what exceeds its budget, and what has left it far behind.
 pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
     let mut text = String::from(
-        "Instructions of both ends together: message-N is half a round trip of N bytes (median), byte a byte in bulk;\n\
-         kernel- is what of it the kernel executes, softirq- what of that in softirqs; jumbo- is with an MTU of 9000, beside\n\
-         what it is with the usual one. In brackets the budgets.\n\n",
+        "Instructions of both ends together: message-N is half a round trip of N bytes (median; p99- its 99th percentile),\n\
+         turns-100 one byte on 100 connections in turn, flood-N a message of N bytes in a flood;\n\
+         byte is a byte of a stream written in blocks of 64 KiB, byte-1M of 1 MiB.\n\
+         jumbo- is with an MTU of 9000; cut- is on a link without segmentation offload, and joined- on one where the receiver\n\
+         has GRO. kernel- is the part that the kernel executes, softirq- the part of that in softirqs. Ratios are to TCP, to\n\
+         packet sockets, and to the same with the usual MTU. In brackets the budgets.\n\n",
     );
     let _ = writeln!(
         text,
@@ -238,7 +242,7 @@ pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
         let budget = bracket(most("instructions"), digits);
         let _ = write!(text, "{count:>10.digits$}{budget:>10}");
         for base in BASES {
-            let of_base = base_of(base, figure, figures);
+            let of_base = base_of(base, figure, figures).and_then(|base| base.count);
             let ratio = of_base.map_or_else(String::new, |base| format!("{:.3}", count / base));
             let budget = bracket(most(&format!("/{base}")), 3);
             let _ = write!(text, "  {ratio:>8}{budget:>8}");

@@ -1,15 +1,10 @@
 //! What is measured: numbers, each of a transport and with a name.
 
+use std::collections::BTreeMap;
+
 use serde::Deserialize;
 
-/// The transports, as netgauge calls them.
-pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
-
-/// Message sizes, bytes.
-pub const SIZES: [u64; 3] = [1, 64, 1024];
-
-/// Size of the messages that are also measured where the MTU is large, bytes.
-const JUMBO_SIZE: u64 = 1;
+use super::series::Series;
 
 /// What stands before the names of figures that are measured with a large MTU.
 pub const JUMBO: &str = "jumbo-";
@@ -17,13 +12,26 @@ pub const JUMBO: &str = "jumbo-";
 /// One number; both ends' work is in it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Figure {
-    /// One of [`TRANSPORTS`].
+    /// The transport, as netgauge calls it.
     pub transport: String,
-    /// Its name in the budgets: `message-1` is half a round trip of one byte, `byte` is a byte in bulk;
-    /// `kernel-` and `softirq-` before it tell the share that is executed there, [`JUMBO`] that the MTU was large.
+    /// Its name in the budgets, one of those in [`super::series::SERIES`]; `kernel-` and `softirq-` before it tell the share
+    /// that is executed there.
     pub name: String,
     /// Instructions; `None` if they could not be counted.
     pub count: Option<f64>,
+}
+
+/// Where in netgauge's report a figure is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Reading {
+    /// The median of half a round trip of so many bytes.
+    HalfRoundTrip(u64),
+    /// What 99 of 100 of these do not exceed.
+    Percentile99(u64),
+    /// A byte of a stream, or of a series of datagrams.
+    Byte,
+    /// A message of a flood, from the first send to the last receive.
+    Flood,
 }
 
 /// The part of netgauge's JSON report that is used here.
@@ -50,101 +58,123 @@ struct Row {
     size: u64,
     half_rtt_ns: Option<Summary>,
     ns_per_byte: Option<f64>,
+    messages_per_s: Option<f64>,
 }
 
 #[derive(Debug, Deserialize)]
 struct Summary {
     median: u64,
+    #[serde(default)]
+    percentiles: BTreeMap<String, u64>,
 }
 
-/// The name of half a round trip.
-pub fn message(size: u64) -> String {
-    format!("message-{size}")
+impl Row {
+    fn read(&self, reading: Reading) -> Option<f64> {
+        match reading {
+            Reading::HalfRoundTrip(_) => Some(self.half_rtt_ns.as_ref()?.median as f64),
+            Reading::Percentile99(_) => {
+                let percentiles = &self.half_rtt_ns.as_ref()?.percentiles;
+                percentiles.get("99").map(|time| *time as f64)
+            }
+            Reading::Byte => self.ns_per_byte,
+            Reading::Flood => self.messages_per_s.map(|rate| 1e9 / rate),
+        }
+    }
 }
-
-/// The name of a byte in bulk.
-pub const BYTE: &str = "byte";
 
 impl Report {
-    /// Every transport's half round trips by size, and its byte; of latency and bulk together.
-    pub fn figures(&self) -> Vec<Figure> {
-        let mut figures = Vec::new();
-        for transport in TRANSPORTS {
-            let mut add = |name, count| {
-                figures.push(Figure {
-                    transport: transport.to_owned(),
-                    name,
-                    count,
-                });
+    /// The figures of `series`, whose report this is.
+    pub fn figures(&self, series: &Series) -> Vec<Figure> {
+        let of = |transport: &&'static str| {
+            let figure = |(name, reading): &(&str, Reading)| Figure {
+                transport: (*transport).to_owned(),
+                name: (*name).to_owned(),
+                count: self.read(transport, *reading),
             };
-            for size in SIZES {
-                add(message(size), self.half_round_trip(transport, size));
-            }
-            add(BYTE.to_owned(), self.per_byte(transport));
-        }
-        figures
-    }
-
-    /// Every transport's half round trip with a large MTU; of latency.
-    pub fn jumbo_figures(&self) -> Vec<Figure> {
-        let figure = |transport: &str| Figure {
-            transport: transport.to_owned(),
-            name: format!("{JUMBO}{}", message(JUMBO_SIZE)),
-            count: self.half_round_trip(transport, JUMBO_SIZE),
+            series.figures.iter().map(figure).collect::<Vec<_>>()
         };
-        TRANSPORTS.map(figure).into()
+        series.transports.iter().flat_map(of).collect()
     }
 
-    fn rows(&self, transport: &str, pattern: &str) -> &[Row] {
-        self.runs
-            .iter()
-            .find(|run| run.transport == transport && run.pattern == pattern && run.error.is_none())
-            .map_or(&[], |run| &run.rows)
-    }
-
-    fn half_round_trip(&self, transport: &str, size: u64) -> Option<f64> {
-        let mut rows = self.rows(transport, "one-one").iter();
-        let row = rows.find(|row| row.size == size)?;
-        Some(row.half_rtt_ns.as_ref()?.median as f64)
-    }
-
-    fn per_byte(&self, transport: &str) -> Option<f64> {
-        self.rows(transport, "bulk").first()?.ns_per_byte
+    fn read(&self, transport: &str, reading: Reading) -> Option<f64> {
+        let mut runs = self.runs.iter();
+        let run = runs.find(|run| run.transport == transport && run.error.is_none())?;
+        let row = match reading {
+            Reading::HalfRoundTrip(size) | Reading::Percentile99(size) => {
+                run.rows.iter().find(|row| row.size == size)
+            }
+            Reading::Byte | Reading::Flood => run.rows.first(),
+        };
+        row?.read(reading)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::bench::link::Link;
 
-    const REPORT: &str = r#"{"netgauge": "0.1.0", "peer": "10.0.0.2:2805", "runs": [
-        {"transport": "tcp", "about": "", "pattern": "one-one", "status": "ok", "rows": [
-            {"size": 1, "tests": 9, "lost": 0, "mbit_per_s": 1.0,
-             "half_rtt_ns": {"min": 1, "avg": 1, "median": 17000, "max": 1}}]},
-        {"transport": "esp", "about": "", "pattern": "one-one", "status": "failed", "error": "no", "rows": []},
-        {"transport": "tcp", "about": "", "pattern": "bulk", "status": "ok", "rows": [
-            {"size": 8388608, "tests": 3, "lost": 0, "mbit_per_s": 1.0,
-             "total_ns": {"min": 1, "avg": 1, "median": 1, "max": 1}, "ns_per_byte": 0.94}]}]}"#;
+    fn figures(
+        runs: &str,
+        figures: &'static [(&'static str, Reading)],
+    ) -> Vec<(String, Option<f64>)> {
+        let text = format!(r#"{{"netgauge": "0.1.0", "peer": "10.0.0.2:2805", "runs": [{runs}]}}"#);
+        let report: Report = serde_json::from_str(&text).unwrap();
+        let series = Series {
+            link: Link::Usual,
+            transports: &["tcp", "esp"],
+            pattern: "",
+            tests: 1,
+            warmup: 0,
+            figures,
+        };
+        let figures = report.figures(&series).into_iter();
+        figures
+            .map(|figure| {
+                (
+                    format!("{} {}", figure.transport, figure.name),
+                    figure.count,
+                )
+            })
+            .collect()
+    }
 
     #[test]
     fn a_report_gives_every_figure_or_says_that_it_is_missing() {
-        let report: Report = serde_json::from_str(REPORT).unwrap();
-        let figures = report.figures();
-        assert_eq!(figures.len(), TRANSPORTS.len() * (SIZES.len() + 1));
-        let count = |transport: &str, name: &str| {
-            let mut figures = figures.iter();
-            let found = figures.find(|f| f.transport == transport && f.name == name);
-            found.unwrap().count
-        };
-        assert_eq!(count("tcp", "message-1"), Some(17000.0));
-        assert_eq!(count("tcp", "message-64"), None);
-        assert_eq!(count("tcp", "byte"), Some(0.94));
-        assert_eq!(count("esp", "message-1"), None);
-        let jumbo = report.jumbo_figures();
-        assert_eq!(jumbo.len(), TRANSPORTS.len());
-        assert_eq!(
-            (jumbo[0].name.as_str(), jumbo[0].count),
-            ("jumbo-message-1", Some(17000.0))
-        );
+        let runs = r#"
+            {"transport": "tcp", "about": "", "pattern": "one-one", "status": "ok", "rows": [
+                {"size": 1, "tests": 9, "lost": 0, "mbit_per_s": 1.0, "half_rtt_ns":
+                    {"min": 1, "avg": 1, "median": 17000, "max": 1, "percentiles": {"90": 1, "99": 18000}}}]},
+            {"transport": "esp", "about": "", "pattern": "one-one", "status": "failed", "error": "no", "rows": []}"#;
+        let wanted = &[
+            ("message-1", Reading::HalfRoundTrip(1)),
+            ("p99-message-1", Reading::Percentile99(1)),
+            ("message-64", Reading::HalfRoundTrip(64)),
+        ];
+        let expected = [
+            ("tcp message-1", Some(17_000.0)),
+            ("tcp p99-message-1", Some(18_000.0)),
+            ("tcp message-64", None),
+            ("esp message-1", None),
+            ("esp p99-message-1", None),
+            ("esp message-64", None),
+        ];
+        let expected = expected.map(|(name, count)| (name.to_owned(), count));
+        assert_eq!(figures(runs, wanted), expected);
+    }
+
+    #[test]
+    fn bytes_and_floods_are_read() {
+        let runs = r#"
+            {"transport": "tcp", "about": "", "pattern": "bulk", "status": "ok", "rows": [
+                {"size": 8388608, "tests": 3, "lost": 0, "mbit_per_s": 1.0,
+                 "total_ns": {"min": 1, "avg": 1, "median": 1, "max": 1}, "ns_per_byte": 0.94}]}"#;
+        let read = figures(runs, &[("byte", Reading::Byte)]);
+        assert_eq!(read[0].1, Some(0.94));
+        let runs = r#"
+            {"transport": "esp", "about": "", "pattern": "flood", "status": "ok", "rows": [
+                {"size": 1, "tests": 3, "lost": 0, "mbit_per_s": 1.0, "messages_per_s": 500000.0}]}"#;
+        let read = figures(runs, &[("flood-1", Reading::Flood)]);
+        assert_eq!(read[1].1, Some(2000.0));
     }
 }

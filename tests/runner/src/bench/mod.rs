@@ -6,14 +6,19 @@
 
 mod budgets;
 mod figures;
+mod link;
+mod series;
 pub mod shares;
 
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
+use clap::Args;
 
 use self::budgets::{Budgets, Verdict};
-use self::figures::{Figure, Report, SIZES, TRANSPORTS};
+use self::figures::{Figure, Report};
+use self::link::Link;
+use self::series::{Series, Wanted, BYTE, MESSAGE, SERIES, STREAMS, TRANSPORTS, TURNS};
 use crate::commands::{Commands, Verb};
 use crate::judge::Part;
 use crate::layout::Layout;
@@ -21,52 +26,53 @@ use crate::profile::Tracer;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The address of the server's namespace, see `guest/init`.
-pub const SERVER: &str = "10.0.0.2";
+/// How netgauge measures and reports: calls have no time limits, since each call that waits would start and stop a timer.
+const REPORTING: &str = "--no-timeouts --format json";
 
-/// The MTU that Ethernet's hosts usually have, and a large one.
-const MTUS: [u32; 2] = [1500, 9000];
+/// What netgauge is told to measure with the server in the other namespace, over the usual link.
+pub fn to_server() -> String {
+    format!("{} {REPORTING}", Link::Usual.to_server())
+}
 
 /// How long one measurement may take; many times of what it does.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Prints all figures with their budgets; true when every transport could be measured and no budget is exceeded.
+/// What is measured.
+#[derive(Clone, Debug, Default, Args)]
+pub struct Options {
+    /// Measure only the figures with these names, such as `byte` or `*byte*`; * matches any text.
+    #[arg(long, value_name = "NAMES", value_delimiter = ',')]
+    only: Vec<String>,
+}
+
+/// Prints the figures with their budgets; true when every transport could be measured and no budget is exceeded.
 ///
 /// # Errors
 /// When something does not build, the guest does not boot, its kernel reports a fault, or the budgets cannot be read.
-pub fn run(layout: &Layout) -> Result<bool> {
+pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
+    let wanted = Wanted(options.only.clone());
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
-    let mut figures = counted(&mut guest)?;
-    step::say("counting where the instructions are executed");
-    let mut tracer = Tracer::new(&mut guest)?;
-    for transport in TRANSPORTS {
-        let times = match transport {
-            "tcp" => shares::MANY_AT_A_TIME,
-            _ => 1,
-        };
-        for (name, shares) in shares::measure(&mut guest, &mut tracer, transport, times)? {
-            let mut measured = figures.iter();
-            let of = measured.find(|figure| figure.transport == transport && figure.name == name);
-            let of = of.context("shares of what was not measured")?;
-            figures.extend(shares.figures(&of.clone()));
-        }
+    let mut figures = counted(&mut guest, &wanted)?;
+    if [MESSAGE, BYTE].iter().any(|name| wanted.is_share(name)) {
+        figures.extend(in_kernel(&mut guest, &figures)?);
     }
     guest.end()?;
-    tracer.tell_unlisted();
+    figures.retain(|figure| wanted.is(&figure.name));
+    ensure!(!figures.is_empty(), "no figure has such a name");
     let verdicts = budgets.judge(&figures);
     println!("{}", budgets::table(&figures, &verdicts));
     Ok(verdicts.iter().all(Verdict::is_good))
 }
 
-/// The same without where the instructions are executed, as a part of the tests.
+/// All of them but where the instructions are executed, as a part of the tests.
 ///
 /// # Errors
 /// As [`run`].
 pub fn check(layout: &Layout) -> Result<Part> {
     let budgets = Budgets::read(layout)?;
     let mut guest = boot(layout)?;
-    let figures = counted(&mut guest)?;
+    let figures = counted(&mut guest, &Wanted::default())?;
     guest.end()?;
     let mut part = Part::new("bench");
     for verdict in budgets.judge(&figures) {
@@ -76,52 +82,101 @@ pub fn check(layout: &Layout) -> Result<Part> {
 }
 
 fn boot(layout: &Layout) -> Result<Commands> {
-    Commands::boot(layout, "bench", Verb::Bench, Clock::Instructions, PATIENCE)
+    let wire = Some(link::WIRE);
+    Commands::boot_on(
+        layout,
+        "bench",
+        Verb::Bench,
+        Clock::Instructions,
+        PATIENCE,
+        wire,
+    )
 }
 
 /// What netgauge measures: time, which is instructions.
-fn counted(guest: &mut Commands) -> Result<Vec<Figure>> {
-    let common = format!(
-        "-m {} --connect {SERVER} --interface veth0 --format json",
-        TRANSPORTS.join(",")
-    );
-    let sizes = SIZES.map(|size| size.to_string()).join(",");
-    let latency = format!("{common} -x one-one -s {sizes} -c 1000 --warmup 100");
-    let bulk = format!("{common} -x bulk -s 8M -c 3");
+fn counted(guest: &mut Commands, wanted: &Wanted) -> Result<Vec<Figure>> {
+    let chosen: Vec<_> = SERIES
+        .iter()
+        .filter(|series| wanted.needs(series))
+        .collect();
     // What is done for the first time costs more: caches fill, pages are touched.
     step::say("first runs, not counted");
-    ask(guest, &latency)?;
-    ask(guest, &bulk)?;
-    step::say("counting instructions per half round trip");
-    let mut report = ask(guest, &latency)?;
-    step::say("counting instructions per byte");
-    report.runs.extend(ask(guest, &bulk)?.runs);
-    step::say("counting instructions per half round trip with a large MTU");
-    set_mtu(guest, MTUS[1])?;
-    let jumbo = format!("{common} -x one-one -s 1 -c 1000 --warmup 100");
-    let jumbo = ask(guest, &jumbo)?;
-    set_mtu(guest, MTUS[0])?;
-    for run in report.runs.iter().chain(&jumbo.runs) {
+    for series in chosen.iter().filter(|series| series.link == Link::Usual) {
+        ask(guest, series.link, &series.first_arguments())?;
+    }
+    let mut link = Link::Usual;
+    let mut figures = Vec::new();
+    for series in chosen {
+        if series.link != link {
+            link = series.link;
+            link.set_up(guest)?;
+        }
+        figures.extend(measure(guest, series)?);
+    }
+    if link != Link::Usual {
+        Link::Usual.set_up(guest)?;
+    }
+    if wanted.is(TURNS) {
+        figures.extend(turns(guest)?);
+    }
+    Ok(figures)
+}
+
+/// A dialogue on many connections, in a pair of namespaces of its own.
+fn turns(guest: &mut Commands) -> Result<Vec<Figure>> {
+    step::say(&format!("counting instructions: {TURNS}"));
+    let ended = guest.ask("! chrt -f 1 scenarios --scale turns")?;
+    ensure!(ended.status == 0, "{TURNS}: {}", ended.text);
+    let count = |transport: &str| {
+        let mut lines = ended.text.lines();
+        lines.find_map(|line| line.strip_prefix(transport)?.trim().parse().ok())
+    };
+    let figure = |transport: &str| Figure {
+        transport: transport.to_owned(),
+        name: TURNS.to_owned(),
+        count: count(transport),
+    };
+    Ok(STREAMS.map(figure).into())
+}
+
+/// The figures of one run.
+fn measure(guest: &mut Commands, series: &Series) -> Result<Vec<Figure>> {
+    let names: Vec<_> = series.figures.iter().map(|(name, _)| *name).collect();
+    step::say(&format!("counting instructions: {}", names.join(", ")));
+    let report = ask(guest, series.link, &series.arguments())?;
+    for run in &report.runs {
         if let Some(error) = &run.error {
             eprintln!("{}, {}: {error}", run.transport, run.pattern);
         }
     }
-    let mut figures = report.figures();
-    figures.extend(jumbo.jumbo_figures());
-    Ok(figures)
+    Ok(report.figures(series))
 }
 
-/// Gives both hosts' devices `mtu`.
-fn set_mtu(guest: &mut Commands, mtu: u32) -> Result<()> {
-    let set = |host| format!("ip -n {host} link set veth0 mtu {mtu}");
-    let ended = guest.ask(&format!("! {} && {}", set("a"), set("b")))?;
-    ensure!(ended.status == 0, "setting the MTU: {}", ended.text);
-    Ok(())
+/// The shares of a message and of a byte that the kernel executes.
+fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
+    step::say("counting where the instructions are executed");
+    let mut tracer = Tracer::new(guest)?;
+    let mut found = Vec::new();
+    for transport in TRANSPORTS {
+        let times = match transport {
+            "tcp" => shares::MANY_AT_A_TIME,
+            _ => 1,
+        };
+        for (name, shares) in shares::measure(guest, &mut tracer, transport, times)? {
+            let mut measured = figures.iter();
+            let of = measured.find(|figure| figure.transport == transport && figure.name == name);
+            // Of what was not wanted there are none.
+            found.extend(of.into_iter().flat_map(|of| shares.figures(of)));
+        }
+    }
+    tracer.tell_unlisted();
+    Ok(found)
 }
 
 /// Has the guest run netgauge and returns its report, which tells which transports failed.
-fn ask(guest: &mut Commands, arguments: &str) -> Result<Report> {
-    let ended = guest.ask(arguments)?;
+fn ask(guest: &mut Commands, link: Link, arguments: &str) -> Result<Report> {
+    let line = format!("{arguments} {} {REPORTING}", link.to_server());
+    let ended = guest.ask(&line)?;
     let report: Report = ended.report().context("netgauge")?;
     ensure!(
         !report.runs.is_empty(),

@@ -8,13 +8,12 @@
 
 use anyhow::{ensure, Result};
 
-use super::figures::{message, Figure, Report, BYTE};
-use super::SERVER;
+use super::figures::{Figure, Report};
+use super::series::{BYTE, MESSAGE};
+use super::to_server;
 use crate::commands::Commands;
 use crate::profile::{difference, is_kernel, Counts, Tracer};
 
-/// Bytes of a message.
-const SIZE: u64 = 1;
 /// Round trips of the two runs.
 const ROUND_TRIPS: [u64; 2] = [50, 650];
 /// Bytes of the two transfers,
@@ -41,11 +40,9 @@ pub fn measure(
     tracer: &mut Tracer,
     transport: &str,
     times: u64,
-) -> Result<[(String, Shares); 2]> {
+) -> Result<[(&'static str, Shares); 2]> {
     let mut counted = |pattern: &str| -> Result<Counts> {
-        let arguments = format!(
-            "-m {transport} --connect {SERVER} --interface veth0 --format json {pattern} --warmup 0"
-        );
+        let arguments = format!("-m {transport} {} {pattern} --warmup 0", to_server());
         let (counts, report): (_, Report) = tracer.count(guest, &arguments)?;
         for run in &report.runs {
             let error = run.error.as_deref();
@@ -53,11 +50,11 @@ pub fn measure(
         }
         Ok(counts)
     };
-    let [few, many] = ROUND_TRIPS.map(|count| format!("-x one-one -s {SIZE} -c {count}"));
+    let [few, many] = ROUND_TRIPS.map(|count| format!("-x one-one -s 1 -c {count}"));
     let of_message = Shares::of(&counted(&few)?, &counted(&many)?)?;
     let [little, much] = BYTES.map(|bytes| format!("-x bulk -s {} -c 1", times * bytes));
     let of_byte = Shares::of(&counted(&little)?, &counted(&much)?)?;
-    Ok([(message(SIZE), of_message), (BYTE.to_owned(), of_byte)])
+    Ok([(MESSAGE, of_message), (BYTE, of_byte)])
 }
 
 impl Shares {

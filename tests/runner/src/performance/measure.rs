@@ -6,7 +6,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 
 use super::results::{Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
-use crate::bench::{shares, SERVER};
+use crate::bench::shares;
 use crate::commands::{Commands, Verb};
 use crate::layout::Layout;
 use crate::profile::Tracer;
@@ -29,6 +29,12 @@ pub const LOSS: u32 = 2;
 pub const PACKETS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Payload that every transport puts into one packet.
 pub const PAYLOAD: u32 = 1448;
+
+/// How netgauge reaches the server at the other end of the cable, see `guest/init`.
+const TO_SERVER: &str = "--connect 10.0.0.2 --interface veth0 --format json";
+
+/// Calls without time limits, which are timers in each call that waits; only where no datagram gets lost.
+const UNLIMITED: &str = "--no-timeouts";
 
 /// All that go with offloads as they are.
 const OTHERS: [Series; 5] = [TCP, UDP, RAW, EDP, ESP];
@@ -82,10 +88,10 @@ impl Topic {
     /// What netgauge is told, beside transports and addresses.
     pub fn arguments(self) -> String {
         match self {
-            Self::Dialogue => "-x one-one -s 1-64K -c 30 --warmup 5".to_owned(),
-            Self::LargeDialogue => "-x one-one -s 128K-1M -c 5 --warmup 1".to_owned(),
-            Self::Bulk => "-x bulk -s 4M -c 3 --warmup 1".to_owned(),
-            Self::Acks(_) => "-x one-one -s 1-1M -c 5 --warmup 1".to_owned(),
+            Self::Dialogue => format!("-x one-one -s 1-64K -c 30 --warmup 5 {UNLIMITED}"),
+            Self::LargeDialogue => format!("-x one-one -s 128K-1M -c 5 --warmup 1 {UNLIMITED}"),
+            Self::Bulk => format!("-x bulk -s 4M -c 3 --warmup 1 {UNLIMITED}"),
+            Self::Acks(_) => format!("-x one-one -s 1-1M -c 5 --warmup 1 {UNLIMITED}"),
             Self::LogP => "-x logp -s 1,16,256,1K,4K,16K,64K -c 10 --warmup 2".to_owned(),
             Self::Flood => "-x flood -s 1,4,16,64,256,1K -c 3000 --warmup 100".to_owned(),
             Self::Records => format!("{} --eor", Self::Flood.arguments()),
@@ -168,7 +174,7 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     let hosts = "a b";
     step::say("a cable: first runs, not counted");
     let warm_up = format!(
-        "-m {} --connect {SERVER} --interface veth0 --format json -x one-one -s 1,64K -c 50",
+        "-m {} {TO_SERVER} -x one-one -s 1,64K -c 50",
         transports(&OTHERS)
     );
     guest.ask(&warm_up)?;
@@ -248,10 +254,7 @@ fn to_server(
     series: &[Series],
 ) -> Result<()> {
     measure(guest, results, topic, series, |names| {
-        format!(
-            "-m {names} --connect {SERVER} --interface veth0 --format json {}",
-            topic.arguments()
-        )
+        format!("-m {names} {TO_SERVER} {}", topic.arguments())
     })
 }
 

@@ -19,13 +19,11 @@ use serde_json::Value;
 use self::symbols::Symbols;
 pub use self::trace::{is_kernel, Counts, Place};
 pub use self::tracer::Tracer;
+use crate::bench::to_server;
 use crate::commands::{Commands, Verb};
 use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
-
-/// The address of the server's namespace, see `guest/init`.
-const SERVER: &str = "10.0.0.2";
 
 const DEADLINE: Duration = Duration::from_secs(1800);
 
@@ -65,8 +63,8 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let size = options.size;
     let arguments = |protocol: &str, count| {
         format!(
-            "-m {protocol} --connect {SERVER} --interface veth0 --format json -x one-one -s {size} -c {count} \
-             --warmup 20"
+            "-m {protocol} {} -x one-one -s {size} -c {count} --warmup 20",
+            to_server()
         )
     };
     step::say("first runs, not counted");
