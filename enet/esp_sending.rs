@@ -4,10 +4,10 @@
 //! acknowledged, and what new packets are made of.
 //!
 //! A buffer of the queue is one of two kinds. A message of one packet is a buffer of its own, whose clone
-//! leaves with a header in front. A longer one goes to a *store*, which has many packets in pages and never
-//! leaves itself: each transmission, of one packet or of a run of them, is a view of its pages. All packets of
-//! a store but the last have the same size. Only the first can have TXS and only the last TXF, as nothing
-//! joins a store whose last packet has left.
+//! leaves with a header in front. A longer one goes to a *store*, which has many packets in pages. If all of
+//! them leave at once, its clone does as well. Any other transmission, of one packet or of a run of them, is a
+//! view of its pages. All packets of a store but the last have the same size. Only the first can have TXS and
+//! only the last TXF, as nothing joins a store whose last packet has left.
 
 use crate::net::errno::prelude::*;
 use crate::{
@@ -36,11 +36,9 @@ const MOST_SPARES: u16 = 32;
 const MOST_QUEUED: u16 = 0x7ffd;
 
 /// The most payload bytes of packets that leave in one buffer: with all headers they are fewer than 65,536
-/// bytes, which is what devices take (`gso_ipv4_max_size`).
+/// bytes, which is what devices take (`gso_ipv4_max_size`). A store has no more, unless one packet has: it can
+/// leave whole.
 const MOST_IN_RUN: usize = 65_536 - 64;
-
-/// The most bytes in a store, unless one packet has more: its memory is free when all of it is acknowledged.
-const MOST_STORED: usize = 65_536;
 
 /// Payload bytes that the peer has not acknowledged: written by the lock holder, read by anyone.
 #[derive(Default)]
@@ -281,7 +279,9 @@ impl Sending {
         msg: &mut Message<'_>,
         rest: usize,
     ) -> Result<usize> {
-        let mut store = Skb::store(Context::Task).ok_or(ENOBUFS)?;
+        let headroom = self.headroom.saturating_add(HEADER_LEN);
+        let mut store = Skb::store(headroom, Context::Task).ok_or(ENOBUFS)?;
+        store.release_header();
         self.admit(sock, engine, &mut store, 0);
         let taken = fill(sock, &mut store, engine, msg, rest);
         if let Ok(1..) = taken {
@@ -347,11 +347,14 @@ impl Sending {
     #[inline]
     pub(crate) fn packets(&mut self, mut header: Header, count: u16) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
+        let note: Kept = kept.note();
         if is_store(kept) {
-            return self.view(header, count);
+            let whole = count > 1 && note.is_all(header.seq, count);
+            if !whole || !kept.set_packets(0, note.size, count) {
+                return self.view(header, count);
+            }
         }
         header.len = kept.len() as u16;
-        let note: Kept = kept.note();
         kept.set_note(Kept {
             flags: header.flags,
             ..note
@@ -361,7 +364,7 @@ impl Sending {
             .ok_or(ENOBUFS)
     }
 
-    /// As [`packets`](Self::packets), of stores.
+    /// As [`packets`](Self::packets), of some packets of stores.
     #[inline(never)]
     fn view(&mut self, mut header: Header, count: u16) -> Result<Skb> {
         let headroom = self.headroom.saturating_add(HEADER_LEN);
@@ -395,13 +398,12 @@ impl Sending {
             cursor.advance();
         }
         header.len = view.len() as u16;
-        if !view.push(&header.emit()) {
-            return Err(ENOBUFS);
+        let told = count == 1 || view.set_packets(0, size, count);
+        if told && view.push(&header.emit()) {
+            Ok(view)
+        } else {
+            Err(ENOBUFS)
         }
-        if count > 1 {
-            view.set_packets(HEADER_LEN as u16, size, count);
-        }
-        Ok(view)
     }
 
     /// Frees `count` acknowledged packets at the head of the write queue.
@@ -623,7 +625,7 @@ fn fill(
     let packets = |n: usize| n.saturating_mul(size);
     let there = unacknowledged_in(store);
     // Full packets only, but for the message's last: a run can go on in the next store.
-    let capacity = packets((MOST_STORED / size.max(1)).max(1)).saturating_sub(store.len());
+    let capacity = packets((MOST_IN_RUN / size.max(1)).max(1)).saturating_sub(store.len());
     let numbers = packets(usize::from(note.count).saturating_add(engine.free_numbers().into()));
     let room = sock
         .send_limit()

@@ -4,7 +4,7 @@
 
 use crate::{
     address::Address,
-    esp::flags,
+    esp::{flags, Seq},
     net::{
         device::Mac,
         numbered::Numbered,
@@ -49,6 +49,12 @@ pub(crate) struct Kept {
 }
 
 impl Kept {
+    /// Whether the `count` packets from the number `seq` on are all that the buffer ever had.
+    #[inline]
+    pub(crate) fn is_all(&self, seq: Seq, count: u16) -> bool {
+        self.done == 0 && self.seq == seq.0 && self.count == count
+    }
+
     /// Where the packet behind `index` others starts in the buffer, bytes.
     #[inline]
     pub(crate) fn offset(&self, index: u16) -> usize {

@@ -50,11 +50,15 @@ impl Buffer {
     }
 
     /// Says that the data are a header of `header_len` bytes and `count` packets, of `size` bytes each but for
-    /// the last. To be said of a buffer that is about to leave.
+    /// the last; also to clones that are made afterwards. `false` if there is a clone already.
     #[inline]
-    pub(crate) fn set_packets(&mut self, header_len: u16, size: u16, count: u16) {
-        // SAFETY: The buffer is borrowed exclusively.
+    pub(crate) fn set_packets(&mut self, header_len: u16, size: u16, count: u16) -> bool {
+        if self.is_cloned() {
+            return false;
+        }
+        // SAFETY: The buffer is borrowed exclusively, and nobody shares what belongs to it.
         unsafe { bindings::skb_set_packets(self.as_ptr(), header_len.into(), size, count) };
+        true
     }
 }
 

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Data in pages. A *store* is a buffer that a stream fills and keeps; what leaves is a *view*, a buffer
-//! of its own that refers to a part of a store. So one copy of the data serves every transmission of it,
-//! and nothing that a device may still read is written again.
+//! Data in pages. A *store* is a buffer that a stream fills and keeps. What leaves is a clone, or a *view*: a
+//! buffer of its own that refers to a part of a store. So one copy of the data serves every transmission of
+//! it, and nothing that a device may still read is written again.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/sock.c`](srctree/net/core/sock.c) (`skb_page_frag_refill`)
@@ -33,10 +33,10 @@ enum Place {
 }
 
 impl Skb {
-    /// An empty store.
+    /// An empty store with `headroom` bytes in front.
     #[inline]
-    pub(crate) fn store(context: Context) -> Option<Self> {
-        let store = Self::alloc_single(0, 0, context)?;
+    pub(crate) fn store(headroom: usize, context: Context) -> Option<Self> {
+        let store = Self::alloc(headroom, 0, context)?;
         // Nobody is to sum what is spliced into it.
         // SAFETY: The buffer is new and ours alone.
         unsafe { bindings::skb_set_summed(store.as_ptr()) };
