@@ -39,8 +39,10 @@ pub(super) const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 
 /// How long the final acknowledgement of a transmission, which opens no
-/// window, waits for data to carry it.
-pub(super) const ACK_DELAY: Nanos = MILLISECOND;
+/// window, waits for data to carry it: a round of a hundred dialogues in turn takes
+/// less. It is well below the least retransmission timeout, 10 ms, by which a sender
+/// notices that its last packet was lost.
+pub(super) const ACK_DELAY: Nanos = 4 * MILLISECOND;
 
 /// Retransmission timeout before any round trip was measured.
 pub(super) const RETRANSMIT_INITIAL: Nanos = 200 * MILLISECOND;
