@@ -123,6 +123,8 @@ H(bool, gro_passes, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->flush)
 H(void, gro_pass, (struct sk_buff *skb), NAPI_GRO_CB(skb)->flush = 1)
 H(u16, gro_count, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->count)
 H(bool, gro_same_flow, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->same_flow)
+/* What gro_list_prepare() compares, but for the hash that a packet came with: the held one has another since. */
+H(bool, gro_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && skb->dev->hard_header_len == ETH_HLEN && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
 H(void, gro_set_other_flow, (struct sk_buff *skb), NAPI_GRO_CB(skb)->same_flow = 0)
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb), return held->pp_recycle == skb->pp_recycle && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)

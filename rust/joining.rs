@@ -107,7 +107,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         bindings::skb_hash_flow(skb, header.cast(), P::FLOW_LEN as u32, seed);
         let header = slice::from_raw_parts(header, P::HEADER_LEN);
         let passes = bindings::gro_passes(skb) || STOPPED.load(Ordering::Acquire);
-        let held = find::<P>(list, header, at);
+        let held = find::<P>(list, skb, header, at);
         if let Some(held) = held.filter(|_| !passes) {
             if let Some(more) = join::<P>(held, skb, header, at, len) {
                 return match more {
@@ -126,13 +126,15 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
     }
 }
 
-/// The held buffer of the connection that `header` belongs to.
+/// The held buffer of the connection that `skb` with `header` belongs to. The core's own verdict on a held one
+/// goes by its hash, which is ours since it came.
 ///
 /// # Safety
 ///
 /// As [`receive`]; headers start `at` bytes into the data.
 unsafe fn find<P: Packets>(
     list: *mut bindings::list_head,
+    skb: *mut bindings::sk_buff,
     header: &[u8],
     at: u32,
 ) -> Option<*mut bindings::sk_buff> {
@@ -142,7 +144,7 @@ unsafe fn find<P: Packets>(
         while place != list {
             let held: *mut bindings::sk_buff = place.cast();
             place = (*place).next;
-            if !bindings::gro_same_flow(held) {
+            if !bindings::gro_same_flow(held) && !bindings::gro_same_sender(held, skb) {
                 continue;
             }
             let other = slice::from_raw_parts((*held).data.add(at as usize), P::HEADER_LEN);
