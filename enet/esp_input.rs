@@ -420,7 +420,7 @@ fn spawn(
         queue.lock().unreserve(slot);
         reason
     };
-    let turns = space
+    let waiting = space
         .esp_queues
         .of(device.index())
         .map_err(|_| give_up(DropReason::NoMemory))?;
@@ -446,7 +446,7 @@ fn spawn(
     }
     esp_connection::set_state(sock, TcpState::SynRecv);
     // The device is measured when changes are heard of already.
-    let mut connection = Connection::new(sock, engine, device, turns);
+    let mut connection = Connection::new(sock, engine, device, waiting);
     connection.life.set_parent(Parent::new(queue.clone(), slot));
     esp.state.role = Role::Connection(connection);
     sock.start_flow();
