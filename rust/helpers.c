@@ -164,7 +164,9 @@ H(void, list_del, (struct list_head *n), list_del(n))
 H(void, local_bh_disable, (void), local_bh_disable())
 H(void, local_bh_enable, (void), local_bh_enable())
 
-/* hash tables that grow; lookup_16 knows the keys' size, so that hashing needs no call */
+/* hash tables that grow; lookup_16 knows the keys' size, so that hashing needs no call; settle waits while what is in one
+   moves to another */
+H(void, rhashtable_settle, (struct rhashtable *ht), flush_work(&ht->run_work))
 H(int, rhashtable_init_sized, (struct rhashtable *ht, u16 key_len, u16 key_offset, u16 head_offset), return rhashtable_init(ht, (&(struct rhashtable_params){ .key_len = key_len, .key_offset = key_offset, .head_offset = head_offset, .automatic_shrinking = true })))
 H(void *, rhashtable_lookup_16, (struct rhashtable *ht, const void *key), return rhashtable_lookup(ht, key, (struct rhashtable_params){ .key_len = 16 }))
 H(int, rhashtable_insert, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_lookup_insert_fast(ht, head, ht->p))
