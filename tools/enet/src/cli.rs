@@ -1,0 +1,64 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The command line.
+
+use std::process::ExitCode;
+
+use anyhow::Result;
+use clap::{Parser, Subcommand};
+
+use crate::completions::CompletionsArgs;
+use crate::exporter::ExporterArgs;
+use crate::ss::SsArgs;
+use crate::stats::StatsArgs;
+
+const EXAMPLES: &str = "\
+Examples:
+  Listening sockets, and established streams to port 2805:
+    enet ss -l
+    enet ss --state established --port 2805
+
+  Counters that are not zero, each with its meaning:
+    enet stats
+
+  Metrics for Prometheus:
+    enet exporter --listen 127.0.0.1:9817
+
+Exit status: 0 on success, 1 for an error, 2 for a wrong command line.";
+
+/// Lists PF_ENET sockets, explains counters, and exports them.
+#[derive(Debug, Parser)]
+#[command(name = "enet", version, after_help = EXAMPLES)]
+pub struct Cli {
+    #[command(subcommand)]
+    verb: Verb,
+}
+
+#[derive(Debug, Subcommand)]
+enum Verb {
+    /// List ESP and EDP sockets
+    Ss(SsArgs),
+    /// Print the module's counters with their meaning
+    Stats(StatsArgs),
+    /// Serve counters and numbers of sockets to Prometheus
+    Exporter(ExporterArgs),
+    /// Print the completions of the command line for a shell
+    Completions(CompletionsArgs),
+}
+
+impl Cli {
+    /// Runs the command, prints its error, and returns the status to exit with.
+    pub fn run(&self) -> ExitCode {
+        let done = |outcome: Result<()>| outcome.map(|()| ExitCode::SUCCESS);
+        let (outcome, failure) = match &self.verb {
+            Verb::Ss(arguments) => (done(arguments.run()), 1),
+            Verb::Stats(arguments) => (done(arguments.run()), 1),
+            Verb::Exporter(arguments) => (done(arguments.run()), 1),
+            Verb::Completions(arguments) => (done(arguments.run()), 1),
+        };
+        outcome.unwrap_or_else(|error| {
+            eprintln!("enet: {error:#}");
+            ExitCode::from(failure)
+        })
+    }
+}

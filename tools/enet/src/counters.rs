@@ -1,0 +1,143 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `/proc/net/enet`, parsed, and what its counters mean.
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+/// A counter of a network namespace.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Counter {
+    /// The module's name for it.
+    pub name: String,
+    /// Its value; the module counts modulo 2^32.
+    pub value: u64,
+    /// A sentence about it; none for a counter that this program does not know.
+    pub meaning: Option<&'static str>,
+}
+
+/// Parses the counters, one in each line.
+///
+/// # Errors
+/// When a line is not a name and a number.
+pub fn parse(text: &str) -> Result<Vec<Counter>> {
+    text.lines()
+        .map(|line| {
+            let (name, value) = line
+                .split_once(' ')
+                .with_context(|| format!("/proc/net/enet: {line:?} is no counter"))?;
+            Ok(Counter {
+                name: name.to_owned(),
+                value: value
+                    .trim()
+                    .parse()
+                    .with_context(|| format!("/proc/net/enet: {line:?}"))?,
+                meaning: meaning(name),
+            })
+        })
+        .collect()
+}
+
+/// A sentence about the counter `name`.
+pub fn meaning(name: &str) -> Option<&'static str> {
+    MEANINGS
+        .iter()
+        .find_map(|(known, meaning)| (*known == name).then_some(*meaning))
+}
+
+const MEANINGS: &[(&str, &str)] = &[
+    (
+        "EspAckQueueWaited",
+        "Acknowledgements waited in an ACK queue while another sender had its turn; many senders to this host make it rise.",
+    ),
+    (
+        "EspAckQueueOverrun",
+        "An ACK queue did not wait any longer for the current sender, which was silent; frames are lost, or a sender stalls.",
+    ),
+    (
+        "EspOutProbes",
+        "ESP connections sent probes, empty packets that ask a silent peer for an answer.",
+    ),
+    (
+        "EspOutCookies",
+        "SYNs were answered by cookies, because too many connections were in the making; a flood of SYNs makes it rise.",
+    ),
+    (
+        "EspInCookies",
+        "Connections were made from packets that answered a cookie.",
+    ),
+    ("EdpInEcho", "Echo requests were answered: `enet ping` of other hosts."),
+    (
+        "EdpInNotOurs",
+        "EDP frames were refused: sent to a group or another host, or through a device that is not Ethernet.",
+    ),
+    (
+        "EdpInMalformed",
+        "EDP frames were refused: shorter than the header or the length in it, or an echo request longer than the MTU.",
+    ),
+    (
+        "EdpInNoSocket",
+        "EDP frames were refused: no socket has the destination port.",
+    ),
+    (
+        "EdpInNoMemory",
+        "EDP frames were dropped: no memory could be allocated.",
+    ),
+    (
+        "EspInNotOurs",
+        "ESP frames were refused: sent to a group or another host, or through a device that is not Ethernet.",
+    ),
+    (
+        "EspInMalformed",
+        "ESP frames were refused: shorter than the header or the length in it.",
+    ),
+    (
+        "EspInNoSocket",
+        "ESP frames were refused: no socket has the destination port, or the connection has ended.",
+    ),
+    (
+        "EspInNoMemory",
+        "ESP frames were dropped: no memory could be allocated.",
+    ),
+];
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    pub(crate) const TEXT: &str = "EspAckQueueWaited 7\nEdpInNoSocket 0\nEspInDreams 4294967295\n";
+
+    #[test]
+    fn lines_are_counters() {
+        let counters = parse(TEXT).unwrap();
+        let values: Vec<_> = counters
+            .iter()
+            .map(|counter| (counter.name.as_str(), counter.value))
+            .collect();
+        assert_eq!(
+            values,
+            [
+                ("EspAckQueueWaited", 7),
+                ("EdpInNoSocket", 0),
+                ("EspInDreams", 4_294_967_295)
+            ]
+        );
+        assert!(counters[0].meaning.is_some());
+        assert_eq!(counters[2].meaning, None);
+        assert!(parse("EspInDreams\n").is_err());
+        assert!(parse("EspInDreams many\n").is_err());
+        assert!(parse("").unwrap().is_empty());
+    }
+
+    #[test]
+    fn the_modules_counters_are_known_and_no_others() {
+        let source = include_str!("../../../enet/procfs.rs");
+        let written: Vec<_> = source
+            .lines()
+            .filter_map(|line| line.trim().strip_prefix("(\"E")?.split_once("\","))
+            .map(|(name, _)| format!("E{name}"))
+            .collect();
+        let known: Vec<_> = MEANINGS.iter().map(|(name, _)| *name).collect();
+        assert_eq!(written, known);
+    }
+}

@@ -1,0 +1,76 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `enet exporter`: serves metrics to Prometheus.
+
+use std::net::{SocketAddr, TcpListener};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{Context, Result};
+use clap::Args;
+
+use crate::endpoint::Names;
+use crate::http::{self, Answer};
+use crate::sockets::{self, Protocol};
+use crate::{counters, metrics, output, proc_file};
+
+/// Arguments of `exporter`.
+#[derive(Debug, Args)]
+pub struct ExporterArgs {
+    /// Address and port to listen on
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1:9817")]
+    listen: SocketAddr,
+
+    /// Print the metrics once instead
+    #[arg(long, conflicts_with = "listen")]
+    once: bool,
+}
+
+impl ExporterArgs {
+    /// Prints the metrics, or serves them until killed.
+    ///
+    /// # Errors
+    /// When the address cannot be listened on; when the metrics are to be printed and the module is not loaded.
+    pub fn run(&self) -> Result<()> {
+        if self.once {
+            return output::print(&collect()?);
+        }
+        let listener = TcpListener::bind(self.listen)
+            .with_context(|| format!("listening on {}", self.listen))?;
+        let address = listener.local_addr().context("the address of the server")?;
+        eprintln!("enet: serving metrics at http://{address}/metrics");
+        loop {
+            match listener.accept() {
+                // A client that goes or stalls is its own business.
+                Ok((client, _)) => drop(http::serve(client, answer)),
+                Err(error) => {
+                    eprintln!("enet: accepting a client: {error}");
+                    // Without descriptors or memory the next attempt would fail at once, too.
+                    thread::sleep(Duration::from_secs(1));
+                }
+            }
+        }
+    }
+}
+
+fn answer() -> Answer {
+    // The module may be loaded later, so its absence is a value and no failure.
+    if !proc_file::module_is_loaded() {
+        return Answer::metrics(metrics::without_module());
+    }
+    match collect() {
+        Ok(text) => Answer::metrics(text),
+        Err(error) => Answer::failure(&format!("{error:#}")),
+    }
+}
+
+fn collect() -> Result<String> {
+    let counters = counters::parse(&proc_file::read(proc_file::ENET)?)?;
+    let mut names = Names::default();
+    let mut all = Vec::new();
+    for protocol in Protocol::ALL {
+        let text = proc_file::read(protocol.name())?;
+        all.extend(sockets::parse(protocol, &text, &mut names)?);
+    }
+    Ok(metrics::print(&counters, &all))
+}

@@ -1,0 +1,21 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The program `enet`: lists sockets, explains counters and exports them.
+//!
+//! Parsers take text and printers return it, so that tests need neither the module nor a network.
+
+#![forbid(unsafe_code)]
+
+pub mod cli;
+mod completions;
+pub mod counters;
+pub mod endpoint;
+mod exporter;
+pub mod http;
+pub mod metrics;
+mod output;
+mod proc_file;
+pub mod sockets;
+mod ss;
+mod stats;
+pub mod table;

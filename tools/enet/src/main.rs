@@ -1,0 +1,14 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Lists PF_ENET sockets, explains counters and exports them.
+
+#![forbid(unsafe_code)]
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use enet_tools::cli::Cli;
+
+fn main() -> ExitCode {
+    Cli::parse().run()
+}

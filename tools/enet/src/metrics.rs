@@ -1,0 +1,169 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Counters and sockets in the text format of Prometheus, version 0.0.4.
+
+use crate::counters::Counter;
+use crate::sockets::{Protocol, Socket};
+
+/// What is exported when the module is not loaded.
+pub fn without_module() -> String {
+    loaded(false)
+}
+
+/// What is exported of a loaded module.
+pub fn print(counters: &[Counter], sockets: &[Socket]) -> String {
+    let mut text = loaded(true);
+    for counter in counters {
+        let name = format!("enet_{}_total", snake_case(&counter.name));
+        let meaning = counter.meaning.unwrap_or("A counter of /proc/net/enet.");
+        text += &head(&name, "counter", meaning);
+        text += &format!("{name} {}\n", counter.value);
+    }
+    text += &head("enet_sockets", "gauge", "Sockets by protocol and state.");
+    for protocol in Protocol::ALL {
+        for state in protocol.states() {
+            let count = of(sockets, protocol)
+                .filter(|socket| socket.state == state)
+                .count();
+            text += &format!(
+                "enet_sockets{{protocol=\"{}\",state=\"{state}\"}} {count}\n",
+                protocol.name()
+            );
+        }
+    }
+    // The first column of a listener is not bytes but connections.
+    text += &sum(
+        sockets,
+        "enet_receive_queue_bytes",
+        "Bytes that programs have not read, of all sockets but listeners; of EDP with the overhead of buffers.",
+        |socket| if listens(socket) { 0 } else { socket.receive_queue },
+    );
+    text += &sum(
+        sockets,
+        "enet_send_queue_bytes",
+        "Bytes that peers have not acknowledged (ESP), or devices not sent (EDP, with the overhead of buffers).",
+        |socket| socket.send_queue,
+    );
+    text += &sum(
+        sockets,
+        "enet_accept_queue_connections",
+        "Connections that wait in accept queues.",
+        |socket| {
+            if listens(socket) {
+                socket.receive_queue
+            } else {
+                0
+            }
+        },
+    );
+    text += &sum(
+        sockets,
+        "enet_socket_drops",
+        "Received packets that the sockets which are open now have dropped.",
+        |socket| socket.drops,
+    );
+    text
+}
+
+fn listens(socket: &Socket) -> bool {
+    socket.state == crate::sockets::State::Listen
+}
+
+fn loaded(loaded: bool) -> String {
+    let name = "enet_module_loaded";
+    let head = head(name, "gauge", "1 if the module enet is loaded, 0 if not.");
+    format!("{head}{name} {}\n", u8::from(loaded))
+}
+
+fn of(sockets: &[Socket], protocol: Protocol) -> impl Iterator<Item = &Socket> {
+    sockets
+        .iter()
+        .filter(move |socket| socket.protocol == protocol)
+}
+
+fn sum(sockets: &[Socket], name: &str, help: &str, value: impl Fn(&Socket) -> u64) -> String {
+    let mut text = head(name, "gauge", help);
+    for protocol in Protocol::ALL {
+        let sum: u64 = of(sockets, protocol).map(&value).sum();
+        text += &format!("{name}{{protocol=\"{}\"}} {sum}\n", protocol.name());
+    }
+    text
+}
+
+/// The lines in front of a metric. The help texts have no backslash and no line break, which would need escapes.
+fn head(name: &str, kind: &str, help: &str) -> String {
+    format!("# HELP {name} {help}\n# TYPE {name} {kind}\n")
+}
+
+/// `EspInNoSocket` as `esp_in_no_socket`.
+fn snake_case(name: &str) -> String {
+    let mut text = String::new();
+    for letter in name.chars() {
+        if letter.is_ascii_uppercase() && !text.is_empty() {
+            text.push('_');
+        }
+        // A metric's name has no other characters.
+        text.push(match letter {
+            letter if letter.is_ascii_alphanumeric() => letter.to_ascii_lowercase(),
+            _ => '_',
+        });
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::counters::{self, tests::TEXT};
+    use crate::sockets::tests::{sockets, EDP, ESP};
+
+    fn text() -> String {
+        let mut all = sockets(Protocol::Esp, ESP);
+        all.extend(sockets(Protocol::Edp, EDP));
+        print(&counters::parse(TEXT).unwrap(), &all)
+    }
+
+    #[test]
+    fn counters_and_sockets_are_metrics() {
+        let text = text();
+        for line in [
+            "enet_module_loaded 1",
+            "# TYPE enet_esp_ack_queue_waited_total counter",
+            "enet_esp_ack_queue_waited_total 7",
+            "enet_esp_in_dreams_total 4294967295",
+            "enet_sockets{protocol=\"esp\",state=\"listen\"} 1",
+            "enet_sockets{protocol=\"esp\",state=\"last-ack\"} 0",
+            "enet_sockets{protocol=\"edp\",state=\"bound\"} 1",
+            "enet_receive_queue_bytes{protocol=\"esp\"} 5000",
+            "enet_accept_queue_connections{protocol=\"esp\"} 1",
+            "enet_send_queue_bytes{protocol=\"esp\"} 19",
+            "enet_send_queue_bytes{protocol=\"edp\"} 768",
+            "enet_socket_drops{protocol=\"esp\"} 3",
+        ] {
+            assert!(text.lines().any(|found| found == line), "{line}: {text}");
+        }
+        assert!(!text.contains("protocol=\"esp\",state=\"bound\""), "{text}");
+        assert!(without_module().ends_with("enet_module_loaded 0\n"));
+    }
+
+    /// Each metric has its help and its type once, in front of its samples, as the format demands.
+    #[test]
+    fn the_format_is_kept() {
+        let text = text();
+        let mut seen = std::collections::HashSet::new();
+        let mut current = String::new();
+        let mut lines = text.lines();
+        while let Some(line) = lines.next() {
+            if let Some(help) = line.strip_prefix("# HELP ") {
+                current = help.split(' ').next().unwrap().to_owned();
+                assert!(seen.insert(current.clone()), "{current} comes twice");
+                let kind = lines.next().unwrap();
+                assert!(kind.starts_with(&format!("# TYPE {current} ")), "{kind}");
+                continue;
+            }
+            let (name, value) = line.rsplit_once(' ').unwrap();
+            assert_eq!(name.split('{').next().unwrap(), current);
+            value.parse::<u64>().unwrap();
+        }
+    }
+}

@@ -1,0 +1,19 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Standard output.
+
+use std::io::{self, ErrorKind, Write};
+
+use anyhow::{Context, Result};
+
+/// Prints `text`. A reader that has gone, such as `head`, is no error.
+///
+/// # Errors
+/// When the output cannot be written.
+pub fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("writing the output"),
+    }
+}

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The module's files under `/proc/net`.
+
+use std::fs;
+use std::io::{self, ErrorKind};
+
+use anyhow::{anyhow, Result};
+
+/// The module's counters.
+pub const ENET: &str = "enet";
+
+/// The text of `/proc/net/NAME`, as the network namespace of this process sees it.
+///
+/// # Errors
+/// When the file cannot be read; a missing one means that the module is not loaded.
+pub fn read(name: &str) -> Result<String> {
+    let path = format!("/proc/net/{name}");
+    fs::read_to_string(&path).map_err(|error| explain(&path, error))
+}
+
+/// Whether the module is loaded.
+pub fn module_is_loaded() -> bool {
+    fs::metadata(format!("/proc/net/{ENET}")).is_ok()
+}
+
+fn explain(path: &str, error: io::Error) -> anyhow::Error {
+    match error.kind() {
+        ErrorKind::NotFound => {
+            anyhow!("there is no {path}: the module is not loaded; load it with `modprobe enet`")
+        }
+        _ => anyhow!(error).context(path.to_owned()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_missing_file_is_explained() {
+        let missing = explain("/proc/net/enet", ErrorKind::NotFound.into());
+        assert!(missing.to_string().contains("modprobe enet"), "{missing}");
+        let denied = explain("/proc/net/enet", ErrorKind::PermissionDenied.into());
+        assert!(!denied.to_string().contains("modprobe"), "{denied}");
+    }
+}

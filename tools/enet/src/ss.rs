@@ -1,0 +1,268 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `enet ss`: lists sockets.
+
+use std::collections::HashMap;
+
+use anyhow::Result;
+use clap::Args;
+use nix::unistd::{Uid, User};
+use serde::Serialize;
+
+use crate::endpoint::{port, Endpoint, Names};
+use crate::sockets::{self, Protocol, Socket, State};
+use crate::table::{self, Align};
+use crate::{output, proc_file};
+
+/// Arguments of `ss`.
+#[derive(Debug, Default, Args)]
+pub struct SsArgs {
+    /// List ESP sockets; both protocols without this and --edp
+    #[arg(short = 's', long)]
+    esp: bool,
+
+    /// List EDP sockets
+    #[arg(short = 'd', long)]
+    edp: bool,
+
+    /// List sockets that wait for peers: ESP listeners, EDP sockets without a peer
+    #[arg(short, long, conflicts_with = "state")]
+    listening: bool,
+
+    /// List all sockets; without this and -l those that have a peer
+    #[arg(short, long, conflicts_with_all = ["listening", "state"])]
+    all: bool,
+
+    /// List sockets in this state; can be repeated
+    #[arg(long, value_name = "STATE")]
+    state: Vec<State>,
+
+    /// List sockets with this local or peer port
+    #[arg(short, long, value_name = "PORT", value_parser = port)]
+    port: Option<u16>,
+
+    /// List sockets on this interface
+    #[arg(short, long, value_name = "NAME")]
+    interface: Option<String>,
+
+    /// Print no header
+    #[arg(short = 'H', long)]
+    no_header: bool,
+
+    /// Print JSON
+    #[arg(long)]
+    json: bool,
+}
+
+impl SsArgs {
+    /// Prints the sockets of this network namespace.
+    ///
+    /// # Errors
+    /// When the module is not loaded, or its files have another format.
+    pub fn run(&self) -> Result<()> {
+        let mut names = Names::default();
+        let mut sockets = Vec::new();
+        for protocol in Protocol::ALL {
+            if self.wants_protocol(protocol) {
+                let text = proc_file::read(protocol.name())?;
+                sockets.extend(sockets::parse(protocol, &text, &mut names)?);
+            }
+        }
+        sockets.retain(|socket| self.wants(socket));
+        let listed = with_users(sockets);
+        output::print(&if self.json {
+            serde_json::to_string_pretty(&listed)? + "\n"
+        } else {
+            self.print(&listed)
+        })
+    }
+
+    fn wants_protocol(&self, protocol: Protocol) -> bool {
+        let chosen = match protocol {
+            Protocol::Esp => self.esp,
+            Protocol::Edp => self.edp,
+        };
+        chosen || !(self.esp || self.edp)
+    }
+
+    fn wants(&self, socket: &Socket) -> bool {
+        self.wants_state(socket.state)
+            && self
+                .port
+                .is_none_or(|port| ends(socket).any(|end| end.port == port))
+            && self
+                .interface
+                .as_ref()
+                .is_none_or(|name| ends(socket).any(|end| end.interface.as_ref() == Some(name)))
+    }
+
+    fn wants_state(&self, state: State) -> bool {
+        if !self.state.is_empty() {
+            return self.state.contains(&state);
+        }
+        let waits = matches!(state, State::Listen | State::Bound);
+        let has_peer = !waits && state != State::Closed;
+        self.all || if self.listening { waits } else { has_peer }
+    }
+
+    fn print(&self, sockets: &[Listed]) -> String {
+        const COLUMNS: [(&str, Align); 9] = [
+            ("Proto", Align::Left),
+            ("State", Align::Left),
+            ("Recv-Q", Align::Right),
+            ("Send-Q", Align::Right),
+            ("Local Address:Port", Align::Left),
+            ("Peer Address:Port", Align::Left),
+            ("Drops", Align::Right),
+            ("User", Align::Left),
+            ("Inode", Align::Right),
+        ];
+        let header = COLUMNS.map(|(name, _)| name.to_owned()).to_vec();
+        let mut rows = Vec::new();
+        if !self.no_header {
+            rows.push(header);
+        }
+        rows.extend(sockets.iter().map(Listed::row));
+        table::print(&COLUMNS.map(|(_, align)| align), &rows)
+    }
+}
+
+fn ends(socket: &Socket) -> impl Iterator<Item = &Endpoint> {
+    socket.local.iter().chain(&socket.peer)
+}
+
+/// A socket with the name of its user.
+#[derive(Debug, Serialize)]
+struct Listed {
+    #[serde(flatten)]
+    socket: Socket,
+    user: String,
+}
+
+impl Listed {
+    fn row(&self) -> Vec<String> {
+        let socket = &self.socket;
+        vec![
+            socket.protocol.name().to_owned(),
+            socket.state.name(),
+            socket.receive_queue.to_string(),
+            socket.send_queue.to_string(),
+            Endpoint::print(socket.local.as_ref()),
+            Endpoint::print(socket.peer.as_ref()),
+            socket.drops.to_string(),
+            self.user.clone(),
+            socket.inode.to_string(),
+        ]
+    }
+}
+
+fn with_users(sockets: Vec<Socket>) -> Vec<Listed> {
+    let mut names = HashMap::new();
+    sockets
+        .into_iter()
+        .map(|socket| {
+            let user = names.entry(socket.uid).or_insert_with(|| user(socket.uid));
+            Listed {
+                user: user.clone(),
+                socket,
+            }
+        })
+        .collect()
+}
+
+/// The name of a user; the number where the system knows no name.
+fn user(uid: u32) -> String {
+    match User::from_uid(Uid::from_raw(uid)) {
+        Ok(Some(user)) => user.name,
+        Ok(None) | Err(_) => uid.to_string(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sockets::tests::{sockets, EDP, ESP};
+
+    fn chosen(arguments: &SsArgs) -> Vec<String> {
+        [(Protocol::Esp, ESP), (Protocol::Edp, EDP)]
+            .into_iter()
+            .filter(|(protocol, _)| arguments.wants_protocol(*protocol))
+            .flat_map(|(protocol, text)| sockets(protocol, text))
+            .filter(|socket| arguments.wants(socket))
+            .map(|socket| socket.state.name())
+            .collect()
+    }
+
+    #[test]
+    fn filters_choose() {
+        let none = SsArgs::default();
+        assert_eq!(chosen(&none), ["established", "fin-wait-1", "connected"]);
+        let listening = SsArgs {
+            listening: true,
+            ..SsArgs::default()
+        };
+        assert_eq!(chosen(&listening), ["listen", "bound"]);
+        let all = SsArgs {
+            all: true,
+            edp: true,
+            ..SsArgs::default()
+        };
+        assert_eq!(chosen(&all), ["bound", "connected"]);
+        let states = SsArgs {
+            state: vec![State::FinWait1, State::Listen],
+            ..SsArgs::default()
+        };
+        assert_eq!(chosen(&states), ["listen", "fin-wait-1"]);
+        let port = SsArgs {
+            port: Some(49152),
+            all: true,
+            ..SsArgs::default()
+        };
+        assert_eq!(chosen(&port), ["established"]);
+        let interface = |name: &str| SsArgs {
+            interface: Some(name.to_owned()),
+            all: true,
+            esp: true,
+            ..SsArgs::default()
+        };
+        assert_eq!(chosen(&interface("eth0")), ["established", "fin-wait-1"]);
+        assert!(chosen(&interface("eth1")).is_empty());
+    }
+
+    #[test]
+    fn columns_fit() {
+        let mut arguments = SsArgs::default();
+        let mut found = sockets(Protocol::Esp, ESP);
+        found.truncate(2);
+        let listed: Vec<_> = found
+            .into_iter()
+            .map(|socket| Listed {
+                socket,
+                user: "root".to_owned(),
+            })
+            .collect();
+        let text = arguments.print(&listed);
+        assert_eq!(
+            text,
+            "\
+Proto  State        Recv-Q  Send-Q  Local Address:Port           Peer Address:Port             Drops  User  Inode
+esp    listen            1       0  *:2805                       *:*                               0  root    871
+esp    established    5000      12  02:00:00:00:00:01%eth0:2805  02:00:00:00:00:02%eth0:49152      3  root    872
+"
+        );
+        arguments.no_header = true;
+        assert_eq!(arguments.print(&listed).lines().count(), 2);
+    }
+
+    #[test]
+    fn json_has_every_field() {
+        let listed = with_users(sockets(Protocol::Edp, EDP));
+        let json = serde_json::to_value(&listed).unwrap();
+        assert_eq!(json[1]["protocol"], "edp");
+        assert_eq!(json[1]["state"], "connected");
+        assert_eq!(json[1]["peer"]["interface"], "eth0");
+        assert_eq!(json[1]["peer"]["port"], 70);
+        assert_eq!(json[0]["peer"], serde_json::Value::Null);
+        assert_eq!(json[0]["user"], "root");
+    }
+}

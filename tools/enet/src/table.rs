@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Tables whose columns are as wide as what is in them.
+
+/// How a column is aligned.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Align {
+    /// Words.
+    Left,
+    /// Numbers.
+    Right,
+}
+
+/// Prints rows of as many cells as there are columns. The last column is not padded.
+pub fn print(columns: &[Align], rows: &[Vec<String>]) -> String {
+    let mut widths = vec![0; columns.len()];
+    for row in rows {
+        for (width, cell) in widths.iter_mut().zip(row) {
+            *width = (*width).max(cell.chars().count());
+        }
+    }
+    let mut text = String::new();
+    for row in rows {
+        let mut line = String::new();
+        for ((align, width), cell) in columns.iter().zip(&widths).zip(row) {
+            match align {
+                Align::Left => line += &format!("{cell:<width$}  "),
+                Align::Right => line += &format!("{cell:>width$}  "),
+            }
+        }
+        text += line.trim_end();
+        text.push('\n');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn columns_fit_their_widest_cell() {
+        let rows = [["a", "1"], ["long", "100"]].map(|row| row.map(str::to_owned).to_vec());
+        assert_eq!(
+            print(&[Align::Left, Align::Right], &rows),
+            "a       1\nlong  100\n"
+        );
+        assert_eq!(print(&[Align::Left], &[]), "");
+    }
+}
