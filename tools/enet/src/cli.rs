@@ -9,11 +9,16 @@ use clap::{Parser, Subcommand};
 
 use crate::completions::CompletionsArgs;
 use crate::exporter::ExporterArgs;
+use crate::ping::PingArgs;
 use crate::ss::SsArgs;
 use crate::stats::StatsArgs;
 
 const EXAMPLES: &str = "\
 Examples:
+  Does a host answer? If not, the last line says why:
+    enet ping 10.0.0.2
+    enet ping 02:00:00:00:00:02%eth0
+
   Listening sockets, and established streams to port 2805:
     enet ss -l
     enet ss --state established --port 2805
@@ -24,9 +29,10 @@ Examples:
   Metrics for Prometheus:
     enet exporter --listen 127.0.0.1:9817
 
-Exit status: 0 on success, 1 for an error, 2 for a wrong command line.";
+Exit status: 0 on success, 2 for a wrong command line. ping: 0 if the host answered, 1 if not, 2 for
+an error; other commands: 1 for an error.";
 
-/// Lists PF_ENET sockets, explains counters, and exports them.
+/// Lists PF_ENET sockets, explains counters, and finds out why a host does not answer.
 #[derive(Debug, Parser)]
 #[command(name = "enet", version, after_help = EXAMPLES)]
 pub struct Cli {
@@ -38,6 +44,8 @@ pub struct Cli {
 enum Verb {
     /// List ESP and EDP sockets
     Ss(SsArgs),
+    /// Send EDP echo requests, and find out why there is no answer
+    Ping(PingArgs),
     /// Print the module's counters with their meaning
     Stats(StatsArgs),
     /// Serve counters and numbers of sockets to Prometheus
@@ -52,6 +60,7 @@ impl Cli {
         let done = |outcome: Result<()>| outcome.map(|()| ExitCode::SUCCESS);
         let (outcome, failure) = match &self.verb {
             Verb::Ss(arguments) => (done(arguments.run()), 1),
+            Verb::Ping(arguments) => (arguments.run(), 2),
             Verb::Stats(arguments) => (done(arguments.run()), 1),
             Verb::Exporter(arguments) => (done(arguments.run()), 1),
             Verb::Completions(arguments) => (done(arguments.run()), 1),

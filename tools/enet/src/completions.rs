@@ -42,7 +42,7 @@ mod tests {
     fn every_shell_completes_subcommands_and_options() {
         for shell in Shell::value_variants() {
             let text = script(*shell).unwrap();
-            for word in ["ss", "exporter", "interface"] {
+            for word in ["ss", "ping", "exporter", "interface"] {
                 assert!(text.contains(word), "{shell} misses {word}");
             }
         }

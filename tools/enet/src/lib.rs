@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The program `enet`: lists sockets, explains counters and exports them.
+//! The program `enet`: lists sockets, sends echo requests, explains counters and exports them.
 //!
 //! Parsers take text and printers return it, so that tests need neither the module nor a network.
 
@@ -12,8 +12,10 @@ pub mod counters;
 pub mod endpoint;
 mod exporter;
 pub mod http;
+mod interfaces;
 pub mod metrics;
 mod output;
+mod ping;
 mod proc_file;
 pub mod sockets;
 mod ss;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Lists PF_ENET sockets, explains counters and exports them.
+//! Lists PF_ENET sockets, explains counters, and finds out why a host does not answer.
 
 #![forbid(unsafe_code)]
 

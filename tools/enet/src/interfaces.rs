@@ -1,0 +1,256 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The interfaces of this network namespace: whether they can send, and how many frames they have.
+
+use std::fmt;
+use std::fs;
+use std::net::{IpAddr, Ipv4Addr};
+
+use anyhow::{Context, Result};
+use nix::ifaddrs::{getifaddrs, InterfaceAddress};
+use nix::net::if_::InterfaceFlags;
+use sockaddr_en::MacAddr;
+
+/// An interface.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Interface {
+    /// Name.
+    pub name: String,
+    /// Number.
+    pub index: u32,
+    /// Ethernet address; none if it is not an Ethernet device.
+    pub mac: Option<MacAddr>,
+    /// It is set up.
+    pub up: bool,
+    /// Its cable is in.
+    pub carrier: bool,
+}
+
+/// A reason for which an interface cannot send EDP frames.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// There is none of that name.
+    Absent(String),
+    /// It has no Ethernet header.
+    NotEthernet(String),
+    /// It is set down.
+    Down(String),
+    /// It is up, but nothing is at the other end.
+    NoCarrier(String),
+}
+
+impl fmt::Display for Fault {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Absent(name) => write!(
+                f,
+                "there is no interface {name} in this network namespace: `ip link` lists those there are"
+            ),
+            Self::NotEthernet(name) => write!(
+                f,
+                "{name} is not an Ethernet device, and EDP needs one: `ip link` lists them as link/ether"
+            ),
+            Self::Down(name) => {
+                write!(f, "{name} is down: set it up with `ip link set {name} up`")
+            }
+            Self::NoCarrier(name) => write!(
+                f,
+                "{name} is up but has no carrier: check its cable and the port of the switch; of a virtual device, \
+                 whether the other end is up"
+            ),
+        }
+    }
+}
+
+impl Interface {
+    /// The interface called `name`.
+    ///
+    /// # Errors
+    /// When the interfaces cannot be listed.
+    pub fn named(name: &str) -> Result<Option<Self>> {
+        Ok(all()?.into_iter().find(|one| one.name == name))
+    }
+
+    /// The interface with number `index`.
+    ///
+    /// # Errors
+    /// As [`Interface::named`].
+    pub fn numbered(index: u32) -> Result<Option<Self>> {
+        Ok(all()?.into_iter().find(|one| one.index == index))
+    }
+
+    /// The interface that has the IP address `ip`.
+    ///
+    /// # Errors
+    /// As [`Interface::named`].
+    pub fn with_address(ip: IpAddr) -> Result<Option<Self>> {
+        let owner = list()?
+            .find(|entry| ip_of(entry) == Some(ip))
+            .map(|entry| entry.interface_name);
+        match owner {
+            Some(name) => Self::named(&name),
+            None => Ok(None),
+        }
+    }
+
+    /// The interface whose network `ip` is in. One that is down keeps its address but has no route.
+    ///
+    /// # Errors
+    /// As [`Interface::named`].
+    pub fn beside(ip: IpAddr) -> Result<Option<Self>> {
+        // An IPv6 address goes when its interface is set down, so there is nothing to look for.
+        let IpAddr::V4(ip) = ip else { return Ok(None) };
+        let owner = list()?.find(|entry| {
+            let own = entry.address.as_ref().and_then(|own| own.as_sockaddr_in());
+            let mask = entry
+                .netmask
+                .as_ref()
+                .and_then(|mask| mask.as_sockaddr_in());
+            own.zip(mask).is_some_and(|(own, mask)| {
+                let network = |ip: Ipv4Addr| ip.to_bits() & mask.ip().to_bits();
+                network(ip) == network(own.ip())
+            })
+        });
+        match owner {
+            Some(entry) => Self::named(&entry.interface_name),
+            None => Ok(None),
+        }
+    }
+
+    /// Why it cannot send, if it cannot.
+    pub fn fault(&self) -> Option<Fault> {
+        let name = self.name.clone();
+        if self.mac.is_none() {
+            Some(Fault::NotEthernet(name))
+        } else if !self.up {
+            Some(Fault::Down(name))
+        } else if !self.carrier {
+            Some(Fault::NoCarrier(name))
+        } else {
+            None
+        }
+    }
+
+    fn from_entry(entry: &InterfaceAddress) -> Option<Self> {
+        let link = entry.address.as_ref()?.as_link_addr()?;
+        let ethernet = link.hatype() == libc::ARPHRD_ETHER;
+        Some(Self {
+            name: entry.interface_name.clone(),
+            index: u32::try_from(link.ifindex()).ok()?,
+            mac: link.addr().filter(|_| ethernet).map(MacAddr),
+            up: entry.flags.contains(InterfaceFlags::IFF_UP),
+            carrier: entry.flags.contains(InterfaceFlags::IFF_LOWER_UP),
+        })
+    }
+}
+
+fn list() -> Result<impl Iterator<Item = InterfaceAddress>> {
+    getifaddrs().context("listing the interfaces")
+}
+
+fn all() -> Result<Vec<Interface>> {
+    Ok(list()?
+        .filter_map(|entry| Interface::from_entry(&entry))
+        .collect())
+}
+
+fn ip_of(entry: &InterfaceAddress) -> Option<IpAddr> {
+    let address = entry.address.as_ref()?;
+    let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
+    v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
+}
+
+/// Frames that an interface has had.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Frames {
+    /// Received.
+    pub received: u64,
+    /// Sent.
+    pub sent: u64,
+}
+
+impl Frames {
+    /// The counters of interface `name`; none if they cannot be read, for they only help to explain.
+    ///
+    /// `/sys` may be that of another network namespace, `/proc/net` is not.
+    pub fn of(name: &str) -> Option<Self> {
+        Self::parse(&fs::read_to_string("/proc/net/dev").ok()?, name)
+    }
+
+    /// Parses `/proc/net/dev`: eight columns of what was received, bytes and frames first, and as many of what was sent.
+    fn parse(text: &str, name: &str) -> Option<Self> {
+        let columns = text.lines().find_map(|line| {
+            let (found, columns) = line.rsplit_once(':')?;
+            (found.trim() == name).then_some(columns)
+        })?;
+        let column = |number: usize| columns.split_whitespace().nth(number)?.parse().ok();
+        Some(Self {
+            received: column(1)?,
+            sent: column(9)?,
+        })
+    }
+
+    /// Frames since `earlier`.
+    pub fn since(self, earlier: Self) -> Self {
+        Self {
+            received: self.received.saturating_sub(earlier.received),
+            sent: self.sent.saturating_sub(earlier.sent),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn loopback_is_not_ethernet() {
+        let lo = Interface::named("lo").unwrap().unwrap();
+        assert_eq!(lo.fault(), Some(Fault::NotEthernet("lo".to_owned())));
+        assert_eq!(Interface::numbered(lo.index).unwrap(), Some(lo));
+        assert_eq!(Interface::named("absent0").unwrap(), None);
+    }
+
+    #[test]
+    fn the_first_fault_is_told() {
+        let good = Interface {
+            name: "eth0".to_owned(),
+            index: 2,
+            mac: Some(MacAddr([2, 0, 0, 0, 0, 1])),
+            up: true,
+            carrier: true,
+        };
+        assert_eq!(good.fault(), None);
+        let pulled = Interface {
+            carrier: false,
+            ..good.clone()
+        };
+        assert_eq!(pulled.fault(), Some(Fault::NoCarrier("eth0".to_owned())));
+        let down = Interface {
+            up: false,
+            ..pulled
+        };
+        let told = down.fault().unwrap().to_string();
+        assert!(told.contains("ip link set eth0 up"), "{told}");
+    }
+
+    #[test]
+    fn frames_are_counted() {
+        let text = "\
+Inter-|   Receive                                                |  Transmit
+ face |bytes    packets errs drop fifo frame compressed multicast|bytes    packets errs drop fifo colls carrier compressed
+    lo:       1       2    0    0    0     0          0         0        3       4    0    0    0     0       0          0
+eth0:1:   10000      11    0    0    0     0          0         0    13000      14    0    0    0     0       0          0
+";
+        let frames = |received, sent| Some(Frames { received, sent });
+        assert_eq!(Frames::parse(text, "lo"), frames(2, 4));
+        assert_eq!(Frames::parse(text, "eth0:1"), frames(11, 14));
+        assert_eq!(Frames::parse(text, "eth0"), None);
+        let later = Frames {
+            received: 15,
+            sent: 15,
+        };
+        let earlier = Frames::parse(text, "eth0:1").unwrap();
+        assert_eq!(Some(later.since(earlier)), frames(4, 1));
+    }
+}

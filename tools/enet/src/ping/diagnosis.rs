@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Collects what shows who is at fault: counters of the interface, ESP's answer, signs of life of the host.
+
+use std::io::ErrorKind;
+use std::net::{IpAddr, SocketAddr};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use sockaddr_en::{Address, EspStream, Family};
+
+use super::echo::Tally;
+use super::neighbours;
+use super::target::{poke, Target, DISCARD};
+use super::verdict::{Evidence, Life};
+use crate::interfaces::Frames;
+
+/// How long an answer to ESP's SYN may take.
+const ESP: Duration = Duration::from_millis(1500);
+
+/// How long some devices take to count a frame that has left.
+const COUNTING: Duration = Duration::from_millis(1500);
+
+/// How long a host may take to answer a probe; the kernel asks three times, once a second.
+const PROBED: Duration = Duration::from_secs(4);
+
+/// The same where the kernel first waits five seconds for another sign, because it was not told to ask at once.
+const UNPROBED: Duration = Duration::from_secs(9);
+
+/// How long a host may take to say that a UDP port is closed, where the kernel does not ask by itself.
+const REFUSED: Duration = Duration::from_secs(1);
+
+/// Looks for the reason why `target` has not answered. `before` is what its interface had counted when asking began.
+pub fn examine(target: &Target, family: Family, tally: &Tally, before: Option<Frames>) -> Evidence {
+    // Frames to the own address do not leave the host.
+    let before = before.filter(|_| target.interface.mac != Some(target.mac));
+    let frames = before.and_then(|before| frames_since(target, tally, before));
+    Evidence {
+        host: target.to_string(),
+        interface: target.interface.name.clone(),
+        sent: tally.sent,
+        refused: tally.refused,
+        frames,
+        esp: answers_esp(target, family),
+        life: target.ip.map_or(Life::Unknown, |ip| life(target, ip)),
+    }
+}
+
+fn frames_since(target: &Target, tally: &Tally, before: Frames) -> Option<Frames> {
+    let end = Instant::now() + COUNTING;
+    loop {
+        let frames = Frames::of(&target.interface.name)?.since(before);
+        if frames.sent >= u64::from(tally.sent) || Instant::now() >= end {
+            return Some(frames);
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}
+
+/// A host with the module accepts a connection or resets it, whether somebody listens there or not.
+fn answers_esp(target: &Target, family: Family) -> bool {
+    let address = Address::new(target.mac, target.interface.index, DISCARD);
+    match EspStream::connect_timeout_with(family, &address, ESP) {
+        Ok(_) => true,
+        Err(error) => matches!(
+            error.kind(),
+            ErrorKind::ConnectionRefused | ErrorKind::ConnectionReset
+        ),
+    }
+}
+
+/// Asks the host itself: has the kernel confirm the neighbour entry, and sends to a UDP port that is closed.
+fn life(target: &Target, ip: IpAddr) -> Life {
+    let find = || {
+        neighbours::find(ip, Some(target.interface.index))
+            .ok()
+            .flatten()
+    };
+    let entry = find();
+    let doubted = entry.as_ref().filter(|entry| entry.is_doubted());
+    let patience = match doubted {
+        Some(entry) if neighbours::probe(entry).is_ok() => PROBED,
+        Some(_) => UNPROBED,
+        None => REFUSED,
+    };
+    let doubted = doubted.is_some();
+    let socket = poke(SocketAddr::new(ip, DISCARD), Some(&target.interface)).ok();
+    let socket = socket.filter(|socket| socket.set_nonblocking(true).is_ok());
+    let refused = || {
+        let socket = socket.as_ref()?;
+        let error = socket.recv(&mut [0]).err()?;
+        Some(error.kind() == ErrorKind::ConnectionRefused)
+    };
+    let end = Instant::now() + patience;
+    loop {
+        if refused() == Some(true) {
+            return Life::Answers(ip);
+        }
+        let entry = find();
+        if doubted && entry.as_ref().is_some_and(|entry| entry.confirmed()) {
+            return Life::Answers(ip);
+        }
+        if entry.is_none_or(|entry| entry.failed()) {
+            return Life::Silent(ip);
+        }
+        if Instant::now() >= end {
+            return if doubted {
+                Life::Silent(ip)
+            } else {
+                Life::Unknown
+            };
+        }
+        thread::sleep(Duration::from_millis(50));
+    }
+}

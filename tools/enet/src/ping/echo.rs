@@ -1,0 +1,310 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Echo requests and their answers: EDP's port 0.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::io::{self, ErrorKind};
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use anyhow::{anyhow, bail, Context, Result};
+use nix::errno::Errno;
+use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use nix::sys::signal::{SigSet, Signal};
+use nix::sys::signalfd::{SfdFlags, SignalFd};
+use sockaddr_en::constants::{EDP_ECHO_REPLY, EDP_ECHO_REQUEST};
+use sockaddr_en::{Address, EdpSocket};
+
+use super::target::Target;
+use crate::interfaces::Interface;
+use crate::output;
+
+/// Bytes of a request that have a meaning: its kind and its number.
+pub const LEAST_SIZE: u16 = 5;
+
+/// Bytes of an EDP header, which an MTU includes.
+const HEADER: u32 = 6;
+
+/// How to ask.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    /// Requests; 0 for as many as there is time for.
+    pub count: u32,
+    /// From one request to the next.
+    pub interval: Duration,
+    /// Bytes of each.
+    pub size: u16,
+    /// How long the last answer may take.
+    pub timeout: Duration,
+}
+
+/// How it went.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Tally {
+    /// Requests that the device took.
+    pub sent: u32,
+    /// Requests that it refused.
+    pub refused: u32,
+    /// How long each answer took.
+    pub times: Vec<Duration>,
+    /// Answers beyond the first to a request.
+    pub duplicates: u32,
+}
+
+impl fmt::Display for Tally {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let asked = u64::from(self.sent) + u64::from(self.refused);
+        let lost = asked.saturating_sub(self.times.len() as u64);
+        let percent = (100 * lost).checked_div(asked).unwrap_or(0);
+        write!(f, "{} sent, ", self.sent)?;
+        if self.refused > 0 {
+            write!(f, "{} refused by this host, ", self.refused)?;
+        }
+        write!(f, "{} answered", self.times.len())?;
+        if self.duplicates > 0 {
+            write!(f, ", {} answered twice", self.duplicates)?;
+        }
+        write!(f, ", {percent}% lost")?;
+        let sum: Duration = self.times.iter().sum();
+        if let (Some(least), Some(most)) = (self.times.iter().min(), self.times.iter().max()) {
+            let mean = sum.as_secs_f64() / self.times.len() as f64;
+            write!(
+                f,
+                "; time min/avg/max {}/{:.3}/{} ms",
+                milliseconds(*least),
+                mean * 1e3,
+                milliseconds(*most)
+            )?;
+        }
+        Ok(())
+    }
+}
+
+fn milliseconds(time: Duration) -> String {
+    format!("{:.3}", time.as_secs_f64() * 1e3)
+}
+
+/// The signals that end asking, blocked so that a descriptor reports them. Dropped, they kill again.
+struct Interrupts {
+    set: SigSet,
+    descriptor: SignalFd,
+}
+
+impl Interrupts {
+    fn catch() -> Result<Self> {
+        let mut set = SigSet::empty();
+        set.add(Signal::SIGINT);
+        set.add(Signal::SIGTERM);
+        set.thread_block().context("blocking signals")?;
+        let flags = SfdFlags::SFD_CLOEXEC | SfdFlags::SFD_NONBLOCK;
+        let descriptor = SignalFd::with_flags(&set, flags).context("signalfd")?;
+        Ok(Self { set, descriptor })
+    }
+}
+
+impl Drop for Interrupts {
+    fn drop(&mut self) {
+        // The one that was reported must not kill now.
+        while matches!(self.descriptor.read_signal(), Ok(Some(_))) {}
+        let _ = self.set.thread_unblock();
+    }
+}
+
+/// A conversation with one host.
+#[derive(Debug)]
+pub struct Echo<'a> {
+    socket: &'a EdpSocket,
+    target: &'a Target,
+    plan: Plan,
+    /// When each request was sent that has no answer yet.
+    waiting: HashMap<u32, Instant>,
+    tally: Tally,
+}
+
+impl<'a> Echo<'a> {
+    /// Asks `target` through `socket`.
+    pub fn new(socket: &'a EdpSocket, target: &'a Target, plan: Plan) -> Self {
+        Self {
+            socket,
+            target,
+            plan,
+            waiting: HashMap::new(),
+            tally: Tally::default(),
+        }
+    }
+
+    /// Asks as planned, or until a signal comes, and prints each answer.
+    ///
+    /// # Errors
+    /// When the device cannot send at all.
+    pub fn run(mut self) -> Result<Tally> {
+        let name = &self.target.interface.name;
+        let most = sockaddr_en::interface_mtu(name)
+            .with_context(|| format!("the MTU of {name}"))?
+            .saturating_sub(HEADER);
+        if u32::from(self.plan.size) > most {
+            bail!("a request of {} bytes does not fit into a frame of {name}, which carries {most} bytes of EDP: use --size {most} or less", self.plan.size);
+        }
+        self.socket.set_nonblocking(true)?;
+        let interrupts = Interrupts::catch()?;
+        let mut number = 0;
+        let mut next = Instant::now();
+        loop {
+            let more = self.plan.count == 0 || number < self.plan.count;
+            let now = Instant::now();
+            if more && now >= next {
+                number += 1;
+                self.ask(number)?;
+                next = now + self.plan.interval;
+                continue;
+            }
+            let end = if more {
+                next
+            } else {
+                next - self.plan.interval + self.plan.timeout
+            };
+            if !more && (self.waiting.is_empty() || now >= end) {
+                return Ok(self.tally);
+            }
+            if await_either(self.socket, &interrupts.descriptor, end - now)? {
+                return Ok(self.tally);
+            }
+            self.listen()?;
+        }
+    }
+
+    fn ask(&mut self, number: u32) -> Result<()> {
+        let request = request(number, self.plan.size);
+        let to = Address::new(self.target.mac, self.target.interface.index, 0);
+        let now = Instant::now();
+        match self.socket.send_to(&request, to) {
+            Ok(_) => {
+                self.tally.sent += 1;
+                self.waiting.insert(number, now);
+                Ok(())
+            }
+            Err(error) if is_refusal(&error) => {
+                self.tally.refused += 1;
+                Ok(())
+            }
+            Err(error) => Err(self.explain(error)),
+        }
+    }
+
+    /// Takes all answers that have come.
+    fn listen(&mut self) -> Result<()> {
+        let mut buffer = vec![0; usize::from(u16::MAX)];
+        loop {
+            let (length, from) = match self.socket.recv_from(&mut buffer) {
+                Ok(received) => received,
+                Err(error) if error.kind() == ErrorKind::WouldBlock => return Ok(()),
+                Err(error) => return Err(self.explain(error)),
+            };
+            if from.mac != self.target.mac || from.port != 0 {
+                continue;
+            }
+            let Some(number) = answered(&buffer[..length]) else {
+                continue;
+            };
+            match self.waiting.remove(&number) {
+                Some(sent) => self.note(number, length, sent.elapsed())?,
+                None => self.tally.duplicates += 1,
+            }
+        }
+    }
+
+    fn note(&mut self, number: u32, length: usize, time: Duration) -> Result<()> {
+        self.tally.times.push(time);
+        output::print(&format!(
+            "{length} bytes from {}: number {number}, time {} ms\n",
+            self.target,
+            milliseconds(time)
+        ))
+    }
+
+    /// An error of the socket: mostly the device has changed since it was looked at.
+    fn explain(&self, error: io::Error) -> anyhow::Error {
+        let name = &self.target.interface.name;
+        match Interface::named(name).map(|found| found.map(|interface| interface.fault())) {
+            Ok(Some(Some(fault))) => anyhow!("{fault}"),
+            Ok(None) => anyhow!("{name} has been removed"),
+            _ => anyhow!(error).context(format!("asking {}", self.target)),
+        }
+    }
+}
+
+/// The queue in front of the device, or a filter there, did not take the frame; it may take the next.
+fn is_refusal(error: &io::Error) -> bool {
+    error.kind() == ErrorKind::WouldBlock || error.raw_os_error() == Some(libc::ENOBUFS)
+}
+
+/// Waits until the socket has something, at most for `time`; true when a signal came.
+fn await_either(socket: &EdpSocket, signals: &SignalFd, time: Duration) -> Result<bool> {
+    let mut entries =
+        [socket.as_fd(), signals.as_fd()].map(|fd| PollFd::new(fd, PollFlags::POLLIN));
+    // Rounded up, or the last part of a millisecond would be spent polling.
+    let time = time + Duration::from_micros(999);
+    let timeout = PollTimeout::try_from(time).unwrap_or(PollTimeout::MAX);
+    match poll(&mut entries, timeout) {
+        Ok(_) => Ok(entries[1].any().unwrap_or(false)),
+        Err(Errno::EINTR) => Ok(false),
+        Err(error) => Err(error).context("poll"),
+    }
+}
+
+/// Request `number`: its kind, its number, and bytes that fill it up.
+fn request(number: u32, size: u16) -> Vec<u8> {
+    let mut bytes = vec![EDP_ECHO_REQUEST];
+    bytes.extend(number.to_be_bytes());
+    bytes.extend((bytes.len()..usize::from(size)).map(|place| place as u8));
+    bytes
+}
+
+/// The number of the request that `bytes` answer.
+fn answered(bytes: &[u8]) -> Option<u32> {
+    let (kind, rest) = bytes.split_first()?;
+    let number = rest.get(..4)?.try_into().ok()?;
+    (*kind == EDP_ECHO_REPLY).then_some(u32::from_be_bytes(number))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_have_their_size_and_number() {
+        for size in [LEAST_SIZE, 56, 1494] {
+            let mut bytes = request(0x0102_0304, size);
+            assert_eq!(bytes.len(), usize::from(size));
+            assert_eq!(answered(&bytes), None);
+            bytes[0] = EDP_ECHO_REPLY;
+            assert_eq!(answered(&bytes), Some(0x0102_0304));
+        }
+        assert_eq!(answered(&[]), None);
+        assert_eq!(answered(&[EDP_ECHO_REPLY, 0, 0, 0]), None);
+    }
+
+    #[test]
+    fn the_summary_has_what_happened() {
+        let ms = Duration::from_millis;
+        let tally = Tally {
+            sent: 4,
+            times: vec![ms(1), ms(2), ms(6)],
+            ..Tally::default()
+        };
+        assert_eq!(
+            tally.to_string(),
+            "4 sent, 3 answered, 25% lost; time min/avg/max 1.000/3.000/6.000 ms"
+        );
+        let refused = Tally {
+            refused: 2,
+            ..Tally::default()
+        };
+        assert_eq!(
+            refused.to_string(),
+            "0 sent, 2 refused by this host, 0 answered, 100% lost"
+        );
+        assert_eq!(Tally::default().to_string(), "0 sent, 0 answered, 0% lost");
+    }
+}

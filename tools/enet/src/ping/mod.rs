@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `enet ping`: asks a host for echoes, and finds out why none comes.
+
+mod diagnosis;
+mod echo;
+mod neighbours;
+mod target;
+mod verdict;
+
+use std::io;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure, Context, Result};
+use clap::Args;
+use sockaddr_en::{Address, EdpProtocol, EdpSocket, Family};
+
+use crate::interfaces::Frames;
+use crate::{output, proc_file};
+use echo::{Echo, Plan, LEAST_SIZE};
+use target::Resolved;
+
+/// Arguments of `ping`.
+#[derive(Debug, Args)]
+pub struct PingArgs {
+    /// Ethernet address, IP address or name of the host, with %INTERFACE or without
+    host: String,
+
+    /// Requests to send; 0 for endless ones
+    #[arg(short, long, value_name = "NUMBER", default_value_t = 4)]
+    count: u32,
+
+    /// Seconds from one request to the next
+    #[arg(short, long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    interval: Duration,
+
+    /// Bytes of a request
+    #[arg(short, long, value_name = "BYTES", default_value_t = 56,
+          value_parser = clap::value_parser!(u16).range(i64::from(LEAST_SIZE)..))]
+    size: u16,
+
+    /// Seconds to wait for the last answer
+    #[arg(short = 'W', long, value_name = "SECONDS", default_value = "1", value_parser = seconds)]
+    timeout: Duration,
+
+    /// Interface that leads to the host; an Ethernet address needs one
+    #[arg(short = 'I', long, value_name = "NAME")]
+    interface: Option<String>,
+
+    /// Number of the socket family, if the module was loaded with another
+    #[arg(long, value_name = "NUMBER", default_value_t = Family::ENET.number())]
+    family: u16,
+}
+
+/// Nobody answered.
+const UNANSWERED: u8 = 1;
+
+impl PingArgs {
+    /// Asks, prints the answers and a summary, and the reason if nobody answered.
+    ///
+    /// # Errors
+    /// When the host cannot be asked: the module is not loaded, or an interface cannot send.
+    pub fn run(&self) -> Result<ExitCode> {
+        let family = Family::new(self.family);
+        let socket = EdpSocket::bind_with(family, EdpProtocol::Edp, Address::any(0))
+            .map_err(|error| no_socket(error, family))?;
+        let target = match target::resolve(&self.host, self.interface.as_deref())? {
+            Resolved::Found(target) => target,
+            Resolved::Silent(reason) => {
+                eprintln!("enet: {reason}");
+                return Ok(ExitCode::from(UNANSWERED));
+            }
+        };
+        output::print(&format!(
+            "asking {target} for echoes of {} bytes by EDP\n",
+            self.size
+        ))?;
+        let before = Frames::of(&target.interface.name);
+        let plan = Plan {
+            count: self.count,
+            interval: self.interval,
+            size: self.size,
+            timeout: self.timeout,
+        };
+        let tally = Echo::new(&socket, &target, plan).run()?;
+        output::print(&format!("{tally}\n"))?;
+        if !tally.times.is_empty() {
+            return Ok(ExitCode::SUCCESS);
+        }
+        // Interrupted before the first request: there is nothing to explain.
+        if tally.sent + tally.refused > 0 {
+            let evidence = diagnosis::examine(&target, family, &tally, before);
+            eprintln!("enet: {evidence}");
+        }
+        Ok(ExitCode::from(UNANSWERED))
+    }
+}
+
+fn no_socket(error: io::Error, family: Family) -> anyhow::Error {
+    if error.raw_os_error() != Some(libc::EAFNOSUPPORT) {
+        return anyhow!(error).context("opening an EDP socket");
+    }
+    if proc_file::module_is_loaded() {
+        return anyhow!(
+            "the module is loaded here, but not with family {family}: \
+             give --family the number that it was loaded with (`modprobe --showconfig | grep enet`)"
+        );
+    }
+    anyhow!(
+        "the module is not loaded on this host: load it with `modprobe enet`; \
+         if there is no such module, `make install` in its sources installs it"
+    )
+}
+
+fn seconds(text: &str) -> Result<Duration> {
+    const SHORTEST: Duration = Duration::from_millis(1);
+    const LONGEST: Duration = Duration::from_secs(24 * 60 * 60);
+    let seconds: f64 = text
+        .parse()
+        .with_context(|| format!("`{text}` is not a number of seconds"))?;
+    let time = Duration::try_from_secs_f64(seconds).unwrap_or_default();
+    ensure!(
+        (SHORTEST..=LONGEST).contains(&time),
+        "`{text}` is out of range: write a number from 0.001 to 86400"
+    );
+    Ok(time)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_are_in_range() {
+        assert_eq!(seconds("0.2").unwrap(), Duration::from_millis(200));
+        for text in ["0", "-1", "nan", "inf", "1e9", "", "1s"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_missing_module_is_explained() {
+        let missing = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
+        let told = no_socket(missing, Family::ENET).to_string();
+        assert!(
+            told.contains("modprobe enet") || told.contains("--family"),
+            "{told}"
+        );
+        let other = io::Error::from_raw_os_error(libc::EMFILE);
+        let told = no_socket(other, Family::ENET).to_string();
+        assert_eq!(told, "opening an EDP socket");
+    }
+}

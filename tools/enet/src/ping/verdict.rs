@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Who is at fault when no answer comes: from what was observed to a sentence.
+
+use std::fmt;
+use std::net::IpAddr;
+
+use super::target::question;
+use crate::interfaces::Frames;
+
+/// Whether the host itself shows a sign of life, without the module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Life {
+    /// It answers neighbour discovery, or says that a UDP port is closed.
+    Answers(IpAddr),
+    /// It does not answer neighbour discovery.
+    Silent(IpAddr),
+    /// No IP address is known, or the neighbour entry is fixed by an administrator.
+    Unknown,
+}
+
+/// What was observed while nobody answered.
+#[derive(Clone, Debug)]
+pub struct Evidence {
+    /// The host, as [`Target`](super::target::Target) prints.
+    pub host: String,
+    /// The interface.
+    pub interface: String,
+    /// Requests that the interface took.
+    pub sent: u32,
+    /// Requests that it refused.
+    pub refused: u32,
+    /// Frames of the interface meanwhile; none if they do not count, as those inside a host.
+    pub frames: Option<Frames>,
+    /// The host answers ESP.
+    pub esp: bool,
+    /// Sign of life.
+    pub life: Life,
+}
+
+/// Who is at fault.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// A filter or a full queue of this host refused the frames.
+    RefusedHere,
+    /// The frames vanished in this host, without an error.
+    LostHere,
+    /// The other host has the module, but its EDP frames do not get there or back.
+    EdpFiltered,
+    /// The other host is there, and answers neither protocol.
+    NoModuleThere,
+    /// The other host is not there.
+    NoHost,
+    /// Nothing is known about the other host.
+    Unknown,
+}
+
+impl Evidence {
+    /// Who is at fault. Causes that are sure come first.
+    pub fn verdict(&self) -> Verdict {
+        if self.sent == 0 && self.refused > 0 {
+            Verdict::RefusedHere
+        } else if self
+            .frames
+            .is_some_and(|frames| frames.sent < u64::from(self.sent))
+        {
+            Verdict::LostHere
+        } else if self.esp {
+            Verdict::EdpFiltered
+        } else {
+            match self.life {
+                Life::Answers(_) => Verdict::NoModuleThere,
+                Life::Silent(_) => Verdict::NoHost,
+                Life::Unknown => Verdict::Unknown,
+            }
+        }
+    }
+
+    /// Answers may have come and been dropped behind the interface.
+    fn hint_at_own_input(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(frames) = self.frames else {
+            return Ok(());
+        };
+        if frames.received >= u64::from(self.sent) {
+            write!(
+                f,
+                "\n{} received {} frames meanwhile, so a filter of this host may drop the answers: `tc filter show dev {0} \
+                 ingress`, `nft list ruleset`.",
+                self.interface, frames.received
+            )
+        } else {
+            Ok(())
+        }
+    }
+}
+
+impl fmt::Display for Evidence {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            host, interface, ..
+        } = self;
+        match self.verdict() {
+            Verdict::RefusedHere => write!(
+                f,
+                "This host refuses to send: an egress filter of {interface} drops the Ethernet type of EDP (0x88b5), or the \
+                 queue of {interface} is full. Look at `tc filter show dev {interface} egress`, `nft list ruleset` and \
+                 `tc -s qdisc show dev {interface}`."
+            ),
+            Verdict::LostHere => write!(
+                f,
+                "The requests were lost in this host: {interface} has sent {} frames of {}. A queueing discipline or a filter \
+                 drops them: look at `tc -s qdisc show dev {interface}`, `tc -s filter show dev {interface} egress` and \
+                 `nft list ruleset`.",
+                self.frames.map_or(0, |frames| frames.sent),
+                self.sent
+            ),
+            Verdict::EdpFiltered => {
+                write!(
+                    f,
+                    "{host} has the module, for it answers ESP, but EDP frames are lost: a filter on the way or at either end \
+                     drops the Ethernet type of EDP (0x88b5), or the hosts have different values of the module's parameter \
+                     edp_type. On both hosts look at `tc filter show dev DEVICE ingress`, the same with `egress`, `nft list \
+                     ruleset`, and `modprobe --showconfig | grep enet`."
+                )?;
+                self.hint_at_own_input(f)
+            }
+            Verdict::NoModuleThere => {
+                let how = match self.life {
+                    Life::Answers(ip) => format!("{ip} answers {} or UDP", question(ip)),
+                    _ => "it is there".to_owned(),
+                };
+                write!(
+                    f,
+                    "{host} is there ({how}), but answers neither EDP nor ESP. Either the module is not loaded there, or a \
+                     filter on the way drops the Ethernet types 0x88b5 and 0x88b6. Run `lsmod | grep enet` there: if it \
+                     prints nothing, run `modprobe enet`. Else run `enet stats --all` there before and after this ping: if \
+                     EdpInEcho does not rise, the frames do not arrive; if it does, the answers are lost on the way back."
+                )?;
+                self.hint_at_own_input(f)
+            }
+            Verdict::NoHost => match self.life {
+                Life::Silent(ip) => write!(
+                    f,
+                    "Nobody is there: {host} answers {} no longer. It is off, or its cable is out, or it has left the segment \
+                     or VLAN of {interface}; `ip neighbour show {ip}` says what is known.",
+                    question(ip)
+                ),
+                _ => write!(f, "Nobody is there."),
+            },
+            Verdict::Unknown => {
+                write!(
+                    f,
+                    "{host} answers neither EDP nor ESP, and no IP address is known by which the host itself could be asked. \
+                     Either the address or the interface is wrong or the host is off, or the module is not loaded there, \
+                     or a filter on the way drops the Ethernet types 0x88b5 and 0x88b6. Try `enet ping` with its IP \
+                     address, and run `lsmod | grep enet` and `enet stats --all` there."
+                )?;
+                self.hint_at_own_input(f)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn evidence() -> Evidence {
+        Evidence {
+            host: "10.0.0.2 (02:00:00:00:00:02%eth0)".to_owned(),
+            interface: "eth0".to_owned(),
+            sent: 4,
+            refused: 0,
+            frames: Some(Frames {
+                received: 0,
+                sent: 4,
+            }),
+            esp: false,
+            life: Life::Answers([10, 0, 0, 2].into()),
+        }
+    }
+
+    #[test]
+    fn each_cause_has_its_verdict_and_its_check() {
+        let ip = IpAddr::from([10, 0, 0, 2]);
+        let cases = [
+            (evidence(), Verdict::NoModuleThere, "lsmod | grep enet"),
+            (
+                Evidence {
+                    esp: true,
+                    ..evidence()
+                },
+                Verdict::EdpFiltered,
+                "edp_type",
+            ),
+            (
+                Evidence {
+                    sent: 0,
+                    refused: 4,
+                    ..evidence()
+                },
+                Verdict::RefusedHere,
+                "tc filter show dev eth0 egress",
+            ),
+            (
+                Evidence {
+                    frames: Some(Frames {
+                        received: 9,
+                        sent: 3,
+                    }),
+                    ..evidence()
+                },
+                Verdict::LostHere,
+                "sent 3 frames of 4",
+            ),
+            (
+                Evidence {
+                    life: Life::Silent(ip),
+                    ..evidence()
+                },
+                Verdict::NoHost,
+                "ip neighbour show 10.0.0.2",
+            ),
+            (
+                Evidence {
+                    life: Life::Unknown,
+                    frames: None,
+                    ..evidence()
+                },
+                Verdict::Unknown,
+                "IP address",
+            ),
+        ];
+        for (evidence, verdict, words) in cases {
+            assert_eq!(evidence.verdict(), verdict);
+            let text = evidence.to_string();
+            assert!(text.contains(words), "{text}");
+        }
+    }
+
+    #[test]
+    fn own_input_is_suspected_when_frames_came() {
+        let mut evidence = evidence();
+        assert!(!evidence.to_string().contains("ingress"));
+        evidence.frames = Some(Frames {
+            received: 4,
+            sent: 4,
+        });
+        assert!(evidence.to_string().contains("dev eth0 ingress"));
+    }
+}
