@@ -13,7 +13,7 @@ use crate::layout::Layout;
 const MODULE_PAGES: [&str; 3] = ["enet.7", "edp.7", "esp.7"];
 
 /// Those of programs, whose own tests compare them with their options.
-const PROGRAM_PAGES: [&str; 1] = ["netgauge.1"];
+const PROGRAM_PAGES: [&str; 2] = ["enet.1", "netgauge.1"];
 
 /// Judges each page. What it says is compared with the module by scenarios.
 pub fn check(layout: &Layout) -> Part {
