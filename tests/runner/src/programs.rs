@@ -9,8 +9,11 @@ use anyhow::{ensure, Context, Result};
 use crate::layout::{Layout, Purpose};
 use crate::step;
 
-/// The programs built from crates of the workspace, each by its package's name.
-pub const CRATES: &[&str] = &["enet-switch", "netgauge", "scenarios"];
+/// The packages of the workspace with programs for the guests.
+const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "scenarios"];
+
+/// The programs that are built from them.
+pub const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge", "scenarios"];
 
 /// The examples of the library for programs, which scenarios run.
 pub const EXAMPLES: &[&str] = &["esp_nc", "esp_tokio_echo", "esp_uring_echo"];
@@ -47,8 +50,8 @@ pub fn build_module(layout: &Layout) -> Result<()> {
 /// # Errors
 /// When they do not build.
 pub fn build_programs(layout: &Layout) -> Result<()> {
-    let arguments: Vec<_> = CRATES.iter().flat_map(|name| ["-p", *name]).collect();
-    build(layout, &CRATES.join(" and "), "programs.log", &arguments)?;
+    let arguments: Vec<_> = PACKAGES.iter().flat_map(|name| ["-p", *name]).collect();
+    build(layout, &PACKAGES.join(" and "), "programs.log", &arguments)?;
     let arguments = ["-p", "sockaddr_en", "--all-features", "--examples"];
     build(layout, "the library's examples", "examples.log", &arguments)
 }

@@ -51,7 +51,7 @@ pub fn file_system(layout: &Layout) -> Result<PathBuf> {
     let _lock = layout.lock()?;
     programs::build_module(layout)?;
     programs::build_programs(layout)?;
-    let mut programs: Vec<_> = programs::CRATES
+    let mut programs: Vec<_> = programs::PROGRAMS
         .iter()
         .map(|name| layout.program(name))
         .collect();
