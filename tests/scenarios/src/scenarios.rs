@@ -12,6 +12,7 @@ mod edp_calls;
 mod edp_echo;
 mod edp_ports;
 mod endurance;
+mod enet_tool;
 mod error_queue;
 mod esp_bulk;
 mod esp_calls;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<&'static Scenario> {
         device_namespaces::ALL,
         library::ALL,
         examples::ALL,
+        enet_tool::ALL,
         proc_files::ALL,
         manual::ALL,
         switch::ALL,

@@ -35,15 +35,23 @@ pub fn examine(target: &Target, family: Family, tally: &Tally, before: Option<Fr
     // Frames to the own address do not leave the host.
     let before = before.filter(|_| target.interface.mac != Some(target.mac));
     let frames = before.and_then(|before| frames_since(target, tally, before));
-    Evidence {
+    let mut evidence = Evidence {
         host: target.to_string(),
         interface: target.interface.name.clone(),
         sent: tally.sent,
         refused: tally.refused,
         frames,
-        esp: answers_esp(target, family),
-        life: target.ip.map_or(Life::Unknown, |ip| life(target, ip)),
+        esp: false,
+        life: Life::Unknown,
+    };
+    // Of a fault of this host the other one knows nothing.
+    if !evidence.verdict().is_here() {
+        evidence.esp = answers_esp(target, family);
+        if !evidence.esp {
+            evidence.life = target.ip.map_or(Life::Unknown, |ip| life(target, ip));
+        }
     }
+    evidence
 }
 
 fn frames_since(target: &Target, tally: &Tally, before: Frames) -> Option<Frames> {

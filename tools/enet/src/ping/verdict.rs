@@ -55,6 +55,13 @@ pub enum Verdict {
     Unknown,
 }
 
+impl Verdict {
+    /// The fault is this host's.
+    pub fn is_here(self) -> bool {
+        matches!(self, Self::RefusedHere | Self::LostHere)
+    }
+}
+
 impl Evidence {
     /// Who is at fault. Causes that are sure come first.
     pub fn verdict(&self) -> Verdict {
