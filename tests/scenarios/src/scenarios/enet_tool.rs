@@ -1,14 +1,16 @@
 //! The program `enet`: what it lists, counts and exports, and whom `enet ping` holds responsible.
 
 use std::fs;
-use std::io::{Read, Write};
+use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Child, Command, Stdio};
 
 use anyhow::{ensure, Context, Result};
+use nix::sys::signal::{kill, Signal};
+use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{note, Outcome, Scenario};
 use crate::lab::{eventually, print_mac, Host, Lab, DEVICE};
 use crate::module::{self, Restore};
 use crate::program::{start, wait_for_word};
@@ -19,6 +21,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("enet_stats_tells_what_is_refused", counters),
     Scenario::direct("enet_exporter_speaks_prometheus", exporter),
     Scenario::direct("enet_ping_is_answered_by_a_good_peer", good_peer),
+    Scenario::direct("enet_ping_prints_a_summary_when_interrupted", interrupted),
     Scenario::guest(
         "enet_ping_says_that_the_module_is_not_loaded_here",
         no_module_here,
@@ -270,6 +273,26 @@ fn good_peer(lab: &Lab) -> Outcome {
     ping_complains(&lab.a, "-s 1495 10.0.0.2", 2, &["--size 1494"])
 }
 
+fn interrupted(lab: &Lab) -> Outcome {
+    let mut command = Command::new("enet");
+    let target = format!("{}%{DEVICE}", print_mac(lab.b.mac));
+    command.args(["ping", "-c", "0", "-i", "0.05", &target]);
+    let mut ping = start((&lab.a, command), Stdio::null(), Stdio::piped())?;
+    let mut lines = BufReader::new(ping.stdout.take().context("no output")?).lines();
+    // What it is going to do, and two answers.
+    for _ in 0..3 {
+        lines.next().context("it ended early")??;
+    }
+    kill(Pid::from_raw(ping.id().try_into()?), Signal::SIGINT).context("kill")?;
+    let last = lines.last().context("no summary")??;
+    let status = ping.wait()?;
+    ensure!(
+        status.code() == Some(0) && last.contains(" answered, "),
+        "{status}, and the last line is {last:?}"
+    );
+    Ok(())
+}
+
 /// Keeps the kernel from loading modules by itself; afterwards it does again.
 struct NoAutoload(String);
 
@@ -285,7 +308,9 @@ impl NoAutoload {
 
 impl Drop for NoAutoload {
     fn drop(&mut self) {
-        fs::write(MODPROBE, &self.0).expect("the kernel takes its own setting");
+        if let Err(error) = fs::write(MODPROBE, &self.0) {
+            note(&format!("{MODPROBE} cannot be restored: {error}"));
+        }
     }
 }
 
