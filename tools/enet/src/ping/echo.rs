@@ -26,6 +26,9 @@ pub const LEAST_SIZE: u16 = 5;
 /// Bytes of an EDP header, which an MTU includes.
 const HEADER: u32 = 6;
 
+/// Requests that may wait for answers, so that endless ones without answers do not take endless memory.
+const MOST_WAITING: u32 = 1 << 16;
+
 /// How to ask.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -46,36 +49,56 @@ pub struct Tally {
     pub sent: u32,
     /// Requests that it refused.
     pub refused: u32,
-    /// How long each answer took.
-    pub times: Vec<Duration>,
+    /// Answers, and how long they took.
+    pub times: Times,
     /// Answers beyond the first to a request.
     pub duplicates: u32,
+}
+
+/// Answers in as much memory for endless ones as for four.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Times {
+    count: u32,
+    least: Duration,
+    most: Duration,
+    sum: Duration,
+}
+
+impl Times {
+    /// No answer has come.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
+    }
+
+    fn add(&mut self, time: Duration) {
+        self.least = if self.is_empty() {
+            time
+        } else {
+            self.least.min(time)
+        };
+        self.most = self.most.max(time);
+        self.sum += time;
+        self.count += 1;
+    }
 }
 
 impl fmt::Display for Tally {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let asked = u64::from(self.sent) + u64::from(self.refused);
-        let lost = asked.saturating_sub(self.times.len() as u64);
+        let lost = asked.saturating_sub(u64::from(self.times.count));
         let percent = (100 * lost).checked_div(asked).unwrap_or(0);
         write!(f, "{} sent, ", self.sent)?;
         if self.refused > 0 {
             write!(f, "{} refused by this host, ", self.refused)?;
         }
-        write!(f, "{} answered", self.times.len())?;
+        write!(f, "{} answered", self.times.count)?;
         if self.duplicates > 0 {
             write!(f, ", {} answered twice", self.duplicates)?;
         }
         write!(f, ", {percent}% lost")?;
-        let sum: Duration = self.times.iter().sum();
-        if let (Some(least), Some(most)) = (self.times.iter().min(), self.times.iter().max()) {
-            let mean = sum.as_secs_f64() / self.times.len() as f64;
-            write!(
-                f,
-                "; time min/avg/max {}/{:.3}/{} ms",
-                milliseconds(*least),
-                mean * 1e3,
-                milliseconds(*most)
-            )?;
+        if let Some(mean) = self.times.sum.checked_div(self.times.count) {
+            let [least, mean, most] = [self.times.least, mean, self.times.most].map(milliseconds);
+            write!(f, "; time min/avg/max {least}/{mean}/{most} ms")?;
         }
         Ok(())
     }
@@ -182,6 +205,8 @@ impl<'a> Echo<'a> {
             Ok(_) => {
                 self.tally.sent += 1;
                 self.waiting.insert(number, now);
+                // An answer as late as this does not come.
+                self.waiting.remove(&number.wrapping_sub(MOST_WAITING));
                 Ok(())
             }
             Err(error) if is_refusal(&error) => {
@@ -215,7 +240,7 @@ impl<'a> Echo<'a> {
     }
 
     fn note(&mut self, number: u32, length: usize, time: Duration) -> Result<()> {
-        self.tally.times.push(time);
+        self.tally.times.add(time);
         output::print(&format!(
             "{length} bytes from {}: number {number}, time {} ms\n",
             self.target,
@@ -288,11 +313,13 @@ mod tests {
     #[test]
     fn the_summary_has_what_happened() {
         let ms = Duration::from_millis;
-        let tally = Tally {
+        let mut tally = Tally {
             sent: 4,
-            times: vec![ms(1), ms(2), ms(6)],
             ..Tally::default()
         };
+        for time in [2, 1, 6] {
+            tally.times.add(ms(time));
+        }
         assert_eq!(
             tally.to_string(),
             "4 sent, 3 answered, 25% lost; time min/avg/max 1.000/3.000/6.000 ms"
