@@ -276,5 +276,5 @@ impl Endpoint {
 
 /// The place of a byte, told apart from that of every other byte in the world.
 fn place(stream: u8, offset: u16) -> u64 {
-    u64::from(stream) << 16 | u64::from(offset)
+    (u64::from(stream) << 16) | u64::from(offset)
 }
