@@ -176,6 +176,9 @@ impl<P: Protocol> Map<P> {
         from: &mut Walk,
         mut f: impl FnMut(&Sock<P>) -> Result<(), E>,
     ) -> Result<(), E> {
+        // `from` is a place in one table: while sockets move to another, that is waited for.
+        // SAFETY: The table is initialized, and the task may sleep.
+        unsafe { bindings::rhashtable_settle(self.table.get()) };
         let mut result = Ok(());
         self.visit(
             from,
@@ -209,8 +212,7 @@ impl<P: Protocol> Map<P> {
     }
 
     /// Calls `look` for every socket from `from` on, in a read section, and `act`, outside of it, with
-    /// what that returned. `from` is moved behind each socket for which `look` returned nothing. It is a place
-    /// in one table: while sockets move to another, that is waited for.
+    /// what that returned. `from` is moved behind each socket for which `look` returned nothing.
     fn visit<T>(
         &self,
         from: &mut Walk,
@@ -219,12 +221,11 @@ impl<P: Protocol> Map<P> {
     ) {
         let mut iter = MaybeUninit::<bindings::rhashtable_iter>::uninit();
         let iter = iter.as_mut_ptr();
-        // SAFETY: The table is initialized, and the task may sleep. The iterator is initialized by entering, stays where it is,
+        // SAFETY: The table is initialized. The iterator is initialized by entering, stays where it is,
         // and leaves the table before it goes; starting and stopping alternate, and any number will do as
         // a place to go on from. What `next` returns is null at the end, an error when the table was
         // resized, which is no reason to stop, or a socket that the read section keeps.
         unsafe {
-            bindings::rhashtable_settle(self.table.get());
             bindings::rhashtable_walk_enter(self.table.get(), iter);
             bindings::rhashtable_walk_start(iter);
             bindings::rhashtable_walk_seek(iter, from.bucket, from.visited);
