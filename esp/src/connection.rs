@@ -20,7 +20,7 @@
 //!   finds no socket and is answered with RST. So a RST is a clean end once the
 //!   other side's FIN has arrived and ours has left, if only our FIN is
 //!   unacknowledged. It also is if it comes from a host that does not know the
-//!   connection ([`reset_for`]), not from a peer that gives up, and if that host
+//!   connection ([`reset_for`](super::reset_for)), not from a peer that gives up, and if that host
 //!   may have had everything: since our FIN left we have sent something again or
 //!   probed, or the RST answers the FIN, which may have arrived twice, and no
 //!   packet before it. A host that never had the data would have answered that.

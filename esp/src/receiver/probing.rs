@@ -18,7 +18,7 @@
 //!   wait.
 //! * A sender may have a smaller window than `packets_to_ack`. If probes find it
 //!   twice at the same distance from the number given, that is its window, and is
-//!   acknowledged in time from then on ([`PeerWindow`]).
+//!   acknowledged in time from then on ([`PeerWindow`](super::super::peer_window::PeerWindow)).
 //! * While packets of other connections arrive at the device, our own may be
 //!   queued behind them in the switch port: the timer counts from the last of
 //!   them, delayed by [`PORT_DELAY`] at most.
