@@ -505,8 +505,10 @@ fn hosts_that_cannot_be_reached_are_named() {
 #[test]
 fn a_host_that_dies_is_named() {
     let hosts = Scratch::new("dying", "node0\nnode1\nnode2\n");
-    // The last one's connection ends after some words, in the midst of the rounds.
-    let script = "if [ $0 = node2 ]; then sh -c \"$1\" | sed -u 12q; else exec sh -c \"$1\"; fi";
+    // The last one is killed after some words, in the midst of the rounds.
+    let script = "if [ $0 = node2 ]; then \
+        sh -c \"echo \\$\\$; exec \\$0\" \"$1\" | { read pid; sed -u 12q; kill -9 $pid; }; \
+        else exec sh -c \"$1\"; fi";
     let output = run(by_ssh(&hosts, script, "-x all-to-all -s 1-1M -c 2"));
     assert_eq!(output.status.code(), Some(1));
     let said = text(&output.stderr);
