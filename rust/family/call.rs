@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A call that runs on a descriptor, and the descriptor's state.
+//!
+//! C header: [`include/linux/net.h`](srctree/include/linux/net.h)
+
+use super::super::{
+    bindings,
+    sock::{Locked, Protocol, Sock, SockRef},
+};
+use crate::net::errno::prelude::*;
+use core::{
+    marker::PhantomData,
+    ops::Deref,
+    ptr,
+    sync::atomic::{AtomicU32, Ordering},
+};
+
+/// `socket->state`: calls change it, packets do not. The core shows it.
+#[derive(Clone, Copy, PartialEq, Eq)]
+#[allow(missing_docs)]
+pub(crate) enum SocketState {
+    Unconnected,
+    Connecting,
+    Connected,
+    Disconnecting,
+}
+
+impl SocketState {
+    fn to_core(self) -> bindings::socket_state {
+        match self {
+            SocketState::Unconnected => bindings::socket_state_SS_UNCONNECTED,
+            SocketState::Connecting => bindings::socket_state_SS_CONNECTING,
+            SocketState::Connected => bindings::socket_state_SS_CONNECTED,
+            SocketState::Disconnecting => bindings::socket_state_SS_DISCONNECTING,
+        }
+    }
+}
+
+/// The state of a descriptor.
+///
+/// # Safety
+///
+/// `socket` is valid for as long as `'a`.
+unsafe fn state_cell<'a>(socket: *mut bindings::socket) -> &'a AtomicU32 {
+    // SAFETY: An aligned word in a valid descriptor, which this module accesses in no other way.
+    unsafe { AtomicU32::from_ptr(ptr::addr_of_mut!((*socket).state).cast()) }
+}
+
+/// A call that runs on a descriptor of protocol `P`. It holds the descriptor, and so the socket and its
+/// wait queue.
+pub(crate) struct Call<'a, P: Protocol> {
+    sock: &'a Sock<P>,
+    socket: *mut bindings::socket,
+}
+
+impl<'a, P: Protocol> Call<'a, P> {
+    /// # Safety
+    ///
+    /// `socket` is a descriptor with a socket of `P`, held for as long as `'a`.
+    #[inline]
+    pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
+        Call {
+            // SAFETY: The caller's promise.
+            sock: unsafe { Sock::from_raw((*socket).sk) },
+            socket,
+        }
+    }
+
+    /// The socket.
+    #[inline]
+    pub(crate) fn sock(&self) -> &'a Sock<P> {
+        self.sock
+    }
+
+    /// A reference to the socket.
+    pub(crate) fn hold(&self) -> SockRef<P> {
+        // SAFETY: The descriptor holds the socket, so its count is not zero; the reference is ours.
+        unsafe {
+            bindings::sock_hold(self.sock.as_ptr());
+            SockRef::from_raw(self.sock.as_ptr())
+        }
+    }
+
+    /// Sets the descriptor's state.
+    pub(crate) fn set_state(&self, state: SocketState) {
+        // SAFETY: The call holds the descriptor.
+        unsafe { state_cell(self.socket) }.store(state.to_core(), Ordering::Relaxed);
+    }
+
+    /// The descriptor's state.
+    pub(crate) fn state(&self) -> SocketState {
+        // SAFETY: As above.
+        match unsafe { state_cell(self.socket) }.load(Ordering::Relaxed) {
+            bindings::socket_state_SS_UNCONNECTED => SocketState::Unconnected,
+            bindings::socket_state_SS_CONNECTING => SocketState::Connecting,
+            bindings::socket_state_SS_CONNECTED => SocketState::Connected,
+            _ => SocketState::Disconnecting,
+        }
+    }
+}
+
+impl<P: Protocol> Deref for Call<'_, P> {
+    type Target = Sock<P>;
+
+    #[inline]
+    fn deref(&self) -> &Sock<P> {
+        self.sock
+    }
+}
+
+/// The end of a descriptor, in its last call. Dropping this cuts the socket from it: after that only
+/// the protocol may still hold the socket.
+pub(crate) struct Closing<'a, P: Protocol>(Call<'a, P>);
+
+impl<P: Protocol> Closing<'_, P> {
+    /// # Safety
+    ///
+    /// As [`Call::new`], in the descriptor's last call.
+    pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
+        // SAFETY: The caller's promise.
+        Closing(unsafe { Call::new(socket) })
+    }
+}
+
+impl<'a, P: Protocol> Deref for Closing<'a, P> {
+    type Target = Call<'a, P>;
+
+    fn deref(&self) -> &Call<'a, P> {
+        &self.0
+    }
+}
+
+impl<P: Protocol> Drop for Closing<'_, P> {
+    fn drop(&mut self) {
+        // SAFETY: The socket is valid, and its last call is here.
+        unsafe { bindings::sock_orphan(self.0.sock.as_ptr()) };
+    }
+}
+
+/// A fresh descriptor that has no socket yet, as `accept` gets it.
+pub(crate) struct NewDescriptor<'a>(*mut bindings::socket, PhantomData<&'a mut bindings::socket>);
+
+impl NewDescriptor<'_> {
+    /// # Safety
+    ///
+    /// `socket` is a descriptor without a socket, which nobody else uses as long as this lasts.
+    pub(super) unsafe fn new(socket: *mut bindings::socket) -> Self {
+        NewDescriptor(socket, PhantomData)
+    }
+
+    /// Makes `child` the socket behind the descriptor, which takes a reference to it, and connected.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the child has a descriptor already, or has had one.
+    pub(crate) fn graft<P: Protocol>(self, child: &mut Locked<'_, P>) -> Result {
+        let child = child.sock();
+        // SAFETY: The child is locked, so that no other call grafts it meanwhile; one without a
+        // descriptor gets none otherwise. The descriptor has no socket yet. Its `release` gives back the
+        // reference.
+        unsafe {
+            if !(*child.as_ptr()).sk_socket.is_null() || child.is_dead() {
+                return Err(EINVAL);
+            }
+            bindings::sock_hold(child.as_ptr());
+            bindings::sock_graft(child.as_ptr(), self.0);
+            state_cell(self.0).store(SocketState::Connected.to_core(), Ordering::Relaxed);
+        }
+        Ok(())
+    }
+}
