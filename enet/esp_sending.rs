@@ -350,7 +350,7 @@ impl Sending {
         let note: Kept = kept.note();
         if is_store(kept) {
             let whole = count > 1 && note.is_all(header.seq, count);
-            if !whole || !kept.set_packets(0, note.size, count) {
+            if !whole || !kept.set_packets(note.size, count) {
                 return self.view(header, count);
             }
         }
@@ -398,7 +398,7 @@ impl Sending {
             cursor.advance();
         }
         header.len = view.len() as u16;
-        let told = count == 1 || view.set_packets(0, size, count);
+        let told = count == 1 || view.set_packets(size, count);
         if told && view.push(&header.emit()) {
             Ok(view)
         } else {

@@ -49,15 +49,15 @@ impl Buffer {
         }
     }
 
-    /// Says that the data are a header of `header_len` bytes and `count` packets, of `size` bytes each but for
-    /// the last; also to clones that are made afterwards. `false` if there is a clone already.
+    /// Says that the data are `count` packets, of `size` bytes each but for the last; also to clones that are
+    /// made afterwards. Their header may be put in front later. `false` if there is a clone already.
     #[inline]
-    pub(crate) fn set_packets(&mut self, header_len: u16, size: u16, count: u16) -> bool {
+    pub(crate) fn set_packets(&mut self, size: u16, count: u16) -> bool {
         if self.is_cloned() {
             return false;
         }
         // SAFETY: The buffer is borrowed exclusively, and nobody shares what belongs to it.
-        unsafe { bindings::skb_set_packets(self.as_ptr(), header_len.into(), size, count) };
+        unsafe { bindings::skb_set_packets(self.as_ptr(), 0, size, count) };
         true
     }
 }
