@@ -3,12 +3,12 @@
 //! Structures that lists of the kernel link, as registrations are made of.
 
 use crate::net::errno::prelude::*;
-use core::cell::UnsafeCell;
+use core::{cell::UnsafeCell, mem};
 
 /// A structure that stays where it is. Whoever has a list link it has it taken off before it goes.
 pub(super) struct Listed<T>(Pin<KBox<UnsafeCell<T>>>);
 
-// SAFETY: Nothing but the address can be had of it.
+// SAFETY: Nothing but the address can be had of it, and nothing runs when it goes: `new` takes no others.
 unsafe impl<T> Send for Listed<T> {}
 // SAFETY: As above.
 unsafe impl<T> Sync for Listed<T> {}
@@ -16,6 +16,7 @@ unsafe impl<T> Sync for Listed<T> {}
 impl<T> Listed<T> {
     /// A place for `structure`, which is on no list yet.
     pub(super) fn new(structure: T) -> Result<Self> {
+        const { assert!(!mem::needs_drop::<T>()) };
         Ok(Listed(KBox::pin(UnsafeCell::new(structure), GFP_KERNEL)?))
     }
 
