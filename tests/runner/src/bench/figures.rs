@@ -26,7 +26,7 @@ pub struct Figure {
 pub enum Reading {
     /// The median of half a round trip of so many bytes.
     HalfRoundTrip(u64),
-    /// What 99 of 100 of these do not exceed.
+    /// The 99th percentile of these.
     Percentile99(u64),
     /// A byte of a stream, or of a series of datagrams.
     Byte,

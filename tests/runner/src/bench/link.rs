@@ -41,7 +41,7 @@ impl Link {
         }
     }
 
-    /// What netgauge's client is told to reach the server, see `guest/init`.
+    /// The options by which netgauge's client reaches the server, see `guest/init`.
     pub fn to_server(self) -> String {
         let [device, _] = self.devices();
         let address = match self {
@@ -51,7 +51,7 @@ impl Link {
         format!("--connect {address} --interface {device}")
     }
 
-    /// What `ethtool -K` is told at the sender and at the receiver.
+    /// The arguments of `ethtool -K` at the sender and at the receiver.
     fn features(self) -> [&'static str; 2] {
         const WHOLE: &str = "tso on gso on tx-sctp-segmentation on";
         const CUT: &str = "tso off gso off tx-sctp-segmentation off";

@@ -26,18 +26,23 @@ use crate::profile::Tracer;
 use crate::qemu::Clock;
 use crate::step;
 
-/// How netgauge measures and reports: calls have no time limits, since each call that waits would start and stop a timer.
-const REPORTING: &str = "--no-timeouts --format json";
+/// netgauge's option for calls without time limits: with one, each call that waits starts and stops a timer.
+pub const UNLIMITED: &str = "--no-timeouts";
 
-/// What netgauge is told to measure with the server in the other namespace, over the usual link.
+/// netgauge's options to measure with the server in the other namespace, over the usual link, and to report in JSON.
 pub fn to_server() -> String {
-    format!("{} {REPORTING}", Link::Usual.to_server())
+    over(Link::Usual)
+}
+
+/// As [`to_server`], over `link`.
+fn over(link: Link) -> String {
+    format!("{} --format json", link.to_server())
 }
 
 /// How long one measurement may take; many times of what it does.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// What is measured.
+/// A choice of figures.
 #[derive(Clone, Debug, Default, Args)]
 pub struct Options {
     /// Measure only the figures with these names, such as `byte` or `*byte*`; * matches any text.
@@ -175,7 +180,7 @@ fn in_kernel(guest: &mut Commands, figures: &[Figure]) -> Result<Vec<Figure>> {
 
 /// Has the guest run netgauge and returns its report, which tells which transports failed.
 fn ask(guest: &mut Commands, link: Link, arguments: &str) -> Result<Report> {
-    let line = format!("{arguments} {} {REPORTING}", link.to_server());
+    let line = format!("{arguments} {} {UNLIMITED}", over(link));
     let ended = guest.ask(&line)?;
     let report: Report = ended.report().context("netgauge")?;
     ensure!(

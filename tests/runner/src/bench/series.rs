@@ -5,7 +5,7 @@ use super::link::Link;
 
 /// Transports of all figures of small messages, as netgauge calls them.
 pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
-/// Those that carry streams, for what only these do or what is compared with TCP only.
+/// Transports of all other figures: streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
 /// One run of netgauge.
@@ -137,7 +137,7 @@ pub const SERIES: &[Series] = &[
 pub const TURNS: &str = "turns-100";
 
 impl Series {
-    /// What netgauge is told, beside the addresses.
+    /// The options of netgauge, beside the addresses.
     pub fn arguments(&self) -> String {
         self.with(self.tests)
     }
@@ -157,8 +157,8 @@ impl Series {
     }
 }
 
-/// What the names of shares begin with, see [`super::shares`].
-const SHARES: [&str; 2] = ["kernel-", "softirq-"];
+/// Prefixes of the names of shares, of the kernel's and of the softirqs' one, see [`super::shares`].
+pub const SHARES: [&str; 2] = ["kernel-", "softirq-"];
 
 /// Which figures are wanted: all, or those whose names match one of some patterns.
 #[derive(Clone, Debug, Default)]

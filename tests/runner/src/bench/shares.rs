@@ -9,8 +9,8 @@
 use anyhow::{ensure, Result};
 
 use super::figures::{Figure, Report};
-use super::series::{BYTE, MESSAGE};
-use super::to_server;
+use super::series::{BYTE, MESSAGE, SHARES};
+use super::{to_server, UNLIMITED};
 use crate::commands::Commands;
 use crate::profile::{difference, is_kernel, Counts, Tracer};
 
@@ -42,7 +42,10 @@ pub fn measure(
     times: u64,
 ) -> Result<[(&'static str, Shares); 2]> {
     let mut counted = |pattern: &str| -> Result<Counts> {
-        let arguments = format!("-m {transport} {} {pattern} --warmup 0", to_server());
+        let arguments = format!(
+            "-m {transport} {} {UNLIMITED} {pattern} --warmup 0",
+            to_server()
+        );
         let (counts, report): (_, Report) = tracer.count(guest, &arguments)?;
         for run in &report.runs {
             let error = run.error.as_deref();
@@ -82,9 +85,10 @@ impl Shares {
 
     /// These parts of what was measured, as figures that have budgets.
     pub fn figures(&self, of: &Figure) -> [Figure; 2] {
-        [("kernel", self.kernel), ("softirq", self.softirq)].map(|(part, share)| Figure {
+        let [kernel, softirq] = SHARES;
+        [(kernel, self.kernel), (softirq, self.softirq)].map(|(part, share)| Figure {
             transport: of.transport.clone(),
-            name: format!("{part}-{}", of.name),
+            name: format!("{part}{}", of.name),
             count: of.count.map(|count| count * share),
         })
     }

@@ -6,7 +6,7 @@ use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 
 use super::results::{Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
-use crate::bench::shares;
+use crate::bench::{self, shares, UNLIMITED};
 use crate::commands::{Commands, Verb};
 use crate::layout::Layout;
 use crate::profile::Tracer;
@@ -29,12 +29,6 @@ pub const LOSS: u32 = 2;
 pub const PACKETS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 /// Payload that every transport puts into one packet.
 pub const PAYLOAD: u32 = 1448;
-
-/// How netgauge reaches the server at the other end of the cable, see `guest/init`.
-const TO_SERVER: &str = "--connect 10.0.0.2 --interface veth0 --format json";
-
-/// Calls without time limits, which are timers in each call that waits; only where no datagram gets lost.
-const UNLIMITED: &str = "--no-timeouts";
 
 /// All that go with offloads as they are.
 const OTHERS: [Series; 5] = [TCP, UDP, RAW, EDP, ESP];
@@ -85,7 +79,8 @@ impl Topic {
         }
     }
 
-    /// What netgauge is told, beside transports and addresses.
+    /// What netgauge is told, beside transports and addresses. Calls go without time limits only where no datagram gets
+    /// lost.
     pub fn arguments(self) -> String {
         match self {
             Self::Dialogue => format!("-x one-one -s 1-64K -c 30 --warmup 5 {UNLIMITED}"),
@@ -174,8 +169,9 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     let hosts = "a b";
     step::say("a cable: first runs, not counted");
     let warm_up = format!(
-        "-m {} {TO_SERVER} -x one-one -s 1,64K -c 50",
-        transports(&OTHERS)
+        "-m {} {} -x one-one -s 1,64K -c 50",
+        transports(&OTHERS),
+        bench::to_server()
     );
     guest.ask(&warm_up)?;
     let mut tracer = Tracer::new(guest)?;
@@ -254,7 +250,7 @@ fn to_server(
     series: &[Series],
 ) -> Result<()> {
     measure(guest, results, topic, series, |names| {
-        format!("-m {names} {TO_SERVER} {}", topic.arguments())
+        format!("-m {names} {} {}", bench::to_server(), topic.arguments())
     })
 }
 

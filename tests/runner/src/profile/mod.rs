@@ -19,7 +19,7 @@ use serde_json::Value;
 use self::symbols::Symbols;
 pub use self::trace::{is_kernel, Counts, Place};
 pub use self::tracer::Tracer;
-use crate::bench::to_server;
+use crate::bench::{to_server, UNLIMITED};
 use crate::commands::{Commands, Verb};
 use crate::layout::Layout;
 use crate::qemu::Clock;
@@ -63,7 +63,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let size = options.size;
     let arguments = |protocol: &str, count| {
         format!(
-            "-m {protocol} {} -x one-one -s {size} -c {count} --warmup 20",
+            "-m {protocol} {} {UNLIMITED} -x one-one -s {size} -c {count} --warmup 20",
             to_server()
         )
     };
