@@ -11,6 +11,7 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{setsockopt, sockopt};
 use socket2::SockRef;
 
+use super::options::limit_calls;
 use super::polled::{polled, try_recv, try_send};
 use super::{SocketOptions, Transport};
 use crate::host::is_timeout;
@@ -81,8 +82,7 @@ impl<S: DatagramSocket> Datagrams<S> {
     /// longer than `timeout` for one of them, or for room for it.
     pub(crate) fn new(socket: S, max_datagram: usize, timeout: Duration) -> io::Result<Self> {
         let options = SockRef::from(&socket);
-        options.set_read_timeout(Some(timeout))?;
-        options.set_write_timeout(Some(timeout))?;
+        limit_calls(&socket, Some(timeout))?;
         // Beyond the system's limit only root may go; others get what the limit allows.
         if setsockopt(&socket.as_fd(), sockopt::RcvBufForce, &RECEIVE_BUFFER).is_err() {
             options.set_recv_buffer_size(RECEIVE_BUFFER)?;

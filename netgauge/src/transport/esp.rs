@@ -9,6 +9,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EspListener, EspStream, Family, MacAddr};
 
+use super::options::limit_calls;
 use super::stream::Stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{explain_family, packets, peer_address, wait_for_peer};
@@ -83,7 +84,7 @@ impl Prepared for Esp {
                 listener.accept()?.0
             }
         };
-        set_up(&stream, give_up)?;
+        limit_calls(&stream, Some(give_up))?;
         Ok(Box::new(
             Stream::new(stream, &self.context).counted(packets::of_esp),
         ))
@@ -108,11 +109,6 @@ fn connect(family: Family, address: &Address, give_up: Duration) -> Result<EspSt
     EspStream::connect_timeout_with(family, address, give_up)
         .map_err(explain_family)
         .with_context(|| format!("connecting to {address} by ESP"))
-}
-
-fn set_up(stream: &EspStream, give_up: Duration) -> io::Result<()> {
-    stream.set_read_timeout(Some(give_up))?;
-    stream.set_write_timeout(Some(give_up))
 }
 
 struct Listener {
@@ -141,7 +137,7 @@ impl StreamListener for Listener {
 
     fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
         let (stream, _) = self.socket.accept()?;
-        set_up(&stream, self.give_up)?;
+        limit_calls(&stream, Some(self.give_up))?;
         Ok(Box::new(stream))
     }
 }
@@ -157,7 +153,7 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     let (family, give_up) = (context.family, context.give_up);
     Ok(Box::new(move || {
         let stream = connect(family, &address, give_up)?;
-        set_up(&stream, give_up)?;
+        limit_calls(&stream, Some(give_up))?;
         Ok(Box::new(stream))
     }))
 }

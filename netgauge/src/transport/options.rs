@@ -4,6 +4,7 @@
 
 use std::io;
 use std::os::fd::AsFd;
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::{Args, ValueEnum};
@@ -82,6 +83,17 @@ pub enum Calls {
     Receive,
     /// Both.
     Both,
+}
+
+/// Limits the time of a connected socket's blocking calls to `most`; `None` ends the limit.
+///
+/// # Errors
+///
+/// Those of `setsockopt`.
+pub(super) fn limit_calls(socket: &impl AsFd, most: Option<Duration>) -> io::Result<()> {
+    let socket = SockRef::from(socket);
+    socket.set_read_timeout(most)?;
+    socket.set_write_timeout(most)
 }
 
 /// Which of [`SocketOptions`] mean something to a transport. `--nonblocking` and `--no-timeouts` do to all.
@@ -219,13 +231,10 @@ impl SocketOptions {
     ///
     /// # Errors
     ///
-    /// What the socket says.
+    /// As [`limit_calls`].
     pub(super) fn unlimit(&self, socket: &dyn Transport) -> io::Result<()> {
         if self.no_timeouts {
-            let socket = socket.as_fd();
-            let socket = SockRef::from(&socket);
-            socket.set_read_timeout(None)?;
-            socket.set_write_timeout(None)?;
+            limit_calls(&socket.as_fd(), None)?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use anyhow::{Context as _, Result};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::ip::{self, Departure};
+use super::options::limit_calls;
 use super::stream::Stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{packets, wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
@@ -129,8 +130,7 @@ fn port_of(socket: &Socket) -> Result<u16> {
 
 fn set_up(stream: &TcpStream, nodelay: bool, give_up: Duration) -> io::Result<()> {
     stream.set_nodelay(nodelay)?;
-    stream.set_read_timeout(Some(give_up))?;
-    stream.set_write_timeout(Some(give_up))
+    limit_calls(stream, Some(give_up))
 }
 
 /// How many connections wait to be accepted at most.

@@ -15,6 +15,7 @@ use nix::sys::socket::setsockopt;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
+use super::options::limit_calls;
 use super::stream::Stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
@@ -164,8 +165,7 @@ fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
 /// Sets what a connected socket has.
 fn set_up(socket: &Socket, nodelay: bool, give_up: Duration) -> io::Result<()> {
     setsockopt(socket, Nodelay, &nodelay)?;
-    socket.set_read_timeout(Some(give_up))?;
-    socket.set_write_timeout(Some(give_up))
+    limit_calls(socket, Some(give_up))
 }
 
 impl Prepared for Tipc {

@@ -15,6 +15,7 @@ use std::time::Duration;
 use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
+use super::options::limit_calls;
 use super::stream::Stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
@@ -101,7 +102,7 @@ impl Meeting {
 
     fn accept(&self, give_up: Duration) -> io::Result<UnixStream> {
         let (stream, _) = self.listener.accept()?;
-        set_patience(&stream, give_up)?;
+        limit_calls(&stream, Some(give_up))?;
         Ok(stream)
     }
 }
@@ -116,7 +117,7 @@ fn meet(path: &str, give_up: Duration) -> Result<UnixStream> {
     let stream = UnixStream::connect(path)
         .map_err(|error| explain(error, path))
         .with_context(|| format!("connecting to {path}"))?;
-    set_patience(&stream, give_up)?;
+    limit_calls(&stream, Some(give_up))?;
     Ok(stream)
 }
 
@@ -130,11 +131,6 @@ fn check_host(peer: &Endpoint) -> Result<()> {
         "unix is for ends on one host, and the peer is on another: choose another transport"
     );
     Ok(())
-}
-
-fn set_patience(stream: &UnixStream, give_up: Duration) -> io::Result<()> {
-    stream.set_read_timeout(Some(give_up))?;
-    stream.set_write_timeout(Some(give_up))
 }
 
 impl Prepared for Unix {
