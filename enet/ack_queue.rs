@@ -9,7 +9,6 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    counters::Counter,
     esp::{self, Connection, Demand, Verdict},
     net::{
         alarm::{Alarmed, Ring},
@@ -19,6 +18,7 @@ use crate::{
         softirq::Softirq,
         timer,
     },
+    statistics::{Statistic, Statistics},
     sysctl::{Live, Seen},
 };
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -43,11 +43,8 @@ pub(crate) struct AckQueue<P: Scheduled> {
     ifindex: u32,
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
+    statistics: Arc<Statistics>,
     waiting: BhLock<Waiting<P>>,
-    /// Acknowledgements that had to wait for their turn.
-    waited: Counter,
-    /// Times that a turn was taken from a silent holder.
-    overrun: Counter,
 }
 
 struct Waiting<P: Scheduled> {
@@ -115,7 +112,7 @@ pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softir
             turn.give(slot);
         }
         if waiting.order.overruns() != overruns {
-            queue.overrun.count();
+            queue.statistics.count(Statistic::EspAckQueueOverrun);
         }
         drop(guard);
         let mut guard = sock.lock_bh(softirq);
@@ -143,9 +140,8 @@ impl<P: Scheduled> AckQueue<P> {
             ifindex,
             arrivals: queues.arrivals.clone(),
             live: queues.live.clone(),
+            statistics: queues.statistics.clone(),
             waiting: BhLock::new_atomic(waiting, kernel::static_lock_class!())?,
-            waited: Counter::new(),
-            overrun: Counter::new(),
         })
     }
 
@@ -195,6 +191,12 @@ impl<P: Scheduled> Place<P> {
         self.queue.last_arrival()
     }
 
+    /// The counters of the namespace.
+    #[inline]
+    pub(crate) fn statistics(&self) -> &Statistics {
+        &self.queue.statistics
+    }
+
     /// Tells the queue what the engine now demands: to be called before anything is sent.
     #[inline]
     pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
@@ -216,7 +218,7 @@ impl<P: Scheduled> Place<P> {
             Verdict::Unchanged | Verdict::Turn => None,
             Verdict::Joins => {
                 waiting.sockets.push(sock);
-                queue.waited.count();
+                queue.statistics.count(Statistic::EspAckQueueWaited);
                 None
             }
             Verdict::Leaves => waiting.sockets.remove(sock),
@@ -297,17 +299,19 @@ pub(crate) struct AckQueues<P: Scheduled> {
     queues: BhLock<KVec<Shared<P>>>,
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
+    statistics: Arc<Statistics>,
 }
 
 impl<P: Scheduled> AckQueues<P> {
-    /// None yet; connections look at `live`.
+    /// None yet; connections look at `live`, and count in `statistics`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(live: Arc<Live>) -> Result<Self> {
+    pub(crate) fn new(live: Arc<Live>, statistics: Arc<Statistics>) -> Result<Self> {
         Ok(AckQueues {
             live,
+            statistics,
             queues: BhLock::new(KVec::new(), kernel::static_lock_class!())?,
             arrivals: Arc::new(Arrivals::default(), GFP_KERNEL)?,
         })
@@ -342,17 +346,5 @@ impl<P: Scheduled> AckQueues<P> {
         let queue = place.and_then(|place| queues.remove(place).ok());
         drop(queues);
         drop(queue);
-    }
-
-    /// Acknowledgements that had to wait for their turn, and times that a turn was taken from a
-    /// silent holder, by the devices that are there.
-    pub(crate) fn counts(&self) -> (u32, u32) {
-        let queues = self.queues.lock();
-        queues.iter().fold((0, 0), |(waited, overrun), queue| {
-            (
-                queue.waited.get().wrapping_add(waited),
-                queue.overrun.get().wrapping_add(overrun),
-            )
-        })
     }
 }

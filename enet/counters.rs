@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Counters that anyone may raise at any time.
+//! Counters of a socket, which anyone may raise at any time.
 
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
@@ -9,11 +9,6 @@ use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 pub(crate) struct Counter(AtomicU32);
 
 impl Counter {
-    /// Zero.
-    pub(crate) const fn new() -> Self {
-        Counter(AtomicU32::new(0))
-    }
-
     /// Raises the number by one.
     #[inline]
     pub(crate) fn count(&self) {

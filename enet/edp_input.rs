@@ -23,6 +23,7 @@ use crate::{
     parameters,
     sender::sender,
     space::Space,
+    statistics::Statistic,
 };
 
 /// Takes the frames of EDP's Ethernet type.
@@ -32,7 +33,6 @@ pub(crate) struct Frames;
 #[cold]
 #[inline(never)]
 fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason) {
-    Space::of(device.net()).edp_refused.count(reason);
     events::edp_drop(&skb, device, None, header, reason);
     skb.refuse(None, reason);
 }
@@ -91,7 +91,10 @@ impl Handler for Frames {
             Err((skb, DropReason::Filter))
         };
         match queued {
-            Ok(()) => stats.pkt_rx.count(),
+            Ok(()) => {
+                stats.pkt_rx.count();
+                space.statistics.count(Statistic::EdpInDatagrams);
+            }
             Err((skb, reason)) => {
                 stats.pkt_rx_drop.count();
                 events::edp_drop(&skb, device, Some(sock), Some(&header), reason);
@@ -113,7 +116,7 @@ fn control(skb: Skb, device: &Device, header: &Header, source: Mac, space: &Spac
         return refuse(skb, device, Some(header), DropReason::Malformed);
     }
     if echo(&skb, device, &reply, source).is_some() {
-        space.edp_echoed.count();
+        space.statistics.count(Statistic::EdpInEcho);
         skb.consume();
     } else {
         refuse(skb, device, Some(header), DropReason::NoMemory);

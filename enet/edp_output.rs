@@ -10,6 +10,7 @@ use crate::{
     net::{device::Device, message::Message, namespace::PerNet, rcu, skb::Skb, sock::Sock, uapi},
     parameters, ports,
     space::Space,
+    statistics::Statistic,
     ties::{outgoing, usable},
 };
 
@@ -120,9 +121,14 @@ impl Edp {
     /// Sends a whole packet, and counts it.
     pub(crate) fn transmit(sock: &Sock<Self>, device: &Device, skb: Skb, to: &Address) -> Result {
         let stats = &sock.shared().stats;
-        device
-            .send(skb, parameters::edp_type(), to.mac)
-            .inspect(|()| stats.pkt_tx.count())
-            .inspect_err(|_| stats.tx_err.count())
+        let statistics = &Space::of(sock.net()).statistics;
+        let sent = device.send(skb, parameters::edp_type(), to.mac);
+        let (of_socket, of_namespace) = match sent {
+            Ok(()) => (&stats.pkt_tx, Statistic::EdpOutDatagrams),
+            Err(_) => (&stats.tx_err, Statistic::EdpOutErrors),
+        };
+        of_socket.count();
+        statistics.count(of_namespace);
+        sent
     }
 }

@@ -46,6 +46,7 @@ mod ports;
 mod procfs;
 mod sender;
 mod space;
+mod statistics;
 mod sysctl;
 mod ties;
 mod uapi;

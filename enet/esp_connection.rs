@@ -19,6 +19,7 @@ use crate::{
     },
     ports,
     space::Space,
+    statistics::Statistic,
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -75,6 +76,9 @@ pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -
         return due;
     }
     if let Some(failure) = outcome.failed {
+        if failure == Failure::TimedOut {
+            (connection.place.statistics()).count(Statistic::EspTimeouts);
+        }
         // A peer that never answered has no connection that could have timed out.
         if failure == Failure::TimedOut && !is_connecting(before) {
             connection.life.end_with(ETIMEDOUT);
@@ -160,7 +164,10 @@ fn established(esp: &mut LockedEsp<'_>) {
     };
     let listener = parent.queue().lock().complete(parent.slot(), sock);
     match listener {
-        Some(listener) => listener.data_ready(),
+        Some(listener) => {
+            (connection.place.statistics()).count(Statistic::EspPassiveOpens);
+            listener.data_ready();
+        }
         // The listener has closed, which ends the child soon.
         None => connection.life.set_parent(parent),
     }

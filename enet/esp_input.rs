@@ -29,6 +29,7 @@ use crate::{
     notes::{Origin, Unread},
     sender::sender,
     space::Space,
+    statistics::Statistic,
 };
 
 /// Takes the frames of ESP's Ethernet type.
@@ -38,7 +39,6 @@ pub(crate) struct Frames;
 #[cold]
 #[inline(never)]
 fn refuse(skb: Skb, device: &Device, reason: DropReason) {
-    Space::of(device.net()).esp_refused.count(reason);
     events::esp_frame_drop(&skb, device, reason);
     skb.refuse(None, reason);
 }
@@ -99,6 +99,7 @@ impl Handler for Frames {
             return drop_packet(sock, skb, DropReason::Filter);
         }
         skb.forget_device();
+        (space.statistics).add(Statistic::EspInPkts, packets.count.into());
         let now = timer::now();
         space.esp_queues.arrivals().pass(peer.ifindex, now);
         let mut queue = None;
@@ -197,7 +198,6 @@ fn mismatch(
         sock.note_queue(&skb);
         open(esp, skb, header, peer, softirq);
     } else {
-        Space::of(sock.net()).esp_refused.no_socket.count();
         drop_packet(sock, skb, DropReason::NoSocket);
     }
     Due::NOT
@@ -332,7 +332,7 @@ fn answer(
             Ok(())
         }
         Admission::Cookie => {
-            space.esp_cookies_sent.count();
+            space.statistics.count(Statistic::EspOutCookies);
             esp_output::send_cookie(device, peer.mac, &esp::cookie::answer_to(syn, cookie()));
             Ok(())
         }
@@ -375,7 +375,6 @@ fn take_answer(
         None
     };
     let Some(syn) = syn else {
-        space.esp_refused.no_socket.count();
         // The first packet behind a cookie may be lost, and the second one is no reason to end the
         // connection.
         if !expected {
@@ -393,7 +392,7 @@ fn take_answer(
     let engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
     match spawn(esp, device, peer, engine, slot, softirq) {
         Ok(mut child) => {
-            space.esp_cookies_taken.count();
+            space.statistics.count(Statistic::EspInCookies);
             let mut esp = child.locked();
             let due = process(&mut esp, skb, header, packets, peer, now, softirq);
             serve_by_timer(&mut esp, due, now);

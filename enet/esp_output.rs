@@ -11,13 +11,12 @@ use crate::{
     events,
     net::{
         device::{Device, Mac},
-        namespace::PerNet,
         rcu,
         skb::{Context, Processor, Skb},
         sock::Sock,
     },
     parameters,
-    space::Space,
+    statistics::Statistic,
 };
 
 /// Sends everything that the engine wants sent at `now`, and arms the timer for what it waits for.
@@ -69,6 +68,7 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
     let peer = sock.shared().peer();
     let device = Device::find(sock.net(), peer.ifindex, &section);
     let mut next = Some(first);
+    let mut left = 0_u32;
     while let Some(packet) = next {
         let sent = match (packet, device) {
             (_, None) => Err(ENODEV),
@@ -91,19 +91,28 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
                 connection
                     .sending
                     .packets(header, count)
-                    .and_then(|skb| data(sock, connection, device, &peer, skb, resend))
+                    .and_then(|skb| {
+                        let resent = if resend { count } else { 0 };
+                        data(sock, connection, device, &peer, skb, resent)
+                    })
             }
         };
+        let count = u32::from(packet.count());
+        left = left.wrapping_add(count);
         if sent.is_err() {
             // As good as lost on the wire: the protocol retransmits it.
             let stats = &mut connection.engine.stats;
-            stats.tx_err = stats.tx_err.wrapping_add(packet.count().into());
+            stats.tx_err = stats.tx_err.wrapping_add(count);
+            let statistics = connection.place.statistics();
+            statistics.add(Statistic::EspOutErrors, count);
         }
         next = poll(connection, now);
     }
+    let statistics = connection.place.statistics();
+    statistics.add(Statistic::EspOutPkts, left);
 }
 
-/// Sends packets of the write queue.
+/// Sends packets of the write queue, of which `resent` have left before.
 #[inline]
 fn data(
     sock: &Sock<Esp>,
@@ -111,10 +120,10 @@ fn data(
     device: &Device,
     peer: &Address,
     mut skb: Skb,
-    resend: bool,
+    resent: u16,
 ) -> Result {
-    if resend {
-        events::esp_sent(sock, &skb, resend);
+    if resent > 0 {
+        events::esp_sent(sock, &skb, resent);
     }
     classify(sock, connection.sending.processor(), &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
@@ -140,13 +149,13 @@ fn control(
 ) -> Result {
     let mut skb = empty(device, &header)?;
     if resend || header.has(flags::RRQ | flags::RST) {
-        events::esp_sent(sock, &skb, resend);
+        events::esp_sent(sock, &skb, resend.into());
     }
     classify(sock, sender, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
-/// Sends a probe, and counts it.
+/// Sends a probe.
 #[cold]
 #[inline(never)]
 fn probe(
@@ -156,7 +165,6 @@ fn probe(
     peer: &Address,
     header: Header,
 ) -> Result {
-    Space::of(sock.net()).esp_probes.count();
     let mut skb = empty(device, &header)?;
     events::esp_probe_sent(sock, &skb);
     classify(sock, sender, &mut skb);
@@ -184,9 +192,16 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
         .ok_or(ENODEV)
         .and_then(|device| control(sock, sender, device, &peer, header, false));
     let stats = &mut connection.engine.stats;
+    let statistics = connection.place.statistics();
     match sent {
-        Ok(()) => stats.pkt_tx = stats.pkt_tx.wrapping_add(1),
-        Err(_) => stats.tx_err = stats.tx_err.wrapping_add(1),
+        Ok(()) => {
+            stats.pkt_tx = stats.pkt_tx.wrapping_add(1);
+            statistics.count(Statistic::EspOutPkts);
+        }
+        Err(_) => {
+            stats.tx_err = stats.tx_err.wrapping_add(1);
+            statistics.count(Statistic::EspOutErrors);
+        }
     }
 }
 
@@ -199,7 +214,7 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
         return;
     }
     if let Ok(skb) = empty(device, header) {
-        events::esp_sent(sock, &skb, false);
+        events::esp_sent(sock, &skb, 0);
         // A peer that misses this times out.
         let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
     }

@@ -34,6 +34,7 @@ use crate::{
     },
     ports,
     space::Space,
+    statistics::Statistic,
     sysctl::USER_TIMEOUT,
     ties::{bindable, interface, local, outgoing, present, usable},
     uapi::is_own_level,
@@ -208,6 +209,7 @@ impl Esp {
         esp.state.role = Role::Connection(Connection::new(sock, engine, device, queue));
         sock.start_flow();
         let _ = sock.take_error();
+        space.statistics.count(Statistic::EspActiveOpens);
         esp_connection::set_state(sock, TcpState::SynSent);
         softirq::disabled(|_| push(esp, now));
         Ok(())

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Trace events of the system `enet`, and the reasons of drops.
+//! What happens off the usual way of a packet: it is counted, and tracers of the system `enet` hear of it.
 
 use crate::{
     address::Address,
@@ -10,13 +10,20 @@ use crate::{
     esp_sock::Esp,
     net::{
         device::Device,
-        namespace::Net,
+        namespace::{Net, PerNet},
         skb::Buffer,
         sock::Sock,
         trace::{self, DropReason, Packet},
     },
     notes::Origin,
+    space::Space,
+    statistics::{Statistic, Statistics},
 };
+
+/// The counters of `net`.
+fn counters(net: &Net) -> &Statistics {
+    &Space::of(net).statistics
+}
 
 /// The header of a frame that is too short for one.
 const NO_HEADER: esp::Header = esp::Header {
@@ -85,24 +92,29 @@ fn esp_of_socket(sock: &Sock<Esp>, skb: &Buffer) -> (esp::Header, Packet) {
     (header, packet)
 }
 
-/// A connection sends a packet again (`resend`), or a request or a reset.
+/// A connection sends `resent` packets again, or a request or a reset.
 #[cold]
 #[inline(never)]
-pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, resend: bool) {
+pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, resent: u16) {
+    let counters = counters(sock.net());
     let (header, packet) = esp_of_socket(sock, skb);
-    if resend {
+    if resent > 0 {
+        counters.add(Statistic::EspRetransPkts, resent.into());
         trace::esp_retransmit(sock.net(), Some(sock), &packet);
     }
     if header.has(flags::RRQ) {
+        counters.count(Statistic::EspOutRequests);
         trace::esp_send_request(sock.net(), Some(sock), &packet);
     }
     if header.has(flags::RST) {
+        counters.count(Statistic::EspOutResets);
         trace::esp_send_reset(sock.net(), Some(sock), &packet);
     }
 }
 
 /// A connection sends a probe.
 pub(crate) fn esp_probe_sent(sock: &Sock<Esp>, skb: &Buffer) {
+    counters(sock.net()).count(Statistic::EspOutProbes);
     let (_, packet) = esp_of_socket(sock, skb);
     trace::esp_send_probe(sock.net(), Some(sock), &packet);
 }
@@ -110,6 +122,7 @@ pub(crate) fn esp_probe_sent(sock: &Sock<Esp>, skb: &Buffer) {
 /// A reset leaves that no socket sends.
 #[cold]
 pub(crate) fn esp_reset_sent(net: &Net, peer: &Address, header: &esp::Header) {
+    counters(net).count(Statistic::EspOutResets);
     trace::esp_send_reset::<Esp>(net, None, &esp_packet(header.src, peer, header));
 }
 
@@ -120,11 +133,14 @@ pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
     if !header.has(flags::RRQ | flags::RST) {
         return;
     }
+    let counters = counters(sock.net());
     let (header, packet) = esp_of_socket(sock, skb);
     if header.has(flags::RRQ) {
+        counters.count(Statistic::EspInRequests);
         trace::esp_receive_request(sock.net(), Some(sock), &packet);
     }
     if header.has(flags::RST) {
+        counters.count(Statistic::EspInResets);
         trace::esp_receive_reset(sock.net(), Some(sock), &packet);
     }
 }
@@ -148,6 +164,7 @@ impl From<esp::DropReason> for DropReason {
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
+    counters(sock.net()).count_esp_drop(reason);
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
     let Origin(peer) = skb.note();
     let packet = esp_packet(header.dst, &peer, &header);
@@ -158,6 +175,7 @@ pub(crate) fn esp_drop(sock: &Sock<Esp>, skb: &Buffer, reason: DropReason) {
 #[cold]
 #[inline(never)]
 pub(crate) fn esp_frame_drop(skb: &Buffer, device: &Device, reason: DropReason) {
+    counters(device.net()).count_esp_drop(reason);
     let header = esp::Header::parse(skb.head()).unwrap_or(NO_HEADER);
     let peer = Address {
         port: header.src,
@@ -177,6 +195,7 @@ pub(crate) fn edp_drop(
     header: Option<&edp::wire::Header>,
     reason: DropReason,
 ) {
+    counters(device.net()).count_edp_drop(reason);
     let mut peer = origin(skb, device);
     let packet = match header {
         Some(header) => {

@@ -222,26 +222,8 @@ impl Show for EnetFile {
     }
 
     fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full> {
-        let space = Space::of(net);
-        let (waited, overrun) = space.esp_queues.counts();
-        let (edp, esp) = (&space.edp_refused, &space.esp_refused);
-        let lines = [
-            ("EspAckQueueWaited", waited),
-            ("EspAckQueueOverrun", overrun),
-            ("EspOutProbes", space.esp_probes.get()),
-            ("EspOutCookies", space.esp_cookies_sent.get()),
-            ("EspInCookies", space.esp_cookies_taken.get()),
-            ("EdpInEcho", space.edp_echoed.get()),
-            ("EdpInNotOurs", edp.not_ours.get()),
-            ("EdpInMalformed", edp.malformed.get()),
-            ("EdpInNoSocket", edp.no_socket.get()),
-            ("EdpInNoMemory", edp.no_memory.get()),
-            ("EspInNotOurs", esp.not_ours.get()),
-            ("EspInMalformed", esp.malformed.get()),
-            ("EspInNoSocket", esp.no_socket.get()),
-            ("EspInNoMemory", esp.no_memory.get()),
-        ];
-        for (name, value) in lines.into_iter().skip(place.part as usize) {
+        let statistics = &Space::of(net).statistics;
+        for (name, value) in statistics.all().skip(place.part as usize) {
             out.line(format_args!("{name} {value}"))?;
             place.next_part();
         }

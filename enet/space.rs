@@ -5,7 +5,6 @@
 use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::AckQueues,
-    counters::Counter,
     edp_sock::Edp,
     esp_sock::Esp,
     net::{
@@ -15,41 +14,16 @@ use crate::{
         random::Secret,
         sysctl::Directory,
         table::{LookupLink, PortLink, Table},
-        trace::DropReason,
     },
     ports::Ports,
+    statistics::Statistics,
     sysctl::Settings,
 };
 use core::sync::atomic::AtomicU32;
+use kernel::sync::Arc;
 
 /// Buckets of the table of listeners, as a power of two.
 const LISTENER_BITS: u32 = 8;
-
-/// Frames that reached no socket, by the reason.
-#[derive(Default)]
-pub(crate) struct Refused {
-    /// Sent to a group, to another host, or by a group.
-    pub(crate) not_ours: Counter,
-    /// Too short for the header or for the length it states.
-    pub(crate) malformed: Counter,
-    /// For a port where no socket waits.
-    pub(crate) no_socket: Counter,
-    /// No memory.
-    pub(crate) no_memory: Counter,
-}
-
-impl Refused {
-    /// Counts a frame, if `reason` keeps it from every socket.
-    pub(crate) fn count(&self, reason: DropReason) {
-        match reason {
-            DropReason::NotOurs => self.not_ours.count(),
-            DropReason::Malformed => self.malformed.count(),
-            DropReason::NoSocket => self.no_socket.count(),
-            DropReason::NoMemory => self.no_memory.count(),
-            _ => {}
-        }
-    }
-}
 
 /// A namespace's share.
 pub(crate) struct Space {
@@ -71,16 +45,8 @@ pub(crate) struct Space {
     pub(crate) esp_queues: AckQueues<Esp>,
     /// How often a device has changed.
     pub(crate) device_changes: AtomicU32,
-    pub(crate) edp_refused: Refused,
-    pub(crate) esp_refused: Refused,
-    /// Probes sent by ESP connections.
-    pub(crate) esp_probes: Counter,
-    /// SYNs answered by cookies.
-    pub(crate) esp_cookies_sent: Counter,
-    /// Connections made of answers to cookies.
-    pub(crate) esp_cookies_taken: Counter,
-    /// Echo requests answered.
-    pub(crate) edp_echoed: Counter,
+    /// What has happened.
+    pub(crate) statistics: Arc<Statistics>,
 }
 
 impl Space {
@@ -91,6 +57,7 @@ impl Space {
     /// `ENOMEM`.
     pub(crate) fn make(net: &Net) -> Result<Self> {
         let settings = Settings::new(Limits::of_new_socket::<Esp>)?;
+        let statistics = Arc::new(Statistics::new()?, GFP_KERNEL)?;
         Ok(Space {
             edp_ports: Ports::new()?,
             esp_ports: Ports::new()?,
@@ -98,14 +65,9 @@ impl Space {
             cookie_secret: Secret::new(),
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
-            esp_queues: AckQueues::new(settings.live())?,
+            esp_queues: AckQueues::new(settings.live(), statistics.clone())?,
             device_changes: AtomicU32::new(0),
-            edp_refused: Refused::default(),
-            esp_refused: Refused::default(),
-            esp_probes: Counter::new(),
-            esp_cookies_sent: Counter::new(),
-            esp_cookies_taken: Counter::new(),
-            edp_echoed: Counter::new(),
+            statistics,
             sysctl: Directory::new(net, settings)?,
         })
     }

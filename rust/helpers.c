@@ -7,6 +7,7 @@
 #include <linux/filter.h>
 #include <linux/jhash.h>
 #include <linux/mm.h>
+#include <linux/percpu.h>
 #include <linux/rhashtable.h>
 #include <linux/sched/signal.h>
 #include <linux/sctp.h>
@@ -176,6 +177,12 @@ H(void, rhashtable_walk_seek, (struct rhashtable_iter *iter, unsigned int slot, 
 H(unsigned int, rhashtable_walk_slot, (const struct rhashtable_iter *iter), return iter->slot)
 H(unsigned int, rhashtable_walk_skip, (const struct rhashtable_iter *iter), return iter->skip)
 H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
+
+/* words of each processor; their addresses are numbers to Rust, which has no address spaces */
+H(void *, alloc_percpu_words, (size_t n), return (void *)(__force unsigned long)__alloc_percpu(n * sizeof(unsigned long), sizeof(unsigned long)))
+H(void, free_percpu_words, (void *words), free_percpu((void __percpu *)(unsigned long)words))
+H(void, percpu_word_add, (void *words, size_t index, unsigned long n), this_cpu_add(((unsigned long __percpu *)(unsigned long)words)[index], n))
+H(unsigned long, percpu_word_sum, (void *words, size_t index), unsigned long sum = 0; int cpu; for_each_possible_cpu(cpu) sum += READ_ONCE(per_cpu_ptr((unsigned long __percpu *)(unsigned long)words, cpu)[index]); return sum)
 
 /* tracing: each is a static branch that is not taken while nobody listens */
 H(void, trace_esp_set_state, (const struct sock *sk, const struct net *net, const struct enet_trace_packet *packet, int oldstate, int newstate), trace_esp_set_state(sk, net, packet, oldstate, newstate))

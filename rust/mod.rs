@@ -56,6 +56,7 @@ pub(crate) mod offload;
 pub(crate) mod options;
 pub(crate) mod packet_type;
 pub(crate) mod pages;
+pub(crate) mod percpu;
 pub(crate) mod procfs;
 pub(crate) mod queue;
 pub(crate) mod random;

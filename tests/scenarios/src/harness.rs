@@ -336,10 +336,14 @@ fn play(scenario: &Scenario) -> Outcome {
         Body::Guest(body) => body(),
         Body::Lab(wiring, body) => {
             let lab = Lab::new(wiring).context("setting up the lab")?;
-            body(&lab)?;
-            lab.await_no_sockets()
+            body(&lab)
+                .and_then(|()| lab.await_no_sockets())
+                .inspect_err(|_| lab.note_counters())
         }
-        Body::Faulty(cell) => cell.run(&Lab::new(Wiring::Switched).context("setting up the lab")?),
+        Body::Faulty(cell) => {
+            let lab = Lab::new(Wiring::Switched).context("setting up the lab")?;
+            cell.run(&lab).inspect_err(|_| lab.note_counters())
+        }
         Body::Alike(kind, play, differences) => {
             let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
             lab.give_ip_addresses()?;

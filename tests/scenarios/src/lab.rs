@@ -8,6 +8,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::address::Address;
 use crate::frame::PacketSocket;
+use crate::harness::note;
 use crate::netns::Netns;
 use crate::patience::{factor, patience};
 use crate::relay::Relay;
@@ -326,6 +327,17 @@ impl Lab {
     /// In a lab that has none.
     pub fn relay(&self) -> &Relay {
         self.relay.as_ref().expect("a lab made with a switch")
+    }
+
+    /// Notes what the hosts have counted so far, for whoever asks why a scenario failed.
+    pub fn note_counters(&self) {
+        for (name, host) in [("a", &self.a), ("b", &self.b)] {
+            let Ok(text) = host.namespace.proc_net("enet") else {
+                continue;
+            };
+            let counted: Vec<_> = text.lines().filter(|line| !line.ends_with(" 0")).collect();
+            note(&format!("{name} counted {}", counted.join(", ")));
+        }
     }
 
     /// Puts `netem` on both hosts' devices, for what they send.

@@ -43,6 +43,7 @@ mod netgauge_transports;
 mod proc_files;
 mod receive_steering;
 mod scale;
+mod statistics;
 mod switch;
 mod sysctl;
 mod sysctl_effect;
@@ -82,6 +83,7 @@ pub fn all() -> Vec<&'static Scenario> {
         enet_tool::ALL,
         proc_files::ALL,
         manual::ALL,
+        statistics::ALL,
         switch::ALL,
         netgauge_lab::ALL,
         sysctl::ALL,

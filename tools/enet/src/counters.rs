@@ -10,7 +10,7 @@ use serde::Serialize;
 pub struct Counter {
     /// The module's name for it.
     pub name: String,
-    /// Its value; the module counts modulo 2^32.
+    /// Its value; the module counts modulo 2^64.
     pub value: u64,
     /// A sentence about it; none for a counter that this program does not know.
     pub meaning: Option<&'static str>,
@@ -47,16 +47,52 @@ pub fn meaning(name: &str) -> Option<&'static str> {
 
 const MEANINGS: &[(&str, &str)] = &[
     (
-        "EspAckQueueWaited",
-        "Acknowledgements waited in an ACK queue while another sender had its turn; many senders to this host make it rise.",
+        "EspActiveOpens",
+        "`connect` was called on ESP sockets, and sent a SYN.",
     ),
     (
-        "EspAckQueueOverrun",
-        "An ACK queue did not wait any longer for the current sender, which was silent; frames are lost, or a sender stalls.",
+        "EspPassiveOpens",
+        "Connections of ESP listeners became ready for `accept`.",
+    ),
+    (
+        "EspInPkts",
+        "ESP packets reached a socket.",
+    ),
+    (
+        "EspOutPkts",
+        "ESP packets were sent, retransmissions and empty ones included.",
+    ),
+    (
+        "EspRetransPkts",
+        "ESP packets were sent again; frames are lost on the way, or the peer drops them: see its counters.",
+    ),
+    (
+        "EspOutErrors",
+        "The device did not take ESP packets; its transmit queue is full, or it is down.",
+    ),
+    (
+        "EspInRequests",
+        "Peers asked for packets again that they miss; frames to them are lost.",
+    ),
+    (
+        "EspOutRequests",
+        "This host asked for packets again that it misses; frames to it are lost.",
     ),
     (
         "EspOutProbes",
         "ESP connections sent probes, empty packets that ask a silent peer for an answer.",
+    ),
+    (
+        "EspInResets",
+        "Peers ended ESP connections by a reset, or refused them.",
+    ),
+    (
+        "EspOutResets",
+        "This host ended ESP connections by a reset, or refused them.",
+    ),
+    (
+        "EspTimeouts",
+        "ESP connections ended because the peer was silent.",
     ),
     (
         "EspOutCookies",
@@ -66,7 +102,86 @@ const MEANINGS: &[(&str, &str)] = &[
         "EspInCookies",
         "Connections were made from packets that answered a cookie.",
     ),
-    ("EdpInEcho", "Echo requests were answered: `enet ping` of other hosts."),
+    (
+        "EspAckQueueWaited",
+        "Acknowledgements waited in an ACK queue while another sender had its turn; many senders to this host make it rise.",
+    ),
+    (
+        "EspAckQueueOverrun",
+        "An ACK queue did not wait any longer for the current sender, which was silent; frames are lost, or a sender stalls.",
+    ),
+    (
+        "EspInNotOurs",
+        "ESP frames were refused: sent to a group or another host, or through a device that is not Ethernet.",
+    ),
+    (
+        "EspInMalformed",
+        "ESP frames were refused: shorter than the header or the length in it.",
+    ),
+    (
+        "EspInNoSocket",
+        "ESP frames were refused: no socket has the destination port, or the connection has ended.",
+    ),
+    (
+        "EspInNoMemory",
+        "ESP frames were dropped: no memory could be allocated, or the protocol's limit is reached.",
+    ),
+    (
+        "EspInFilter",
+        "ESP frames were dropped: a socket's filter refused them.",
+    ),
+    (
+        "EspInReceiveBuffer",
+        "ESP packets were dropped: the socket's receive buffer is full; its program reads too slowly.",
+    ),
+    (
+        "EspInBacklog",
+        "ESP packets were dropped: too many waited while a program's call had the socket locked.",
+    ),
+    (
+        "EspInListenQueue",
+        "SYNs and handshakes were dropped: the listener's accept queue is full; its program calls `accept` too rarely.",
+    ),
+    (
+        "EspInBadFlags",
+        "ESP packets were dropped: their flags do not go together.",
+    ),
+    (
+        "EspInDuplicate",
+        "ESP packets were received twice; acknowledgements are lost or late.",
+    ),
+    (
+        "EspInOutOfSequence",
+        "ESP packets came before others that are missing; frames to this host are lost or reordered.",
+    ),
+    (
+        "EspInBeyondWindow",
+        "ESP packets were dropped: beyond any window that was opened to the peer.",
+    ),
+    (
+        "EspInBadAck",
+        "ESP packets were dropped: they acknowledge what was never sent, or less than before.",
+    ),
+    (
+        "EspInBadState",
+        "ESP packets were dropped: not valid in the connection's state.",
+    ),
+    (
+        "EdpInDatagrams",
+        "EDP sockets took datagrams.",
+    ),
+    (
+        "EdpOutDatagrams",
+        "EDP sockets sent datagrams.",
+    ),
+    (
+        "EdpOutErrors",
+        "The device did not take EDP datagrams; its transmit queue is full, or it is down.",
+    ),
+    (
+        "EdpInEcho",
+        "Echo requests were answered: `enet ping` of other hosts.",
+    ),
     (
         "EdpInNotOurs",
         "EDP frames were refused: sent to a group or another host, or through a device that is not Ethernet.",
@@ -84,20 +199,12 @@ const MEANINGS: &[(&str, &str)] = &[
         "EDP frames were dropped: no memory could be allocated.",
     ),
     (
-        "EspInNotOurs",
-        "ESP frames were refused: sent to a group or another host, or through a device that is not Ethernet.",
+        "EdpInFilter",
+        "EDP frames were dropped: a socket's filter refused them.",
     ),
     (
-        "EspInMalformed",
-        "ESP frames were refused: shorter than the header or the length in it.",
-    ),
-    (
-        "EspInNoSocket",
-        "ESP frames were refused: no socket has the destination port, or the connection has ended.",
-    ),
-    (
-        "EspInNoMemory",
-        "ESP frames were dropped: no memory could be allocated.",
+        "EdpInReceiveBuffer",
+        "EDP datagrams were dropped: the socket's receive buffer is full; its program reads too slowly.",
     ),
 ];
 

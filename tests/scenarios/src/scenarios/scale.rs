@@ -50,7 +50,8 @@ fn established(host: &Host) -> Result<usize> {
 fn crowd() -> Outcome {
     const COUNT: usize = 10_000;
     let lab = Lab::new(Wiring::Direct)?;
-    let crowd = Crowd::open(&lab, Protocol::Esp, PORT, COUNT)?;
+    let crowd =
+        Crowd::open(&lab, Protocol::Esp, PORT, COUNT).inspect_err(|_| lab.note_counters())?;
     for host in [&lab.a, &lab.b] {
         let found = established(host)?;
         ensure!(found == COUNT, "{found} of {COUNT} are listed");

@@ -1,0 +1,179 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The counters of a namespace, as `/proc/net/enet` shows them.
+
+use crate::net::errno::prelude::*;
+use crate::net::{percpu::PerCpu, trace::DropReason};
+
+macro_rules! statistics {
+    ($($(#[$doc:meta])* $name:ident,)*) => {
+        /// A counter of a namespace. The names are the users'.
+        #[derive(Clone, Copy)]
+        pub(crate) enum Statistic {
+            $($(#[$doc])* $name,)*
+        }
+
+        /// The names, in the order of the values.
+        const NAMES: &[&str] = &[$(stringify!($name)),*];
+    };
+}
+
+statistics! {
+    /// `connect` sent a SYN.
+    EspActiveOpens,
+    /// A listener's child became ready for `accept`.
+    EspPassiveOpens,
+    /// Packets that reached a socket.
+    EspInPkts,
+    /// Packets that connections sent, again or not.
+    EspOutPkts,
+    /// Of these, data, SYN and FIN that left before.
+    EspRetransPkts,
+    /// Packets that the device did not take.
+    EspOutErrors,
+    /// Retransmission requests that came.
+    EspInRequests,
+    /// Retransmission requests that left.
+    EspOutRequests,
+    /// Probes that left.
+    EspOutProbes,
+    /// Resets that came for a connection.
+    EspInResets,
+    /// Resets that left.
+    EspOutResets,
+    /// Connections that ended because the peer was silent.
+    EspTimeouts,
+    /// SYNs answered by cookies.
+    EspOutCookies,
+    /// Connections made of answers to cookies.
+    EspInCookies,
+    /// Acknowledgements that had to wait for their turn.
+    EspAckQueueWaited,
+    /// Times that a turn was taken from a silent holder.
+    EspAckQueueOverrun,
+    /// Sent to a group, to another host, or by a group.
+    EspInNotOurs,
+    /// Too short for the header or for the length it states.
+    EspInMalformed,
+    /// For a port where no socket waits.
+    EspInNoSocket,
+    /// No memory.
+    EspInNoMemory,
+    /// Refused by the socket's filter.
+    EspInFilter,
+    /// The receive buffer is full.
+    EspInReceiveBuffer,
+    /// Too much waits for the task that owns the socket.
+    EspInBacklog,
+    /// The accept queue is full.
+    EspInListenQueue,
+    /// Flags that do not go together.
+    EspInBadFlags,
+    /// Received before.
+    EspInDuplicate,
+    /// Packets before it are missing.
+    EspInOutOfSequence,
+    /// Beyond any window that was opened.
+    EspInBeyondWindow,
+    /// Acknowledges what was never sent.
+    EspInBadAck,
+    /// Does not belong to the connection as it now is.
+    EspInBadState,
+    /// Datagrams that a socket has taken.
+    EdpInDatagrams,
+    /// Datagrams that left.
+    EdpOutDatagrams,
+    /// Datagrams that the device did not take.
+    EdpOutErrors,
+    /// Echo requests answered.
+    EdpInEcho,
+    /// Sent to a group, to another host, or by a group.
+    EdpInNotOurs,
+    /// Too short for the header or for the length it states.
+    EdpInMalformed,
+    /// For a port where no socket waits.
+    EdpInNoSocket,
+    /// No memory.
+    EdpInNoMemory,
+    /// Refused by the socket's filter.
+    EdpInFilter,
+    /// The receive buffer is full.
+    EdpInReceiveBuffer,
+}
+
+/// The counter of ESP frames that are dropped for `reason`.
+fn esp_drop(reason: DropReason) -> Statistic {
+    match reason {
+        DropReason::NotOurs => Statistic::EspInNotOurs,
+        DropReason::Malformed => Statistic::EspInMalformed,
+        DropReason::NoSocket => Statistic::EspInNoSocket,
+        DropReason::NoMemory => Statistic::EspInNoMemory,
+        DropReason::Filter => Statistic::EspInFilter,
+        DropReason::ReceiveBuffer => Statistic::EspInReceiveBuffer,
+        DropReason::Backlog => Statistic::EspInBacklog,
+        DropReason::ListenQueue => Statistic::EspInListenQueue,
+        DropReason::BadFlags => Statistic::EspInBadFlags,
+        DropReason::Duplicate => Statistic::EspInDuplicate,
+        DropReason::OutOfSequence => Statistic::EspInOutOfSequence,
+        DropReason::BeyondWindow => Statistic::EspInBeyondWindow,
+        DropReason::BadAck => Statistic::EspInBadAck,
+        DropReason::BadState => Statistic::EspInBadState,
+    }
+}
+
+/// The counter of EDP frames that are dropped for `reason`, if EDP has it.
+fn edp_drop(reason: DropReason) -> Option<Statistic> {
+    Some(match reason {
+        DropReason::NotOurs => Statistic::EdpInNotOurs,
+        DropReason::Malformed => Statistic::EdpInMalformed,
+        DropReason::NoSocket => Statistic::EdpInNoSocket,
+        DropReason::NoMemory => Statistic::EdpInNoMemory,
+        DropReason::Filter => Statistic::EdpInFilter,
+        DropReason::ReceiveBuffer => Statistic::EdpInReceiveBuffer,
+        _ => return None,
+    })
+}
+
+/// The counters of a namespace. Each processor has its own, so that every packet can be counted.
+pub(crate) struct Statistics(PerCpu<{ NAMES.len() }>);
+
+impl Statistics {
+    /// Zeroes.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Statistics(PerCpu::new()?))
+    }
+
+    /// Counts one.
+    #[inline]
+    pub(crate) fn count(&self, which: Statistic) {
+        self.add(which, 1);
+    }
+
+    /// Counts `n`.
+    #[inline]
+    pub(crate) fn add(&self, which: Statistic, n: u32) {
+        self.0.add(which as usize, n as usize);
+    }
+
+    /// Counts an ESP frame that is dropped.
+    pub(crate) fn count_esp_drop(&self, reason: DropReason) {
+        self.count(esp_drop(reason));
+    }
+
+    /// Counts an EDP frame that is dropped.
+    pub(crate) fn count_edp_drop(&self, reason: DropReason) {
+        if let Some(which) = edp_drop(reason) {
+            self.count(which);
+        }
+    }
+
+    /// All names with their values, in the order of [`Statistic`].
+    pub(crate) fn all(&self) -> impl Iterator<Item = (&'static str, u64)> + '_ {
+        let values = (0..).map(|index| self.0.sum(index) as u64);
+        NAMES.iter().copied().zip(values)
+    }
+}

@@ -1,0 +1,60 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Numbers that every processor counts for itself, so that none waits for another's cache line.
+//!
+//! C header: [`include/linux/percpu.h`](srctree/include/linux/percpu.h)
+
+use super::bindings;
+use crate::net::errno::prelude::*;
+use core::ptr::NonNull;
+use kernel::ffi::c_void;
+
+/// `N` numbers that only grow, and wrap.
+///
+/// # Invariants
+///
+/// The pointer is a per-processor allocation of `N` words, which this value owns.
+pub(crate) struct PerCpu<const N: usize>(NonNull<c_void>);
+
+// SAFETY: The memory is not tied to the task that allocated it.
+unsafe impl<const N: usize> Send for PerCpu<N> {}
+// SAFETY: Each processor adds to its own words, in one instruction; words are read whole.
+unsafe impl<const N: usize> Sync for PerCpu<N> {}
+
+impl<const N: usize> PerCpu<N> {
+    /// Zeroes. Process context.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        // SAFETY: Any size will do; the kernel zeroes the memory.
+        let words = unsafe { bindings::alloc_percpu_words(N) };
+        Ok(PerCpu(NonNull::new(words).ok_or(ENOMEM)?))
+    }
+
+    /// Adds `n` to the number `index`. One that is not there is not counted.
+    #[inline]
+    pub(crate) fn add(&self, index: usize, n: usize) {
+        if index < N {
+            // SAFETY: By the invariant there are `N` words.
+            unsafe { bindings::percpu_word_add(self.0.as_ptr(), index, n) };
+        }
+    }
+
+    /// The number `index`, over all processors; 0 if it is not there.
+    pub(crate) fn sum(&self, index: usize) -> usize {
+        if index >= N {
+            return 0;
+        }
+        // SAFETY: By the invariant there are `N` words.
+        unsafe { bindings::percpu_word_sum(self.0.as_ptr(), index) }
+    }
+}
+
+impl<const N: usize> Drop for PerCpu<N> {
+    fn drop(&mut self) {
+        // SAFETY: The memory is ours, by the invariant, and nobody else can use it any more.
+        unsafe { bindings::free_percpu_words(self.0.as_ptr()) };
+    }
+}
