@@ -11,12 +11,14 @@ use clap::Subcommand;
 
 use crate::completions::CompletionsArgs;
 use crate::lab::LabArgs;
+#[cfg(feature = "pictures")]
 use crate::plot::PlotArgs;
 
 /// A subcommand.
 #[derive(Clone, Debug, Subcommand)]
 pub enum Command {
     /// Draw saved results as a picture
+    #[cfg(feature = "pictures")]
     Plot(PlotArgs),
     /// Print the completions of the command line for a shell
     Completions(CompletionsArgs),
@@ -32,6 +34,7 @@ impl Command {
     /// What the subcommand says.
     pub fn run(&self) -> Result<ExitCode> {
         match self {
+            #[cfg(feature = "pictures")]
             Self::Plot(args) => args.run(),
             Self::Completions(args) => args.run(),
             Self::Lab(args) => args.run(),

@@ -22,7 +22,10 @@ pub mod lab;
 pub mod machine;
 pub mod measuring;
 pub mod pattern;
+#[cfg(feature = "pictures")]
 pub mod picture;
+pub mod picture_file;
+#[cfg(feature = "pictures")]
 pub mod plot;
 pub mod progress;
 pub mod report;

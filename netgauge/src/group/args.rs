@@ -14,7 +14,7 @@ use super::hosts::HostArgs;
 use super::one_many::{Direction, ManyPlan, Medium};
 use super::start::Place;
 use crate::measuring::Measuring;
-use crate::picture;
+use crate::picture_file;
 
 /// The group of options in the help.
 const MANY: &str = "Many participants (one-many, many-one, all-to-all, bisection, esp-params)";
@@ -83,7 +83,7 @@ pub struct ManyArgs {
 
     /// Draw the goodput: over clients or sizes, or for esp-params as a heat map; a file name that ends
     /// in .svg or .png
-    #[arg(long, value_name = "FILE", value_parser = picture::parse_path)]
+    #[arg(long, value_name = "FILE", value_parser = picture_file::parse_path)]
     pub plot: Option<PathBuf>,
 }
 

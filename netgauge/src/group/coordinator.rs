@@ -15,9 +15,8 @@ use super::participants::Group;
 use super::rounds::MOST_BYTES;
 use super::signals::{Interrupted, Signals};
 use super::start::Place;
-use super::{heat_map, recorded};
+use super::recorded;
 use crate::cli::Cli;
-use crate::plot::goodput;
 use crate::progress::{Bar, Progress};
 use crate::report::record::Record;
 use crate::report::{Format, LeftOut};
@@ -263,12 +262,21 @@ impl GroupReport {
         }
     }
 
+    #[cfg(feature = "pictures")]
     fn draw(&self, path: &Path) -> Result<()> {
+        use super::heat_map;
+        use crate::plot::goodput;
+
         match self {
             Self::Many(report) => goodput::draw_many(report, path),
             Self::All(report) => goodput::draw_all(report, path),
             Self::EspParams(report) => heat_map::write(report, path),
         }
+    }
+
+    #[cfg(not(feature = "pictures"))]
+    fn draw(&self, _path: &Path) -> Result<()> {
+        bail!(crate::picture_file::WITHOUT)
     }
 }
 

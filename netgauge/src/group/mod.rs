@@ -30,6 +30,7 @@ pub mod coordinator;
 pub mod esp_params;
 pub mod exchange;
 pub mod figures;
+#[cfg(feature = "pictures")]
 pub mod heat_map;
 pub mod hosts;
 pub mod many_one;

@@ -8,13 +8,14 @@
 mod scaled;
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Once;
 
 use anyhow::{anyhow, ensure, Context as _, Result};
 use plotters::coord::Shift;
 use plotters::prelude::*;
 
+use crate::picture_file::Form;
 use scaled::Scaled;
 
 /// The family of all text in pictures.
@@ -41,34 +42,6 @@ pub trait Drawing {
     ///
     /// What the backend says.
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>>;
-}
-
-/// Forms of a picture, by the end of its file's name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Form {
-    Svg,
-    Png,
-}
-
-impl Form {
-    fn of(path: &Path) -> Result<Self, String> {
-        let extension = path.extension().and_then(|extension| extension.to_str());
-        match extension.map(str::to_ascii_lowercase).as_deref() {
-            Some("svg") => Ok(Self::Svg),
-            Some("png") => Ok(Self::Png),
-            _ => Err("pictures are SVG or PNG: let the name end in .svg or .png".to_owned()),
-        }
-    }
-}
-
-/// Reads the name of a picture's file on the command line.
-///
-/// # Errors
-///
-/// It ends in neither `.svg` nor `.png`.
-pub fn parse_path(text: &str) -> Result<PathBuf, String> {
-    let path = PathBuf::from(text);
-    Form::of(&path).map(|_| path)
 }
 
 /// Writes a drawing to a file, in the form that its name says.
@@ -164,6 +137,7 @@ fn average(dots: &[u8], width: usize) -> Vec<u8> {
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
+    use crate::picture_file::parse_path;
 
     /// A black rectangle in the left half, a text, a line and a circle.
     struct Sample;

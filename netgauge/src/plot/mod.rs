@@ -18,7 +18,7 @@ use anyhow::{bail, ensure, Context as _, Result};
 use clap::{Args, ValueEnum};
 
 use crate::group::heat_map::HeatMap;
-use crate::picture;
+use crate::{picture, picture_file};
 use results::{Measured, Results};
 
 const EXAMPLES: &str = "\
@@ -47,7 +47,7 @@ pub struct PlotArgs {
     files: Vec<PathBuf>,
 
     /// The picture's file; its name ends in .svg or .png
-    #[arg(short = 'o', long, value_name = "PICTURE", value_parser = picture::parse_path)]
+    #[arg(short = 'o', long, value_name = "PICTURE", value_parser = picture_file::parse_path)]
     output: PathBuf,
 
     /// What is drawn [default: what suits the results]

@@ -1,0 +1,47 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Names of pictures' files.
+
+use std::path::{Path, PathBuf};
+
+/// What a netgauge that draws no pictures says.
+pub const WITHOUT: &str =
+    "this netgauge draws no pictures: it was built without the cargo feature `pictures`";
+
+/// Forms of a picture, by the end of its file's name.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Form {
+    /// SVG.
+    Svg,
+    /// PNG.
+    Png,
+}
+
+impl Form {
+    /// The form of the picture at `path`.
+    ///
+    /// # Errors
+    ///
+    /// The name ends in neither `.svg` nor `.png`.
+    pub fn of(path: &Path) -> Result<Self, String> {
+        let extension = path.extension().and_then(|extension| extension.to_str());
+        match extension.map(str::to_ascii_lowercase).as_deref() {
+            Some("svg") => Ok(Self::Svg),
+            Some("png") => Ok(Self::Png),
+            _ => Err("pictures are SVG or PNG: let the name end in .svg or .png".to_owned()),
+        }
+    }
+}
+
+/// Reads the name of a picture's file on the command line.
+///
+/// # Errors
+///
+/// As [`Form::of`]; any name, if this program draws no pictures.
+pub fn parse_path(text: &str) -> Result<PathBuf, String> {
+    if !cfg!(feature = "pictures") {
+        return Err(WITHOUT.to_owned());
+    }
+    let path = PathBuf::from(text);
+    Form::of(&path).map(|_| path)
+}
