@@ -32,7 +32,7 @@ run-debug-guests = kernel=$$(mk/debug-kernel path) && $(in-toolbox) $(runner-pro
 help:
 	@echo 'enet: Ethernet sockets (PF_ENET) for Linux. Needs a Debian host and root; fetches everything else.'
 	@echo
-	@echo '  make demo       boot two guests, and compare tcp, udp, raw, edp and esp between them with netgauge'
+	@echo '  make demo       show in a minute what a message costs by tcp, udp, raw, edp and esp, and what 16 senders to one get'
 	@echo '  make test       run every test: crates, module, scenarios in a stock kernel, lints; prints the count at the end'
 	@echo '  make test-debug run the scenarios in a debug kernel: KASAN, lockdep, kmemleak, and more;'
 	@echo '                  builds that kernel first (a quarter of an hour, once); ONLY="name ..." selects scenarios'
@@ -87,7 +87,10 @@ toolbox:
 runner: toolbox
 	@mk/build-runner
 
-demo test dos shell manual misuses dissector: runner
+demo:
+	@mk/demo
+
+test dos shell manual misuses dissector: runner
 	@$(run-guests) $@
 
 bench: runner

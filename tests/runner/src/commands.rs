@@ -1,11 +1,12 @@
 //! Commands in a guest, one after the other, each with its output and its exit status.
 
+use std::path::Path;
 use std::time::Duration;
 
+use alarms::alarm;
 use anyhow::{bail, Context, Result};
 use serde::de::DeserializeOwned;
 
-use crate::demo::{await_ready, check};
 use crate::layout::Layout;
 use crate::qemu::{Boot, Clock, Guest, Monitor, Said, Wire};
 use crate::scenarios;
@@ -15,6 +16,7 @@ use crate::step;
 #[derive(Debug)]
 pub struct Commands {
     guest: Guest,
+    verb: Verb,
     patience: Duration,
 }
 
@@ -63,6 +65,38 @@ pub fn netgauge_rate(rate: &str) -> String {
     rate.trim_end_matches("bit").to_uppercase()
 }
 
+/// Waits until the guest is set up.
+///
+/// # Errors
+/// When it ends instead, or its kernel reports a fault.
+pub fn await_ready(guest: &mut Guest) -> Result<()> {
+    loop {
+        match guest.next()? {
+            Said::Ready => return Ok(()),
+            Said::Kernel(line) => check(guest, &line)?,
+            Said::Program(line) => eprintln!("{line}"),
+            Said::Exit(status) => bail!("the guest's setting up ended with status {status}"),
+            Said::Off => bail!(
+                "the guest ended while starting; the end of {}:\n{}",
+                guest.console().display(),
+                step::tail(guest.console(), 15)
+            ),
+            Said::Done(_) | Said::Tainted(_) => {}
+        }
+    }
+}
+
+/// Fails when the kernel's `line` reports a fault.
+///
+/// # Errors
+/// With that line.
+pub fn check(guest: &Guest, line: &str) -> Result<()> {
+    match alarm(line) {
+        Some(fault) => bail!("{fault}; the whole log is {}", guest.console().display()),
+        None => Ok(()),
+    }
+}
+
 /// How long the kernel may take to say all of what is wrong.
 const REPORT: Duration = Duration::from_secs(10);
 
@@ -94,7 +128,23 @@ impl Commands {
         wire: Option<Wire>,
     ) -> Result<Self> {
         let initramfs = scenarios::file_system(layout)?;
-        let verb = match verb {
+        let place = (name, initramfs.as_path());
+        Self::boot_from(layout, place, verb, clock, patience, wire)
+    }
+
+    /// The same with a name, and a file system that is built already.
+    ///
+    /// # Errors
+    /// When the guest does not boot.
+    pub fn boot_from(
+        layout: &Layout,
+        (name, initramfs): (&str, &Path),
+        verb: Verb,
+        clock: Clock,
+        patience: Duration,
+        wire: Option<Wire>,
+    ) -> Result<Self> {
+        let word = match verb {
             Verb::Commands => "commands",
             Verb::Bench => "bench",
         };
@@ -107,15 +157,19 @@ impl Commands {
             layout,
             &Boot {
                 name,
-                initramfs: &initramfs,
-                verb: &[verb.to_owned()],
+                initramfs,
+                verb: &[word.to_owned()],
                 clock,
                 wire,
                 deadline: patience,
             },
         )?;
         await_ready(&mut guest)?;
-        Ok(Self { guest, patience })
+        Ok(Self {
+            guest,
+            verb,
+            patience,
+        })
     }
 
     fn tell(&mut self, line: &str) -> Result<()> {
@@ -169,6 +223,17 @@ impl Commands {
             text.push('\n');
         })?;
         Ok(Ended { text, status })
+    }
+
+    /// Has the guest's shell run one line, whatever else init takes, and waits for its end.
+    ///
+    /// # Errors
+    /// As [`Commands::run`].
+    pub fn shell(&mut self, line: &str) -> Result<Ended> {
+        match self.verb {
+            Verb::Commands => self.ask(line),
+            Verb::Bench => self.ask(&format!("! {line}")),
+        }
     }
 
     /// QEMU's own ear.

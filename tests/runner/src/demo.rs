@@ -1,120 +1,147 @@
-//! Two guests on an emulated wire: netgauge's server in one, its client in the other.
+//! What a message costs each transport, and what many senders to one get, in a minute and one screen.
+//!
+//! `mk/demo` has built the programs: fewer than tests need.
 
+use std::fmt::Write as _;
+use std::path::PathBuf;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
-use tempfile::TempDir;
+use anyhow::Result;
 
+use crate::bench;
+use crate::commands::{Commands, Verb};
+use crate::incast::{self, Cell};
+use crate::initramfs::{self, Contents};
 use crate::layout::Layout;
-use crate::qemu::{self, Boot, Clock, Guest, Said};
-use crate::scenarios;
+use crate::programs;
+use crate::qemu::Clock;
 use crate::step;
-use alarms::alarm;
 
-const CLIENT: &str = "10.0.0.1";
-const SERVER: &str = "10.0.0.2";
-
-/// What netgauge measures here: enough sizes for a picture, few enough repetitions for a minute.
-const MEASURE: &str = "-m tcp,udp,raw,edp,esp -s 1-65536 -c 50";
-
-/// How long the guests may take to be ready, and then to measure; many times of what they do.
+/// How long one thing may take; many times of what it does.
 const PATIENCE: Duration = Duration::from_secs(900);
 
-/// Prints netgauge's table, measured between two guests.
+/// The stream protocols that many senders use: Linux' usual TCP, and ESP.
+const STREAMS: [&str; 2] = ["cubic", "esp"];
+
+const NEXT: &str = "\
+Next:
+  make shell      a shell in such a guest, to try it by hand
+  make bench      the same for more sizes and links; make incast for more senders and other TCPs
+  make install    the module for this machine's kernel; then README.md, \"Use it\"";
+
+/// Prints what is measured.
 ///
 /// # Errors
-/// When something does not build, a guest does not boot, netgauge fails, or a kernel reports a fault.
+/// When something does not build, the guest does not boot, a measurement fails, or the kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<()> {
-    let initramfs = scenarios::file_system(layout)?;
-    let directory = TempDir::with_prefix("wire-").context("a temporary directory")?;
-    let [a, b] = qemu::wire(directory.path());
-    let server_verb = words(&format!("host {SERVER}"));
-    let client_verb = words(&format!(
-        "client {CLIENT} {MEASURE} --connect {SERVER} --interface eth0"
-    ));
-    step::say(&format!(
-        "booting two guests with {}, joined by an emulated wire",
-        layout.release
-    ));
-    let boot = |name, verb, wire| {
-        let boot = Boot {
-            name,
-            initramfs: &initramfs,
-            verb,
-            clock: Clock::Free(1),
-            wire: Some(wire),
-            deadline: PATIENCE,
-        };
-        Guest::boot(layout, &boot)
-    };
-    let mut server = boot("demo-server", &server_verb, b)?;
-    let mut client = boot("demo-client", &client_verb, a)?;
-    await_ready(&mut server)?;
-    await_ready(&mut client)?;
-    step::say("measuring");
-    client.extend(PATIENCE);
-    client.tell("go")?;
-    let status = pass_on(&mut client)?;
-    server.extend(PATIENCE);
-    server.tell("stop")?;
-    pass_on(&mut server)?;
-    ensure!(status == 0, "netgauge ended with status {status}");
+    let initramfs = file_system(layout)?;
+    let mut guest = Commands::boot_from(
+        layout,
+        ("demo", &initramfs),
+        Verb::Bench,
+        Clock::Instructions,
+        PATIENCE,
+        None,
+    )?;
+    step::say("a message of 1 byte, by tcp, udp, raw, edp and esp");
+    let messages = bench::messages(&mut guest)?;
+    step::say("16 senders to one receiver, by tcp and esp");
+    let cells = incast::sample(&mut guest, &STREAMS)?;
+    guest.end()?;
+    println!("{}", page(&layout.release, &messages, &cells));
     Ok(())
 }
 
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
+/// The guest's file system, with the programs of the demonstration alone.
+fn file_system(layout: &Layout) -> Result<PathBuf> {
+    let _lock = layout.lock()?;
+    programs::build_module(layout)?;
+    initramfs::build(
+        layout,
+        &Contents {
+            place: layout.build().join("guest-demo"),
+            programs: ["netgauge", "enet-switch"]
+                .map(|name| layout.program(name))
+                .into(),
+            module: layout.module(),
+        },
+    )
 }
 
-/// Waits until the guest is set up.
-///
-/// # Errors
-/// When it ends instead, or its kernel reports a fault.
-pub fn await_ready(guest: &mut Guest) -> Result<()> {
-    loop {
-        match guest.next()? {
-            Said::Ready => return Ok(()),
-            Said::Kernel(line) => check(guest, &line)?,
-            Said::Program(line) => eprintln!("{line}"),
-            Said::Exit(status) => bail!("the guest's setting up ended with status {status}"),
-            Said::Off => bail!(
-                "the guest ended while starting; the end of {}:\n{}",
-                guest.console().display(),
-                step::tail(guest.console(), 15)
-            ),
-            Said::Done(_) | Said::Tainted(_) => {}
+/// A bar of `share` of the longest.
+fn bar(share: f64) -> String {
+    const LONGEST: f64 = 40.0;
+    "#".repeat((share * LONGEST).round() as usize)
+}
+
+/// A whole number with commas between its thousands.
+fn thousands(number: f64) -> String {
+    let digits = format!("{number:.0}");
+    let mut text = String::new();
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index) % 3 == 0 {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+fn page(release: &str, messages: &[(String, f64)], cells: &[Cell]) -> String {
+    let mut text = format!(
+        "\nHosts are network namespaces of a guest with Linux {release} and the module enet.\n\n\
+         Instructions for a message of 1 byte, both hosts\' together (half a round trip):\n\n"
+    );
+    let most = messages
+        .iter()
+        .fold(1.0, |most: f64, (_, count)| most.max(*count));
+    for (transport, count) in messages {
+        let _ = writeln!(
+            text,
+            "  {transport:6} {:>7}  {}",
+            thousands(*count),
+            bar(count / most)
+        );
+    }
+    text += "\nGoodput of 16 hosts that send 64 KiB each to one at the same time, by a switch with ports of 200 Mbit/s\n\
+             and 128 KiB: the worst of 5 rounds, and the frames that the switch dropped:\n\n";
+    for (protocol, cell) in STREAMS.iter().zip(cells) {
+        let name = if *protocol == "esp" { "esp" } else { "tcp" };
+        let percent = format!("{:.0} %", cell.share.worst * 100.0);
+        let _ = writeln!(
+            text,
+            "  {name:6} {percent:>7}  {:40}  {} dropped",
+            bar(cell.share.worst),
+            thousands(cell.drops as f64)
+        );
+    }
+    text.push('\n');
+    text + NEXT
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn numbers_have_commas() {
+        for (number, text) in [
+            (0.0, "0"),
+            (999.4, "999"),
+            (1000.0, "1,000"),
+            (16_179.0, "16,179"),
+            (1_234_567.0, "1,234,567"),
+        ] {
+            assert_eq!(thousands(number), text);
         }
     }
-}
 
-/// Prints what the guest's programs print until it ends, and returns its status.
-fn pass_on(guest: &mut Guest) -> Result<i32> {
-    let mut status = None;
-    loop {
-        match guest.next()? {
-            Said::Kernel(line) => check(guest, &line)?,
-            Said::Program(line) => println!("{line}"),
-            Said::Exit(code) => status = Some(code),
-            Said::Ready | Said::Done(_) | Said::Tainted(_) => {}
-            Said::Off => break,
-        }
-    }
-    status.with_context(|| {
-        format!(
-            "the guest ended before its init did; the end of {}:\n{}",
-            guest.console().display(),
-            step::tail(guest.console(), 15)
-        )
-    })
-}
-
-/// Fails when the kernel's `line` reports a fault.
-///
-/// # Errors
-/// With that line.
-pub fn check(guest: &Guest, line: &str) -> Result<()> {
-    match alarm(line) {
-        Some(fault) => bail!("{fault}; the whole log is {}", guest.console().display()),
-        None => Ok(()),
+    #[test]
+    fn the_page_fits_a_screen() {
+        let messages = ["tcp", "udp", "raw", "edp", "esp"].map(|name| (name.to_owned(), 16_000.0));
+        let page = page("7.2.12+deb13-cloud-amd64", &messages, &[]);
+        assert!(page.lines().count() < 40);
+        assert!(page.lines().all(|line| line.len() <= 120), "{page}");
+        assert!(page.contains(&format!("  tcp     16,000  {}\n", "#".repeat(40))), "{page}");
     }
 }

@@ -14,7 +14,7 @@ use clap::Args;
 use serde::Deserialize;
 use tempfile::TempDir;
 
-use crate::demo::{await_ready, check};
+use crate::commands::{await_ready, check};
 use crate::judge::badly_tainted;
 use crate::layout::Layout;
 use crate::qemu::{self, Boot, Clock, Guest, Monitor, Said};

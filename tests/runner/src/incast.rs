@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::Args;
 use serde::Deserialize;
 
@@ -90,9 +90,11 @@ struct Row {
     errors: u64,
 }
 
+/// Of all rounds.
 #[derive(Clone, Copy, Debug, Deserialize)]
-struct Spread {
-    worst: f64,
+pub struct Spread {
+    /// The worst round's.
+    pub worst: f64,
     median: f64,
 }
 
@@ -111,10 +113,12 @@ struct Port {
 
 /// What was measured of one protocol with so many senders of so much.
 #[derive(Clone, Debug)]
-struct Cell {
-    share: Spread,
+pub struct Cell {
+    /// Goodput as a share of the port's rate.
+    pub share: Spread,
     fairness: Spread,
-    drops: u64,
+    /// Frames that the receiver's port dropped, in all rounds.
+    pub drops: u64,
     marks: u64,
 }
 
@@ -137,7 +141,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     )?;
     let hosts = options.senders.iter().max().context("no senders")? + 1;
     // Processes of one real-time priority take turns instead of displacing each other, so that senders start together.
-    let ended = guest.ask("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
+    let ended = guest.shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     ensure!(ended.status == 0, "{}", ended.text);
     make_switch(&mut guest, options, hosts, &format!(" --ecn {MARKING}"))?;
     let mut table = Table::new();
@@ -176,6 +180,29 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     Ok(faults.is_empty())
 }
 
+/// Options as the command line has them.
+fn options(arguments: &[&str]) -> Options {
+    #[derive(clap::Parser)]
+    struct Line {
+        #[command(flatten)]
+        options: Options,
+    }
+    <Line as clap::Parser>::parse_from([&["incast"], arguments].concat()).options
+}
+
+/// What the demonstration shows: 16 senders of 64 KiB, in five rounds each, by protocol.
+///
+/// # Errors
+/// When the guest ends, or a protocol cannot be measured.
+pub fn sample(guest: &mut Commands, protocols: &[&str]) -> Result<Vec<Cell>> {
+    let options = options(&["--rounds", "5"]);
+    make_switch(guest, &options, 17, "")?;
+    let measured = protocols.iter().map(|protocol| {
+        measure(guest, &options, (protocol, 64, 16))?.map_err(|error| anyhow!("{protocol}: {error}"))
+    });
+    measured.collect()
+}
+
 /// Makes a switch anew.
 fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) -> Result<()> {
     let uplink = options
@@ -194,7 +221,7 @@ fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) 
             hosts - 1
         );
     }
-    let ended = guest.ask(&line)?;
+    let ended = guest.shell(&line)?;
     ensure!(ended.status == 0, "{line}:\n{}", ended.text);
     Ok(())
 }
@@ -218,7 +245,7 @@ fn measure(
         netns.join(","),
         options.rounds
     );
-    let ended = guest.ask(&line)?;
+    let ended = guest.shell(&line)?;
     Ok(read_cell(&ended.text).map_err(|error| {
         let error = format!("{error:#}");
         eprintln!(
@@ -295,7 +322,7 @@ fn stream(guest: &mut Commands, mib: u32) -> Result<f64> {
          ip netns exec h1 netgauge -m esp -x bulk -s {mib}M -c 1 --warmup 0 --connect 10.0.0.1 --format json \
          2>/tmp/errors; status=$?; kill $! 2>/dev/null; cat /tmp/errors; exit $status"
     );
-    let report: Report = guest.ask(&line)?.report()?;
+    let report: Report = guest.shell(&line)?.report()?;
     let run = report.runs.first().context("netgauge measured nothing")?;
     if let Some(error) = &run.error {
         bail!("one stream: {error}");
@@ -385,15 +412,6 @@ mod tests {
         {"host": "h1", "sent_bytes": 1, "sent_packets": 1, "dropped_packets": 0, "marked_packets": 0, "lost_packets": 0},
         {"host": "h0", "sent_bytes": 1, "sent_packets": 1, "dropped_packets": 42, "marked_packets": 0,
          "lost_packets": 0}]}"#;
-
-    fn options(arguments: &[&str]) -> Options {
-        #[derive(clap::Parser)]
-        struct Line {
-            #[command(flatten)]
-            options: Options,
-        }
-        <Line as clap::Parser>::parse_from([&["incast"], arguments].concat()).options
-    }
 
     fn cell(worst: f64, drops: u64, fairness: f64) -> Cell {
         let spread = |worst| Spread { worst, median: 1.0 };

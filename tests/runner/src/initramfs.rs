@@ -85,6 +85,8 @@ const WELCOME: &[&str] = &[
 /// What the archive is made of beside the tools: the programs, and the module if it exists already.
 #[derive(Debug)]
 pub struct Contents {
+    /// Where it is made.
+    pub place: PathBuf,
     /// Programs to put into `/bin`.
     pub programs: Vec<PathBuf>,
     /// `enet.ko`; goes where out-of-tree modules go.
@@ -96,16 +98,16 @@ pub struct Contents {
 /// # Errors
 /// When a tool, a library or a required module is missing, or the disk is full.
 pub fn build(layout: &Layout, contents: &Contents) -> Result<PathBuf> {
-    let guest = layout.guest();
-    let archive = guest.join("initramfs.cpio");
-    let stamp = guest.join("initramfs.inputs");
-    fs::create_dir_all(&guest).with_context(|| guest.display().to_string())?;
+    let place = &contents.place;
+    let archive = place.join("initramfs.cpio");
+    let stamp = place.join("initramfs.inputs");
+    fs::create_dir_all(place).with_context(|| place.display().to_string())?;
     let inputs = describe_inputs(layout, contents)?;
     if archive.exists() && fs::read_to_string(&stamp).is_ok_and(|old| old == inputs) {
         return Ok(archive);
     }
     step::say("building the guests' file system");
-    let root = guest.join("root");
+    let root = place.join("root");
     let _ = fs::remove_file(&stamp);
     if root.exists() {
         fs::remove_dir_all(&root).with_context(|| root.display().to_string())?;

@@ -19,6 +19,7 @@ mod layout;
 mod manual;
 mod misuses;
 mod params;
+#[cfg(feature = "pictures")]
 mod performance;
 mod profile;
 mod programs;
@@ -73,7 +74,7 @@ enum Verb {
     Dissector,
     /// Check that misuses of the module's safe interfaces do not compile.
     Misuses,
-    /// Print netgauge's table for two guests.
+    /// Show in a minute what messages cost, and what many senders to one get.
     Demo,
     /// Print instructions per half round trip and per byte; fail if one exceeds its budget in netgauge/budgets.toml.
     Bench(bench::Options),
@@ -86,6 +87,7 @@ enum Verb {
     /// Print the cost of many connections over ESP and TCP; fail if ESP's exceeds its limits.
     Scale(scale::Options),
     /// Measure and draw the figures of docs/performance.md, and write the page.
+    #[cfg(feature = "pictures")]
     Performance(performance::Options),
     /// Print the cost of attacks by a host on the same Ethernet; fail if one exceeds its limits.
     Dos,
@@ -167,6 +169,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Incast(options) => incast::run(&layout, options),
         Verb::Params(options) => params::run(&layout, options),
         Verb::Scale(options) => scale::run(&layout, options),
+        #[cfg(feature = "pictures")]
         Verb::Performance(options) => performance::run(&layout, options),
         Verb::Dos => dos::run(&layout),
         Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),

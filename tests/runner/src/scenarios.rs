@@ -60,6 +60,7 @@ pub fn file_system(layout: &Layout) -> Result<PathBuf> {
     initramfs::build(
         layout,
         &Contents {
+            place: layout.guest(),
             programs,
             module: layout.module(),
         },

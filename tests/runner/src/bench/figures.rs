@@ -96,7 +96,8 @@ impl Report {
         series.transports.iter().flat_map(of).collect()
     }
 
-    fn read(&self, transport: &str, reading: Reading) -> Option<f64> {
+    /// What was measured of `transport`, unless that failed.
+    pub fn read(&self, transport: &str, reading: Reading) -> Option<f64> {
         let mut runs = self.runs.iter();
         let run = runs.find(|run| run.transport == transport && run.error.is_none())?;
         let row = match reading {

@@ -16,7 +16,7 @@ use anyhow::{ensure, Context, Result};
 use clap::Args;
 
 use self::budgets::{Budgets, Verdict};
-use self::figures::{Figure, Report};
+use self::figures::{Figure, Reading, Report};
 use self::link::Link;
 use self::series::{Series, Wanted, BYTE, MESSAGE, SERIES, STREAMS, TRANSPORTS, TURNS};
 use crate::commands::{Commands, Verb};
@@ -84,6 +84,28 @@ pub fn check(layout: &Layout) -> Result<Part> {
         part.take(&verdict.name(), verdict.outcome());
     }
     Ok(part)
+}
+
+/// What half a round trip of one byte costs, by transport.
+///
+/// # Errors
+/// When the guest ends, or a transport cannot be measured.
+pub fn messages(guest: &mut Commands) -> Result<Vec<(String, f64)>> {
+    const TESTS: u32 = 200;
+    let arguments = format!(
+        "-m {} -x one-one -s 1 -c {TESTS} --warmup {TESTS}",
+        TRANSPORTS.join(",")
+    );
+    let report = ask(guest, Link::Usual, &arguments)?;
+    TRANSPORTS
+        .iter()
+        .map(|transport| {
+            let count = report
+                .read(transport, Reading::HalfRoundTrip(1))
+                .with_context(|| format!("{transport} could not be measured"))?;
+            Ok(((*transport).to_owned(), count))
+        })
+        .collect()
 }
 
 fn boot(layout: &Layout) -> Result<Commands> {
