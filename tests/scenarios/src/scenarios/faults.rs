@@ -5,7 +5,7 @@ use crate::harness::Scenario;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    cell(
+    Scenario::faulty(
         "faults_dialogue_at_30_percent_loss_both_ways",
         Cell {
             wire: &LOSS_30,
@@ -13,7 +13,7 @@ pub const ALL: &[Scenario] = &[
             traffic: Traffic::Dialogue,
         },
     ),
-    cell(
+    Scenario::faulty(
         "faults_bulk_both_ways_through_all_faults_at_once",
         Cell {
             wire: &ALL_AT_ONCE,
@@ -21,7 +21,7 @@ pub const ALL: &[Scenario] = &[
             traffic: Traffic::BothWays,
         },
     ),
-    cell(
+    Scenario::faulty(
         "faults_bulk_when_30_percent_of_the_answers_are_lost",
         Cell {
             wire: &LOSS_30,
@@ -29,7 +29,7 @@ pub const ALL: &[Scenario] = &[
             traffic: Traffic::Bulk,
         },
     ),
-    cell(
+    Scenario::faulty(
         "faults_50_connections_through_all_faults_at_once",
         Cell {
             wire: &ALL_AT_ONCE,
@@ -37,7 +37,7 @@ pub const ALL: &[Scenario] = &[
             traffic: Traffic::Many,
         },
     ),
-    cell(
+    Scenario::faulty(
         "faults_connection_storm_when_frames_are_doubled_and_late",
         Cell {
             wire: &TWICE_AND_LATE,
@@ -46,7 +46,3 @@ pub const ALL: &[Scenario] = &[
         },
     ),
 ];
-
-const fn cell(name: &'static str, cell: Cell) -> Scenario {
-    Scenario::faulty(name, cell).within(120)
-}
