@@ -15,6 +15,7 @@ pub mod http;
 mod interfaces;
 pub mod metrics;
 mod output;
+mod owners;
 mod ping;
 mod proc_file;
 pub mod sockets;

@@ -2,7 +2,7 @@
 
 //! `enet ss`: lists sockets.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 
 use anyhow::Result;
 use clap::Args;
@@ -10,6 +10,7 @@ use nix::unistd::{Uid, User};
 use serde::Serialize;
 
 use crate::endpoint::{port, Endpoint, Names};
+use crate::owners::{self, Owner, Owners};
 use crate::sockets::{self, Protocol, Socket, State};
 use crate::table::{self, Align};
 use crate::{output, proc_file};
@@ -45,6 +46,14 @@ pub struct SsArgs {
     #[arg(short, long, value_name = "NAME")]
     interface: Option<String>,
 
+    /// Print the processes that have each socket, as far as this user may look into them
+    #[arg(short = 'P', long)]
+    processes: bool,
+
+    /// Print each socket's own counters below it, as far as this user may trace its processes
+    #[arg(short, long)]
+    counters: bool,
+
     /// Print no header
     #[arg(short = 'H', long)]
     no_header: bool,
@@ -69,12 +78,32 @@ impl SsArgs {
             }
         }
         sockets.retain(|socket| self.wants(socket));
-        let listed = with_users(sockets);
+        let mut listed = with_users(sockets);
+        if self.processes || self.counters {
+            self.add_owners(&mut listed);
+        }
         output::print(&if self.json {
             serde_json::to_string_pretty(&listed)? + "\n"
         } else {
             self.print(&listed)
         })
+    }
+
+    fn add_owners(&self, sockets: &mut [Listed]) {
+        let owners = Owners::find();
+        for listed in sockets {
+            let socket = &listed.socket;
+            let found = owners.of(socket.inode);
+            if self.counters {
+                listed.counters = found
+                    .iter()
+                    .find_map(|owner| owners::counters(socket.protocol, owner).ok())
+                    .map(|counters| counters.into_iter().collect());
+            }
+            if self.processes {
+                listed.processes = Some(found.to_vec());
+            }
+        }
     }
 
     fn wants_protocol(&self, protocol: Protocol) -> bool {
@@ -106,7 +135,7 @@ impl SsArgs {
     }
 
     fn print(&self, sockets: &[Listed]) -> String {
-        const COLUMNS: [(&str, Align); 9] = [
+        const COLUMNS: [(&str, Align); 10] = [
             ("Proto", Align::Left),
             ("State", Align::Left),
             ("Recv-Q", Align::Right),
@@ -116,14 +145,33 @@ impl SsArgs {
             ("Drops", Align::Right),
             ("User", Align::Left),
             ("Inode", Align::Right),
+            ("Processes", Align::Left),
         ];
-        let header = COLUMNS.map(|(name, _)| name.to_owned()).to_vec();
+        let columns = if self.processes {
+            &COLUMNS[..]
+        } else {
+            &COLUMNS[..COLUMNS.len() - 1]
+        };
+        let (names, aligns): (Vec<_>, Vec<_>) = columns
+            .iter()
+            .map(|(name, align)| ((*name).to_owned(), *align))
+            .unzip();
         let mut rows = Vec::new();
         if !self.no_header {
-            rows.push(header);
+            rows.push(names);
         }
+        let headers = rows.len();
         rows.extend(sockets.iter().map(Listed::row));
-        table::print(&COLUMNS.map(|(_, align)| align), &rows)
+        let text = table::print(&aligns, &rows);
+        if !self.counters {
+            return text;
+        }
+        let below = sockets.iter().map(Listed::counters_line);
+        let below = std::iter::repeat_n(String::new(), headers).chain(below);
+        text.lines()
+            .zip(below)
+            .map(|(line, below)| format!("{line}\n{below}"))
+            .collect()
     }
 }
 
@@ -137,6 +185,10 @@ struct Listed {
     #[serde(flatten)]
     socket: Socket,
     user: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    processes: Option<Vec<Owner>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    counters: Option<BTreeMap<&'static str, u32>>,
 }
 
 impl Listed {
@@ -152,7 +204,24 @@ impl Listed {
             socket.drops.to_string(),
             self.user.clone(),
             socket.inode.to_string(),
+            self.processes
+                .iter()
+                .flatten()
+                .map(|owner| format!("{}[{}]:{}", owner.name, owner.pid, owner.fd))
+                .collect::<Vec<_>>()
+                .join(","),
         ]
+    }
+
+    /// The line below the socket's, with its counters; no line if they are not known.
+    fn counters_line(&self) -> String {
+        self.counters.as_ref().map_or_else(String::new, |counters| {
+            let words: Vec<_> = counters
+                .iter()
+                .map(|(name, value)| format!("{name} {value}"))
+                .collect();
+            format!("    {}\n", words.join("  "))
+        })
     }
 }
 
@@ -165,6 +234,8 @@ fn with_users(sockets: Vec<Socket>) -> Vec<Listed> {
             Listed {
                 user: user.clone(),
                 socket,
+                processes: None,
+                counters: None,
             }
         })
         .collect()
@@ -234,13 +305,10 @@ mod tests {
         let mut arguments = SsArgs::default();
         let mut found = sockets(Protocol::Esp, ESP);
         found.truncate(2);
-        let listed: Vec<_> = found
-            .into_iter()
-            .map(|socket| Listed {
-                socket,
-                user: "root".to_owned(),
-            })
-            .collect();
+        let mut listed = with_users(found);
+        for listed in &mut listed {
+            listed.user = "root".to_owned();
+        }
         let text = arguments.print(&listed);
         assert_eq!(
             text,
@@ -252,6 +320,19 @@ esp    established    5000      12  02:00:00:00:00:01%eth0:2805  02:00:00:00:00:
         );
         arguments.no_header = true;
         assert_eq!(arguments.print(&listed).lines().count(), 2);
+        arguments.processes = true;
+        arguments.counters = true;
+        listed[1].processes = Some(vec![Owner {
+            name: "socat".to_owned(),
+            pid: 7,
+            fd: 5,
+        }]);
+        listed[1].counters = Some([("pkt_tx", 12), ("pkt_rtx", 0)].into());
+        let text = arguments.print(&listed);
+        let lines: Vec<_> = text.lines().collect();
+        assert!(lines[0].ends_with(" 871"), "{text}");
+        assert!(lines[1].ends_with(" 872  socat[7]:5"), "{text}");
+        assert_eq!(lines[2..], ["    pkt_rtx 0  pkt_tx 12"]);
     }
 
     #[test]

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The processes that have a socket, and the counters that only an owner can read.
+//!
+//! A socket's counters are an option of the socket. A process that may trace the owner gets a
+//! descriptor of its own for the same socket (`pidfd_getfd(2)`), and asks by that.
+
+use std::collections::HashMap;
+use std::fs;
+use std::io;
+use std::os::fd::OwnedFd;
+
+use rustix::process::{pidfd_getfd, pidfd_open, Pid, PidfdFlags, PidfdGetfdFlags};
+use serde::Serialize;
+use sockaddr_en::{EdpSocket, EspStream};
+
+use crate::sockets::Protocol;
+
+/// A process that has a socket.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Owner {
+    /// Its name.
+    pub name: String,
+    /// Its number.
+    pub pid: i32,
+    /// The descriptor.
+    pub fd: i32,
+}
+
+/// Processes by the inode numbers of their sockets.
+#[derive(Debug, Default)]
+pub struct Owners(HashMap<u64, Vec<Owner>>);
+
+/// The inode number in what a socket's link in `/proc/PID/fd` points to.
+fn inode(link: &str) -> Option<u64> {
+    link.strip_prefix("socket:[")?
+        .strip_suffix(']')?
+        .parse()
+        .ok()
+}
+
+/// The numbers that the names in a directory are.
+fn numbers(directory: &str) -> Vec<i32> {
+    fs::read_dir(directory)
+        .into_iter()
+        .flatten()
+        .filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok())
+        .collect()
+}
+
+impl Owners {
+    /// Looks at all processes; what this one may not look into is left out.
+    pub fn find() -> Self {
+        let mut owners = Self::default();
+        for pid in numbers("/proc") {
+            let name = fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+            for fd in numbers(&format!("/proc/{pid}/fd")) {
+                let link = fs::read_link(format!("/proc/{pid}/fd/{fd}"));
+                let found = link.ok().and_then(|link| inode(link.to_str()?));
+                if let Some(inode) = found {
+                    owners.0.entry(inode).or_default().push(Owner {
+                        name: name.trim_end().to_owned(),
+                        pid,
+                        fd,
+                    });
+                }
+            }
+        }
+        owners
+    }
+
+    /// Those that have the socket `inode`.
+    pub fn of(&self, inode: u64) -> &[Owner] {
+        self.0.get(&inode).map_or(&[], Vec::as_slice)
+    }
+}
+
+/// A socket's counters, by name.
+pub type Counters = Vec<(&'static str, u32)>;
+
+/// The counters of the socket that `owner` has.
+///
+/// # Errors
+/// `EPERM` when this process may not trace the owner; `ESRCH` or `EBADF` when the socket is gone.
+pub fn counters(protocol: Protocol, owner: &Owner) -> io::Result<Counters> {
+    let socket = duplicate(owner)?;
+    Ok(match protocol {
+        Protocol::Esp => {
+            let stats = EspStream::from(socket).stats()?;
+            vec![
+                ("pkt_tx", stats.pkt_tx),
+                ("pkt_rtx", stats.pkt_rtx),
+                ("tx_err", stats.tx_err),
+                ("pkt_rx", stats.pkt_rx),
+                ("pkt_rx_oos", stats.pkt_rx_oos),
+                ("pkt_rx_drop", stats.pkt_rx_drop),
+                ("seq_lost", stats.seq_lost),
+                ("arq_tx", stats.arq_tx),
+            ]
+        }
+        Protocol::Edp => {
+            let stats = EdpSocket::from(socket).stats()?;
+            vec![
+                ("pkt_tx", stats.pkt_tx),
+                ("tx_err", stats.tx_err),
+                ("pkt_rx", stats.pkt_rx),
+                ("pkt_rx_drop", stats.pkt_rx_drop),
+            ]
+        }
+    })
+}
+
+/// A descriptor of this process for the owner's socket.
+fn duplicate(owner: &Owner) -> io::Result<OwnedFd> {
+    let pid = Pid::from_raw(owner.pid).ok_or(io::ErrorKind::NotFound)?;
+    let process = pidfd_open(pid, PidfdFlags::empty())?;
+    Ok(pidfd_getfd(process, owner.fd, PidfdGetfdFlags::empty())?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::TcpListener;
+    use std::os::fd::AsRawFd;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn links_have_inodes() {
+        assert_eq!(inode("socket:[871]"), Some(871));
+        assert_eq!(inode("pipe:[871]"), None);
+        assert_eq!(inode("/dev/null"), None);
+        assert_eq!(inode("socket:[]"), None);
+    }
+
+    #[test]
+    fn own_sockets_are_found() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let link = format!("/proc/self/fd/{}", socket.as_raw_fd());
+        let inode = fs::metadata(link).unwrap().ino();
+        let owners = Owners::find();
+        let owner = owners.of(inode).first().unwrap();
+        assert_eq!(owner.pid as u32, std::process::id());
+        assert_eq!(owner.fd, socket.as_raw_fd());
+        assert!(!owner.name.is_empty());
+        assert!(owners.of(0).is_empty());
+    }
+
+    #[test]
+    fn sockets_of_other_families_have_no_such_counters() {
+        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
+        let owner = Owner {
+            name: String::new(),
+            pid: std::process::id() as i32,
+            fd: socket.as_raw_fd(),
+        };
+        // Not everybody may trace himself, as in some containers.
+        assert!(counters(Protocol::Esp, &owner).is_err());
+    }
+}
