@@ -43,7 +43,8 @@ help:
 	@echo '  make kernels    build for every supported kernel, run the scenarios in each and print a table;'
 	@echo '                  KERNELS="release ..." selects kernels, ONLY="name ..." selects scenarios'
 	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod and the manual pages'
-	@echo '  make shell      open a shell in a guest with the module and the programs'
+	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
+	@echo '                  build/share is its /share'
 	@echo
 	@echo ' Parts of make test:'
 	@echo '  make unit       test the crates'

@@ -16,6 +16,9 @@ use crate::step;
 /// The guest's first program.
 const INIT: &str = include_str!("../guest/init");
 
+/// What the shell of `make shell` reads first.
+const SHELL: &str = include_str!("../guest/shell");
+
 /// Programs of the toolbox that scenarios call, beside busybox.
 const TOOLS: &[&str] = &[
     "/usr/bin/bash",
@@ -71,6 +74,7 @@ const WELCOME: &[&str] = &[
     "ipvlan",
     "net_failover",
     "nlmon",
+    "overlay",
     "sch_etf",
     "sch_fq",
     "sch_fq_codel",
@@ -165,6 +169,7 @@ fn lay_out(root: &Path) -> Result<()> {
     fs::write(root.join("etc/passwd"), "root:x:0:0:root:/root:/bin/sh\n")?;
     fs::write(root.join("etc/group"), "root:x:0:\n")?;
     fs::write(root.join("etc/hosts"), "127.0.0.1 localhost\n")?;
+    fs::write(root.join("etc/shell"), SHELL)?;
     let init = root.join("init");
     fs::write(&init, INIT)?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;

@@ -26,6 +26,7 @@ mod programs;
 mod qemu;
 mod scale;
 mod scenarios;
+mod shell;
 mod step;
 
 use std::path::PathBuf;
@@ -108,7 +109,7 @@ enum Verb {
         #[arg(long)]
         counted: bool,
     },
-    /// Open a shell in a guest.
+    /// Open a shell in a guest with two hosts.
     Shell,
 }
 
@@ -177,6 +178,6 @@ fn run(options: &Options) -> Result<bool> {
         Verb::FuzzFrames(options) => fuzz_frames::run(&layout, options),
         Verb::Endurance(options) => endurance::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
-        Verb::Shell => qemu::interact(&layout, &scenarios::file_system(&layout)?).map(|()| true),
+        Verb::Shell => shell::run(&layout).map(|()| true),
     }
 }

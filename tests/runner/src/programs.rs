@@ -50,10 +50,27 @@ pub fn build_module(layout: &Layout) -> Result<()> {
 /// # Errors
 /// When they do not build.
 pub fn build_programs(layout: &Layout) -> Result<()> {
-    let arguments: Vec<_> = PACKAGES.iter().flat_map(|name| ["-p", *name]).collect();
-    build(layout, &PACKAGES.join(" and "), "programs.log", &arguments)?;
+    build_packages(layout, PACKAGES)?;
     let arguments = ["-p", "sockaddr_en", "--all-features", "--examples"];
     build(layout, "the library's examples", "examples.log", &arguments)
+}
+
+/// Builds some packages if their sources changed.
+///
+/// # Errors
+/// When they do not build.
+pub fn build_packages(layout: &Layout, packages: &[&str]) -> Result<()> {
+    let arguments: Vec<_> = packages.iter().flat_map(|name| ["-p", *name]).collect();
+    build(layout, &packages.join(" and "), "programs.log", &arguments)
+}
+
+/// Builds an example of the library for programs if its sources changed.
+///
+/// # Errors
+/// When it does not build.
+pub fn build_example(layout: &Layout, name: &str) -> Result<()> {
+    let arguments = ["-p", "sockaddr_en", "--example", name];
+    build(layout, name, "example.log", &arguments)
 }
 
 fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<()> {

@@ -338,30 +338,6 @@ const TO_INIT: Duration = Duration::from_secs(900);
 /// How often it is tried.
 const BOOTS: u32 = 3;
 
-/// Runs an interactive guest on this terminal until it ends.
-///
-/// # Errors
-/// When QEMU does not start.
-pub fn interact(layout: &Layout, initramfs: &Path) -> Result<()> {
-    let verb = ["shell".to_owned()];
-    let boot = Boot {
-        name: "shell",
-        initramfs,
-        verb: &verb,
-        clock: Clock::Free(2),
-        wire: None,
-        deadline: Duration::MAX,
-    };
-    // The second serial port goes nowhere here.
-    let mut command = machine(layout, &boot);
-    let status = command
-        .args(["-serial", "mon:stdio"])
-        .status()
-        .context("starting qemu-system-x86_64")?;
-    ensure!(status.success(), "QEMU: {status}");
-    Ok(())
-}
-
 /// What the debug kernel is told: every report of KASAN instead of the first alone, pages checked for writes after their
 /// end, leaks with the place of their allocation, and neither an alarm nor another clock where emulation is slow but alive.
 /// Slabs that check themselves have no arrays of free objects before them; those arrays keep the addresses of what they
@@ -375,7 +351,7 @@ const DEBUG_OPTIONS: &str = concat!(
 const PATIENCE: &str = "ENET_PATIENCE";
 
 /// QEMU's command line without serial ports; its process dies with the runner.
-fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
+pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
     command.args([
