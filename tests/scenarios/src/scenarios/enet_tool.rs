@@ -18,6 +18,7 @@ use crate::program::{start, wait_for_word};
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("enet_ss_lists_sockets_with_their_peers", list),
+    Scenario::direct("enet_ss_tells_a_sockets_processes_and_counters", owners),
     Scenario::direct("enet_stats_tells_what_is_refused", counters),
     Scenario::direct("enet_exporter_speaks_prometheus", exporter),
     Scenario::direct("enet_ping_is_answered_by_a_good_peer", good_peer),
@@ -158,6 +159,39 @@ fn list(lab: &Lab) -> Outcome {
         "JSON has {text:?}"
     );
     ensure!(json.get(1).is_none(), "a socket too many: {text:?}");
+    Ok(())
+}
+
+/// The sockets are this process's, which the program may trace as root.
+fn owners(lab: &Lab) -> Outcome {
+    let (client, server) = lab.esp_pair(2806)?;
+    client.send_all(b"one packet")?;
+    server.receive_exact(&mut [0; 10])?;
+    let _datagrams = lab.edp_pair(2805)?;
+    let text = printed(&lab.a, "ss --processes --counters --json")?;
+    let json: Value = serde_json::from_str(&text)?;
+    let own = Value::from(std::process::id());
+    let sockets = json.as_array().context("no array")?;
+    ensure!(sockets.len() == 2, "sockets are {text}");
+    for socket in sockets {
+        ensure!(socket["processes"][0]["pid"] == own, "processes: {text}");
+        ensure!(socket["processes"].get(1).is_none(), "processes: {text}");
+    }
+    // An acknowledgement may come between the two answers.
+    eventually("the counters that the owner reads", || {
+        let json: Value = serde_json::from_str(&printed(&lab.a, "ss --esp -c --json")?)?;
+        let told = &json[0]["counters"];
+        let own = client.counters(8)?;
+        let names = ["pkt_tx", "pkt_rtx", "tx_err", "pkt_rx"];
+        Ok(names.iter().zip(own).all(|(name, value)| told[name] == value))
+    })?;
+    ensure!(sockets[1]["counters"]["pkt_tx"] == 0, "datagrams: {text}");
+    let text = printed(&lab.a, "ss -PcH --esp")?;
+    let lines: Vec<_> = text.lines().collect();
+    ensure!(
+        lines.len() == 2 && lines[0].contains(&format!("[{own}]:")) && lines[1].contains("pkt_tx "),
+        "in words: {text}"
+    );
     Ok(())
 }
 
