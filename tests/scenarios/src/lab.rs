@@ -336,7 +336,9 @@ impl Lab {
                 continue;
             };
             let counted: Vec<_> = text.lines().filter(|line| !line.ends_with(" 0")).collect();
-            note(&format!("{name} counted {}", counted.join(", ")));
+            if !counted.is_empty() {
+                note(&format!("{name} counted {}", counted.join(", ")));
+            }
         }
     }
 
