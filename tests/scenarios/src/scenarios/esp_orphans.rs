@@ -5,14 +5,28 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 
 use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{eventually, Lab};
+use crate::lab::{eventually, Lab, Wiring};
 use crate::meminfo::kib;
 use crate::socket::Socket;
 use crate::transfer::random;
 
 /// The scenarios of this file.
-pub const ALL: &[Scenario] =
-    &[Scenario::direct("esp_closed_sockets_hold_limited_memory", bounded).within(120)];
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("esp_closed_sockets_hold_limited_memory", bounded).within(120),
+    Scenario::direct(
+        "esp_closed_sockets_of_all_namespaces_share_one_limit",
+        shared,
+    )
+    .within(120),
+];
+
+/// The port of the servers that close.
+const PORT: u16 = 720;
+
+/// What closed sockets may hold, bytes.
+fn limit() -> Result<usize> {
+    Ok(usize::try_from(kib("MemTotal")? << 10)? / 32)
+}
 
 /// Sends until the buffer is full: how much of it the peer has not acknowledged.
 fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {
@@ -34,21 +48,62 @@ fn is_reset(socket: &Socket) -> Result<bool> {
     Ok(socket.poll(0, Duration::ZERO)? & libc::POLLHUP != 0)
 }
 
-/// Servers that answer and close, and clients that never read the answers.
-fn bounded(lab: &Lab) -> Outcome {
-    let listener = lab.b.esp_listener(720, 16)?;
-    let bytes = random(1 << 16, 720);
-    let most = usize::try_from(kib("MemTotal")? << 10)? / 32;
+/// A client whose server has answered with more than was read, and closed; and how much waits there.
+fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usize)> {
+    let (client, server) = lab.esp_pair_through(listener, PORT)?;
+    let held = fill(&server, bytes)?;
+    ensure!(held > 0, "nothing waits for the reader");
+    Ok((client, held))
+}
+
+/// Such clients, whose servers would hold twice what they may; and how much the least of them would hold.
+fn too_many(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Vec<Socket>, usize)> {
+    let most = limit()?;
     let (mut clients, mut least, mut all) = (Vec::new(), usize::MAX, 0);
     while all < 2 * most {
-        let (client, server) = lab.esp_pair_through(&listener, 720)?;
-        let held = fill(&server, &bytes)?;
-        ensure!(held > 0, "nothing waits for the reader");
+        let (client, held) = abandoned(lab, listener, bytes)?;
         least = least.min(held);
         all += held;
         clients.push(client);
-        drop(server);
     }
+    Ok((clients, least))
+}
+
+/// What one namespace's closed sockets hold, another's cannot.
+fn shared(lab: &Lab) -> Outcome {
+    let bytes = random(1 << 16, 721);
+    let listener = lab.b.esp_listener(PORT, 16)?;
+    let (clients, _) = too_many(lab, &listener, &bytes)?;
+    let other = Lab::new(Wiring::Direct)?;
+    let listener = other.b.esp_listener(PORT, 16)?;
+    // There may be room for one that holds less than any before.
+    let more = (0..4)
+        .map(|_| Ok(abandoned(&other, &listener, &bytes)?.0))
+        .collect::<Result<Vec<_>>>()?;
+    eventually("resets in the other namespace", || {
+        let reset = more.iter().filter(|one| matches!(is_reset(one), Ok(true)));
+        Ok(reset.count() >= 3)
+    })?;
+    drop(clients);
+    lab.b.await_proc("esp", |text| text.lines().count() <= 2)?;
+    drop(more);
+    other.b.await_proc("esp", |text| text.lines().count() <= 2)?;
+    let (client, _) = abandoned(&other, &listener, &bytes)?;
+    let mut got = vec![0; 1000];
+    client
+        .receive_exact(&mut got)
+        .context("with room for it again")?;
+    ensure!(!is_reset(&client)?, "reset with room for it");
+    drop((client, listener));
+    other.await_no_sockets()
+}
+
+/// Servers that answer and close, and clients that never read the answers.
+fn bounded(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(PORT, 16)?;
+    let bytes = random(1 << 16, 720);
+    let most = limit()?;
+    let (clients, least) = too_many(lab, &listener, &bytes)?;
     let reset = || {
         clients
             .iter()
@@ -93,9 +148,7 @@ fn bounded(lab: &Lab) -> Outcome {
     drop(clients);
     // A line of names, and the listener.
     lab.b.await_proc("esp", |text| text.lines().count() <= 2)?;
-    let (client, server) = lab.esp_pair_through(&listener, 720)?;
-    fill(&server, &bytes)?;
-    drop(server);
+    let (client, _) = abandoned(lab, &listener, &bytes)?;
     let mut got = vec![0; 1000];
     client
         .receive_exact(&mut got)
