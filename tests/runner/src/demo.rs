@@ -142,6 +142,9 @@ mod tests {
         let page = page("7.2.12+deb13-cloud-amd64", &messages, &[]);
         assert!(page.lines().count() < 40);
         assert!(page.lines().all(|line| line.len() <= 120), "{page}");
-        assert!(page.contains(&format!("  tcp     16,000  {}\n", "#".repeat(40))), "{page}");
+        assert!(
+            page.contains(&format!("  tcp     16,000  {}\n", "#".repeat(40))),
+            "{page}"
+        );
     }
 }

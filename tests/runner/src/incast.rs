@@ -198,7 +198,8 @@ pub fn sample(guest: &mut Commands, protocols: &[&str]) -> Result<Vec<Cell>> {
     let options = options(&["--rounds", "5"]);
     make_switch(guest, &options, 17, "")?;
     let measured = protocols.iter().map(|protocol| {
-        measure(guest, &options, (protocol, 64, 16))?.map_err(|error| anyhow!("{protocol}: {error}"))
+        measure(guest, &options, (protocol, 64, 16))?
+            .map_err(|error| anyhow!("{protocol}: {error}"))
     });
     measured.collect()
 }

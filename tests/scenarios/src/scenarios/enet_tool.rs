@@ -183,7 +183,10 @@ fn owners(lab: &Lab) -> Outcome {
         let told = &json[0]["counters"];
         let own = client.counters(8)?;
         let names = ["pkt_tx", "pkt_rtx", "tx_err", "pkt_rx"];
-        Ok(names.iter().zip(own).all(|(name, value)| told[name] == value))
+        Ok(names
+            .iter()
+            .zip(own)
+            .all(|(name, value)| told[name] == value))
     })?;
     ensure!(sockets[1]["counters"]["pkt_tx"] == 0, "datagrams: {text}");
     let text = printed(&lab.a, "ss -PcH --esp")?;

@@ -87,7 +87,9 @@ fn shared(lab: &Lab) -> Outcome {
     drop(clients);
     lab.b.await_proc("esp", |text| text.lines().count() <= 2)?;
     drop(more);
-    other.b.await_proc("esp", |text| text.lines().count() <= 2)?;
+    other
+        .b
+        .await_proc("esp", |text| text.lines().count() <= 2)?;
     let (client, _) = abandoned(&other, &listener, &bytes)?;
     let mut got = vec![0; 1000];
     client
