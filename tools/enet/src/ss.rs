@@ -168,10 +168,10 @@ impl SsArgs {
         }
         let below = sockets.iter().map(Listed::counters_line);
         let below = std::iter::repeat_n(String::new(), headers).chain(below);
-        text.lines()
-            .zip(below)
-            .map(|(line, below)| format!("{line}\n{below}"))
-            .collect()
+        let lines = text.lines().zip(below);
+        lines.fold(String::new(), |text, (line, below)| {
+            text + line + "\n" + &below
+        })
     }
 }
 
