@@ -84,6 +84,7 @@ const WELCOME: &[&str] = &[
     "tcp_dctcp",
     "tun",
     "vcan",
+    "vxlan",
 ];
 
 /// What the archive is made of beside the tools: the programs, and the module if it exists already.

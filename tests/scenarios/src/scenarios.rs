@@ -8,6 +8,7 @@ mod device_changes;
 mod device_kinds;
 mod device_mtu;
 mod device_namespaces;
+mod device_overlays;
 mod edp_calls;
 mod edp_echo;
 mod edp_ports;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<&'static Scenario> {
         tun::ALL,
         macsec::ALL,
         device_namespaces::ALL,
+        device_overlays::ALL,
         library::ALL,
         examples::ALL,
         enet_tool::ALL,

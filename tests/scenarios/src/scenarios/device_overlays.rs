@@ -1,0 +1,130 @@
+//! Devices that carry frames within others or over several at once: VXLAN, LACP, a team with a hash.
+
+use anyhow::{ensure, Context, Result};
+
+use crate::device::{await_carrier, Device};
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::{await_events, eventually, Lab};
+use crate::netns::Netns;
+use crate::transfer::{exchange, transfer_both_ways, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("vxlan_carries_both_protocols", vxlan),
+    Scenario::guest("lacp_spreads_connections_over_its_ports", lacp).within(120),
+];
+
+const PORT: u16 = 870;
+
+const LOAD: Load = Load {
+    total: 1 << 20,
+    chunk: 40_000,
+    seed: 870,
+};
+
+fn vxlan(lab: &Lab) -> Outcome {
+    lab.give_ip_addresses()?;
+    for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
+        host.namespace.ip(&format!(
+            "link add vx0 address 02:00:00:00:01:0{own} type vxlan id 42 dstport 4789 dev eth0 \
+             local 10.0.0.{own} remote 10.0.0.{other}\nlink set vx0 up\n"
+        ))?;
+    }
+    let near = Device::ready(&lab.a.namespace, "vx0")?;
+    let far = Device::ready(&lab.b.namespace, "vx0")?;
+    let (client, server) = near.stream_to(&far, PORT)?;
+    transfer_both_ways(&client, &server, LOAD)?;
+    let (from, to) = (near.edp(PORT)?, far.edp(PORT)?);
+    // The device's MTU is less than what carries it.
+    let largest = [7; 1450 - 6];
+    from.send_to(&largest, 0, &near.to(&far, PORT))?;
+    await_events(&to, libc::POLLIN)?;
+    let mut got = [0; 1500];
+    let length = to.receive(&mut got, 0)?;
+    ensure!(got[..length] == largest, "{length} other bytes came");
+    Ok(())
+}
+
+/// Frames that have left by a port.
+fn sent(host: &Netns, port: &str) -> Result<u64> {
+    // Behind the name stand eight numbers of what came, and the bytes that left.
+    const FRAMES: usize = 9;
+    let text = host.proc_net("dev")?;
+    let mut lines = text.lines().filter_map(|line| line.trim().split_once(':'));
+    let line = lines.find(|(name, _)| *name == port);
+    let numbers = line.with_context(|| format!("no {port} in {text}"))?.1;
+    let frames = numbers.split_whitespace().nth(FRAMES);
+    Ok(frames.context("a short line")?.parse()?)
+}
+
+/// The aggregator of a port, once the peer's is known.
+fn aggregator(host: &Netns, port: &str) -> Result<Option<String>> {
+    let text = host.run("ip", &["-details", "link", "show", port])?;
+    let words: Vec<_> = text.split_whitespace().collect();
+    let behind = |name: &str| {
+        let place = words.iter().position(|word| *word == name)?;
+        words.get(place + 1).map(|word| (*word).to_owned())
+    };
+    let partner = behind("ad_partner_oper_port_state").unwrap_or_default();
+    // Both ends collect and distribute: bits 4 and 5.
+    let state: u32 = partner.parse().unwrap_or(0);
+    Ok(behind("ad_aggregator_id").filter(|_| state & 0x30 == 0x30))
+}
+
+/// With `encap3+4` a bond goes by the hash that a socket gives its frames, as it does for TCP.
+fn lacp() -> Outcome {
+    const CONNECTIONS: u16 = 32;
+    let (a, b) = (Netns::create()?, Netns::create()?);
+    for (host, number) in [(&a, 1), (&b, 2)] {
+        host.ip(&format!(
+            "link add bond0 address 02:00:00:00:00:0{number} type bond mode 802.3ad miimon 20 lacp_rate fast \
+             xmit_hash_policy encap3+4\n"
+        ))?;
+    }
+    a.ip(&format!(
+        "link add port0 type veth peer name port0 netns {path}\n\
+         link add port1 type veth peer name port1 netns {path}\n",
+        path = b.path()
+    ))?;
+    for host in [&a, &b] {
+        host.ip(
+            "link set port0 master bond0\nlink set port1 master bond0\nlink set bond0 up\n",
+        )?;
+    }
+    for host in [&a, &b] {
+        await_carrier(host, "bond0")?;
+        eventually("both ports in one aggregator", || {
+            let of = ["port0", "port1"].map(|port| aggregator(host, port));
+            let [first, second] = of;
+            let first = first?;
+            Ok(first.is_some() && first == second?)
+        })?;
+    }
+    let near = Device::ready(&a, "bond0")?;
+    let far = Device::ready(&b, "bond0")?;
+    let count = || Ok::<_, anyhow::Error>([sent(&a, "port0")?, sent(&a, "port1")?]);
+    let mut pairs = Vec::new();
+    let mut spread = [0, 0];
+    for number in 0..CONNECTIONS {
+        let (client, server) = near.stream_to(&far, PORT + number)?;
+        exchange(&client, &server)?;
+        let before = count()?;
+        for _ in 0..50 {
+            exchange(&client, &server)?;
+        }
+        let after = count()?;
+        let used = [after[0] - before[0], after[1] - before[1]];
+        // Beside the connection's only LACP's frames leave, one a second at most by each port.
+        let (most, least) = (used[0].max(used[1]), used[0].min(used[1]));
+        ensure!(most >= 50 && least < 10, "one connection used {used:?}");
+        spread[usize::from(used[1] > used[0])] += 1;
+        pairs.push((client, server));
+    }
+    note(&format!("{spread:?} of {CONNECTIONS} connections by port"));
+    ensure!(
+        spread.iter().all(|count| *count >= CONNECTIONS / 8),
+        "{spread:?} of {CONNECTIONS} connections by port"
+    );
+    let (client, server) = &pairs[0];
+    transfer_both_ways(client, server, LOAD)
+}
