@@ -87,9 +87,7 @@ fn lacp() -> Outcome {
         path = b.path()
     ))?;
     for host in [&a, &b] {
-        host.ip(
-            "link set port0 master bond0\nlink set port1 master bond0\nlink set bond0 up\n",
-        )?;
+        host.ip("link set port0 master bond0\nlink set port1 master bond0\nlink set bond0 up\n")?;
     }
     for host in [&a, &b] {
         await_carrier(host, "bond0")?;
