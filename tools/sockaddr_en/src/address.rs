@@ -18,6 +18,7 @@ use crate::interface::{interface_index, interface_name};
 use crate::mac::{MacAddr, ParseMacError};
 use crate::raw::SockaddrEn;
 use crate::Family;
+use socket2::{SockAddr, SockAddrStorage};
 
 /// A socket address as the kernel knows it, the interface by number.
 ///
@@ -30,7 +31,7 @@ use crate::Family;
 /// assert_eq!(address.to_string(), "02:00:00:00:00:01%lo:2805");
 /// # Ok::<(), Box<dyn std::error::Error>>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Address {
     /// Ethernet address; [`MacAddr::UNSPECIFIED`] to bind.
     pub mac: MacAddr,
@@ -104,6 +105,52 @@ impl Address {
     }
 }
 
+impl Address {
+    /// The address as [`socket2`] has it.
+    pub fn to_sock_addr(&self, family: Family) -> SockAddr {
+        let mut storage = SockAddrStorage::zeroed();
+        // SAFETY: `SockaddrEn` is plain data, smaller than the storage and no stricter aligned,
+        // and all zero bytes are a value of it.
+        *unsafe { storage.view_as::<SockaddrEn>() } = self.to_raw(family);
+        // SAFETY: the storage holds a complete `SockaddrEn`, and the length is that of one.
+        unsafe { SockAddr::new(storage, size_of::<SockaddrEn>() as libc::socklen_t) }
+    }
+
+    /// Reads an address as [`socket2`] has it.
+    ///
+    /// # Errors
+    ///
+    /// `InvalidData` if it is shorter than an address of the family, and as [`Self::from_raw`].
+    pub fn from_sock_addr(address: &SockAddr, family: Family) -> io::Result<Self> {
+        if (address.len() as usize) < size_of::<SockaddrEn>() {
+            return Err(io::Error::new(
+                io::ErrorKind::InvalidData,
+                format!("a socket address of {} bytes", address.len()),
+            ));
+        }
+        // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for any socket address, of
+        // which at least these bytes are initialised; any bytes are a `SockaddrEn`.
+        let raw = unsafe { address.as_ptr().cast::<SockaddrEn>().read() };
+        Self::from_raw(&raw, family)
+    }
+}
+
+/// With the usual family number, as [`Address::to_sock_addr`].
+impl From<Address> for SockAddr {
+    fn from(address: Address) -> Self {
+        address.to_sock_addr(Family::ENET)
+    }
+}
+
+/// With the usual family number, as [`Address::from_sock_addr`].
+impl TryFrom<&SockAddr> for Address {
+    type Error = io::Error;
+
+    fn try_from(address: &SockAddr) -> io::Result<Self> {
+        Self::from_sock_addr(address, Family::ENET)
+    }
+}
+
 /// Prints the interface's name, or its number if the name is gone.
 impl fmt::Display for Address {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -131,7 +178,7 @@ impl FromStr for Address {
 }
 
 /// An interface as a person names it.
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Interface {
     /// Every interface.
     Any,
@@ -175,7 +222,7 @@ impl Interface {
 /// assert!(error.to_string().contains("02:00:00:00:00:01%eth0:2805"));
 /// # Ok::<(), sockaddr_en::AddressError>(())
 /// ```
-#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NamedAddress {
     /// Ethernet address; `None` where the text has `*`.
     pub mac: Option<MacAddr>,
@@ -529,6 +576,35 @@ mod tests {
         assert_eq!(
             Address::from_raw(&raw, Family::ENET).unwrap(),
             Address::new(MAC, 3, 0x1234)
+        );
+    }
+
+    #[test]
+    fn addresses_go_to_socket2_and_back() {
+        let address = Address::new(MAC, 3, 2805);
+        let there = SockAddr::from(address);
+        assert_eq!((there.len(), there.family()), (16, 28));
+        assert_eq!(Address::try_from(&there).unwrap(), address);
+        assert!(Address::from_sock_addr(&there, Family::new(29)).is_err());
+        let mut short = there;
+        // SAFETY: a shorter part of the storage is initialised as well.
+        unsafe { short.set_length(15) };
+        let error = Address::try_from(&short).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData);
+        let internet = SockAddr::from(std::net::SocketAddr::from(([127, 0, 0, 1], 1)));
+        assert!(Address::try_from(&internet).is_err());
+    }
+
+    #[test]
+    fn addresses_have_an_order() {
+        let mut addresses = [(2, 1), (1, 2), (1, 1)].map(|(interface, port)| Address {
+            port,
+            ..Address::new(MAC, interface, 0)
+        });
+        addresses.sort();
+        assert_eq!(
+            addresses.map(|address| (address.interface, address.port)),
+            [(1, 1), (1, 2), (2, 1)]
         );
     }
 

@@ -29,6 +29,24 @@ impl EdpProtocol {
     }
 }
 
+/// A datagram that was received.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Received {
+    /// Its bytes in the buffer.
+    pub length: usize,
+    /// Its bytes when it was sent.
+    pub whole: usize,
+    /// Who sent it.
+    pub sender: Address,
+}
+
+impl Received {
+    /// Was the buffer too short for it?
+    pub const fn is_truncated(&self) -> bool {
+        self.length < self.whole
+    }
+}
+
 /// A socket for EDP datagrams, used as [`std::net::UdpSocket`] is.
 ///
 /// Datagrams may be lost, as on any Ethernet, but come whole. One larger than [`mtu`](Self::mtu)
@@ -111,6 +129,21 @@ impl EdpSocket {
     /// `WouldBlock` when non-blocking or timed and none is there; otherwise what `recvfrom(2)` says.
     pub fn recv_from(&self, buffer: &mut [u8]) -> io::Result<(usize, Address)> {
         self.0.recv_from(buffer, 0)
+    }
+
+    /// Receives one datagram and its sender, and tells how long it was. What does not fit into
+    /// `buffer` is cut off.
+    ///
+    /// # Errors
+    ///
+    /// As [`recv_from`](Self::recv_from).
+    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+        let (whole, sender) = self.0.recv_from(buffer, libc::MSG_TRUNC)?;
+        Ok(Received {
+            length: whole.min(buffer.len()),
+            whole,
+            sender,
+        })
     }
 
     /// As [`recv_from`](Self::recv_from), leaving the datagram in the queue.

@@ -16,7 +16,8 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
-//! With the feature `tokio`, the module `tokio` has the streams for that runtime.
+//! With the feature `tokio`, the module `tokio` has the sockets for that runtime; with `mio` they are
+//! event sources of that crate; with `serde` addresses are serialized as text.
 //!
 //! They need the kernel module `enet`; without it, opening one fails with `EAFNOSUPPORT`. Parsing
 //! and printing need nothing. C programs include `include/af_enet.h`, which has the same numbers.
@@ -30,12 +31,14 @@ mod family;
 mod interface;
 mod mac;
 mod raw;
+#[cfg(feature = "serde")]
+mod serialize;
 mod socket;
 #[cfg(feature = "tokio")]
 pub mod tokio;
 
 pub use address::{Address, AddressError, Interface, NamedAddress, ToAddress};
-pub use edp::{EdpProtocol, EdpSocket};
+pub use edp::{EdpProtocol, EdpSocket, Received};
 pub use esp::{EspListener, EspStream, Incoming};
 pub use esp_socket::EspSocket;
 pub use family::Family;

@@ -7,10 +7,10 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Type};
+use socket2::{Domain, Protocol, SockAddr, Type};
 
 use crate::constants::SOL_EP;
-use crate::raw::{EdpStats, EspStats, SockaddrEn};
+use crate::raw::{EdpStats, EspStats};
 use crate::{Address, Family, ToAddress};
 
 /// A socket of the family.
@@ -180,25 +180,11 @@ impl Socket {
     }
 
     fn to_sockaddr(&self, address: &Address) -> SockAddr {
-        let mut storage = SockAddrStorage::zeroed();
-        // SAFETY: `SockaddrEn` is plain data, smaller than the storage and no stricter aligned,
-        // and all zero bytes are a value of it.
-        *unsafe { storage.view_as::<SockaddrEn>() } = address.to_raw(self.family);
-        // SAFETY: the storage holds a complete `SockaddrEn`, and the length is that of one.
-        unsafe { SockAddr::new(storage, size_of::<SockaddrEn>() as libc::socklen_t) }
+        address.to_sock_addr(self.family)
     }
 
     fn parse_sockaddr(&self, address: &SockAddr) -> io::Result<Address> {
-        if (address.len() as usize) < size_of::<SockaddrEn>() {
-            return Err(io::Error::new(
-                io::ErrorKind::InvalidData,
-                format!("a socket address of {} bytes", address.len()),
-            ));
-        }
-        // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for any socket address, of
-        // which the system call filled at least these bytes; any bytes are a `SockaddrEn`.
-        let raw = unsafe { address.as_ptr().cast::<SockaddrEn>().read() };
-        Address::from_raw(&raw, self.family)
+        Address::from_sock_addr(address, self.family)
     }
 }
 
@@ -369,6 +355,47 @@ macro_rules! common_methods {
                 socket.0.into()
             }
         }
+
+        impl std::os::fd::IntoRawFd for $type {
+            fn into_raw_fd(self) -> std::os::fd::RawFd {
+                std::os::fd::OwnedFd::from(self).into_raw_fd()
+            }
+        }
+
+        impl std::os::fd::FromRawFd for $type {
+            unsafe fn from_raw_fd(fd: std::os::fd::RawFd) -> Self {
+                // SAFETY: the caller's promise: the descriptor is open and nobody else's.
+                unsafe { std::os::fd::OwnedFd::from_raw_fd(fd) }.into()
+            }
+        }
+
+        #[cfg(feature = "mio")]
+        impl mio::event::Source for $type {
+            fn register(
+                &mut self,
+                registry: &mio::Registry,
+                token: mio::Token,
+                interests: mio::Interest,
+            ) -> std::io::Result<()> {
+                use std::os::fd::AsRawFd;
+                mio::unix::SourceFd(&self.as_raw_fd()).register(registry, token, interests)
+            }
+
+            fn reregister(
+                &mut self,
+                registry: &mio::Registry,
+                token: mio::Token,
+                interests: mio::Interest,
+            ) -> std::io::Result<()> {
+                use std::os::fd::AsRawFd;
+                mio::unix::SourceFd(&self.as_raw_fd()).reregister(registry, token, interests)
+            }
+
+            fn deregister(&mut self, registry: &mio::Registry) -> std::io::Result<()> {
+                use std::os::fd::AsRawFd;
+                mio::unix::SourceFd(&self.as_raw_fd()).deregister(registry)
+            }
+        }
     };
 }
 
@@ -435,27 +462,6 @@ pub(crate) use {common_methods, data_methods};
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn addresses_survive_the_way_through_the_system_calls_storage() {
-        let (one, _) = std::os::unix::net::UnixDatagram::pair().unwrap();
-        let mut socket = Socket::from(OwnedFd::from(one));
-        assert_eq!(socket.family.number(), libc::AF_UNIX as u16);
-        socket.family = Family::ENET;
-
-        let address = Address::new(crate::MacAddr([2, 0, 0, 0, 0, 1]), 7, 2805);
-        let sockaddr = socket.to_sockaddr(&address);
-        assert_eq!((sockaddr.len(), sockaddr.family()), (16, 28));
-        assert_eq!(socket.parse_sockaddr(&sockaddr).unwrap(), address);
-
-        let mut short = sockaddr.clone();
-        // SAFETY: a shorter part of the storage is initialised as well.
-        unsafe { short.set_length(15) };
-        assert_eq!(
-            socket.parse_sockaddr(&short).unwrap_err().kind(),
-            io::ErrorKind::InvalidData
-        );
-    }
 
     #[test]
     fn zero_timeouts_and_wildcard_peers_are_refused() {

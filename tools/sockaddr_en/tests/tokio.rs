@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The streams for tokio, on descriptors of another family: what they do needs no module.
+//! The sockets for tokio, on descriptors of another family: what they do needs no module.
 #![cfg(feature = "tokio")]
 
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::net::UnixStream;
+use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use sockaddr_en::tokio::{EspListener, EspStream};
-use tokio::io::{AsyncReadExt, AsyncWriteExt};
+use sockaddr_en::tokio::{EdpSocket, EspListener, EspStream};
+use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
 fn pair() -> (EspStream, EspStream) {
     let (one, two) = UnixStream::pair().unwrap();
@@ -73,4 +73,74 @@ async fn without_the_module_the_errors_are_those_of_the_system() {
         let named = error.kind() == io::ErrorKind::NotFound;
         assert!(named || known.contains(&error.raw_os_error()), "{error}");
     }
+}
+
+#[tokio::test]
+async fn halves_are_owned_and_end_their_direction() {
+    let (one, two) = pair();
+    let (mut from, mut to) = one.into_split();
+    let (other_from, other_to) = two.into_split();
+    let (other_from, other_to) = from_wrong_halves(other_from, other_to);
+    let mut two = other_from.reunite(other_to).unwrap();
+    let writer = tokio::spawn(async move { to.write_all(b"all there is").await });
+    let mut got = String::new();
+    two.read_to_string(&mut got).await.unwrap();
+    assert_eq!(got, "all there is");
+    writer.await.unwrap().unwrap();
+    // The other direction goes on.
+    two.write_all(b"an answer").await.unwrap();
+    drop(two);
+    got.clear();
+    from.read_to_string(&mut got).await.unwrap();
+    assert_eq!(got, "an answer");
+}
+
+/// The same halves, after they were refused beside those of another stream.
+fn from_wrong_halves(
+    from: sockaddr_en::tokio::OwnedReadHalf,
+    to: sockaddr_en::tokio::OwnedWriteHalf,
+) -> (
+    sockaddr_en::tokio::OwnedReadHalf,
+    sockaddr_en::tokio::OwnedWriteHalf,
+) {
+    let (one, _two) = pair();
+    let (other_from, other_to) = one.into_split();
+    let (from, other_to) = from.reunite(other_to).unwrap_err();
+    let (_, to) = other_from.reunite(to).unwrap_err();
+    drop(other_to);
+    (from, to)
+}
+
+#[tokio::test]
+async fn calls_that_do_not_wait_say_so() {
+    let (one, two) = pair();
+    let error = one.try_read(&mut [0; 8]).unwrap_err();
+    assert_eq!(error.kind(), io::ErrorKind::WouldBlock);
+    assert!(two.ready(Interest::WRITABLE).await.unwrap().is_writable());
+    assert_eq!(two.try_write(b"now").unwrap(), 3);
+    let mut got = [0; 8];
+    assert_eq!(one.peek(&mut got).await.unwrap(), 3);
+    assert!(one.ready(Interest::READABLE).await.unwrap().is_readable());
+    assert_eq!(one.try_read(&mut got).unwrap(), 3);
+    assert_eq!(&got[..3], b"now");
+}
+
+#[tokio::test]
+async fn datagrams_wait_for_each_other() {
+    let (one, two) = UnixDatagram::pair().unwrap();
+    let socket = |end: UnixDatagram| EdpSocket::from_std(OwnedFd::from(end).into()).unwrap();
+    let (one, two) = (socket(one), socket(two));
+    let echo = tokio::spawn(async move {
+        let mut got = [0; 16];
+        let length = two.recv(&mut got).await?;
+        two.send(&got[..length]).await
+    });
+    assert_eq!(one.send(b"a question").await.unwrap(), 10);
+    let mut got = [0; 4];
+    assert_eq!(one.recv(&mut got).await.unwrap(), 4);
+    assert_eq!(&got, b"a qu");
+    assert_eq!(echo.await.unwrap().unwrap(), 10);
+    assert!(one.local_addr().is_err(), "an address of another family");
+    let fd = one.as_fd().as_raw_fd();
+    assert_eq!(one.into_std().as_raw_fd(), fd);
 }

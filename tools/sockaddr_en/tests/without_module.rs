@@ -5,7 +5,7 @@
 
 use std::io::{self, IoSlice, IoSliceMut, Read, Write};
 use std::net::Shutdown;
-use std::os::fd::{AsFd, AsRawFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd, IntoRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 use std::time::Duration;
 
@@ -173,4 +173,25 @@ fn descriptors_are_closed_on_exec_and_go_in_and_out() {
     assert_eq!(flags & libc::FD_CLOEXEC, libc::FD_CLOEXEC);
     let fd: OwnedFd = one.into();
     assert_eq!(fd.as_raw_fd(), raw);
+    let raw = EspStream::from(fd).into_raw_fd();
+    // SAFETY: the descriptor is open, and nobody else has it any more.
+    let again = unsafe { EspStream::from_raw_fd(raw) };
+    assert_eq!(again.as_raw_fd(), raw);
+}
+
+#[cfg(feature = "mio")]
+#[test]
+fn sockets_are_event_sources_of_mio() {
+    let (one, two) = stream_pair();
+    let mut one = one;
+    let mut poll = mio::Poll::new().unwrap();
+    let mut events = mio::Events::with_capacity(4);
+    let readable = mio::Interest::READABLE;
+    poll.registry()
+        .register(&mut one, mio::Token(7), readable)
+        .unwrap();
+    (&two).write_all(b"x").unwrap();
+    poll.poll(&mut events, Some(Duration::from_secs(20))).unwrap();
+    assert!(events.iter().any(|event| event.token() == mio::Token(7)));
+    poll.registry().deregister(&mut one).unwrap();
 }

@@ -50,6 +50,14 @@ fn datagrams(lab: &Lab) -> Outcome {
     ensure!(a.mtu()? == 1494, "mtu {}", a.mtu()?);
     let stats = a.stats()?;
     ensure!((stats.pkt_tx, stats.pkt_rx) == (1, 1), "{stats:?}");
+    b.send(b"longer than its buffer")?;
+    let mut short = [0; 6];
+    let received = a.receive(&mut short)?;
+    ensure!(
+        received.is_truncated() && (received.length, received.whole) == (6, 22),
+        "a datagram that was cut off: {received:?}"
+    );
+    ensure!(&short == b"longer", "it begins with {short:?}");
     a.set_read_timeout(Some(Duration::from_millis(50)))?;
     match a.recv(&mut buffer) {
         Err(error) if error.kind() == ErrorKind::WouldBlock => Ok(()),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The streams for tokio, with the manners of those in [`tokio::net`].
+//! The sockets for tokio, with the manners of those in [`tokio::net`].
 //!
 //! Like those, they need a runtime whose I/O is enabled.
 
@@ -10,9 +10,15 @@ use std::pin::Pin;
 use std::task::{ready, Context, Poll};
 
 use ::tokio::io::unix::AsyncFd;
-use ::tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use ::tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 
 use crate::{Address, EspSocket, ToAddress};
+
+mod edp;
+mod split;
+
+pub use edp::EdpSocket;
+pub use split::{OwnedReadHalf, OwnedWriteHalf};
 
 /// An ESP connection, used as [`tokio::net::TcpStream`] is.
 ///
@@ -69,11 +75,83 @@ impl EspStream {
     pub fn get_ref(&self) -> &crate::EspStream {
         self.0.get_ref()
     }
+
+    /// The address this stream is bound to.
+    ///
+    /// # Errors
+    ///
+    /// What `getsockname(2)` says.
+    pub fn local_addr(&self) -> io::Result<Address> {
+        self.get_ref().local_addr()
+    }
+
+    /// The peer's address.
+    ///
+    /// # Errors
+    ///
+    /// `NotConnected` if there is none.
+    pub fn peer_addr(&self) -> io::Result<Address> {
+        self.get_ref().peer_addr()
+    }
+
+    /// Waits until the stream is ready for one of `interest`.
+    ///
+    /// # Errors
+    ///
+    /// What the runtime says.
+    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+        Ok(self.0.ready(interest).await?.ready())
+    }
+
+    /// Reads what is there; `WouldBlock` if there is nothing.
+    ///
+    /// # Errors
+    ///
+    /// What `recv(2)` says.
+    pub fn try_read(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let io = |mut stream: &crate::EspStream| stream.read(buffer);
+        self.0.try_io(Interest::READABLE, io)
+    }
+
+    /// Writes as much as there is room for; `WouldBlock` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// What `send(2)` says.
+    pub fn try_write(&self, data: &[u8]) -> io::Result<usize> {
+        let io = |mut stream: &crate::EspStream| stream.write(data);
+        self.0.try_io(Interest::WRITABLE, io)
+    }
+
+    /// Receives without taking the bytes from the stream.
+    ///
+    /// # Errors
+    ///
+    /// As reading.
+    pub async fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        let io = |stream: &crate::EspStream| stream.peek(buffer);
+        self.0.async_io(Interest::READABLE, io).await
+    }
+
+    /// Splits the stream into halves that tasks can own. Dropping the writing half ends that direction.
+    pub fn into_split(self) -> (OwnedReadHalf, OwnedWriteHalf) {
+        split::split(self)
+    }
 }
 
 impl AsyncRead for EspStream {
     fn poll_read(
         self: Pin<&mut Self>,
+        context: &mut Context<'_>,
+        buffer: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        self.poll_reading(context, buffer)
+    }
+}
+
+impl EspStream {
+    fn poll_reading(
+        &self,
         context: &mut Context<'_>,
         buffer: &mut ReadBuf<'_>,
     ) -> Poll<io::Result<()>> {
@@ -85,9 +163,7 @@ impl AsyncRead for EspStream {
             }
         }
     }
-}
 
-impl EspStream {
     fn poll_writing(
         &self,
         context: &mut Context<'_>,
@@ -192,6 +268,15 @@ impl EspListener {
         }
     }
 
+    /// The address this listener is bound to.
+    ///
+    /// # Errors
+    ///
+    /// What `getsockname(2)` says.
+    pub fn local_addr(&self) -> io::Result<Address> {
+        self.get_ref().local_addr()
+    }
+
     /// The listener beneath.
     pub fn get_ref(&self) -> &crate::EspListener {
         self.0.get_ref()
@@ -214,5 +299,6 @@ macro_rules! descriptor {
     };
 }
 
+descriptor!(EdpSocket);
 descriptor!(EspStream);
 descriptor!(EspListener);
