@@ -4,7 +4,8 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
-	fuzz-coverage shell modules install releases kernels unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner
+	fuzz-coverage shell modules install releases kernels unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner \
+	packages package-test package-test-dkms
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR RELEASE ONLY KERNELS INSTALL_MOD_PATH ENET_CACHE
@@ -43,6 +44,9 @@ help:
 	@echo '  make kernels    build for every supported kernel, run the scenarios in each and print a table;'
 	@echo '                  KERNELS="release ..." selects kernels, ONLY="name ..." selects scenarios'
 	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod and the manual pages'
+	@echo '  make packages   build Debian packages in build/packages: enet-modules-RELEASE, enet-dkms, enet-tools, netgauge,'
+	@echo '                  libsockaddr-en-dev; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
+	@echo '                  by apt in a fresh system and boots it; make package-test-dkms does so with DKMS and the newest kernel'
 	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
 	@echo '                  build/share is its /share'
 	@echo
@@ -143,6 +147,17 @@ modules:
 
 install:
 	@mk/module install
+
+packages:
+	@mk/packages
+
+package-test: packages
+	@mk/package-test
+
+# RELEASE is the kernel to build for there, and not the one that enet-modules is for
+package-test-dkms:
+	@RELEASE= mk/packages
+	@mk/package-test dkms
 
 kernels: toolbox
 	@mk/kernels
