@@ -53,7 +53,10 @@ mod tests {
         assert_eq!(serde_json::to_string(&address).unwrap(), "\"*%lo:7\"");
         let mac = serde_json::to_string(&MacAddr::BROADCAST).unwrap();
         assert_eq!(mac, "\"ff:ff:ff:ff:ff:ff\"");
-        assert_eq!(serde_json::from_str::<MacAddr>(&mac).unwrap(), MacAddr::BROADCAST);
+        assert_eq!(
+            serde_json::from_str::<MacAddr>(&mac).unwrap(),
+            MacAddr::BROADCAST
+        );
         assert!(serde_json::from_str::<MacAddr>("\"ff\"").is_err());
         assert!(serde_json::from_str::<NamedAddress>("7").is_err());
     }

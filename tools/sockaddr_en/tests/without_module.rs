@@ -191,7 +191,8 @@ fn sockets_are_event_sources_of_mio() {
         .register(&mut one, mio::Token(7), readable)
         .unwrap();
     (&two).write_all(b"x").unwrap();
-    poll.poll(&mut events, Some(Duration::from_secs(20))).unwrap();
+    poll.poll(&mut events, Some(Duration::from_secs(20)))
+        .unwrap();
     assert!(events.iter().any(|event| event.token() == mio::Token(7)));
     poll.registry().deregister(&mut one).unwrap();
 }

@@ -93,7 +93,8 @@ impl EdpSocket {
     /// As [`sockaddr_en::EdpSocket::send_to`](crate::EdpSocket::send_to).
     pub async fn send_to(&self, datagram: &[u8], address: impl ToAddress) -> io::Result<usize> {
         let address = address.to_address()?;
-        self.writing(|socket| socket.send_to(datagram, address)).await
+        self.writing(|socket| socket.send_to(datagram, address))
+            .await
     }
 
     /// Sends one datagram to the peer; waits for room.
