@@ -7,7 +7,7 @@
 use super::{bindings, compat, softirq::Softirq, timer};
 use crate::net::errno::prelude::*;
 use core::{cell::UnsafeCell, marker::PhantomPinned, ops::Deref};
-use kernel::sync::Arc;
+use kernel::sync::{Arc, UniqueArc};
 
 /// A value that acts when its timer expires.
 pub(crate) trait Ring: Send + Sync + Sized + 'static {
@@ -38,13 +38,14 @@ impl<T: Ring> Alarmed<T> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic(value: T) -> Result<Arc<Self>> {
-        let this = Alarmed {
+        // Without memory no `Alarmed` is ever there, whose end would cancel a timer that was not set up.
+        let place = UniqueArc::<Self>::new_uninit(GFP_ATOMIC)?;
+        let this = Arc::from(place.write(Alarmed {
             // SAFETY: All zeroes are overwritten by `setup_raw` next.
             timer: unsafe { core::mem::zeroed() },
             value,
             _pinned: PhantomPinned,
-        };
-        let this = Arc::new(this, GFP_ATOMIC)?;
+        }));
         // SAFETY: In its `Arc` the timer does not move, since the type is not `Unpin`, and it is not
         // running.
         unsafe { timer::setup_raw(this.timer.get(), fire::<T>) };
