@@ -10,7 +10,6 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, ensure, Result};
 use clap::{ArgGroup, Parser};
 use sockaddr_en::constants::NETGAUGE_PORT;
-use sockaddr_en::Family;
 
 use crate::client::ClientOptions;
 use crate::command::Command;
@@ -195,7 +194,6 @@ impl Cli {
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
-            family: Family::new(self.measuring.family),
             give_up: Duration::from_secs(self.measuring.give_up.into()),
             once: self.once,
         }
@@ -205,7 +203,6 @@ impl Cli {
     pub fn group_options(&self) -> GroupOptions {
         GroupOptions {
             interface: self.interface.clone(),
-            family: Family::new(self.measuring.family),
             give_up: Duration::from_secs(self.measuring.give_up.into()),
             wait: Duration::from_secs(self.wait.into()),
             remote: self.group.hosts.remote(),
@@ -300,7 +297,6 @@ impl Cli {
             patterns: patterns.into_iter().map(plan).collect(),
             interface: self.interface.clone(),
             ethertype: self.measuring.ethertype,
-            family: Family::new(self.measuring.family),
             loss_timeout: Duration::from_millis(self.measuring.loss_timeout.into()),
             give_up: Duration::from_secs(self.measuring.give_up.into()),
         };
@@ -367,7 +363,6 @@ mod tests {
     fn defaults_are_those_in_the_help() {
         let options = client("--connect 10.0.0.2");
         assert_eq!(options.port, 2805);
-        assert_eq!(options.family, Family::ENET);
         assert_eq!(options.ethertype, DEFAULT_ETHERTYPE);
         assert_eq!(
             options

@@ -8,7 +8,6 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
-use sockaddr_en::Family;
 
 use crate::control::{Control, Message};
 use crate::host::interface_in_use;
@@ -43,8 +42,6 @@ pub struct ClientOptions {
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
     pub ethertype: u16,
-    /// Family number of PF_ENET.
-    pub family: Family,
     /// How long a datagram may take before it counts as lost.
     pub loss_timeout: Duration,
     /// How long a stream may be silent before it is given up.
@@ -260,7 +257,6 @@ impl Client<'_> {
             peer,
             interface: self.options.interface.clone(),
             ethertype: self.options.ethertype,
-            family: self.options.family,
             loss_timeout: self.options.loss_timeout,
             give_up: self.options.give_up,
             options: self.options.sockets.of(kind),

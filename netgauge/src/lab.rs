@@ -12,7 +12,7 @@ use anyhow::{ensure, Context as _, Result};
 use clap::{Args, Parser as _};
 use enet_switch::plan::Settings;
 use enet_switch::Temporary;
-use sockaddr_en::{EspSocket, Family};
+use sockaddr_en::EspSocket;
 
 use crate::cli::{wrong_line, Cli};
 use crate::group::args::{ManyArgs, Numbers, Rate};
@@ -75,6 +75,7 @@ impl LabArgs {
     ///
     /// Something is missing on this machine, or as the pattern itself.
     pub fn run(&self) -> Result<ExitCode> {
+        sockaddr_en::set_family(self.measuring.family);
         let cli = self.cli()?;
         let coordinator = Coordinator::new(&cli, self.pattern).map_err(wrong_line)?;
         self.ensure_able()?;
@@ -149,7 +150,7 @@ impl LabArgs {
         if !self.wants_esp()? {
             return Ok(());
         }
-        match EspSocket::new_with(Family::new(self.measuring.family)) {
+        match EspSocket::new() {
             Ok(_) => Ok(()),
             Err(error) => Err(explain_family(error)).context("esp, which -m can leave out"),
         }

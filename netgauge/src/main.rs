@@ -33,6 +33,7 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<ExitCode> {
+    sockaddr_en::set_family(cli.measuring.family);
     if let Some(command) = &cli.command {
         return command.run();
     }

@@ -7,7 +7,6 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener};
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
-use sockaddr_en::Family;
 
 use crate::control::{Control, Endpoint, Message, VERSION};
 use crate::group::part::{Part, PartOptions};
@@ -24,8 +23,6 @@ const LOOK_AROUND: Duration = Duration::from_millis(200);
 pub struct ServerOptions {
     /// Interface; without one, that of the control connection.
     pub interface: Option<String>,
-    /// Family number of PF_ENET.
-    pub family: Family,
     /// How long a stream may be silent before it is given up.
     pub give_up: Duration,
     /// End after one client.
@@ -85,7 +82,6 @@ pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
     let part = Part::new(PartOptions {
         local: control.local_ip(),
         interface: options.interface.clone(),
-        family: options.family,
         give_up: options.give_up,
     });
     Session {
@@ -195,7 +191,6 @@ impl Session<'_> {
             peer,
             interface: self.options.interface.clone(),
             ethertype,
-            family: self.options.family,
             loss_timeout: LOOK_AROUND,
             give_up: self.options.give_up,
             options,

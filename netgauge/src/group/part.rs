@@ -7,7 +7,6 @@ use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
-use sockaddr_en::Family;
 
 use super::exchange::{exchange, Link, Lost, Member};
 use super::orders::{Answer, Opening, Order};
@@ -28,8 +27,6 @@ pub struct PartOptions {
     pub local: Option<IpAddr>,
     /// Name of the interface to use; without one, that of `local`.
     pub interface: Option<String>,
-    /// Family number of PF_ENET.
-    pub family: Family,
     /// How long traffic may stand still before it is given up.
     pub give_up: Duration,
 }
@@ -216,7 +213,6 @@ impl Part {
         StreamContext {
             local: self.options.local,
             interface: self.options.interface.clone(),
-            family: self.options.family,
             give_up: self.options.give_up,
             congestion: opening.congestion,
         }
@@ -362,7 +358,6 @@ mod tests {
                 part: Part::new(PartOptions {
                     local: Some(std::net::Ipv4Addr::LOCALHOST.into()),
                     interface: None,
-                    family: Family::ENET,
                     // Nobody who connects is waited for here.
                     give_up: Duration::from_millis(50),
                 }),

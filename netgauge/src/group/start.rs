@@ -15,7 +15,6 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use nix::sched::{setns, CloneFlags};
-use sockaddr_en::Family;
 
 use crate::control::{Control, Message, PeerGone};
 use crate::server::{converse, ServerOptions};
@@ -76,8 +75,6 @@ pub struct Remote {
 pub struct GroupOptions {
     /// Interface; in a namespace, `eth0` without one.
     pub interface: Option<String>,
-    /// Family number of PF_ENET.
-    pub family: Family,
     /// How long traffic may stand still before it is given up.
     pub give_up: Duration,
     /// How long to wait for a server that is not up yet, or for ssh.
@@ -93,7 +90,7 @@ impl GroupOptions {
         if let Some(interface) = interface {
             arguments.extend(["--interface".to_owned(), interface.to_owned()]);
         }
-        let (family, give_up) = (self.family.number(), self.give_up.as_secs());
+        let (family, give_up) = (sockaddr_en::family(), self.give_up.as_secs());
         arguments.extend(["--family".to_owned(), family.to_string()]);
         arguments.extend(["--give-up".to_owned(), give_up.to_string()]);
         arguments

@@ -185,7 +185,6 @@ mod tests {
     use crate::transport::datagram::Datagrams;
     use crate::transport::find;
     use crate::transport::streams::{Connect, StreamContext, StreamKind};
-    use sockaddr_en::Family;
     use std::net::Ipv4Addr;
     use std::os::unix::net::UnixDatagram;
     use std::sync::atomic::{AtomicU32, Ordering};
@@ -196,7 +195,6 @@ mod tests {
         let context = StreamContext {
             local: Some(Ipv4Addr::LOCALHOST.into()),
             interface: None,
-            family: Family::ENET,
             give_up: Duration::from_secs(60),
             congestion: None,
         };

@@ -36,7 +36,7 @@ struct Edp {
 fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
     let interface = context.ethernet()?;
     let local = Address::new(MacAddr::UNSPECIFIED, interface.index, 0);
-    let socket = EdpSocket::bind_with(context.family, EdpProtocol::Edp, local)
+    let socket = EdpSocket::bind(local)
         .map_err(explain_family)
         .with_context(|| format!("binding an EDP socket to {}", interface.name))?;
     Ok(Box::new(Edp {
@@ -61,7 +61,8 @@ impl Prepared for Edp {
         self.socket
             .connect(address)
             .with_context(|| format!("connecting to {address} by EDP"))?;
-        let max_datagram = self.socket.mtu().context("asking for EDP's MTU")? as usize;
+        let max_datagram =
+            (self.socket.max_datagram()).context("asking for EDP's largest datagram")? as usize;
         let datagrams = Datagrams::new(self.socket, max_datagram, self.context.loss_timeout)?;
         Ok(Box::new(datagrams.with_options(&self.context.options)?))
     }

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sockaddr_en::{Address, EspListener, EspStream, Family, MacAddr};
+use sockaddr_en::{Address, EspListener, EspStream, MacAddr};
 
 use super::options::limit_calls;
 use super::stream::Stream;
@@ -47,7 +47,7 @@ fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
     let interface = context.ethernet()?;
     let listener = match context.role {
         Role::Leader => None,
-        Role::Follower => Some(listen_on(context.family, &interface, &context.options)?),
+        Role::Follower => Some(listen_on(&interface, &context.options)?),
     };
     Ok(Box::new(Esp {
         interface,
@@ -70,12 +70,10 @@ impl Prepared for Esp {
     }
 
     fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let Context {
-            family, give_up, ..
-        } = self.context;
+        let give_up = self.context.give_up;
         let stream = match &self.listener {
             None => {
-                let stream = connect(family, &peer_address(peer, &self.interface)?, give_up)?;
+                let stream = connect(&peer_address(peer, &self.interface)?, give_up)?;
                 self.context.options.apply(&stream)?;
                 stream
             }
@@ -91,13 +89,9 @@ impl Prepared for Esp {
     }
 }
 
-fn listen_on(
-    family: Family,
-    interface: &Interface,
-    options: &SocketOptions,
-) -> Result<EspListener> {
+fn listen_on(interface: &Interface, options: &SocketOptions) -> Result<EspListener> {
     let local = Address::new(MacAddr::UNSPECIFIED, interface.index, 0);
-    let listener = EspListener::bind_with(family, local)
+    let listener = EspListener::bind(local)
         .map_err(explain_family)
         .with_context(|| format!("listening by ESP on {}", interface.name))?;
     // What a listener has, its connections inherit.
@@ -105,8 +99,8 @@ fn listen_on(
     Ok(listener)
 }
 
-fn connect(family: Family, address: &Address, give_up: Duration) -> Result<EspStream> {
-    EspStream::connect_timeout_with(family, address, give_up)
+fn connect(address: &Address, give_up: Duration) -> Result<EspStream> {
+    EspStream::connect_timeout(address, give_up)
         .map_err(explain_family)
         .with_context(|| format!("connecting to {address} by ESP"))
 }
@@ -120,7 +114,7 @@ struct Listener {
 fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
     let interface = context.ethernet()?;
     Ok(Box::new(Listener {
-        socket: listen_on(context.family, &interface, &SocketOptions::default())?,
+        socket: listen_on(&interface, &SocketOptions::default())?,
         interface,
         give_up: context.give_up,
     }))
@@ -150,9 +144,9 @@ impl AsFd for Listener {
 
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     let address = peer_address(server, &context.ethernet()?)?;
-    let (family, give_up) = (context.family, context.give_up);
+    let give_up = context.give_up;
     Ok(Box::new(move || {
-        let stream = connect(family, &address, give_up)?;
+        let stream = connect(&address, give_up)?;
         limit_calls(&stream, Some(give_up))?;
         Ok(Box::new(stream))
     }))

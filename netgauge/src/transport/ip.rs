@@ -139,7 +139,6 @@ mod tests {
             peer: SocketAddr::from(([127, 0, 0, 3], 1)),
             interface: interface.map(str::to_owned),
             ethertype: 0,
-            family: sockaddr_en::Family::ENET,
             loss_timeout: Duration::from_secs(60),
             give_up: Duration::from_secs(60),
             options: SocketOptions::default(),

@@ -27,7 +27,7 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::{anyhow, Context as _, Result};
-use sockaddr_en::{Address, Family, MacAddr};
+use sockaddr_en::{Address, MacAddr};
 
 use crate::control::Endpoint;
 use crate::host::{wait_readable, Interface};
@@ -228,8 +228,6 @@ pub struct Context {
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
     pub ethertype: u16,
-    /// Family number of PF_ENET.
-    pub family: Family,
     /// How long a datagram may take before it counts as lost.
     pub loss_timeout: Duration,
     /// How long a stream may be silent, or the peer take to connect, before it is given up.
@@ -256,7 +254,6 @@ impl Context {
         StreamContext {
             local: Some(self.local.ip()),
             interface: self.interface.clone(),
-            family: self.family,
             give_up: self.give_up,
             congestion: None,
         }
@@ -280,10 +277,9 @@ fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
 /// Says what to do where a PF_ENET socket cannot be had.
 pub(crate) fn explain_family(error: io::Error) -> anyhow::Error {
     let remedy = match error.raw_os_error() {
-        Some(libc::EAFNOSUPPORT) => "the kernel module is not loaded here: run `modprobe enet`",
         Some(libc::ESOCKTNOSUPPORT | libc::EPROTONOSUPPORT) => {
-            "the family's number is somebody else's here: say with --family which one the module \
-             has, /sys/module/enet/parameters/family"
+            "another module has this family number here: give --family the number that enet was \
+             loaded with (`modprobe --showconfig | grep enet`)"
         }
         _ => return error.into(),
     };
@@ -303,6 +299,8 @@ fn wait_for_peer(listener: &impl AsFd, timeout: Duration) -> Result<()> {
 
 #[cfg(test)]
 mod tests {
+    use sockaddr_en::FamilyMissing;
+
     use super::*;
 
     #[test]
@@ -325,7 +323,7 @@ mod tests {
 
     #[test]
     fn a_missing_module_is_answered_with_what_to_do() {
-        let error = explain_family(io::Error::from_raw_os_error(libc::EAFNOSUPPORT));
+        let error = explain_family(io::Error::other(FamilyMissing { family: 28 }));
         assert!(format!("{error:#}").contains("modprobe enet"), "{error:#}");
         let error = explain_family(io::Error::from_raw_os_error(libc::ESOCKTNOSUPPORT));
         assert!(format!("{error:#}").contains("--family"), "{error:#}");

@@ -8,7 +8,6 @@ use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use sockaddr_en::Family;
 
 use crate::control::Endpoint;
 use crate::host::Interface;
@@ -50,8 +49,6 @@ pub struct StreamContext {
     pub local: Option<IpAddr>,
     /// Name of the interface to use; without one, that of `local`.
     pub interface: Option<String>,
-    /// Family number of PF_ENET.
-    pub family: Family,
     /// How long a blocking call may get nowhere before it fails.
     pub give_up: Duration,
     /// Name of TCP's congestion control; without one, the system's.

@@ -236,7 +236,6 @@ mod tests {
         StreamContext {
             local: Some(Ipv4Addr::LOCALHOST.into()),
             interface: None,
-            family: sockaddr_en::Family::ENET,
             give_up: Duration::from_secs(10),
             congestion: congestion.map(str::to_owned),
         }

@@ -227,7 +227,6 @@ mod tests {
             peer: address,
             interface: None,
             ethertype: 0,
-            family: sockaddr_en::Family::ENET,
             loss_timeout: Duration::from_secs(60),
             give_up: Duration::from_secs(60),
             options: SocketOptions::default(),

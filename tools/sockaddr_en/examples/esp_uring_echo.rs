@@ -17,7 +17,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::process;
 
 use io_uring::{cqueue, opcode, squeue, types::Fd, IoUring};
-use sockaddr_en::{Address, EspListener, EspSocket, Family, SockaddrEn, ToAddress};
+use sockaddr_en::{Address, EspListener, EspSocket, SockaddrEn, ToAddress};
 
 const MESSAGE: usize = 1000;
 
@@ -271,7 +271,7 @@ fn ask(connections: &mut Connections, address: &str, count: u32, messages: u32) 
     let mut ring = Ring::new()?;
     for _ in 0..count {
         let socket = EspSocket::new()?;
-        let connection = Connection::new(socket.into(), peer.to_raw(Family::ENET));
+        let connection = Connection::new(socket.into(), peer.to_raw());
         let place = connections.add(connection);
         ring.connect(connections.get(place), place)?;
     }

@@ -14,10 +14,10 @@ use std::io;
 use std::str::FromStr;
 
 use crate::constants::{ENET_INTERFACE_ANY, ETH_ALEN};
+use crate::family;
 use crate::interface::{interface_index, interface_name};
 use crate::mac::{MacAddr, ParseMacError};
 use crate::raw::SockaddrEn;
-use crate::Family;
 use socket2::{SockAddr, SockAddrStorage};
 
 /// A socket address as the kernel knows it, the interface by number.
@@ -62,9 +62,9 @@ impl Address {
     }
 
     /// The structure that system calls take.
-    pub const fn to_raw(&self, family: Family) -> SockaddrEn {
+    pub fn to_raw(&self) -> SockaddrEn {
         SockaddrEn {
-            sen_family: family.number(),
+            sen_family: family(),
             sen_port: self.port.to_be(),
             sen_ifindex: self.interface,
             sen_addrlen: ETH_ALEN as u8,
@@ -78,13 +78,14 @@ impl Address {
     /// # Errors
     ///
     /// `InvalidData` if the structure is of another family or another address length.
-    pub fn from_raw(raw: &SockaddrEn, family: Family) -> io::Result<Self> {
-        if raw.sen_family != family.number() {
+    pub fn from_raw(raw: &SockaddrEn) -> io::Result<Self> {
+        if raw.sen_family != family() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
                 format!(
-                    "a socket address of family {}, not {family}",
-                    raw.sen_family
+                    "a socket address of family {}, not {}",
+                    raw.sen_family,
+                    family()
                 ),
             ));
         }
@@ -105,23 +106,24 @@ impl Address {
     }
 }
 
-impl Address {
-    /// The address as [`socket2`] has it.
-    pub fn to_sock_addr(&self, family: Family) -> SockAddr {
+/// The address as [`socket2`] has it.
+impl From<Address> for SockAddr {
+    fn from(address: Address) -> Self {
         let mut storage = SockAddrStorage::zeroed();
         // SAFETY: `SockaddrEn` is plain data, smaller than the storage and no stricter aligned,
         // and all zero bytes are a value of it.
-        *unsafe { storage.view_as::<SockaddrEn>() } = self.to_raw(family);
+        *unsafe { storage.view_as::<SockaddrEn>() } = address.to_raw();
         // SAFETY: the storage holds a complete `SockaddrEn`, and the length is that of one.
         unsafe { SockAddr::new(storage, size_of::<SockaddrEn>() as libc::socklen_t) }
     }
+}
 
-    /// Reads an address as [`socket2`] has it.
-    ///
-    /// # Errors
-    ///
-    /// `InvalidData` if it is shorter than an address of the family, and as [`Self::from_raw`].
-    pub fn from_sock_addr(address: &SockAddr, family: Family) -> io::Result<Self> {
+/// Reads an address as [`socket2`] has it. `InvalidData` if it is shorter than an address of the
+/// family, and as [`Address::from_raw`].
+impl TryFrom<&SockAddr> for Address {
+    type Error = io::Error;
+
+    fn try_from(address: &SockAddr) -> io::Result<Self> {
         if (address.len() as usize) < size_of::<SockaddrEn>() {
             return Err(io::Error::new(
                 io::ErrorKind::InvalidData,
@@ -131,23 +133,7 @@ impl Address {
         // SAFETY: the pointer is to a whole `SockAddrStorage`, aligned for any socket address, of
         // which at least these bytes are initialised; any bytes are a `SockaddrEn`.
         let raw = unsafe { address.as_ptr().cast::<SockaddrEn>().read() };
-        Self::from_raw(&raw, family)
-    }
-}
-
-/// With the usual family number, as [`Address::to_sock_addr`].
-impl From<Address> for SockAddr {
-    fn from(address: Address) -> Self {
-        address.to_sock_addr(Family::ENET)
-    }
-}
-
-/// With the usual family number, as [`Address::from_sock_addr`].
-impl TryFrom<&SockAddr> for Address {
-    type Error = io::Error;
-
-    fn try_from(address: &SockAddr) -> io::Result<Self> {
-        Self::from_sock_addr(address, Family::ENET)
+        Self::from_raw(&raw)
     }
 }
 
@@ -566,7 +552,7 @@ mod tests {
 
     #[test]
     fn the_structure_has_its_port_in_network_order() {
-        let raw = Address::new(MAC, 3, 0x1234).to_raw(Family::ENET);
+        let raw = Address::new(MAC, 3, 0x1234).to_raw();
         assert_eq!(raw.sen_family, 28);
         assert_eq!(raw.sen_port.to_ne_bytes(), [0x12, 0x34]);
         assert_eq!(
@@ -574,7 +560,7 @@ mod tests {
             (3, 6, MAC.0)
         );
         assert_eq!(
-            Address::from_raw(&raw, Family::ENET).unwrap(),
+            Address::from_raw(&raw).unwrap(),
             Address::new(MAC, 3, 0x1234)
         );
     }
@@ -585,7 +571,6 @@ mod tests {
         let there = SockAddr::from(address);
         assert_eq!((there.len(), there.family()), (16, 28));
         assert_eq!(Address::try_from(&there).unwrap(), address);
-        assert!(Address::from_sock_addr(&there, Family::new(29)).is_err());
         let mut short = there;
         // SAFETY: a shorter part of the storage is initialised as well.
         unsafe { short.set_length(15) };
@@ -610,16 +595,18 @@ mod tests {
 
     #[test]
     fn foreign_structures_are_refused() {
-        let raw = Address::any(1).to_raw(Family::ENET);
+        let raw = Address::any(1).to_raw();
         let with_length = |sen_addrlen| {
             let mut changed = raw;
             changed.sen_addrlen = sen_addrlen;
             changed
         };
-        assert!(Address::from_raw(&with_length(0), Family::ENET).is_ok());
+        assert!(Address::from_raw(&with_length(0)).is_ok());
         for wrong in [5, 7, 255] {
-            assert!(Address::from_raw(&with_length(wrong), Family::ENET).is_err());
+            assert!(Address::from_raw(&with_length(wrong)).is_err());
         }
-        assert!(Address::from_raw(&raw, Family::new(29)).is_err());
+        let mut other = raw;
+        other.sen_family = 29;
+        assert!(Address::from_raw(&other).is_err());
     }
 }

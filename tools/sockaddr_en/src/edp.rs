@@ -8,7 +8,7 @@ use socket2::Type;
 
 use crate::constants::{EDP_SO_MTU, EDP_SO_STATS, EPPROTO_EDP, EPPROTO_EZDP};
 use crate::socket::{common_methods, data_methods, Socket};
-use crate::{Address, EdpStats, Family, ToAddress};
+use crate::{Address, EdpStats, ToAddress};
 
 /// Protocols of a datagram socket.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -49,7 +49,7 @@ impl Received {
 
 /// A socket for EDP datagrams, used as [`std::net::UdpSocket`] is.
 ///
-/// Datagrams may be lost, as on any Ethernet, but come whole. One larger than [`mtu`](Self::mtu)
+/// Datagrams may be lost, as on any Ethernet, but come whole. One larger than [`max_datagram`](Self::max_datagram)
 /// is refused with `EMSGSIZE`.
 ///
 /// ```no_run
@@ -73,23 +73,19 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` where the module is not loaded, `AddrInUse` for a port that is taken,
+    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a port that is taken,
     /// `ENODEV` for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
-        Self::bind_with(Family::ENET, EdpProtocol::Edp, address)
+        Self::bind_with(EdpProtocol::Edp, address)
     }
 
-    /// As [`bind`](Self::bind), with another family number or protocol.
+    /// As [`bind`](Self::bind), with another protocol.
     ///
     /// # Errors
     ///
     /// As [`bind`](Self::bind); `EPROTONOSUPPORT` if the module lacks the protocol.
-    pub fn bind_with(
-        family: Family,
-        protocol: EdpProtocol,
-        address: impl ToAddress,
-    ) -> io::Result<Self> {
-        let socket = Socket::new(family, Type::DGRAM, protocol.number())?;
+    pub fn bind_with(protocol: EdpProtocol, address: impl ToAddress) -> io::Result<Self> {
+        let socket = Socket::new(Type::DGRAM, protocol.number())?;
         socket.bind(address)?;
         Ok(Self(socket))
     }
@@ -107,7 +103,7 @@ impl EdpSocket {
     ///
     /// # Errors
     ///
-    /// `EMSGSIZE` for a datagram above [`mtu`](Self::mtu); `WouldBlock` when non-blocking or
+    /// `EMSGSIZE` for a datagram above [`max_datagram`](Self::max_datagram); `WouldBlock` when non-blocking or
     /// timed and the send buffer is full; otherwise what `sendto(2)` says.
     pub fn send_to(&self, datagram: &[u8], address: impl ToAddress) -> io::Result<usize> {
         self.0.send_to(datagram, address)
@@ -178,7 +174,7 @@ impl EdpSocket {
     /// # Errors
     ///
     /// What the module says while the socket is bound to no interface.
-    pub fn mtu(&self) -> io::Result<u32> {
+    pub fn max_datagram(&self) -> io::Result<u32> {
         self.0.option(EDP_SO_MTU)
     }
 

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use crate::constants::{ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT};
 use crate::socket::{common_methods, data_methods, Socket};
-use crate::{Address, EspSocket, EspStats, Family, ToAddress};
+use crate::{Address, EspSocket, EspStats, ToAddress};
 
 /// How many connections wait to be accepted at most, as in the standard library.
 const BACKLOG: u32 = 128;
@@ -40,20 +40,11 @@ impl EspStream {
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` where the module is not loaded, `ConnectionRefused` by a host where nobody
+    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `ConnectionRefused` by a host where nobody
     /// listens on the port, `TimedOut` if there is no such host, `ENODEV` for an interface that
     /// is absent or no Ethernet device, `ENETDOWN` for one that is down.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
-        Self::connect_with(Family::ENET, address)
-    }
-
-    /// As [`connect`](Self::connect), with another family number.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect`](Self::connect).
-    pub fn connect_with(family: Family, address: impl ToAddress) -> io::Result<Self> {
-        EspSocket::new_with(family)?.connect(address)
+        EspSocket::new()?.connect(address)
     }
 
     /// As [`connect`](Self::connect), giving up with `TimedOut` after `timeout`.
@@ -62,20 +53,7 @@ impl EspStream {
     ///
     /// As [`connect`](Self::connect); `InvalidInput` for a timeout of zero.
     pub fn connect_timeout(address: &Address, timeout: Duration) -> io::Result<Self> {
-        Self::connect_timeout_with(Family::ENET, address, timeout)
-    }
-
-    /// As [`connect_timeout`](Self::connect_timeout), with another family number.
-    ///
-    /// # Errors
-    ///
-    /// As [`connect_timeout`](Self::connect_timeout).
-    pub fn connect_timeout_with(
-        family: Family,
-        address: &Address,
-        timeout: Duration,
-    ) -> io::Result<Self> {
-        let EspSocket(socket) = EspSocket::new_with(family)?;
+        let EspSocket(socket) = EspSocket::new()?;
         socket.connect_timeout(address, timeout)?;
         Ok(Self(socket))
     }
@@ -98,12 +76,12 @@ impl EspStream {
         self.0.shutdown(how)
     }
 
-    /// The most payload one packet carries, in bytes: the interface's MTU less ESP's header.
+    /// The largest payload of one packet, in bytes: the interface's MTU less ESP's header.
     ///
     /// # Errors
     ///
     /// What `getsockopt(2)` says.
-    pub fn mtu(&self) -> io::Result<u32> {
+    pub fn max_payload(&self) -> io::Result<u32> {
         self.0.option(ESP_SO_MTU)
     }
 
@@ -219,19 +197,10 @@ impl EspListener {
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` where the module is not loaded, `AddrInUse` for a port that is taken,
+    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a port that is taken,
     /// `ENODEV` for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
-        Self::bind_with(Family::ENET, address)
-    }
-
-    /// As [`bind`](Self::bind), with another family number.
-    ///
-    /// # Errors
-    ///
-    /// As [`bind`](Self::bind).
-    pub fn bind_with(family: Family, address: impl ToAddress) -> io::Result<Self> {
-        let socket = EspSocket::new_with(family)?;
+        let socket = EspSocket::new()?;
         socket.bind(address)?;
         socket.listen(BACKLOG)
     }

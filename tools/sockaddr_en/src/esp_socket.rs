@@ -8,7 +8,7 @@ use socket2::Type;
 
 use crate::constants::EPPROTO_ESP;
 use crate::socket::{common_methods, Socket};
-use crate::{EspListener, EspStream, Family, ToAddress};
+use crate::{EspListener, EspStream, ToAddress};
 
 /// An ESP socket that is not connected yet and does not listen, for what
 /// [`EspStream::connect`] and [`EspListener::bind`] do not offer: a local port for a connection,
@@ -32,18 +32,9 @@ impl EspSocket {
     ///
     /// # Errors
     ///
-    /// `EAFNOSUPPORT` where the module is not loaded.
+    /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded.
     pub fn new() -> io::Result<Self> {
-        Self::new_with(Family::ENET)
-    }
-
-    /// As [`new`](Self::new), with another family number.
-    ///
-    /// # Errors
-    ///
-    /// As [`new`](Self::new).
-    pub fn new_with(family: Family) -> io::Result<Self> {
-        Socket::new(family, Type::STREAM, EPPROTO_ESP).map(Self)
+        Socket::new(Type::STREAM, EPPROTO_ESP).map(Self)
     }
 
     /// Takes a local port.

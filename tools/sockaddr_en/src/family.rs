@@ -2,47 +2,63 @@
 
 //! The family number, which the module's parameter `family` can change.
 
-use std::fmt;
+use std::io;
+use std::sync::atomic::{AtomicU16, Ordering};
 
 use crate::constants::AF_ENET;
 
-/// Address family number of PF_ENET on this host.
+static FAMILY: AtomicU16 = AtomicU16::new(AF_ENET);
+
+/// The address family number that this program's sockets and addresses have, host byte order:
+/// [`AF_ENET`] unless [`set_family`] has set another.
+pub fn family() -> u16 {
+    FAMILY.load(Ordering::Relaxed)
+}
+
+/// Sets the address family number, host byte order, for all sockets and addresses of this program.
 ///
-/// Constructors without one take [`Family::ENET`]. Where the module was loaded with another
-/// number (`modprobe enet family=29`), the constructors whose names end in `_with` take it:
+/// A program calls it once, before it opens sockets, where the module was loaded with another
+/// number than [`AF_ENET`]:
 ///
 /// ```no_run
-/// use sockaddr_en::{Address, EspListener, Family};
+/// use sockaddr_en::EspListener;
 ///
-/// let listener = EspListener::bind_with(Family::new(29), Address::any(2805))?;
+/// // modprobe enet family=29
+/// sockaddr_en::set_family(29);
+/// let listener = EspListener::bind("*:2805")?;
 /// # Ok::<(), std::io::Error>(())
 /// ```
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Family(u16);
+pub fn set_family(number: u16) {
+    FAMILY.store(number, Ordering::Relaxed);
+}
 
-impl Family {
-    /// [`AF_ENET`], 28: what the module registers by default.
-    pub const ENET: Self = Self(AF_ENET);
+/// The kernel has no such family: the module is not loaded, or with another number.
+///
+/// Opening a socket then fails with an [`io::Error`] of kind `Unsupported` that holds this error;
+/// `EAFNOSUPPORT` is what the kernel said.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "this kernel has no socket family {family} (EAFNOSUPPORT): load the module with `modprobe enet`"
+)]
+pub struct FamilyMissing {
+    /// The number that was asked for, host byte order.
+    pub family: u16,
+}
 
-    /// The family the module was told to register.
-    pub const fn new(number: u16) -> Self {
-        Self(number)
-    }
-
-    /// The number, host byte order.
-    pub const fn number(self) -> u16 {
-        self.0
+impl FamilyMissing {
+    /// Is this error that of a missing family?
+    pub fn is(error: &io::Error) -> bool {
+        error.get_ref().is_some_and(|inner| inner.is::<Self>())
     }
 }
 
-impl Default for Family {
-    fn default() -> Self {
-        Self::ENET
-    }
-}
-
-impl fmt::Display for Family {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        self.0.fmt(f)
+/// Says what to do where the kernel does not know the family.
+pub(crate) fn explain(error: io::Error) -> io::Error {
+    match error.raw_os_error() {
+        Some(libc::EAFNOSUPPORT) => io::Error::new(
+            io::ErrorKind::Unsupported,
+            FamilyMissing { family: family() },
+        ),
+        _ => error,
     }
 }

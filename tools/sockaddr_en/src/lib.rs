@@ -19,7 +19,7 @@
 //! With the feature `tokio`, the module `tokio` has the sockets for that runtime; with `mio` they are
 //! event sources of that crate; with `serde` addresses are serialized as text.
 //!
-//! They need the kernel module `enet`; without it, opening one fails with `EAFNOSUPPORT`. Parsing
+//! They need the kernel module `enet`; without it, opening one fails with [`FamilyMissing`]. Parsing
 //! and printing need nothing. C programs include `include/af_enet.h`, which has the same numbers.
 
 mod address;
@@ -41,7 +41,7 @@ pub use address::{Address, AddressError, Interface, NamedAddress, ToAddress};
 pub use edp::{EdpProtocol, EdpSocket, Received};
 pub use esp::{EspListener, EspStream, Incoming};
 pub use esp_socket::EspSocket;
-pub use family::Family;
+pub use family::{family, set_family, FamilyMissing};
 pub use interface::{interface_index, interface_mac, interface_mtu, interface_name};
 pub use mac::{MacAddr, ParseMacError};
 pub use raw::{EdpStats, EspStats, SockaddrEn};

@@ -7,36 +7,35 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd, RawFd};
 use std::time::Duration;
 
-use socket2::{Domain, Protocol, SockAddr, Type};
+use socket2::{Domain, Protocol, Type};
 
 use crate::constants::SOL_EP;
+use crate::family::explain;
 use crate::raw::{EdpStats, EspStats};
-use crate::{Address, Family, ToAddress};
+use crate::{family, Address, ToAddress};
 
 /// A socket of the family.
 #[derive(Debug)]
-pub(crate) struct Socket {
-    inner: socket2::Socket,
-    family: Family,
-}
+pub(crate) struct Socket(socket2::Socket);
 
 impl Socket {
     /// Opens a socket that is closed on exec.
-    pub(crate) fn new(family: Family, kind: Type, protocol: i32) -> io::Result<Self> {
-        let domain = Domain::from(i32::from(family.number()));
-        let inner = socket2::Socket::new(domain, kind, Some(Protocol::from(protocol)))?;
-        Ok(Self { inner, family })
+    pub(crate) fn new(kind: Type, protocol: i32) -> io::Result<Self> {
+        let domain = Domain::from(i32::from(family()));
+        socket2::Socket::new(domain, kind, Some(Protocol::from(protocol)))
+            .map(Self)
+            .map_err(explain)
     }
 
     pub(crate) fn bind(&self, address: impl ToAddress) -> io::Result<()> {
-        self.inner.bind(&self.to_sockaddr(&address.to_address()?))
+        self.0.bind(&address.to_address()?.into())
     }
 
     /// Connects; a signal does not end it, as in the standard library.
     pub(crate) fn connect(&self, address: impl ToAddress) -> io::Result<()> {
-        let address = self.to_sockaddr(&peer(address)?);
+        let address = peer(address)?.into();
         loop {
-            match self.inner.connect(&address) {
+            match self.0.connect(&address) {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 // The interrupted call went on in the kernel and got there.
                 Err(error) if error.raw_os_error() == Some(libc::EISCONN) => return Ok(()),
@@ -52,107 +51,96 @@ impl Socket {
                 "a timeout of zero would never let it connect",
             ));
         }
-        self.inner
-            .connect_timeout(&self.to_sockaddr(&peer(address)?), timeout)
+        self.0.connect_timeout(&peer(address)?.into(), timeout)
     }
 
     pub(crate) fn listen(&self, backlog: i32) -> io::Result<()> {
-        self.inner.listen(backlog)
+        self.0.listen(backlog)
     }
 
     pub(crate) fn accept(&self) -> io::Result<(Self, Address)> {
         loop {
-            match self.inner.accept() {
+            match self.0.accept() {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(error),
                 Ok((inner, address)) => {
-                    let address = self.parse_sockaddr(&address)?;
-                    return Ok((
-                        Self {
-                            inner,
-                            family: self.family,
-                        },
-                        address,
-                    ));
+                    let address = Address::try_from(&address)?;
+                    return Ok((Self(inner), address));
                 }
             }
         }
     }
 
     pub(crate) fn local_addr(&self) -> io::Result<Address> {
-        self.parse_sockaddr(&self.inner.local_addr()?)
+        (&self.0.local_addr()?).try_into()
     }
 
     pub(crate) fn peer_addr(&self) -> io::Result<Address> {
-        self.parse_sockaddr(&self.inner.peer_addr()?)
+        (&self.0.peer_addr()?).try_into()
     }
 
     /// Sends; a peer that is gone is `BrokenPipe`, never a signal.
     pub(crate) fn send(&self, data: &[u8]) -> io::Result<usize> {
-        self.inner.send_with_flags(data, libc::MSG_NOSIGNAL)
+        self.0.send_with_flags(data, libc::MSG_NOSIGNAL)
     }
 
     pub(crate) fn send_vectored(&self, data: &[IoSlice<'_>]) -> io::Result<usize> {
-        self.inner
-            .send_vectored_with_flags(data, libc::MSG_NOSIGNAL)
+        self.0.send_vectored_with_flags(data, libc::MSG_NOSIGNAL)
     }
 
     pub(crate) fn send_to(&self, data: &[u8], address: impl ToAddress) -> io::Result<usize> {
-        let address = self.to_sockaddr(&peer(address)?);
-        self.inner
+        let address = peer(address)?.into();
+        self.0
             .send_to_with_flags(data, &address, libc::MSG_NOSIGNAL)
     }
 
     pub(crate) fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        (&self.inner).read(buffer)
+        (&self.0).read(buffer)
     }
 
     pub(crate) fn recv_vectored(&self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
-        (&self.inner).read_vectored(buffers)
+        (&self.0).read_vectored(buffers)
     }
 
     pub(crate) fn peek(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.inner.peek(uninit(buffer))
+        self.0.peek(uninit(buffer))
     }
 
     pub(crate) fn recv_from(&self, buffer: &mut [u8], flags: i32) -> io::Result<(usize, Address)> {
-        let (length, address) = self.inner.recv_from_with_flags(uninit(buffer), flags)?;
-        Ok((length, self.parse_sockaddr(&address)?))
+        let (length, address) = self.0.recv_from_with_flags(uninit(buffer), flags)?;
+        Ok((length, Address::try_from(&address)?))
     }
 
     pub(crate) fn shutdown(&self, how: std::net::Shutdown) -> io::Result<()> {
-        self.inner.shutdown(how)
+        self.0.shutdown(how)
     }
 
     pub(crate) fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        self.inner.set_nonblocking(nonblocking)
+        self.0.set_nonblocking(nonblocking)
     }
 
     pub(crate) fn read_timeout(&self) -> io::Result<Option<Duration>> {
-        self.inner.read_timeout()
+        self.0.read_timeout()
     }
 
     pub(crate) fn write_timeout(&self) -> io::Result<Option<Duration>> {
-        self.inner.write_timeout()
+        self.0.write_timeout()
     }
 
     pub(crate) fn set_read_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.inner.set_read_timeout(not_zero(timeout)?)
+        self.0.set_read_timeout(not_zero(timeout)?)
     }
 
     pub(crate) fn set_write_timeout(&self, timeout: Option<Duration>) -> io::Result<()> {
-        self.inner.set_write_timeout(not_zero(timeout)?)
+        self.0.set_write_timeout(not_zero(timeout)?)
     }
 
     pub(crate) fn take_error(&self) -> io::Result<Option<io::Error>> {
-        self.inner.take_error()
+        self.0.take_error()
     }
 
     pub(crate) fn try_clone(&self) -> io::Result<Self> {
-        Ok(Self {
-            inner: self.inner.try_clone()?,
-            family: self.family,
-        })
+        self.0.try_clone().map(Self)
     }
 
     /// Reads option `name` of level [`SOL_EP`].
@@ -178,43 +166,29 @@ impl Socket {
         }
         Ok(())
     }
-
-    fn to_sockaddr(&self, address: &Address) -> SockAddr {
-        address.to_sock_addr(self.family)
-    }
-
-    fn parse_sockaddr(&self, address: &SockAddr) -> io::Result<Address> {
-        Address::from_sock_addr(address, self.family)
-    }
 }
 
 impl AsFd for Socket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.inner.as_fd()
+        self.0.as_fd()
     }
 }
 
 impl AsRawFd for Socket {
     fn as_raw_fd(&self) -> RawFd {
-        self.inner.as_raw_fd()
+        self.0.as_raw_fd()
     }
 }
 
 impl From<OwnedFd> for Socket {
-    /// Asks the descriptor for its family, so that addresses read from it are understood.
     fn from(fd: OwnedFd) -> Self {
-        let domain = get_option::<u32>(fd.as_fd(), libc::SOL_SOCKET, libc::SO_DOMAIN);
-        let family = domain.ok().and_then(|domain| u16::try_from(domain).ok());
-        Self {
-            inner: fd.into(),
-            family: family.map_or(Family::ENET, Family::new),
-        }
+        Self(fd.into())
     }
 }
 
 impl From<Socket> for OwnedFd {
     fn from(socket: Socket) -> Self {
-        socket.inner.into()
+        socket.0.into()
     }
 }
 
@@ -377,8 +351,8 @@ macro_rules! common_methods {
                 token: mio::Token,
                 interests: mio::Interest,
             ) -> std::io::Result<()> {
-                use std::os::fd::AsRawFd;
-                mio::unix::SourceFd(&self.as_raw_fd()).register(registry, token, interests)
+                mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&self.0))
+                    .register(registry, token, interests)
             }
 
             fn reregister(
@@ -387,13 +361,12 @@ macro_rules! common_methods {
                 token: mio::Token,
                 interests: mio::Interest,
             ) -> std::io::Result<()> {
-                use std::os::fd::AsRawFd;
-                mio::unix::SourceFd(&self.as_raw_fd()).reregister(registry, token, interests)
+                mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&self.0))
+                    .reregister(registry, token, interests)
             }
 
             fn deregister(&mut self, registry: &mio::Registry) -> std::io::Result<()> {
-                use std::os::fd::AsRawFd;
-                mio::unix::SourceFd(&self.as_raw_fd()).deregister(registry)
+                mio::unix::SourceFd(&std::os::fd::AsRawFd::as_raw_fd(&self.0)).deregister(registry)
             }
         }
     };

@@ -47,7 +47,11 @@ fn datagrams(lab: &Lab) -> Outcome {
     ensure!(b.peer_addr()? == sender, "peer_addr {:?}", b.peer_addr()?);
     b.send(b"answer")?;
     ensure!(a.recv(&mut buffer)? == 6, "recv");
-    ensure!(a.mtu()? == 1494, "mtu {}", a.mtu()?);
+    ensure!(
+        a.max_datagram()? == 1494,
+        "max_datagram {}",
+        a.max_datagram()?
+    );
     let stats = a.stats()?;
     ensure!((stats.pkt_tx, stats.pkt_rx) == (1, 1), "{stats:?}");
     b.send(b"longer than its buffer")?;

@@ -7,7 +7,7 @@ use std::net::{IpAddr, SocketAddr};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sockaddr_en::{Address, EspStream, Family};
+use sockaddr_en::{Address, EspStream};
 
 use super::echo::Tally;
 use super::neighbours;
@@ -31,7 +31,7 @@ const UNPROBED: Duration = Duration::from_secs(9);
 const REFUSED: Duration = Duration::from_secs(1);
 
 /// Looks for the reason why `target` has not answered. `before` is what its interface had counted when asking began.
-pub fn examine(target: &Target, family: Family, tally: &Tally, before: Option<Frames>) -> Evidence {
+pub fn examine(target: &Target, tally: &Tally, before: Option<Frames>) -> Evidence {
     // Frames to the own address do not leave the host.
     let before = before.filter(|_| target.interface.mac != Some(target.mac));
     let frames = before.and_then(|before| frames_since(target, tally, before));
@@ -46,7 +46,7 @@ pub fn examine(target: &Target, family: Family, tally: &Tally, before: Option<Fr
     };
     // Of a fault of this host the other one knows nothing.
     if !evidence.verdict().is_here() {
-        evidence.esp = answers_esp(target, family);
+        evidence.esp = answers_esp(target);
         if !evidence.esp {
             evidence.life = target.ip.map_or(Life::Unknown, |ip| life(target, ip));
         }
@@ -66,9 +66,9 @@ fn frames_since(target: &Target, tally: &Tally, before: Frames) -> Option<Frames
 }
 
 /// A host with the module accepts a connection or resets it, whether somebody listens there or not.
-fn answers_esp(target: &Target, family: Family) -> bool {
+fn answers_esp(target: &Target) -> bool {
     let address = Address::new(target.mac, target.interface.index, DISCARD);
-    match EspStream::connect_timeout_with(family, &address, ESP) {
+    match EspStream::connect_timeout(&address, ESP) {
         Ok(_) => true,
         Err(error) => matches!(
             error.kind(),

@@ -14,7 +14,8 @@ use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context, Result};
 use clap::Args;
-use sockaddr_en::{Address, EdpProtocol, EdpSocket, Family};
+use sockaddr_en::constants::AF_ENET;
+use sockaddr_en::{Address, EdpSocket, FamilyMissing};
 
 use crate::interfaces::Frames;
 use crate::{output, proc_file};
@@ -49,7 +50,7 @@ pub struct PingArgs {
     interface: Option<String>,
 
     /// Number of the socket family, if the module was loaded with another
-    #[arg(long, value_name = "NUMBER", default_value_t = Family::ENET.number())]
+    #[arg(long, value_name = "NUMBER", default_value_t = AF_ENET)]
     family: u16,
 }
 
@@ -62,9 +63,8 @@ impl PingArgs {
     /// # Errors
     /// When the host cannot be asked: the module is not loaded, or an interface cannot send.
     pub fn run(&self) -> Result<ExitCode> {
-        let family = Family::new(self.family);
-        let socket = EdpSocket::bind_with(family, EdpProtocol::Edp, Address::any(0))
-            .map_err(|error| no_socket(error, family))?;
+        sockaddr_en::set_family(self.family);
+        let socket = EdpSocket::bind(Address::any(0)).map_err(no_socket)?;
         let target = match target::resolve(&self.host, self.interface.as_deref())? {
             Resolved::Found(target) => target,
             Resolved::Silent(reason) => {
@@ -90,21 +90,22 @@ impl PingArgs {
         }
         // Interrupted before the first request: there is nothing to explain.
         if tally.sent + tally.refused > 0 {
-            let evidence = diagnosis::examine(&target, family, &tally, before);
+            let evidence = diagnosis::examine(&target, &tally, before);
             eprintln!("enet: {evidence}");
         }
         Ok(ExitCode::from(UNANSWERED))
     }
 }
 
-fn no_socket(error: io::Error, family: Family) -> anyhow::Error {
-    if error.raw_os_error() != Some(libc::EAFNOSUPPORT) {
+fn no_socket(error: io::Error) -> anyhow::Error {
+    if !FamilyMissing::is(&error) {
         return anyhow!(error).context("opening an EDP socket");
     }
     if proc_file::module_is_loaded() {
         return anyhow!(
-            "the module is loaded here, but not with family {family}: \
-             give --family the number that it was loaded with (`modprobe --showconfig | grep enet`)"
+            "the module is loaded here, but not with family {}: \
+             give --family the number that it was loaded with (`modprobe --showconfig | grep enet`)",
+            sockaddr_en::family()
         );
     }
     anyhow!(
@@ -141,14 +142,14 @@ mod tests {
 
     #[test]
     fn a_missing_module_is_explained() {
-        let missing = io::Error::from_raw_os_error(libc::EAFNOSUPPORT);
-        let told = no_socket(missing, Family::ENET).to_string();
+        let missing = io::Error::other(FamilyMissing { family: 28 });
+        let told = no_socket(missing).to_string();
         assert!(
             told.contains("modprobe enet") || told.contains("--family"),
             "{told}"
         );
         let other = io::Error::from_raw_os_error(libc::EMFILE);
-        let told = no_socket(other, Family::ENET).to_string();
+        let told = no_socket(other).to_string();
         assert_eq!(told, "opening an EDP socket");
     }
 }
