@@ -1,7 +1,7 @@
 //! Builds what runs in the guests: the module, the Rust programs, the peers in C.
 
 use std::fs;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use anyhow::{ensure, Context, Result};
@@ -87,28 +87,26 @@ fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<(
     )
 }
 
-/// Compiles the C programs in `tests/peers` that changed, with the header as users get it, and returns them.
+/// Compiles the C programs that changed, peers of tests and the library's examples, with the headers as users get them,
+/// and returns them.
 ///
 /// # Errors
 /// When one does not compile without a warning.
 pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
-    let sources = layout.project.join("tests/peers");
     let include = layout.project.join("tools/sockaddr_en/include");
-    let header = include.join("af_enet.h");
+    let headers = step::files_of(&include, "h")?;
+    let mut sources = step::files_of(&layout.project.join("tests/peers"), "c")?;
+    let examples = layout.project.join("tools/sockaddr_en/examples");
+    sources.extend(step::files_of(&examples, "c")?);
     let target = layout.build().join("peers");
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
+    let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
+    let newest_header = headers.iter().filter_map(age).max();
     let mut peers = Vec::new();
-    let entries =
-        fs::read_dir(&sources).with_context(|| format!("no peers in {}", sources.display()))?;
-    for entry in entries {
-        let source = entry?.path();
-        if source.extension().is_none_or(|extension| extension != "c") {
-            continue;
-        }
+    for source in sources {
         let stem = source.file_stem().context("a source without a name")?;
         let peer = target.join(stem);
-        let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
-        if age(&peer).is_none() || age(&peer) < age(&source) || age(&peer) < age(&header) {
+        if age(&peer).is_none() || age(&peer) < age(&source) || age(&peer) < newest_header {
             // What a run that was ended leaves behind must not pass for a program.
             let partial = peer.with_extension("partial");
             step::run(
@@ -126,6 +124,5 @@ pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
         }
         peers.push(peer);
     }
-    peers.sort();
     Ok(peers)
 }

@@ -2,7 +2,7 @@
 
 use std::env;
 use std::fs::{self, File};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::OnceLock;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
@@ -85,4 +85,21 @@ pub fn output(command: &mut Command) -> Result<String> {
         );
     }
     String::from_utf8(output.stdout).context("output that is not UTF-8")
+}
+
+/// The files of a directory whose names end in `.extension`, in the order of their names.
+///
+/// # Errors
+/// When the directory cannot be read.
+pub fn files_of(directory: &Path, extension: &str) -> Result<Vec<PathBuf>> {
+    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
+    let mut files = Vec::new();
+    for entry in entries {
+        let path = entry?.path();
+        if path.extension().is_some_and(|found| found == extension) {
+            files.push(path);
+        }
+    }
+    files.sort();
+    Ok(files)
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! `include/af_enet.h` and the crate have the same numbers and layouts, in C and in C++.
+//! The headers in `include/` and the crate have the same numbers, layouts and addresses, in C and in C++.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use sockaddr_en::constants::*;
-use sockaddr_en::{EdpStats, EspStats, SockaddrEn};
+use sockaddr_en::{Address, EdpStats, EspStats, SockaddrEn};
 
 /// C expressions and their values according to the crate.
 fn expected() -> BTreeMap<&'static str, i64> {
@@ -80,12 +80,12 @@ fn find_compiler(variable: &str, candidates: &[&str]) -> Option<String> {
         })
 }
 
-/// Compiles and runs the program; gives what it printed.
-fn values(compiler: &str, flags: &[&str], file: &str) -> BTreeMap<String, i64> {
+/// Compiles a program as `file` and runs it; gives what it printed.
+fn output(compiler: &str, flags: &[&str], file: &str, program: &str) -> String {
     let directory = Path::new(env!("CARGO_TARGET_TMPDIR"));
     let source: PathBuf = directory.join(file);
     let binary = source.with_extension("bin");
-    std::fs::write(&source, program(expected().into_keys())).unwrap();
+    std::fs::write(&source, program).unwrap();
 
     let include = Path::new(env!("CARGO_MANIFEST_DIR")).join("include");
     let compiled = Command::new(compiler)
@@ -111,8 +111,11 @@ fn values(compiler: &str, flags: &[&str], file: &str) -> BTreeMap<String, i64> {
 
     let ran = Command::new(binary).output().unwrap();
     assert!(ran.status.success());
-    String::from_utf8(ran.stdout)
-        .unwrap()
+    String::from_utf8(ran.stdout).unwrap()
+}
+
+fn values(compiler: &str, flags: &[&str], file: &str) -> BTreeMap<String, i64> {
+    output(compiler, flags, file, &program(expected().into_keys()))
         .lines()
         .map(|line| {
             let (expression, value) = line.rsplit_once('=').unwrap();
@@ -133,10 +136,14 @@ fn compare(compiler: &str, flags: &[&str], file: &str) {
     }
 }
 
+fn c_compiler() -> String {
+    find_compiler("CC", &["cc", "gcc", "gcc-14", "clang", "clang-19"])
+        .expect("this test needs a C compiler: install gcc, or name one in CC")
+}
+
 #[test]
 fn c_sees_the_same_numbers() {
-    let compiler = find_compiler("CC", &["cc", "gcc", "gcc-14", "clang", "clang-19"])
-        .expect("this test needs a C compiler: install gcc, or name one in CC");
+    let compiler = c_compiler();
     compare(&compiler, &["-std=c11"], "header_c11.c");
     compare(&compiler, &["-std=gnu99"], "header_gnu99.c");
 }
@@ -151,6 +158,110 @@ fn cpp_sees_the_same_numbers() {
         return;
     };
     compare(&compiler, &["-std=c++17"], "header_cpp17.cc");
+    compare_addresses(&compiler, &["-std=c++17"], "address_cpp17.cc");
+}
+
+/// Texts that are addresses here, and such as are none.
+const TEXTS: &[&str] = &[
+    "02:00:00:00:00:01%lo:2805",
+    "AA:bb:0C:d0:00:ff%1:65535",
+    "02:00:00:00:00:01%0:1",
+    "02:00:00:00:00:01%4294967295:0",
+    "*%lo:2805",
+    "*%1:2805",
+    "*:0",
+    "*%0:007",
+    "02:00:00:00:00:01%nowhere0:1",
+    "*%a%b:1",
+    "",
+    "*",
+    ":",
+    "*:",
+    "*:65536",
+    "*:+1",
+    "*:1x",
+    "*:99999999999999999999999",
+    "*x:1",
+    "%lo:1",
+    "*%:1",
+    "*%lo",
+    "*%l o:1",
+    "*%l/o:1",
+    "*%4294967296:1",
+    "*%sixteen-letters-:1",
+    "02:00:00:00:00:01:2805",
+    "02:00:00:00:00:01",
+    "02:00:00:00:00%lo:1",
+    "02:00:00:00:00:01:02%lo:1",
+    "02:00:00:00:00:0g%lo:1",
+    "02:00:00:00:00:1%lo:1",
+    "0x:00:00:00:00:01%lo:1",
+];
+
+/// What `en_pton` returns, and what `en_ntop` makes of it, by the crate.
+fn read_by_the_crate(text: &str) -> String {
+    match text.parse::<Address>() {
+        Ok(address) => format!(
+            "1 {} {} {address}",
+            address.to_raw().sen_ifindex,
+            address.port
+        ),
+        Err(sockaddr_en::AddressError::NoInterface(_)) => "-1".to_owned(),
+        Err(_) => "0".to_owned(),
+    }
+}
+
+const READER: &str = r#"#include "en_address.h"
+int main(void)
+{
+	static const char *const texts[] = {
+TEXTS
+	};
+	for (size_t i = 0; i < sizeof(texts) / sizeof(*texts); i++) {
+		struct sockaddr_en address;
+		char text[EN_ADDRSTRLEN], small[5];
+		int result = en_pton(texts[i], &address);
+
+		printf("%d", result);
+		if (result == 1)
+			printf(" %u %u %s", (unsigned int)address.sen_ifindex,
+			       (unsigned int)ntohs(address.sen_port),
+			       en_ntop(&address, text, sizeof(text)));
+		if (result == 1 && strlen(text) >= sizeof(small) &&
+		    (en_ntop(&address, small, sizeof(small)) || errno != ENOSPC))
+			printf(" fits into 5 bytes");
+		printf("\n");
+	}
+	return 0;
+}
+"#;
+
+fn compare_addresses(compiler: &str, flags: &[&str], file: &str) {
+    let texts: Vec<_> = TEXTS
+        .iter()
+        .map(|text| format!("\t\t\"{text}\","))
+        .collect();
+    let read = output(
+        compiler,
+        flags,
+        file,
+        &READER.replace("TEXTS", &texts.join("\n")),
+    );
+    let read: Vec<_> = read.lines().collect();
+    assert_eq!(read.len(), TEXTS.len());
+    for (text, read) in TEXTS.iter().zip(read) {
+        assert_eq!(
+            read,
+            read_by_the_crate(text),
+            "`{text}` by {compiler} {flags:?}"
+        );
+    }
+}
+
+#[test]
+fn c_reads_and_writes_addresses_as_the_crate_does() {
+    compare_addresses(&c_compiler(), &["-std=gnu11"], "address_gnu11.c");
+    compare_addresses(&c_compiler(), &["-std=gnu99"], "address_gnu99.c");
 }
 
 #[test]
