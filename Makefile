@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
-	fuzz-coverage shell modules install releases kernels unit scenarios manual misuses dissector model simulation lint fmt clean toolbox runner \
+	fuzz-coverage shell modules install releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
 	packages package-test package-test-dkms
 
 # 'make KDIR=...' reaches the scripts through the environment
@@ -43,9 +43,9 @@ help:
 	@echo '                  KDIR=TREE builds for any kernel tree with Rust metadata, with the host'\''s tools'
 	@echo '  make kernels    build for every supported kernel, run the scenarios in each and print a table;'
 	@echo '                  KERNELS="release ..." selects kernels, ONLY="name ..." selects scenarios'
-	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod and the manual pages'
+	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod, headers and manual pages'
 	@echo '  make packages   build Debian packages in build/packages: enet-modules-RELEASE, enet-dkms, enet-tools, netgauge,'
-	@echo '                  libsockaddr-en-dev; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
+	@echo '                  libsockaddr-en-dev, python3-sockaddr-en; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
 	@echo '                  by apt in a fresh system and boots it; make package-test-dkms does so with DKMS and the newest kernel'
 	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
 	@echo '                  build/share is its /share'
@@ -53,7 +53,7 @@ help:
 	@echo ' Parts of make test:'
 	@echo '  make unit       test the crates'
 	@echo '  make scenarios  run the scenarios; ONLY="name ..." selects some'
-	@echo '  make manual     check the manual pages; make dissector checks the Wireshark dissector'
+	@echo '  make manual     check the manual pages; make dissector checks the Wireshark dissector, make python the Python package'
 	@echo '  make misuses    check that the snippets of tests/misuse do not compile'
 	@echo '  make model      explore every placement of some losses in small configurations; OPTIONS=--deep explores more'
 	@echo '  make lint, fmt  check format and warnings; correct the format'
@@ -95,7 +95,7 @@ runner: toolbox
 demo:
 	@mk/demo
 
-test dos shell manual misuses dissector: runner
+test dos shell manual python misuses dissector: runner
 	@$(run-guests) $@
 
 bench: runner

@@ -13,6 +13,7 @@ use crate::layout::Layout;
 use crate::manual;
 use crate::misuses;
 use crate::programs;
+use crate::python;
 use crate::scenarios;
 use crate::step;
 
@@ -26,6 +27,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
         model(layout),
         lints(layout)?,
         manual::check(layout),
+        python::check(layout),
     ];
     let built = programs::build_module(layout);
     let module_is_there = built.is_ok();

@@ -63,6 +63,7 @@ fn file_system(layout: &Layout) -> Result<PathBuf> {
             programs: ["netgauge", "enet-switch"]
                 .map(|name| layout.program(name))
                 .into(),
+            files: Vec::new(),
             module: layout.module(),
         },
     )

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
-use std::io::Write;
+use std::io::{Read, Write};
 use std::os::unix::fs::{symlink, PermissionsExt};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -94,6 +94,8 @@ pub struct Contents {
     pub place: PathBuf,
     /// Programs to put into `/bin`.
     pub programs: Vec<PathBuf>,
+    /// Other files, each with its place relative to the root.
+    pub files: Vec<(PathBuf, PathBuf)>,
     /// `enet.ko`; goes where out-of-tree modules go.
     pub module: PathBuf,
 }
@@ -132,7 +134,9 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     let mut text = String::new();
     let tools = TOOLS.iter().map(Path::new);
     let built = contents.programs.iter().map(PathBuf::as_path);
+    let files = contents.files.iter().map(|(from, _)| from.as_path());
     for path in built
+        .chain(files)
         .chain([contents.module.as_path(), &own, &kernel])
         .chain(tools)
     {
@@ -196,10 +200,14 @@ fn add_programs(root: &Path, contents: &Contents) -> Result<()> {
         )?;
         libraries.append(&mut shared_libraries(program)?);
     }
+    for (file, place) in &contents.files {
+        copy(file, &root.join(place))?;
+        if is_elf(file)? {
+            libraries.append(&mut shared_libraries(file)?);
+        }
+    }
     for library in libraries {
-        let copy = root.join(library.strip_prefix("/")?);
-        fs::create_dir_all(copy.parent().context("a library without a directory")?)?;
-        fs::copy(&library, &copy).with_context(|| library.display().to_string())?;
+        copy(&library, &root.join(library.strip_prefix("/")?))?;
     }
     for name in KMOD_NAMES {
         symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
@@ -214,6 +222,21 @@ fn add_programs(root: &Path, contents: &Contents) -> Result<()> {
         }
     }
     Ok(())
+}
+
+/// Copies a file and makes the directories above it.
+fn copy(from: &Path, to: &Path) -> Result<()> {
+    fs::create_dir_all(to.parent().context("a file without a directory")?)?;
+    fs::copy(from, to).with_context(|| from.display().to_string())?;
+    Ok(())
+}
+
+/// Is it a program or a library?
+fn is_elf(file: &Path) -> Result<bool> {
+    let mut magic = Vec::new();
+    let opened = File::open(file).with_context(|| file.display().to_string())?;
+    opened.take(4).read_to_end(&mut magic)?;
+    Ok(magic == b"\x7fELF")
 }
 
 /// The loader and the libraries that `program` needs, as files of this system.

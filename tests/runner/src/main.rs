@@ -23,6 +23,7 @@ mod params;
 mod performance;
 mod profile;
 mod programs;
+mod python;
 mod qemu;
 mod scale;
 mod scenarios;
@@ -71,6 +72,8 @@ enum Verb {
     },
     /// Check the manual pages.
     Manual,
+    /// Run the tests of the Python package that need no module.
+    Python,
     /// Check the Wireshark dissector.
     Dissector,
     /// Check that misuses of the module's safe interfaces do not compile.
@@ -159,6 +162,7 @@ fn run(options: &Options) -> Result<bool> {
             Ok(total.good())
         }
         Verb::Manual => judge(manual::check(&layout)),
+        Verb::Python => judge(python::check(&layout)),
         Verb::Dissector => judge(dissector::check(&layout)),
         Verb::Misuses => {
             programs::build_module(&layout)?;

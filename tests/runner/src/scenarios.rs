@@ -14,9 +14,8 @@ use anyhow::{ensure, Result};
 use crate::initramfs::{self, Contents};
 use crate::judge::{badly_tainted, Part, Scenarios};
 use crate::layout::{Layout, Purpose};
-use crate::programs;
 use crate::qemu::{Boot, Clock, Guest, Said};
-use crate::step;
+use crate::{programs, python, step};
 
 /// Guests at a time, unless told otherwise. Stock ones are more than processors, since the longest scenarios mostly wait.
 fn guests_at_a_time(purpose: Purpose) -> usize {
@@ -62,6 +61,7 @@ pub fn file_system(layout: &Layout) -> Result<PathBuf> {
         &Contents {
             place: layout.guest(),
             programs,
+            files: python::files(layout)?,
             module: layout.module(),
         },
     )

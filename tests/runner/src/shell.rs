@@ -91,6 +91,7 @@ fn file_system(layout: &Layout) -> Result<PathBuf> {
         &Contents {
             place: layout.build().join("guest-shell"),
             programs,
+            files: Vec::new(),
             module: layout.module(),
         },
     )

@@ -1,0 +1,77 @@
+//! The Python package `sockaddr_en`: its tests, and what guests need to run it: the interpreter and as much of its library
+//! as the tests import.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::judge::Part;
+use crate::layout::Layout;
+use crate::step;
+
+/// Where Debian's Python finds packages.
+const PACKAGES: &str = "usr/lib/python3/dist-packages/sockaddr_en";
+
+/// Where scenarios find the package's examples and the tests that need a guest.
+const SCRIPTS: &str = "usr/share/python";
+
+/// Prints the interpreter and the files that these imports load. ssl, which asyncio can do without, would bring OpenSSL.
+const LOADED: &str = "
+import sys
+sys.modules['ssl'] = None
+import asyncio, ctypes, dataclasses, os, pathlib, re, select, socket, struct, threading, time
+import unittest, unittest.async_case, unittest.main, unittest.runner
+print(os.path.realpath(sys.executable))
+for module in list(sys.modules.values()):
+    if getattr(module, '__file__', None):
+        print(module.__file__)
+";
+
+/// Runs the package's tests that need no module.
+pub fn check(layout: &Layout) -> Part {
+    step::say("running the Python package's tests");
+    Part::single("python", run_tests(layout))
+}
+
+fn run_tests(layout: &Layout) -> Result<()> {
+    let place = layout.project.join("tools/python");
+    let output = Command::new("python3")
+        .args(["-B", "-m", "unittest", "discover", "--start-directory"])
+        .arg(place.join("tests"))
+        .env("PYTHONPATH", &place)
+        .output()
+        .context("python3")?;
+    let told = String::from_utf8_lossy(&output.stderr);
+    ensure!(output.status.success(), "{}", told.trim());
+    Ok(())
+}
+
+/// The files that Python needs in a guest, each with its place there, relative to the root.
+///
+/// # Errors
+/// When the toolbox has no Python, or a directory of the package cannot be read.
+pub fn files(layout: &Layout) -> Result<Vec<(PathBuf, PathBuf)>> {
+    let loaded = step::output(Command::new("python3").args(["-I", "-c", LOADED]))?;
+    let mut files = Vec::new();
+    for (number, path) in loaded.lines().map(Path::new).enumerate() {
+        let place = match number {
+            0 => PathBuf::from("usr/bin/python3"),
+            _ => path.strip_prefix("/")?.to_owned(),
+        };
+        files.push((path.to_owned(), place));
+    }
+    let ours = layout.project.join("tools/python");
+    for (directory, place) in [
+        ("sockaddr_en", PACKAGES),
+        ("examples", SCRIPTS),
+        ("tests", SCRIPTS),
+    ] {
+        for source in step::files_of(&ours.join(directory), "py")? {
+            let name = source.file_name().context("a script without a name")?;
+            let place = Path::new(place).join(name);
+            files.push((source, place));
+        }
+    }
+    Ok(files)
+}

@@ -1,0 +1,30 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Addresses and sockets of PF_ENET: datagrams (EDP) and streams (ESP) straight on Ethernet.
+
+`Socket` is a `socket.socket` whose addresses are text such as ``02:00:00:00:00:01%eth0:2805`` or an
+`Address`. `create_connection` and `create_server` open streams; `open_connection` and `start_server`
+do so for asyncio. They need the kernel module enet (``modprobe enet``).
+"""
+
+from socket import SOCK_DGRAM, SOCK_STREAM
+
+from .address import AF_ENET, Address
+from .sockets import Socket, create_connection, create_server
+from .streams import open_connection, start_server
+
+#: The family number of this program's sockets and addresses. A program sets it before its first socket
+#: where the module was loaded with another one (``modprobe enet family=29``).
+FAMILY = AF_ENET
+
+__all__ = [
+    "AF_ENET",
+    "FAMILY",
+    "SOCK_DGRAM",
+    "SOCK_STREAM",
+    "Address",
+    "Socket",
+    "create_connection",
+    "create_server",
+    "open_connection",
+    "start_server",
+]

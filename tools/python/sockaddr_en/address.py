@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Addresses: `struct sockaddr_en` as a value and as text."""
+
+from __future__ import annotations
+
+import re
+import socket
+import struct
+from dataclasses import dataclass
+
+#: The family number that the module registers unless its parameter `family` says otherwise.
+AF_ENET = 28
+
+# family (host order), port (network order), interface (host order), address length, address, zero
+_LAYOUT = struct.Struct("=H2sIB6sx")
+_MAC = re.compile(r"[0-9A-Fa-f]{2}(?::[0-9A-Fa-f]{2}){5}")
+_NAME = re.compile(r"[^/:\s]{1,15}")
+_UNSPECIFIED = bytes(6)
+
+
+def _bad(text: str, why: str) -> ValueError:
+    return ValueError(f"`{text}` is no address: {why}, as in 02:00:00:00:00:01%eth0:2805")
+
+
+@dataclass(frozen=True, order=True)
+class Address:
+    """A port of a host, reached through an interface.
+
+    `mac` has 6 bytes, all zero in an address to bind; `interface` is a number, 0 for every interface;
+    `port` is 0 in an address to bind for a free one.
+    """
+
+    mac: bytes
+    interface: int
+    port: int
+
+    def __post_init__(self) -> None:
+        if len(self.mac) != 6:
+            raise ValueError(f"an Ethernet address has 6 bytes, not {len(self.mac)}")
+        if not 0 <= self.interface < 1 << 32:
+            raise ValueError(f"{self.interface} is not the number of an interface")
+        if not 0 <= self.port < 1 << 16:
+            raise ValueError(f"{self.port} is not a port: it is not from 0 to 65535")
+
+    @classmethod
+    def parse(cls, text: str) -> Address:
+        """Reads ``MAC%INTERFACE:PORT``, ``*%INTERFACE:PORT`` or ``*:PORT``.
+
+        Raises `ValueError` for other text, and `OSError` if there is no interface of that name.
+        """
+        host, colon, port = text.rpartition(":")
+        if not colon or not re.fullmatch("[0-9]+", port) or int(port) > 65535:
+            raise _bad(text, "it ends in no port from 0 to 65535")
+        host, percent, interface = host.partition("%")
+        if host == "*":
+            mac = _UNSPECIFIED
+        elif _MAC.fullmatch(host):
+            mac = bytes.fromhex(host.replace(":", ""))
+        else:
+            raise _bad(text, "an Ethernet address or `*` stands first")
+        if not percent and host != "*":
+            raise _bad(text, "it names no interface to send through")
+        return cls(mac, _interface(text, interface) if percent else 0, int(port))
+
+    @classmethod
+    def from_bytes(cls, raw: bytes) -> Address:
+        """Reads a `struct sockaddr_en` as system calls give it."""
+        if len(raw) < _LAYOUT.size:
+            raise ValueError(f"a socket address of {len(raw)} bytes")
+        family, port, interface, length, mac = _LAYOUT.unpack_from(raw)
+        if family != _family() or length not in (0, 6):
+            raise ValueError(f"a socket address of family {family} with {length} bytes of address")
+        return cls(mac, interface, int.from_bytes(port, "big"))
+
+    def to_bytes(self) -> bytes:
+        """The `struct sockaddr_en` that system calls take."""
+        return _LAYOUT.pack(_family(), self.port.to_bytes(2, "big"), self.interface, 6, self.mac)
+
+    @property
+    def is_wildcard(self) -> bool:
+        """Whether the Ethernet address is left open: such an address can be bound but not sent to."""
+        return self.mac == _UNSPECIFIED
+
+    def __str__(self) -> str:
+        host = "*" if self.is_wildcard else self.mac.hex(":")
+        if self.interface == 0:
+            return f"{host}:{self.port}" if self.is_wildcard else f"{host}%0:{self.port}"
+        try:
+            interface = socket.if_indextoname(self.interface)
+        except OSError:
+            interface = str(self.interface)
+        return f"{host}%{interface}:{self.port}"
+
+
+def _interface(text: str, interface: str) -> int:
+    if not _NAME.fullmatch(interface):
+        raise _bad(text, "an interface is a name or a number")
+    if re.fullmatch("[0-9]+", interface):
+        if int(interface) >= 1 << 32:
+            raise _bad(text, "an interface is a name or a number")
+        return int(interface)
+    try:
+        return socket.if_nametoindex(interface)
+    except OSError as error:
+        raise OSError(error.errno, f"there is no interface `{interface}` here") from None
+
+
+def _family() -> int:
+    # not at the top: the package imports this file
+    import sockaddr_en
+
+    return sockaddr_en.FAMILY

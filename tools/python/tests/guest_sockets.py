@@ -1,0 +1,182 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Sockets between two ends on one host, whose frames go to the interface's own address.
+
+Needs the module, and an interface: ENET_INTERFACE is its name and ENET_MAC its Ethernet address. A scenario runs this.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import threading
+import unittest
+
+import sockaddr_en
+from sockaddr_en import SOCK_DGRAM, Address, Socket, create_connection, create_server
+
+INTERFACE = os.environ["ENET_INTERFACE"]
+MAC = os.environ["ENET_MAC"]
+HERE = f"*%{INTERFACE}:0"
+
+
+def there(port):
+    return f"{MAC}%{INTERFACE}:{port}"
+
+
+def port_of(end):
+    return end.getsockname().port
+
+
+class Streams(unittest.TestCase):
+    def setUp(self):
+        self.listener = create_server(HERE)
+        self.addCleanup(self.listener.close)
+        self.port = port_of(self.listener)
+
+    def test_bytes_go_both_ways_and_addresses_are_told(self):
+        with create_connection(there(self.port), timeout=20) as client:
+            server, peer = self.listener.accept()
+            with server:
+                self.assertEqual((peer.mac.hex(":"), peer.port), (MAC, port_of(client)))
+                self.assertEqual(client.getpeername(), Address.parse(there(self.port)))
+                self.assertEqual(server.getpeername(), peer)
+                client.sendall(b"question")
+                client.shutdown(socket.SHUT_WR)
+                self.assertEqual(server.makefile("rb").read(), b"question")
+                server.sendall(b"answer")
+                self.assertEqual(client.recv(6, socket.MSG_WAITALL), b"answer")
+                self.assertFalse(os.get_inheritable(server.fileno()))
+
+    def test_a_local_port_is_taken(self):
+        with Socket() as reserved:
+            reserved.bind(HERE)
+            port = port_of(reserved)
+        with create_connection(there(self.port), source_address=f"*%{INTERFACE}:{port}") as client:
+            self.assertEqual(port_of(client), port)
+
+    def test_nobody_listens(self):
+        self.listener.close()
+        with self.assertRaises(ConnectionRefusedError):
+            create_connection(there(self.port))
+        with self.assertRaises(ConnectionRefusedError):
+            create_connection(there(self.port), timeout=20)
+        with Socket() as client:
+            self.assertEqual(client.connect_ex(there(self.port)), errno.ECONNREFUSED)
+
+    def test_nobody_answers_in_time(self):
+        with self.assertRaises(TimeoutError):
+            create_connection(f"02:00:00:00:0f:0f%{INTERFACE}:1", timeout=0.2)
+
+    def test_accept_keeps_to_its_time_out(self):
+        self.listener.settimeout(0.05)
+        with self.assertRaises(TimeoutError):
+            self.listener.accept()
+        self.listener.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            self.listener.accept()
+
+    def test_an_address_in_use_and_a_wildcard_peer(self):
+        with self.assertRaises(OSError) as caught:
+            create_server(f"*%{INTERFACE}:{self.port}")
+        self.assertEqual(caught.exception.errno, errno.EADDRINUSE)
+        with self.assertRaisesRegex(ValueError, "can only be bound"):
+            create_connection("*:1")
+
+
+class Datagrams(unittest.TestCase):
+    def setUp(self):
+        self.one, self.two = Socket(SOCK_DGRAM), Socket(SOCK_DGRAM)
+        for end in (self.one, self.two):
+            self.addCleanup(end.close)
+            end.bind(HERE)
+
+    def test_datagrams_and_their_senders(self):
+        address = there(port_of(self.two))
+        self.assertEqual(self.one.sendto(b"first", address), 5)
+        self.assertEqual(self.one.sendto(bytearray(b"second"), 0, Address.parse(address)), 6)
+        data, sender = self.two.recvfrom(1500)
+        self.assertEqual((data, sender.port), (b"first", port_of(self.one)))
+        buffer = bytearray(4)
+        length, sender = self.two.recvfrom_into(buffer)
+        self.assertEqual((length, bytes(buffer)), (4, b"seco"))
+        self.two.connect(sender)
+        self.two.send(b"answer")
+        self.assertEqual(self.one.recv(100), b"answer")
+
+    def test_waiting_keeps_to_its_time_out(self):
+        self.two.settimeout(0.05)
+        with self.assertRaises(TimeoutError):
+            self.two.recvfrom(10)
+        self.two.setblocking(False)
+        with self.assertRaises(BlockingIOError):
+            self.two.recvfrom(10)
+
+    def test_a_datagram_too_large_is_refused(self):
+        with self.assertRaises(OSError) as caught:
+            self.one.sendto(bytes(65536), there(port_of(self.two)))
+        self.assertEqual(caught.exception.errno, errno.EMSGSIZE)
+
+    def test_a_reader_that_waits_is_woken(self):
+        got = []
+        reader = threading.Thread(target=lambda: got.append(self.two.recvfrom(100)[0]))
+        reader.start()
+        self.one.sendto(b"wake up", there(port_of(self.two)))
+        reader.join(20)
+        self.assertEqual(got, [b"wake up"])
+
+
+class Asyncio(unittest.IsolatedAsyncioTestCase):
+    async def test_streams(self):
+        async def echo(reader, writer):
+            while data := await reader.read(4096):
+                writer.write(data)
+                await writer.drain()
+            writer.close()
+
+        server = await sockaddr_en.start_server(echo, HERE)
+        port = port_of(server.sockets[0])
+        reader, writer = await sockaddr_en.open_connection(there(port))
+        self.assertEqual(writer.get_extra_info("peername"), Address.parse(there(port)))
+        question = os.urandom(1_000_000)
+
+        async def ask():
+            writer.write(question)
+            await writer.drain()
+            writer.write_eof()
+
+        _, answer = await asyncio.gather(ask(), reader.read(-1))
+        self.assertEqual(answer, question)
+        writer.close()
+        await writer.wait_closed()
+        server.close()
+
+    async def test_a_refused_stream(self):
+        with create_server(HERE) as listener:
+            port = port_of(listener)
+        with self.assertRaises(ConnectionRefusedError):
+            await sockaddr_en.open_connection(there(port))
+
+    async def test_datagrams(self):
+        class Echo(asyncio.DatagramProtocol):
+            def connection_made(self, transport):
+                self.transport = transport
+
+            def datagram_received(self, data, sender):
+                self.transport.sendto(data.upper(), sender)
+
+        end = Socket(SOCK_DGRAM)
+        end.bind(HERE)
+        port = port_of(end)
+        end.setblocking(False)
+        loop = asyncio.get_running_loop()
+        transport, _ = await loop.create_datagram_endpoint(Echo, sock=end)
+        with Socket(SOCK_DGRAM) as asker:
+            asker.setblocking(False)
+            asker.bind(HERE)
+            asker.sendto(b"loud", there(port))
+            self.assertEqual(await asyncio.wait_for(loop.sock_recv(asker, 100), 20), b"LOUD")
+        transport.close()
+
+
+if __name__ == "__main__":
+    unittest.main()

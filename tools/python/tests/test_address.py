@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: MIT OR Apache-2.0
+"""Addresses as text, as values and as system calls have them. These tests need no module."""
+
+import socket
+import unittest
+
+import sockaddr_en
+from sockaddr_en import Address
+
+MAC = bytes([2, 0, 0, 0, 0, 1])
+LO = socket.if_nametoindex("lo")
+
+
+class AddressTest(unittest.TestCase):
+    def test_every_form_is_read_and_written(self):
+        for text, address in [
+            ("02:00:00:00:00:01%lo:2805", Address(MAC, LO, 2805)),
+            ("02:00:00:00:00:01%0:1", Address(MAC, 0, 1)),
+            ("02:00:00:00:00:01%4294967295:0", Address(MAC, 0xFFFFFFFF, 0)),
+            ("*%lo:65535", Address(bytes(6), LO, 65535)),
+            ("*:0", Address(bytes(6), 0, 0)),
+        ]:
+            with self.subTest(text):
+                self.assertEqual(Address.parse(text), address)
+                self.assertEqual(str(address), text)
+                self.assertEqual(Address.from_bytes(address.to_bytes()), address)
+
+    def test_other_texts_are_refused(self):
+        for text in [
+            "", "*", ":", "*:", "*:65536", "*:+1", "*:1x", "*x:1", "%lo:1", "*%:1", "*%lo", "*%l o:1",
+            "*%l/o:1", "*%4294967296:1", "*%sixteen-letters-:1", "02:00:00:00:00:01:2805",
+            "02:00:00:00:00:01", "02:00:00:00:00%lo:1", "02:00:00:00:00:0g%lo:1", "*:٣",
+        ]:
+            with self.subTest(text), self.assertRaises(ValueError) as caught:
+                Address.parse(text)
+            self.assertIn("02:00:00:00:00:01%eth0:2805", str(caught.exception))
+
+    def test_an_absent_interface_is_an_error_of_the_system(self):
+        with self.assertRaisesRegex(OSError, "nowhere0"):
+            Address.parse("*%nowhere0:1")
+
+    def test_the_layout_is_that_of_sockaddr_en(self):
+        raw = Address(MAC, 3, 0x1234).to_bytes()
+        self.assertEqual(raw[:2], (28).to_bytes(2, "little" if raw[0] else "big"))
+        self.assertEqual(raw[2:4], b"\x12\x34")
+        self.assertEqual(raw[8:], bytes([6]) + MAC + b"\0")
+        self.assertEqual(len(raw), 16)
+
+    def test_foreign_structures_are_refused(self):
+        raw = Address(MAC, 3, 1).to_bytes()
+        for wrong in [raw[:15], b"\2\0" + raw[2:], raw[:8] + b"\5" + raw[9:]]:
+            with self.assertRaises(ValueError):
+                Address.from_bytes(wrong)
+
+    def test_fields_out_of_range_are_refused(self):
+        for fields in [(b"", 0, 0), (MAC, -1, 0), (MAC, 1 << 32, 0), (MAC, 0, -1), (MAC, 0, 1 << 16)]:
+            with self.assertRaises(ValueError):
+                Address(*fields)
+
+    def test_a_missing_module_says_what_to_do(self):
+        self.addCleanup(setattr, sockaddr_en, "FAMILY", sockaddr_en.FAMILY)
+        sockaddr_en.FAMILY = 39  # AF_NFC: the kernels that these tests run on have no such sockets
+        with self.assertRaisesRegex(OSError, "modprobe enet"):
+            sockaddr_en.Socket()
+
+
+if __name__ == "__main__":
+    unittest.main()
