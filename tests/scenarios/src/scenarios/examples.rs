@@ -16,6 +16,10 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("example_nc_ends_its_halves_one_by_one", nc),
     Scenario::direct("example_tokio_echo_on_100_connections", tokio_echo),
     Scenario::direct("example_uring_echo_on_100_connections", uring_echo),
+    Scenario::direct("example_epoll_echo_on_100_connections", epoll_echo),
+    Scenario::direct("example_edp_ask_asks_until_it_is_answered", edp_ask),
+    Scenario::direct("python_asyncio_echo_on_50_connections", asyncio_echo),
+    Scenario::direct("python_sockets_streams_and_datagrams", python_sockets),
     Scenario::direct("edp_through_socat_both_ways", socat_datagrams),
 ];
 
@@ -99,7 +103,12 @@ fn nc(lab: &Lab) -> Outcome {
 fn echo(lab: &Lab, name: &str, port: u16, amount: &str, word: &str) -> Outcome {
     let server = program(name, &["serve", &here(port)]);
     let _server = Server::start(&lab.b, server, "listening")?;
-    let client = program(name, &["ask", &there(lab, port), "100", amount]);
+    asks(lab, &[name, "ask", &there(lab, port), "100", amount], word)
+}
+
+/// Runs a client on a, which is to say `word` and to succeed.
+fn asks(lab: &Lab, line: &[&str], word: &str) -> Outcome {
+    let client = program(line[0], &line[1..]);
     let client = start((&lab.a, client), Stdio::null(), Stdio::piped())?;
     let ended = client.wait_with_output()?;
     let said = String::from_utf8_lossy(&ended.stdout);
@@ -120,6 +129,86 @@ fn tokio_echo(lab: &Lab) -> Outcome {
 fn uring_echo(lab: &Lab) -> Outcome {
     let word = "100 connections exchanged 20 messages each";
     echo(lab, "esp_uring_echo", 2822, "20", word)
+}
+
+/// The server is a C program, the client the example for tokio.
+fn epoll_echo(lab: &Lab) -> Outcome {
+    let _server = Server::start(
+        &lab.b,
+        program("esp_epoll_echo", &[&here(2824)]),
+        "listening",
+    )?;
+    let word = "100 connections echoed 50000 bytes each";
+    asks(
+        lab,
+        &["esp_tokio_echo", "ask", &there(lab, 2824), "100", "50000"],
+        word,
+    )
+}
+
+/// The first two questions are lost, and the third is answered, after an answer to another question.
+fn edp_ask(lab: &Lab) -> Outcome {
+    let server = lab.b.edp_bound(2825)?;
+    let client = program("edp_ask", &[&there(lab, 2825), "how many?"]);
+    let client = start((&lab.a, client), Stdio::piped(), Stdio::piped())?;
+    let mut numbers = Vec::new();
+    for _ in 1..=3 {
+        let mut question = [0; 100];
+        let (length, sender) = server.receive_from(&mut question, 0)?;
+        let (number, text) = question[..length].split_at(4);
+        ensure!(text == b"how many?", "asked {text:?}");
+        numbers.push((number.to_vec(), sender));
+    }
+    let (number, sender) = &numbers[0];
+    ensure!(
+        numbers.iter().all(|(other, _)| other == number),
+        "the question's number changed: {numbers:?}"
+    );
+    server.send_to_bytes(b"\0\0\0\0none", 0, sender)?;
+    server.send_to_bytes(&[number, &b"three"[..]].concat(), 0, sender)?;
+    let ended = client.wait_with_output()?;
+    let (said, told) = (
+        String::from_utf8_lossy(&ended.stdout),
+        String::from_utf8_lossy(&ended.stderr),
+    );
+    ensure!(
+        ended.status.success() && said == "three\n" && told == "answered at attempt 3\n",
+        "the client ended with {}: {said} {told}",
+        ended.status
+    );
+    Ok(())
+}
+
+/// Server and client are each run against the other library's.
+fn asyncio_echo(lab: &Lab) -> Outcome {
+    const SCRIPT: &str = "/usr/share/python/esp_asyncio_echo.py";
+    let word = "50 connections echoed 20000 bytes each";
+    let _server = Server::start(
+        &lab.b,
+        program("python3", &[SCRIPT, "serve", &here(2826)]),
+        "listening",
+    )?;
+    let there = there(lab, 2826);
+    asks(lab, &["esp_tokio_echo", "ask", &there, "50", "20000"], word)?;
+    asks(
+        lab,
+        &["python3", SCRIPT, "ask", &there, "50", "20000"],
+        word,
+    )
+}
+
+fn python_sockets(lab: &Lab) -> Outcome {
+    let mut tests = program("python3", &["/usr/share/python/guest_sockets.py"]);
+    tests.env("ENET_INTERFACE", DEVICE);
+    tests.env("ENET_MAC", print_mac(lab.a.mac));
+    let ended = start((&lab.a, tests), Stdio::null(), Stdio::piped())?.wait_with_output()?;
+    let told = String::from_utf8_lossy(&ended.stderr);
+    ensure!(
+        ended.status.success() && told.contains("OK"),
+        "{}: {told}",
+        ended.status
+    );
+    Ok(())
 }
 
 fn socat_datagrams(lab: &Lab) -> Outcome {
