@@ -367,6 +367,10 @@ impl Sending {
     /// As [`packets`](Self::packets), of some packets of stores.
     #[inline(never)]
     fn view(&mut self, mut header: Header, count: u16) -> Result<Skb> {
+        // Before anything can fail: what does not leave is sent again with the same flags.
+        self.keep(header.seq, flags::TXS, header.flags);
+        let last = header.seq.add(count.saturating_sub(1));
+        self.keep(last, flags::TXF, header.flags);
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut view = Skb::viewer(headroom, Context::Softirq).ok_or(ENOBUFS)?;
         let mut cursor = self.queue.cursor(header.seq.0);
@@ -375,7 +379,7 @@ impl Sending {
         let mut size = 0;
         while left > 0 {
             let store = cursor.current().ok_or(ENOENT)?;
-            let mut note: Kept = store.note();
+            let note: Kept = store.note();
             let index = Seq(note.seq).distance(seq);
             let here = note.count.saturating_sub(index).min(left);
             let end = index.saturating_add(here);
@@ -386,13 +390,6 @@ impl Sending {
                 return Err(ENOBUFS);
             }
             left = left.saturating_sub(here);
-            if index == 0 && seq == header.seq {
-                note.flags = note.flags & !flags::TXS | header.flags & flags::TXS;
-            }
-            if ends && left == 0 {
-                note.flags = note.flags & !flags::TXF | header.flags & flags::TXF;
-            }
-            store.set_note(note);
             seq = seq.add(here);
             size = note.size;
             cursor.advance();
@@ -403,6 +400,26 @@ impl Sending {
             Ok(view)
         } else {
             Err(ENOBUFS)
+        }
+    }
+
+    /// Keeps with which `flag` of `flags`, TXS or TXF, the packet `seq` leaves, if its buffer keeps that:
+    /// see [`flags_in`].
+    #[inline]
+    fn keep(&mut self, seq: Seq, flag: u8, flags: u8) {
+        let Some(buffer) = self.queue.seek(seq.0) else {
+            return;
+        };
+        let note: Kept = buffer.note();
+        let all = Kept {
+            flags: flag,
+            ..note
+        };
+        if flags_in(&all, seq) == flag {
+            buffer.set_note(Kept {
+                flags: note.flags & !flag | flags & flag,
+                ..note
+            });
         }
     }
 

@@ -9,7 +9,7 @@ use anyhow::{ensure, Context, Result};
 use super::memory_fails::{carries, on_hosts};
 use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{tell, Outcome, Scenario};
-use crate::lab::{Lab, Wiring};
+use crate::lab::{send_single_packets, Lab, Wiring};
 use crate::memory::{in_turn, insist, Injection, Within};
 use crate::patience::patience;
 use crate::socket::Socket;
@@ -27,6 +27,9 @@ pub const ALL: &[Scenario] = &[
         .within(240)
         .starved(),
     Scenario::guest("memory_fails_during_datagrams_and_echoes", datagrams)
+        .within(240)
+        .starved(),
+    Scenario::guest("memory_fails_and_an_announcement_is_repeated", announcement)
         .within(240)
         .starved(),
     Scenario::guest("memory_fails_often_under_load", load)
@@ -208,6 +211,47 @@ fn drain(socket: &Socket) -> Result<()> {
         socket.receive(&mut [0; 2000], 0)?;
     }
     Ok(())
+}
+
+/// A packet that could not leave is sent again with the same flags: without the first one's TXS the receiver would not
+/// know of the transmission, and would ask for what is lost only once.
+fn announcement() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        send_single_packets(&lab.a.namespace)?;
+        let (client, server) = lab.esp_pair(7)?;
+        let wire = lab.b.packets(ETH_P_ESP)?;
+        let bytes = random(30_000, 5);
+        let injection = Injection::new(Within::Module)?;
+        // Where the next message begins, once that is known: what comes from before it is an earlier one's.
+        let mut next = None;
+        in_turn(&injection, "an announcement", nothing, |()| {
+            let mut refused = 0;
+            send_all(&mut refused, &client, &bytes)?;
+            receive_all(&mut refused, &server, &bytes)?;
+            let mut data = Vec::new();
+            let mut frame = vec![0; 2000];
+            while let Ok(length) = wire.take(&mut frame) {
+                let header = EspHeader::of_frame(&frame[..length]);
+                data.extend(header.filter(|header| header.length > 0));
+            }
+            let first = next.or(data.first().map(|header| header.sequence));
+            let first = first.context("no data came by")?;
+            let place = |header: &EspHeader| header.sequence.wrapping_sub(first);
+            data.retain(|header| place(header) < 1 << 15);
+            let last = data.iter().map(place).max().context("no data came by")?;
+            let last = first.wrapping_add(last);
+            next = Some(last.wrapping_add(1));
+            for (number, flag, name) in [(first, flag::TXS, "TXS"), (last, flag::TXF, "TXF")] {
+                ensure!(
+                    data.iter()
+                        .filter(|header| header.sequence == number)
+                        .all(|header| header.flags & flag != 0),
+                    "packet {number} of {first} to {last} came without {name}: {data:?}"
+                );
+            }
+            Ok(refused)
+        })
+    })
 }
 
 /// One allocation of ten fails while several streams carry bytes both ways.
