@@ -5,7 +5,7 @@
 use std::io;
 
 use anyhow::{Context as _, Result};
-use sockaddr_en::{Address, EdpProtocol, EdpSocket, MacAddr};
+use sockaddr_en::{Address, EdpSocket, MacAddr};
 
 use super::datagram::{DatagramSocket, Datagrams};
 use super::{explain_family, peer_address, Context, Kind, Prepared, Takes, Transport};

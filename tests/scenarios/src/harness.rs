@@ -1,13 +1,16 @@
 //! Runs scenarios, each in a process of its own, with a deadline, and watches what it leaves behind.
 
+use std::collections::BTreeSet;
 use std::fs;
 use std::io::{Read, Write};
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::panic::{catch_unwind, AssertUnwindSafe};
 use std::sync::atomic::{AtomicI32, Ordering};
+use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
+use nix::sched::{setns, CloneFlags};
 use nix::sys::signal::{killpg, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
@@ -16,6 +19,7 @@ use crate::alike::{self, Difference, Kind, Play};
 use crate::faults::{self, Cell};
 use crate::kernel_log::{alarms, KernelLog};
 use crate::lab::{eventually, Lab, Wiring};
+use crate::memory;
 use crate::module;
 use crate::patience::allow;
 use crate::socket::check;
@@ -212,7 +216,9 @@ fn supervise(scenario: &Scenario, notes: &mut Vec<String>) -> Outcome {
         outcome = module::await_unused().context("sockets outlived the scenario");
     }
     if outcome.is_err() && matches!(scenario.body, Body::Guest(_)) {
-        // It may have been killed with other parameters in force. If this fails the next scenario says so.
+        // It may have been killed with other parameters in force, and with allocations that fail. If this fails the next
+        // scenario says so.
+        memory::end_failures();
         let _ = module::reload();
     }
     let records = log.records()?;
@@ -309,6 +315,35 @@ fn where_it_hangs(child: Pid) -> Vec<String> {
             one_line(&read("syscall")),
             one_line(&read("stack"))
         ));
+    }
+    lines.extend(sockets_of(child));
+    lines
+}
+
+/// The sockets and counters of the namespaces that a process has open.
+fn sockets_of(process: Pid) -> Vec<String> {
+    let mut namespaces = BTreeSet::new();
+    let mut lines = Vec::new();
+    let Ok(descriptors) = fs::read_dir(format!("/proc/{process}/fd")) else {
+        return lines;
+    };
+    for path in descriptors.flatten().map(|entry| entry.path()) {
+        let Ok(name) = fs::read_link(&path) else {
+            continue;
+        };
+        if !name.to_string_lossy().starts_with("net:[") || !namespaces.insert(name.clone()) {
+            continue;
+        }
+        let read = thread::spawn(move || -> Result<String> {
+            setns(fs::File::open(path)?, CloneFlags::CLONE_NEWNET)?;
+            let read = |file: &str| fs::read_to_string(format!("/proc/thread-self/net/{file}"));
+            Ok(read("esp")? + &read("enet")?)
+        });
+        let Ok(Ok(text)) = read.join() else {
+            continue;
+        };
+        let told = text.lines().filter(|line| !line.ends_with(" 0"));
+        lines.extend(told.map(|line| format!("{}: {line}", name.display())));
     }
     lines
 }

@@ -7,7 +7,7 @@ use std::io;
 
 use anyhow::{bail, ensure, Context, Result};
 
-pub use injection::{Injection, Source, Within};
+pub use injection::{end_failures, Injection, Source, Within};
 
 use crate::harness::tell;
 
