@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What happens off the usual way of a packet: it is counted, and tracers of the system `enet` hear of it.
+//! Events off a packet's usual way: each is counted, and is a trace event of the system `enet`.
 
 use crate::{
     address::Address,

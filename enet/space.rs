@@ -45,7 +45,7 @@ pub(crate) struct Space {
     pub(crate) esp_queues: AckQueues<Esp>,
     /// How often a device has changed.
     pub(crate) device_changes: AtomicU32,
-    /// What has happened.
+    /// Counters of events.
     pub(crate) statistics: Arc<Statistics>,
 }
 

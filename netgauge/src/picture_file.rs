@@ -4,7 +4,7 @@
 
 use std::path::{Path, PathBuf};
 
-/// What a netgauge that draws no pictures says.
+/// The error message of a netgauge that was built without pictures.
 pub const WITHOUT: &str =
     "this netgauge draws no pictures: it was built without the cargo feature `pictures`";
 

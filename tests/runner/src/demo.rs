@@ -1,4 +1,5 @@
-//! What a message costs each transport, and what many senders to one get, in a minute and one screen.
+//! `make demo`: the instructions of a message by transport, and the goodput of many senders to one, in a minute and on
+//! one screen.
 //!
 //! `mk/demo` has built the programs: fewer than tests need.
 

@@ -190,7 +190,7 @@ fn options(arguments: &[&str]) -> Options {
     <Line as clap::Parser>::parse_from([&["incast"], arguments].concat()).options
 }
 
-/// What the demonstration shows: 16 senders of 64 KiB, in five rounds each, by protocol.
+/// The measurement of the demonstration: 16 senders of 64 KiB, in five rounds each, by protocol.
 ///
 /// # Errors
 /// When the guest ends, or a protocol cannot be measured.

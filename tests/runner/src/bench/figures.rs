@@ -96,7 +96,7 @@ impl Report {
         series.transports.iter().flat_map(of).collect()
     }
 
-    /// What was measured of `transport`, unless that failed.
+    /// The reading of `transport`; `None` if measuring it failed.
     pub fn read(&self, transport: &str, reading: Reading) -> Option<f64> {
         let mut runs = self.runs.iter();
         let run = runs.find(|run| run.transport == transport && run.error.is_none())?;

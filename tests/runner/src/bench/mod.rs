@@ -86,7 +86,7 @@ pub fn check(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// What half a round trip of one byte costs, by transport.
+/// The instructions of half a round trip of one byte, by transport.
 ///
 /// # Errors
 /// When the guest ends, or a transport cannot be measured.
