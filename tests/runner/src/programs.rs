@@ -1,7 +1,7 @@
 //! Builds what runs in the guests: the module, the Rust programs, the peers in C.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{ensure, Context, Result};
