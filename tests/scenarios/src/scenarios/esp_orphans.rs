@@ -23,6 +23,10 @@ pub const ALL: &[Scenario] = &[
 /// The port of the servers that close.
 const PORT: u16 = 720;
 
+/// Bytes that a server's send buffer takes, large so that few connections hold much: each one whose peer does not read
+/// asks for a sign of life, and hundreds of them are too much for the debug kernel.
+const SEND_BUFFER: i32 = 2 << 20;
+
 /// What closed sockets may hold, bytes.
 fn limit() -> Result<usize> {
     Ok(usize::try_from(kib("MemTotal")? << 10)? / 32)
@@ -51,6 +55,7 @@ fn is_reset(socket: &Socket) -> Result<bool> {
 /// A client whose server has answered with more than was read, and closed; and how much waits there.
 fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usize)> {
     let (client, server) = lab.esp_pair_through(listener, PORT)?;
+    server.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER)?;
     let held = fill(&server, bytes)?;
     ensure!(held > 0, "nothing waits for the reader");
     Ok((client, held))
