@@ -67,16 +67,11 @@ struct Snippet {
 /// The snippets in `directory`, sorted by name.
 fn read_all(directory: &Path) -> Result<Vec<Snippet>> {
     let mut snippets = Vec::new();
-    let entries = fs::read_dir(directory).with_context(|| directory.display().to_string())?;
-    for entry in entries {
-        let path = entry?.path();
-        if path.extension().is_some_and(|extension| extension == "rs") {
-            let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-            snippets.push(Snippet::read(path, &text)?);
-        }
+    for path in step::files_of(directory, "rs")? {
+        let text = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+        snippets.push(Snippet::read(path, &text)?);
     }
     ensure!(!snippets.is_empty(), "{} is empty", directory.display());
-    snippets.sort_by(|one, other| one.name.cmp(&other.name));
     Ok(snippets)
 }
 

@@ -198,7 +198,7 @@ const TEXTS: &[&str] = &[
     "0x:00:00:00:00:01%lo:1",
 ];
 
-/// What `en_pton` returns, and what `en_ntop` makes of it, by the crate.
+/// The line that the C program must print for `text`: the result of `en_pton`, and the text of `en_ntop`.
 fn read_by_the_crate(text: &str) -> String {
     match text.parse::<Address>() {
         Ok(address) => format!(
