@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The reaction of ESP connections to changes of their device.
+//! The reaction of ESP connections to changes of their device, and to what their peers take.
 
 use crate::net::errno::prelude::*;
 use crate::{
+    esp::{Options, Seq},
     esp_connection::{self, cut},
     esp_output::{push, send_farewell},
     esp_sock::{parts, Esp, LockedEsp, Missed},
@@ -94,15 +95,39 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
         return;
     };
     let oversized = connection.sending.resize(mtu);
-    connection.receiving.resize(connection.sending.mss());
-    let Some(from) = oversized.filter(|_| !connection.engine.is_paused()) else {
+    let now = timer::now();
+    if refit(esp, oversized, now) {
+        push(esp, now);
+    }
+}
+
+/// The peer has told what it takes. What that lets go is the caller's to send.
+pub(crate) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
+    let Some((_, connection)) = parts(esp) else {
         return;
     };
-    let now = timer::now();
+    connection.engine.take_options(options);
+    if let Some(payload) = options.largest_payload {
+        let oversized = connection.sending.limit(payload);
+        connection.receiving.begin(connection.sending.mss());
+        refit(esp, oversized, now);
+    }
+}
+
+/// Packets have another size from now on, and those from `oversized` on are too large. Returns whether
+/// that changes what is to be sent.
+fn refit(esp: &mut LockedEsp<'_>, oversized: Option<Seq>, now: u64) -> bool {
+    let Some((_, connection)) = parts(esp) else {
+        return false;
+    };
+    connection.receiving.resize(connection.sending.mss());
+    let Some(from) = oversized.filter(|_| !connection.engine.is_paused()) else {
+        return false;
+    };
     if connection.engine.is_unsent(from) {
         cut(esp, from);
     } else {
         connection.engine.pause(now);
     }
-    push(esp, now);
+    true
 }

@@ -5,7 +5,7 @@
 use crate::{
     ack_queue::{self, Due},
     address::Address,
-    esp::{self, flags, Header, HEADER_LEN},
+    esp::{self, flags, Header, Options, HEADER_LEN, OPTIONS_MAX},
     esp_accept::Admission,
     esp_connection::{self, settle},
     esp_devices,
@@ -168,9 +168,27 @@ fn process(
     if outcome.deliver && !header.has(flags::RRQ) {
         deliver(esp, skb, packets, &outcome);
     } else {
+        if outcome.answered {
+            esp_devices::limited(esp, &options(&skb), now);
+        }
         examine(esp, skb, packets, &outcome);
     }
     settle(esp, outcome, now)
+}
+
+/// The options of a SYN or SYN|ACK.
+#[cold]
+fn options(skb: &Skb) -> Options {
+    let mut bytes = [0; OPTIONS_MAX];
+    let length = skb.len().saturating_sub(HEADER_LEN).min(OPTIONS_MAX);
+    let Some(bytes) = bytes.get_mut(..length) else {
+        return Options::default();
+    };
+    if skb.copy_bits(HEADER_LEN, bytes) {
+        Options::parse(bytes)
+    } else {
+        Options::default()
+    }
 }
 
 /// Whether a packet would complete the handshake of a child that `accept` cannot be given: then the child
@@ -296,7 +314,9 @@ fn open(
     let section = rcu::Read::enter();
     let device = Device::find(listener.net(), peer.ifindex, &section);
     let opened = match device {
-        Some(device) if header.opens() => answer(esp, device, peer, header, softirq),
+        Some(device) if header.opens() => {
+            answer(esp, device, peer, header, &options(&skb), softirq)
+        }
         Some(device) if !header.has(flags::RST) => {
             return take_answer(esp, skb, device, header, peer, softirq);
         }
@@ -314,6 +334,7 @@ fn answer(
     device: &Device,
     peer: &Address,
     syn: &Header,
+    options: &Options,
     softirq: Softirq<'_>,
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
@@ -328,12 +349,14 @@ fn answer(
             let config = space.sysctl.config();
             let engine = esp::Connection::accept(port, syn, cookie(), config, now);
             let mut child = spawn(esp, device, peer, engine, slot, softirq)?;
-            push(&mut child.locked(), now);
+            let mut esp = child.locked();
+            esp_devices::limited(&mut esp, options, now);
+            push(&mut esp, now);
             Ok(())
         }
         Admission::Cookie => {
             space.statistics.count(Statistic::EspOutCookies);
-            esp_output::send_cookie(device, peer.mac, &esp::cookie::answer_to(syn, cookie()));
+            esp_output::send_cookie(device, peer.mac, esp::cookie::answer_to(syn, cookie()));
             Ok(())
         }
         Admission::Refused => {
@@ -394,6 +417,7 @@ fn take_answer(
         Ok(mut child) => {
             space.statistics.count(Statistic::EspInCookies);
             let mut esp = child.locked();
+            esp_devices::limited(&mut esp, &Options::forgotten(), now);
             let due = process(&mut esp, skb, header, packets, peer, now, softirq);
             serve_by_timer(&mut esp, due, now);
         }

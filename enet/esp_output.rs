@@ -6,16 +6,18 @@ use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::Due,
     address::Address,
-    esp::{self, flags, Header, Transmit, HEADER_LEN},
+    esp::{self, flags, Header, Options, Transmit, HEADER_LEN, OPTIONS_LEN},
     esp_sock::{parts, serve_by_timer, Connection, Esp, LockedEsp},
     events,
     net::{
         device::{Device, Mac},
+        namespace::PerNet,
         rcu,
         skb::{Context, Processor, Skb},
         sock::Sock,
     },
     parameters,
+    space::Space,
     statistics::Statistic,
 };
 
@@ -138,7 +140,7 @@ fn classify(sock: &Sock<Esp>, sender: Processor, skb: &mut Skb) {
     }
 }
 
-/// Sends a packet without payload.
+/// Sends a packet without payload but for the options of a SYN.
 fn control(
     sock: &Sock<Esp>,
     sender: Processor,
@@ -147,7 +149,11 @@ fn control(
     header: Header,
     resend: bool,
 ) -> Result {
-    let mut skb = empty(device, &header)?;
+    let mut skb = if header.has(flags::SYN) {
+        opening(device, header)?
+    } else {
+        empty(device, &header)?
+    };
     if resend || header.has(flags::RRQ | flags::RST) {
         events::esp_sent(sock, &skb, resend.into());
     }
@@ -175,6 +181,24 @@ fn empty(device: &Device, header: &Header) -> Result<Skb> {
     let mut skb =
         Skb::alloc_single(device.headroom(), HEADER_LEN, Context::Softirq).ok_or(ENOBUFS)?;
     if !skb.put(&header.emit()) {
+        return Err(ENOBUFS);
+    }
+    Ok(skb)
+}
+
+/// A SYN or SYN|ACK, with the options of a host that has this device.
+#[cold]
+fn opening(device: &Device, header: Header) -> Result<Skb> {
+    let header = Header {
+        len: OPTIONS_LEN as u16,
+        ..header
+    };
+    let config = Space::of(device.net()).sysctl.config();
+    let options = Options::emit(esp::mss(device.mtu()), &config);
+    let size = HEADER_LEN + OPTIONS_LEN;
+    let mut skb =
+        Skb::alloc_single(device.headroom(), size, Context::Softirq).ok_or(ENOBUFS)?;
+    if !skb.put(&header.emit()) || !skb.put(&options) {
         return Err(ENOBUFS);
     }
     Ok(skb)
@@ -221,8 +245,8 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
 }
 
 /// Answers a SYN, and keeps nothing of it.
-pub(crate) fn send_cookie(device: &Device, to: Mac, answer: &Header) {
-    if let Ok(skb) = empty(device, answer) {
+pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header) {
+    if let Ok(skb) = opening(device, answer) {
         // If the answer is lost, the SYN comes again.
         let _ = device.send(skb, parameters::esp_type(), to);
     }

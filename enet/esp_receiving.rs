@@ -112,6 +112,11 @@ impl Receiving {
         self.note_cost(mss.saturating_add(BUFFER_OVERHEAD));
     }
 
+    /// As [`new`](Self::new), before any packet has come.
+    pub(crate) fn begin(&mut self, mss: u32) {
+        self.packet_cost = mss.saturating_add(BUFFER_OVERHEAD);
+    }
+
     /// Takes in that a packet costs `truesize` bytes of memory.
     #[inline]
     pub(crate) fn note_cost(&mut self, truesize: u32) {

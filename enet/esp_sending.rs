@@ -134,8 +134,12 @@ pub(crate) struct Sending {
     spares: Spares,
     /// When the packet that `MSG_MORE` holds back leaves anyway; `u64::MAX` if none is held back.
     corked_until: u64,
-    /// Payload bytes of a full packet.
+    /// Payload bytes of a full packet: the less of the next two.
     mss: u32,
+    /// Payload bytes of a packet that the device carries.
+    device_payload: u32,
+    /// Payload bytes of a packet that the peer takes; `u32::MAX` if it has not told.
+    peer_payload: u32,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
     headroom: usize,
     /// Packets that the device takes at once, as it was then.
@@ -153,6 +157,8 @@ impl Sending {
             spares: Spares::new(),
             corked_until: u64::MAX,
             mss: packet_payload(device.mtu()),
+            device_payload: packet_payload(device.mtu()),
+            peer_payload: u32::MAX,
             headroom: device.headroom(),
             most_packets: device.most_packets(),
             processor: Processor::current(),
@@ -176,6 +182,11 @@ impl Sending {
     #[inline]
     pub(crate) fn mss(&self) -> u32 {
         self.mss
+    }
+
+    /// Payload bytes of a packet that the peer takes; `u32::MAX` if it has not told.
+    pub(crate) fn peer_payload(&self) -> u32 {
+        self.peer_payload
     }
 
     /// Whether `MSG_MORE` holds a packet back.
@@ -487,7 +498,19 @@ impl Sending {
     /// Fits the packets to come to a device MTU of `mtu` bytes. Returns the first packet of a queued buffer
     /// with packets that are too large, if any.
     pub(crate) fn resize(&mut self, mtu: u32) -> Option<Seq> {
-        self.mss = packet_payload(mtu);
+        self.device_payload = packet_payload(mtu);
+        self.fit()
+    }
+
+    /// Fits the packets to come to a peer that takes packets of at most `payload` bytes, as
+    /// [`Self::resize`] does.
+    pub(crate) fn limit(&mut self, payload: u16) -> Option<Seq> {
+        self.peer_payload = payload.into();
+        self.fit()
+    }
+
+    fn fit(&mut self) -> Option<Seq> {
+        self.mss = self.device_payload.min(self.peer_payload);
         let mss = self.mss as usize;
         let oversized = self.queue.iter().find(|buffer| {
             let size: usize = buffer.note::<Kept>().size.into();

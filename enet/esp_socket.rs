@@ -575,7 +575,10 @@ impl Operations for Esp {
             ESP_SO_MTU => {
                 let ifindex = tie(sock);
                 let device = Device::get(sock.net(), ifindex).ok_or(ENODEV)?;
-                value.write_u32(esp::mss(device.mtu()))
+                let mut guard = sock.lock();
+                let connection = guard.locked().state.connection();
+                let peer = connection.map_or(u32::MAX, |c| c.sending.peer_payload());
+                value.write_u32(esp::mss(device.mtu()).min(peer))
             }
             ESP_SO_STATS => {
                 let connection = sock

@@ -46,6 +46,7 @@
 
 use super::ack_queue::Demand;
 use super::config::{Config, Stats};
+use super::options::Options;
 use super::outcome::{Outcome, Room};
 use super::receiver::Receiver;
 use super::rtt::Rtt;
@@ -160,6 +161,14 @@ impl Connection {
         connection.state = State::SynReceived;
         connection.stats.pkt_rx = 1;
         connection
+    }
+
+    /// The other side's SYN or SYN|ACK had these options: to be called after
+    /// [`accept`](Self::accept), and where [`Outcome::answered`] says so.
+    pub fn take_options(&mut self, options: &Options) {
+        if let Some(window) = options.window {
+            self.receiver.tell(window);
+        }
     }
 
     /// The connection that a listener makes of the packet that answers its SYN|ACK,

@@ -57,6 +57,10 @@ pub struct Outcome {
     /// What is queued is to be cut anew now, and
     /// [`recut`](super::Connection::recut) to be called, after `acked` was freed.
     pub cut: bool,
+    /// The packet is the SYN or SYN|ACK of the connection's peer: its
+    /// [options](super::Options) are for
+    /// [`take_options`](super::Connection::take_options).
+    pub answered: bool,
     /// The handshake is complete.
     pub established: bool,
     /// The other side's stream has ended, just now.

@@ -2,14 +2,16 @@
 
 //! What a receiver learns of the sender's window.
 //!
-//! No packet states it: `burst_length` is the sender's own, and a receiver that
-//! acknowledges every `packets_to_ack` packets trusts that it is larger. If it
+//! The sender's SYN tells its `burst_length` and `initial_ack_burst_length`, unless
+//! it has no options, and they may change later. A receiver that acknowledges
+//! every `packets_to_ack` packets trusts that the window is larger. If it
 //! is not, the sender stops short of the next acknowledgement. Its receiver then
 //! probes, the probe's acknowledgement opens the window, and the sender goes on.
 //! A packet that was merely late looks the same. But a window ends at the same
 //! distance from the number given each time, and nothing comes from beyond it.
 
 use super::config::Config;
+use super::options::Window;
 
 /// For so many windows one that was proven is relied upon: the sender's parameters
 /// may change, and a slow line may have looked like a small window. One more wait
@@ -28,15 +30,34 @@ pub(super) struct PeerWindow {
     proven: u16,
     /// Packets for which that holds.
     lease: u16,
+    /// What the sender has told, and has not shown to be too little since.
+    told: Option<Window>,
 }
 
 impl PeerWindow {
+    /// The sender has told its parameters.
+    pub(super) fn tell(&mut self, window: Window) {
+        self.told = Some(window);
+    }
+
+    /// How many packets may follow an announcement that is not acknowledged.
+    #[inline]
+    pub(super) fn unscheduled(&self, config: &Config) -> u16 {
+        match &self.told {
+            Some(told) => told.initial_ack_burst_length,
+            None => config.initial_ack_burst_length,
+        }
+    }
+
     /// So many data packets were taken, the last one at this distance.
     #[inline]
     pub(super) fn take(&mut self, distance: u16, packets: u16) {
         self.farthest = self.farthest.max(distance);
         // The window is no smaller than that.
         self.proven = self.proven.max(distance);
+        if let Some(told) = &mut self.told {
+            told.burst_length = told.burst_length.max(distance);
+        }
         self.lease = self.lease.saturating_sub(packets);
     }
 
@@ -57,18 +78,21 @@ impl PeerWindow {
     /// so that the sender need not wait for it.
     #[inline]
     pub(super) fn packets_to_ack(&self, config: &Config) -> u16 {
-        if self.lease == 0 {
-            return config.packets_to_ack;
-        }
-        config.packets_to_ack.min((self.proven / 2).max(1))
+        let window = match &self.told {
+            _ if self.lease > 0 => self.proven,
+            Some(told) => told.burst_length,
+            None => return config.packets_to_ack,
+        };
+        config.packets_to_ack.min((window / 2).max(1))
     }
 
     /// The window that an acknowledgement opens.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
-        if self.lease == 0 {
-            return config.window();
+        match &self.told {
+            _ if self.lease > 0 => config.window().min(self.proven),
+            Some(told) => told.burst_length,
+            None => config.window(),
         }
-        config.window().min(self.proven)
     }
 }

@@ -35,6 +35,7 @@
 
 use super::ack_queue::Demand;
 use super::config::{Config, LARGEST_WINDOW};
+use super::options::Window;
 use super::outcome::{DropReason, Room};
 use super::peer_window::PeerWindow;
 use super::rtt::Rtt;
@@ -306,12 +307,24 @@ impl Receiver {
             return;
         }
         let Some(start) = self.announced else { return };
-        if self.expected.before(unscheduled_end(start, config))
+        if self.expected.before(self.unscheduled_end(start, config))
             && now >= self.quiet.saturating_add(self.patience(config, rtt))
         {
             self.request = Request::Hole;
             self.asked = Some(self.expected);
         }
+    }
+
+    /// The number behind the last unscheduled packet after the announcement with the
+    /// number `start`.
+    #[inline]
+    fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
+        start.add(self.peer.unscheduled(config)).add(1)
+    }
+
+    /// The sender has told its parameters.
+    pub(super) fn tell(&mut self, window: Window) {
+        self.peer.tell(window);
     }
 
     /// When a packet of any connection last arrived at the device.
@@ -680,13 +693,6 @@ impl Receiver {
     pub(super) fn on_ack_timer(&mut self) {
         self.due = Due::Now;
     }
-}
-
-/// The number behind the last unscheduled packet after the announcement with the
-/// number `start`, if the sender's parameters are ours.
-#[inline]
-fn unscheduled_end(start: Seq, config: &Config) -> Seq {
-    start.add(config.initial_ack_burst_length).add(1)
 }
 
 /// How many packets behind the number given last are kept without room.

@@ -182,8 +182,9 @@ impl Header {
     }
 
     /// Whether no sender would form such a packet: a SYN, FIN or RST combined
-    /// with each other, with payload or with a request, a request or a FIN that
-    /// acknowledges nothing, or a packet without flags and payload.
+    /// with each other or with a request, a FIN or RST with payload, a request or a
+    /// FIN that acknowledges nothing, or a packet without flags and payload. What
+    /// a SYN has as payload are [options](super::options).
     #[inline]
     pub(super) const fn is_malformed(&self) -> bool {
         let control = self.flags & (flags::SYN | flags::FIN | flags::RST);
@@ -191,7 +192,7 @@ impl Header {
             return !self.has(flags::ACK) && (self.len == 0 || self.has(flags::RRQ));
         }
         !control.is_power_of_two()
-            || self.len > 0
+            || (self.len > 0 && control != flags::SYN)
             || self.has(flags::RRQ)
             || (control == flags::FIN && !self.has(flags::ACK))
     }

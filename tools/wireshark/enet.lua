@@ -167,6 +167,10 @@ esp_fields.rst = ProtoField.bool("enet_esp.flags.rst", "Reset (RST)", 8, nil, RS
 esp_fields.fin = ProtoField.bool("enet_esp.flags.fin", "End of the stream (FIN)", 8, nil, FIN)
 esp_fields.acked = ProtoField.bool("enet_esp.flags.ack", "Acknowledgement (ACK)", 8, nil, ACK)
 esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SYN)", 8, nil, SYN)
+esp_fields.largest = ProtoField.uint16("enet_esp.options.largest_payload", "Largest payload")
+esp_fields.burst = ProtoField.uint16("enet_esp.options.burst_length", "burst_length")
+esp_fields.initial = ProtoField.uint16("enet_esp.options.initial_ack_burst_length", "initial_ack_burst_length")
+esp_fields.option = ProtoField.bytes("enet_esp.options.unknown", "Unknown option")
 esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
 esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
 esp_fields.lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one")
@@ -175,6 +179,8 @@ esp.fields = esp_fields
 local esp_experts = common_experts("enet_esp")
 esp_experts.flags = ProtoExpert.new("enet_esp.flags.invalid", "Invalid combination of flags",
     expert.group.PROTOCOL, expert.severity.ERROR)
+esp_experts.options = ProtoExpert.new("enet_esp.options.broken", "An option that cannot be read ends the list",
+    expert.group.MALFORMED, expert.severity.WARN)
 esp_experts.connect = ProtoExpert.new("enet_esp.connect", "Connection attempt (SYN)",
     expert.group.SEQUENCE, expert.severity.CHAT)
 esp_experts.finish = ProtoExpert.new("enet_esp.finish", "End of the stream (FIN)",
@@ -212,10 +218,36 @@ end
 local function is_invalid(flags, length)
     local control = flags & (SYN | FIN | RST)
     if control == 0 then
-        return not has(flags, ACK)
+        return not has(flags, ACK) and (length == 0 or has(flags, RRQ))
     end
-    return control & (control - 1) ~= 0 or length > 0 or has(flags, RRQ)
+    return control & (control - 1) ~= 0 or length > 0 and control ~= SYN or has(flags, RRQ)
         or (control == FIN and not has(flags, ACK))
+end
+
+-- Adds the options that a SYN has as payload; what cannot be read is remarked on.
+local function add_options(tree, tvb)
+    local at = 0
+    while at + 2 <= tvb:len() do
+        local kind, length = tvb(at, 1):uint(), tvb(at + 1, 1):uint()
+        if at + 2 + length > tvb:len() then
+            break
+        end
+        local value = length > 0 and tvb(at + 2, length)
+        if kind == 1 and length == 2 then
+            tree:add(esp_fields.largest, value)
+        elseif kind == 2 and length == 4 then
+            tree:add(esp_fields.burst, value(0, 2))
+            tree:add(esp_fields.initial, value(2, 2))
+        elseif kind == 1 or kind == 2 then
+            break
+        else
+            tree:add(esp_fields.option, tvb(at, 2 + length))
+        end
+        at = at + 2 + length
+    end
+    if at < tvb:len() then
+        tree:add_proto_expert_info(esp_experts.options)
+    end
 end
 
 -- Follows the sequence numbers of one direction: data, SYN and FIN take one. Returns whether the packet
@@ -311,6 +343,10 @@ function esp.dissector(tvb, pinfo, root)
         tree:add_proto_expert_info(esp_experts.lost)
     end
     add_payload(tree, tvb, header, length, esp_fields, esp_experts)
+    local options = math.min(length, tvb:captured_len() - header)
+    if has(flags, SYN) and options > 0 then
+        add_options(tree, tvb(header, options):tvb())
+    end
     return tvb:captured_len()
 end
 

@@ -90,6 +90,7 @@ impl Connection {
     ) -> Result<(), DropReason> {
         if header.opens() {
             self.cross(header.seq, now);
+            outcome.answered = true;
             return Ok(());
         }
         if !header.has(flags::ACK) {
@@ -115,6 +116,7 @@ impl Connection {
         self.receiver.answer();
         self.liveness.restart(now);
         self.state = State::Established;
+        outcome.answered = true;
         outcome.established = true;
         Ok(())
     }
@@ -136,6 +138,7 @@ impl Connection {
             self.receiver = Receiver::new(header.seq, now);
             self.receiver.answer();
         }
+        outcome.answered = true;
         let _ = self
             .sender
             .on_ack(header.ack, true, &self.config, &mut self.rtt, now);

@@ -29,7 +29,7 @@ use super::super::seq::Seq;
 use super::super::timers::{
     from_micros, Nanos, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
 };
-use super::{unscheduled_end, AckKind, Due, Receiver, Request, Turn};
+use super::{AckKind, Due, Receiver, Request, Turn};
 
 /// The first packet that an acknowledgement lets go, and when that left.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -137,7 +137,7 @@ impl Receiver {
             });
         } else if self.timed.is_none() && self.turn == Turn::Granted {
             let seq = match self.announced {
-                Some(start) => unscheduled_end(start, config),
+                Some(start) => self.unscheduled_end(start, config),
                 None => self.given.add(self.peer.window(config)),
             };
             self.timed = Some(Timed {

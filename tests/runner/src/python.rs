@@ -13,7 +13,7 @@ use crate::step;
 /// Where Debian's Python finds packages.
 const PACKAGES: &str = "usr/lib/python3/dist-packages/sockaddr_en";
 
-/// Where scenarios find the package's examples and the tests that need a guest.
+/// Where scenarios find the package's examples, the tests that need a guest, and peers in Python.
 const SCRIPTS: &str = "usr/share/python";
 
 /// Prints the interpreter and the files that these imports load. ssl, which asyncio can do without, would bring OpenSSL.
@@ -61,13 +61,13 @@ pub fn files(layout: &Layout) -> Result<Vec<(PathBuf, PathBuf)>> {
         };
         files.push((path.to_owned(), place));
     }
-    let ours = layout.project.join("tools/python");
     for (directory, place) in [
-        ("sockaddr_en", PACKAGES),
-        ("examples", SCRIPTS),
-        ("tests", SCRIPTS),
+        ("tools/python/sockaddr_en", PACKAGES),
+        ("tools/python/examples", SCRIPTS),
+        ("tools/python/tests", SCRIPTS),
+        ("tests/peers", SCRIPTS),
     ] {
-        for source in step::files_of(&ours.join(directory), "py")? {
+        for source in step::files_of(&layout.project.join(directory), "py")? {
             let name = source.file_name().context("a script without a name")?;
             let place = Path::new(place).join(name);
             files.push((source, place));

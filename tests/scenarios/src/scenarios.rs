@@ -21,6 +21,7 @@ mod esp_connections;
 mod esp_cookies;
 mod esp_faults;
 mod esp_forgotten;
+mod esp_options;
 mod esp_orphans;
 mod esp_runs;
 mod esp_vanish;
@@ -65,6 +66,7 @@ pub fn all() -> Vec<&'static Scenario> {
         error_queue::ALL,
         esp_connections::ALL,
         esp_cookies::ALL,
+        esp_options::ALL,
         esp_calls::ALL,
         bad_input::ALL,
         hostile_frames::ALL,

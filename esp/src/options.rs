@@ -1,0 +1,114 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Options of a SYN or SYN|ACK: what its sender tells the other side.
+//!
+//! They stand where other packets have payload, and take no number:
+//!
+//! ```text
+//! type (1 byte)  length of the value (1 byte)  value, big-endian
+//!            1                              2  most payload of one packet, bytes
+//!            2                              4  burst_length, initial_ack_burst_length
+//! ```
+//!
+//! A receiver skips types that it does not know. An option that is cut off, or has
+//! another length than here, ends the list. A side that does not say something is
+//! taken to be as the receiver of its SYN is.
+
+use super::config::{Config, LARGEST_WINDOW};
+
+/// Bytes of the options that [`Options::emit`] gives.
+pub const OPTIONS_LEN: usize = 10;
+
+/// Bytes of options that are read at most; a type is skipped within them.
+pub const OPTIONS_MAX: usize = 64;
+
+/// Types of options.
+mod kind {
+    pub const LARGEST_PAYLOAD: u8 = 1;
+    pub const WINDOW: u8 = 2;
+}
+
+/// Payload of a packet that every Ethernet device takes: its MTU is at least 68 bytes
+/// (`ETH_MIN_MTU`). Who asks for less gets this.
+const LEAST_PAYLOAD: u16 = 57;
+
+/// Payload of a packet for a peer whose SYN was not kept: that of an MTU of 1500
+/// bytes, which every host of the segment is supposed to take.
+pub const COMMON_PAYLOAD: u16 = 1489;
+
+/// The parameters of a sender's window, as [`Config`] has them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub struct Window {
+    /// [`Config::burst_length`].
+    pub burst_length: u16,
+    /// [`Config::initial_ack_burst_length`].
+    pub initial_ack_burst_length: u16,
+}
+
+/// What the sender of a SYN or SYN|ACK has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Options {
+    /// The most payload that it takes in one packet, bytes.
+    pub largest_payload: Option<u16>,
+    /// Its window.
+    pub window: Option<Window>,
+}
+
+impl Options {
+    /// What is known of a peer whose SYN was not kept.
+    pub fn forgotten() -> Self {
+        Self {
+            largest_payload: Some(COMMON_PAYLOAD),
+            window: None,
+        }
+    }
+
+    /// The options of a host with the parameters `config`, whose device carries
+    /// `payload` bytes in one packet, as they stand on the wire.
+    pub fn emit(payload: u32, config: &Config) -> [u8; OPTIONS_LEN] {
+        let payload = u16::try_from(payload).unwrap_or(u16::MAX);
+        let [p0, p1] = payload.to_be_bytes();
+        let [b0, b1] = config.window().to_be_bytes();
+        let [i0, i1] = config.initial_ack_burst_length.to_be_bytes();
+        [
+            kind::LARGEST_PAYLOAD,
+            2,
+            p0,
+            p1,
+            kind::WINDOW,
+            4,
+            b0,
+            b1,
+            i0,
+            i1,
+        ]
+    }
+
+    /// Reads the payload of a SYN or SYN|ACK. Of an option that comes twice, the last
+    /// one counts.
+    pub fn parse(mut bytes: &[u8]) -> Self {
+        let mut options = Self::default();
+        while let [kind, len, rest @ ..] = bytes {
+            let Some((value, behind)) = rest.split_at_checked((*len).into()) else {
+                break;
+            };
+            match (*kind, value) {
+                (kind::LARGEST_PAYLOAD, &[p0, p1]) => {
+                    let payload = u16::from_be_bytes([p0, p1]);
+                    options.largest_payload = Some(payload.max(LEAST_PAYLOAD));
+                }
+                (kind::WINDOW, &[b0, b1, i0, i1]) => {
+                    let burst_length = u16::from_be_bytes([b0, b1]).clamp(1, LARGEST_WINDOW);
+                    options.window = Some(Window {
+                        burst_length,
+                        initial_ack_burst_length: u16::from_be_bytes([i0, i1]).min(burst_length),
+                    });
+                }
+                (kind::LARGEST_PAYLOAD | kind::WINDOW, _) => break,
+                _ => {}
+            }
+            bytes = behind;
+        }
+        options
+    }
+}

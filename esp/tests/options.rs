@@ -1,0 +1,154 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What the sides tell each other in SYN and SYN|ACK.
+
+use esp::options::{Options, Window, OPTIONS_LEN};
+use esp::{flags, Config, Header, Seq, State};
+use esp_testkit::pair::*;
+use proptest::prelude::*;
+
+fn config(burst_length: u16, initial_ack_burst_length: u16) -> Config {
+    Config {
+        burst_length,
+        initial_ack_burst_length,
+        ..Config::default()
+    }
+}
+
+#[test]
+fn options_are_as_documented() {
+    let bytes = Options::emit(1489, &config(21, 1));
+    assert_eq!(bytes, [1, 2, 0x05, 0xd1, 2, 4, 0, 21, 0, 1]);
+    assert_eq!(bytes.len(), OPTIONS_LEN);
+}
+
+#[test]
+fn nothing_tells_nothing() {
+    assert_eq!(Options::parse(&[]), Options::default());
+    assert_eq!(Options::parse(&[1]), Options::default());
+}
+
+#[test]
+fn unknown_types_are_skipped() {
+    let mut bytes = vec![200, 3, 1, 2, 3, 0, 0];
+    bytes.extend_from_slice(&Options::emit(8989, &config(32, 2)));
+    bytes.extend_from_slice(&[255, 0]);
+    let told = Options::parse(&bytes);
+    assert_eq!(told.largest_payload, Some(8989));
+    let window = Window {
+        burst_length: 32,
+        initial_ack_burst_length: 2,
+    };
+    assert_eq!(told.window, Some(window));
+}
+
+#[test]
+fn an_option_of_another_length_ends_the_list() {
+    for wrong in [
+        &[1, 0][..],
+        &[1, 1, 5],
+        &[1, 3, 5, 5, 5],
+        &[2, 2, 5, 5],
+        &[7, 9, 1],
+    ] {
+        let bytes = [wrong, &Options::emit(1489, &config(21, 1))].concat();
+        assert_eq!(Options::parse(&bytes), Options::default(), "{wrong:?}");
+        let bytes = [&Options::emit(1489, &config(21, 1))[..4], wrong].concat();
+        assert_eq!(
+            Options::parse(&bytes).largest_payload,
+            Some(1489),
+            "{wrong:?}"
+        );
+    }
+}
+
+#[test]
+fn of_an_option_that_comes_twice_the_last_one_counts() {
+    let bytes = [1, 2, 0x05, 0xd1, 1, 2, 0x23, 0x1d];
+    assert_eq!(Options::parse(&bytes).largest_payload, Some(8989));
+}
+
+#[test]
+fn no_peer_can_ask_for_packets_smaller_than_any_devices() {
+    assert_eq!(Options::parse(&[1, 2, 0, 0]).largest_payload, Some(57));
+    let window = |bytes: &[u8]| Options::parse(bytes).window.unwrap();
+    assert_eq!(window(&[2, 4, 0, 0, 0xff, 0xff]).burst_length, 1);
+    assert_eq!(
+        window(&[2, 4, 0, 0, 0xff, 0xff]).initial_ack_burst_length,
+        1
+    );
+    assert_eq!(window(&[2, 4, 0xff, 0xff, 0xff, 0xff]).burst_length, 0x7fff);
+}
+
+proptest! {
+    #[test]
+    fn any_bytes_are_read(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+        let told = Options::parse(&bytes);
+        prop_assert!(told.largest_payload.is_none_or(|payload| payload >= 57));
+    }
+
+    #[test]
+    fn what_is_written_is_read(payload in 57u32..=65535, burst in 1u16..=0x7fff, initial in 0u16..=0x7fff) {
+        let told = Options::parse(&Options::emit(payload, &config(burst, initial.min(burst))));
+        prop_assert_eq!(told.largest_payload.map(u32::from), Some(payload));
+        let window = told.window.unwrap();
+        prop_assert_eq!(window.burst_length, burst);
+        prop_assert_eq!(window.initial_ack_burst_length, initial.min(burst));
+    }
+}
+
+#[test]
+fn a_syn_may_have_options_and_a_fin_or_reset_no_payload() {
+    let mut pair = Pair::new();
+    pair.connect();
+    let mut syn = pair.log[0].header;
+    syn.len = OPTIONS_LEN as u16;
+    assert!(syn.opens());
+    pair.settle();
+    assert_eq!(pair.sides[A].state(), State::Established);
+    for wrong in [flags::FIN | flags::ACK, flags::RST, flags::SYN | flags::RRQ] {
+        let next = pair.sides[A].conn().next_number();
+        let header = Header {
+            src: syn.src,
+            dst: syn.dst,
+            len: 4,
+            seq: next,
+            ack: Seq(0),
+            flags: wrong,
+        };
+        let outcome = pair.receive(B, &header, &[0; 4]);
+        assert!(outcome.drop.is_some(), "{wrong:#x}");
+        assert_eq!(pair.sides[B].state(), State::Established);
+    }
+}
+
+/// A receiver that acknowledges every 32 packets, and a sender whose window is 8: how long a stream takes.
+fn unequal(told: bool) -> u64 {
+    let receiver = Config {
+        burst_length: 40,
+        packets_to_ack: 32,
+        ..Config::default()
+    };
+    let mut pair = Pair::established();
+    pair.sides[A].set_config(config(8, 1));
+    pair.sides[B].set_config(receiver);
+    if told {
+        let options = Options::parse(&Options::emit(100, &config(8, 1)));
+        pair.sides[B].conn().take_options(&options);
+    }
+    let start = pair.now;
+    pair.send(A, &bytes(4000, 1));
+    pair.run_until(|pair| pair.sides[B].received.len() == 4000);
+    pair.assert_intact();
+    pair.now - start
+}
+
+#[test]
+fn a_window_that_was_told_is_acknowledged_in_time() {
+    let [told, learned] = [true, false].map(unequal);
+    assert!(told < MS, "{told} ns");
+    assert!(
+        learned > told + 200 * US,
+        "{learned} ns: nothing was waited for"
+    );
+}

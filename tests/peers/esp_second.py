@@ -1,0 +1,254 @@
+#!/usr/bin/python3
+# SPDX-License-Identifier: GPL-2.0-only
+"""ESP over a packet socket, written from docs/protocol.md: the module must get along with it.
+
+esp_second.py listen INTERFACE MAC PORT [no-options]           echoes one connection's bytes
+esp_second.py connect INTERFACE MAC PEER PORT BYTES [no-options]   sends BYTES bytes, compares the echo
+
+MAC is its own address: one that the interface does not have, so that the module on this host leaves its
+packets alone. Names in brackets are the rules of docs/protocol.md.
+"""
+
+import os
+import select
+import socket
+import struct
+import sys
+import time
+
+SYN, ACK, FIN, RST, RRQ, TXS, TXF = 1, 2, 4, 8, 16, 32, 64
+HEADER = struct.Struct("!HHHHHB")
+ETHERTYPE = 0x88B6
+BURST, INITIAL, PACKETS_TO_ACK = 21, 1, 10
+SILENCE, PATIENCE = 1.0, 15.0
+
+
+def before(a, b):
+    """Whether number `a` comes before `b`."""
+    return (a - b) & 0xFFFF > 0x7FFF
+
+
+class Connection:
+    def __init__(self, interface, mac, tells):
+        self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
+        self.socket.bind((interface, ETHERTYPE))
+        self.mac, self.peer, self.ports = mac, None, None
+        self.tells = tells
+        self.payload = self.own_payload = 1500 - HEADER.size
+        self.isn = struct.unpack("!H", os.urandom(2))[0]
+        # Sending: packets as (payload, flags) from number `una` on, how many have left, the window's end.
+        self.una, self.queue, self.left = self.isn, [], 0
+        self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
+        # Receiving.
+        self.expected, self.seen, self.asked, self.received = None, None, None, bytearray()
+        self.in_transmission, self.unacknowledged, self.quiet = False, 0, 0.0
+        self.ended = self.opened = False
+        self.heard = time.monotonic()
+
+    # Packets ------------------------------------------------------------------------------------------
+
+    def put(self, flags, number, payload=b""):
+        acknowledgement = self.expected if flags & ACK else 0
+        header = HEADER.pack(*self.ports, len(payload), number & 0xFFFF, acknowledgement, flags)
+        ethernet = self.peer + self.mac + ETHERTYPE.to_bytes(2, "big")
+        self.socket.send((ethernet + header + payload).ljust(60, b"\0"))
+
+    def options(self):
+        if not self.tells:
+            return b""
+        return struct.pack("!BBHBBHH", 1, 2, self.own_payload, 2, 4, BURST, INITIAL)
+
+    def take_options(self, data):
+        while len(data) >= 2 and len(data) >= 2 + data[1]:
+            kind, value, data = data[0], data[2 : 2 + data[1]], data[2 + data[1] :]
+            if kind == 1 and len(value) == 2:
+                self.payload = min(self.own_payload, max(57, int.from_bytes(value, "big")))
+            elif kind in (1, 2) and len(value) != 2 * kind:
+                break
+
+    def high(self):
+        return (self.una + self.left) & 0xFFFF
+
+    def acknowledge(self, flags=ACK):
+        self.put(flags, self.high())
+        self.unacknowledged = 0
+
+    def probe(self):
+        self.put(ACK, self.una - 1)
+
+    # Sending ------------------------------------------------------------------------------------------
+
+    def queue_message(self, data):
+        """One transmission [S1, S6]."""
+        packets = [data[i : i + self.payload] for i in range(0, len(data), self.payload)]
+        for i, packet in enumerate(packets):
+            flags = (TXS if i == 0 else 0) | (TXF if i == len(packets) - 1 else 0)
+            self.queue.append((packet, flags | ACK))
+
+    def send_allowed(self):
+        """Sends up to the window's end [S2]."""
+        while self.left < len(self.queue) and self.left < self.window:
+            payload, flags = self.queue[self.left]
+            if flags & TXS:
+                self.window = min(self.window, self.left + 1 + INITIAL)
+            self.put(flags, self.una + self.left, payload)
+            self.left += 1
+            self.since_sent = time.monotonic()
+
+    def take_ack(self, number, flags, length):
+        acked = (number - self.una) & 0xFFFF
+        if acked > self.left:
+            return
+        if acked:
+            self.una, self.left, self.tries = number, self.left - acked, 0
+            del self.queue[:acked]
+            self.window -= acked
+            self.since_sent = time.monotonic()
+        is_hold = length == 0 and flags == ACK | TXS
+        if not is_hold:
+            self.window = BURST
+        if flags & RRQ and acked == 0:
+            self.left = 0  # go back [S8]
+            self.window = BURST
+        self.send_allowed()
+
+    # Receiving ----------------------------------------------------------------------------------------
+
+    def ask(self):
+        """Requests the expected packet, once for each hole [R1]."""
+        if self.asked != self.expected:
+            self.asked = self.expected
+            self.acknowledge(ACK | RRQ)
+
+    def take_numbered(self, number, flags, payload):
+        if before(number, self.expected):
+            return self.acknowledge()
+        if number != self.expected:
+            return self.ask()
+        self.expected = (self.expected + 1) & 0xFFFF
+        self.asked = None
+        if flags & FIN:
+            self.ended = True
+            return self.acknowledge()
+        self.received += payload
+        self.unacknowledged += 1
+        self.in_transmission = not flags & TXF and (self.in_transmission or bool(flags & TXS))
+        if flags & (TXS | TXF) or self.unacknowledged >= PACKETS_TO_ACK:  # [R2]
+            self.acknowledge()
+
+    def take(self, frame):
+        """Takes a frame in; returns whether it is this connection's."""
+        if frame[:6] != self.mac or len(frame) < 14 + HEADER.size:
+            return False
+        source, destination, length, number, acknowledgement, flags = HEADER.unpack_from(frame, 14)
+        payload = frame[14 + HEADER.size :][:length]
+        if self.peer is None and destination == self.ports[0] and flags == SYN:
+            self.peer, self.ports = frame[6:12], (destination, source)
+            self.take_options(payload)
+            self.expected = (number + 1) & 0xFFFF
+            self.queue, self.left = [(b"", SYN | ACK)], 1
+            self.put(SYN | ACK, self.isn, self.options())
+            return True
+        if (frame[6:12], (destination, source)) != (self.peer, self.ports):
+            return False
+        self.heard = self.quiet = time.monotonic()
+        if flags & RST:
+            raise SystemExit("the connection was reset")
+        if flags & SYN:
+            if flags & ACK and not self.opened and acknowledgement == (self.isn + 1) & 0xFFFF:
+                self.expected, self.opened = (number + 1) & 0xFFFF, True
+                self.take_options(payload)
+                self.una, self.queue, self.left, self.window = acknowledgement, [], 0, BURST
+            if self.opened:
+                self.acknowledge()
+            else:
+                self.put(SYN | ACK, self.isn, self.options())
+            return True
+        if flags & ACK:
+            self.opened |= acknowledgement == (self.isn + 1) & 0xFFFF or self.una != self.isn
+            self.take_ack(acknowledgement, flags, length)
+        if length or flags & FIN:
+            self.take_numbered(number, flags, payload)
+        elif before(number, self.expected):
+            self.acknowledge()  # a probe
+        elif number != self.expected:
+            self.ask()
+        return True
+
+    # Time ---------------------------------------------------------------------------------------------
+
+    def on_time(self):
+        now = time.monotonic()
+        if now - self.heard > PATIENCE:
+            raise SystemExit("the peer is silent")
+        if self.left and now - self.since_sent > min(0.05 * 2**self.tries, 2):
+            payload, flags = self.queue[0]
+            in_window = self.queue[: self.left]
+            if any(f & (SYN | FIN | TXS | TXF) for _, f in in_window):  # [S3]
+                self.put(flags, self.una, self.options() if flags & SYN else payload)
+            else:
+                self.probe()
+            self.since_sent, self.tries = now, self.tries + 1
+        elif self.queue and not self.left and now - self.since_sent > 0.05:
+            self.probe()  # a closed window
+            self.since_sent = now
+        if self.in_transmission and now - self.quiet > 0.01:  # [R4]
+            self.probe()
+            self.asked, self.quiet = None, now
+
+    def run(self, done):
+        while not done():
+            if select.select([self.socket], [], [], 0.005)[0]:
+                self.take(self.socket.recv(65536))
+            else:
+                self.on_time()
+
+    def send(self, data):
+        self.queue_message(data)
+        self.send_allowed()
+
+    def close(self):
+        """Ends the stream behind what is queued, and waits for the peer's end."""
+        self.run(lambda: not self.queue)
+        self.queue.append((b"", FIN | ACK))
+        self.send_allowed()
+        self.run(lambda: not self.queue and self.ended)
+
+
+def listen(interface, mac, port, tells):
+    connection = Connection(interface, mac, tells)
+    connection.ports = (port, 0)
+    print("listening", file=sys.stderr, flush=True)
+    connection.run(lambda: connection.peer)
+    connection.run(lambda: connection.opened and connection.ended)
+    connection.send(bytes(connection.received))
+    connection.close()
+
+
+def connect(interface, mac, peer, port, size, tells):
+    connection = Connection(interface, mac, tells)
+    connection.peer, connection.ports = peer, (49152 + os.getpid() % 16384, port)
+    connection.queue, connection.left = [(b"", SYN)], 1
+    connection.put(SYN, connection.isn, connection.options())
+    connection.run(lambda: connection.opened)
+    question = os.urandom(size)
+    connection.send(question)
+    connection.close()
+    if bytes(connection.received) != question:
+        raise SystemExit(f"{len(connection.received)} bytes came back, not the {size} that were sent")
+    print(f"{size} bytes came back in packets of {connection.payload}")
+
+
+def address(text):
+    return bytes.fromhex(text.replace(":", ""))
+
+
+arguments = [word for word in sys.argv[1:] if word != "no-options"]
+tells = "no-options" not in sys.argv
+match arguments:
+    case ["listen", interface, mac, port]:
+        listen(interface, address(mac), int(port), tells)
+    case ["connect", interface, mac, peer, port, size]:
+        connect(interface, address(mac), address(peer), int(port), int(size), tells)
+    case _:
+        sys.exit(__doc__)

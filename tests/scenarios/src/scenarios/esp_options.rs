@@ -1,0 +1,329 @@
+//! What hosts tell each other in SYN and SYN|ACK: the largest packet and the window.
+
+use std::process::{Child, Command, Stdio};
+
+use anyhow::{ensure, Context, Result};
+
+use crate::address::{Address, SOL_EP, SO_MTU};
+use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
+use crate::harness::{Outcome, Scenario};
+use crate::knobs::Knobs;
+use crate::lab::{print_mac, send_single_packets, Host, Lab, DEVICE};
+use crate::patience::patience;
+use crate::program::{start, wait_for_word};
+use crate::socket::Socket;
+use crate::transfer::{beside, random};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct(
+        "mtu_of_9000_and_of_1500_talk_at_1500_both_ways",
+        unequal_mtus,
+    ),
+    Scenario::direct("mtu_of_a_peer_is_known_behind_a_cookie", behind_a_cookie),
+    Scenario::direct("esp_options_are_told_by_both_sides", on_the_wire),
+    Scenario::direct("esp_options_of_any_form_open_a_connection", any_form),
+    Scenario::direct(
+        "esp_options_of_windows_spare_the_first_wait",
+        unequal_windows,
+    ),
+    Scenario::direct(
+        "esp_second_implementation_connects_both_ways",
+        second_implementation,
+    )
+    .within(120),
+];
+
+/// A station without the module.
+const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+
+/// ESP in Python, written from docs/protocol.md.
+const SECOND: &str = "/usr/share/python/esp_second.py";
+
+/// Bytes in front of the options: the Ethernet header and ESP's.
+const HEADERS: usize = 14 + 11;
+
+fn set_mtu(host: &Host, mtu: u32) -> Result<()> {
+    host.namespace.ip(&format!("link set eth0 mtu {mtu}\n"))
+}
+
+fn largest(socket: &Socket) -> Result<i32> {
+    Ok(socket.int_option(SOL_EP, SO_MTU)?)
+}
+
+/// Moves bytes one way and the other.
+fn both_ways(client: &Socket, server: &Socket) -> Outcome {
+    let bytes = random(200_000, 17);
+    for (from, to) in [(client, server), (server, client)] {
+        let send = || from.send_all(&bytes).context("send");
+        let receive = || {
+            let mut got = vec![0; bytes.len()];
+            to.receive_exact(&mut got).context("receive")?;
+            ensure!(got == bytes, "the bytes changed on the way");
+            Ok(())
+        };
+        beside(send, receive)?;
+    }
+    Ok(())
+}
+
+fn unequal_mtus(lab: &Lab) -> Outcome {
+    set_mtu(&lab.a, 9000)?;
+    for single in [false, true] {
+        if single {
+            // A veth pair would pass runs whole, whatever the receiver's MTU.
+            send_single_packets(&lab.a.namespace)?;
+            send_single_packets(&lab.b.namespace)?;
+        }
+        for (client, server, port) in [(&lab.a, &lab.b, 870), (&lab.b, &lab.a, 871)] {
+            let listener = server.esp_listener(port, 1)?;
+            let connecting = client.esp()?;
+            connecting
+                .connect(&client.to(server, port))
+                .context("connect")?;
+            let (accepted, _) = listener.accept(0).context("accept")?;
+            for end in [&connecting, &accepted] {
+                ensure!(largest(end)? == 1489, "ESP_SO_MTU is {}", largest(end)?);
+            }
+            both_ways(&connecting, &accepted)?;
+        }
+    }
+    Ok(())
+}
+
+/// Frames with which a station without the module opens connections.
+struct Station<'a> {
+    lab: &'a Lab,
+    wire: PacketSocket,
+}
+
+impl<'a> Station<'a> {
+    fn new(lab: &'a Lab) -> Result<Self> {
+        let wire = lab.b.packets(ETH_P_ESP)?;
+        Ok(Self { lab, wire })
+    }
+
+    fn send(&self, header: &EspHeader, payload: &[u8]) -> Outcome {
+        let packet = header.packet(payload);
+        let frame = ethernet(self.lab.a.mac, STRANGER, ETH_P_ESP, &packet);
+        Ok(self.wire.send(&frame)?)
+    }
+
+    /// The next packet to `port` with one of `flags`.
+    fn next(&self, port: u16, flags: u8) -> Result<EspHeader> {
+        let wanted = |frame: &[u8]| {
+            EspHeader::of_frame(frame)
+                .filter(|header| header.destination == port && header.flags & flags != 0)
+        };
+        let frame = self
+            .wire
+            .wait_for(patience(), |frame| wanted(frame).is_some())?;
+        wanted(&frame).context("no ESP")
+    }
+
+    /// Sends a SYN with `options` from `port`, waits for the answer and acknowledges it.
+    fn open(&self, port: u16, to: u16, options: &[u8]) -> Result<EspHeader> {
+        let syn = EspHeader {
+            source: port,
+            destination: to,
+            length: options.len() as u16,
+            sequence: 7,
+            acknowledgement: 0,
+            flags: flag::SYN,
+        };
+        self.send(&syn, options)?;
+        let answer = self.next(port, flag::SYN).context("an answer to the SYN")?;
+        ensure!(answer.acknowledgement == 8, "{answer:?}");
+        let last = EspHeader {
+            length: 0,
+            sequence: 8,
+            acknowledgement: answer.sequence.wrapping_add(1),
+            flags: flag::ACK,
+            ..syn
+        };
+        self.send(&last, &[])?;
+        Ok(answer)
+    }
+}
+
+/// Whatever a SYN has behind its header, it is answered; what it tells counts.
+fn any_form(lab: &Lab) -> Outcome {
+    send_single_packets(&lab.a.namespace)?;
+    let station = Station::new(lab)?;
+    let listener = lab.a.esp_listener(872, 16)?;
+    let long = [&[200, 250][..], &[0; 1400]].concat();
+    let cases: [(&[u8], u16); 9] = [
+        (&[], 1489),
+        (&[1, 2, 0x01, 0x00], 256),
+        (&[1, 2, 0, 0], 57),
+        (&[1, 2, 0xff, 0xff], 1489),
+        (&[99, 3, 1, 2, 3, 1, 2, 0x01, 0x00], 256),
+        (&[1, 2, 0x01], 1489),
+        (&[1, 200, 0x01, 0x00], 1489),
+        (&[2, 4, 0, 0, 0xff, 0xff], 1489),
+        (&long, 1489),
+    ];
+    for (port, (options, payload)) in (3000..).zip(cases) {
+        let told = || format!("options {:02x?}", &options[..options.len().min(16)]);
+        station.open(port, 872, options).with_context(told)?;
+        let (accepted, _) = listener.accept(0).context("accept")?;
+        accepted.send_all(&[5; 2000])?;
+        let data = station.next(port, flag::TXS).with_context(told)?;
+        ensure!(
+            data.length == payload,
+            "{}: packets of {} bytes, not of {payload}",
+            told(),
+            data.length
+        );
+        accepted.set_linger(Some(0))?;
+    }
+    Ok(())
+}
+
+/// A listener that keeps nothing of a SYN takes its sender to have an MTU of 1500.
+fn behind_a_cookie(lab: &Lab) -> Outcome {
+    set_mtu(&lab.a, 9000)?;
+    set_mtu(&lab.b, 9000)?;
+    send_single_packets(&lab.a.namespace)?;
+    let station = Station::new(lab)?;
+    let listener = lab.a.esp_listener(873, 1)?;
+    let syn = |port| EspHeader {
+        source: port,
+        destination: 873,
+        length: 0,
+        sequence: 7,
+        acknowledgement: 0,
+        flags: flag::SYN,
+    };
+    // Half-open connections fill the backlog, and after a while SYNs are answered by cookies.
+    let mut port = 3100;
+    while lab.a.counter("EspOutCookies")? == 0 {
+        station.send(&syn(port), &[])?;
+        port += 1;
+        ensure!(port < 9000, "no SYN was answered by a cookie");
+    }
+    let cookies = lab.a.counter("EspOutCookies")?;
+    station.open(9000, 873, &[1, 2, 0x10, 0x00])?;
+    ensure!(
+        lab.a.counter("EspOutCookies")? > cookies,
+        "no cookie answered"
+    );
+    let (accepted, _) = listener.accept(0).context("accept")?;
+    accepted.send_all(&[5; 9000])?;
+    let data = station.next(9000, flag::TXS)?;
+    ensure!(data.length == 1489, "packets of {} bytes", data.length);
+    Ok(accepted.set_linger(Some(0))?)
+}
+
+/// The options behind the header of the packet with `flags`.
+fn told(wire: &PacketSocket, flags: u8) -> Result<Vec<u8>> {
+    let frame = wire.wait_for(patience(), |frame| {
+        EspHeader::of_frame(frame).is_some_and(|header| header.flags == flags)
+    })?;
+    let header = EspHeader::of_frame(&frame).context("no ESP")?;
+    let end = HEADERS + usize::from(header.length);
+    Ok(frame.get(HEADERS..end).context("a short frame")?.to_vec())
+}
+
+fn on_the_wire(lab: &Lab) -> Outcome {
+    set_mtu(&lab.a, 2000)?;
+    Knobs(&lab.a.namespace).set("burst_length", 40)?;
+    let [at_a, at_b] = [lab.a.packets(ETH_P_ESP)?, lab.b.packets(ETH_P_ESP)?];
+    let _pair = lab.esp_pair(874)?;
+    let syn = told(&at_b, flag::SYN)?;
+    ensure!(
+        syn == [1, 2, 0x07, 0xc5, 2, 4, 0, 40, 0, 1],
+        "SYN {syn:02x?}"
+    );
+    let answer = told(&at_a, flag::SYN | flag::ACK)?;
+    ensure!(
+        answer == [1, 2, 0x05, 0xd1, 2, 4, 0, 21, 0, 1],
+        "SYN|ACK {answer:02x?}"
+    );
+    Ok(())
+}
+
+/// A receiver that acknowledges every 32 packets, and a sender whose window is 8, which told so: no probe is needed.
+fn unequal_windows(lab: &Lab) -> Outcome {
+    let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));
+    here.set("packets_to_ack", 1)?;
+    here.set("burst_length", 8)?;
+    there.set("burst_length", 64)?;
+    there.set("packets_to_ack", 32)?;
+    let (client, server) = lab.esp_pair(875)?;
+    let probes = lab.b.counter("EspOutProbes")?;
+    both_ways(&client, &server)?;
+    let more = lab.b.counter("EspOutProbes")? - probes;
+    ensure!(more == 0, "the receiver probed {more} times");
+    Ok(())
+}
+
+/// Starts the second implementation beside host b, with an address of its own.
+fn second(lab: &Lab, verb: &str, arguments: &[&str], tells: bool) -> Result<Child> {
+    let mut command = Command::new("python3");
+    command.args([SECOND, verb, DEVICE, &print_mac(STRANGER)]);
+    command.args(arguments);
+    if !tells {
+        command.arg("no-options");
+    }
+    start((&lab.b, command), Stdio::null(), Stdio::piped())
+}
+
+fn ended_well(child: Child) -> Outcome {
+    let ended = child.wait_with_output()?;
+    let told = String::from_utf8_lossy(&ended.stderr);
+    ensure!(ended.status.success(), "{}: {told}", ended.status);
+    Ok(())
+}
+
+/// Reads to the stream's end.
+fn read_all(socket: &Socket) -> Result<Vec<u8>> {
+    let (mut all, mut part) = (Vec::new(), vec![0; 1 << 16]);
+    loop {
+        match socket.receive(&mut part, 0).context("receive")? {
+            0 => return Ok(all),
+            length => all.extend_from_slice(&part[..length]),
+        }
+    }
+}
+
+fn second_implementation(lab: &Lab) -> Outcome {
+    // A packet socket is not to get runs of packets.
+    send_single_packets(&lab.a.namespace)?;
+    let own = print_mac(lab.a.mac);
+    for (tells, ports) in [(true, [876, 877]), (false, [878, 879])] {
+        if tells {
+            set_mtu(&lab.a, 9000)?;
+        } else {
+            set_mtu(&lab.a, 1500)?;
+        }
+        let listener = lab.a.esp_listener(ports[0], 1)?;
+        let arguments = [&own, &ports[0].to_string(), "100000"];
+        let client = second(lab, "connect", &arguments, tells)?;
+        let (accepted, _) = listener.accept(0).context("accept")?;
+        let question = read_all(&accepted)?;
+        accepted.send_all(&question).context("the echo")?;
+        accepted.shutdown(libc::SHUT_WR)?;
+        ended_well(client).with_context(|| format!("connect, options told: {tells}"))?;
+
+        let mut server = second(lab, "listen", &[&ports[1].to_string()], tells)?;
+        let said = wait_for_word(&mut server, "listening")?;
+        let connecting = lab.a.esp()?;
+        connecting.connect(&Address {
+            mac: STRANGER,
+            ..lab.a.to(&lab.b, ports[1])
+        })?;
+        let question = random(100_000, 19);
+        connecting.send_all(&question).context("the question")?;
+        connecting.shutdown(libc::SHUT_WR)?;
+        let answer = read_all(&connecting)?;
+        ensure!(answer == question, "{} bytes came back", answer.len());
+        let status = server.wait()?;
+        let said = said.join().unwrap_or_default();
+        ensure!(
+            status.success(),
+            "listen, options told: {tells}: {status}: {said}"
+        );
+    }
+    Ok(())
+}
