@@ -106,6 +106,11 @@ H(bool, skb_can_coalesce, (struct sk_buff *skb, int i, const struct page *page, 
 H(void, skb_grow_last_frag, (struct sk_buff *skb, int size), skb_frag_size_add(&skb_shinfo(skb)->frags[skb_shinfo(skb)->nr_frags - 1], size))
 H(void, skb_add_page, (struct sk_buff *skb, struct page *page, int off, int size), get_page(page); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, off, size))
 H(void, frag_ref, (skb_frag_t *frag), __skb_frag_ref(frag))
+H(int, skb_linearize, (struct sk_buff *skb), return skb_linearize(skb))
+H(bool, skb_has_shared_frag, (const struct sk_buff *skb), return skb_has_shared_frag(skb))
+H(void *, netdev_alloc_frag, (unsigned int size), return netdev_alloc_frag(size))
+/* Takes over the reference of netdev_alloc_frag(). The memory is too little to count. */
+H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct page *page = virt_to_head_page(bytes); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, bytes - page_address(page), size); skb->len += size; skb->data_len += size)
 /* Who asks how long a packet is takes SCTP's header for the last: it ends where ours does. A sum that is said to be right is not computed. */
 H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), skb->ip_summed = CHECKSUM_UNNECESSARY; skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)

@@ -40,6 +40,7 @@ mod bindings {
 
 pub(crate) mod alarm;
 pub(crate) mod bh_lock;
+pub(crate) mod checksum;
 pub(crate) mod compat;
 pub(crate) mod datagram;
 pub(crate) mod device;

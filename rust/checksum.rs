@@ -1,0 +1,95 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! A CRC32c (Castagnoli, as iSCSI and SCTP have it) behind a packet, big-endian. The kernel's own function
+//! computes it, by the processor's instruction where there is one.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_crc32c`),
+//! [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
+
+use super::{
+    bindings,
+    pages::MOST_FRAGMENTS,
+    skb::{Buffer, Context, Skb},
+};
+use core::ptr;
+use kernel::ffi::c_int;
+
+/// Bytes of the sum.
+pub(crate) const SUM_LEN: usize = 4;
+
+/// The CRC32c of `len` bytes of data from `from` on.
+///
+/// # Safety
+///
+/// `skb` is valid, nobody changes its descriptor, and these bytes are data.
+pub(super) unsafe fn sum(skb: *const bindings::sk_buff, from: u32, len: u32) -> [u8; SUM_LEN] {
+    // SAFETY: The caller's promise.
+    let crc = unsafe { bindings::skb_crc32c(skb, from as c_int, len as c_int, !0) };
+    (!crc).to_be_bytes()
+}
+
+/// Whether the bytes behind the first `len` of the data from `from` on are the sum of these.
+///
+/// # Safety
+///
+/// `skb` is valid, and nobody changes its descriptor. `len` bytes of data and a sum start at `from`.
+pub(super) unsafe fn is_intact(skb: *const bindings::sk_buff, from: u32, len: u32) -> bool {
+    let mut there = [0; SUM_LEN];
+    // SAFETY: The caller's promise; `there` takes as many bytes as are copied.
+    unsafe {
+        let at = from.wrapping_add(len) as c_int;
+        let to = there.as_mut_ptr().cast();
+        bindings::skb_copy_bits(skb, at, to, SUM_LEN as c_int) == 0 && there == sum(skb, from, len)
+    }
+}
+
+/// Appends the sum of the data from `from` on. `false` without memory.
+///
+/// # Safety
+///
+/// `skb` is valid and the caller's alone, with more than `from` bytes of data.
+pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32) -> bool {
+    // SAFETY: The caller's promise: the head may be reallocated, and what belongs to the buffer changed. A
+    // fragment below the limit is free. Its page has a reference from `netdev_alloc_frag`, and the bytes
+    // there are nobody else's.
+    unsafe {
+        // The owner of shared pages may write to them, and the sum is to be that of what leaves.
+        let room = Buffer::from_raw(skb).fragments() < MOST_FRAGMENTS;
+        let keeps = (*skb).data_len > 0 && room && !bindings::skb_has_shared_frag(skb);
+        if !keeps && bindings::skb_linearize(skb) != 0 {
+            return false;
+        }
+        let bytes = sum(skb, from, (*skb).len.wrapping_sub(from));
+        if keeps {
+            let to: *mut u8 = bindings::netdev_alloc_frag(SUM_LEN as u32).cast();
+            if to.is_null() {
+                return false;
+            }
+            ptr::copy_nonoverlapping(bytes.as_ptr(), to, SUM_LEN);
+            bindings::skb_add_frag_of(skb, to.cast(), SUM_LEN as c_int);
+            return true;
+        }
+        let buffer = Buffer::from_raw_mut(skb);
+        if buffer.put(&bytes) {
+            return true;
+        }
+        let gfp = Context::Softirq.gfp();
+        bindings::pskb_expand_head(skb, 0, SUM_LEN as c_int, gfp) == 0 && buffer.put(&bytes)
+    }
+}
+
+impl Skb {
+    /// Appends the sum of all the data. `false` without memory, or if a clone shares them.
+    pub(crate) fn append_sum(&mut self) -> bool {
+        // SAFETY: The buffer is ours, and no clone shares what belongs to it.
+        !self.is_cloned() && unsafe { append(self.as_ptr(), 0) }
+    }
+}
+
+impl Buffer {
+    /// Whether the bytes behind the first `len` of the data are the sum of these.
+    pub(crate) fn has_sum_behind(&self, len: usize) -> bool {
+        // SAFETY: The buffer is valid and borrowed; as much data as that is there.
+        self.span(len, SUM_LEN).is_some() && unsafe { is_intact(self.as_ptr(), 0, len as u32) }
+    }
+}
