@@ -84,6 +84,7 @@ fn readdressed(esp: &mut LockedEsp<'_>, device: &Device) {
         return;
     }
     if let Some(reset) = connection.engine.abort() {
+        let reset = reset.summed(connection.sending.is_summed());
         send_farewell(sock, device, connection.local, &reset);
     }
     esp_connection::fail_for_good(esp, ECONNABORTED);
@@ -110,6 +111,14 @@ pub(crate) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     if let Some(payload) = options.largest_payload {
         let oversized = connection.sending.limit(payload);
         connection.receiving.begin(connection.sending.mss());
+        refit(esp, oversized, now);
+    }
+}
+
+/// Packets have sums from now on. What that lets go is the caller's to send.
+pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
+    if let Some((_, connection)) = parts(esp) {
+        let oversized = connection.sending.sum();
         refit(esp, oversized, now);
     }
 }

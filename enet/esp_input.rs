@@ -51,6 +51,17 @@ fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
     skb.refuse(Some(sock), reason);
 }
 
+/// Whether a packet with `len` bytes of payload ends with its sum. Packets that were joined have had theirs, and
+/// those of this host have none before they are cut.
+#[cold]
+#[inline(never)]
+fn is_intact(skb: &Skb, len: usize) -> bool {
+    match skb.contents() {
+        Contents::Packet => skb.has_sum_behind(HEADER_LEN.saturating_add(len)),
+        Contents::Packets(_) | Contents::Foreign => true,
+    }
+}
+
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>) {
         let space = Space::of_within(device.net(), section);
@@ -64,6 +75,9 @@ impl Handler for Frames {
         let (Some(header), Some(len)) = (header, payload) else {
             return refuse(skb, device, DropReason::Malformed);
         };
+        if header.is_summed() && !is_intact(&skb, len) {
+            return refuse(skb, device, DropReason::Checksum);
+        }
         if !skb.trim(HEADER_LEN.saturating_add(len)) {
             return refuse(skb, device, DropReason::NoMemory);
         }
@@ -155,6 +169,12 @@ fn process(
     else {
         return mismatch(esp, skb, header, peer, softirq);
     };
+    let begins_sums = header.is_summed() && !connection.sending.is_summed();
+    if !header.is_summed() && lacks_sum(connection, header) {
+        drop_packet(sock, skb, DropReason::Checksum);
+        return Due::NOT;
+    }
+    let header = &header.summed(false);
     if sock.tcp_state() == TcpState::SynRecv as u8 && completes_in_vain(connection, header) {
         drop_packet(sock, skb, DropReason::ListenQueue);
         return Due::NOT;
@@ -165,6 +185,9 @@ fn process(
     let outcome = connection
         .engine
         .on_packets(header, packets.count, room, now);
+    if begins_sums && outcome.is_of_open_connection() {
+        esp_devices::sum(esp, now);
+    }
     if outcome.deliver && !header.has(flags::RRQ) {
         deliver(esp, skb, packets, &outcome);
     } else {
@@ -174,6 +197,12 @@ fn process(
         examine(esp, skb, packets, &outcome);
     }
     settle(esp, outcome, now)
+}
+
+/// Whether a packet without a sum is dropped. The sender of a SYN cannot know yet that this end makes sums.
+#[inline]
+fn lacks_sum(connection: &Connection, header: &Header) -> bool {
+    connection.sending.is_summed() && !header.opens()
 }
 
 /// The options of a SYN or SYN|ACK.
@@ -342,6 +371,7 @@ fn answer(
     let now = timer::now();
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
+    let summed = syn.is_summed() || esp.state.chosen.sums(&space.sysctl);
     let cookie = || client(peer).cookie(syn, now, |words| space.cookie_secret.hash(words));
     match admission {
         Admission::Child(slot) => {
@@ -351,12 +381,16 @@ fn answer(
             let mut child = spawn(esp, device, peer, engine, slot, softirq)?;
             let mut esp = child.locked();
             esp_devices::limited(&mut esp, options, now);
+            if summed {
+                esp_devices::sum(&mut esp, now);
+            }
             push(&mut esp, now);
             Ok(())
         }
         Admission::Cookie => {
             space.statistics.count(Statistic::EspOutCookies);
-            esp_output::send_cookie(device, peer.mac, esp::cookie::answer_to(syn, cookie()));
+            let answer = esp::cookie::answer_to(syn, cookie()).summed(summed);
+            esp_output::send_cookie(device, peer.mac, answer);
             Ok(())
         }
         Admission::Refused => {
@@ -393,7 +427,7 @@ fn take_answer(
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
     let hash = |words| space.cookie_secret.hash(words);
     let syn = if expected {
-        client(peer).answered(header, now, hash)
+        client(peer).answered(&header.summed(false), now, hash)
     } else {
         None
     };
@@ -413,11 +447,15 @@ fn take_answer(
     let port = listener.shared().binding.port();
     let isn = header.ack.sub(1);
     let engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
+    let summed = header.is_summed() || esp.state.chosen.sums(&space.sysctl);
     match spawn(esp, device, peer, engine, slot, softirq) {
         Ok(mut child) => {
             space.statistics.count(Statistic::EspInCookies);
             let mut esp = child.locked();
             esp_devices::limited(&mut esp, &Options::forgotten(), now);
+            if summed {
+                esp_devices::sum(&mut esp, now);
+            }
             let due = process(&mut esp, skb, header, packets, peer, now, softirq);
             serve_by_timer(&mut esp, due, now);
         }
@@ -448,10 +486,10 @@ fn spawn(
         .of(device.index())
         .map_err(|_| give_up(DropReason::NoMemory))?;
     let port = listener.shared().binding.port();
-    let user_timeout = esp.state.user_timeout;
-    engine.set_user_timeout(user_timeout, space.sysctl.config());
+    let chosen = esp.state.chosen;
+    engine.set_user_timeout(chosen.user_timeout, space.sysctl.config());
     let shared = Shared::of_child(port, peer);
-    let mut child = NewChild::spawn(esp, shared, State::idle(user_timeout), softirq)
+    let mut child = NewChild::spawn(esp, shared, State::idle(chosen), softirq)
         .ok_or_else(|| give_up(DropReason::NoMemory))?;
     let held = child.hold();
     let mut esp = child.locked();

@@ -6,7 +6,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::Due,
     address::Address,
-    esp::{self, flags, Header, Options, Transmit, HEADER_LEN, OPTIONS_LEN},
+    esp::{self, flags, Header, Options, Transmit, HEADER_LEN, OPTIONS_LEN, SUM_LEN},
     esp_sock::{parts, serve_by_timer, Connection, Esp, LockedEsp},
     events,
     net::{
@@ -76,9 +76,11 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
             (_, None) => Err(ENODEV),
             (Transmit::Control { header, resend }, Some(device)) => {
                 let processor = connection.sending.processor();
+                let header = header.summed(connection.sending.is_summed());
                 control(sock, processor, device, &peer, header, resend)
             }
             (Transmit::Probe(header), Some(device)) => {
+                let header = header.summed(connection.sending.is_summed());
                 probe(sock, connection.sending.processor(), device, &peer, header)
             }
             (
@@ -178,12 +180,18 @@ fn probe(
 }
 
 fn empty(device: &Device, header: &Header) -> Result<Skb> {
-    let mut skb =
-        Skb::alloc_single(device.headroom(), HEADER_LEN, Context::Softirq).ok_or(ENOBUFS)?;
-    if !skb.put(&header.emit()) {
-        return Err(ENOBUFS);
-    }
-    Ok(skb)
+    packet(device, header, &[])
+}
+
+/// A packet with `payload`, and a sum if the header says so.
+fn packet(device: &Device, header: &Header, payload: &[u8]) -> Result<Skb> {
+    const AROUND: usize = HEADER_LEN + SUM_LEN;
+    let size = payload.len().saturating_add(AROUND);
+    let mut skb = Skb::alloc_single(device.headroom(), size, Context::Softirq).ok_or(ENOBUFS)?;
+    let whole = skb.put(&header.emit())
+        && skb.put(payload)
+        && (!header.is_summed() || skb.append_sum());
+    whole.then_some(skb).ok_or(ENOBUFS)
 }
 
 /// A SYN or SYN|ACK, with the options of a host that has this device.
@@ -195,13 +203,7 @@ fn opening(device: &Device, header: Header) -> Result<Skb> {
     };
     let config = Space::of(device.net()).sysctl.config();
     let options = Options::emit(esp::mss(device.mtu()), &config);
-    let size = HEADER_LEN + OPTIONS_LEN;
-    let mut skb =
-        Skb::alloc_single(device.headroom(), size, Context::Softirq).ok_or(ENOBUFS)?;
-    if !skb.put(&header.emit()) || !skb.put(&options) {
-        return Err(ENOBUFS);
-    }
-    Ok(skb)
+    packet(device, &header, &options)
 }
 
 /// Sends a packet without payload to the socket's peer, outside the engine's order.
@@ -211,6 +213,7 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
     };
     let peer = sock.shared().peer();
     let sender = connection.sending.processor();
+    let header = header.summed(connection.sending.is_summed());
     let section = rcu::Read::enter();
     let sent = Device::find(sock.net(), peer.ifindex, &section)
         .ok_or(ENODEV)

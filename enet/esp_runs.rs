@@ -25,6 +25,10 @@ impl Packets for Runs {
     // The ports.
     const FLOW_LEN: usize = 4;
 
+    fn is_summed(header: &[u8]) -> bool {
+        Header::parse(header).is_some_and(|header| header.is_summed())
+    }
+
     fn cut(header: &mut [u8], part: Part) {
         if let Some(whole) = Header::parse(header) {
             write(&whole.of_run(part.index, part.len, part.last), header);

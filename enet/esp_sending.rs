@@ -11,7 +11,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{self, flags, Connection, Header, Seq, HEADER_LEN},
+    esp::{self, flags, Connection, Header, Seq, HEADER_LEN, SUM_LEN},
     net::{
         device::Device,
         message::Message,
@@ -134,12 +134,14 @@ pub(crate) struct Sending {
     spares: Spares,
     /// When the packet that `MSG_MORE` holds back leaves anyway; `u64::MAX` if none is held back.
     corked_until: u64,
-    /// Payload bytes of a full packet: the less of the next two.
+    /// Payload bytes of a full packet: the less of the next two, without a sum's.
     mss: u32,
     /// Payload bytes of a packet that the device carries.
     device_payload: u32,
     /// Payload bytes of a packet that the peer takes; `u32::MAX` if it has not told.
     peer_payload: u32,
+    /// Each packet has a sum.
+    summed: bool,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
     headroom: usize,
     /// Packets that the device takes at once, as it was then.
@@ -159,6 +161,7 @@ impl Sending {
             mss: packet_payload(device.mtu()),
             device_payload: packet_payload(device.mtu()),
             peer_payload: u32::MAX,
+            summed: false,
             headroom: device.headroom(),
             most_packets: device.most_packets(),
             processor: Processor::current(),
@@ -184,9 +187,26 @@ impl Sending {
         self.mss
     }
 
-    /// Payload bytes of a packet that the peer takes; `u32::MAX` if it has not told.
-    pub(crate) fn peer_payload(&self) -> u32 {
-        self.peer_payload
+    /// Payload bytes of a packet with a device MTU of `mtu` bytes: what `ESP_SO_MTU` reports.
+    pub(crate) fn payload_with(&self, mtu: u32) -> u32 {
+        esp::mss(mtu)
+            .min(self.peer_payload)
+            .saturating_sub(self.sum_len() as u32)
+    }
+
+    /// Whether each packet has a sum.
+    #[inline]
+    pub(crate) fn is_summed(&self) -> bool {
+        self.summed
+    }
+
+    /// Bytes of a packet's sum, 0 without sums.
+    fn sum_len(&self) -> usize {
+        if self.summed {
+            SUM_LEN
+        } else {
+            0
+        }
     }
 
     /// Whether `MSG_MORE` holds a packet back.
@@ -370,9 +390,26 @@ impl Sending {
             flags: header.flags,
             ..note
         });
+        if self.summed && count == 1 {
+            return self.summed_copy(header);
+        }
         // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
-        kept.with_header(&header.emit(), Context::Softirq)
+        kept.with_header(&header.summed(self.summed).emit(), Context::Softirq)
             .ok_or(ENOBUFS)
+    }
+
+    /// As [`packets`](Self::packets), of one packet outside of stores, with its sum: a clone has no room of its own
+    /// for that.
+    #[cold]
+    fn summed_copy(&mut self, header: Header) -> Result<Skb> {
+        let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
+        let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);
+        let mut copy =
+            Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
+        let whole = copy.put(&header.summed(true).emit())
+            && copy.put_copy(kept, 0, kept.len())
+            && copy.append_sum();
+        whole.then_some(copy).ok_or(ENOBUFS)
     }
 
     /// As [`packets`](Self::packets), of some packets of stores.
@@ -406,12 +443,12 @@ impl Sending {
             cursor.advance();
         }
         header.len = view.len() as u16;
+        // The sums of several are made when they are cut.
         let told = count == 1 || view.set_packets(size, count);
-        if told && view.push(&header.emit()) {
-            Ok(view)
-        } else {
-            Err(ENOBUFS)
-        }
+        let whole = told
+            && view.push(&header.summed(self.summed).emit())
+            && (!self.summed || count > 1 || view.append_sum());
+        whole.then_some(view).ok_or(ENOBUFS)
     }
 
     /// Keeps with which `flag` of `flags`, TXS or TXF, the packet `seq` leaves, if its buffer keeps that:
@@ -509,8 +546,15 @@ impl Sending {
         self.fit()
     }
 
+    /// Gives each packet to come a sum, which takes a part of its room. Returns as [`Self::resize`] does.
+    pub(crate) fn sum(&mut self) -> Option<Seq> {
+        self.summed = true;
+        self.fit()
+    }
+
     fn fit(&mut self) -> Option<Seq> {
-        self.mss = self.device_payload.min(self.peer_payload);
+        let payload = self.device_payload.min(self.peer_payload);
+        self.mss = payload.saturating_sub(self.sum_len() as u32).max(1);
         let mss = self.mss as usize;
         let oversized = self.queue.iter().find(|buffer| {
             let size: usize = buffer.note::<Kept>().size.into();

@@ -18,6 +18,7 @@ use crate::{
         sock::{Locked, Sock},
     },
     ports::Binding,
+    sysctl::Settings,
 };
 use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
 
@@ -196,22 +197,36 @@ pub(crate) enum Role {
     Connection(Connection),
 }
 
+/// What `setsockopt` has set. It lasts from one connection to the next, and a listener's children have it too.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Chosen {
+    /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set.
+    pub(crate) user_timeout: u32,
+    /// `ESP_SO_CHECKSUM`, if it is set.
+    pub(crate) checksum: Option<bool>,
+}
+
+impl Chosen {
+    /// Whether a new connection asks for sums.
+    pub(crate) fn sums(&self, settings: &Settings) -> bool {
+        self.checksum.unwrap_or_else(|| settings.checksum())
+    }
+}
+
 /// The part that the socket lock guards.
 pub(crate) struct State {
     pub(crate) role: Role,
-    /// `ESP_SO_USER_TIMEOUT`, milliseconds; 0 if it is not set. It lasts from one connection to the
-    /// next.
-    pub(crate) user_timeout: u32,
+    pub(crate) chosen: Chosen,
     /// How many calls sleep for data, whichever connection that comes by.
     readers: u32,
 }
 
 impl State {
     /// An idle socket's.
-    pub(crate) fn idle(user_timeout: u32) -> Self {
+    pub(crate) fn idle(chosen: Chosen) -> Self {
         State {
             role: Role::Idle,
-            user_timeout,
+            chosen,
             readers: 0,
         }
     }

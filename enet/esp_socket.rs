@@ -13,7 +13,7 @@ use crate::{
     esp_output::push,
     esp_sending::writable,
     esp_sock::{
-        key, parts, serve_by_timer, Connection, Esp, LockedEsp, Missed, Role, Shared, State,
+        key, parts, serve_by_timer, Chosen, Connection, Esp, LockedEsp, Missed, Role, Shared, State,
     },
     esp_stream,
     net::{
@@ -44,6 +44,7 @@ use core::sync::atomic::Ordering::Relaxed;
 const ESP_SO_MTU: i32 = 1;
 const ESP_SO_STATS: i32 = 2;
 const ESP_SO_USER_TIMEOUT: i32 = 3;
+const ESP_SO_CHECKSUM: i32 = 4;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
 
@@ -119,7 +120,7 @@ impl Offspring for Esp {
 
 /// Makes an ESP socket.
 pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
-    let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle(0))?;
+    let sock = new.attach::<Esp>(protocol, Shared::default(), State::idle(Chosen::default()))?;
     Space::of(sock.net()).sysctl.limit_buffers(sock);
     Ok(())
 }
@@ -202,11 +203,14 @@ impl Esp {
         }
         let config = space.sysctl.config();
         let mut engine = esp::Connection::new(port, peer.port, config);
-        engine.set_user_timeout(esp.state.user_timeout, config);
+        engine.set_user_timeout(esp.state.chosen.user_timeout, config);
         let now = timer::now();
         engine.connect(Seq(random::u16()), now);
         // The device is measured when changes are heard of already.
         esp.state.role = Role::Connection(Connection::new(sock, engine, device, queue));
+        if esp.state.chosen.sums(&space.sysctl) {
+            esp_devices::sum(esp, now);
+        }
         sock.start_flow();
         let _ = sock.take_error();
         space.statistics.count(Statistic::EspActiveOpens);
@@ -284,6 +288,38 @@ impl Esp {
 
 fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
+}
+
+/// `ESP_SO_USER_TIMEOUT`.
+fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
+    if millis != 0 && !USER_TIMEOUT.contains(&millis) {
+        return Err(EINVAL);
+    }
+    let mut guard = sock.lock();
+    let mut esp = guard.locked();
+    esp.state.chosen.user_timeout = millis;
+    if let Some(connection) = esp.state.connection() {
+        let config = Space::of(sock.net()).sysctl.config();
+        connection.engine.set_user_timeout(millis, config);
+        // The timer may be due earlier now.
+        softirq::disabled(|_| push(&mut esp, timer::now()));
+    }
+    Ok(())
+}
+
+/// `ESP_SO_CHECKSUM`: what the next connection asks for. The two ends of an open one have agreed already.
+fn set_checksum(sock: &Sock<Esp>, value: u32) -> Result {
+    if value > 1 {
+        return Err(EINVAL);
+    }
+    let mut guard = sock.lock();
+    let esp = guard.locked();
+    let state = sock.tcp_state();
+    if state != TcpState::Close as u8 && state != TcpState::Listen as u8 {
+        return Err(EISCONN);
+    }
+    esp.state.chosen.checksum = Some(value != 0);
+    Ok(())
 }
 
 impl Operations for Esp {
@@ -575,10 +611,14 @@ impl Operations for Esp {
             ESP_SO_MTU => {
                 let ifindex = tie(sock);
                 let device = Device::get(sock.net(), ifindex).ok_or(ENODEV)?;
+                let mtu = device.mtu();
                 let mut guard = sock.lock();
-                let connection = guard.locked().state.connection();
-                let peer = connection.map_or(u32::MAX, |c| c.sending.peer_payload());
-                value.write_u32(esp::mss(device.mtu()).min(peer))
+                let payload = match guard.locked().state.connection() {
+                    Some(connection) => connection.sending.payload_with(mtu),
+                    None => esp::mss(mtu),
+                };
+                drop(guard);
+                value.write_u32(payload)
             }
             ESP_SO_STATS => {
                 let connection = sock
@@ -605,29 +645,34 @@ impl Operations for Esp {
                 }
                 value.write(&bytes)
             }
-            ESP_SO_USER_TIMEOUT => value.write_u32(sock.lock().locked().state.user_timeout),
+            ESP_SO_USER_TIMEOUT => {
+                let millis = sock.lock().locked().state.chosen.user_timeout;
+                value.write_u32(millis)
+            }
+            ESP_SO_CHECKSUM => {
+                let mut guard = sock.lock();
+                let mut esp = guard.locked();
+                let chosen = esp.state.chosen;
+                let sums = match esp.state.connection() {
+                    Some(connection) => connection.sending.is_summed(),
+                    None => chosen.sums(&Space::of(sock.net()).sysctl),
+                };
+                drop(guard);
+                value.write_u32(sums.into())
+            }
             _ => Err(ENOPROTOOPT),
         }
     }
 
     fn set_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionValue) -> Result {
-        if !is_own_level(level) || name != ESP_SO_USER_TIMEOUT {
+        if !is_own_level(level) {
             return Err(ENOPROTOOPT);
         }
-        let millis = value.read_u32()?;
-        if millis != 0 && !USER_TIMEOUT.contains(&millis) {
-            return Err(EINVAL);
+        match name {
+            ESP_SO_USER_TIMEOUT => set_user_timeout(sock, value.read_u32()?),
+            ESP_SO_CHECKSUM => set_checksum(sock, value.read_u32()?),
+            _ => Err(ENOPROTOOPT),
         }
-        let mut guard = sock.lock();
-        let mut esp = guard.locked();
-        esp.state.user_timeout = millis;
-        if let Some(connection) = esp.state.connection() {
-            let config = Space::of(sock.net()).sysctl.config();
-            connection.engine.set_user_timeout(millis, config);
-            // The timer may be due earlier now.
-            softirq::disabled(|_| push(&mut esp, timer::now()));
-        }
-        Ok(())
     }
 
     fn send(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {

@@ -79,6 +79,8 @@ statistics! {
     EspInBadAck,
     /// Does not belong to the connection as it now is.
     EspInBadState,
+    /// The sum is wrong, or missing.
+    EspInCsumErrors,
     /// Datagrams that a socket has taken.
     EdpInDatagrams,
     /// Datagrams that left.
@@ -118,6 +120,7 @@ fn esp_drop(reason: DropReason) -> Statistic {
         DropReason::BeyondWindow => Statistic::EspInBeyondWindow,
         DropReason::BadAck => Statistic::EspInBadAck,
         DropReason::BadState => Statistic::EspInBadState,
+        DropReason::Checksum => Statistic::EspInCsumErrors,
     }
 }
 

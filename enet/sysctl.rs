@@ -51,6 +51,8 @@ pub(crate) struct Live {
     retransmission_time_min: AtomicU32,
     /// Milliseconds.
     user_timeout: AtomicU32,
+    /// Whether new connections ask for sums: 0 or 1.
+    checksum: AtomicU32,
 }
 
 /// The change of [`Live`] that a connection saw last, 0 for none.
@@ -90,6 +92,7 @@ pub(crate) enum Setting {
     RoundTripTime,
     RetransmissionTimeMin,
     UserTimeout,
+    Checksum,
     /// A buffer's size, and which of two limits is its.
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
@@ -148,6 +151,7 @@ impl Settings {
             round_trip_time: AtomicU32::new(config.round_trip_time),
             retransmission_time_min: AtomicU32::new(config.retransmission_time_min),
             user_timeout: AtomicU32::new(config.user_timeout),
+            checksum: AtomicU32::new(0),
         };
         Ok(Settings {
             live: Arc::new(live, GFP_KERNEL)?,
@@ -165,6 +169,11 @@ impl Settings {
     /// The engine's parameters at the moment.
     pub(crate) fn config(&self) -> esp::Config {
         self.live.config()
+    }
+
+    /// Whether new connections ask for sums.
+    pub(crate) fn checksum(&self) -> bool {
+        self.live.checksum.load(Relaxed) != 0
     }
 
     /// Gives a socket that nobody else has yet the buffers that were set, if they were: a new one, or
@@ -207,6 +216,7 @@ impl Numbers for Settings {
             c"burst_length",
             Setting::Packets(|window| &mut window.burst_length),
         ),
+        (c"checksum", Setting::Checksum),
         (
             c"initial_ack_burst_length",
             Setting::Packets(|window| &mut window.initial_ack_burst_length),
@@ -237,6 +247,7 @@ impl Numbers for Settings {
             Setting::RoundTripTime => Ok(self.live.round_trip_time.load(Relaxed)),
             Setting::RetransmissionTimeMin => Ok(self.live.retransmission_time_min.load(Relaxed)),
             Setting::UserTimeout => Ok(self.live.user_timeout.load(Relaxed)),
+            Setting::Checksum => Ok(self.live.checksum.load(Relaxed)),
             Setting::Buffer(buffer, which) => match buffer(self).load(Relaxed) {
                 0 => (self.new_limits)().map(which),
                 bytes => Ok(bytes),
@@ -257,6 +268,7 @@ impl Numbers for Settings {
                 number,
             ),
             Setting::UserTimeout => store(&live.user_timeout, USER_TIMEOUT, number),
+            Setting::Checksum => store(&live.checksum, 0..=1, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),
                 which(Limits::LEAST)..=which(Limits::most()),

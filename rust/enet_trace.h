@@ -41,6 +41,7 @@ struct enet_trace_packet {
 	DR(OUT_OF_SEQUENCE, "out-of-sequence")				\
 	DR(BEYOND_WINDOW, "beyond-window")				\
 	DR(BAD_ACK, "bad-ack")						\
+	DR(CHECKSUM, "checksum")					\
 	DRe(BAD_STATE, "bad-state")
 
 #define DR(name, text) ENET_DROP_##name,

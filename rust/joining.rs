@@ -9,6 +9,7 @@
 
 use super::{
     bindings,
+    checksum::{self, SUM_LEN},
     offload::Packets,
     pages::MOST_FRAGMENTS,
     random,
@@ -95,14 +96,16 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         let at = bindings::skb_gro_offset(skb);
         let header: *const u8 =
             bindings::skb_gro_header(skb, at.wrapping_add(P::HEADER_LEN as u32), at).cast();
-        let Some(len) = (bindings::skb_gro_len(skb) as usize).checked_sub(P::HEADER_LEN) else {
-            bindings::gro_pass(skb);
-            return ptr::null_mut();
-        };
         if header.is_null() {
             bindings::gro_pass(skb);
             return ptr::null_mut();
         }
+        let sum = sum_len::<P>(slice::from_raw_parts(header, P::HEADER_LEN));
+        let around = P::HEADER_LEN.wrapping_add(sum);
+        let Some(len) = (bindings::skb_gro_len(skb) as usize).checked_sub(around) else {
+            bindings::gro_pass(skb);
+            return ptr::null_mut();
+        };
         let seed = SEED.load(Ordering::Relaxed);
         bindings::skb_hash_flow(skb, header.cast(), P::FLOW_LEN as u32, seed);
         let header = slice::from_raw_parts(header, P::HEADER_LEN);
@@ -157,11 +160,21 @@ unsafe fn find<P: Packets>(
     None
 }
 
-/// Joins a packet to those of `held`, if it comes behind them and its memory can move.
+/// Bytes of the sum behind a packet with `header`.
+fn sum_len<P: Packets>(header: &[u8]) -> usize {
+    if P::is_summed(header) {
+        SUM_LEN
+    } else {
+        0
+    }
+}
+
+/// Joins a packet to those of `held`, if it comes behind them, its memory can move, and the sums are right,
+/// which are not kept.
 ///
 /// # Safety
 ///
-/// As [`receive`]; `len` bytes follow the packet's header.
+/// As [`receive`]; `len` bytes and the packet's sum, if it has one, follow its header.
 unsafe fn join<P: Packets>(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,
@@ -174,18 +187,30 @@ unsafe fn join<P: Packets>(
     unsafe {
         let info = Buffer::from_raw(held).shared();
         let count = bindings::gro_count(held);
-        let there = Held {
-            count,
-            size: (*info).gso_size,
-        };
         let from = at.wrapping_add(P::HEADER_LEN as u32);
-        let whole = (*held).len.saturating_add(len as u32);
-        if whole >= bindings::GRO_LEGACY_MAX_SIZE || !bindings::gro_movable(held, skb) {
+        let most = (*held).len.saturating_add(len as u32);
+        if most >= bindings::GRO_LEGACY_MAX_SIZE || !bindings::gro_movable(held, skb) {
             return None;
         }
         let way = way(held, skb, from)?;
         let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
-        let more = P::join(first, header, there, len)?;
+        // One that is alone still has its sum, which the core has taken for payload.
+        let summed = P::is_summed(header);
+        let first_summed = count == 1 && P::is_summed(first);
+        if summed && !has_sum(skb, at) || first_summed && !has_sum(held, at) {
+            return None;
+        }
+        let size = (*info).gso_size;
+        let size = if first_summed { size.wrapping_sub(SUM_LEN as u16) } else { size };
+        let more = P::join(first, header, Held { count, size }, len)?;
+        (*info).gso_size = size;
+        if first_summed {
+            cut_sum(held);
+        }
+        if summed {
+            cut_sum(skb);
+        }
+        let whole = (*held).len.wrapping_add(len as u32);
         let moved = match way {
             Move::Pages { skip } => move_pages(held, skb, skip),
             Move::Head { from } => move_head(held, skb, from),
@@ -198,6 +223,48 @@ unsafe fn join<P: Packets>(
             HELD.fetch_add(1, Ordering::AcqRel);
         }
         Some(more)
+    }
+}
+
+/// Whether the data of a buffer from `at` on end with their sum.
+///
+/// # Safety
+///
+/// The buffer is valid and the core's alone, with a header at `at` and a sum at its end.
+unsafe fn has_sum(skb: *mut bindings::sk_buff, at: u32) -> bool {
+    // SAFETY: The caller's promise.
+    unsafe {
+        let around = at.wrapping_add(SUM_LEN as u32);
+        checksum::is_intact(skb, at, (*skb).len.wrapping_sub(around))
+    }
+}
+
+/// Takes the sum off the end of a buffer. What `way` found stays so: at least a byte of payload is in front.
+///
+/// # Safety
+///
+/// The buffer is valid, the core's alone and shared with nobody, and has so many bytes behind its header.
+unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
+    let mut left = SUM_LEN as u32;
+    // SAFETY: The caller's promise. A fragment below the count is initialised, and one without bytes gives
+    // its reference back as it stops to count. The rest is in the linear part.
+    unsafe {
+        let info = Buffer::from_raw(skb).shared();
+        (*skb).len = (*skb).len.wrapping_sub(left);
+        while left > 0 && (*info).nr_frags > 0 {
+            let index = (*info).nr_frags.wrapping_sub(1);
+            let frags = ptr::addr_of_mut!((*info).frags).cast::<bindings::skb_frag_t>();
+            let frag = frags.add(index.into());
+            let part = left.min((*frag).len);
+            (*frag).len = (*frag).len.wrapping_sub(part);
+            (*skb).data_len = (*skb).data_len.wrapping_sub(part);
+            left = left.wrapping_sub(part);
+            if (*frag).len == 0 {
+                bindings::skb_frag_unref(skb, index.into());
+                (*info).nr_frags = index;
+            }
+        }
+        (*skb).tail = (*skb).tail.wrapping_sub(left);
     }
 }
 

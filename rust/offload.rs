@@ -10,7 +10,7 @@
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{
-    bindings, joining,
+    bindings, checksum, joining,
     joining::{Held, More},
     listed::Listed,
     skb::Buffer,
@@ -81,15 +81,19 @@ pub(crate) trait Packets: 'static {
     /// [`Self::HEADER_LEN`].
     const FLOW_LEN: usize;
 
+    /// Whether a [sum](checksum) follows each packet with `header` when it is alone in its buffer: the core
+    /// checks it before it joins packets, and makes it when it has cut them. Several packets have none.
+    fn is_summed(header: &[u8]) -> bool;
+
     /// Makes `header`, the one of the whole buffer, that of `part`. It has [`Self::HEADER_LEN`] bytes, as all
     /// headers here.
     fn cut(header: &mut [u8], part: Part);
 
-    /// Whether a packet with `header` and `len` bytes behind it is held for others to join it.
+    /// Whether a packet with `header` and `len` bytes of payload or padding is held for others to join it.
     fn begins(header: &[u8], len: usize) -> bool;
 
-    /// Makes `whole`, the header of `held` packets, that of one more, which has `header` and `len` bytes behind
-    /// it. `None` if it does not come behind them; then `whole` does not change. What is joined must be
+    /// Makes `whole`, the header of `held` packets, that of one more, which has `header` and `len` bytes of
+    /// payload or padding. `None` if it does not come behind them; then `whole` does not change. What is joined must be
     /// cut into the same packets again.
     fn join(whole: &mut [u8], header: &[u8], held: Held, len: usize) -> Option<More>;
 }
@@ -159,7 +163,12 @@ impl<P: Packets> Registration<P> {
                 };
                 bindings::skb_set_unsummed(packet);
                 let header = (*packet).data.add(in_front);
-                P::cut(slice::from_raw_parts_mut(header, P::HEADER_LEN), part);
+                let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
+                P::cut(header, part);
+                if P::is_summed(header) && !checksum::append(packet, in_front as u32) {
+                    bindings::kfree_skb_list(packets);
+                    return ENOMEM.to_ptr();
+                }
                 packet = next;
             }
             index = index.wrapping_add(1);

@@ -50,6 +50,8 @@ pub(crate) enum DropReason {
     BeyondWindow = bindings::enet_drop_reason_ENET_DROP_BEYOND_WINDOW,
     /// Acknowledges what was never sent.
     BadAck = bindings::enet_drop_reason_ENET_DROP_BAD_ACK,
+    /// Its sum is wrong, or missing.
+    Checksum = bindings::enet_drop_reason_ENET_DROP_CHECKSUM,
     /// Does not belong to the connection as it now is.
     BadState = bindings::enet_drop_reason_ENET_DROP_BAD_STATE,
 }
@@ -79,6 +81,7 @@ impl DropReason {
             DropReason::BadAck => {
                 bindings::skb_drop_reason_SKB_DROP_REASON_TCP_INVALID_ACK_SEQUENCE
             }
+            DropReason::Checksum => bindings::skb_drop_reason_SKB_DROP_REASON_TCP_CSUM,
             DropReason::BadFlags | DropReason::BadState => {
                 bindings::skb_drop_reason_SKB_DROP_REASON_TCP_FLAGS
             }

@@ -8,6 +8,7 @@
 //! type (1 byte)  length of the value (1 byte)  value, big-endian
 //!            1                              2  most payload of one packet, bytes
 //!            2                              4  burst_length, initial_ack_burst_length
+//!            3                              1  version of the protocol
 //! ```
 //!
 //! A receiver skips types that it does not know. An option that is cut off, or has
@@ -17,7 +18,7 @@
 use super::config::{Config, LARGEST_WINDOW};
 
 /// Bytes of the options that [`Options::emit`] gives.
-pub const OPTIONS_LEN: usize = 10;
+pub const OPTIONS_LEN: usize = 13;
 
 /// Bytes of options that are read at most; a type is skipped within them.
 pub const OPTIONS_MAX: usize = 64;
@@ -26,7 +27,11 @@ pub const OPTIONS_MAX: usize = 64;
 mod kind {
     pub const LARGEST_PAYLOAD: u8 = 1;
     pub const WINDOW: u8 = 2;
+    pub const VERSION: u8 = 3;
 }
+
+/// The version of the protocol that is written here. A host that tells none has it too.
+pub const VERSION: u8 = 1;
 
 /// Payload of a packet that every Ethernet device takes: its MTU is at least 68 bytes
 /// (`ETH_MIN_MTU`). Who asks for less gets this.
@@ -52,6 +57,8 @@ pub struct Options {
     pub largest_payload: Option<u16>,
     /// Its window.
     pub window: Option<Window>,
+    /// The version of the protocol that it speaks.
+    pub version: Option<u8>,
 }
 
 impl Options {
@@ -60,6 +67,7 @@ impl Options {
         Self {
             largest_payload: Some(COMMON_PAYLOAD),
             window: None,
+            version: None,
         }
     }
 
@@ -81,6 +89,9 @@ impl Options {
             b1,
             i0,
             i1,
+            kind::VERSION,
+            1,
+            VERSION,
         ]
     }
 
@@ -104,7 +115,8 @@ impl Options {
                         initial_ack_burst_length: u16::from_be_bytes([i0, i1]).min(burst_length),
                     });
                 }
-                (kind::LARGEST_PAYLOAD | kind::WINDOW, _) => break,
+                (kind::VERSION, &[version]) => options.version = Some(version),
+                (kind::LARGEST_PAYLOAD | kind::WINDOW | kind::VERSION, _) => break,
                 _ => {}
             }
             bytes = behind;

@@ -73,6 +73,16 @@ pub struct Outcome {
     pub closed: bool,
 }
 
+impl Outcome {
+    /// Whether the packet belongs to an open connection, so far as its numbers tell: it was
+    /// taken, or had been before.
+    pub fn is_of_open_connection(&self) -> bool {
+        self.failed.is_none()
+            && !self.closed
+            && matches!(self.drop, None | Some(DropReason::Duplicate))
+    }
+}
+
 /// The write queue, as the engine asks for it.
 pub trait WriteQueue {
     /// TXS and TXF, as the packet `seq` left with them.

@@ -8,14 +8,20 @@
 //!  | port    | port    | length  | number   | ledgement|       |
 //! ```
 //!
-//! Numbers are big-endian; the first six bytes are those of an EDP header.
+//! Numbers are big-endian; the first six bytes are those of an EDP header. With
+//! [`flags::CRC`] a sum of [`SUM_LEN`] bytes follows the payload. The engine never sees that
+//! flag: its caller checks and makes the sums.
 
 use super::seq::Seq;
 
 /// Bytes of the header.
 pub const HEADER_LEN: usize = 11;
 
-/// Bits of [`Header::flags`]. 0x80 is sent as 0 and ignored.
+/// Bytes of the sum behind the payload: the CRC32c (Castagnoli) of header and payload,
+/// big-endian.
+pub const SUM_LEN: usize = 4;
+
+/// Bits of [`Header::flags`].
 pub mod flags {
     /// Opens a connection and takes a sequence number.
     pub const SYN: u8 = 0x01;
@@ -31,6 +37,8 @@ pub mod flags {
     pub const TXS: u8 = 0x20;
     /// Last packet of a transmission.
     pub const TXF: u8 = 0x40;
+    /// A sum follows the payload.
+    pub const CRC: u8 = 0x80;
 }
 
 /// The flags of an empty packet that acknowledges receipt and opens no window:
@@ -95,6 +103,23 @@ impl Header {
         (len <= following).then_some(len)
     }
 
+    /// Whether a sum follows the payload.
+    #[inline]
+    pub const fn is_summed(&self) -> bool {
+        self.has(flags::CRC)
+    }
+
+    /// The header with a sum behind the payload, or without.
+    #[inline]
+    #[must_use]
+    pub const fn summed(self, sum: bool) -> Self {
+        let flags = self.flags & !flags::CRC;
+        Self {
+            flags: if sum { flags | flags::CRC } else { flags },
+            ..self
+        }
+    }
+
     /// Whether any of the given [`flags`] is set.
     #[inline]
     pub const fn has(&self, flag: u8) -> bool {
@@ -129,17 +154,19 @@ impl Header {
     }
 
     /// Whether data can begin a run: nothing but data, with `following` bytes behind the
-    /// header and no padding among them, and not the end of a transmission, which waits
-    /// for nothing.
+    /// header, without a sum, and no padding among them, and not the end of a transmission,
+    /// which waits for nothing.
     #[inline]
     pub const fn begins_run(&self, following: usize) -> bool {
-        self.len > 0 && self.len as usize == following && self.flags & !flags::TXS == flags::ACK
+        self.len > 0
+            && self.len as usize == following
+            && self.flags & !(flags::TXS | flags::CRC) == flags::ACK
     }
 
     /// The header of a run of `count` packets with this header, of `size` bytes each, and one
-    /// packet more with the header `next` and `following` bytes behind it. `None` if that
-    /// does not come right behind them, or if the whole could not be taken apart into
-    /// the same packets again.
+    /// packet more with the header `next` and `following` bytes behind it, without a sum.
+    /// `None` if that does not come right behind them, or if the whole could not be taken
+    /// apart into the same packets again.
     #[inline]
     pub fn joined(&self, count: u16, size: u16, next: &Self, following: usize) -> Option<Self> {
         let continues = self.is_one_flow(next)
@@ -149,8 +176,9 @@ impl Header {
             && next.len <= size
             && usize::from(next.len) == following
             && self.len == count.checked_mul(size)?
-            && self.flags & !flags::TXS == flags::ACK
-            && next.flags & !flags::TXF == flags::ACK;
+            && self.is_summed() == next.is_summed()
+            && self.flags & !(flags::TXS | flags::CRC) == flags::ACK
+            && next.flags & !(flags::TXF | flags::CRC) == flags::ACK;
         if !continues {
             return None;
         }
@@ -205,7 +233,7 @@ impl Header {
 /// side will believe it: the packet's own acknowledgement number as its sequence
 /// number or, for a packet without one, 0 and an acknowledgement of the packet.
 /// So a RST with ACK in a connection comes from a peer that gives it up, one
-/// without from a host that knows of none.
+/// without from a host that knows of none. It has a sum if the packet had one.
 #[inline]
 pub fn reset_for(header: &Header) -> Option<Header> {
     if header.has(flags::RST) {
@@ -222,7 +250,7 @@ pub fn reset_for(header: &Header) -> Option<Header> {
         len: 0,
         seq,
         ack: header.seq.add(u16::from(header.takes_number())),
-        flags: bits,
+        flags: bits | (header.flags & flags::CRC),
     })
 }
 

@@ -31,6 +31,7 @@ local function common_fields(name)
         dstport = ProtoField.uint16(name .. ".dstport", "Destination port"),
         length = ProtoField.uint16(name .. ".length", "Payload length"),
         payload = ProtoField.bytes(name .. ".payload", "Payload"),
+        checksum = ProtoField.uint32(name .. ".checksum", "CRC32c", base.HEX),
         padding = ProtoField.bytes(name .. ".padding", "Padding"),
         stream = ProtoField.uint32(name .. ".stream", "Stream index"),
     }
@@ -41,14 +42,34 @@ local function common_experts(name)
     return {
         short = ProtoExpert.new(name .. ".short", "The frame is shorter than its header says",
             expert.group.MALFORMED, expert.severity.ERROR),
+        checksum = ProtoExpert.new(name .. ".checksum.wrong", "Wrong checksum",
+            expert.group.CHECKSUM, expert.severity.ERROR),
         padding = ProtoExpert.new(name .. ".padding.nonzero", "Padding that is not zero",
             expert.group.PROTOCOL, expert.severity.NOTE),
     }
 end
 
--- Adds payload and padding behind a header of `header` bytes that states `length`; all of `fields` and
--- `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how much.
-local function add_payload(tree, tvb, header, length, fields, experts)
+local castagnoli = {}
+for byte = 0, 255 do
+    local crc = byte
+    for _ = 1, 8 do
+        crc = crc >> 1 ~ (crc & 1) * 0x82f63b78
+    end
+    castagnoli[byte] = crc
+end
+
+local function crc32c(bytes)
+    local crc = 0xffffffff
+    for i = 1, #bytes do
+        crc = crc >> 8 ~ castagnoli[(crc ~ bytes:byte(i)) & 0xff]
+    end
+    return crc ~ 0xffffffff
+end
+
+-- Adds payload, checksum and padding behind a header of `header` bytes that states `length`, and whether a checksum
+-- follows; all of `fields` and `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how
+-- much. Several packets that a host passes on in one buffer have no checksum.
+local function add_payload(tree, tvb, header, length, summed, fields, experts)
     local rest = tvb:captured_len() - header
     local there = math.min(length, rest)
     if there > 0 then
@@ -56,6 +77,14 @@ local function add_payload(tree, tvb, header, length, fields, experts)
     end
     if tvb:reported_len() < header + length then
         tree:add_proto_expert_info(experts.short)
+    end
+    if summed and rest >= length + 4 then
+        local sum = tvb(header + length, 4)
+        local item = tree:add(fields.checksum, sum)
+        if sum:uint() ~= crc32c(tvb:raw(0, header + length)) then
+            item:add_proto_expert_info(experts.checksum)
+        end
+        there = there + 4
     end
     if rest > there then
         local padding = tvb(header + there, rest - there)
@@ -140,7 +169,7 @@ function edp.dissector(tvb, pinfo, root)
             item:add_proto_expert_info(edp_experts.control)
         end
     end
-    add_payload(tree, tvb, header, length, edp_fields, edp_experts)
+    add_payload(tree, tvb, header, length, false, edp_fields, edp_experts)
     return tvb:captured_len()
 end
 
@@ -148,18 +177,19 @@ end
 
 local esp = Proto("enet_esp", "Ethernet Streaming Protocol")
 
-local SYN, ACK, FIN, RST, RRQ, TXS, TXF = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40
+local SYN, ACK, FIN, RST, RRQ, TXS, TXF, CRC = 0x01, 0x02, 0x04, 0x08, 0x10, 0x20, 0x40, 0x80
 
 -- In the order in which they are printed.
 local names = {
     { SYN, "SYN" }, { FIN, "FIN" }, { RST, "RST" }, { ACK, "ACK" }, { RRQ, "RRQ" }, { TXS, "TXS" }, { TXF, "TXF" },
+    { CRC, "CRC" },
 }
 
 local esp_fields = common_fields("enet_esp")
 esp_fields.seq = ProtoField.uint16("enet_esp.seq", "Sequence number")
 esp_fields.ack = ProtoField.uint16("enet_esp.ack", "Acknowledgement number")
 esp_fields.flags = ProtoField.uint8("enet_esp.flags", "Flags", base.HEX)
-esp_fields.reserved = ProtoField.bool("enet_esp.flags.reserved", "Reserved", 8, nil, 0x80)
+esp_fields.summed = ProtoField.bool("enet_esp.flags.crc", "A checksum follows (CRC)", 8, nil, CRC)
 esp_fields.txf = ProtoField.bool("enet_esp.flags.txf", "Last packet of a transmission (TXF)", 8, nil, TXF)
 esp_fields.txs = ProtoField.bool("enet_esp.flags.txs", "First packet of a transmission (TXS)", 8, nil, TXS)
 esp_fields.rrq = ProtoField.bool("enet_esp.flags.rrq", "Retransmission request (RRQ)", 8, nil, RRQ)
@@ -170,6 +200,7 @@ esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SY
 esp_fields.largest = ProtoField.uint16("enet_esp.options.largest_payload", "Largest payload")
 esp_fields.burst = ProtoField.uint16("enet_esp.options.burst_length", "burst_length")
 esp_fields.initial = ProtoField.uint16("enet_esp.options.initial_ack_burst_length", "initial_ack_burst_length")
+esp_fields.version = ProtoField.uint8("enet_esp.options.version", "Version")
 esp_fields.option = ProtoField.bytes("enet_esp.options.unknown", "Unknown option")
 esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
 esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
@@ -238,7 +269,9 @@ local function add_options(tree, tvb)
         elseif kind == 2 and length == 4 then
             tree:add(esp_fields.burst, value(0, 2))
             tree:add(esp_fields.initial, value(2, 2))
-        elseif kind == 1 or kind == 2 then
+        elseif kind == 3 and length == 1 then
+            tree:add(esp_fields.version, value)
+        elseif kind >= 1 and kind <= 3 then
             break
         else
             tree:add(esp_fields.option, tvb(at, 2 + length))
@@ -285,7 +318,7 @@ function esp.dissector(tvb, pinfo, root)
         findings[pinfo.number] = { again = again, lost = lost }
     end
     local found = findings[pinfo.number] or { again = false, lost = 0 }
-    local hold = length == 0 and flags == ACK | TXS
+    local hold = length == 0 and flags & ~CRC == ACK | TXS
 
     pinfo.cols.protocol = "ESP"
     pinfo.src_port = srcport
@@ -312,7 +345,7 @@ function esp.dissector(tvb, pinfo, root)
     tree:add(esp_fields.ack, tvb(8, 2))
     local bits = tree:add(esp_fields.flags, tvb(10, 1))
     bits:append_text(" (" .. flag_list(flags) .. ")")
-    for _, bit in ipairs({ "reserved", "txf", "txs", "rrq", "rst", "fin", "acked", "syn" }) do
+    for _, bit in ipairs({ "summed", "txf", "txs", "rrq", "rst", "fin", "acked", "syn" }) do
         bits:add(esp_fields[bit], tvb(10, 1))
     end
     if is_invalid(flags, length) then
@@ -342,7 +375,7 @@ function esp.dissector(tvb, pinfo, root)
         tree:add(esp_fields.lost, found.lost):set_generated()
         tree:add_proto_expert_info(esp_experts.lost)
     end
-    add_payload(tree, tvb, header, length, esp_fields, esp_experts)
+    add_payload(tree, tvb, header, length, has(flags, CRC), esp_fields, esp_experts)
     local options = math.min(length, tvb:captured_len() - header)
     if has(flags, SYN) and options > 0 then
         add_options(tree, tvb(header, options):tvb())

@@ -167,6 +167,10 @@ const MEANINGS: &[(&str, &str)] = &[
         "ESP packets were dropped: not valid in the connection's state.",
     ),
     (
+        "EspInCsumErrors",
+        "ESP packets were dropped: a wrong checksum, or none where there must be one.",
+    ),
+    (
         "EdpInDatagrams",
         "EDP sockets took datagrams.",
     ),

@@ -46,6 +46,7 @@
 /* Options of a SOCK_STREAM socket */
 #define ESP_SO_MTU 1   /* uint32_t: the most payload of one packet, bytes */
 #define ESP_SO_STATS 2 /* struct esp_stats */
+#define ESP_SO_CHECKSUM 4 /* uint32_t, to set too: 1 if packets of the next connection are to have a CRC32c */
 #define ESP_SO_USER_TIMEOUT 3 /* uint32_t, to set too: how long a peer may owe an answer, milliseconds */
 
 /* First byte of a datagram to EDP port 0, and of the protocol's answer. */

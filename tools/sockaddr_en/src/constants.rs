@@ -35,6 +35,9 @@ pub const ESP_SO_STATS: i32 = 2;
 /// ESP option, `u32`, to set too: how long a peer may owe an answer, in milliseconds; 0 for what
 /// `/proc/sys/esp/user_timeout` says.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
+/// ESP option, `u32`, to set too: 1 if the packets of the next connection are to have a CRC32c, 0 if
+/// not.
+pub const ESP_SO_CHECKSUM: i32 = 4;
 
 /// First payload byte of a datagram to EDP port 0 that asks for an echo.
 pub const EDP_ECHO_REQUEST: u8 = 1;

@@ -7,7 +7,7 @@ use std::iter::FusedIterator;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::constants::{ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT};
+use crate::constants::{ESP_SO_CHECKSUM, ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT};
 use crate::socket::{common_methods, data_methods, Socket};
 use crate::{Address, EspSocket, EspStats, ToAddress};
 
@@ -92,6 +92,17 @@ impl EspStream {
     /// What `getsockopt(2)` says.
     pub fn stats(&self) -> io::Result<EspStats> {
         self.0.option(ESP_SO_STATS)
+    }
+
+    /// Whether each packet has a CRC32c: if either end wanted so
+    /// ([`EspSocket::set_checksum`]).
+    ///
+    /// # Errors
+    ///
+    /// What `getsockopt(2)` says.
+    pub fn has_checksum(&self) -> io::Result<bool> {
+        let value: u32 = self.0.option(ESP_SO_CHECKSUM)?;
+        Ok(value != 0)
     }
 
     /// How long the peer may owe an answer before the connection ends with `TimedOut`; `None` for

@@ -6,7 +6,7 @@ use std::io;
 
 use socket2::Type;
 
-use crate::constants::EPPROTO_ESP;
+use crate::constants::{EPPROTO_ESP, ESP_SO_CHECKSUM};
 use crate::socket::{common_methods, Socket};
 use crate::{EspListener, EspStream, ToAddress};
 
@@ -45,6 +45,16 @@ impl EspSocket {
     /// Ethernet device, `ENETDOWN` for one that is down.
     pub fn bind(&self, address: impl ToAddress) -> io::Result<()> {
         self.0.bind(address)
+    }
+
+    /// Wants a CRC32c in each packet of the connection, or of those that a listener accepts. One end that
+    /// wants them is enough.
+    ///
+    /// # Errors
+    ///
+    /// What `setsockopt(2)` says.
+    pub fn set_checksum(&self, checksum: bool) -> io::Result<()> {
+        self.0.set_option(ESP_SO_CHECKSUM, u32::from(checksum))
     }
 
     /// Connects, waiting for it.

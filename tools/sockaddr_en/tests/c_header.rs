@@ -33,6 +33,7 @@ fn expected() -> BTreeMap<&'static str, i64> {
         ESP_SO_MTU,
         ESP_SO_STATS,
         ESP_SO_USER_TIMEOUT,
+        ESP_SO_CHECKSUM,
         EDP_ECHO_REQUEST,
         EDP_ECHO_REPLY,
         ETH_P_EDP,
