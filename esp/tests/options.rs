@@ -18,7 +18,7 @@ fn config(burst_length: u16, initial_ack_burst_length: u16) -> Config {
 #[test]
 fn options_are_as_documented() {
     let bytes = Options::emit(1489, &config(21, 1));
-    assert_eq!(bytes, [1, 2, 0x05, 0xd1, 2, 4, 0, 21, 0, 1]);
+    assert_eq!(bytes, [1, 2, 0x05, 0xd1, 2, 4, 0, 21, 0, 1, 3, 1, 1]);
     assert_eq!(bytes.len(), OPTIONS_LEN);
 }
 
@@ -40,6 +40,7 @@ fn unknown_types_are_skipped() {
         initial_ack_burst_length: 2,
     };
     assert_eq!(told.window, Some(window));
+    assert_eq!(told.version, Some(1));
 }
 
 #[test]
@@ -49,6 +50,7 @@ fn an_option_of_another_length_ends_the_list() {
         &[1, 1, 5],
         &[1, 3, 5, 5, 5],
         &[2, 2, 5, 5],
+        &[3, 2, 1, 1],
         &[7, 9, 1],
     ] {
         let bytes = [wrong, &Options::emit(1489, &config(21, 1))].concat();
