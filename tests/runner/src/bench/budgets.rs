@@ -216,7 +216,7 @@ pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
          turns-100 one byte on 100 connections in turn, flood-N a message of N bytes in a flood;\n\
          byte is a byte of a stream written in blocks of 64 KiB, byte-1M of 1 MiB.\n\
          jumbo- is with an MTU of 9000; cut- is on a link without segmentation offload, and joined- on one where the receiver\n\
-         has GRO. kernel- is the part that the kernel executes, softirq- the part of that in softirqs. Ratios are to TCP, to\n\
+         has GRO; checksum- is with esp.checksum. kernel- is the part that the kernel executes, softirq- the part of that in softirqs. Ratios are to TCP, to\n\
          packet sockets, and to the same with the usual MTU. In brackets the budgets.\n\n",
     );
     let _ = writeln!(

@@ -16,6 +16,10 @@ pub enum Link {
     Cut,
     /// The same, and the receiver joins the packets again (GRO).
     Joined,
+    /// The usual one, and ESP has checksums.
+    Summed,
+    /// The one where the receiver joins packets, and ESP has checksums.
+    SummedJoined,
     /// Two virtio-net devices without offloads, between which QEMU passes frames.
     Virtio,
     /// The same, and the receiver joins packets.
@@ -56,9 +60,9 @@ impl Link {
         const WHOLE: &str = "tso on gso on tx-sctp-segmentation on";
         const CUT: &str = "tso off gso off tx-sctp-segmentation off";
         match self {
-            Self::Usual | Self::Jumbo => [WHOLE, "gro off"],
+            Self::Usual | Self::Jumbo | Self::Summed => [WHOLE, "gro off"],
             Self::Cut => [CUT, "gro off"],
-            Self::Joined => [CUT, "gro on"],
+            Self::Joined | Self::SummedJoined => [CUT, "gro on"],
             // They cannot cut packets.
             Self::Virtio => ["gro off"; 2],
             Self::VirtioJoined => ["gro on"; 2],
@@ -72,17 +76,23 @@ impl Link {
         }
     }
 
-    /// Sets up both hosts' devices.
+    /// What `esp.checksum` is.
+    fn checksum(self) -> u8 {
+        matches!(self, Self::Summed | Self::SummedJoined).into()
+    }
+
+    /// Sets up both hosts' devices, and their checksums.
     ///
     /// # Errors
     /// When the guest ends, or a device cannot do it.
     pub fn set_up(self, guest: &mut Commands) -> Result<()> {
         let [client, server] = self.devices();
         let [sender, receiver] = self.features();
-        let mtu = self.mtu();
+        let (mtu, checksum) = (self.mtu(), self.checksum());
         let each = [("a", client, sender), ("b", server, receiver)].map(|(host, device, features)| {
             format!(
-                "ip netns exec {host} ethtool -K {device} {features} && ip -n {host} link set {device} mtu {mtu}"
+                "ip netns exec {host} ethtool -K {device} {features} && ip -n {host} link set {device} mtu {mtu} && \
+                 ip netns exec {host} sh -c 'echo {checksum} > /proc/sys/esp/checksum'"
             )
         });
         let mut commands = each.join(" && ");

@@ -115,6 +115,22 @@ pub const SERIES: &[Series] = &[
         figures: &[("joined-byte", Reading::Byte)],
     },
     Series {
+        link: Link::Summed,
+        transports: &["esp"],
+        pattern: "-x one-one -s 1",
+        tests: 1000,
+        warmup: 100,
+        figures: &[("checksum-message-1", Reading::HalfRoundTrip(1))],
+    },
+    Series {
+        link: Link::SummedJoined,
+        transports: &["esp"],
+        pattern: "-x bulk -s 8M",
+        tests: 3,
+        warmup: 1,
+        figures: &[("checksum-joined-byte", Reading::Byte)],
+    },
+    Series {
         link: Link::Virtio,
         transports: &STREAMS,
         pattern: "-x bulk -s 8M",
