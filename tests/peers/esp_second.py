@@ -2,10 +2,10 @@
 # SPDX-License-Identifier: GPL-2.0-only
 """ESP over a packet socket, written from docs/protocol.md: the module must get along with it.
 
-esp_second.py listen INTERFACE MAC PORT [no-options]           echoes one connection's bytes
-esp_second.py connect INTERFACE MAC PEER PORT BYTES [no-options]   sends BYTES bytes, compares the echo
+esp_second.py listen INTERFACE MAC PORT [WORD...]              echoes one connection's bytes
+esp_second.py connect INTERFACE MAC PEER PORT BYTES [WORD...]  sends BYTES bytes, compares the echo
 
-MAC is its own address: one that the interface does not have, so that the module on this host leaves its
+WORDs: no-options, checksum, want-checksum (fails without). MAC is its own address: one that the interface does not have, so that the module on this host leaves its
 packets alone. Names in brackets are the rules of docs/protocol.md.
 """
 
@@ -16,11 +16,20 @@ import struct
 import sys
 import time
 
-SYN, ACK, FIN, RST, RRQ, TXS, TXF = 1, 2, 4, 8, 16, 32, 64
+SYN, ACK, FIN, RST, RRQ, TXS, TXF, CRC = 1, 2, 4, 8, 16, 32, 64, 128
 HEADER = struct.Struct("!HHHHHB")
 ETHERTYPE = 0x88B6
 BURST, INITIAL, PACKETS_TO_ACK = 21, 1, 10
 SILENCE, PATIENCE = 1.0, 15.0
+
+
+def crc32c(data):
+    crc = 0xFFFFFFFF
+    for byte in data:
+        crc ^= byte
+        for _ in range(8):
+            crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
+    return (crc ^ 0xFFFFFFFF).to_bytes(4, "big")
 
 
 def before(a, b):
@@ -29,11 +38,11 @@ def before(a, b):
 
 
 class Connection:
-    def __init__(self, interface, mac, tells):
+    def __init__(self, interface, mac, words):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
         self.socket.bind((interface, ETHERTYPE))
         self.mac, self.peer, self.ports = mac, None, None
-        self.tells = tells
+        self.tells, self.summed = "no-options" not in words, "checksum" in words
         self.payload = self.own_payload = 1500 - HEADER.size
         self.isn = struct.unpack("!H", os.urandom(2))[0]
         # Sending: packets as (payload, flags) from number `una` on, how many have left, the window's end.
@@ -49,9 +58,11 @@ class Connection:
 
     def put(self, flags, number, payload=b""):
         acknowledgement = self.expected if flags & ACK else 0
-        header = HEADER.pack(*self.ports, len(payload), number & 0xFFFF, acknowledgement, flags)
+        flags |= CRC if self.summed else 0
+        packet = HEADER.pack(*self.ports, len(payload), number & 0xFFFF, acknowledgement, flags) + payload
+        packet += crc32c(packet) if self.summed else b""
         ethernet = self.peer + self.mac + ETHERTYPE.to_bytes(2, "big")
-        self.socket.send((ethernet + header + payload).ljust(60, b"\0"))
+        self.socket.send((ethernet + packet).ljust(60, b"\0"))
 
     def options(self):
         if not self.tells:
@@ -80,7 +91,8 @@ class Connection:
 
     def queue_message(self, data):
         """One transmission [S1, S6]."""
-        packets = [data[i : i + self.payload] for i in range(0, len(data), self.payload)]
+        size = self.payload - (4 if self.summed else 0)
+        packets = [data[i : i + size] for i in range(0, len(data), size)]
         for i, packet in enumerate(packets):
             flags = (TXS if i == 0 else 0) | (TXF if i == len(packets) - 1 else 0)
             self.queue.append((packet, flags | ACK))
@@ -141,9 +153,16 @@ class Connection:
         if frame[:6] != self.mac or len(frame) < 14 + HEADER.size:
             return False
         source, destination, length, number, acknowledgement, flags = HEADER.unpack_from(frame, 14)
-        payload = frame[14 + HEADER.size :][:length]
+        end = 14 + HEADER.size + length
+        payload = frame[14 + HEADER.size : end]
+        if flags & CRC and frame[end : end + 4] != crc32c(frame[14:end]):
+            return False
+        if self.summed and not flags & CRC and flags != SYN:
+            return False
+        summed, flags = bool(flags & CRC), flags & ~CRC
         if self.peer is None and destination == self.ports[0] and flags == SYN:
             self.peer, self.ports = frame[6:12], (destination, source)
+            self.summed |= summed
             self.take_options(payload)
             self.expected = (number + 1) & 0xFFFF
             self.queue, self.left = [(b"", SYN | ACK)], 1
@@ -152,6 +171,7 @@ class Connection:
         if (frame[6:12], (destination, source)) != (self.peer, self.ports):
             return False
         self.heard = self.quiet = time.monotonic()
+        self.summed |= summed
         if flags & RST:
             raise SystemExit("the connection was reset")
         if flags & SYN:
@@ -215,18 +235,19 @@ class Connection:
         self.run(lambda: not self.queue and self.ended)
 
 
-def listen(interface, mac, port, tells):
-    connection = Connection(interface, mac, tells)
+def listen(interface, mac, port, words):
+    connection = Connection(interface, mac, words)
     connection.ports = (port, 0)
     print("listening", file=sys.stderr, flush=True)
     connection.run(lambda: connection.peer)
     connection.run(lambda: connection.opened and connection.ended)
     connection.send(bytes(connection.received))
     connection.close()
+    return connection
 
 
-def connect(interface, mac, peer, port, size, tells):
-    connection = Connection(interface, mac, tells)
+def connect(interface, mac, peer, port, size, words):
+    connection = Connection(interface, mac, words)
     connection.peer, connection.ports = peer, (49152 + os.getpid() % 16384, port)
     connection.queue, connection.left = [(b"", SYN)], 1
     connection.put(SYN, connection.isn, connection.options())
@@ -237,18 +258,19 @@ def connect(interface, mac, peer, port, size, tells):
     if bytes(connection.received) != question:
         raise SystemExit(f"{len(connection.received)} bytes came back, not the {size} that were sent")
     print(f"{size} bytes came back in packets of {connection.payload}")
+    return connection
 
 
 def address(text):
     return bytes.fromhex(text.replace(":", ""))
 
 
-arguments = [word for word in sys.argv[1:] if word != "no-options"]
-tells = "no-options" not in sys.argv
-match arguments:
-    case ["listen", interface, mac, port]:
-        listen(interface, address(mac), int(port), tells)
-    case ["connect", interface, mac, peer, port, size]:
-        connect(interface, address(mac), address(peer), int(port), int(size), tells)
+match sys.argv[1:]:
+    case ["listen", interface, mac, port, *words]:
+        ended = listen(interface, address(mac), int(port), words)
+    case ["connect", interface, mac, peer, port, size, *words]:
+        ended = connect(interface, address(mac), address(peer), int(port), int(size), words)
     case _:
         sys.exit(__doc__)
+if "want-checksum" in words and not ended.summed:
+    sys.exit("the module sent no checksums")

@@ -57,7 +57,7 @@ fn free_port(rover: u16, runs: &[u8]) {
     }
 }
 
-/// ESP's header, and the RST that answers it.
+/// ESP's header, the RST that answers it, and the options of a SYN.
 ///
 /// # Panics
 /// When something does not hold, as all targets.
@@ -73,14 +73,16 @@ pub fn esp_wire(data: &[u8]) {
         None => assert!(usize::from(header.len) > following),
     }
     if header.opens() {
-        assert!(header.has(flags::SYN) && header.len == 0 && header.takes_number());
+        assert!(header.has(flags::SYN) && header.takes_number());
         assert!(!header.has(flags::ACK | flags::FIN | flags::RST));
+        options(&data[esp::HEADER_LEN..]);
     }
     match esp::reset_for(&header) {
         None => assert!(header.has(flags::RST)),
         Some(reset) => {
             assert!(reset.has(flags::RST) && !reset.takes_number());
             assert_eq!((reset.src, reset.dst), (header.dst, header.src));
+            assert_eq!(reset.is_summed(), header.is_summed());
             assert_eq!(esp::reset_for(&reset), None, "no reset is answered");
             // One of the two numbers is what the other side believes it by.
             if header.has(flags::ACK) {
@@ -93,4 +95,25 @@ pub fn esp_wire(data: &[u8]) {
         }
     }
     assert!(esp::mss(u32::from(header.src)) <= u32::from(header.src));
+}
+
+/// What is read is in its range, and what is written of it is read again.
+fn options(data: &[u8]) {
+    let told = esp::Options::parse(data);
+    assert!(told.largest_payload.is_none_or(|payload| payload >= 57));
+    let (Some(payload), Some(window)) = (told.largest_payload, told.window) else {
+        return;
+    };
+    assert!((1..=0x7fff).contains(&window.burst_length));
+    assert!(window.initial_ack_burst_length <= window.burst_length);
+    let config = esp::Config {
+        burst_length: window.burst_length,
+        initial_ack_burst_length: window.initial_ack_burst_length,
+        ..esp::Config::default()
+    };
+    let again = esp::Options::parse(&esp::Options::emit(payload.into(), &config));
+    assert_eq!(
+        (again.largest_payload, again.window),
+        (told.largest_payload, told.window)
+    );
 }

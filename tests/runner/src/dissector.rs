@@ -26,7 +26,7 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const ETHERNET: usize = 14;
 
 /// What tshark prints of each frame, in this order.
-const FIELDS: [&str; 20] = [
+const FIELDS: [&str; 21] = [
     "enet_edp.srcport",
     "enet_edp.dstport",
     "enet_edp.length",
@@ -39,6 +39,7 @@ const FIELDS: [&str; 20] = [
     "enet_esp.ack",
     "enet_esp.flags",
     "enet_esp.payload",
+    "enet_esp.checksum",
     "enet_esp.padding",
     "enet_esp.flags.syn",
     "enet_esp.flags.rrq",
@@ -50,10 +51,10 @@ const FIELDS: [&str; 20] = [
 ];
 
 /// How many of [`FIELDS`] a frame's bytes settle.
-const BYTES: usize = 15;
+const BYTES: usize = 16;
 
 /// What the story must have brought about, by the words that tshark has for it.
-const REMARKS: [&str; 9] = [
+const REMARKS: [&str; 10] = [
     "Connection attempt (SYN)",
     "End of the stream (FIN)",
     "Connection reset (RST)",
@@ -63,6 +64,7 @@ const REMARKS: [&str; 9] = [
     "Packets before this one are missing",
     "The frame is shorter than its header says",
     "Invalid combination of flags",
+    "Wrong checksum",
 ];
 
 /// Runs the story in a guest and judges how the dissector tells it.
@@ -191,11 +193,15 @@ fn hexadecimal(bytes: &[u8]) -> String {
     })
 }
 
-/// Payload and padding behind a header of `header` bytes that states `length`, as tshark prints them.
-fn split(packet: &[u8], header: usize, length: u16) -> [String; 2] {
+/// Payload, checksum and padding behind a header of `header` bytes that states `length`, as tshark prints them.
+fn split(packet: &[u8], header: usize, length: u16, summed: bool) -> [String; 3] {
     let rest = &packet[header..];
-    let (payload, padding) = rest.split_at(usize::from(length).min(rest.len()));
-    [hexadecimal(payload), hexadecimal(padding)]
+    let (payload, rest) = rest.split_at(usize::from(length).min(rest.len()));
+    let (checksum, padding) = match rest.split_first_chunk() {
+        Some((sum, padding)) if summed => (format!("0x{:08x}", u32::from_be_bytes(*sum)), padding),
+        _ => (String::new(), rest),
+    };
+    [hexadecimal(payload), checksum, hexadecimal(padding)]
 }
 
 /// The first [`BYTES`] of the row that a frame must give, as the module reads it.
@@ -207,13 +213,14 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
     match kind {
         0x88b5 => {
             let header = edp::wire::Header::parse(packet).context("no EDP header")?;
-            let [payload, padding] = split(packet, edp::wire::HEADER_LEN, header.len);
+            let [payload, _, padding] = split(packet, edp::wire::HEADER_LEN, header.len, false);
             let numbers = [header.src, header.dst, header.len].map(|number| number.to_string());
             row.splice(0..5, numbers.into_iter().chain([payload, padding]));
         }
         0x88b6 => {
             let header = esp::Header::parse(packet).context("no ESP header")?;
-            let [payload, padding] = split(packet, esp::HEADER_LEN, header.len);
+            let summed = header.is_summed();
+            let [payload, checksum, padding] = split(packet, esp::HEADER_LEN, header.len, summed);
             let numbers = [
                 header.src,
                 header.dst,
@@ -224,6 +231,7 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
             let last = [
                 format!("0x{:02x}", header.flags),
                 payload,
+                checksum,
                 padding,
                 bit(header.has(esp::flags::SYN)),
                 bit(header.has(esp::flags::RRQ)),
@@ -253,10 +261,10 @@ fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
         );
         let protocol = if expected[0].is_empty() { "ESP" } else { "EDP" };
         ensure!(
-            row[19] == protocol,
+            row[20] == protocol,
             "frame {} is called {}",
             number + 1,
-            row[19]
+            row[20]
         );
     }
     Ok(())
@@ -266,7 +274,7 @@ fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
 fn remarks(rows: &[Vec<String>]) -> Result<()> {
     for remark in REMARKS {
         ensure!(
-            rows.iter().any(|row| row[18].contains(remark)),
+            rows.iter().any(|row| row[19].contains(remark)),
             "no frame is remarked with {remark:?}"
         );
     }
@@ -279,7 +287,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
             (REMARKS[3], esp::flags::RRQ),
         ] {
             ensure!(
-                row[18].contains(remark) == (flags & bit != 0),
+                row[19].contains(remark) == (flags & bit != 0),
                 "{remark:?} is said wrongly of {row:?}"
             );
         }
@@ -287,7 +295,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     // Both kinds of control messages; their field has the number.
     for kind in ["1", "2"] {
         ensure!(
-            rows.iter().any(|row| row[17] == kind),
+            rows.iter().any(|row| row[18] == kind),
             "no control message {kind}"
         );
     }
@@ -296,7 +304,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
 
 /// Both directions of a conversation have one number, and each conversation has its own.
 fn streams(rows: &[Vec<String>]) -> Result<()> {
-    for (ports, index) in [([0, 1], 15), ([5, 6], 16)] {
+    for (ports, index) in [([0, 1], 16), ([5, 6], 17)] {
         let mut seen: Vec<(HashSet<&str>, &str)> = Vec::new();
         for row in rows.iter().filter(|row| !row[ports[0]].is_empty()) {
             let ends: HashSet<_> = ports.iter().map(|port| row[*port].as_str()).collect();
@@ -328,9 +336,9 @@ mod tests {
     fn frames_give_the_rows_that_the_module_reads() {
         let frame = bytes(HELD).expect("hexadecimal");
         let row = expected(&frame).expect("an ESP frame");
-        let words = ["1", "2", "3", "65535", "4", "0x22", "616263", "000000"];
-        assert_eq!(row[5..13], words);
-        assert_eq!(row[13..], ["False", "False"]);
+        let words = ["1", "2", "3", "65535", "4", "0x22", "616263", "", "000000"];
+        assert_eq!(row[5..14], words);
+        assert_eq!(row[14..], ["False", "False"]);
         let mut wrong = row.clone();
         wrong[8] = "0".to_owned();
         wrong.resize(FIELDS.len(), String::new());

@@ -15,6 +15,8 @@ pub const SOL_EP_2006: i32 = 285;
 pub const EPPROTO_EZDP: i32 = 1;
 /// `EDP_SO_MTU` and `ESP_SO_MTU`: the largest payload of one packet, a u32.
 pub const SO_MTU: i32 = 1;
+/// `ESP_SO_CHECKSUM`: whether packets have a checksum, a u32.
+pub const ESP_SO_CHECKSUM: i32 = 4;
 /// `EDP_SO_STATS` and `ESP_SO_STATS`: the socket's counters, an array of u32.
 pub const SO_STATS: i32 = 2;
 /// Option of that level, of ESP: how long a peer may owe an answer, milliseconds.

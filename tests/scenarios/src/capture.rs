@@ -2,6 +2,7 @@
 
 use anyhow::{Context, Result};
 
+use crate::address::{ESP_SO_CHECKSUM, SOL_EP};
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::refused;
 use crate::lab::{await_events, Host, Lab, Wiring, DEVICE};
@@ -44,6 +45,7 @@ pub fn run() -> Result<()> {
 fn play(lab: &Lab) -> Result<()> {
     datagrams(lab)?;
     stream(lab)?;
+    summed_stream(lab)?;
     by_hand(lab)?;
     malformed(&lab.a, &lab.b)
 }
@@ -75,6 +77,22 @@ fn stream(lab: &Lab) -> Result<()> {
         libc::ECONNREFUSED,
         "connecting where nobody listens",
     )
+}
+
+/// A stream whose packets have checksums, among them one that leaves alone.
+fn summed_stream(lab: &Lab) -> Result<()> {
+    let listener = lab.b.esp_listener(2808, 1)?;
+    let client = lab.a.esp()?;
+    client.set_int_option(SOL_EP, ESP_SO_CHECKSUM, 1)?;
+    client.connect(&lab.a.to(&lab.b, 2808))?;
+    let (server, _) = listener.accept(0)?;
+    for length in [4000, 10] {
+        client.send_all(&vec![0x66; length])?;
+        server.receive_exact(&mut vec![0; length])?;
+    }
+    drop(client);
+    server.receive(&mut [0], 0).context("the end")?;
+    Ok(())
 }
 
 /// A packet is missing, asked for, sent again; then the connection is given up.
@@ -111,6 +129,10 @@ fn malformed(a: &Host, b: &Host) -> Result<()> {
         flags: flag::ACK | flag::TXS,
         ..esp
     };
+    let unsummed = EspHeader {
+        flags: flag::ACK | flag::CRC,
+        ..hold
+    };
     let wild = EspHeader {
         flags: flag::SYN | flag::FIN,
         ..hold
@@ -126,6 +148,7 @@ fn malformed(a: &Host, b: &Host) -> Result<()> {
         (ETH_P_ESP, esp.packet(b"a")),
         (ETH_P_ESP, hold.packet(&[])),
         (ETH_P_ESP, wild.packet(&[])),
+        (ETH_P_ESP, unsummed.packet(&[1; 4])),
     ] {
         wire.send(&ethernet(b.mac, station::MAC, kind, &packet))?;
     }

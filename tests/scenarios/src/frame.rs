@@ -31,6 +31,8 @@ pub mod flag {
     pub const TXS: u8 = 0x20;
     /// Transmission finished.
     pub const TXF: u8 = 0x40;
+    /// A checksum follows the payload.
+    pub const CRC: u8 = 0x80;
 }
 
 /// An Ethernet frame: two addresses, the type, the payload.
@@ -79,6 +81,22 @@ impl EspHeader {
         packet.push(self.flags);
         packet.extend_from_slice(payload);
         packet
+    }
+
+    /// The same with its checksum, and the flag that tells of it.
+    pub fn summed_packet(&self, payload: &[u8]) -> Vec<u8> {
+        let flags = self.flags | flag::CRC;
+        let mut packet = Self { flags, ..*self }.packet(payload);
+        packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());
+        packet
+    }
+
+    /// Whether the packet in a frame with this header has its checksum, and a right one.
+    pub fn is_intact_in(&self, frame: &[u8]) -> bool {
+        let end = 14 + 11 + usize::from(self.length);
+        let sum = frame.get(end..).and_then(<[u8]>::first_chunk);
+        self.flags & flag::CRC != 0
+            && sum.is_some_and(|&sum| u32::from_be_bytes(sum) == crc32c::crc32c(&frame[14..end]))
     }
 
     /// Reads the header of an Ethernet frame that carries ESP.

@@ -17,6 +17,7 @@ mod enet_tool;
 mod error_queue;
 mod esp_bulk;
 mod esp_calls;
+mod esp_checksum;
 mod esp_connections;
 mod esp_cookies;
 mod esp_faults;
@@ -67,6 +68,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_connections::ALL,
         esp_cookies::ALL,
         esp_options::ALL,
+        esp_checksum::ALL,
         esp_calls::ALL,
         bad_input::ALL,
         hostile_frames::ALL,

@@ -72,7 +72,8 @@ fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> 
     })
 }
 
-/// SYNs from random addresses: some make half-open connections, and the others are answered by cookies.
+/// SYNs from random addresses, with many options and a checksum: some make half-open connections, and the others are
+/// answered by cookies.
 pub const SYNS: Attack = Attack {
     what: "SYNs from absent hosts",
     make: syns,
@@ -81,15 +82,18 @@ pub const SYNS: Attack = Attack {
 
 fn syns(lab: &Lab) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    let options = [[1, 2, 5, 0xd1], [9, 2, 0, 0]].concat().repeat(8);
     let mut syn = |number: u64| {
         let header = EspHeader {
             source: 1 + (number >> 16) as u16,
             destination: PORT,
+            length: options.len() as u16,
             sequence: number as u16,
             flags: flag::SYN,
             ..EspHeader::default()
         };
-        esp(lab, number, header)
+        let packet = header.summed_packet(&options);
+        ethernet(lab.a.mac, address(number), ETH_P_ESP, &packet)
     };
     let mut figures = beside_a_stream(lab, &mut syn)?;
     // The flood goes on, and who is there gets in.

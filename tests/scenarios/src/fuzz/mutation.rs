@@ -290,7 +290,12 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         ..header
     };
     frame.truncate(14);
-    frame.extend(forged.packet(&payload));
+    // Half of them with a right checksum, or what is behind it would never be reached.
+    frame.extend(if rng.bool() {
+        forged.summed_packet(&payload)
+    } else {
+        forged.packet(&payload)
+    });
 }
 
 /// A SYN, or what has not even that, from the sender or from a stranger, to any port.
@@ -313,15 +318,38 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
         }
         return;
     }
+    let options = options(rng);
     let header = EspHeader {
         source,
         destination,
-        length: 0,
+        length: options.len() as u16,
         sequence: rng.u16(..),
         acknowledgement: rng.u16(..),
         flags: [flag::SYN, flag::SYN, flag::ACK, rng.u8(..)][rng.usize(..4)],
     };
-    *frame = ethernet(to, from, ETH_P_ESP, &header.packet(&[]));
+    let packet = if rng.u8(..4) == 0 {
+        header.summed_packet(&options)
+    } else {
+        header.packet(&options)
+    };
+    *frame = ethernet(to, from, ETH_P_ESP, &packet);
+}
+
+/// Options of a SYN: none, some that may be known, or noise.
+fn options(rng: &mut Rng) -> Vec<u8> {
+    match rng.u8(..4) {
+        0 => Vec::new(),
+        1 => garbage(some_length(rng), rng),
+        _ => {
+            let mut options = Vec::new();
+            for _ in 0..rng.u8(..5) {
+                let (kind, length) = (rng.u8(..5), [0, 1, 2, 4, rng.u8(..)][rng.usize(..5)]);
+                options.extend([kind, length]);
+                options.extend(garbage(length.into(), rng));
+            }
+            options
+        }
+    }
 }
 
 #[cfg(test)]

@@ -31,13 +31,14 @@ pub const ALL: &[Scenario] = &[
 ];
 
 /// All files with their numbers, but for the buffers.
-const DEFAULTS: [(&str, u32); 6] = [
+const DEFAULTS: [(&str, u32); 7] = [
     ("burst_length", 21),
     ("initial_ack_burst_length", 1),
     ("packets_to_ack", 10),
     ("round_trip_time", 200),
     ("retransmission_time_min", 10_000),
     ("user_timeout", 15_000),
+    ("checksum", 0),
 ];
 
 /// The buffers: the file, the name in `net.core`, and the socket option.
@@ -159,6 +160,7 @@ fn ranges() -> Outcome {
     spans(knobs, "round_trip_time", 10, 1_000_000)?;
     spans(knobs, "retransmission_time_min", 2_000, 1_000_000)?;
     spans(knobs, "user_timeout", 100, 86_400_000)?;
+    spans(knobs, "checksum", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
         // What the core makes of the smallest wish is the least that it accepts.
         let socket = namespace.within(Socket::esp)??;
