@@ -29,6 +29,7 @@ impl Listener for Devices {
         }
         note_departure();
         space.esp_queues.forget(ifindex);
+        space.edp_peers.forget(ifindex);
         let section = rcu::Read::enter();
         space.esp_listeners.for_each(&section, |sock| {
             if esp_socket::tie(sock) == ifindex {

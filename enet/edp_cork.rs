@@ -5,7 +5,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     edp,
-    edp_output::fits,
+    edp_output::{fits, fits_peer},
     edp_sock::{Edp, Pending},
     net::{message::Message, rcu, sock::Sock, uapi},
 };
@@ -59,16 +59,18 @@ fn append(
 /// An empty datagram with room for the largest, to leave as the call that begins it asks.
 fn begin(sock: &Sock<Edp>, msg: &mut Message<'_>) -> Result<Pending> {
     let mut to = Edp::destination(sock, msg)?;
+    let summed = sock.shared().sums.load(Relaxed);
     let (headroom, room) = {
         let section = rcu::Read::enter();
         let device = Edp::way(sock, &mut to, &section)?;
-        let room = edp::wire::mtu(device.mtu()) as usize;
+        let room = edp::wire::mtu(device.mtu(), summed) as usize;
         (device.headroom(), room)
     };
     let headroom = headroom.saturating_add(edp::wire::HEADER_LEN);
     let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
     let cookie = msg.cookie(sock)?;
-    let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
+    let size = room.saturating_add(edp::wire::sum_len(summed));
+    let mut skb = sock.alloc_send(headroom, size, nonblocking)?;
     skb.set_cookie(sock, &cookie);
     Ok(Pending { skb, to, room })
 }
@@ -83,8 +85,13 @@ fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
     let section = rcu::Read::enter();
     let device = Edp::way(sock, &mut to, &section)?;
     let len = skb.len();
-    fits(device, len)?;
-    if !skb.push(&Edp::header(sock, &to, len).emit()) {
+    let summed = sock.shared().sums.load(Relaxed);
+    fits(device, len, summed)?;
+    fits_peer(device, &to, len, summed)?;
+    if !skb.push(&Edp::header(sock, &to, len, summed).emit()) {
+        return Err(ENOBUFS);
+    }
+    if summed && !skb.append_sum() {
         return Err(ENOBUFS);
     }
     Edp::transmit(sock, device, skb, &to)

@@ -4,23 +4,13 @@
 
 use crate::{
     address::Address,
-    edp::{
-        self,
-        wire::{Header, HEADER_LEN},
-    },
-    edp_output::fits,
-    events,
+    edp::wire::{Header, HEADER_LEN, SUM_LEN},
+    edp_control, events,
     net::{
-        device::{Device, Mac},
-        namespace::PerNet,
-        packet_type::Handler,
-        rcu,
-        skb::{Context, Skb},
-        softirq::Softirq,
+        device::Device, namespace::PerNet, packet_type::Handler, rcu, skb::Skb, softirq::Softirq,
         trace::DropReason,
     },
     notes::Origin,
-    parameters,
     sender::sender,
     space::Space,
     statistics::Statistic,
@@ -37,6 +27,19 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
     skb.refuse(None, reason);
 }
 
+/// Checks the sum behind the first `whole` bytes of the data.
+#[inline(never)]
+fn check_sum(skb: &mut Skb, whole: usize) -> Result<(), DropReason> {
+    // Padding behind the sum.
+    if !skb.trim(whole.saturating_add(SUM_LEN)) {
+        return Err(DropReason::NoMemory);
+    }
+    if !skb.has_sum_behind(whole) {
+        return Err(DropReason::Checksum);
+    }
+    Ok(())
+}
+
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, _softirq: Softirq<'_>) {
         let space = Space::of_within(device.net(), section);
@@ -51,12 +54,21 @@ impl Handler for Frames {
         let (Some(header), Some(len)) = (header, payload) else {
             return refuse(skb, device, header.as_ref(), DropReason::Malformed);
         };
-        if !skb.trim(HEADER_LEN.saturating_add(len)) {
+        let whole = HEADER_LEN.saturating_add(len);
+        if header.summed {
+            if let Err(reason) = check_sum(&mut skb, whole) {
+                return refuse(skb, device, Some(&header), reason);
+            }
+        }
+        if !skb.trim(whole) {
             return refuse(skb, device, Some(&header), DropReason::NoMemory);
         }
         if header.dst == 0 {
             skb.pull(HEADER_LEN);
-            return control(skb, device, &header, source, space);
+            return match edp_control::receive(skb, device, &header, source, space) {
+                Ok(()) => {}
+                Err((skb, reason)) => refuse(skb, device, Some(&header), reason),
+            };
         }
         let ifindex = device.index();
         let found = space
@@ -102,36 +114,4 @@ impl Handler for Frames {
             }
         }
     }
-}
-
-/// Answers an echo request; other control messages are unknown.
-fn control(skb: Skb, device: &Device, header: &Header, source: Mac, space: &Space) {
-    let mut kind = [0];
-    let kind = skb.copy_bits(0, &mut kind).then_some(kind[0]);
-    let Some(reply) = edp::echo::reply_to(header, kind) else {
-        return refuse(skb, device, Some(header), DropReason::NoSocket);
-    };
-    // A device may take in longer frames than it is to send.
-    if fits(device, skb.len()).is_err() {
-        return refuse(skb, device, Some(header), DropReason::Malformed);
-    }
-    if echo(&skb, device, &reply, source).is_some() {
-        space.statistics.count(Statistic::EdpInEcho);
-        skb.consume();
-    } else {
-        refuse(skb, device, Some(header), DropReason::NoMemory);
-    }
-}
-
-fn echo(request: &Skb, device: &Device, reply: &Header, to: Mac) -> Option<()> {
-    let len = request.len();
-    let mut skb = Skb::alloc(
-        device.headroom(),
-        HEADER_LEN.saturating_add(len),
-        Context::Softirq,
-    )?;
-    (skb.put(&reply.emit()) && skb.put(&[edp::echo::REPLY])).then_some(())?;
-    skb.put_copy(request, 1, len.saturating_sub(1))
-        .then_some(())?;
-    device.send(skb, parameters::edp_type(), to).ok()
 }

@@ -5,7 +5,8 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::{Address, INTERFACE_ANY},
-    edp,
+    edp::{self, peers::Known, wire::sum_len},
+    edp_control,
     edp_sock::Edp,
     net::{device::Device, message::Message, namespace::PerNet, rcu, skb::Skb, sock::Sock, uapi},
     parameters, ports,
@@ -13,17 +14,63 @@ use crate::{
     statistics::Statistic,
     ties::{outgoing, usable},
 };
+use core::sync::atomic::Ordering::Relaxed;
 
-/// Checks that `len` bytes of payload leave by `device` in one frame.
+/// Checks that `len` bytes of payload leave by `device` in one frame, with a sum if they are `summed`.
 ///
 /// # Errors
 ///
 /// `EMSGSIZE`.
-pub(crate) fn fits(device: &Device, len: usize) -> Result {
-    if len > edp::wire::mtu(device.mtu()) as usize {
+#[inline]
+pub(crate) fn fits(device: &Device, len: usize, summed: bool) -> Result {
+    if len > edp::wire::mtu(device.mtu(), summed) as usize {
         return Err(EMSGSIZE);
     }
     Ok(())
+}
+
+/// Checks that the peer takes `len` bytes of payload, with a sum if they are `summed`. What every host takes
+/// passes at once. If the peer's limit is not known, the peer is asked, and the datagram leaves: it does
+/// not wait for the answer.
+///
+/// # Errors
+///
+/// `EMSGSIZE`.
+#[inline]
+pub(crate) fn fits_peer(device: &Device, to: &Address, len: usize, summed: bool) -> Result {
+    let len = len.saturating_add(sum_len(summed));
+    if len <= edp::wire::COMMON_LARGEST {
+        return Ok(());
+    }
+    fits_limit(device, to, len)
+}
+
+#[inline(never)]
+fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
+    // What stays in this host meets the limit of the device alone.
+    if to.mac == device.address() {
+        return Ok(());
+    }
+    let space = Space::of(device.net());
+    match space.edp_peers.look_up(to) {
+        Known::Largest(largest) if len > largest.into() => return Err(EMSGSIZE),
+        Known::Ask(nonce) => edp_control::ask(device, nonce, to.mac, space),
+        Known::Largest(_) | Known::Nothing => {}
+    }
+    Ok(())
+}
+
+/// The largest datagram that leaves by `device` for the peer, if the socket has one.
+pub(crate) fn largest(sock: &Sock<Edp>, device: &Device) -> u32 {
+    let shared = sock.shared();
+    let summed = shared.sums.load(Relaxed);
+    let own = edp::wire::mtu(device.mtu(), summed);
+    let told = (shared.peer.get())
+        .filter(|peer| peer.mac != device.address())
+        .and_then(|peer| Space::of(device.net()).edp_peers.largest(&peer));
+    told.map_or(own, |told| {
+        own.min(u32::from(told).saturating_sub(sum_len(summed) as u32))
+    })
 }
 
 impl Edp {
@@ -86,35 +133,47 @@ impl Edp {
         Ok(device)
     }
 
-    /// The header of a datagram with `len` bytes of payload.
-    pub(crate) fn header(sock: &Sock<Self>, to: &Address, len: usize) -> edp::wire::Header {
+    /// The header of a datagram with `len` bytes of payload, and a sum behind them if it is `summed`.
+    pub(crate) fn header(
+        sock: &Sock<Self>,
+        to: &Address,
+        len: usize,
+        summed: bool,
+    ) -> edp::wire::Header {
         edp::wire::Header {
             src: sock.shared().binding.port(),
             dst: to.port,
             len: len as u16,
+            summed,
         }
     }
 
     pub(crate) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
         let mut to = Self::destination(sock, msg)?;
+        let summed = sock.shared().sums.load(Relaxed);
         let headroom = {
             let section = rcu::Read::enter();
             let device = Self::way(sock, &mut to, &section)?;
-            fits(device, len)?;
+            fits(device, len, summed)?;
+            fits_peer(device, &to, len, summed)?;
             device.headroom()
         };
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
         // The calls below may sleep: for room, and for the user's memory.
-        let mut skb = sock.alloc_send(headroom, edp::wire::HEADER_LEN + len, nonblocking)?;
-        if !skb.put(&Self::header(sock, &to, len).emit()) {
+        let room = edp::wire::HEADER_LEN + len + sum_len(summed);
+        let mut skb = sock.alloc_send(headroom, room, nonblocking)?;
+        if !skb.put(&Self::header(sock, &to, len, summed).emit()) {
             return Err(ENOBUFS);
         }
         skb.put_from(msg, len)?;
+        if summed && !skb.append_sum() {
+            return Err(ENOBUFS);
+        }
         skb.set_cookie(sock, &cookie);
         let section = rcu::Read::enter();
         let device = Self::way(sock, &mut to, &section)?;
-        fits(device, len)?;
+        fits(device, len, summed)?;
         Self::transmit(sock, device, skb, &to)
     }
 

@@ -36,6 +36,8 @@ pub(crate) struct Shared {
     /// A datagram is pending.
     pub(crate) corked: AtomicBool,
     pub(crate) device: DeviceGeneration,
+    /// What leaves has a sum (`EDP_SO_CHECKSUM`).
+    pub(crate) sums: AtomicBool,
 }
 
 impl Shared {

@@ -5,13 +5,14 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    edp, edp_cork,
+    edp_cork,
+    edp_output::largest,
     edp_sock::{tie, Edp, LockedEdp, Pending, Shared},
     net::{
         device::Device,
         family::{Call, Closing, End, NewSocket, Operations, Vtable, ADDRESS_LEN},
         message::Message,
-        options::{IntArgument, OptionBuffer},
+        options::{IntArgument, OptionBuffer, OptionValue},
         rcu,
         skb::Skb,
         sock::{self, Protocol, Sock, TcpState},
@@ -27,6 +28,7 @@ use core::sync::atomic::Ordering::Relaxed;
 
 const EDP_SO_MTU: i32 = 1;
 const EDP_SO_STATS: i32 = 2;
+const EDP_SO_CHECKSUM: i32 = 3;
 
 static VTABLE: Vtable<Edp> = Vtable::new(b"EDP");
 
@@ -147,7 +149,7 @@ impl Operations for Edp {
             EDP_SO_MTU => {
                 let ifindex = tie(sock);
                 let device = Device::get(sock.net(), ifindex).ok_or(ENODEV)?;
-                value.write_u32(edp::wire::mtu(device.mtu()))
+                value.write_u32(largest(sock, &device))
             }
             EDP_SO_STATS => {
                 let stats = &sock.shared().stats;
@@ -163,8 +165,22 @@ impl Operations for Edp {
                 }
                 value.write(&bytes)
             }
+            EDP_SO_CHECKSUM => value.write_u32(sock.shared().sums.load(Relaxed).into()),
             _ => Err(ENOPROTOOPT),
         }
+    }
+
+    fn set_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionValue) -> Result {
+        if !is_own_level(level) || name != EDP_SO_CHECKSUM {
+            return Err(ENOPROTOOPT);
+        }
+        let sums = match value.read_u32()? {
+            0 => false,
+            1 => true,
+            _ => return Err(EINVAL),
+        };
+        sock.shared().sums.store(sums, Relaxed);
+        Ok(())
     }
 
     fn send(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {

@@ -5,6 +5,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::AckQueues,
+    edp_peers::Peers,
     edp_sock::Edp,
     esp_sock::Esp,
     net::{
@@ -31,6 +32,8 @@ pub(crate) struct Space {
     pub(crate) sysctl: Directory<Settings>,
     /// EDP sockets by local port; also where datagrams look for theirs.
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
+    /// What other hosts told about themselves.
+    pub(crate) edp_peers: Peers,
     /// ESP sockets that own their local port.
     pub(crate) esp_ports: Ports<Esp, PortLink>,
     /// Where the ports for a destination begin.
@@ -60,6 +63,7 @@ impl Space {
         let statistics = Arc::new(Statistics::new()?, GFP_KERNEL)?;
         Ok(Space {
             edp_ports: Ports::new()?,
+            edp_peers: Peers::new()?,
             esp_ports: Ports::new()?,
             port_secret: Secret::new(),
             cookie_secret: Secret::new(),

@@ -89,6 +89,14 @@ statistics! {
     EdpOutErrors,
     /// Echo requests answered.
     EdpInEcho,
+    /// Queries answered.
+    EdpInQueries,
+    /// Queries beyond the rate at which they are answered.
+    EdpInQueriesRefused,
+    /// Queries that the module sent.
+    EdpOutQueries,
+    /// Answers to these.
+    EdpInAnswers,
     /// Sent to a group, to another host, or by a group.
     EdpInNotOurs,
     /// Too short for the header or for the length it states.
@@ -101,6 +109,8 @@ statistics! {
     EdpInFilter,
     /// The receive buffer is full.
     EdpInReceiveBuffer,
+    /// The sum is wrong.
+    EdpInCsumErrors,
 }
 
 /// The counter of ESP frames that are dropped for `reason`.
@@ -133,6 +143,7 @@ fn edp_drop(reason: DropReason) -> Option<Statistic> {
         DropReason::NoMemory => Statistic::EdpInNoMemory,
         DropReason::Filter => Statistic::EdpInFilter,
         DropReason::ReceiveBuffer => Statistic::EdpInReceiveBuffer,
+        DropReason::Checksum => Statistic::EdpInCsumErrors,
         _ => return None,
     })
 }

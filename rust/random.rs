@@ -13,6 +13,12 @@ pub(crate) fn u16() -> u16 {
     unsafe { bindings::get_random_u16() }
 }
 
+/// A number that nobody outside can guess.
+pub(crate) fn u32() -> u32 {
+    // SAFETY: May be called in any context.
+    unsafe { bindings::get_random_u32() }
+}
+
 /// A secret of this machine, for hashes that nobody outside can predict.
 pub(crate) struct Secret(bindings::siphash_key_t);
 

@@ -3,7 +3,8 @@
 //! Port 0: control messages that the protocol answers by itself.
 //!
 //! The first payload byte is the message's type. An echo request is returned
-//! with its type changed to [`REPLY`] and every other byte as it came.
+//! with its type changed to [`REPLY`] and every other byte as it came; it has a sum if
+//! the request had one.
 
 use super::wire::Header;
 
@@ -23,6 +24,6 @@ pub fn reply_to(header: &Header, first_payload_byte: Option<u8>) -> Option<Heade
     asked.then_some(Header {
         src: 0,
         dst: header.src,
-        len: header.len,
+        ..*header
     })
 }

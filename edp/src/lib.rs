@@ -6,8 +6,9 @@
 //! are built by cargo, where they are tested, and inside the kernel module,
 //! where a panic would be a kernel BUG: so no function here can panic.
 //!
-//! * [`wire`]: the header's six bytes.
-//! * [`echo`]: what is answered on port 0.
+//! * [`wire`]: the header's six bytes, and the sum that may follow the payload.
+//! * [`echo`], [`query`]: what is answered on port 0; [`rate`]: how often.
+//! * [`peers`]: what other hosts have answered.
 //! * [`ports`]: when a port is taken and which free one is given out; the
 //!   Ethernet Streaming Protocol uses the same rules.
 
@@ -19,5 +20,8 @@
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
 pub mod echo;
+pub mod peers;
 pub mod ports;
+pub mod query;
+pub mod rate;
 pub mod wire;

@@ -9,7 +9,19 @@ use edp::{echo, ports, wire};
 use proptest::prelude::*;
 
 fn header() -> impl Strategy<Value = wire::Header> {
-    any::<(u16, u16, u16)>().prop_map(|(src, dst, len)| wire::Header { src, dst, len })
+    (any::<(u16, u16, bool)>(), 0..=wire::LARGEST).prop_map(|((src, dst, summed), len)| {
+        wire::Header {
+            src,
+            dst,
+            len,
+            summed,
+        }
+    })
+}
+
+/// Bytes of payload and sum.
+fn end(header: &wire::Header) -> usize {
+    usize::from(header.len) + wire::sum_len(header.summed)
 }
 
 #[test]
@@ -18,19 +30,50 @@ fn every_field_has_its_place() {
         src: 0x0102,
         dst: 0x0304,
         len: 0x0506,
+        summed: false,
     };
     assert_eq!(header.emit(), [1, 2, 3, 4, 5, 6]);
     assert_eq!(wire::Header::parse(&[1, 2, 3, 4, 5, 6]), Some(header));
+    let summed = wire::Header {
+        summed: true,
+        ..header
+    };
+    assert_eq!(summed.emit(), [1, 2, 3, 4, 0x85, 6]);
+    assert_eq!(wire::Header::parse(&[1, 2, 3, 4, 0x85, 6]), Some(summed));
+}
+
+#[test]
+fn a_sum_follows_the_payload_that_has_one() {
+    let plain = wire::Header {
+        src: 1,
+        dst: 2,
+        len: 10,
+        summed: false,
+    };
+    let summed = wire::Header {
+        summed: true,
+        ..plain
+    };
+    assert_eq!(plain.payload_len(10), Some(10));
+    assert_eq!(summed.payload_len(13), None);
+    assert_eq!(summed.payload_len(14), Some(10));
+    assert_eq!(summed.payload_len(46), Some(10));
 }
 
 #[test]
 fn the_largest_datagram_is_what_the_device_and_the_length_field_allow() {
-    assert_eq!(wire::mtu(1_500), 1_494);
-    assert_eq!(wire::mtu(9_000), 8_994);
-    assert_eq!(wire::mtu(6), 0);
-    assert_eq!(wire::mtu(0), 0);
-    assert_eq!(wire::mtu(65_541), 65_535);
-    assert_eq!(wire::mtu(u32::MAX), 65_535);
+    assert_eq!(wire::mtu(1_500, false), 1_494);
+    assert_eq!(wire::mtu(9_000, false), 8_994);
+    assert_eq!(wire::mtu(6, false), 0);
+    assert_eq!(wire::mtu(0, false), 0);
+    assert_eq!(wire::mtu(32_772, false), 32_766);
+    assert_eq!(wire::mtu(32_773, false), 32_767);
+    assert_eq!(wire::mtu(32_774, false), 32_767);
+    assert_eq!(wire::mtu(u32::MAX, false), 32_767);
+    assert_eq!(wire::mtu(1_500, true), 1_490);
+    assert_eq!(wire::mtu(10, true), 0);
+    assert_eq!(wire::mtu(9, true), 0);
+    assert_eq!(wire::mtu(u32::MAX, true), 32_763);
 }
 
 #[test]
@@ -39,13 +82,22 @@ fn a_request_is_answered_to_its_asker() {
         src: 700,
         dst: 0,
         len: 12,
+        summed: false,
     };
     let answer = wire::Header {
         src: 0,
         dst: 700,
-        len: 12,
+        ..asked
     };
     assert_eq!(echo::reply_to(&asked, Some(echo::REQUEST)), Some(answer));
+    let summed = |header| wire::Header {
+        summed: true,
+        ..header
+    };
+    assert_eq!(
+        echo::reply_to(&summed(asked), Some(echo::REQUEST)),
+        Some(summed(answer))
+    );
     assert_eq!(echo::reply_to(&asked, Some(echo::REPLY)), None);
     assert_eq!(echo::reply_to(&asked, Some(0)), None);
     assert_eq!(echo::reply_to(&asked, None), None);
@@ -177,8 +229,11 @@ proptest! {
     #[test]
     fn a_length_never_reaches_behind_the_frame(header in header(), following in 0usize..70_000) {
         match header.payload_len(following) {
-            None => prop_assert!(usize::from(header.len) > following),
-            Some(len) => prop_assert!(len <= following && len == usize::from(header.len)),
+            None => prop_assert!(end(&header) > following),
+            Some(len) => {
+                prop_assert!(end(&header) <= following);
+                prop_assert_eq!(len, usize::from(header.len));
+            }
         }
     }
 

@@ -2,11 +2,13 @@
 
 //! Headers: what is read is what is written, and what is answered.
 
-use edp::echo;
+use edp::peers::{Bucket, Known, Peer, ASK_AGAIN};
 use edp::ports::{self, DYNAMIC, REGISTERED};
+use edp::query::{self, Capabilities, Host};
+use edp::{echo, rate, wire};
 use esp::flags;
 
-/// EDP's header, its echo, and the choice of a port.
+/// EDP's header, its echo, queries and their answers, and the choice of a port.
 ///
 /// # Panics
 /// When something does not hold, as all targets.
@@ -18,20 +20,100 @@ pub fn edp_wire(data: &[u8]) {
     let following = &data[edp::wire::HEADER_LEN..];
     assert_eq!(header.emit(), data[..edp::wire::HEADER_LEN]);
     match header.payload_len(following.len()) {
-        Some(len) => assert!(len == usize::from(header.len) && len <= following.len()),
-        None => assert!(usize::from(header.len) > following.len()),
+        Some(len) => {
+            assert_eq!(len, usize::from(header.len));
+            assert!(len + wire::sum_len(header.summed) <= following.len());
+        }
+        None => {
+            assert!(usize::from(header.len) + wire::sum_len(header.summed) > following.len());
+        }
     }
     if let Some(reply) = echo::reply_to(&header, following.first().copied()) {
         assert_eq!(following.first(), Some(&echo::REQUEST));
         assert_eq!(
-            (reply.src, reply.dst, reply.len),
-            (0, header.src, header.len)
+            (reply.src, reply.dst, reply.len, reply.summed),
+            (0, header.src, header.len, header.summed)
         );
         // Not even a host that takes the reply for a request answers it.
         assert_eq!(echo::reply_to(&reply, Some(echo::REQUEST)), None);
     }
-    assert!(edp::wire::mtu(u32::from(header.src)) <= u32::from(header.src));
+    let room = u32::from(header.src);
+    assert!(wire::mtu(room, false) <= room);
+    assert!(wire::mtu(room, true) <= wire::mtu(room, false));
+    control_message(&header, following);
+    peers(following);
+    rates(following);
     free_port(header.src, following);
+}
+
+/// A query is answered by a message that is no query; what an answer tells is told again.
+fn control_message(header: &wire::Header, payload: &[u8]) {
+    if let Some(nonce) = query::nonce_of_query(payload) {
+        assert!(payload.len() >= query::QUERY_LEN && query::query(nonce) == payload[..5]);
+        let answer = query::answer_to(header);
+        assert_eq!((answer.src, answer.dst), (0, header.src));
+        assert_eq!(Capabilities::of_answer(payload), None);
+    }
+    let Some((nonce, told)) = Capabilities::of_answer(payload) else {
+        return;
+    };
+    let (burst_length, initial_ack_burst_length) = told.window.unwrap_or_default();
+    let host = Host {
+        largest_datagram: told.largest_datagram.unwrap_or(62).into(),
+        largest_payload: told.largest_payload.unwrap_or_default().into(),
+        burst_length,
+        initial_ack_burst_length,
+        packets_to_ack: told.packets_to_ack.unwrap_or_default(),
+    };
+    let answer = host.answer(nonce);
+    assert_eq!(query::nonce_of_query(&answer), None);
+    assert_eq!(echo::reply_to(header, answer.first().copied()), None);
+    let (again, same) = Capabilities::of_answer(&answer).expect("an answer");
+    assert_eq!(again, nonce);
+    assert_eq!(
+        same.largest_datagram.map(u32::from),
+        Some(host.largest_datagram)
+    );
+    assert_eq!(same.window, Some((burst_length, initial_ack_burst_length)));
+}
+
+/// Peers are sent to, and answer, rightly or not: each three bytes are one step.
+fn peers(steps: &[u8]) {
+    let mut bucket = Bucket::default();
+    let mut asked = [(0, [0; 4]); 8];
+    let mut now = 1 << 40;
+    for (count, step) in steps.chunks_exact(3).enumerate() {
+        now += u64::from(step[1]) * 50_000_000;
+        let number = usize::from(step[0] % 8);
+        let peer = Peer {
+            mac: [2, 0, 0, 0, 0, step[0] % 8],
+            ifindex: 1,
+        };
+        let nonce = (count as u32 + 1).to_be_bytes();
+        if let Known::Ask(nonce) = bucket.look_up(&peer, now, || nonce) {
+            let (before, _) = std::mem::replace(&mut asked[number], (now, nonce));
+            assert!(before == 0 || now - before >= ASK_AGAIN);
+        }
+        let (_, right) = asked[number];
+        let largest = u16::from(step[2]);
+        assert!(!bucket.answer(&peer, now, [0xff; 4], Some(largest)));
+        if step[0] >= 128 && bucket.answer(&peer, now, right, Some(largest)) {
+            assert_eq!(bucket.largest(&peer, now), Some(largest));
+        }
+    }
+}
+
+/// Queries come after pauses of a byte each, in tenths of milliseconds.
+fn rates(pauses: &[u8]) {
+    let (mut due, mut now, mut left) = (0, 1, 0);
+    for pause in pauses {
+        now += u64::from(*pause) * 100_000;
+        if let Some(next) = rate::admit(due, now) {
+            due = next;
+            left += 1;
+        }
+    }
+    assert!(left <= rate::BURST + now / rate::INTERVAL);
 }
 
 /// Ports are taken by runs, each of two bytes: so many are free, then so many are not.

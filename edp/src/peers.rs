@@ -1,0 +1,152 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What other hosts have told in their answers, or that they did not answer.
+//!
+//! A peer is asked when a datagram leaves for it that not every host takes. The
+//! datagram does not wait for the answer: later ones meet the limit that it tells. The
+//! caller keeps a number of [`Bucket`]s, and chooses a peer's by a keyed hash, so that
+//! nobody can fill the one of another.
+//!
+//! Times are nanoseconds of a monotonic clock.
+
+use super::query::Nonce;
+
+/// Peers in a bucket.
+const WAYS: usize = 4;
+
+const SECOND: u64 = 1_000_000_000;
+
+/// A query may follow another one to the same peer after this time. Until then the
+/// peer's entry stays, so that no other one can make it ask again.
+pub const ASK_AGAIN: u64 = SECOND;
+/// How long an answer counts.
+pub const TOLD_FOR: u64 = 60 * SECOND;
+/// How long a peer that has not answered within [`ASK_AGAIN`] is not asked again.
+pub const SILENT_FOR: u64 = 10 * SECOND;
+
+/// A peer: its address, and the device that leads to it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Peer {
+    /// Its Ethernet address.
+    pub mac: [u8; 6],
+    /// Index of the device.
+    pub ifindex: u32,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+enum State {
+    #[default]
+    Unused,
+    /// Asked with this, and not answered yet.
+    Asked(Nonce),
+    /// Answered.
+    Told { largest: u16, at: u64 },
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Entry {
+    peer: Peer,
+    /// When the last query left.
+    asked: u64,
+    state: State,
+}
+
+impl Entry {
+    fn is_of(&self, peer: &Peer) -> bool {
+        !matches!(self.state, State::Unused) && self.peer == *peer
+    }
+
+    /// Whether it still says something at `now`.
+    fn is_fresh(&self, now: u64) -> bool {
+        match self.state {
+            State::Unused => false,
+            State::Asked(_) => now < self.asked.saturating_add(ASK_AGAIN + SILENT_FOR),
+            State::Told { at, .. } => now < at.saturating_add(TOLD_FOR),
+        }
+    }
+
+    /// Whether another peer may have its place.
+    fn may_go(&self, now: u64) -> bool {
+        matches!(self.state, State::Unused) || now >= self.asked.saturating_add(ASK_AGAIN)
+    }
+
+    /// More for one that is missed more: an answer, and of two the one asked for later.
+    fn worth(&self, now: u64) -> (bool, u64) {
+        let told = matches!(self.state, State::Told { .. }) && self.is_fresh(now);
+        (told, self.asked)
+    }
+}
+
+/// What is known of a peer to which a datagram leaves.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Known {
+    /// The largest datagram that it takes, bytes.
+    Largest(u16),
+    /// Nothing.
+    Nothing,
+    /// Nothing, and a query with this nonce is to leave.
+    Ask(Nonce),
+}
+
+/// A few peers.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Bucket([Entry; WAYS]);
+
+impl Bucket {
+    /// What `peer` has told, if it counts at `now`: the largest datagram that it takes, bytes.
+    pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
+        let entry = self.0.iter().find(|entry| entry.is_of(peer))?;
+        match entry.state {
+            State::Told { largest, .. } if entry.is_fresh(now) => Some(largest),
+            _ => None,
+        }
+    }
+
+    /// What is known of `peer` at `now`. If it is to be asked, `nonce` makes the query's, and
+    /// the query counts as sent.
+    pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
+        if let Some(largest) = self.largest(peer, now) {
+            return Known::Largest(largest);
+        }
+        let known = self.0.iter().any(|entry| entry.is_of(peer));
+        let place = if known {
+            self.0.iter_mut().find(|entry| entry.is_of(peer))
+        } else {
+            let free = self.0.iter_mut().filter(|entry| entry.may_go(now));
+            free.min_by_key(|entry| entry.worth(now))
+        };
+        let Some(entry) = place.filter(|entry| !known || !entry.is_fresh(now)) else {
+            return Known::Nothing;
+        };
+        let nonce = nonce();
+        *entry = Entry {
+            peer: *peer,
+            asked: now,
+            state: State::Asked(nonce),
+        };
+        Known::Ask(nonce)
+    }
+
+    /// Takes the answer of `peer` at `now`: `largest` if it told that. `false` if it was not
+    /// asked, or with another nonce; then nothing changes.
+    pub fn answer(&mut self, peer: &Peer, now: u64, nonce: Nonce, largest: Option<u16>) -> bool {
+        let asked = |entry: &&mut Entry| {
+            let pending = matches!(entry.state, State::Asked(asked) if asked == nonce);
+            pending && entry.is_of(peer) && entry.is_fresh(now)
+        };
+        let Some(entry) = self.0.iter_mut().find(asked) else {
+            return false;
+        };
+        entry.state = State::Told {
+            largest: largest.unwrap_or(u16::MAX),
+            at: now,
+        };
+        true
+    }
+
+    /// Forgets the peers that the device with index `ifindex` led to.
+    pub fn forget(&mut self, ifindex: u32) {
+        let gone = self.0.iter_mut().filter(|e| e.peer.ifindex == ifindex);
+        gone.for_each(|entry| *entry = Entry::default());
+    }
+}

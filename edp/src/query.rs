@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Port 0: a host's version, capabilities and limits.
+//!
+//! ```text
+//! 3  nonce (4 bytes)             a query
+//! 4  the query's nonce  options  its answer
+//! ```
+//!
+//! The options are those of this table, in any order:
+//!
+//! ```text
+//! type (1 byte)  length of the value (1 byte)  value, big-endian
+//!            1                              1  version of the protocols
+//!            2                              2  capabilities, bits
+//!            3                              2  largest datagram of EDP that it takes, bytes
+//!            4                              2  largest payload of an ESP packet that it takes, bytes
+//!            5                              4  burst_length, initial_ack_burst_length
+//!            6                              2  packets_to_ack
+//! ```
+//!
+//! A receiver skips types that it does not know. An option that is cut off, or has
+//! another length than here, ends the list. Header and answer fit into the least
+//! Ethernet frame, so that the answer is no longer than the query on the wire.
+
+use super::wire::Header;
+
+/// Type of a query (`EDP_QUERY`).
+pub const QUERY: u8 = 3;
+/// Type of the answer to a query (`EDP_ANSWER`).
+pub const ANSWER: u8 = 4;
+
+/// The version of the protocols that this is.
+pub const VERSION: u8 = 1;
+
+/// Bytes of a query that have a meaning; more may follow.
+pub const QUERY_LEN: usize = 5;
+/// Bytes of the answer that [`Host::answer`] gives.
+pub const ANSWER_LEN: usize = 30;
+/// Bytes of an answer at most.
+pub const ANSWER_MAX: usize = 40;
+
+/// Bits of [`Capabilities::flags`].
+pub mod flags {
+    /// The host has ESP.
+    pub const ESP: u16 = 1 << 0;
+    /// It takes datagrams and packets with a sum.
+    pub const SUMS: u16 = 1 << 1;
+}
+
+/// Types of options.
+mod kind {
+    pub const VERSION: u8 = 1;
+    pub const FLAGS: u8 = 2;
+    pub const LARGEST_DATAGRAM: u8 = 3;
+    pub const LARGEST_PAYLOAD: u8 = 4;
+    pub const WINDOW: u8 = 5;
+    pub const PACKETS_TO_ACK: u8 = 6;
+}
+
+/// Payload of a datagram that every Ethernet device takes: its MTU is at least 68 bytes
+/// (`ETH_MIN_MTU`).
+const LEAST_DATAGRAM: u16 = 62;
+
+/// By what an answer is told from one that nobody asked for.
+pub type Nonce = [u8; 4];
+
+/// What this host tells by a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Host {
+    /// The largest datagram that the device takes, without a sum.
+    pub largest_datagram: u32,
+    /// The largest payload of an ESP packet that it takes, without a sum.
+    pub largest_payload: u32,
+    /// ESP's setting.
+    pub burst_length: u16,
+    /// ESP's setting.
+    pub initial_ack_burst_length: u16,
+    /// ESP's setting.
+    pub packets_to_ack: u16,
+}
+
+/// What another host has told.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Capabilities {
+    /// The version of its protocols.
+    pub version: Option<u8>,
+    /// Bits of [`flags`].
+    pub flags: Option<u16>,
+    /// The largest datagram that it takes, without a sum, bytes.
+    pub largest_datagram: Option<u16>,
+    /// The largest payload of an ESP packet that it takes, without a sum, bytes.
+    pub largest_payload: Option<u16>,
+    /// Its `burst_length` and `initial_ack_burst_length`.
+    pub window: Option<(u16, u16)>,
+    /// Its `packets_to_ack`.
+    pub packets_to_ack: Option<u16>,
+}
+
+/// The payload of a query.
+pub const fn query(nonce: Nonce) -> [u8; QUERY_LEN] {
+    let [n0, n1, n2, n3] = nonce;
+    [QUERY, n0, n1, n2, n3]
+}
+
+/// The nonce of a query with `payload`, of which the first bytes are enough.
+pub fn nonce_of_query(payload: &[u8]) -> Option<Nonce> {
+    match *payload {
+        [QUERY, n0, n1, n2, n3, ..] => Some([n0, n1, n2, n3]),
+        _ => None,
+    }
+}
+
+/// The header of the answer to a query with the header `query`. A query may come from
+/// port 0, since nothing answers an answer.
+pub const fn answer_to(query: &Header) -> Header {
+    Header {
+        src: 0,
+        dst: query.src,
+        len: ANSWER_LEN as u16,
+        summed: query.summed,
+    }
+}
+
+impl Host {
+    /// The payload of the answer to a query with `nonce`.
+    pub fn answer(&self, nonce: Nonce) -> [u8; ANSWER_LEN] {
+        let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
+        let [n0, n1, n2, n3] = nonce;
+        let [f0, f1] = (flags::ESP | flags::SUMS).to_be_bytes();
+        let [d0, d1] = short(self.largest_datagram);
+        let [p0, p1] = short(self.largest_payload);
+        let [b0, b1] = self.burst_length.to_be_bytes();
+        let [i0, i1] = self.initial_ack_burst_length.to_be_bytes();
+        let [a0, a1] = self.packets_to_ack.to_be_bytes();
+        [
+            ANSWER,
+            n0,
+            n1,
+            n2,
+            n3,
+            kind::VERSION,
+            1,
+            VERSION,
+            kind::FLAGS,
+            2,
+            f0,
+            f1,
+            kind::LARGEST_DATAGRAM,
+            2,
+            d0,
+            d1,
+            kind::LARGEST_PAYLOAD,
+            2,
+            p0,
+            p1,
+            kind::WINDOW,
+            4,
+            b0,
+            b1,
+            i0,
+            i1,
+            kind::PACKETS_TO_ACK,
+            2,
+            a0,
+            a1,
+        ]
+    }
+}
+
+impl Capabilities {
+    /// Reads the payload of an answer. Of an option that comes twice, the last one counts.
+    pub fn of_answer(payload: &[u8]) -> Option<(Nonce, Self)> {
+        match *payload {
+            [ANSWER, n0, n1, n2, n3, ref options @ ..] => {
+                Some(([n0, n1, n2, n3], Self::parse(options)))
+            }
+            _ => None,
+        }
+    }
+
+    fn parse(mut bytes: &[u8]) -> Self {
+        let mut told = Self::default();
+        while let [kind, len, rest @ ..] = bytes {
+            let Some((value, behind)) = rest.split_at_checked((*len).into()) else {
+                break;
+            };
+            match (*kind, value) {
+                (kind::VERSION, &[version]) => told.version = Some(version),
+                (kind::FLAGS, &[f0, f1]) => told.flags = Some(u16::from_be_bytes([f0, f1])),
+                (kind::LARGEST_DATAGRAM, &[d0, d1]) => {
+                    let largest = u16::from_be_bytes([d0, d1]);
+                    told.largest_datagram = Some(largest.max(LEAST_DATAGRAM));
+                }
+                (kind::LARGEST_PAYLOAD, &[p0, p1]) => {
+                    told.largest_payload = Some(u16::from_be_bytes([p0, p1]));
+                }
+                (kind::WINDOW, &[b0, b1, i0, i1]) => {
+                    let burst_length = u16::from_be_bytes([b0, b1]);
+                    told.window = Some((burst_length, u16::from_be_bytes([i0, i1])));
+                }
+                (kind::PACKETS_TO_ACK, &[a0, a1]) => {
+                    told.packets_to_ack = Some(u16::from_be_bytes([a0, a1]));
+                }
+                (kind::VERSION..=kind::PACKETS_TO_ACK, _) => break,
+                _ => {}
+            }
+            bytes = behind;
+        }
+        told
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What is known of other hosts, and when they are asked.
+
+use std::collections::HashMap;
+
+use edp::peers::{Bucket, Known, Peer, ASK_AGAIN, SILENT_FOR, TOLD_FOR};
+use proptest::prelude::*;
+
+const START: u64 = 1_000_000_000_000;
+
+fn peer(number: u8) -> Peer {
+    Peer {
+        mac: [2, 0, 0, 0, 0, number],
+        ifindex: 3,
+    }
+}
+
+fn nonce(number: u32) -> [u8; 4] {
+    number.to_be_bytes()
+}
+
+#[test]
+fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
+    let mut bucket = Bucket::default();
+    let p = peer(1);
+    assert_eq!(bucket.look_up(&p, START, || nonce(7)), Known::Ask(nonce(7)));
+    assert_eq!(bucket.look_up(&p, START + 1, || nonce(8)), Known::Nothing);
+    assert_eq!(bucket.largest(&p, START + 1), None);
+    assert!(bucket.answer(&p, START + 2, nonce(7), Some(1_494)));
+    assert_eq!(
+        bucket.look_up(&p, START + 3, || nonce(8)),
+        Known::Largest(1_494)
+    );
+    let end = START + 2 + TOLD_FOR;
+    assert_eq!(bucket.largest(&p, end - 1), Some(1_494));
+    assert_eq!(bucket.largest(&p, end), None);
+    assert_eq!(bucket.look_up(&p, end, || nonce(9)), Known::Ask(nonce(9)));
+}
+
+#[test]
+fn only_the_asked_peer_answers_by_the_asked_device_with_the_nonce_and_once() {
+    let mut bucket = Bucket::default();
+    let p = peer(1);
+    assert!(!bucket.answer(&p, START, nonce(7), Some(100)));
+    bucket.look_up(&p, START, || nonce(7));
+    let elsewhere = Peer { ifindex: 4, ..p };
+    assert!(!bucket.answer(&p, START, nonce(8), Some(100)));
+    assert!(!bucket.answer(&peer(2), START, nonce(7), Some(100)));
+    assert!(!bucket.answer(&elsewhere, START, nonce(7), Some(100)));
+    assert_eq!(bucket.largest(&p, START), None);
+    assert!(bucket.answer(&p, START, nonce(7), Some(100)));
+    assert!(!bucket.answer(&p, START, nonce(7), Some(200)));
+    assert_eq!(bucket.largest(&p, START), Some(100));
+}
+
+#[test]
+fn a_silent_peer_is_asked_again_after_a_while() {
+    let mut bucket = Bucket::default();
+    let p = peer(1);
+    bucket.look_up(&p, START, || nonce(7));
+    let end = START + ASK_AGAIN + SILENT_FOR;
+    assert_eq!(bucket.look_up(&p, end - 1, || nonce(8)), Known::Nothing);
+    // A late answer still counts; one that is later than the next query does not.
+    let mut late = bucket;
+    assert!(late.answer(&p, end - 1, nonce(7), Some(100)));
+    assert!(!bucket.answer(&p, end, nonce(7), Some(100)));
+    assert_eq!(bucket.look_up(&p, end, || nonce(8)), Known::Ask(nonce(8)));
+    assert!(!bucket.answer(&p, end, nonce(7), Some(100)));
+    assert!(bucket.answer(&p, end, nonce(8), None));
+    assert_eq!(bucket.largest(&p, end), Some(u16::MAX));
+}
+
+#[test]
+fn a_peer_without_a_place_is_not_asked() {
+    let mut bucket = Bucket::default();
+    for number in 0..4 {
+        let known = bucket.look_up(&peer(number), START, || nonce(7));
+        assert_eq!(known, Known::Ask(nonce(7)));
+    }
+    assert_eq!(
+        bucket.look_up(&peer(9), START + 1, || nonce(7)),
+        Known::Nothing
+    );
+    // An answer stays for longer than a silent peer.
+    assert!(bucket.answer(&peer(0), START, nonce(7), Some(100)));
+    let later = START + ASK_AGAIN;
+    for number in 10..13 {
+        let known = bucket.look_up(&peer(number), later, || nonce(8));
+        assert_eq!(known, Known::Ask(nonce(8)));
+    }
+    assert_eq!(bucket.largest(&peer(0), later), Some(100));
+    bucket.look_up(&peer(13), later, || nonce(8));
+    assert_eq!(bucket.largest(&peer(0), later), None);
+}
+
+#[test]
+fn peers_behind_a_device_that_is_gone_are_forgotten() {
+    let mut bucket = Bucket::default();
+    let elsewhere = Peer {
+        ifindex: 4,
+        ..peer(1)
+    };
+    for p in [peer(1), elsewhere] {
+        bucket.look_up(&p, START, || nonce(7));
+        bucket.answer(&p, START, nonce(7), Some(100));
+    }
+    bucket.forget(3);
+    assert_eq!(bucket.largest(&peer(1), START), None);
+    assert_eq!(bucket.largest(&elsewhere, START), Some(100));
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig {
+        rng_seed: proptest::test_runner::RngSeed::Fixed(19),
+        failure_persistence: None,
+        ..ProptestConfig::with_cases(300)
+    })]
+
+    /// Whoever sends to whomever and whatever is answered: nobody is asked more than once a second,
+    /// and a limit is one that its peer told in the last minute, in answer to the last query.
+    #[test]
+    fn queries_are_rare_and_limits_are_the_peers_own(
+        steps in prop::collection::vec((0u8..8, 0u64..700_000_000, any::<u16>(), any::<bool>(), any::<bool>()), 1..300),
+    ) {
+        let mut bucket = Bucket::default();
+        let mut now = START;
+        let mut asked: HashMap<u8, (u64, [u8; 4])> = HashMap::new();
+        let mut told: HashMap<u8, (u64, u16)> = HashMap::new();
+        for (count, (number, pause, largest, answers, right)) in steps.into_iter().enumerate() {
+            now += pause;
+            let p = peer(number);
+            match bucket.look_up(&p, now, || nonce(count as u32)) {
+                Known::Ask(nonce) => {
+                    if let Some((at, _)) = asked.insert(number, (now, nonce)) {
+                        prop_assert!(now - at >= ASK_AGAIN);
+                    }
+                }
+                Known::Largest(known) => {
+                    let (at, value) = told[&number];
+                    prop_assert!(known == value && now < at + TOLD_FOR);
+                }
+                Known::Nothing => {}
+            }
+            if answers {
+                let (_, last) = asked.get(&number).copied().unwrap_or_default();
+                let used = if right { last } else { nonce(u32::MAX) };
+                if bucket.answer(&p, now, used, Some(largest)) {
+                    prop_assert!(right);
+                    told.insert(number, (now, largest));
+                    prop_assert_eq!(bucket.largest(&p, now), Some(largest));
+                }
+            }
+        }
+    }
+}

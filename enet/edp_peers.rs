@@ -1,0 +1,116 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! What other hosts answered to queries, and how many queries of theirs are answered: each network
+//! namespace for itself, in memory that does not grow.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    edp::{
+        peers::{Bucket, Known, Peer},
+        query::{Capabilities, Nonce},
+        rate,
+    },
+    net::{
+        bh_lock::BhLock,
+        device::{Device, Mac},
+        random::{self, Secret},
+        timer,
+    },
+};
+use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use kernel::alloc::KVec;
+
+/// Each has some peers.
+const BUCKETS: usize = 64;
+
+/// A namespace's knowledge of other hosts.
+pub(crate) struct Peers {
+    /// Chooses a peer's bucket.
+    secret: Secret,
+    /// The lock is a leaf.
+    buckets: BhLock<KVec<Bucket>>,
+    /// When the next answer would be due at the steady rate.
+    answers: AtomicU64,
+}
+
+fn peer(mac: Mac, ifindex: u32) -> Peer {
+    Peer {
+        mac: mac.0,
+        ifindex,
+    }
+}
+
+impl Peers {
+    /// Knows nobody.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        let mut buckets = KVec::with_capacity(BUCKETS, GFP_KERNEL)?;
+        for _ in 0..BUCKETS {
+            buckets.push(Bucket::default(), GFP_KERNEL)?;
+        }
+        Ok(Peers {
+            secret: Secret::new(),
+            buckets: BhLock::new(buckets, kernel::static_lock_class!())?,
+            answers: AtomicU64::new(0),
+        })
+    }
+
+    /// Lends the bucket of the host with address `mac` behind device `ifindex`.
+    fn with<R>(&self, mac: Mac, ifindex: u32, f: impl FnOnce(&mut Bucket) -> R) -> Option<R> {
+        let place = self.secret.hash([mac.to_bits(), ifindex.into(), 0]) as usize % BUCKETS;
+        self.buckets.lock().get_mut(place).map(f)
+    }
+
+    /// The largest datagram that `to` has told to take, bytes.
+    pub(crate) fn largest(&self, to: &Address) -> Option<u16> {
+        let now = timer::now();
+        let peer = peer(to.mac, to.ifindex);
+        self.with(to.mac, to.ifindex, |bucket| bucket.largest(&peer, now))?
+    }
+
+    /// What is known of `to`, for which a large datagram leaves.
+    pub(crate) fn look_up(&self, to: &Address) -> Known {
+        let now = timer::now();
+        let peer = peer(to.mac, to.ifindex);
+        let nonce = || random::u32().to_be_bytes();
+        self.with(to.mac, to.ifindex, |bucket| {
+            bucket.look_up(&peer, now, nonce)
+        })
+        .unwrap_or(Known::Nothing)
+    }
+
+    /// Takes what the host with address `source` answered by `device`. `false` if it was not asked so.
+    pub(crate) fn answer(
+        &self,
+        source: Mac,
+        device: &Device,
+        nonce: Nonce,
+        told: &Capabilities,
+    ) -> bool {
+        let now = timer::now();
+        let ifindex = device.index();
+        let peer = peer(source, ifindex);
+        self.with(source, ifindex, |bucket| {
+            bucket.answer(&peer, now, nonce, told.largest_datagram)
+        })
+        .unwrap_or(false)
+    }
+
+    /// Forgets the hosts behind device `ifindex`, which is gone.
+    pub(crate) fn forget(&self, ifindex: u32) {
+        let mut buckets = self.buckets.lock();
+        buckets.iter_mut().for_each(|bucket| bucket.forget(ifindex));
+    }
+
+    /// Whether one more query may be answered now.
+    pub(crate) fn may_answer(&self) -> bool {
+        let now = timer::now();
+        self.answers
+            .fetch_update(Relaxed, Relaxed, |due| rate::admit(due, now))
+            .is_ok()
+    }
+}
