@@ -24,6 +24,24 @@ local function follow_ethertype(proto, default, name)
     end
 end
 
+-- CRC32c (Castagnoli) of a range of bytes, by a table for each byte's effect.
+local crc_table = {}
+for byte = 0, 255 do
+    local crc = byte
+    for _ = 1, 8 do
+        crc = crc & 1 ~= 0 and crc >> 1 ~ 0x82f63b78 or crc >> 1
+    end
+    crc_table[byte] = crc
+end
+
+local function crc32c(range)
+    local crc, bytes = 0xffffffff, range:bytes()
+    for at = 0, bytes:len() - 1 do
+        crc = crc >> 8 ~ crc_table[(crc ~ bytes:get_index(at)) & 0xff]
+    end
+    return crc ~ 0xffffffff
+end
+
 -- The fields that both protocols have; `name` begins their names.
 local function common_fields(name)
     return {
@@ -49,25 +67,8 @@ local function common_experts(name)
     }
 end
 
-local castagnoli = {}
-for byte = 0, 255 do
-    local crc = byte
-    for _ = 1, 8 do
-        crc = crc >> 1 ~ (crc & 1) * 0x82f63b78
-    end
-    castagnoli[byte] = crc
-end
-
-local function crc32c(bytes)
-    local crc = 0xffffffff
-    for i = 1, #bytes do
-        crc = crc >> 8 ~ castagnoli[(crc ~ bytes:byte(i)) & 0xff]
-    end
-    return crc ~ 0xffffffff
-end
-
--- Adds payload, checksum and padding behind a header of `header` bytes that states `length`, and whether a checksum
--- follows; all of `fields` and `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how
+-- Adds payload, checksum and padding behind a header of `header` bytes that states `length`, and whether it is
+-- `summed`; all of `fields` and `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how
 -- much. Several packets that a host passes on in one buffer have no checksum.
 local function add_payload(tree, tvb, header, length, summed, fields, experts)
     local rest = tvb:captured_len() - header
@@ -81,7 +82,7 @@ local function add_payload(tree, tvb, header, length, summed, fields, experts)
     if summed and rest >= length + 4 then
         local sum = tvb(header + length, 4)
         local item = tree:add(fields.checksum, sum)
-        if sum:uint() ~= crc32c(tvb:raw(0, header + length)) then
+        if sum:uint() ~= crc32c(tvb(0, header + length)) then
             item:add_proto_expert_info(experts.checksum)
         end
         there = there + 4
@@ -100,13 +101,28 @@ end
 local edp = Proto("enet_edp", "Ethernet Datagram Protocol")
 
 local edp_fields = common_fields("enet_edp")
+edp_fields.length = ProtoField.uint16("enet_edp.length", "Payload length", base.DEC, nil, 0x7fff)
+edp_fields.summed = ProtoField.bool("enet_edp.summed", "Has a checksum", 16, nil, 0x8000)
 edp_fields.control = ProtoField.uint8("enet_edp.control", "Control message", base.DEC,
-    { [1] = "Echo request", [2] = "Echo reply" })
+    { [1] = "Echo request", [2] = "Echo reply", [3] = "Query", [4] = "Answer to a query" })
+edp_fields.nonce = ProtoField.uint32("enet_edp.nonce", "Nonce", base.HEX)
+edp_fields.version = ProtoField.uint8("enet_edp.options.version", "Version")
+edp_fields.capabilities = ProtoField.uint16("enet_edp.options.capabilities", "Capabilities", base.HEX)
+edp_fields.has_esp = ProtoField.bool("enet_edp.options.capabilities.esp", "ESP", 16, nil, 0x0001)
+edp_fields.has_sums = ProtoField.bool("enet_edp.options.capabilities.checksums", "Checksums", 16, nil, 0x0002)
+edp_fields.datagram = ProtoField.uint16("enet_edp.options.largest_datagram", "Largest datagram")
+edp_fields.largest = ProtoField.uint16("enet_edp.options.largest_payload", "Largest payload of ESP")
+edp_fields.burst = ProtoField.uint16("enet_edp.options.burst_length", "burst_length")
+edp_fields.initial = ProtoField.uint16("enet_edp.options.initial_ack_burst_length", "initial_ack_burst_length")
+edp_fields.ack = ProtoField.uint16("enet_edp.options.packets_to_ack", "packets_to_ack")
+edp_fields.option = ProtoField.bytes("enet_edp.options.unknown", "Unknown option")
 edp.fields = edp_fields
 
 local edp_experts = common_experts("enet_edp")
 edp_experts.control = ProtoExpert.new("enet_edp.control.unknown", "Unknown control message",
     expert.group.PROTOCOL, expert.severity.WARN)
+edp_experts.options = ProtoExpert.new("enet_edp.options.broken", "An option that cannot be read ends the list",
+    expert.group.MALFORMED, expert.severity.WARN)
 edp.experts = edp_experts
 
 -- Streams ---------------------------------------------------------------------------------------------
@@ -140,12 +156,51 @@ local function conversation(proto, pinfo, srcport, dstport)
     return known[key], forward
 end
 
+-- Bytes of the values of an answer's options, and how each is shown.
+local told = {
+    { 1, function(tree, value) tree:add(edp_fields.version, value) end },
+    { 2, function(tree, value)
+        local bits = tree:add(edp_fields.capabilities, value)
+        bits:add(edp_fields.has_esp, value)
+        bits:add(edp_fields.has_sums, value)
+    end },
+    { 2, function(tree, value) tree:add(edp_fields.datagram, value) end },
+    { 2, function(tree, value) tree:add(edp_fields.largest, value) end },
+    { 4, function(tree, value)
+        tree:add(edp_fields.burst, value(0, 2))
+        tree:add(edp_fields.initial, value(2, 2))
+    end },
+    { 2, function(tree, value) tree:add(edp_fields.ack, value) end },
+}
+
+-- Adds the options of an answer; what cannot be read is remarked on.
+local function add_told(tree, tvb)
+    local at = 0
+    while at + 2 <= tvb:len() do
+        local kind, length = tvb(at, 1):uint(), tvb(at + 1, 1):uint()
+        local known = told[kind]
+        if at + 2 + length > tvb:len() or known and known[1] ~= length then
+            break
+        end
+        if known then
+            known[2](tree, tvb(at + 2, length))
+        else
+            tree:add(edp_fields.option, tvb(at, 2 + length))
+        end
+        at = at + 2 + length
+    end
+    if at < tvb:len() then
+        tree:add_proto_expert_info(edp_experts.options)
+    end
+end
+
 function edp.dissector(tvb, pinfo, root)
     local header = 6
     if tvb:captured_len() < header then
         return 0
     end
-    local srcport, dstport, length = tvb(0, 2):uint(), tvb(2, 2):uint(), tvb(4, 2):uint()
+    local srcport, dstport = tvb(0, 2):uint(), tvb(2, 2):uint()
+    local length, summed = tvb(4, 2):uint() & 0x7fff, tvb(4, 2):uint() & 0x8000 ~= 0
     pinfo.cols.protocol = "EDP"
     pinfo.cols.info = string.format("%d → %d Len=%d", srcport, dstport, length)
     pinfo.src_port = srcport
@@ -155,21 +210,32 @@ function edp.dissector(tvb, pinfo, root)
     tree:add(edp_fields.srcport, tvb(0, 2))
     tree:add(edp_fields.dstport, tvb(2, 2))
     tree:add(edp_fields.length, tvb(4, 2))
+    tree:add(edp_fields.summed, tvb(4, 2))
     local talk = conversation(edp, pinfo, srcport, dstport)
     tree:add(edp_fields.stream, talk.index):set_generated()
     -- Port 0 is the protocol's own.
     if (srcport == 0 or dstport == 0) and length > 0 and tvb:captured_len() > header then
         local kind = tvb(header, 1):uint()
+        local there = math.min(length, tvb:captured_len() - header)
         local item = tree:add(edp_fields.control, tvb(header, 1))
         if kind == 1 then
             pinfo.cols.info:append(" Echo request")
         elseif kind == 2 then
             pinfo.cols.info:append(" Echo reply")
+        elseif kind == 3 and there >= 5 then
+            pinfo.cols.info:append(" Query")
+            tree:add(edp_fields.nonce, tvb(header + 1, 4))
+        elseif kind == 4 and there >= 5 then
+            pinfo.cols.info:append(" Answer to a query")
+            tree:add(edp_fields.nonce, tvb(header + 1, 4))
+            if there > 5 then
+                add_told(tree, tvb(header + 5, there - 5):tvb())
+            end
         else
             item:add_proto_expert_info(edp_experts.control)
         end
     end
-    add_payload(tree, tvb, header, length, false, edp_fields, edp_experts)
+    add_payload(tree, tvb, header, length, summed, edp_fields, edp_experts)
     return tvb:captured_len()
 end
 

@@ -26,11 +26,12 @@ const PATIENCE: Duration = Duration::from_secs(300);
 const ETHERNET: usize = 14;
 
 /// What tshark prints of each frame, in this order.
-const FIELDS: [&str; 21] = [
+const FIELDS: [&str; 22] = [
     "enet_edp.srcport",
     "enet_edp.dstport",
     "enet_edp.length",
     "enet_edp.payload",
+    "enet_edp.checksum",
     "enet_edp.padding",
     "enet_esp.srcport",
     "enet_esp.dstport",
@@ -51,7 +52,7 @@ const FIELDS: [&str; 21] = [
 ];
 
 /// How many of [`FIELDS`] a frame's bytes settle.
-const BYTES: usize = 16;
+const BYTES: usize = 17;
 
 /// What the story must have brought about, by the words that tshark has for it.
 const REMARKS: [&str; 10] = [
@@ -213,9 +214,13 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
     match kind {
         0x88b5 => {
             let header = edp::wire::Header::parse(packet).context("no EDP header")?;
-            let [payload, _, padding] = split(packet, edp::wire::HEADER_LEN, header.len, false);
+            let [payload, checksum, padding] =
+                split(packet, edp::wire::HEADER_LEN, header.len, header.summed);
             let numbers = [header.src, header.dst, header.len].map(|number| number.to_string());
-            row.splice(0..5, numbers.into_iter().chain([payload, padding]));
+            row.splice(
+                0..6,
+                numbers.into_iter().chain([payload, checksum, padding]),
+            );
         }
         0x88b6 => {
             let header = esp::Header::parse(packet).context("no ESP header")?;
@@ -237,7 +242,7 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
                 bit(header.has(esp::flags::RRQ)),
             ];
             row.splice(
-                5..,
+                6..,
                 numbers
                     .map(|number| number.to_string())
                     .into_iter()
@@ -261,10 +266,10 @@ fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
         );
         let protocol = if expected[0].is_empty() { "ESP" } else { "EDP" };
         ensure!(
-            row[20] == protocol,
+            row[21] == protocol,
             "frame {} is called {}",
             number + 1,
-            row[20]
+            row[21]
         );
     }
     Ok(())
@@ -274,12 +279,12 @@ fn compare(frames: &[Vec<u8>], rows: &[Vec<String>]) -> Result<()> {
 fn remarks(rows: &[Vec<String>]) -> Result<()> {
     for remark in REMARKS {
         ensure!(
-            rows.iter().any(|row| row[19].contains(remark)),
+            rows.iter().any(|row| row[20].contains(remark)),
             "no frame is remarked with {remark:?}"
         );
     }
     for row in rows {
-        let flags = u8::from_str_radix(row[10].trim_start_matches("0x"), 16).unwrap_or(0);
+        let flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
         for (remark, bit) in [
             (REMARKS[0], esp::flags::SYN),
             (REMARKS[1], esp::flags::FIN),
@@ -287,15 +292,18 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
             (REMARKS[3], esp::flags::RRQ),
         ] {
             ensure!(
-                row[19].contains(remark) == (flags & bit != 0),
+                row[20].contains(remark) == (flags & bit != 0),
                 "{remark:?} is said wrongly of {row:?}"
             );
         }
     }
-    // Both kinds of control messages; their field has the number.
-    for kind in ["1", "2"] {
+    let wrong = rows.iter().filter(|row| row[20].contains(REMARKS[9]));
+    // One of each protocol.
+    ensure!(wrong.count() == 2, "other checksums are said to be wrong");
+    // All kinds of control messages; their field has the number.
+    for kind in ["1", "2", "3", "4"] {
         ensure!(
-            rows.iter().any(|row| row[18] == kind),
+            rows.iter().any(|row| row[19] == kind),
             "no control message {kind}"
         );
     }
@@ -304,7 +312,7 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
 
 /// Both directions of a conversation have one number, and each conversation has its own.
 fn streams(rows: &[Vec<String>]) -> Result<()> {
-    for (ports, index) in [([0, 1], 16), ([5, 6], 17)] {
+    for (ports, index) in [([0, 1], 17), ([6, 7], 18)] {
         let mut seen: Vec<(HashSet<&str>, &str)> = Vec::new();
         for row in rows.iter().filter(|row| !row[ports[0]].is_empty()) {
             let ends: HashSet<_> = ports.iter().map(|port| row[*port].as_str()).collect();
@@ -337,10 +345,10 @@ mod tests {
         let frame = bytes(HELD).expect("hexadecimal");
         let row = expected(&frame).expect("an ESP frame");
         let words = ["1", "2", "3", "65535", "4", "0x22", "616263", "", "000000"];
-        assert_eq!(row[5..14], words);
-        assert_eq!(row[14..], ["False", "False"]);
+        assert_eq!(row[6..15], words);
+        assert_eq!(row[15..], ["False", "False"]);
         let mut wrong = row.clone();
-        wrong[8] = "0".to_owned();
+        wrong[9] = "0".to_owned();
         wrong.resize(FIELDS.len(), String::new());
         assert!(compare(&[frame], &[wrong]).is_err());
     }

@@ -168,7 +168,7 @@ const MEANINGS: &[(&str, &str)] = &[
     ),
     (
         "EspInCsumErrors",
-        "ESP packets were dropped: a wrong checksum, or none where there must be one.",
+        "ESP packets were dropped: their checksum is wrong or missing; a card, a switch or memory on the way damages frames.",
     ),
     (
         "EdpInDatagrams",
@@ -185,6 +185,22 @@ const MEANINGS: &[(&str, &str)] = &[
     (
         "EdpInEcho",
         "Echo requests were answered: `enet ping` of other hosts.",
+    ),
+    (
+        "EdpInQueries",
+        "Queries for version, capabilities and limits were answered.",
+    ),
+    (
+        "EdpInQueriesRefused",
+        "Such queries were not answered: more than 1000 in a second came.",
+    ),
+    (
+        "EdpOutQueries",
+        "This host asked peers for their limits, before it sent them large datagrams.",
+    ),
+    (
+        "EdpInAnswers",
+        "Peers answered these queries.",
     ),
     (
         "EdpInNotOurs",
@@ -209,6 +225,10 @@ const MEANINGS: &[(&str, &str)] = &[
     (
         "EdpInReceiveBuffer",
         "EDP datagrams were dropped: the socket's receive buffer is full; its program reads too slowly.",
+    ),
+    (
+        "EdpInCsumErrors",
+        "EDP frames were dropped: their checksum is wrong; a card, a switch or memory on the way damages frames.",
     ),
 ];
 

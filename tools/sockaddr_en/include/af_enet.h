@@ -43,6 +43,7 @@
 /* Options of a SOCK_DGRAM socket */
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
 #define EDP_SO_STATS 2 /* struct edp_stats */
+#define EDP_SO_CHECKSUM 3 /* uint32_t, to set too: 1 if datagrams leave with a checksum */
 /* Options of a SOCK_STREAM socket */
 #define ESP_SO_MTU 1   /* uint32_t: the most payload of one packet, bytes */
 #define ESP_SO_STATS 2 /* struct esp_stats */
@@ -52,6 +53,8 @@
 /* First byte of a datagram to EDP port 0, and of the protocol's answer. */
 #define EDP_ECHO_REQUEST 1
 #define EDP_ECHO_REPLY 2
+#define EDP_QUERY 3  /* asks for version, capabilities and limits; 4 bytes follow, which the answer repeats */
+#define EDP_ANSWER 4
 
 /* Ethernet types, host order: the two IEEE local experimental ones. */
 #define ETH_P_EDP 0x88B5

@@ -28,6 +28,8 @@ pub const ENET_INTERFACE_ANY: u32 = 0;
 pub const EDP_SO_MTU: i32 = 1;
 /// EDP option, [`EdpStats`](crate::EdpStats): what the socket counted.
 pub const EDP_SO_STATS: i32 = 2;
+/// EDP option, `u32`, to set too: 1 if datagrams leave with a checksum, 0 if without.
+pub const EDP_SO_CHECKSUM: i32 = 3;
 /// ESP option, `u32`: the most payload one packet carries, in bytes.
 pub const ESP_SO_MTU: i32 = 1;
 /// ESP option, [`EspStats`](crate::EspStats): what the socket counted.
@@ -43,6 +45,10 @@ pub const ESP_SO_CHECKSUM: i32 = 4;
 pub const EDP_ECHO_REQUEST: u8 = 1;
 /// First payload byte of the answer to [`EDP_ECHO_REQUEST`].
 pub const EDP_ECHO_REPLY: u8 = 2;
+/// First payload byte of a datagram to EDP port 0 that asks for version, capabilities and limits.
+pub const EDP_QUERY: u8 = 3;
+/// First payload byte of the answer to [`EDP_QUERY`].
+pub const EDP_ANSWER: u8 = 4;
 
 /// Ethernet type of EDP (host order): IEEE local experimental type 1.
 pub const ETH_P_EDP: u16 = 0x88B5;

@@ -6,7 +6,7 @@ use std::io;
 
 use socket2::Type;
 
-use crate::constants::{EDP_SO_MTU, EDP_SO_STATS, EPPROTO_EDP, EPPROTO_EZDP};
+use crate::constants::{EDP_SO_CHECKSUM, EDP_SO_MTU, EDP_SO_STATS, EPPROTO_EDP, EPPROTO_EZDP};
 use crate::socket::{common_methods, data_methods, Socket};
 use crate::{Address, EdpStats, ToAddress};
 
@@ -169,13 +169,33 @@ impl EdpSocket {
         self.0.peek(buffer)
     }
 
-    /// The largest datagram in bytes: the MTU of the interface it is bound to, less EDP's header.
+    /// The largest datagram in bytes: the MTU of the interface it is bound to, less EDP's header and the
+    /// checksum, if there is one. It is smaller if the peer takes less, as far as the kernel knows.
     ///
     /// # Errors
     ///
     /// What the module says while the socket is bound to no interface.
     pub fn max_datagram(&self) -> io::Result<u32> {
         self.0.option(EDP_SO_MTU)
+    }
+
+    /// Whether datagrams leave with a checksum.
+    ///
+    /// # Errors
+    ///
+    /// What `getsockopt(2)` says.
+    pub fn checksum(&self) -> io::Result<bool> {
+        Ok(self.0.option::<u32>(EDP_SO_CHECKSUM)? != 0)
+    }
+
+    /// Has datagrams leave with a checksum (CRC32c) of 4 bytes, by which the receiver's kernel drops damaged
+    /// ones. Datagrams with a checksum are always received, by any socket.
+    ///
+    /// # Errors
+    ///
+    /// What `setsockopt(2)` says.
+    pub fn set_checksum(&self, checksum: bool) -> io::Result<()> {
+        self.0.set_option(EDP_SO_CHECKSUM, checksum.into())
     }
 
     /// What the socket counted since it was made.

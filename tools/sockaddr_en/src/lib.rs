@@ -23,6 +23,7 @@
 //! and printing need nothing. C programs include `include/af_enet.h`, which has the same numbers.
 
 mod address;
+mod capabilities;
 pub mod constants;
 mod edp;
 mod esp;
@@ -38,6 +39,7 @@ mod socket;
 pub mod tokio;
 
 pub use address::{Address, AddressError, Interface, NamedAddress, ToAddress};
+pub use capabilities::Capabilities;
 pub use edp::{EdpProtocol, EdpSocket, Received};
 pub use esp::{EspListener, EspStream, Incoming};
 pub use esp_socket::EspSocket;

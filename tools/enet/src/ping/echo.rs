@@ -2,8 +2,10 @@
 
 //! Echo requests and their answers: EDP's port 0.
 
+use std::collections::hash_map::RandomState;
 use std::collections::HashMap;
 use std::fmt;
+use std::hash::BuildHasher;
 use std::io::{self, ErrorKind};
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
@@ -14,7 +16,7 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::signal::{SigSet, Signal};
 use nix::sys::signalfd::{SfdFlags, SignalFd};
 use sockaddr_en::constants::{EDP_ECHO_REPLY, EDP_ECHO_REQUEST};
-use sockaddr_en::{Address, EdpSocket};
+use sockaddr_en::{Address, Capabilities, EdpSocket};
 
 use super::target::Target;
 use crate::interfaces::Interface;
@@ -28,6 +30,9 @@ const HEADER: u32 = 6;
 
 /// Requests that may wait for answers, so that endless ones without answers do not take endless memory.
 const MOST_WAITING: u32 = 1 << 16;
+
+/// How long the host's answer to the query may take, once all echoes have come.
+const TOLD: Duration = Duration::from_millis(100);
 
 /// How to ask.
 #[derive(Clone, Copy, Debug)]
@@ -143,6 +148,18 @@ pub struct Echo<'a> {
     /// When each request was sent that has no answer yet.
     waiting: HashMap<u32, Instant>,
     tally: Tally,
+    query: Query,
+}
+
+/// The query for what the host tells about itself.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Query {
+    /// It leaves when the first echo has come: what is sent to a host that is not there is counted.
+    NotSent,
+    /// It left, with this nonce, at this time.
+    Sent(u32, Instant),
+    /// It is answered, or could not leave.
+    Done,
 }
 
 impl<'a> Echo<'a> {
@@ -154,6 +171,7 @@ impl<'a> Echo<'a> {
             plan,
             waiting: HashMap::new(),
             tally: Tally::default(),
+            query: Query::NotSent,
         }
     }
 
@@ -182,12 +200,13 @@ impl<'a> Echo<'a> {
                 next = now + self.plan.interval;
                 continue;
             }
-            let end = if more {
-                next
-            } else {
-                next - self.plan.interval + self.plan.timeout
+            let end = match self.query {
+                _ if more => next,
+                Query::Sent(_, sent) if self.waiting.is_empty() => sent + TOLD,
+                _ => next - self.plan.interval + self.plan.timeout,
             };
-            if !more && (self.waiting.is_empty() || now >= end) {
+            let asks = matches!(self.query, Query::Sent(..));
+            if !more && (self.waiting.is_empty() && !asks || now >= end) {
                 return Ok(self.tally);
             }
             if await_either(self.socket, &interrupts.descriptor, end - now)? {
@@ -230,6 +249,7 @@ impl<'a> Echo<'a> {
                 continue;
             }
             let Some(number) = answered(&buffer[..length]) else {
+                self.show(&buffer[..length])?;
                 continue;
             };
             match self.waiting.remove(&number) {
@@ -241,11 +261,38 @@ impl<'a> Echo<'a> {
 
     fn note(&mut self, number: u32, length: usize, time: Duration) -> Result<()> {
         self.tally.times.add(time);
+        self.query();
         output::print(&format!(
             "{length} bytes from {}: number {number}, time {} ms\n",
             self.target,
             milliseconds(time)
         ))
+    }
+
+    /// Asks what the host tells about itself, once. An older one does not answer.
+    fn query(&mut self) {
+        if self.query != Query::NotSent {
+            return;
+        }
+        let nonce = RandomState::new().hash_one(Instant::now()) as u32;
+        let to = Address::new(self.target.mac, self.target.interface.index, 0);
+        let sent = self.socket.send_to(&Capabilities::query(nonce), to);
+        self.query = match sent {
+            Ok(_) => Query::Sent(nonce, Instant::now()),
+            Err(_) => Query::Done,
+        };
+    }
+
+    /// Prints what the host tells, if `datagram` says that.
+    fn show(&mut self, datagram: &[u8]) -> Result<()> {
+        let Query::Sent(nonce, _) = self.query else {
+            return Ok(());
+        };
+        let Some(told) = Capabilities::from_answer(datagram, nonce) else {
+            return Ok(());
+        };
+        self.query = Query::Done;
+        output::print(&format!("peer: {told}\n"))
     }
 
     /// An error of the socket: mostly the device has changed since it was looked at.
