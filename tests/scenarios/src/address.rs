@@ -19,6 +19,8 @@ pub const SO_MTU: i32 = 1;
 pub const ESP_SO_CHECKSUM: i32 = 4;
 /// `EDP_SO_STATS` and `ESP_SO_STATS`: the socket's counters, an array of u32.
 pub const SO_STATS: i32 = 2;
+/// `EDP_SO_CHECKSUM`: whether datagrams leave with a sum, a u32.
+pub const EDP_SO_CHECKSUM: i32 = 3;
 /// Option of that level, of ESP: how long a peer may owe an answer, milliseconds.
 pub const ESP_SO_USER_TIMEOUT: i32 = 3;
 /// Length of `struct sockaddr_en` in bytes.

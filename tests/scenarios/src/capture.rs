@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result};
 
-use crate::address::{ESP_SO_CHECKSUM, SOL_EP};
+use crate::address::{EDP_SO_CHECKSUM, ESP_SO_CHECKSUM, SOL_EP};
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::refused;
 use crate::lab::{await_events, Host, Lab, Wiring, DEVICE};
@@ -58,6 +58,10 @@ fn datagrams(lab: &Lab) -> Result<()> {
     await_events(&a, libc::POLLIN)?;
     let asker = lab.a.edp_bound(7)?;
     asker.send_to(&[1, b'?'], 0, &lab.a.to(&lab.b, 0))?;
+    await_events(&asker, libc::POLLIN)?;
+    asker.receive(&mut [0; 2], 0)?;
+    asker.set_int_option(SOL_EP, EDP_SO_CHECKSUM, 1)?;
+    asker.send_to(&[3, 1, 2, 3, 4], 0, &lab.a.to(&lab.b, 0))?;
     await_events(&asker, libc::POLLIN)?;
     Ok(())
 }
@@ -144,6 +148,7 @@ fn malformed(a: &Host, b: &Host) -> Result<()> {
     for (kind, packet) in [
         (ETH_P_EDP, padded(edp(1, 2, 3, b"abc"))),
         (ETH_P_EDP, edp(1, 2, 300, b"short")),
+        (ETH_P_EDP, padded(edp(1, 2, 0x8003, b"abcdefg"))),
         (ETH_P_ESP, padded(esp.packet(b"abc"))),
         (ETH_P_ESP, esp.packet(b"a")),
         (ETH_P_ESP, hold.packet(&[])),

@@ -55,6 +55,13 @@ pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8
     packet
 }
 
+/// An EDP packet with its sum behind the payload.
+pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
+    let mut packet = edp(source, destination, 0x8000 | payload.len() as u16, payload);
+    packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());
+    packet
+}
+
 /// ESP's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EspHeader {

@@ -12,6 +12,8 @@ mod device_overlays;
 mod edp_calls;
 mod edp_echo;
 mod edp_ports;
+mod edp_query;
+mod edp_sums;
 mod endurance;
 mod enet_tool;
 mod error_queue;
@@ -64,6 +66,8 @@ pub fn all() -> Vec<&'static Scenario> {
         edp_calls::ALL,
         edp_ports::ALL,
         edp_echo::ALL,
+        edp_query::ALL,
+        edp_sums::ALL,
         error_queue::ALL,
         esp_connections::ALL,
         esp_cookies::ALL,

@@ -1,0 +1,351 @@
+//! What a host tells on EDP's port 0, and what another one makes of it: the limits of peers.
+
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context, Result};
+use sockaddr_en::Capabilities;
+
+use crate::address::{Address, EDP_SO_CHECKSUM, SOL_EP, SO_MTU};
+use crate::frame::{edp, edp_summed, ethernet, PacketSocket, ETH_P_EDP};
+use crate::harness::{refused, Outcome, Scenario};
+use crate::knobs::Knobs;
+use crate::lab::{eventually, print_mac, Host, Lab, DEVICE};
+use crate::patience::patience;
+use crate::socket::Socket;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("edp_query_is_answered_with_every_option", every_option),
+    Scenario::direct("edp_query_answers_are_limited_in_rate", rate),
+    Scenario::direct("edp_query_false_answers_change_nothing", false_answers),
+    Scenario::direct("edp_query_silent_peer_gets_large_datagrams", silent_peer),
+    Scenario::direct("edp_query_stays_in_its_namespace", namespaces),
+    Scenario::direct("edp_query_by_the_library_and_by_ping", programs),
+    Scenario::direct(
+        "mtu_of_9000_sends_no_datagram_that_1500_cannot_take",
+        unequal_mtus,
+    ),
+];
+
+/// A station without the module.
+const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+
+const QUERY: u8 = 3;
+const ANSWER: u8 = 4;
+
+/// Bytes in front of EDP's payload: the Ethernet header and EDP's.
+const HEADERS: usize = 14 + 6;
+
+/// The least Ethernet frame, without its check sequence.
+const LEAST_FRAME: usize = 60;
+
+fn set_mtu(host: &Host, mtu: u32) -> Result<()> {
+    host.namespace.ip(&format!("link set eth0 mtu {mtu}\n"))
+}
+
+fn largest(socket: &Socket) -> Result<i32> {
+    Ok(socket.int_option(SOL_EP, SO_MTU)?)
+}
+
+/// A frame from the stranger to host `a`.
+fn to_a(lab: &Lab, packet: &[u8]) -> Vec<u8> {
+    ethernet(lab.a.mac, STRANGER, ETH_P_EDP, packet)
+}
+
+fn every_option(lab: &Lab) -> Outcome {
+    set_mtu(&lab.a, 2000)?;
+    Knobs(&lab.a.namespace).set("burst_length", 40)?;
+    let wire = lab.b.packets(ETH_P_EDP)?;
+    // Too short for a query.
+    for length in 1..5 {
+        let short = &[QUERY, 9, 9, 9, 9][..length];
+        wire.send(&to_a(lab, &edp(700, 0, length as u16, short)))?;
+    }
+    // From a socket's port and from port 0, with more behind the nonce, with padding, with a sum.
+    let queries = [
+        edp(700, 0, 5, &[QUERY, 1, 2, 3, 4]),
+        edp(0, 0, 5, &[QUERY, 1, 2, 3, 4]),
+        edp(700, 0, 9, &[QUERY, 1, 2, 3, 4, 5, 6, 7, 8]),
+        edp(700, 0, 5, &[&[QUERY, 1, 2, 3, 4][..], &[0xee; 35]].concat()),
+        edp_summed(700, 0, &[QUERY, 1, 2, 3, 4]),
+    ];
+    let answer = [
+        &[ANSWER, 1, 2, 3, 4][..],
+        &[1, 1, 1],
+        &[2, 2, 0, 3],
+        &[3, 2, 0x07, 0xca],
+        &[4, 2, 0x07, 0xc5],
+        &[5, 4, 0, 40, 0, 1],
+        &[6, 2, 0, 10],
+    ]
+    .concat();
+    for (number, query) in queries.iter().enumerate() {
+        wire.send(&to_a(lab, query))?;
+        let frame = wire
+            .wait_for(patience(), |_| true)
+            .with_context(|| format!("the answer to query {number}"))?;
+        let port = u16::from_be_bytes([query[0], query[1]]);
+        let expected = if query[4] & 0x80 != 0 {
+            edp_summed(0, port, &answer)
+        } else {
+            edp(0, port, answer.len() as u16, &answer)
+        };
+        let expected = ethernet(STRANGER, lab.a.mac, ETH_P_EDP, &expected);
+        ensure!(
+            frame.starts_with(&expected) && frame.len() <= LEAST_FRAME,
+            "query {number}: the answer is {frame:02x?}, not {expected:02x?}"
+        );
+    }
+    lab.a.await_counter("EdpInQueries", queries.len() as u32)?;
+    lab.a.await_counter("EdpInNoSocket", 4)?;
+    // Not to a group, and not by one.
+    let query = &queries[0];
+    wire.send(&ethernet([0xff; 6], STRANGER, ETH_P_EDP, query))?;
+    wire.send(&ethernet(lab.a.mac, [0xff; 6], ETH_P_EDP, query))?;
+    lab.a.await_counter("EdpInNotOurs", 2)?;
+    lab.a.await_counter("EdpInQueries", queries.len() as u32)
+}
+
+/// Whatever time the queries take, no more are answered than a burst and one in a millisecond.
+fn rate(lab: &Lab) -> Outcome {
+    const QUERIES: u32 = 5000;
+    let wire = lab.b.packets(ETH_P_EDP)?;
+    let frame = to_a(lab, &edp(700, 0, 5, &[QUERY, 1, 2, 3, 4]));
+    let start = Instant::now();
+    for _ in 0..QUERIES {
+        wire.send(&frame)?;
+    }
+    let mut answered = 0;
+    eventually("the last query", || {
+        answered = lab.a.counter("EdpInQueries")?;
+        Ok(answered + lab.a.counter("EdpInQueriesRefused")? == QUERIES)
+    })?;
+    let most = 51 + start.elapsed().as_millis();
+    ensure!(
+        (50..=most).contains(&answered.into()),
+        "{answered} of {QUERIES} queries were answered, at most {most} were to be"
+    );
+    Ok(())
+}
+
+/// The nonce of the query that host `a` sends to the stranger.
+fn asked(lab: &Lab, wire: &PacketSocket) -> Result<[u8; 4]> {
+    let frame = wire
+        .wait_for(patience(), |frame| frame.get(HEADERS) == Some(&QUERY))
+        .context("a query")?;
+    let expected = ethernet(STRANGER, lab.a.mac, ETH_P_EDP, &edp(0, 0, 5, &[QUERY]));
+    ensure!(frame.starts_with(&expected), "the query is {frame:02x?}");
+    frame
+        .get(HEADERS + 1..HEADERS + 5)
+        .and_then(|nonce| nonce.try_into().ok())
+        .context("a query without nonce")
+}
+
+fn false_answers(lab: &Lab) -> Outcome {
+    // The stranger is what takes less.
+    set_mtu(&lab.a, 9000)?;
+    set_mtu(&lab.b, 9000)?;
+    let wire = lab.b.packets(ETH_P_EDP)?;
+    let socket = lab.a.edp_bound(701)?;
+    socket.connect(&Address {
+        mac: STRANGER,
+        ..lab.a.to(&lab.b, 700)
+    })?;
+    let answer = |nonce: [u8; 4], options: &[u8]| {
+        let payload = [&[ANSWER], &nonce[..], options].concat();
+        edp(0, 0, payload.len() as u16, &payload)
+    };
+    let small = &[3, 2, 0x05, 0xd6][..];
+    // Nobody asked yet.
+    wire.send(&to_a(lab, &answer([0; 4], small)))?;
+    lab.a.await_counter("EdpInNoSocket", 1)?;
+    // A datagram that every host takes asks nothing.
+    socket.send(&[1; 1494], 0)?;
+    ensure!(lab.a.counter("EdpOutQueries")? == 0, "a query left");
+    socket.send(&[1; 5000], 0).context("the first large one")?;
+    let nonce = asked(lab, &wire)?;
+    let other = nonce.map(|byte| !byte);
+    let from_a_socket = [&[ANSWER], &nonce[..], small].concat();
+    let forged = [
+        to_a(lab, &answer(other, small)),
+        ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &answer(nonce, small)),
+        to_a(lab, &answer(nonce, small)[..6 + 4]),
+        to_a(lab, &edp(0, 0, 4, &[ANSWER, nonce[0], nonce[1], nonce[2]])),
+        to_a(lab, &edp(5, 0, from_a_socket.len() as u16, &from_a_socket)),
+        // An echo's reply, and a query's own bytes, are no answers.
+        to_a(
+            lab,
+            &edp(0, 0, 5, &[2, nonce[0], nonce[1], nonce[2], nonce[3]]),
+        ),
+    ];
+    let dropped = || -> Result<u32> {
+        Ok(lab.a.counter("EdpInNoSocket")? + lab.a.counter("EdpInMalformed")?)
+    };
+    let before = dropped()?;
+    for frame in &forged {
+        wire.send(frame)?;
+    }
+    eventually("the forged answers", || {
+        Ok(dropped()? == before + forged.len() as u32)
+    })?;
+    ensure!(
+        lab.a.counter("EdpInAnswers")? == 0,
+        "a forged answer counts"
+    );
+    ensure!(largest(&socket)? == 8994, "limit {}", largest(&socket)?);
+    socket.send(&[1; 5000], 0).context("after forged answers")?;
+
+    wire.send(&to_a(lab, &answer(nonce, small)))?;
+    lab.a.await_counter("EdpInAnswers", 1)?;
+    ensure!(largest(&socket)? == 1494, "limit {}", largest(&socket)?);
+    refused(socket.send(&[1; 1495], 0), libc::EMSGSIZE, "1495 bytes")?;
+    socket.send(&[1; 1494], 0).context("what the peer takes")?;
+    // The same nonce counts once.
+    wire.send(&to_a(lab, &answer(nonce, &[3, 2, 0x20, 0])))?;
+    eventually("the second answer", || {
+        Ok(dropped()? == before + forged.len() as u32 + 1)
+    })?;
+    ensure!(largest(&socket)? == 1494, "limit {}", largest(&socket)?);
+    ensure!(
+        lab.a.counter("EdpOutQueries")? == 1,
+        "{} queries left",
+        lab.a.counter("EdpOutQueries")?
+    );
+    Ok(())
+}
+
+/// A peer that answers no query, as an older one, gets what this host's device carries, and one query.
+fn silent_peer(lab: &Lab) -> Outcome {
+    set_mtu(&lab.a, 9000)?;
+    set_mtu(&lab.b, 9000)?;
+    let socket = lab.a.edp_bound(702)?;
+    let nobody = lab.a.to_nobody(700);
+    let start = Instant::now();
+    while start.elapsed() < Duration::from_millis(1500) {
+        socket.send_to(&[1; 8994], 0, &nobody)?;
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    refused(
+        socket.send_to(&[1; 8995], 0, &nobody),
+        libc::EMSGSIZE,
+        "more than the device carries",
+    )?;
+    let queries = lab.a.counter("EdpOutQueries")?;
+    // Another one may leave after 11 s, which a slow guest may take.
+    let most = 1 + start.elapsed().as_secs() / 11;
+    ensure!(
+        (1..=most).contains(&queries.into()),
+        "{queries} queries left"
+    );
+    Ok(())
+}
+
+/// Sends a datagram that the peer's device does not take. A veth pair says so, another device does not.
+fn send_in_vain(socket: &Socket, to: &Address) -> Outcome {
+    match socket.send_to(&[1; 5000], 0, to) {
+        Err(error) if error.raw_os_error() != Some(libc::ENOBUFS) => {
+            Err(error).context("a large datagram")
+        }
+        _ => Ok(()),
+    }
+}
+
+/// Sends a large datagram to a peer that has not told its limit, and waits until it has.
+fn learn(host: &Host, socket: &Socket, to: &Address) -> Outcome {
+    let answers = host.counter("EdpInAnswers")?;
+    send_in_vain(socket, to)?;
+    host.await_counter("EdpInAnswers", answers + 1)
+}
+
+fn unequal_mtus(lab: &Lab) -> Outcome {
+    set_mtu(&lab.a, 9000)?;
+    let peer = lab.a.to(&lab.b, 703);
+    let unconnected = lab.a.edp_bound(704)?;
+    let connected = lab.a.edp_bound(705)?;
+    connected.connect(&peer)?;
+    let receiver = lab.b.edp_bound(703)?;
+    ensure!(largest(&connected)? == 8994, "before anything is known");
+    learn(&lab.a, &unconnected, &peer)?;
+    ensure!(largest(&connected)? == 1494, "{}", largest(&connected)?);
+    ensure!(largest(&unconnected)? == 8994, "{}", largest(&unconnected)?);
+    refused(
+        unconnected.send_to(&[1; 1495], 0, &peer),
+        libc::EMSGSIZE,
+        "1495 bytes",
+    )?;
+    connected.send(&[1; 800], libc::MSG_MORE)?;
+    refused(
+        connected.send(&[1; 800], 0),
+        libc::EMSGSIZE,
+        "1600 bytes of two sends",
+    )?;
+    connected.set_int_option(SOL_EP, EDP_SO_CHECKSUM, 1)?;
+    ensure!(largest(&connected)? == 1490, "{}", largest(&connected)?);
+    refused(connected.send(&[1; 1491], 0), libc::EMSGSIZE, "with a sum")?;
+    connected.send(&[2; 1490], 0)?;
+    unconnected.send_to(&[3; 1494], 0, &peer)?;
+    let mut bytes = [0; 2000];
+    for (length, first) in [(1490, 2), (1494, 3)] {
+        let got = receiver.receive(&mut bytes, 0)?;
+        ensure!((got, bytes[0]) == (length, first), "{got} of {}", bytes[0]);
+    }
+    // What stays in the host meets the device's limit alone, and asks nobody.
+    let own = lab.a.to(&lab.a, 705);
+    unconnected.send_to(&[4; 8994], 0, &own)?;
+    let queries = lab.a.counter("EdpOutQueries")?;
+    ensure!(queries == 1, "{queries} queries left");
+    Ok(())
+}
+
+/// What one namespace knows of a peer another one does not.
+fn namespaces(lab: &Lab) -> Outcome {
+    set_mtu(&lab.a, 9000)?;
+    let peer = lab.a.to(&lab.b, 706);
+    let socket = lab.a.edp_bound(706)?;
+    learn(&lab.a, &socket, &peer)?;
+    refused(socket.send_to(&[1; 5000], 0, &peer), libc::EMSGSIZE, "a")?;
+
+    let other = Host::alone([2, 0, 0, 0, 0, 3])?;
+    set_mtu(&other, 9000)?;
+    let peer = other.to(&lab.b, 706);
+    let socket = other.edp_bound(706)?;
+    for _ in 0..2 {
+        send_in_vain(&socket, &peer)?;
+    }
+    for (host, queries, answers) in [(&lab.a, 1, 1), (&other, 1, 0)] {
+        host.await_counter("EdpOutQueries", queries)?;
+        host.await_counter("EdpInAnswers", answers)?;
+    }
+    ensure!(lab.b.counter("EdpInQueries")? == 1, "b was asked twice");
+    Ok(())
+}
+
+fn programs(lab: &Lab) -> Outcome {
+    set_mtu(&lab.b, 9000)?;
+    let peer = format!("{}%{DEVICE}", print_mac(lab.b.mac));
+    let line = "version 1, datagrams up to 8994 bytes, ESP payload 8989, window 21/1, \
+                acknowledges every 10, checksums";
+    let text = lab
+        .a
+        .namespace
+        .run("enet", &["ping", "-c", "1", "-W", "10", &peer])?;
+    ensure!(text.contains(&format!("\npeer: {line}\n")), "{text:?}");
+    let address = format!("{peer}:7");
+    let told = lab
+        .a
+        .namespace
+        .within(|| Capabilities::of(address.as_str(), patience()))?
+        .context("asking")?;
+    ensure!(told.to_string() == line, "{told:?}");
+    // Nobody is there to answer.
+    let nobody = "02:00:00:00:de:ad%eth0:7";
+    let short = Duration::from_millis(300);
+    let silent = lab.a.namespace.within(|| Capabilities::of(nobody, short))?;
+    ensure!(
+        silent
+            .as_ref()
+            .is_err_and(|error| error.kind() == std::io::ErrorKind::TimedOut),
+        "{silent:?}"
+    );
+    Ok(())
+}
