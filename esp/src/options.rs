@@ -6,10 +6,12 @@
 //!
 //! ```text
 //! type (1 byte)  length of the value (1 byte)  value, big-endian
-//!            1                              2  most payload of one packet, bytes
-//!            2                              4  burst_length, initial_ack_burst_length
-//!            3                              1  version of the protocol
+//!            1                              1  version of the protocol
+//!            4                              2  most payload of one packet, bytes
+//!            5                              4  burst_length, initial_ack_burst_length
 //! ```
+//!
+//! The types are those of an answer on EDP's port 0, which has more of them.
 //!
 //! A receiver skips types that it does not know. An option that is cut off, or has
 //! another length than here, ends the list. A side that does not say something is
@@ -25,9 +27,9 @@ pub const OPTIONS_MAX: usize = 64;
 
 /// Types of options.
 mod kind {
-    pub const LARGEST_PAYLOAD: u8 = 1;
-    pub const WINDOW: u8 = 2;
-    pub const VERSION: u8 = 3;
+    pub const VERSION: u8 = 1;
+    pub const LARGEST_PAYLOAD: u8 = 4;
+    pub const WINDOW: u8 = 5;
 }
 
 /// The version of the protocol that is written here. A host that tells none has it too.
@@ -79,6 +81,9 @@ impl Options {
         let [b0, b1] = config.window().to_be_bytes();
         let [i0, i1] = config.initial_ack_burst_length.to_be_bytes();
         [
+            kind::VERSION,
+            1,
+            VERSION,
             kind::LARGEST_PAYLOAD,
             2,
             p0,
@@ -89,9 +94,6 @@ impl Options {
             b1,
             i0,
             i1,
-            kind::VERSION,
-            1,
-            VERSION,
         ]
     }
 

@@ -18,19 +18,19 @@ fn config(burst_length: u16, initial_ack_burst_length: u16) -> Config {
 #[test]
 fn options_are_as_documented() {
     let bytes = Options::emit(1489, &config(21, 1));
-    assert_eq!(bytes, [1, 2, 0x05, 0xd1, 2, 4, 0, 21, 0, 1, 3, 1, 1]);
+    assert_eq!(bytes, [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1]);
     assert_eq!(bytes.len(), OPTIONS_LEN);
 }
 
 #[test]
 fn nothing_tells_nothing() {
     assert_eq!(Options::parse(&[]), Options::default());
-    assert_eq!(Options::parse(&[1]), Options::default());
+    assert_eq!(Options::parse(&[4]), Options::default());
 }
 
 #[test]
 fn unknown_types_are_skipped() {
-    let mut bytes = vec![200, 3, 1, 2, 3, 0, 0];
+    let mut bytes = vec![200, 3, 1, 2, 3, 0, 0, 6, 2, 0, 10];
     bytes.extend_from_slice(&Options::emit(8989, &config(32, 2)));
     bytes.extend_from_slice(&[255, 0]);
     let told = Options::parse(&bytes);
@@ -46,16 +46,16 @@ fn unknown_types_are_skipped() {
 #[test]
 fn an_option_of_another_length_ends_the_list() {
     for wrong in [
-        &[1, 0][..],
-        &[1, 1, 5],
-        &[1, 3, 5, 5, 5],
-        &[2, 2, 5, 5],
-        &[3, 2, 1, 1],
+        &[4, 0][..],
+        &[4, 1, 5],
+        &[4, 3, 5, 5, 5],
+        &[5, 2, 5, 5],
+        &[1, 2, 1, 1],
         &[7, 9, 1],
     ] {
         let bytes = [wrong, &Options::emit(1489, &config(21, 1))].concat();
         assert_eq!(Options::parse(&bytes), Options::default(), "{wrong:?}");
-        let bytes = [&Options::emit(1489, &config(21, 1))[..4], wrong].concat();
+        let bytes = [&Options::emit(1489, &config(21, 1))[..7], wrong].concat();
         assert_eq!(
             Options::parse(&bytes).largest_payload,
             Some(1489),
@@ -66,20 +66,20 @@ fn an_option_of_another_length_ends_the_list() {
 
 #[test]
 fn of_an_option_that_comes_twice_the_last_one_counts() {
-    let bytes = [1, 2, 0x05, 0xd1, 1, 2, 0x23, 0x1d];
+    let bytes = [4, 2, 0x05, 0xd1, 4, 2, 0x23, 0x1d];
     assert_eq!(Options::parse(&bytes).largest_payload, Some(8989));
 }
 
 #[test]
 fn no_peer_can_ask_for_packets_smaller_than_any_devices() {
-    assert_eq!(Options::parse(&[1, 2, 0, 0]).largest_payload, Some(57));
+    assert_eq!(Options::parse(&[4, 2, 0, 0]).largest_payload, Some(57));
     let window = |bytes: &[u8]| Options::parse(bytes).window.unwrap();
-    assert_eq!(window(&[2, 4, 0, 0, 0xff, 0xff]).burst_length, 1);
+    assert_eq!(window(&[5, 4, 0, 0, 0xff, 0xff]).burst_length, 1);
     assert_eq!(
-        window(&[2, 4, 0, 0, 0xff, 0xff]).initial_ack_burst_length,
+        window(&[5, 4, 0, 0, 0xff, 0xff]).initial_ack_burst_length,
         1
     );
-    assert_eq!(window(&[2, 4, 0xff, 0xff, 0xff, 0xff]).burst_length, 0x7fff);
+    assert_eq!(window(&[5, 4, 0xff, 0xff, 0xff, 0xff]).burst_length, 0x7fff);
 }
 
 proptest! {

@@ -67,15 +67,15 @@ class Connection:
     def options(self):
         if not self.tells:
             return b""
-        return struct.pack("!BBHBBHH", 1, 2, self.own_payload, 2, 4, BURST, INITIAL)
+        return struct.pack("!BBBBBHBBHH", 1, 1, 1, 4, 2, self.own_payload, 5, 4, BURST, INITIAL)
 
     def take_options(self, data):
         while len(data) >= 2 and len(data) >= 2 + data[1]:
             kind, value, data = data[0], data[2 : 2 + data[1]], data[2 + data[1] :]
-            if kind == 1 and len(value) == 2:
-                self.payload = min(self.own_payload, max(57, int.from_bytes(value, "big")))
-            elif kind in (1, 2) and len(value) != 2 * kind:
+            if len(value) != {1: 1, 4: 2, 5: 4}.get(kind, len(value)):
                 break
+            if kind == 4:
+                self.payload = min(self.own_payload, max(57, int.from_bytes(value, "big")))
 
     def high(self):
         return (self.una + self.left) & 0xFFFF

@@ -55,13 +55,68 @@ local function common_fields(name)
     }
 end
 
--- The remarks that `add_payload` makes of either.
+-- The fields of options, which a SYN and the answer to a query have.
+local function add_option_fields(fields, name)
+    name = name .. ".options"
+    fields.version = ProtoField.uint8(name .. ".version", "Version")
+    fields.capabilities = ProtoField.uint16(name .. ".capabilities", "Capabilities", base.HEX)
+    fields.has_esp = ProtoField.bool(name .. ".capabilities.esp", "ESP", 16, nil, 0x0001)
+    fields.has_sums = ProtoField.bool(name .. ".capabilities.checksums", "Checksums", 16, nil, 0x0002)
+    fields.datagram = ProtoField.uint16(name .. ".largest_datagram", "Largest datagram")
+    fields.largest = ProtoField.uint16(name .. ".largest_payload", "Largest payload of ESP")
+    fields.burst = ProtoField.uint16(name .. ".burst_length", "burst_length")
+    fields.initial = ProtoField.uint16(name .. ".initial_ack_burst_length", "initial_ack_burst_length")
+    fields.packets_to_ack = ProtoField.uint16(name .. ".packets_to_ack", "packets_to_ack")
+    fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
+end
+
+-- Bytes of the value of each type of options, and how it is shown.
+local known_options = {
+    { 1, function(tree, fields, value) tree:add(fields.version, value) end },
+    { 2, function(tree, fields, value)
+        local bits = tree:add(fields.capabilities, value)
+        bits:add(fields.has_esp, value)
+        bits:add(fields.has_sums, value)
+    end },
+    { 2, function(tree, fields, value) tree:add(fields.datagram, value) end },
+    { 2, function(tree, fields, value) tree:add(fields.largest, value) end },
+    { 4, function(tree, fields, value)
+        tree:add(fields.burst, value(0, 2))
+        tree:add(fields.initial, value(2, 2))
+    end },
+    { 2, function(tree, fields, value) tree:add(fields.packets_to_ack, value) end },
+}
+
+-- Adds options; what cannot be read is remarked on.
+local function add_options(tree, tvb, fields, experts)
+    local at = 0
+    while at + 2 <= tvb:len() do
+        local kind, length = tvb(at, 1):uint(), tvb(at + 1, 1):uint()
+        local known = known_options[kind]
+        if at + 2 + length > tvb:len() or known and known[1] ~= length then
+            break
+        end
+        if known then
+            known[2](tree, fields, tvb(at + 2, length))
+        else
+            tree:add(fields.option, tvb(at, 2 + length))
+        end
+        at = at + 2 + length
+    end
+    if at < tvb:len() then
+        tree:add_proto_expert_info(experts.options)
+    end
+end
+
+-- The remarks that are made of either.
 local function common_experts(name)
     return {
         short = ProtoExpert.new(name .. ".short", "The frame is shorter than its header says",
             expert.group.MALFORMED, expert.severity.ERROR),
         checksum = ProtoExpert.new(name .. ".checksum.wrong", "Wrong checksum",
             expert.group.CHECKSUM, expert.severity.ERROR),
+        options = ProtoExpert.new(name .. ".options.broken", "An option that cannot be read ends the list",
+            expert.group.MALFORMED, expert.severity.WARN),
         padding = ProtoExpert.new(name .. ".padding.nonzero", "Padding that is not zero",
             expert.group.PROTOCOL, expert.severity.NOTE),
     }
@@ -106,23 +161,12 @@ edp_fields.summed = ProtoField.bool("enet_edp.summed", "Has a checksum", 16, nil
 edp_fields.control = ProtoField.uint8("enet_edp.control", "Control message", base.DEC,
     { [1] = "Echo request", [2] = "Echo reply", [3] = "Query", [4] = "Answer to a query" })
 edp_fields.nonce = ProtoField.uint32("enet_edp.nonce", "Nonce", base.HEX)
-edp_fields.version = ProtoField.uint8("enet_edp.options.version", "Version")
-edp_fields.capabilities = ProtoField.uint16("enet_edp.options.capabilities", "Capabilities", base.HEX)
-edp_fields.has_esp = ProtoField.bool("enet_edp.options.capabilities.esp", "ESP", 16, nil, 0x0001)
-edp_fields.has_sums = ProtoField.bool("enet_edp.options.capabilities.checksums", "Checksums", 16, nil, 0x0002)
-edp_fields.datagram = ProtoField.uint16("enet_edp.options.largest_datagram", "Largest datagram")
-edp_fields.largest = ProtoField.uint16("enet_edp.options.largest_payload", "Largest payload of ESP")
-edp_fields.burst = ProtoField.uint16("enet_edp.options.burst_length", "burst_length")
-edp_fields.initial = ProtoField.uint16("enet_edp.options.initial_ack_burst_length", "initial_ack_burst_length")
-edp_fields.ack = ProtoField.uint16("enet_edp.options.packets_to_ack", "packets_to_ack")
-edp_fields.option = ProtoField.bytes("enet_edp.options.unknown", "Unknown option")
+add_option_fields(edp_fields, "enet_edp")
 edp.fields = edp_fields
 
 local edp_experts = common_experts("enet_edp")
 edp_experts.control = ProtoExpert.new("enet_edp.control.unknown", "Unknown control message",
     expert.group.PROTOCOL, expert.severity.WARN)
-edp_experts.options = ProtoExpert.new("enet_edp.options.broken", "An option that cannot be read ends the list",
-    expert.group.MALFORMED, expert.severity.WARN)
 edp.experts = edp_experts
 
 -- Streams ---------------------------------------------------------------------------------------------
@@ -154,44 +198,6 @@ local function conversation(proto, pinfo, srcport, dstport)
         known.count = known.count + 1
     end
     return known[key], forward
-end
-
--- Bytes of the values of an answer's options, and how each is shown.
-local told = {
-    { 1, function(tree, value) tree:add(edp_fields.version, value) end },
-    { 2, function(tree, value)
-        local bits = tree:add(edp_fields.capabilities, value)
-        bits:add(edp_fields.has_esp, value)
-        bits:add(edp_fields.has_sums, value)
-    end },
-    { 2, function(tree, value) tree:add(edp_fields.datagram, value) end },
-    { 2, function(tree, value) tree:add(edp_fields.largest, value) end },
-    { 4, function(tree, value)
-        tree:add(edp_fields.burst, value(0, 2))
-        tree:add(edp_fields.initial, value(2, 2))
-    end },
-    { 2, function(tree, value) tree:add(edp_fields.ack, value) end },
-}
-
--- Adds the options of an answer; what cannot be read is remarked on.
-local function add_told(tree, tvb)
-    local at = 0
-    while at + 2 <= tvb:len() do
-        local kind, length = tvb(at, 1):uint(), tvb(at + 1, 1):uint()
-        local known = told[kind]
-        if at + 2 + length > tvb:len() or known and known[1] ~= length then
-            break
-        end
-        if known then
-            known[2](tree, tvb(at + 2, length))
-        else
-            tree:add(edp_fields.option, tvb(at, 2 + length))
-        end
-        at = at + 2 + length
-    end
-    if at < tvb:len() then
-        tree:add_proto_expert_info(edp_experts.options)
-    end
 end
 
 function edp.dissector(tvb, pinfo, root)
@@ -229,7 +235,7 @@ function edp.dissector(tvb, pinfo, root)
             pinfo.cols.info:append(" Answer to a query")
             tree:add(edp_fields.nonce, tvb(header + 1, 4))
             if there > 5 then
-                add_told(tree, tvb(header + 5, there - 5):tvb())
+                add_options(tree, tvb(header + 5, there - 5):tvb(), edp_fields, edp_experts)
             end
         else
             item:add_proto_expert_info(edp_experts.control)
@@ -263,21 +269,15 @@ esp_fields.rst = ProtoField.bool("enet_esp.flags.rst", "Reset (RST)", 8, nil, RS
 esp_fields.fin = ProtoField.bool("enet_esp.flags.fin", "End of the stream (FIN)", 8, nil, FIN)
 esp_fields.acked = ProtoField.bool("enet_esp.flags.ack", "Acknowledgement (ACK)", 8, nil, ACK)
 esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SYN)", 8, nil, SYN)
-esp_fields.largest = ProtoField.uint16("enet_esp.options.largest_payload", "Largest payload")
-esp_fields.burst = ProtoField.uint16("enet_esp.options.burst_length", "burst_length")
-esp_fields.initial = ProtoField.uint16("enet_esp.options.initial_ack_burst_length", "initial_ack_burst_length")
-esp_fields.version = ProtoField.uint8("enet_esp.options.version", "Version")
-esp_fields.option = ProtoField.bytes("enet_esp.options.unknown", "Unknown option")
 esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
 esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
 esp_fields.lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one")
+add_option_fields(esp_fields, "enet_esp")
 esp.fields = esp_fields
 
 local esp_experts = common_experts("enet_esp")
 esp_experts.flags = ProtoExpert.new("enet_esp.flags.invalid", "Invalid combination of flags",
     expert.group.PROTOCOL, expert.severity.ERROR)
-esp_experts.options = ProtoExpert.new("enet_esp.options.broken", "An option that cannot be read ends the list",
-    expert.group.MALFORMED, expert.severity.WARN)
 esp_experts.connect = ProtoExpert.new("enet_esp.connect", "Connection attempt (SYN)",
     expert.group.SEQUENCE, expert.severity.CHAT)
 esp_experts.finish = ProtoExpert.new("enet_esp.finish", "End of the stream (FIN)",
@@ -319,34 +319,6 @@ local function is_invalid(flags, length)
     end
     return control & (control - 1) ~= 0 or length > 0 and control ~= SYN or has(flags, RRQ)
         or (control == FIN and not has(flags, ACK))
-end
-
--- Adds the options that a SYN has as payload; what cannot be read is remarked on.
-local function add_options(tree, tvb)
-    local at = 0
-    while at + 2 <= tvb:len() do
-        local kind, length = tvb(at, 1):uint(), tvb(at + 1, 1):uint()
-        if at + 2 + length > tvb:len() then
-            break
-        end
-        local value = length > 0 and tvb(at + 2, length)
-        if kind == 1 and length == 2 then
-            tree:add(esp_fields.largest, value)
-        elseif kind == 2 and length == 4 then
-            tree:add(esp_fields.burst, value(0, 2))
-            tree:add(esp_fields.initial, value(2, 2))
-        elseif kind == 3 and length == 1 then
-            tree:add(esp_fields.version, value)
-        elseif kind >= 1 and kind <= 3 then
-            break
-        else
-            tree:add(esp_fields.option, tvb(at, 2 + length))
-        end
-        at = at + 2 + length
-    end
-    if at < tvb:len() then
-        tree:add_proto_expert_info(esp_experts.options)
-    end
 end
 
 -- Follows the sequence numbers of one direction: data, SYN and FIN take one. Returns whether the packet
@@ -444,7 +416,7 @@ function esp.dissector(tvb, pinfo, root)
     add_payload(tree, tvb, header, length, has(flags, CRC), esp_fields, esp_experts)
     local options = math.min(length, tvb:captured_len() - header)
     if has(flags, SYN) and options > 0 then
-        add_options(tree, tvb(header, options):tvb())
+        add_options(tree, tvb(header, options):tvb(), esp_fields, esp_experts)
     end
     return tvb:captured_len()
 end

@@ -154,13 +154,13 @@ fn any_form(lab: &Lab) -> Outcome {
     let long = [&[200, 250][..], &[0; 1400]].concat();
     let cases: [(&[u8], u16); 9] = [
         (&[], 1489),
-        (&[1, 2, 0x01, 0x00], 256),
-        (&[1, 2, 0, 0], 57),
-        (&[1, 2, 0xff, 0xff], 1489),
-        (&[99, 3, 1, 2, 3, 1, 2, 0x01, 0x00], 256),
-        (&[1, 2, 0x01], 1489),
-        (&[1, 200, 0x01, 0x00], 1489),
-        (&[2, 4, 0, 0, 0xff, 0xff], 1489),
+        (&[4, 2, 0x01, 0x00], 256),
+        (&[4, 2, 0, 0], 57),
+        (&[4, 2, 0xff, 0xff], 1489),
+        (&[99, 3, 1, 2, 3, 4, 2, 0x01, 0x00], 256),
+        (&[4, 2, 0x01], 1489),
+        (&[4, 200, 0x01, 0x00], 1489),
+        (&[5, 4, 0, 0, 0xff, 0xff], 1489),
         (&long, 1489),
     ];
     for (port, (options, payload)) in (3000..).zip(cases) {
@@ -203,7 +203,7 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
         ensure!(port < 9000, "no SYN was answered by a cookie");
     }
     let cookies = lab.a.counter("EspOutCookies")?;
-    station.open(9000, 873, &[1, 2, 0x10, 0x00])?;
+    station.open(9000, 873, &[4, 2, 0x10, 0x00])?;
     ensure!(
         lab.a.counter("EspOutCookies")? > cookies,
         "no cookie answered"
@@ -232,12 +232,12 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     let _pair = lab.esp_pair(874)?;
     let syn = told(&at_b, flag::SYN)?;
     ensure!(
-        syn == [1, 2, 0x07, 0xc5, 2, 4, 0, 40, 0, 1, 3, 1, 1],
+        syn == [1, 1, 1, 4, 2, 0x07, 0xc5, 5, 4, 0, 40, 0, 1],
         "SYN {syn:02x?}"
     );
     let answer = told(&at_a, flag::SYN | flag::ACK)?;
     ensure!(
-        answer == [1, 2, 0x05, 0xd1, 2, 4, 0, 21, 0, 1, 3, 1, 1],
+        answer == [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1],
         "SYN|ACK {answer:02x?}"
     );
     Ok(())
