@@ -24,6 +24,8 @@ use crate::{
 /// # Errors
 ///
 /// The message, if it is of no use, and the reason.
+#[cold]
+#[inline(never)]
 pub(crate) fn receive(
     skb: Skb,
     device: &Device,

@@ -28,6 +28,7 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
 }
 
 /// Checks the sum behind the first `whole` bytes of the data.
+#[cold]
 #[inline(never)]
 fn check_sum(skb: &mut Skb, whole: usize) -> Result<(), DropReason> {
     // Padding behind the sum.

@@ -103,6 +103,8 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
 }
 
 /// The peer has told what it takes. What that lets go is the caller's to send.
+#[cold]
+#[inline(never)]
 pub(crate) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     let Some((_, connection)) = parts(esp) else {
         return;
@@ -116,6 +118,8 @@ pub(crate) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
 }
 
 /// Packets have sums from now on. What that lets go is the caller's to send.
+#[cold]
+#[inline(never)]
 pub(crate) fn sum(esp: &mut LockedEsp<'_>, now: u64) {
     if let Some((_, connection)) = parts(esp) {
         let oversized = connection.sending.sum();

@@ -207,6 +207,7 @@ fn lacks_sum(connection: &Connection, header: &Header) -> bool {
 
 /// The options of a SYN or SYN|ACK.
 #[cold]
+#[inline(never)]
 fn options(skb: &Skb) -> Options {
     let mut bytes = [0; OPTIONS_MAX];
     let length = skb.len().saturating_sub(HEADER_LEN).min(OPTIONS_MAX);

@@ -25,6 +25,7 @@ impl Packets for Runs {
     // The ports.
     const FLOW_LEN: usize = 4;
 
+    #[inline]
     fn is_summed(header: &[u8]) -> bool {
         Header::parse(header).is_some_and(|header| header.is_summed())
     }

@@ -401,6 +401,7 @@ impl Sending {
     /// As [`packets`](Self::packets), of one packet outside of stores, with its sum: a clone has no room of its own
     /// for that.
     #[cold]
+    #[inline(never)]
     fn summed_copy(&mut self, header: Header) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);

@@ -651,7 +651,7 @@ impl Operations for Esp {
             }
             ESP_SO_CHECKSUM => {
                 let mut guard = sock.lock();
-                let mut esp = guard.locked();
+                let esp = guard.locked();
                 let chosen = esp.state.chosen;
                 let sums = match esp.state.connection() {
                     Some(connection) => connection.sending.is_summed(),

@@ -80,6 +80,8 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32) -> bool {
 
 impl Skb {
     /// Appends the sum of all the data. `false` without memory, or if a clone shares them.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn append_sum(&mut self) -> bool {
         // SAFETY: The buffer is ours, and no clone shares what belongs to it.
         !self.is_cloned() && unsafe { append(self.as_ptr(), 0) }
@@ -88,6 +90,8 @@ impl Skb {
 
 impl Buffer {
     /// Whether the bytes behind the first `len` of the data are the sum of these.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn has_sum_behind(&self, len: usize) -> bool {
         // SAFETY: The buffer is valid and borrowed; as much data as that is there.
         self.span(len, SUM_LEN).is_some() && unsafe { is_intact(self.as_ptr(), 0, len as u32) }

@@ -161,6 +161,7 @@ unsafe fn find<P: Packets>(
 }
 
 /// Bytes of the sum behind a packet with `header`.
+#[inline]
 fn sum_len<P: Packets>(header: &[u8]) -> usize {
     if P::is_summed(header) {
         SUM_LEN
@@ -231,6 +232,8 @@ unsafe fn join<P: Packets>(
 /// # Safety
 ///
 /// The buffer is valid and the core's alone, with a header at `at` and a sum at its end.
+#[cold]
+#[inline(never)]
 unsafe fn has_sum(skb: *mut bindings::sk_buff, at: u32) -> bool {
     // SAFETY: The caller's promise.
     unsafe {
@@ -244,6 +247,8 @@ unsafe fn has_sum(skb: *mut bindings::sk_buff, at: u32) -> bool {
 /// # Safety
 ///
 /// The buffer is valid, the core's alone and shared with nobody, and has so many bytes behind its header.
+#[cold]
+#[inline(never)]
 unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
     let mut left = SUM_LEN as u32;
     // SAFETY: The caller's promise. A fragment below the count is initialised, and one without bytes gives

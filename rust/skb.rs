@@ -388,6 +388,8 @@ impl Buffer {
     }
 
     /// Appends `bytes` to the linear data. `false` without enough tailroom, or if a clone shares it.
+    // A header is a few stores then, not a call.
+    #[inline(always)]
     pub(crate) fn put(&mut self, bytes: &[u8]) -> bool {
         if !self.takes(bytes.len()) {
             return false;

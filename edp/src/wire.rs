@@ -61,7 +61,7 @@ impl Header {
     }
 
     /// The header as it stands on the wire.
-    #[inline]
+    #[inline(always)]
     pub const fn emit(&self) -> [u8; HEADER_LEN] {
         let sum = if self.summed { SUMMED } else { 0 };
         let [s0, s1] = self.src.to_be_bytes();
