@@ -127,6 +127,7 @@ proptest! {
                 } else {
                     (Seq(0), flags::RST | flags::ACK)
                 };
+                let bits = bits | (header.flags & flags::CRC);
                 prop_assert_eq!((reset.seq, reset.flags), (seq, bits));
                 let takes = header.len > 0 || header.has(flags::SYN | flags::FIN);
                 prop_assert_eq!(reset.ack, header.seq.add(u16::from(takes)));

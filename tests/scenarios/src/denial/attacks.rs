@@ -77,12 +77,12 @@ fn beside_a_stream(lab: &Lab, make: &mut (dyn FnMut(u64) -> Vec<u8> + Send)) -> 
 pub const SYNS: Attack = Attack {
     what: "SYNs from absent hosts",
     make: syns,
-    bounds: bounds(4_000.0, 0.7, 160.0, "half-open connections"),
+    bounds: bounds(5_500.0, 0.7, 160.0, "half-open connections"),
 };
 
 fn syns(lab: &Lab) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
-    let options = [[1, 2, 5, 0xd1], [9, 2, 0, 0]].concat().repeat(8);
+    let options = [[4, 2, 5, 0xd1], [9, 2, 0, 0]].concat().repeat(8);
     let mut syn = |number: u64| {
         let header = EspHeader {
             source: 1 + (number >> 16) as u16,

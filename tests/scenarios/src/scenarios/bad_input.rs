@@ -239,7 +239,7 @@ fn unknown_options(lab: &Lab) -> Outcome {
         let socket = fresh(&lab.a, kind)?;
         socket.bind(&lab.a.here(0))?;
         let what = |call: &str, name: i32| format!("{call}, type {kind}, option {name}");
-        for name in [0, 4, 99, -1] {
+        for name in [0, 5, 99, -1] {
             refused(
                 socket.int_option(SOL_EP, name),
                 libc::ENOPROTOOPT,
