@@ -9,6 +9,23 @@ case $ENET_CACHE in
 esac
 logs=$project/build/logs
 
+# What differs between the architectures of kernels, by RELEASE; tests/runner/src/architecture.rs has the guests' part.
+case ${RELEASE:-} in
+*-arm64)
+    ENET_TOOLBOX=${ENET_TOOLBOX:-arm64}
+    architecture=arm64
+    # the directory of the kernel's source, and what its makefiles are told
+    source_architecture=arm64
+    kernel_make=(ARCH=arm64 CROSS_COMPILE=aarch64-linux-gnu- CC=aarch64-linux-gnu-gcc-14)
+    ;;
+*)
+    ENET_TOOLBOX=${ENET_TOOLBOX:-tools}
+    architecture=amd64
+    source_architecture=x86
+    kernel_make=(CC=gcc-14)
+    ;;
+esac
+
 # One clock for all scripts of one make.
 export ENET_STARTED=${ENET_STARTED:-$(date +%s)}
 SECONDS=$(($(date +%s) - ENET_STARTED))
@@ -19,6 +36,9 @@ supported=(
     7.3.4+deb13-amd64
     7.2.12+deb13-cloud-amd64
     7.2.12+deb13-amd64
+    7.1.13+deb13-cloud-amd64
+    7.1.13+deb13-amd64
+    7.3.4+deb13-arm64
 )
 
 # is_newer RELEASE: whether it is newer than all of those.
