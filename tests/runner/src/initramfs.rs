@@ -10,6 +10,7 @@ use std::time::UNIX_EPOCH;
 
 use anyhow::{ensure, Context, Result};
 
+use crate::architecture::Architecture;
 use crate::layout::Layout;
 use crate::step;
 
@@ -20,7 +21,7 @@ const INIT: &str = include_str!("../guest/init");
 const SHELL: &str = include_str!("../guest/shell");
 
 /// Programs of the toolbox that scenarios call, beside busybox.
-const TOOLS: &[&str] = &[
+const TOOLS: [&str; 14] = [
     "/usr/bin/bash",
     "/usr/bin/busybox",
     "/usr/bin/chrt",
@@ -120,7 +121,7 @@ pub fn build(layout: &Layout, contents: &Contents) -> Result<PathBuf> {
         fs::remove_dir_all(&root).with_context(|| root.display().to_string())?;
     }
     lay_out(&root)?;
-    add_programs(&root, contents)?;
+    add_programs(layout, &root, contents)?;
     add_modules(layout, &root, &contents.module)?;
     pack(&root, &archive)?;
     fs::write(&stamp, inputs)?;
@@ -132,13 +133,13 @@ fn describe_inputs(layout: &Layout, contents: &Contents) -> Result<String> {
     let own = std::env::current_exe().context("own path")?;
     let kernel = layout.kernel.join("release");
     let mut text = String::new();
-    let tools = TOOLS.iter().map(Path::new);
+    let tools = TOOLS.map(|tool| layout.architecture.in_toolbox(tool));
     let built = contents.programs.iter().map(PathBuf::as_path);
     let files = contents.files.iter().map(|(from, _)| from.as_path());
     for path in built
         .chain(files)
         .chain([contents.module.as_path(), &own, &kernel])
-        .chain(tools)
+        .chain(tools.iter().map(PathBuf::as_path))
     {
         let data = fs::metadata(path).with_context(|| path.display().to_string())?;
         let changed = data.modified()?.duration_since(UNIX_EPOCH)?;
@@ -181,33 +182,36 @@ fn lay_out(root: &Path) -> Result<()> {
     Ok(())
 }
 
-fn add_programs(root: &Path, contents: &Contents) -> Result<()> {
+fn add_programs(layout: &Layout, root: &Path, contents: &Contents) -> Result<()> {
+    let architecture = layout.architecture;
     let mut libraries = BTreeSet::new();
-    for tool in TOOLS {
-        let tool = Path::new(tool);
-        fs::copy(tool, root.join(tool.strip_prefix("/")?))
+    for name in TOOLS {
+        let tool = architecture.in_toolbox(name);
+        fs::copy(&tool, root.join(name.trim_start_matches('/')))
             .with_context(|| format!("{}: not in the toolbox", tool.display()))?;
-        libraries.append(&mut shared_libraries(tool)?);
+        libraries.append(&mut shared_libraries(architecture, &tool)?);
     }
     for program in &contents.programs {
         let name = program.file_name().context("a program without a name")?;
         let copy = root.join("usr/bin").join(name);
         step::output(
-            Command::new("strip")
+            architecture
+                .tool("strip")
                 .args(["--strip-debug", "-o"])
                 .arg(&copy)
                 .arg(program),
         )?;
-        libraries.append(&mut shared_libraries(program)?);
+        libraries.append(&mut shared_libraries(architecture, program)?);
     }
     for (file, place) in &contents.files {
         copy(file, &root.join(place))?;
         if is_elf(file)? {
-            libraries.append(&mut shared_libraries(file)?);
+            libraries.append(&mut shared_libraries(architecture, file)?);
         }
     }
     for library in libraries {
-        copy(&library, &root.join(library.strip_prefix("/")?))?;
+        let place = root.join(library.strip_prefix("/")?);
+        copy(&architecture.in_toolbox(&library), &place)?;
     }
     for name in KMOD_NAMES {
         symlink("../bin/kmod", root.join("usr/sbin").join(name))?;
@@ -239,9 +243,12 @@ fn is_elf(file: &Path) -> Result<bool> {
     Ok(magic == b"\x7fELF")
 }
 
-/// The loader and the libraries that `program` needs, as files of this system.
-fn shared_libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
-    let output = Command::new("ldd").arg(program).output().context("ldd")?;
+/// The loader and the libraries that `program` needs, where the guest has them.
+fn shared_libraries(architecture: Architecture, program: &Path) -> Result<BTreeSet<PathBuf>> {
+    let output = architecture
+        .list_libraries(program)
+        .output()
+        .context("listing libraries")?;
     let text = String::from_utf8_lossy(&output.stdout);
     // ldd fails on static programs, and says so in words.
     let mut found = BTreeSet::new();
@@ -254,7 +261,7 @@ fn shared_libraries(program: &Path) -> Result<BTreeSet<PathBuf>> {
         );
         let path = line
             .split_whitespace()
-            .find(|word| word.starts_with('/') && Path::new(word).exists());
+            .find(|word| word.starts_with('/') && architecture.in_toolbox(word).exists());
         found.extend(path.map(PathBuf::from));
     }
     Ok(found)

@@ -8,6 +8,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 use nix::fcntl::{Flock, FlockArg};
 
+use crate::architecture::Architecture;
 use crate::step;
 
 /// What the guests' kernel is for.
@@ -32,6 +33,8 @@ pub struct Layout {
     pub purpose: Purpose,
     /// What `uname -r` says in the guest.
     pub release: String,
+    /// The architecture of that kernel.
+    pub architecture: Architecture,
     /// Take the module and the programs as they were built last.
     pub as_built: bool,
 }
@@ -67,6 +70,7 @@ impl Layout {
             project,
             kernel: kernel.to_owned(),
             purpose,
+            architecture: Architecture::of(&release),
             release,
             as_built,
         })
@@ -114,14 +118,21 @@ impl Layout {
         env::var_os("CARGO_TARGET_DIR").map_or_else(|| self.build().join("cargo"), PathBuf::from)
     }
 
+    /// Where cargo puts what is for the guests.
+    fn cargo_release(&self) -> PathBuf {
+        self.cargo_target()
+            .join(self.architecture.target().unwrap_or_default())
+            .join("release")
+    }
+
     /// A program built by cargo for the guests.
     pub fn program(&self, name: &str) -> PathBuf {
-        self.cargo_target().join("release").join(name)
+        self.cargo_release().join(name)
     }
 
     /// An example of a crate, built by cargo for the guests.
     pub fn example(&self, name: &str) -> PathBuf {
-        self.cargo_target().join("release/examples").join(name)
+        self.cargo_release().join("examples").join(name)
     }
 
     /// The module, built by `mk/module`.

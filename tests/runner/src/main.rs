@@ -2,6 +2,7 @@
 //!
 //! It runs inside the toolbox that `mk/toolbox` makes; `make` calls it.
 
+mod architecture;
 mod bench;
 mod checks;
 mod commands;

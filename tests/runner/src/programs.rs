@@ -80,8 +80,10 @@ fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<(
     step::run(
         &format!("building {what}"),
         &layout.logs()?.join(log),
-        Command::new("cargo")
-            .args(["build", "--release", "--locked"])
+        layout
+            .architecture
+            .cargo_build()
+            .args(["--release", "--locked"])
             .args(arguments)
             .current_dir(&layout.project),
     )
@@ -98,7 +100,10 @@ pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
     let mut sources = step::files_of(&layout.project.join("tests/peers"), "c")?;
     let examples = layout.project.join("tools/sockaddr_en/examples");
     sources.extend(step::files_of(&examples, "c")?);
-    let target = layout.build().join("peers");
+    let target = layout
+        .build()
+        .join("peers")
+        .join(layout.architecture.target().unwrap_or_default());
     fs::create_dir_all(&target).with_context(|| target.display().to_string())?;
     let age = |path: &PathBuf| fs::metadata(path).and_then(|data| data.modified()).ok();
     let newest_header = headers.iter().filter_map(age).max();
@@ -112,7 +117,9 @@ pub fn build_peers(layout: &Layout) -> Result<Vec<PathBuf>> {
             step::run(
                 &format!("compiling {}", stem.to_string_lossy()),
                 &layout.logs()?.join("peers.log"),
-                Command::new("gcc-14")
+                layout
+                    .architecture
+                    .tool("gcc-14")
                     .args(["-std=gnu11", "-O2", "-Wall", "-Wextra", "-Werror", "-I"])
                     .arg(&include)
                     .arg("-o")

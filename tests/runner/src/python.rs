@@ -52,12 +52,14 @@ fn run_tests(layout: &Layout) -> Result<()> {
 /// # Errors
 /// When the toolbox has no Python, or a directory of the package cannot be read.
 pub fn files(layout: &Layout) -> Result<Vec<(PathBuf, PathBuf)>> {
-    let loaded = step::output(Command::new("python3").args(["-I", "-c", LOADED]))?;
+    let architecture = layout.architecture;
+    let python = architecture.in_toolbox("usr/bin/python3");
+    let loaded = step::output(architecture.run(python).args(["-I", "-c", LOADED]))?;
     let mut files = Vec::new();
     for (number, path) in loaded.lines().map(Path::new).enumerate() {
         let place = match number {
             0 => PathBuf::from("usr/bin/python3"),
-            _ => path.strip_prefix("/")?.to_owned(),
+            _ => path.strip_prefix(architecture.root())?.to_owned(),
         };
         files.push((path.to_owned(), place));
     }

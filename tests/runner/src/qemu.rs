@@ -168,7 +168,7 @@ impl Guest {
             .stdout(Stdio::piped())
             .stderr(File::create(&errors)?)
             .spawn()
-            .context("starting qemu-system-x86_64")?;
+            .context("starting QEMU")?;
         let Some(programs) = accept(&listener, &mut child)? else {
             bail!(
                 "QEMU did not start guest {}; the end of {}:\n{}",
@@ -350,10 +350,15 @@ const DEBUG_OPTIONS: &str = concat!(
 /// How many times as long as in the stock kernel things may take; the kernel hands it on to init's environment.
 const PATIENCE: &str = "ENET_PATIENCE";
 
+/// The names of the serial ports without their numbers, likewise.
+const PORTS: &str = "ENET_PORTS";
+
 /// QEMU's command line without serial ports; its process dies with the runner.
 pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let mut command = Command::new("setpriv");
-    command.args(["--pdeathsig", "KILL", "qemu-system-x86_64"]);
+    let architecture = layout.architecture;
+    command.args(["--pdeathsig", "KILL", architecture.qemu()]);
+    command.args(architecture.machine());
     command.args([
         "-nodefaults",
         "-no-user-config",
@@ -371,12 +376,11 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let (accelerator, processor, more) = match boot.clock {
         Clock::Free(processors) => {
             command.args(["-smp", &processors.to_string()]);
-            ("tcg,thread=multi", "max", "")
+            ("tcg,thread=multi", architecture.processor(), "")
         }
         Clock::Instructions => {
             command.args(["-smp", "1", "-icount", "shift=0,sleep=off"]);
-            // Emulated string instructions count as one, however much they copy.
-            ("tcg", "max,-erms,-fsrm", "mitigations=off ")
+            ("tcg", architecture.counted_processor(), "mitigations=off ")
         }
     };
     command.args(["-accel", accelerator, "-cpu"]);
@@ -384,13 +388,14 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     command.arg("-kernel").arg(layout.kernel.join("vmlinuz"));
     command.arg("-initrd").arg(boot.initramfs);
     let verb = boot.verb.join(" ");
-    // When the host is busy the emulated timer may miss the kernel's test of it, which then panics. Caches that are not
-    // merged count each protocol's sockets apart from whatever else has their size.
+    // Caches that are not merged count each protocol's sockets apart from whatever else has their size.
     command.args([
         "-append",
         &format!(
-            "console=ttyS0 loglevel=7 panic=-1 no_timer_check slab_nomerge {more}{options}{PATIENCE}={} -- {verb}",
-            layout.patience()
+            "console={ports}0 loglevel=7 panic=-1 slab_nomerge {}{more}{options}{PATIENCE}={} {PORTS}={ports} -- {verb}",
+            architecture.kernel_options(),
+            layout.patience(),
+            ports = architecture.serial_ports(),
         ),
     ]);
     if let Some(wire) = &boot.wire {

@@ -3,7 +3,6 @@
 use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
@@ -11,6 +10,7 @@ use std::time::{Duration, Instant};
 use alarms::Ear;
 use anyhow::{ensure, Result};
 
+use crate::architecture::Architecture;
 use crate::initramfs::{self, Contents};
 use crate::judge::{badly_tainted, Part, Scenarios};
 use crate::layout::{Layout, Purpose};
@@ -72,21 +72,30 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
     ensure!(!awaited.is_empty(), "scenarios --list names none");
     let mut counted = list(layout, names, &["--counted"])?;
     let mut part = Part::new("scenarios");
-    let reason = match layout.purpose {
-        Purpose::Debug => {
-            part.left_out = std::mem::take(&mut counted);
-            "they judge times and counts of instructions, which this kernel multiplies"
+    let mut leave_out = |names: Vec<String>, reason| {
+        if !names.is_empty() {
+            step::say(&format!("left out, since {reason}: {}", names.join(", ")));
         }
-        Purpose::Stock | Purpose::Other => {
-            part.left_out = list(layout, names, &["--starved"])?;
-            "they have allocations fail, which takes the kernel of test-debug"
-        }
+        part.left_out.extend(names);
     };
-    awaited.retain(|name| !part.left_out.contains(name));
-    if !part.left_out.is_empty() {
-        let left_out = part.left_out.join(", ");
-        step::say(&format!("left out, since {reason}: {left_out}"));
+    if layout.purpose == Purpose::Debug {
+        leave_out(
+            std::mem::take(&mut counted),
+            "they judge times and counts of instructions, which this kernel multiplies",
+        );
+    } else {
+        leave_out(
+            list(layout, names, &["--starved"])?,
+            "they have allocations fail, which takes the kernel of test-debug",
+        );
     }
+    if layout.architecture != Architecture::Amd64 {
+        leave_out(
+            std::mem::take(&mut counted),
+            "they judge times and counts of instructions, which their limits are not for",
+        );
+    }
+    awaited.retain(|name| !part.left_out.contains(name));
     let mut free = awaited.clone();
     free.retain(|name| !counted.contains(name));
     let guests = guests.max(1).min(free.len());
@@ -138,7 +147,9 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
 /// The names of the scenarios that `names` stand for, or of those of them that `options` choose.
 fn list(layout: &Layout, names: &[String], options: &[&str]) -> Result<Vec<String>> {
     let text = step::output(
-        Command::new(layout.program("scenarios"))
+        layout
+            .architecture
+            .run(layout.program("scenarios"))
             .arg("--list")
             .args(options)
             .args(names),

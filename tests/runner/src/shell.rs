@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{bail, ensure, Context, Result};
 use tempfile::TempDir;
 
+use crate::architecture::Architecture;
 use crate::initramfs::{self, Contents};
 use crate::layout::Layout;
 use crate::programs;
@@ -36,6 +37,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 /// # Errors
 /// When something does not build, or QEMU or virtiofsd cannot be run.
 pub fn run(layout: &Layout) -> Result<()> {
+    ensure!(
+        layout.architecture == Architecture::Amd64,
+        "the root of the shell's guest is the toolbox, whose programs are the host's: with {} use 'make scenarios'",
+        layout.release
+    );
     let share = layout.build().join("share");
     fs::create_dir_all(&share).with_context(|| share.display().to_string())?;
     let initramfs = file_system(layout)?;
@@ -74,7 +80,7 @@ pub fn run(layout: &Layout) -> Result<()> {
     let status = command
         .args(["-serial", "mon:stdio"])
         .status()
-        .context("starting qemu-system-x86_64")?;
+        .context("starting QEMU")?;
     ensure!(status.success(), "QEMU: {status}");
     Ok(())
 }

@@ -1,0 +1,174 @@
+//! What differs between the architectures of guests. `mk/lib.sh` has the kernel's part.
+//!
+//! The toolbox of a guest that is not of the host's architecture has a cross compiler, and the guest's own programs
+//! below a directory. The few that have to tell something before the guest boots run in QEMU's user emulation.
+
+use std::ffi::OsStr;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// The architecture of a kernel and of the programs in its guests.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Architecture {
+    /// That of the host.
+    Amd64,
+    /// Cross-built.
+    Arm64,
+}
+
+impl Architecture {
+    /// That of the kernel with this release, by the name of Debian's flavour.
+    pub fn of(release: &str) -> Self {
+        if release.ends_with("-arm64") {
+            Self::Arm64
+        } else {
+            Self::Amd64
+        }
+    }
+
+    /// QEMU's program.
+    pub fn qemu(self) -> &'static str {
+        match self {
+            Self::Amd64 => "qemu-system-x86_64",
+            Self::Arm64 => "qemu-system-aarch64",
+        }
+    }
+
+    /// QEMU's options for the machine.
+    pub fn machine(self) -> &'static [&'static str] {
+        match self {
+            Self::Amd64 => &[],
+            Self::Arm64 => &["-machine", "virt"],
+        }
+    }
+
+    /// QEMU's name for the processor. With the architected algorithm, signing addresses would take most of the time.
+    pub fn processor(self) -> &'static str {
+        match self {
+            Self::Amd64 => "max",
+            Self::Arm64 => "max,pauth-impdef=on",
+        }
+    }
+
+    /// The same for a guest whose clock counts instructions: an emulated string instruction counts as one, however much it
+    /// copies.
+    pub fn counted_processor(self) -> &'static str {
+        match self {
+            Self::Amd64 => "max,-erms,-fsrm",
+            Self::Arm64 => self.processor(),
+        }
+    }
+
+    /// The names of the guest's serial ports without their numbers.
+    pub fn serial_ports(self) -> &'static str {
+        match self {
+            Self::Amd64 => "ttyS",
+            Self::Arm64 => "ttyAMA",
+        }
+    }
+
+    /// Options of the kernel. When the host is busy, the emulated timer may miss the kernel's test of it; the kernel panics.
+    pub fn kernel_options(self) -> &'static str {
+        match self {
+            Self::Amd64 => "no_timer_check ",
+            Self::Arm64 => "",
+        }
+    }
+
+    /// What cargo calls it, if cargo has to be told.
+    pub fn target(self) -> Option<&'static str> {
+        match self {
+            Self::Amd64 => None,
+            Self::Arm64 => Some("aarch64-unknown-linux-gnu"),
+        }
+    }
+
+    /// `cargo build` for it.
+    pub fn cargo_build(self) -> Command {
+        let mut command = Command::new("cargo");
+        command.arg("build");
+        if let Some(target) = self.target() {
+            let variable = target.replace('-', "_").to_uppercase();
+            command.args(["--target", target]).env(
+                format!("CARGO_TARGET_{variable}_LINKER"),
+                self.tool("gcc-14").get_program(),
+            );
+        }
+        command
+    }
+
+    /// The compiler or another program of a toolchain, by its name without a prefix.
+    pub fn tool(self, name: &str) -> Command {
+        match self {
+            Self::Amd64 => Command::new(name),
+            Self::Arm64 => Command::new(format!("aarch64-linux-gnu-{name}")),
+        }
+    }
+
+    /// The directory below which the toolbox has the guest's programs.
+    pub fn root(self) -> &'static Path {
+        Path::new(match self {
+            Self::Amd64 => "/",
+            Self::Arm64 => "/guest",
+        })
+    }
+
+    /// Where the toolbox has the file that a guest has at `path`.
+    pub fn in_toolbox(self, path: impl AsRef<Path>) -> PathBuf {
+        let path = path.as_ref();
+        self.root().join(path.strip_prefix("/").unwrap_or(path))
+    }
+
+    /// Runs one of the guest's programs on the host.
+    pub fn run(self, program: impl AsRef<OsStr>) -> Command {
+        match self {
+            Self::Amd64 => Command::new(program),
+            Self::Arm64 => {
+                let mut command = Command::new("qemu-aarch64");
+                command.arg("-L").arg(self.root()).arg(program);
+                command
+            }
+        }
+    }
+
+    /// Lists the libraries that a program loads, as `ldd` does.
+    pub fn list_libraries(self, program: &Path) -> Command {
+        match self {
+            Self::Amd64 => {
+                let mut command = Command::new("ldd");
+                command.arg(program);
+                command
+            }
+            Self::Arm64 => {
+                let mut command = self.run(self.in_toolbox("lib/ld-linux-aarch64.so.1"));
+                command.arg("--list").arg(program);
+                command
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn releases_name_their_architecture() {
+        for (release, architecture) in [
+            ("7.3.4+deb13-cloud-amd64", Architecture::Amd64),
+            ("7.3.4+deb13-cloud-arm64", Architecture::Arm64),
+            ("7.3.4+deb13-arm64", Architecture::Arm64),
+            ("7.2.12-enet-debug", Architecture::Amd64),
+        ] {
+            assert_eq!(Architecture::of(release), architecture, "{release}");
+        }
+    }
+
+    #[test]
+    fn files_of_guests_are_in_the_toolbox() {
+        let shell = Path::new("/usr/bin/dash");
+        assert_eq!(Architecture::Amd64.in_toolbox(shell), shell);
+        let cross = Architecture::Arm64.in_toolbox(shell);
+        assert_eq!(cross, Path::new("/guest/usr/bin/dash"));
+    }
+}
