@@ -16,6 +16,18 @@ use crate::harness::note;
 use crate::patience::patience;
 use crate::socket::{check, Socket};
 
+/// The call that the C library's `poll` makes: newer architectures have only the one with a signal mask.
+#[cfg(target_arch = "x86_64")]
+pub const POLL: c_long = libc::SYS_poll;
+#[cfg(not(target_arch = "x86_64"))]
+pub const POLL: c_long = libc::SYS_ppoll;
+
+/// The same for `epoll_wait`.
+#[cfg(target_arch = "x86_64")]
+pub const EPOLL_WAIT: c_long = libc::SYS_epoll_wait;
+#[cfg(not(target_arch = "x86_64"))]
+pub const EPOLL_WAIT: c_long = libc::SYS_epoll_pwait;
+
 /// A thread that is in a call, or was when last looked at.
 #[derive(Clone, Copy, Debug)]
 pub struct Sleeper {

@@ -523,7 +523,7 @@ impl Caller<'_> {
                 // On a descriptor that some thread may be asleep in.
                 let target = self.common.slots[self.rng.usize(..SLOTS)].load(Relaxed);
                 match target {
-                    0.. => number(libc::SYS_dup2, target as u64),
+                    0.. => number(libc::SYS_dup3, target as u64),
                     _ => -1,
                 }
             }
@@ -566,10 +566,10 @@ impl Caller<'_> {
                 )
             }
             _ => {
-                let events = self.memory(12 * 8) as u64;
+                let events = self.memory(16 * 8) as u64;
                 let epoll = self.common.epoll as u64;
                 Self::syscall(
-                    libc::SYS_epoll_wait,
+                    libc::SYS_epoll_pwait,
                     [epoll, events, 8, self.rng.u64(..5), 0, 0],
                 )
             }

@@ -276,7 +276,7 @@ fn removed(lab: &Lab) -> Outcome {
         })?;
         let accepts = blocked(scope, libc::SYS_accept4, || own.accept(0).map(drop))?;
         let polls = [&poller, &quiet, &polled].map(|socket| {
-            blocked(scope, libc::SYS_poll, || {
+            blocked(scope, asleep::POLL, || {
                 socket.poll(libc::POLLIN, Duration::from_secs(50))
             })
         });

@@ -9,7 +9,7 @@ use nix::sched::{sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 use sha2::{Digest, Sha256};
 
-use crate::alike::asleep::{asleep, Sleeper};
+use crate::alike::asleep::{asleep, Sleeper, POLL};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::{await_events, print_mac, Host, Lab, DEVICE};
 use crate::priority::first_of_all;
@@ -236,7 +236,7 @@ fn two_writers(lab: &Lab) -> Outcome {
             );
             Ok(())
         };
-        let (slept, second, ()) = asleep(libc::SYS_poll, second, both)?;
+        let (slept, second, ()) = asleep(POLL, second, both)?;
         second?;
         ensure!(slept, "round {round}: something was there already");
     }

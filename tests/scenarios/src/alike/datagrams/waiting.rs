@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::asleep::{crowd, left_asleep};
+use super::super::asleep::{crowd, left_asleep, POLL};
 use super::super::side::NOTHING;
 use super::super::signals::catch;
 use super::super::{Shown, Side, Trace};
@@ -84,7 +84,7 @@ fn woken_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
             .poll(events, patience())
             .map(super::super::events_text)
     };
-    let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| {
+    let _ = trace.sleeping("poll", POLL, call, |_| {
         let _ = socket.shutdown(libc::SHUT_WR);
         Ok(())
     })?;

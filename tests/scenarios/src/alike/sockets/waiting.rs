@@ -1,6 +1,6 @@
 //! Calls that wait on a socket of either kind: several at once, shut down, interrupted.
 
-use super::super::asleep::crowd;
+use super::super::asleep::{crowd, POLL};
 use super::super::signals::{each_way, interrupted};
 use super::super::{events_text, Side, Trace};
 use crate::harness::{Outcome, Scenario};
@@ -18,7 +18,7 @@ pub const ALL: &[Scenario] = &[
 fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
     let seen = crowd(
-        libc::SYS_poll,
+        POLL,
         4,
         || await_events(&b, libc::POLLIN),
         |_| {

@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use super::super::asleep::{crowd, left_asleep};
+use super::super::asleep::{crowd, left_asleep, EPOLL_WAIT};
 use super::super::epoll::{events, Epoll};
 use super::super::moments::acknowledged;
 use super::super::{Side, Trace};
@@ -246,7 +246,7 @@ fn two_instances(side: &Side<'_>, trace: &Trace, port: u16, mode: u32) -> Outcom
     let next = AtomicUsize::new(0);
     let mut left = 0;
     let found = crowd(
-        libc::SYS_epoll_wait,
+        EPOLL_WAIT,
         epolls.len(),
         || epolls[next.fetch_add(1, Ordering::SeqCst)].wait(patience()),
         |threads| {

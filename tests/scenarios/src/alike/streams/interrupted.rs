@@ -3,6 +3,7 @@
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
+use super::super::asleep::POLL;
 use super::super::signals::{catch, caught, each_way, interrupted};
 use super::super::{Side, Trace};
 use super::waiting::small_stream;
@@ -124,7 +125,7 @@ fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
         let (_client, server) = side.stream(port)?;
         let call = || server.poll(libc::POLLIN, patience());
         // Never restarted.
-        let _ = interrupted(trace, what, libc::SYS_poll, call, || Ok(()))?;
+        let _ = interrupted(trace, what, POLL, call, || Ok(()))?;
         Ok(())
     })
 }

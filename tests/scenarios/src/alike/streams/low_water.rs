@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use super::super::asleep::asleep;
+use super::super::asleep::{asleep, POLL};
 use super::super::epoll::{events, Epoll};
 use super::super::moments::arrived;
 use super::super::{Shown, Side, Trace};
@@ -132,7 +132,7 @@ fn lowered(side: &Side<'_>, trace: &Trace) -> Outcome {
             .poll(libc::POLLIN, patience())
             .map(super::super::events_text)
     };
-    let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| Ok(set(&server, 5)?))?;
+    let _ = trace.sleeping("poll", POLL, call, |_| Ok(set(&server, 5)?))?;
     Ok(())
 }
 

@@ -3,6 +3,7 @@
 use std::thread;
 use std::time::Duration;
 
+use super::super::asleep::POLL;
 use super::super::epoll::{events, Epoll};
 use super::super::moments::acknowledged;
 use super::super::{Side, Trace};
@@ -193,7 +194,7 @@ fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
             .poll(libc::POLLOUT, patience())
             .map(super::super::events_text)
     };
-    let _ = trace.sleeping("poll", libc::SYS_poll, call, |_| {
+    let _ = trace.sleeping("poll", POLL, call, |_| {
         Ok(client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 100_000)?)
     })?;
     let _ = trace.call("send", client.send(b"x", libc::MSG_DONTWAIT));

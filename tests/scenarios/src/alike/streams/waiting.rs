@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use super::super::asleep::{alias, asleep, crowd, left_asleep};
+use super::super::asleep::{alias, asleep, crowd, left_asleep, POLL};
 use super::super::moments::{arrived, await_poll, reset};
 use super::super::{Shown, Side, Trace};
 use crate::harness::{Outcome, Scenario};
@@ -297,7 +297,7 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
                 .poll(asked, patience())
                 .map(super::super::events_text)
         };
-        let _ = trace.sleeping(what, libc::SYS_poll, call, |_| meanwhile())?;
+        let _ = trace.sleeping(what, POLL, call, |_| meanwhile())?;
         Ok(())
     };
     wait("data", &|| Ok(client.send_all(b"data")?))?;
@@ -308,7 +308,7 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
 
     let (client, server) = side.stream(99)?;
     let call = || server.poll(0, patience()).map(super::super::events_text);
-    let _ = trace.sleeping("both halves", libc::SYS_poll, call, |_| {
+    let _ = trace.sleeping("both halves", POLL, call, |_| {
         Ok(server.shutdown(libc::SHUT_RDWR)?)
     })?;
     drop(client);
@@ -319,7 +319,7 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
             .poll(libc::POLLIN, patience())
             .map(super::super::events_text)
     };
-    let _ = trace.sleeping("a listener shut down", libc::SYS_poll, call, |_| {
+    let _ = trace.sleeping("a listener shut down", POLL, call, |_| {
         Ok(listener.shutdown(libc::SHUT_RD)?)
     })?;
     Ok(())
@@ -334,7 +334,7 @@ fn closed_meanwhile(side: &Side<'_>, trace: &Trace) -> Outcome {
             .poll(libc::POLLIN, patience())
             .map(super::super::events_text)
     };
-    let _ = trace.sleeping("poll", libc::SYS_poll, call, |poller| {
+    let _ = trace.sleeping("poll", POLL, call, |poller| {
         drop(server);
         // Not a word has gone to the peer.
         trace.poll("the peer", &client)?;
