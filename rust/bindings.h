@@ -4,6 +4,7 @@
  * `kernel` crate leaves opaque or without a size. Which names come through is
  * in bindings.allow.
  */
+#include <linux/crc32c.h>
 #include <linux/etherdevice.h>
 #include <linux/hrtimer.h>
 #include <linux/if_arp.h>

@@ -3,15 +3,15 @@
 //! A CRC32c (Castagnoli, as iSCSI and SCTP have it) behind a packet, big-endian. The kernel's own function
 //! computes it, by the processor's instruction where there is one.
 //!
-//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_crc32c`),
-//! [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_seq_read`; `skb_crc32c` is not
+//! in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
 
 use super::{
     bindings,
     pages::MOST_FRAGMENTS,
     skb::{Buffer, Context, Skb},
 };
-use core::ptr;
+use core::{mem, ptr};
 use kernel::ffi::c_int;
 
 /// Bytes of the sum.
@@ -22,9 +22,27 @@ pub(crate) const SUM_LEN: usize = 4;
 /// # Safety
 ///
 /// `skb` is valid, nobody changes its descriptor, and these bytes are data.
-pub(super) unsafe fn sum(skb: *const bindings::sk_buff, from: u32, len: u32) -> [u8; SUM_LEN] {
-    // SAFETY: The caller's promise.
-    let crc = unsafe { bindings::skb_crc32c(skb, from as c_int, len as c_int, !0) };
+unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> [u8; SUM_LEN] {
+    let mut crc = !0;
+    let mut done = 0;
+    // SAFETY: The caller's promise. All zeroes is a state; the first function fills it in. Each block that the
+    // second one returns is readable until it is called again. It is called until there is none, so that
+    // no page stays mapped.
+    unsafe {
+        let mut state: bindings::skb_seq_state = mem::zeroed();
+        bindings::skb_prepare_seq_read(skb, from, from.wrapping_add(len), &mut state);
+        loop {
+            let mut block: *const u8 = ptr::null();
+            // A block may reach beyond the end.
+            let there = bindings::skb_seq_read(done, &mut block, &mut state);
+            let part = there.min(len.wrapping_sub(done));
+            if part == 0 {
+                break;
+            }
+            crc = bindings::crc32c(crc, block.cast(), part as usize);
+            done = done.wrapping_add(part);
+        }
+    }
     (!crc).to_be_bytes()
 }
 
@@ -33,7 +51,7 @@ pub(super) unsafe fn sum(skb: *const bindings::sk_buff, from: u32, len: u32) -> 
 /// # Safety
 ///
 /// `skb` is valid, and nobody changes its descriptor. `len` bytes of data and a sum start at `from`.
-pub(super) unsafe fn is_intact(skb: *const bindings::sk_buff, from: u32, len: u32) -> bool {
+pub(super) unsafe fn is_intact(skb: *mut bindings::sk_buff, from: u32, len: u32) -> bool {
     let mut there = [0; SUM_LEN];
     // SAFETY: The caller's promise; `there` takes as many bytes as are copied.
     unsafe {
