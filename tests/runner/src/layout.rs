@@ -163,11 +163,12 @@ impl Layout {
         }
     }
 
-    /// How many times as long as in the stock kernel things may take.
+    /// How many times as long as in the default kernel things may take.
     pub fn patience(&self) -> u32 {
-        match self.purpose {
-            Purpose::Stock | Purpose::Other => 1,
-            Purpose::Debug => 5,
+        match (self.purpose, self.architecture) {
+            (Purpose::Debug, _) => 5,
+            (_, Architecture::Arm64) => 2,
+            (_, Architecture::Amd64) => 1,
         }
     }
 
