@@ -4,7 +4,7 @@
 
 use crate::{
     address::Address,
-    edp::wire::{Header, HEADER_LEN, SUM_LEN},
+    edp::wire::{Header, HEADER_LEN},
     edp_control, events,
     net::{
         device::Device, namespace::PerNet, packet_type::Handler, rcu, skb::Skb, softirq::Softirq,
@@ -27,20 +27,6 @@ fn refuse(skb: Skb, device: &Device, header: Option<&Header>, reason: DropReason
     skb.refuse(None, reason);
 }
 
-/// Checks the sum behind the first `whole` bytes of the data.
-#[cold]
-#[inline(never)]
-fn check_sum(skb: &mut Skb, whole: usize) -> Result<(), DropReason> {
-    // Padding behind the sum.
-    if !skb.trim(whole.saturating_add(SUM_LEN)) {
-        return Err(DropReason::NoMemory);
-    }
-    if !skb.has_sum_behind(whole) {
-        return Err(DropReason::Checksum);
-    }
-    Ok(())
-}
-
 impl Handler for Frames {
     fn receive(mut skb: Skb, device: &Device, section: &rcu::Read, _softirq: Softirq<'_>) {
         let space = Space::of_within(device.net(), section);
@@ -56,10 +42,8 @@ impl Handler for Frames {
             return refuse(skb, device, header.as_ref(), DropReason::Malformed);
         };
         let whole = HEADER_LEN.saturating_add(len);
-        if header.summed {
-            if let Err(reason) = check_sum(&mut skb, whole) {
-                return refuse(skb, device, Some(&header), reason);
-            }
+        if header.summed && !skb.has_sum_behind(whole) {
+            return refuse(skb, device, Some(&header), DropReason::Checksum);
         }
         if !skb.trim(whole) {
             return refuse(skb, device, Some(&header), DropReason::NoMemory);

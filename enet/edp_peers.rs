@@ -34,13 +34,6 @@ pub(crate) struct Peers {
     answers: AtomicU64,
 }
 
-fn peer(mac: Mac, ifindex: u32) -> Peer {
-    Peer {
-        mac: mac.0,
-        ifindex,
-    }
-}
-
 impl Peers {
     /// Knows nobody.
     ///
@@ -59,26 +52,35 @@ impl Peers {
         })
     }
 
-    /// Lends the bucket of the host with address `mac` behind device `ifindex`.
-    fn with<R>(&self, mac: Mac, ifindex: u32, f: impl FnOnce(&mut Bucket) -> R) -> Option<R> {
+    /// Lends the bucket of the host with address `mac` behind device `ifindex`, with the host and the time.
+    fn with<R>(
+        &self,
+        mac: Mac,
+        ifindex: u32,
+        f: impl FnOnce(&mut Bucket, &Peer, u64) -> R,
+    ) -> Option<R> {
+        let now = timer::now();
+        let peer = Peer {
+            mac: mac.0,
+            ifindex,
+        };
         let place = self.secret.hash([mac.to_bits(), ifindex.into(), 0]) as usize % BUCKETS;
-        self.buckets.lock().get_mut(place).map(f)
+        let mut buckets = self.buckets.lock();
+        buckets.get_mut(place).map(|bucket| f(bucket, &peer, now))
     }
 
     /// The largest datagram that `to` has told to take, bytes.
     pub(crate) fn largest(&self, to: &Address) -> Option<u16> {
-        let now = timer::now();
-        let peer = peer(to.mac, to.ifindex);
-        self.with(to.mac, to.ifindex, |bucket| bucket.largest(&peer, now))?
+        self.with(to.mac, to.ifindex, |bucket, peer, now| {
+            bucket.largest(peer, now)
+        })?
     }
 
-    /// What is known of `to`, for which a large datagram leaves.
+    /// Looks up `to`, for which a large datagram leaves.
     pub(crate) fn look_up(&self, to: &Address) -> Known {
-        let now = timer::now();
-        let peer = peer(to.mac, to.ifindex);
         let nonce = || random::u32().to_be_bytes();
-        self.with(to.mac, to.ifindex, |bucket| {
-            bucket.look_up(&peer, now, nonce)
+        self.with(to.mac, to.ifindex, |bucket, peer, now| {
+            bucket.look_up(peer, now, nonce)
         })
         .unwrap_or(Known::Nothing)
     }
@@ -91,11 +93,8 @@ impl Peers {
         nonce: Nonce,
         told: &Capabilities,
     ) -> bool {
-        let now = timer::now();
-        let ifindex = device.index();
-        let peer = peer(source, ifindex);
-        self.with(source, ifindex, |bucket| {
-            bucket.answer(&peer, now, nonce, told.largest_datagram)
+        self.with(source, device.index(), |bucket, peer, now| {
+            bucket.answer(peer, now, nonce, told.largest_datagram)
         })
         .unwrap_or(false)
     }

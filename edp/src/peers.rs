@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What other hosts have told in their answers, or that they did not answer.
+//! Answers of other hosts to queries, and which hosts did not answer.
 //!
 //! A peer is asked when a datagram leaves for it that not every host takes. The
 //! datagram does not wait for the answer: later ones meet the limit that it tells. The
@@ -77,7 +77,7 @@ impl Entry {
     }
 }
 
-/// What is known of a peer to which a datagram leaves.
+/// The cache's answer to a sender that has a large datagram for a peer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
     /// The largest datagram that it takes, bytes.
@@ -93,7 +93,7 @@ pub enum Known {
 pub struct Bucket([Entry; WAYS]);
 
 impl Bucket {
-    /// What `peer` has told, if it counts at `now`: the largest datagram that it takes, bytes.
+    /// The largest datagram that `peer` takes, bytes, if it has told that and the answer counts at `now`.
     pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
         let entry = self.0.iter().find(|entry| entry.is_of(peer))?;
         match entry.state {
@@ -102,20 +102,21 @@ impl Bucket {
         }
     }
 
-    /// What is known of `peer` at `now`. If it is to be asked, `nonce` makes the query's, and
-    /// the query counts as sent.
+    /// Looks `peer` up at `now`. If the caller is to ask it, `nonce` makes the query's nonce,
+    /// and the query counts as sent.
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
         if let Some(largest) = self.largest(peer, now) {
             return Known::Largest(largest);
         }
-        let known = self.0.iter().any(|entry| entry.is_of(peer));
-        let place = if known {
-            self.0.iter_mut().find(|entry| entry.is_of(peer))
-        } else {
-            let free = self.0.iter_mut().filter(|entry| entry.may_go(now));
-            free.min_by_key(|entry| entry.worth(now))
+        let entries = &mut self.0;
+        let place = match entries.iter().position(|entry| entry.is_of(peer)) {
+            Some(index) => entries.get_mut(index).filter(|e| !e.is_fresh(now)),
+            None => {
+                let free = entries.iter_mut().filter(|entry| entry.may_go(now));
+                free.min_by_key(|entry| entry.worth(now))
+            }
         };
-        let Some(entry) = place.filter(|entry| !known || !entry.is_fresh(now)) else {
+        let Some(entry) = place else {
             return Known::Nothing;
         };
         let nonce = nonce();

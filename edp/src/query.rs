@@ -65,7 +65,7 @@ const LEAST_DATAGRAM: u16 = 62;
 /// By what an answer is told from one that nobody asked for.
 pub type Nonce = [u8; 4];
 
-/// What this host tells by a device.
+/// This host's limits and settings, as an answer that leaves by one device tells them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Host {
     /// The largest datagram that the device takes, without a sum.
@@ -80,7 +80,7 @@ pub struct Host {
     pub packets_to_ack: u16,
 }
 
-/// What another host has told.
+/// Another host's answer.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Capabilities {
     /// The version of its protocols.
