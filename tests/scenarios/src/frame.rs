@@ -62,6 +62,9 @@ pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// Bytes in front of an ESP frame's payload: Ethernet's header and ESP's.
+pub const ESP_HEADERS: usize = 14 + 11;
+
 /// ESP's header.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct EspHeader {
@@ -100,7 +103,7 @@ impl EspHeader {
 
     /// Whether the packet in a frame with this header has its checksum, and a right one.
     pub fn is_intact_in(&self, frame: &[u8]) -> bool {
-        let end = 14 + 11 + usize::from(self.length);
+        let end = ESP_HEADERS + usize::from(self.length);
         let sum = frame.get(end..).and_then(<[u8]>::first_chunk);
         self.flags & flag::CRC != 0
             && sum.is_some_and(|&sum| u32::from_be_bytes(sum) == crc32c::crc32c(&frame[14..end]))

@@ -65,6 +65,14 @@ impl Host {
         Self::named(namespace, mac)
     }
 
+    /// Sets the MTU of this host's device.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn set_mtu(&self, mtu: u32) -> Result<()> {
+        (self.namespace).ip(&format!("link set {DEVICE} mtu {mtu}\n"))
+    }
+
     /// A new ESP socket of this host.
     ///
     /// # Errors

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use libc::{c_int, c_void, socklen_t};
 
-use crate::address::{Address, AF_ENET, SOL_EP, SO_STATS};
+use crate::address::{Address, AF_ENET, SOL_EP, SO_MTU, SO_STATS};
 
 /// Largest socket address the wrappers read back.
 const NAME_MAX: usize = 128;
@@ -446,6 +446,14 @@ impl Socket {
     /// The call's errno.
     pub fn set_int_option(&self, level: c_int, name: c_int, value: i32) -> Result<()> {
         self.set_option(level, name, &value.to_ne_bytes())
+    }
+
+    /// The largest payload of one packet, bytes: `EDP_SO_MTU` or `ESP_SO_MTU`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn largest_payload(&self) -> Result<i32> {
+        self.int_option(SOL_EP, SO_MTU)
     }
 
     /// The protocol's counters, an array of u32 in the order of its `_stats` structure.

@@ -4,10 +4,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::{ensure, Context, Result};
 
-use crate::address::{SOL_EP, SO_MTU};
-use crate::frame::ETH_P_ESP;
+use crate::frame::{ESP_HEADERS, ETH_P_ESP};
 use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{eventually, send_single_packets, Host, Lab};
+use crate::lab::{eventually, send_single_packets, Lab};
 use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::{beside, exchange, transfer_counting, transfer_while, Load};
@@ -22,17 +21,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("mtu_limits_datagrams_at_once", datagrams),
     Scenario::direct("mtu_of_0_does_not_stop_local_streams", of_nothing),
 ];
-
-/// Bytes in front of a frame's payload: Ethernet's header and ESP's.
-const HEADERS: usize = 14 + 11;
-
-fn set_mtu(host: &Host, mtu: usize) -> Result<()> {
-    host.namespace.ip(&format!("link set eth0 mtu {mtu}\n"))
-}
-
-fn largest(socket: &Socket) -> Result<i32> {
-    Ok(socket.int_option(SOL_EP, SO_MTU)?)
-}
 
 /// A stream whose sender has filled all buffers: packets are on their way, and more wait.
 fn filled(lab: &Lab, port: u16, load: Load, change: impl FnOnce(&Socket) -> Result<()>) -> Outcome {
@@ -73,12 +61,12 @@ const LOAD: Load = Load {
 
 fn sender_first(lab: &Lab) -> Outcome {
     filled(lab, 840, LOAD, |client| {
-        set_mtu(&lab.a, 600)?;
-        set_mtu(&lab.b, 600)?;
+        lab.a.set_mtu(600)?;
+        lab.b.set_mtu(600)?;
         ensure!(
-            largest(client)? == 589,
+            client.largest_payload()? == 589,
             "ESP_SO_MTU is {}",
-            largest(client)?
+            client.largest_payload()?
         );
         Ok(())
     })
@@ -97,7 +85,7 @@ fn receiver_first(lab: &Lab) -> Outcome {
         eventually("some progress", || {
             Ok(received.load(Ordering::Relaxed) > 200_000)
         })?;
-        set_mtu(&lab.b, 600)?;
+        lab.b.set_mtu(600)?;
         // The receiver's device takes none of the large frames any more.
         let mut before = usize::MAX;
         eventually("a standstill", || {
@@ -106,7 +94,7 @@ fn receiver_first(lab: &Lab) -> Outcome {
             Ok(std::mem::replace(&mut before, now) == now)
         })?;
         let wire = lab.b.packets(ETH_P_ESP)?;
-        set_mtu(&lab.a, 600)?;
+        lab.a.set_mtu(600)?;
         let full = wire.wait_for(patience(), |frame| frame.len() > 500)?;
         ensure!(full.len() <= 614, "a frame of {} bytes", full.len());
         Ok(())
@@ -139,7 +127,7 @@ fn again_and_again(lab: &Lab) -> Outcome {
                 [&lab.b, &lab.a]
             };
             for host in hosts {
-                set_mtu(host, mtu)?;
+                host.set_mtu(mtu)?;
             }
             let before = (
                 received.load(Ordering::Relaxed),
@@ -171,11 +159,11 @@ fn raised(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let before = lab.esp_pair(843)?;
     for host in [&lab.a, &lab.b] {
-        set_mtu(host, 9000)?;
+        host.set_mtu(9000)?;
     }
     let later = lab.esp_pair(846)?;
     for ((client, server), payload, what) in [(&before, 1489, "before"), (&later, 8989, "later")] {
-        let told = largest(client)?;
+        let told = client.largest_payload()?;
         ensure!(told == payload, "opened {what}: ESP_SO_MTU is {told}");
         let wire = lab.b.packets(ETH_P_ESP)?;
         let (_, got) = beside(
@@ -188,7 +176,7 @@ fn raised(lab: &Lab) -> Outcome {
         )?;
         ensure!(got.iter().all(|byte| *byte == 3), "the bytes changed");
         // The largest frame does not fit into the buffer; its length is what counts.
-        let full = HEADERS + payload as usize;
+        let full = ESP_HEADERS + payload as usize;
         let frame = wire.wait_for(patience(), |frame| frame.len() > full / 2)?;
         ensure!(frame.len() == full, "opened {what}: {} bytes", frame.len());
     }
@@ -210,12 +198,12 @@ fn datagrams(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(845)?;
     for (mtu, largest_datagram) in [(1000, 994), (4000, 3994), (1500, 1494)] {
         for host in [&lab.a, &lab.b] {
-            set_mtu(host, mtu)?;
+            host.set_mtu(mtu)?;
         }
         ensure!(
-            largest(&a)? == largest_datagram,
+            a.largest_payload()? == largest_datagram,
             "EDP_SO_MTU is {}",
-            largest(&a)?
+            a.largest_payload()?
         );
         let whole = vec![9; largest_datagram as usize + 1];
         refused(a.send(&whole, 0), libc::EMSGSIZE, "a datagram too large")?;

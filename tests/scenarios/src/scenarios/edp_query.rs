@@ -5,13 +5,14 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Context, Result};
 use sockaddr_en::Capabilities;
 
-use crate::address::{Address, EDP_SO_CHECKSUM, SOL_EP, SO_MTU};
+use crate::address::{Address, EDP_SO_CHECKSUM, SOL_EP};
 use crate::frame::{edp, edp_summed, ethernet, PacketSocket, ETH_P_EDP};
 use crate::harness::{refused, Outcome, Scenario};
 use crate::knobs::Knobs;
 use crate::lab::{eventually, print_mac, Host, Lab, DEVICE};
 use crate::patience::patience;
 use crate::socket::Socket;
+use crate::station::MAC as STRANGER;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -27,9 +28,6 @@ pub const ALL: &[Scenario] = &[
     ),
 ];
 
-/// A station without the module.
-const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
-
 const QUERY: u8 = 3;
 const ANSWER: u8 = 4;
 
@@ -39,21 +37,13 @@ const HEADERS: usize = 14 + 6;
 /// The least Ethernet frame, without its check sequence.
 const LEAST_FRAME: usize = 60;
 
-fn set_mtu(host: &Host, mtu: u32) -> Result<()> {
-    host.namespace.ip(&format!("link set eth0 mtu {mtu}\n"))
-}
-
-fn largest(socket: &Socket) -> Result<i32> {
-    Ok(socket.int_option(SOL_EP, SO_MTU)?)
-}
-
 /// A frame from the stranger to host `a`.
 fn to_a(lab: &Lab, packet: &[u8]) -> Vec<u8> {
     ethernet(lab.a.mac, STRANGER, ETH_P_EDP, packet)
 }
 
 fn every_option(lab: &Lab) -> Outcome {
-    set_mtu(&lab.a, 2000)?;
+    lab.a.set_mtu(2000)?;
     Knobs(&lab.a.namespace).set("burst_length", 40)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
     // Too short for a query.
@@ -143,8 +133,8 @@ fn asked(lab: &Lab, wire: &PacketSocket) -> Result<[u8; 4]> {
 
 fn false_answers(lab: &Lab) -> Outcome {
     // The stranger is what takes less.
-    set_mtu(&lab.a, 9000)?;
-    set_mtu(&lab.b, 9000)?;
+    lab.a.set_mtu(9000)?;
+    lab.b.set_mtu(9000)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
     let socket = lab.a.edp_bound(701)?;
     socket.connect(&Address {
@@ -192,12 +182,20 @@ fn false_answers(lab: &Lab) -> Outcome {
         lab.a.counter("EdpInAnswers")? == 0,
         "a forged answer counts"
     );
-    ensure!(largest(&socket)? == 8994, "limit {}", largest(&socket)?);
+    ensure!(
+        socket.largest_payload()? == 8994,
+        "limit {}",
+        socket.largest_payload()?
+    );
     socket.send(&[1; 5000], 0).context("after forged answers")?;
 
     wire.send(&to_a(lab, &answer(nonce, small)))?;
     lab.a.await_counter("EdpInAnswers", 1)?;
-    ensure!(largest(&socket)? == 1494, "limit {}", largest(&socket)?);
+    ensure!(
+        socket.largest_payload()? == 1494,
+        "limit {}",
+        socket.largest_payload()?
+    );
     refused(socket.send(&[1; 1495], 0), libc::EMSGSIZE, "1495 bytes")?;
     socket.send(&[1; 1494], 0).context("what the peer takes")?;
     // The same nonce counts once.
@@ -205,7 +203,11 @@ fn false_answers(lab: &Lab) -> Outcome {
     eventually("the second answer", || {
         Ok(dropped()? == before + forged.len() as u32 + 1)
     })?;
-    ensure!(largest(&socket)? == 1494, "limit {}", largest(&socket)?);
+    ensure!(
+        socket.largest_payload()? == 1494,
+        "limit {}",
+        socket.largest_payload()?
+    );
     ensure!(
         lab.a.counter("EdpOutQueries")? == 1,
         "{} queries left",
@@ -216,8 +218,8 @@ fn false_answers(lab: &Lab) -> Outcome {
 
 /// A peer that answers no query, as an older one, gets what this host's device carries, and one query.
 fn silent_peer(lab: &Lab) -> Outcome {
-    set_mtu(&lab.a, 9000)?;
-    set_mtu(&lab.b, 9000)?;
+    lab.a.set_mtu(9000)?;
+    lab.b.set_mtu(9000)?;
     let socket = lab.a.edp_bound(702)?;
     let nobody = lab.a.to_nobody(700);
     let start = Instant::now();
@@ -258,16 +260,27 @@ fn learn(host: &Host, socket: &Socket, to: &Address) -> Outcome {
 }
 
 fn unequal_mtus(lab: &Lab) -> Outcome {
-    set_mtu(&lab.a, 9000)?;
+    lab.a.set_mtu(9000)?;
     let peer = lab.a.to(&lab.b, 703);
     let unconnected = lab.a.edp_bound(704)?;
     let connected = lab.a.edp_bound(705)?;
     connected.connect(&peer)?;
     let receiver = lab.b.edp_bound(703)?;
-    ensure!(largest(&connected)? == 8994, "before anything is known");
+    ensure!(
+        connected.largest_payload()? == 8994,
+        "before anything is known"
+    );
     learn(&lab.a, &unconnected, &peer)?;
-    ensure!(largest(&connected)? == 1494, "{}", largest(&connected)?);
-    ensure!(largest(&unconnected)? == 8994, "{}", largest(&unconnected)?);
+    ensure!(
+        connected.largest_payload()? == 1494,
+        "{}",
+        connected.largest_payload()?
+    );
+    ensure!(
+        unconnected.largest_payload()? == 8994,
+        "{}",
+        unconnected.largest_payload()?
+    );
     refused(
         unconnected.send_to(&[1; 1495], 0, &peer),
         libc::EMSGSIZE,
@@ -280,7 +293,11 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
         "1600 bytes of two sends",
     )?;
     connected.set_int_option(SOL_EP, EDP_SO_CHECKSUM, 1)?;
-    ensure!(largest(&connected)? == 1490, "{}", largest(&connected)?);
+    ensure!(
+        connected.largest_payload()? == 1490,
+        "{}",
+        connected.largest_payload()?
+    );
     refused(connected.send(&[1; 1491], 0), libc::EMSGSIZE, "with a sum")?;
     connected.send(&[2; 1490], 0)?;
     unconnected.send_to(&[3; 1494], 0, &peer)?;
@@ -299,14 +316,14 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
 
 /// What one namespace knows of a peer another one does not.
 fn namespaces(lab: &Lab) -> Outcome {
-    set_mtu(&lab.a, 9000)?;
+    lab.a.set_mtu(9000)?;
     let peer = lab.a.to(&lab.b, 706);
     let socket = lab.a.edp_bound(706)?;
     learn(&lab.a, &socket, &peer)?;
     refused(socket.send_to(&[1; 5000], 0, &peer), libc::EMSGSIZE, "a")?;
 
     let other = Host::alone([2, 0, 0, 0, 0, 3])?;
-    set_mtu(&other, 9000)?;
+    other.set_mtu(9000)?;
     let peer = other.to(&lab.b, 706);
     let socket = other.edp_bound(706)?;
     for _ in 0..2 {
@@ -321,7 +338,7 @@ fn namespaces(lab: &Lab) -> Outcome {
 }
 
 fn programs(lab: &Lab) -> Outcome {
-    set_mtu(&lab.b, 9000)?;
+    lab.b.set_mtu(9000)?;
     let peer = format!("{}%{DEVICE}", print_mac(lab.b.mac));
     let line = "version 1, datagrams up to 8994 bytes, ESP payload 8989, window 21/1, \
                 acknowledges every 10, checksums";

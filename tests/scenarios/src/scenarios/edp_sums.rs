@@ -5,7 +5,7 @@ use anyhow::{ensure, Context, Result};
 use crate::address::{EDP_SO_CHECKSUM, SOL_EP, SO_MTU};
 use crate::frame::{edp, edp_summed, ethernet, ETH_P_EDP};
 use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{Host, Lab};
+use crate::lab::Lab;
 use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::random;
@@ -17,10 +17,6 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("edp_sums_of_every_size", sizes),
     Scenario::direct("edp_sums_option", option),
 ];
-
-fn set_mtu(host: &Host, mtu: u32) -> Result<()> {
-    host.namespace.ip(&format!("link set eth0 mtu {mtu}\n"))
-}
 
 fn sum(socket: &Socket) -> Result<()> {
     Ok(socket.set_int_option(SOL_EP, EDP_SO_CHECKSUM, 1)?)
@@ -132,7 +128,7 @@ fn sizes(lab: &Lab) -> Outcome {
     // Smaller from one to the next: what a peer has told counts for a minute.
     for (mtu, most) in [(65_535, 32_767), (9000, 8994), (1500, 1494)] {
         for host in [&lab.a, &lab.b] {
-            set_mtu(host, mtu)?;
+            host.set_mtu(mtu)?;
         }
         for (summed, most) in [(0, most), (1, most - 4)] {
             for socket in [&a, &b] {

@@ -5,7 +5,8 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
-use crate::address::{ESP_SO_CHECKSUM, SOL_EP, SO_MTU};
+use super::esp_cookies::await_cookies;
+use crate::address::{ESP_SO_CHECKSUM, SOL_EP};
 use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
 use crate::harness::{refused, tell, Outcome, Scenario};
 use crate::knobs::Knobs;
@@ -64,7 +65,7 @@ fn have(ends: &[Socket; 2]) -> Result<bool> {
     let mut have = [false; 2];
     for (end, has) in ends.iter().zip(&mut have) {
         *has = end.int_option(SOL_EP, ESP_SO_CHECKSUM)? == 1;
-        let payload = end.int_option(SOL_EP, SO_MTU)?;
+        let payload = end.largest_payload()?;
         let expected = if *has { PAYLOAD } else { PAYLOAD + 4 };
         ensure!(
             payload == expected,
@@ -249,25 +250,7 @@ fn wrong_or_missing(lab: &Lab) -> Outcome {
 fn behind_a_cookie(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(893, 1)?;
     let wire = lab.a.packets(ETH_P_ESP)?;
-    // Half-open connections fill the backlog, and after a while SYNs are answered by cookies.
-    let mut port = 3100;
-    while lab.b.counter("EspOutCookies")? == 0 {
-        let syn = EspHeader {
-            source: port,
-            destination: 893,
-            sequence: 7,
-            flags: flag::SYN,
-            ..EspHeader::default()
-        };
-        wire.send(&ethernet(
-            lab.b.mac,
-            [2, 0, 0, 0, 0, 0x66],
-            ETH_P_ESP,
-            &syn.packet(&[]),
-        ))?;
-        port += 1;
-        ensure!(port < 9000, "no SYN was answered by a cookie");
-    }
+    await_cookies(&lab.b, &wire, 893)?;
     let client = lab.a.esp()?;
     ask(&client, true)?;
     client.connect(&lab.a.to(&lab.b, 893)).context("connect")?;

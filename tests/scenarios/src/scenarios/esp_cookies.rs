@@ -7,9 +7,10 @@ use anyhow::{ensure, Context, Result};
 
 use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, Lab};
+use crate::lab::{await_events, Host, Lab};
 use crate::patience::patience;
 use crate::socket::Socket;
+use crate::station;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -105,6 +106,33 @@ fn flood(lab: &Lab) -> Outcome {
             wire.send(&ethernet(lab.a.mac, source, ETH_P_ESP, &syn.packet(&[])))?;
         }
         thread::sleep(Duration::from_millis(50));
+    }
+    Ok(())
+}
+
+/// Sends SYNs from a station that does not go on to `port` of `victim`, until it answers one by a cookie: half-open
+/// connections fill the listener's backlog first.
+///
+/// # Errors
+/// When no SYN is.
+pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
+    let mut source = 3100;
+    while victim.counter("EspOutCookies")? == 0 {
+        let syn = EspHeader {
+            source,
+            destination: port,
+            sequence: 7,
+            flags: flag::SYN,
+            ..EspHeader::default()
+        };
+        wire.send(&ethernet(
+            victim.mac,
+            station::MAC,
+            ETH_P_ESP,
+            &syn.packet(&[]),
+        ))?;
+        source += 1;
+        ensure!(source < 9000, "no SYN was answered by a cookie");
     }
     Ok(())
 }

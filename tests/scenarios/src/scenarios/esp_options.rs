@@ -4,14 +4,16 @@ use std::process::{Child, Command, Stdio};
 
 use anyhow::{ensure, Context, Result};
 
-use crate::address::{Address, ESP_SO_CHECKSUM, SOL_EP, SO_MTU};
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
+use super::esp_cookies::await_cookies;
+use crate::address::{Address, ESP_SO_CHECKSUM, SOL_EP};
+use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ESP_HEADERS, ETH_P_ESP};
 use crate::harness::{Outcome, Scenario};
 use crate::knobs::Knobs;
-use crate::lab::{print_mac, send_single_packets, Host, Lab, DEVICE};
+use crate::lab::{print_mac, send_single_packets, Lab, DEVICE};
 use crate::patience::patience;
 use crate::program::{start, wait_for_word};
 use crate::socket::Socket;
+use crate::station::MAC as STRANGER;
 use crate::transfer::{beside, random, transfer, Load};
 
 /// The scenarios of this file.
@@ -34,22 +36,8 @@ pub const ALL: &[Scenario] = &[
     .within(120),
 ];
 
-/// A station without the module.
-const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
-
 /// ESP in Python, written from docs/protocol.md.
 const SECOND: &str = "/usr/share/python/esp_second.py";
-
-/// Bytes in front of the options: the Ethernet header and ESP's.
-const HEADERS: usize = 14 + 11;
-
-fn set_mtu(host: &Host, mtu: u32) -> Result<()> {
-    host.namespace.ip(&format!("link set eth0 mtu {mtu}\n"))
-}
-
-fn largest(socket: &Socket) -> Result<i32> {
-    Ok(socket.int_option(SOL_EP, SO_MTU)?)
-}
 
 /// Moves bytes one way and the other.
 fn both_ways(client: &Socket, server: &Socket) -> Outcome {
@@ -68,7 +56,7 @@ fn both_ways(client: &Socket, server: &Socket) -> Outcome {
 }
 
 fn unequal_mtus(lab: &Lab) -> Outcome {
-    set_mtu(&lab.a, 9000)?;
+    lab.a.set_mtu(9000)?;
     for single in [false, true] {
         if single {
             // A veth pair would pass runs whole, whatever the receiver's MTU.
@@ -83,7 +71,11 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
                 .context("connect")?;
             let (accepted, _) = listener.accept(0).context("accept")?;
             for end in [&connecting, &accepted] {
-                ensure!(largest(end)? == 1489, "ESP_SO_MTU is {}", largest(end)?);
+                ensure!(
+                    end.largest_payload()? == 1489,
+                    "ESP_SO_MTU is {}",
+                    end.largest_payload()?
+                );
             }
             both_ways(&connecting, &accepted)?;
         }
@@ -182,26 +174,12 @@ fn any_form(lab: &Lab) -> Outcome {
 
 /// A listener that keeps nothing of a SYN takes its sender to have an MTU of 1500.
 fn behind_a_cookie(lab: &Lab) -> Outcome {
-    set_mtu(&lab.a, 9000)?;
-    set_mtu(&lab.b, 9000)?;
+    lab.a.set_mtu(9000)?;
+    lab.b.set_mtu(9000)?;
     send_single_packets(&lab.a.namespace)?;
     let station = Station::new(lab)?;
     let listener = lab.a.esp_listener(873, 1)?;
-    let syn = |port| EspHeader {
-        source: port,
-        destination: 873,
-        length: 0,
-        sequence: 7,
-        acknowledgement: 0,
-        flags: flag::SYN,
-    };
-    // Half-open connections fill the backlog, and after a while SYNs are answered by cookies.
-    let mut port = 3100;
-    while lab.a.counter("EspOutCookies")? == 0 {
-        station.send(&syn(port), &[])?;
-        port += 1;
-        ensure!(port < 9000, "no SYN was answered by a cookie");
-    }
+    await_cookies(&lab.a, &station.wire, 873)?;
     let cookies = lab.a.counter("EspOutCookies")?;
     station.open(9000, 873, &[4, 2, 0x10, 0x00])?;
     ensure!(
@@ -221,12 +199,15 @@ fn told(wire: &PacketSocket, flags: u8) -> Result<Vec<u8>> {
         EspHeader::of_frame(frame).is_some_and(|header| header.flags == flags)
     })?;
     let header = EspHeader::of_frame(&frame).context("no ESP")?;
-    let end = HEADERS + usize::from(header.length);
-    Ok(frame.get(HEADERS..end).context("a short frame")?.to_vec())
+    let end = ESP_HEADERS + usize::from(header.length);
+    Ok(frame
+        .get(ESP_HEADERS..end)
+        .context("a short frame")?
+        .to_vec())
 }
 
 fn on_the_wire(lab: &Lab) -> Outcome {
-    set_mtu(&lab.a, 2000)?;
+    lab.a.set_mtu(2000)?;
     Knobs(&lab.a.namespace).set("burst_length", 40)?;
     let [at_a, at_b] = [lab.a.packets(ETH_P_ESP)?, lab.b.packets(ETH_P_ESP)?];
     let _pair = lab.esp_pair(874)?;
@@ -307,7 +288,7 @@ fn second_implementation(lab: &Lab) -> Outcome {
         ([880, 881], 9000, false, &["checksum"]),
         ([882, 883], 9000, true, &["want-checksum"]),
     ] {
-        set_mtu(&lab.a, mtu)?;
+        lab.a.set_mtu(mtu)?;
         second_connects(lab, ports[0], sums, words)
             .with_context(|| format!("connect {words:?}"))?;
         second_listens(lab, ports[1], sums, words).with_context(|| format!("listen {words:?}"))?;

@@ -4,7 +4,7 @@
 use anyhow::{ensure, Result};
 
 use crate::device::Device;
-use crate::frame::{ethernet, flag, EspHeader, ETH_P_ESP};
+use crate::frame::{ethernet, flag, EspHeader, ESP_HEADERS, ETH_P_ESP};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::{send_single_packets, Host, Lab, Wiring, DEVICE};
 use crate::module;
@@ -32,9 +32,6 @@ const LOAD: Load = Load {
     chunk: 100_000,
     seed: 14,
 };
-
-/// Bytes in front of a frame's payload: Ethernet's header and ESP's.
-const HEADERS: usize = 14 + 11;
 
 /// A frame's bytes at the MTU of 1500.
 const FULL: usize = 1514;
@@ -68,7 +65,7 @@ fn heard(lab: &Lab) -> Result<Vec<(EspHeader, usize)>> {
 
 /// How many packets a frame with this header has.
 fn packets(header: &EspHeader) -> u16 {
-    usize::from(header.length).div_ceil(FULL - HEADERS) as u16
+    usize::from(header.length).div_ceil(FULL - ESP_HEADERS) as u16
 }
 
 /// The frames, without what was sent again: a busy machine's acknowledgements are late.
@@ -83,8 +80,8 @@ fn first_time(frames: &[(EspHeader, usize)]) -> Vec<(EspHeader, usize)> {
                 continue;
             }
             header.sequence = next;
-            header.length -= old * (FULL - HEADERS) as u16;
-            length -= usize::from(old) * (FULL - HEADERS);
+            header.length -= old * (FULL - ESP_HEADERS) as u16;
+            length -= usize::from(old) * (FULL - ESP_HEADERS);
         }
         next = header.sequence.wrapping_add(packets(&header));
         new.push((header, length));
@@ -99,7 +96,7 @@ fn complete(frames: &[(EspHeader, usize)]) -> Outcome {
     for (header, length) in frames {
         ensure!(header.sequence == next, "{header:?} instead of {next}");
         ensure!(
-            usize::from(header.length) + HEADERS == *length,
+            usize::from(header.length) + ESP_HEADERS == *length,
             "{header:?} in {length} bytes"
         );
         next = next.wrapping_add(packets(header));
@@ -197,7 +194,7 @@ fn foreign(lab: &Lab) -> Outcome {
     // Flags, kind, bytes of headers, bytes of a segment, where a sum begins and where it goes.
     let segments = |kind: u8, size: u16| {
         let mut bytes = vec![0, kind];
-        for word in [HEADERS as u16, size, 0, 0] {
+        for word in [ESP_HEADERS as u16, size, 0, 0] {
             bytes.extend_from_slice(&word.to_ne_bytes());
         }
         bytes.extend_from_slice(&frame);
