@@ -11,7 +11,8 @@ use std::hint::black_box;
 
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
 use esp::{
-    flags, AckQueue, Config, Demand, Header, Nanos, Outcome, Seq, Slot, State, Verdict, HEADER_LEN,
+    flags, AckQueue, Config, Demand, Header, Nanos, Options, Outcome, Seq, Slot, State, Verdict,
+    HEADER_LEN,
 };
 use esp_testkit::{Device, Host, Packet, Socket, Span};
 
@@ -241,6 +242,7 @@ fn halves(criterion: &mut Criterion) {
                         first: 0,
                         len: PAYLOAD.into(),
                     },
+                    options: Options::default(),
                     resend: false,
                 };
                 let now = pair.now;

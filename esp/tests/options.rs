@@ -125,19 +125,16 @@ fn a_syn_may_have_options_and_a_fin_or_reset_no_payload() {
 }
 
 /// A receiver that acknowledges every 32 packets, and a sender whose window is 8: how long a stream takes.
-fn unequal(told: bool) -> u64 {
-    let receiver = Config {
+fn unequal(tells: bool) -> u64 {
+    let mut pair = Pair::new();
+    pair.sides[A].tells = tells;
+    pair.sides[A].config = config(8, 1);
+    pair.sides[B].config = Config {
         burst_length: 40,
         packets_to_ack: 32,
         ..Config::default()
     };
-    let mut pair = Pair::established();
-    pair.sides[A].set_config(config(8, 1));
-    pair.sides[B].set_config(receiver);
-    if told {
-        let options = Options::parse(&Options::emit(100, &config(8, 1)));
-        pair.sides[B].conn().take_options(&options);
-    }
+    let mut pair = pair.establish();
     let start = pair.now;
     pair.send(A, &bytes(4000, 1));
     pair.run_until(|pair| pair.sides[B].received.len() == 4000);

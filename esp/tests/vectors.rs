@@ -10,7 +10,7 @@ use esp_testkit::socket::{Packet, Socket};
 
 const VECTORS: &str = include_str!("../../docs/esp-vectors.txt");
 
-const PAYLOAD: u32 = 1489;
+const PAYLOAD: usize = 1489;
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {
     let digits = hexadecimal.as_bytes().chunks(2);
@@ -38,13 +38,18 @@ impl Host for Station {
     }
 
     fn emit(&mut self, _id: usize, packet: Packet<VecDeque<u8>>) {
-        self.put(packet.header, packet.payload.into(), self.summed);
+        let payload = if packet.header.has(flags::SYN) {
+            self.socket.told().into()
+        } else {
+            packet.payload.into()
+        };
+        self.put(packet.header, payload, self.summed);
     }
 }
 
 impl Station {
     fn new() -> Self {
-        let mut socket = Socket::new(Config::default(), PAYLOAD as usize, 1 << 20);
+        let mut socket = Socket::new(Config::default(), PAYLOAD, 1 << 20);
         socket.isn = Seq(4096);
         Self {
             device: Device::default(),
@@ -57,10 +62,7 @@ impl Station {
     }
 
     /// Puts a packet on the wire, with what its sender adds to the engine's.
-    fn put(&mut self, header: Header, mut payload: Vec<u8>, sum: bool) {
-        if header.has(flags::SYN) {
-            payload = Options::emit(PAYLOAD, &self.socket.config).into();
-        }
+    fn put(&mut self, header: Header, payload: Vec<u8>, sum: bool) {
         let len = payload.len() as u16;
         let mut packet = Header { len, ..header }.summed(sum).emit().to_vec();
         packet.extend_from_slice(&payload);
@@ -98,6 +100,7 @@ impl Station {
         let packet = Packet {
             header: plain,
             payload: payload.to_vec().into(),
+            options: self.told,
             resend: false,
         };
         let outcome = self.receive(0, &packet, self.now);

@@ -6,7 +6,7 @@
 //! queued, how far a window was opened.
 
 use arbitrary::{Arbitrary, Result, Unstructured};
-use esp::{flags, Config, Demand, DropReason, Header, Nanos, Outcome, Room, Seq, State};
+use esp::{flags, Config, Demand, DropReason, Header, Nanos, Options, Outcome, Room, Seq, State};
 use esp_testkit::{Packet as Sent, Socket, Span};
 
 const MILLISECOND: Nanos = 1_000_000;
@@ -103,6 +103,19 @@ impl Packet {
             flags: bits,
         }
     }
+
+    /// What it tells, if it is a SYN: a window, in what no SYN needs otherwise.
+    fn options(self) -> Options {
+        let told = Config {
+            burst_length: u16::from(self.room.queued) << 7,
+            initial_ack_burst_length: self.room.limit.into(),
+            ..Config::default()
+        };
+        match self.len % 2 {
+            0 => Options::default(),
+            _ => Options::parse(&Options::emit(u32::from(self.len) * 100, &told)),
+        }
+    }
 }
 
 /// A receive queue whose packets cost 256 bytes.
@@ -177,7 +190,7 @@ impl World {
                 ack: Seq(0),
                 flags: flags::SYN,
             };
-            socket.accept(&syn, now);
+            socket.accept(&Sent::control(syn), now);
         } else {
             socket.connect([2, 1], now);
         }
@@ -201,6 +214,7 @@ impl World {
                 first: 0,
                 len: header.len.into(),
             },
+            options: packet.options(),
             resend: false,
         };
         let outcome = self.socket.on_packet(&packet, room, self.now);

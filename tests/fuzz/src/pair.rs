@@ -109,7 +109,7 @@ impl Window {
 
     /// Its owner sends this. `recut`: numbers may have been given anew, so that none tells what leaves first.
     fn pass(&mut self, header: &Header, recut: bool) {
-        if header.len == 0 {
+        if header.len == 0 || header.has(flags::SYN) {
             return;
         }
         let granted = self.granted.expect("no data before the handshake");
@@ -154,6 +154,7 @@ impl Stage {
         for (at, host) in hosts.into_iter().enumerate() {
             let side = &mut pair.sides[at];
             side.config = host.config();
+            side.tells = host.initial >= 128;
             side.mss = usize::from(host.mss) + 1;
             side.limit = (u32::from(host.limit) + 1) * side.packet_cost();
         }

@@ -124,6 +124,8 @@ pub enum Sabotage {
     NoTimers,
     /// When a timer expires, the engine is told an earlier time.
     StoppedClock,
+    /// Handshakes have no options.
+    TellNothing,
 }
 
 /// One receiver host, and a sender host for each pair of programs.
@@ -135,6 +137,8 @@ pub struct Case {
     pub later: Option<(Nanos, [Config; 2])>,
     /// What the receiver's end and the sender's end of each connection do.
     pub programs: Vec<[Program; 2]>,
+    /// The hosts tell their windows when a connection is opened.
+    pub told: bool,
     /// The run begins with all connections open, and not with their SYNs.
     pub open: bool,
     /// The receiver's host does not listen, but opens the connections as well, at the same time.
@@ -157,10 +161,21 @@ impl Case {
         configs[usize::from(host > 0)]
     }
 
-    /// Whether both hosts have the same parameters all the time. Only then is no packet dropped and none asked for in
-    /// vain: a receiver makes room for a burst of its own, and does not know what the sender's is.
-    pub fn hosts_agree(&self) -> bool {
-        self.configs[0] == self.configs[1] && self.later.is_none()
+    /// Whether no packet may be dropped and none asked for in vain while nothing goes wrong.
+    ///
+    /// A receiver makes room for a burst of its own. One that was told a larger one takes it if its queue has room for
+    /// all that is ever sent; one that was told nothing does not know when the sender stops.
+    pub fn is_smooth(&self) -> bool {
+        let known = self.configs[0] == self.configs[1] || (self.told && self.all_fits());
+        known && self.later.is_none()
+    }
+
+    fn all_fits(&self) -> bool {
+        let fits = |reads: &Program, writes: &Program| {
+            writes.messages.iter().map(|n| u32::from(*n)).sum::<u32>() < reads.limit
+        };
+        let mut pairs = self.programs.iter();
+        pairs.all(|[one, other]| fits(one, other) && fits(other, one))
     }
 
     /// The most packets that may be in the receive queue of a host's endpoint.
@@ -209,8 +224,9 @@ impl fmt::Display for Case {
         }
         writeln!(
             f,
-            "{} us through the switch, connections {}",
+            "{} us through the switch, windows {}, connections {}",
             self.latency / US,
+            if self.told { "told" } else { "not told" },
             if self.open { "open" } else { "to be opened" },
         )?;
         for (i, [receiver, sender]) in self.programs.iter().enumerate() {

@@ -47,6 +47,7 @@ impl Endpoint {
         };
         let mut socket = Socket::new(case.config(host, false), MSS.into(), limit);
         socket.listens = true;
+        socket.tells = case.told && case.sabotage != Some(Sabotage::TellNothing);
         socket.isn = isn(host, index);
         socket.send_room = program.send_room;
         Self {
@@ -252,7 +253,9 @@ impl Endpoint {
         for (_, sight) in sights.into_iter().filter(|(seen, _)| *seen) {
             scene.see(sight);
         }
-        if scene.calm && (header.has(flags::RRQ) || packet.resend) {
+        let first_unacked = self.socket.conn().first_unacked();
+        let probe = header.flags == flags::ACK && header.seq.add(1) == first_unacked;
+        if scene.calm && (header.has(flags::RRQ) || packet.resend || probe) {
             scene.fail(Fault::Needless);
         }
     }

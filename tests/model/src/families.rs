@@ -128,6 +128,7 @@ fn open(config: Config, programs: Vec<[Program; 2]>) -> Case {
         configs: [config; 2],
         later: None,
         programs,
+        told: false,
         open: true,
         latency: 20 * US,
         crossed: false,
@@ -333,6 +334,42 @@ fn unequal(scale: Scale) -> Family {
         }
     }
     family("unequal hosts", Sights::REQUEST | Sights::CONGESTED, cases)
+}
+
+/// Hosts that do not agree on the parameters, and tell each other. The tellings may be lost, come twice or late.
+fn told(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let pairs = [
+        // burst_length, packets_to_ack and initial_ack_burst_length of the receiver; of the sender
+        [(4, 4, 0), (1, 1, 0)],
+        [(4, 4, 1), (2, 1, 0)],
+        [(1, 1, 0), (4, 2, 1)],
+        [(2, 1, 1), (4, 4, 2)],
+        [(5, 5, 2), (3, 3, 0)],
+        [(3, 2, 0), (5, 4, 3)],
+    ];
+    for each in scale.of(2, 4, &pairs) {
+        let configs = each.map(|(burst, ack, initial)| config(burst, ack, initial));
+        for (limit, reader) in [(1_000, SLEEPS), (2, Reader::Late(2 * MS))] {
+            for messages in scale.of(1, 2, &[&[4][..], &[2, 2], &[5]]) {
+                let receiver = reads(reader, limited(limit, writes(&[2])));
+                let programs = vec![[receiver, writes(messages)]];
+                let case = Case {
+                    configs,
+                    told: true,
+                    bound: WITH_LATE_READER,
+                    ..open(configs[0], programs)
+                };
+                cases.push(case.clone());
+                cases.push(Case {
+                    open: false,
+                    bound: WITH_HANDSHAKE,
+                    ..case
+                });
+            }
+        }
+    }
+    family("told windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
 /// Parameters that are changed on both hosts in the midst of a transfer.
@@ -562,6 +599,7 @@ pub fn families(scale: Scale) -> Vec<Family> {
         slow_reader,
         reverse,
         unequal,
+        told,
         changed,
         close,
         two_senders,

@@ -82,7 +82,7 @@ impl fmt::Display for Fault {
             Self::OutOfTurn => {
                 f.write_str("a window opens while the connection waits for its turn")
             }
-            Self::Needless => f.write_str("a resend or a request though nothing was lost"),
+            Self::Needless => f.write_str("a resend, a request or a probe though nothing was lost"),
             Self::Failed(failure) => write!(f, "a connection failed: {failure:?}"),
             Self::Spins => f.write_str("a timer that was run is due again at once"),
             Self::Deadlock => f.write_str("nothing will happen any more, and this is not the end"),

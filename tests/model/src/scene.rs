@@ -117,7 +117,7 @@ pub struct Scene<'a> {
     pub now: Nanos,
     /// Whether the programs run yet.
     pub awake: bool,
-    /// Nothing has gone wrong so far, and the hosts agree.
+    /// Nothing has gone wrong so far, and nothing need be sent twice: see [`Case::is_smooth`].
     pub calm: bool,
     /// A packet comes once more, late.
     pub echoed: bool,

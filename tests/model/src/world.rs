@@ -380,7 +380,7 @@ impl World {
         let mut scene = Scene {
             now: self.now,
             awake: self.awake,
-            calm: self.calm && case.hosts_agree(),
+            calm: self.calm && case.is_smooth(),
             echoed: self.echoed,
             dead: self.dead,
             case,

@@ -28,6 +28,7 @@ fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
             .iter()
             .map(|packets| [Program::SILENT, sender(packets)])
             .collect(),
+        told: false,
         open: true,
         latency: 20 * US,
         crossed: false,
@@ -105,7 +106,7 @@ fn a_swallowed_request() {
 fn a_list_that_is_never_served() {
     let trace = assert_caught(
         case(Some(Sabotage::NeverServe), &[3, 3]),
-        "every run ends in bounded time",
+        "nothing is sent again unless something went wrong",
         0,
         0,
     );
@@ -188,6 +189,23 @@ fn a_turn_that_is_taken() {
 fn a_resend_without_need() {
     assert_caught(
         case(Some(Sabotage::HastyClock), &[3]),
+        "nothing is sent again unless something went wrong",
+        0,
+        0,
+    );
+}
+
+#[test]
+fn a_window_that_is_not_told() {
+    let mut wrong = case(Some(Sabotage::TellNothing), &[4]);
+    wrong.told = true;
+    wrong.configs[0] = Config {
+        burst_length: 4,
+        packets_to_ack: 4,
+        ..wrong.configs[0]
+    };
+    assert_caught(
+        wrong,
         "nothing is sent again unless something went wrong",
         0,
         0,

@@ -103,7 +103,7 @@ pub trait Host {
         let (device, socket) = self.at(id);
         device.note_arrival(now);
         if socket.conn.is_none() && socket.listens && packet.header.opens() {
-            socket.accept(&packet.header, now);
+            socket.accept(packet, now);
             self.transmit(id, now);
             self.serve(id, now);
             return Outcome::default();

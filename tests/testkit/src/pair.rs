@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
-use esp::{flags, Config, DropReason, Header, Nanos, Outcome, Seq, Verdict, HEADER_LEN};
+use esp::{flags, Config, DropReason, Header, Nanos, Options, Outcome, Seq, Verdict, HEADER_LEN};
 
 use crate::host::{Device, Host};
 use crate::socket::{Packet, Socket};
@@ -61,7 +61,7 @@ pub struct Sent {
 impl Sent {
     /// Whether it carries data.
     pub fn is_data(&self) -> bool {
-        self.header.len > 0
+        self.header.len > 0 && !self.header.has(flags::SYN)
     }
 
     /// Whether it carries nothing but an acknowledgement.
@@ -377,9 +377,14 @@ impl Pair {
 
     /// `at` receives a packet now.
     pub fn receive(&mut self, at: usize, header: &Header, payload: &[u8]) -> Outcome {
+        let options = match header.has(flags::SYN) {
+            true => Options::parse(payload),
+            false => Options::default(),
+        };
         let packet = Packet {
             header: *header,
             payload: payload.iter().copied().collect(),
+            options,
             resend: false,
         };
         let now = self.now;
@@ -522,8 +527,12 @@ impl Host for Pair {
     }
 
     fn emit(&mut self, id: usize, packet: Packet<Bytes>) {
-        let payload = Vec::from(packet.payload);
-        self.put(id, packet.header, &payload);
+        let (mut header, mut payload) = (packet.header, Vec::from(packet.payload));
+        if packet.options != Options::default() {
+            payload = self.sides[id].told().into();
+            header.len = payload.len() as u16;
+        }
+        self.put(id, header, &payload);
     }
 }
 

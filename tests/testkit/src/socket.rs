@@ -7,7 +7,8 @@
 use std::collections::VecDeque;
 
 use esp::{
-    flags, Config, Connection, Failure, Header, Nanos, Outcome, Room, Seq, Slot, State, Transmit,
+    flags, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room, Seq, Slot, State,
+    Transmit, OPTIONS_LEN,
 };
 
 use crate::payload::Payload;
@@ -19,6 +20,8 @@ pub struct Packet<P> {
     pub header: Header,
     /// The payload.
     pub payload: P,
+    /// The options of a SYN or SYN|ACK, beside the payload: they take no number.
+    pub options: Options,
     /// The sender's engine says that it has left before.
     pub resend: bool,
 }
@@ -29,6 +32,7 @@ impl<P: Payload> Packet<P> {
         Self {
             header,
             payload: P::default(),
+            options: Options::default(),
             resend: false,
         }
     }
@@ -53,6 +57,8 @@ pub struct Socket<P> {
     pub config: Config,
     /// Whether a SYN opens a connection if there was none.
     pub listens: bool,
+    /// Whether its SYN or SYN|ACK has options.
+    pub tells: bool,
     /// The first number.
     pub isn: Seq,
     /// Payload of a full packet, bytes.
@@ -87,6 +93,7 @@ impl<P: Payload> Socket<P> {
             slot: Slot::default(),
             config,
             listens: false,
+            tells: false,
             isn: Seq(0),
             mss,
             limit,
@@ -130,6 +137,11 @@ impl<P: Payload> Socket<P> {
         self.conn.as_ref()?.deadline()
     }
 
+    /// The options of its SYN or SYN|ACK, as they stand on the wire.
+    pub fn told(&self) -> [u8; OPTIONS_LEN] {
+        Options::emit(self.mss as u32, &self.config)
+    }
+
     /// What a full packet costs in the receive buffer.
     pub fn packet_cost(&self) -> u32 {
         self.mss as u32 + self.overhead
@@ -170,8 +182,10 @@ impl<P: Payload> Socket<P> {
     }
 
     /// Accepts the connection that a SYN opens.
-    pub fn accept(&mut self, syn: &Header, now: Nanos) {
-        let conn = Connection::accept(syn.dst, syn, self.isn, self.config, now);
+    pub fn accept(&mut self, syn: &Packet<P>, now: Nanos) {
+        let header = &syn.header;
+        let mut conn = Connection::accept(header.dst, header, self.isn, self.config, now);
+        conn.take_options(&syn.options);
         self.conn = Some(conn);
     }
 
@@ -212,6 +226,9 @@ impl<P: Payload> Socket<P> {
     pub fn on_packet(&mut self, packet: &Packet<P>, room: Room, now: Nanos) -> Outcome {
         let conn = self.conn.as_mut().expect("a connection");
         let outcome = conn.on_packet(&packet.header, room, now);
+        if outcome.answered {
+            conn.take_options(&packet.options);
+        }
         self.note(&outcome);
         if outcome.deliver {
             assert!(outcome.drop.is_none(), "delivered and dropped");
@@ -278,7 +295,9 @@ impl<P: Payload> Socket<P> {
                 (header, resend)
             }
             Transmit::Control { header, resend } => {
+                let told = (self.tells && header.has(flags::SYN)).then(|| self.told());
                 return Some(Packet {
+                    options: told.map_or_else(Options::default, |told| Options::parse(&told)),
                     resend,
                     ..Packet::control(header)
                 });
@@ -297,6 +316,7 @@ impl<P: Payload> Socket<P> {
         Some(Packet {
             header,
             payload: queued.payload.clone(),
+            options: Options::default(),
             resend,
         })
     }
