@@ -5,8 +5,8 @@
 esp_second.py listen INTERFACE MAC PORT [WORD...]              echoes one connection's bytes
 esp_second.py connect INTERFACE MAC PEER PORT BYTES [WORD...]  sends BYTES bytes, compares the echo
 
-WORDs: no-options, checksum, want-checksum (fails without). MAC is its own address: one that the interface does not have, so that the module on this host leaves its
-packets alone. Names in brackets are the rules of docs/protocol.md.
+WORDs: no-options, checksum, want-checksum (fails without). MAC is its own address, which the interface does not have, so
+that the module on this host leaves its packets alone. Names in brackets are rules of docs/protocol.md.
 """
 
 import os
@@ -32,6 +32,10 @@ def crc32c(data):
     return (crc ^ 0xFFFFFFFF).to_bytes(4, "big")
 
 
+def address(text):
+    return bytes.fromhex(text.replace(":", ""))
+
+
 def before(a, b):
     """Whether number `a` comes before `b`."""
     return (a - b) & 0xFFFF > 0x7FFF
@@ -41,7 +45,7 @@ class Connection:
     def __init__(self, interface, mac, words):
         self.socket = socket.socket(socket.AF_PACKET, socket.SOCK_RAW, socket.htons(ETHERTYPE))
         self.socket.bind((interface, ETHERTYPE))
-        self.mac, self.peer, self.ports = mac, None, None
+        self.mac, self.peer, self.ports = address(mac), None, None
         self.tells, self.summed = "no-options" not in words, "checksum" in words
         self.payload = self.own_payload = 1500 - HEADER.size
         self.isn = struct.unpack("!H", os.urandom(2))[0]
@@ -51,10 +55,7 @@ class Connection:
         # Receiving.
         self.expected, self.seen, self.asked, self.received = None, None, None, bytearray()
         self.in_transmission, self.unacknowledged, self.quiet = False, 0, 0.0
-        self.ended = self.opened = False
-        self.heard = time.monotonic()
-
-    # Packets ------------------------------------------------------------------------------------------
+        self.ended, self.opened, self.heard = False, False, time.monotonic()
 
     def put(self, flags, number, payload=b""):
         acknowledgement = self.expected if flags & ACK else 0
@@ -77,25 +78,21 @@ class Connection:
             if kind == 4:
                 self.payload = min(self.own_payload, max(57, int.from_bytes(value, "big")))
 
-    def high(self):
-        return (self.una + self.left) & 0xFFFF
-
     def acknowledge(self, flags=ACK):
-        self.put(flags, self.high())
+        self.put(flags, self.una + self.left)
         self.unacknowledged = 0
 
     def probe(self):
         self.put(ACK, self.una - 1)
 
-    # Sending ------------------------------------------------------------------------------------------
-
-    def queue_message(self, data):
+    def send(self, data):
         """One transmission [S1, S6]."""
         size = self.payload - (4 if self.summed else 0)
         packets = [data[i : i + size] for i in range(0, len(data), size)]
         for i, packet in enumerate(packets):
             flags = (TXS if i == 0 else 0) | (TXF if i == len(packets) - 1 else 0)
             self.queue.append((packet, flags | ACK))
+        self.send_allowed()
 
     def send_allowed(self):
         """Sends up to the window's end [S2]."""
@@ -116,15 +113,11 @@ class Connection:
             del self.queue[:acked]
             self.window -= acked
             self.since_sent = time.monotonic()
-        is_hold = length == 0 and flags == ACK | TXS
-        if not is_hold:
+        if length or flags != ACK | TXS:  # no hold
             self.window = BURST
         if flags & RRQ and acked == 0:
             self.left = 0  # go back [S8]
-            self.window = BURST
         self.send_allowed()
-
-    # Receiving ----------------------------------------------------------------------------------------
 
     def ask(self):
         """Requests the expected packet, once for each hole [R1]."""
@@ -173,7 +166,7 @@ class Connection:
         self.heard = self.quiet = time.monotonic()
         self.summed |= summed
         if flags & RST:
-            raise SystemExit("the connection was reset")
+            sys.exit("the connection was reset")
         if flags & SYN:
             if flags & ACK and not self.opened and acknowledgement == (self.isn + 1) & 0xFFFF:
                 self.expected, self.opened = (number + 1) & 0xFFFF, True
@@ -195,12 +188,10 @@ class Connection:
             self.ask()
         return True
 
-    # Time ---------------------------------------------------------------------------------------------
-
     def on_time(self):
         now = time.monotonic()
         if now - self.heard > PATIENCE:
-            raise SystemExit("the peer is silent")
+            sys.exit("the peer is silent")
         if self.left and now - self.since_sent > min(0.05 * 2**self.tries, 2):
             payload, flags = self.queue[0]
             in_window = self.queue[: self.left]
@@ -223,10 +214,6 @@ class Connection:
             else:
                 self.on_time()
 
-    def send(self, data):
-        self.queue_message(data)
-        self.send_allowed()
-
     def close(self):
         """Ends the stream behind what is queued, and waits for the peer's end."""
         self.run(lambda: not self.queue)
@@ -235,42 +222,31 @@ class Connection:
         self.run(lambda: not self.queue and self.ended)
 
 
-def listen(interface, mac, port, words):
+def listen(interface, mac, port, *words):
     connection = Connection(interface, mac, words)
-    connection.ports = (port, 0)
+    connection.ports = (int(port), 0)
     print("listening", file=sys.stderr, flush=True)
-    connection.run(lambda: connection.peer)
     connection.run(lambda: connection.opened and connection.ended)
     connection.send(bytes(connection.received))
     connection.close()
     return connection
 
 
-def connect(interface, mac, peer, port, size, words):
+def connect(interface, mac, peer, port, size, *words):
     connection = Connection(interface, mac, words)
-    connection.peer, connection.ports = peer, (49152 + os.getpid() % 16384, port)
+    connection.peer, connection.ports = address(peer), (49152 + os.getpid() % 16384, int(port))
     connection.queue, connection.left = [(b"", SYN)], 1
     connection.put(SYN, connection.isn, connection.options())
     connection.run(lambda: connection.opened)
-    question = os.urandom(size)
+    question = os.urandom(int(size))
     connection.send(question)
     connection.close()
     if bytes(connection.received) != question:
-        raise SystemExit(f"{len(connection.received)} bytes came back, not the {size} that were sent")
+        sys.exit(f"{len(connection.received)} bytes came back, not the {size} that were sent")
     print(f"{size} bytes came back in packets of {connection.payload}")
     return connection
 
 
-def address(text):
-    return bytes.fromhex(text.replace(":", ""))
-
-
-match sys.argv[1:]:
-    case ["listen", interface, mac, port, *words]:
-        ended = listen(interface, address(mac), int(port), words)
-    case ["connect", interface, mac, peer, port, size, *words]:
-        ended = connect(interface, address(mac), address(peer), int(port), int(size), words)
-    case _:
-        sys.exit(__doc__)
-if "want-checksum" in words and not ended.summed:
+ended = {"listen": listen, "connect": connect}[sys.argv[1]](*sys.argv[2:])
+if "want-checksum" in sys.argv and not ended.summed:
     sys.exit("the module sent no checksums")

@@ -7,8 +7,10 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 
 use super::memory_fails::{carries, on_hosts};
+use crate::address::{EDP_SO_CHECKSUM, SOL_EP};
 use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{tell, Outcome, Scenario};
+use crate::knobs::Knobs;
 use crate::lab::{send_single_packets, Lab, Wiring};
 use crate::memory::{in_turn, insist, Injection, Within};
 use crate::patience::patience;
@@ -21,6 +23,9 @@ pub const ALL: &[Scenario] = &[
         .within(290)
         .starved(),
     Scenario::guest("memory_fails_during_connections_with_large_packets", large)
+        .within(290)
+        .starved(),
+    Scenario::guest("memory_fails_during_connections_with_checksums", summed)
         .within(290)
         .starved(),
     Scenario::guest("memory_fails_during_refusals", refusals)
@@ -121,6 +126,25 @@ fn large() -> Outcome {
     })
 }
 
+/// A run is cut into packets with a sum each, and each is checked before it is joined.
+fn summed() -> Outcome {
+    on_hosts(Wiring::Direct, |lab| {
+        for host in [&lab.a, &lab.b] {
+            Knobs(&host.namespace).set("checksum", 1)?;
+        }
+        let bytes = random(20_000, 5);
+        let injection = Injection::new(Within::Module)?;
+        in_turn(&injection, "a connection with checksums", nothing, |()| {
+            conversation(lab, &bytes)
+        })?;
+        ensure!(
+            lab.b.counter("EspInCsumErrors")? == 0,
+            "a sum was wrong for want of memory"
+        );
+        Ok(())
+    })
+}
+
 /// What is answered by a reset, which may be lost for want of memory: the next packet is answered again.
 fn refusals() -> Outcome {
     on_hosts(Wiring::Direct, |lab| {
@@ -167,7 +191,7 @@ fn datagrams() -> Outcome {
         let injection = Injection::new(Within::Module)?;
         let (a, b) = lab.edp_pair(7)?;
         let bytes = random(1000, 5);
-        in_turn(&injection, "a datagram and its answer", nothing, |()| {
+        let exchange = || {
             let mut refused = 0;
             for (from, to) in [(&a, &b), (&b, &a)] {
                 // One of the two is there, whichever was lost.
@@ -181,27 +205,35 @@ fn datagrams() -> Outcome {
             drain(&a)?;
             drain(&b)?;
             Ok(refused)
-        })?;
+        };
+        for (sums, what) in [
+            (0, "a datagram and its answer"),
+            (1, "a datagram and its answer, with sums"),
+        ] {
+            a.set_int_option(SOL_EP, EDP_SO_CHECKSUM, sums)?;
+            b.set_int_option(SOL_EP, EDP_SO_CHECKSUM, sums)?;
+            in_turn(&injection, what, nothing, |()| exchange())?;
+        }
         // On port 0 the protocol answers by itself.
         let wire = lab.a.packets(ETH_P_EDP)?;
         let mut number = 0u32;
-        in_turn(&injection, "an echo", nothing, |()| {
-            number += 1;
-            let message = |kind: u8| {
-                let mut message = bytes.clone();
-                message[0] = kind;
-                message[1..5].copy_from_slice(&number.to_ne_bytes());
-                message
-            };
-            let request = edp(4711, 0, bytes.len() as u16, &message(1));
-            for _ in 0..2 {
-                wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_EDP, &request))?;
-            }
-            let reply = message(2);
-            wire.wait_for(patience(), |frame| frame.ends_with(&reply))
-                .context("an answer to one of two requests")?;
-            Ok(0)
-        })
+        for (request, reply, what) in [(1, 2, "an echo"), (3, 4, "a query")] {
+            in_turn(&injection, what, nothing, |()| {
+                number += 1;
+                let message = |kind: u8| [&[kind][..], &number.to_ne_bytes()].concat();
+                let asked = [message(request), bytes.clone()].concat();
+                let asked = edp(4711, 0, asked.len() as u16, &asked);
+                for _ in 0..2 {
+                    wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_EDP, &asked))?;
+                }
+                let told = message(reply);
+                let tells = |frame: &[u8]| frame[20..].starts_with(&told);
+                wire.wait_for(patience(), tells)
+                    .with_context(|| format!("what answers one of two requests of {what}"))?;
+                Ok(0)
+            })?;
+        }
+        Ok(())
     })
 }
 
