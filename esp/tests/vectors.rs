@@ -83,7 +83,7 @@ impl Station {
             }
         }
         let plain = header.summed(false);
-        let payload = &before[HEADER_LEN..];
+        let packet = Packet::parse(&plain, &before[HEADER_LEN..]);
         if self.socket.conn.is_none() {
             if !self.socket.listens || !plain.opens() {
                 if let Some(reset) = reset_for(&header) {
@@ -91,19 +91,16 @@ impl Station {
                 }
                 return;
             }
-            self.told = Options::parse(payload);
+            self.told = packet.options;
             self.summed = summed;
         }
         if self.summed && !summed && !plain.opens() {
             return;
         }
-        let packet = Packet {
-            header: plain,
-            payload: payload.to_vec().into(),
-            options: self.told,
-            resend: false,
-        };
         let outcome = self.receive(0, &packet, self.now);
+        if outcome.answered {
+            self.told = packet.options;
+        }
         self.summed |= summed && outcome.is_of_open_connection();
     }
 

@@ -377,16 +377,7 @@ impl Pair {
 
     /// `at` receives a packet now.
     pub fn receive(&mut self, at: usize, header: &Header, payload: &[u8]) -> Outcome {
-        let options = match header.has(flags::SYN) {
-            true => Options::parse(payload),
-            false => Options::default(),
-        };
-        let packet = Packet {
-            header: *header,
-            payload: payload.iter().copied().collect(),
-            options,
-            resend: false,
-        };
+        let packet = Packet::parse(header, payload);
         let now = self.now;
         let outcome = Host::receive(self, at, &packet, now);
         let side = &mut self.sides[at];

@@ -38,6 +38,19 @@ impl<P: Payload> Packet<P> {
     }
 }
 
+impl Packet<VecDeque<u8>> {
+    /// A packet from the wire.
+    pub fn parse(header: &Header, payload: &[u8]) -> Self {
+        let mut packet = Self::control(*header);
+        if header.has(flags::SYN) {
+            packet.options = Options::parse(payload);
+        } else {
+            packet.payload.extend(payload);
+        }
+        packet
+    }
+}
+
 /// A packet of the write queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Queued<P> {
