@@ -6,6 +6,7 @@ use anyhow::{ensure, Context};
 
 use crate::harness::{note, refused, Outcome, Scenario};
 use crate::lab::{await_events, Lab};
+use crate::patience::factor;
 use crate::transfer::beside;
 
 /// The scenarios of this file.
@@ -141,7 +142,7 @@ fn two_interfaces(lab: &Lab) -> Outcome {
 /// another socket in one of these may arrive while the first one moves.
 fn port_changes(lab: &Lab) -> Outcome {
     const BUCKETS: u16 = 1024;
-    const DATAGRAMS: u32 = 100_000;
+    let datagrams = 100_000 / factor();
     let port = 50_000;
     // The only two ports that are free: one in the receiver's bucket, and one in another.
     let free = [port + BUCKETS, port + 9 * BUCKETS + 1];
@@ -167,7 +168,7 @@ fn port_changes(lab: &Lab) -> Outcome {
     };
     let sends = || {
         let mut bytes = [0; 1];
-        for _ in 0..DATAGRAMS {
+        for _ in 0..datagrams {
             sender.send_to(b"x", 0, &there)?;
             // Not all are read; what does not fit is counted apart.
             let _ = receiver.receive(&mut bytes, libc::MSG_DONTWAIT);
@@ -180,13 +181,13 @@ fn port_changes(lab: &Lab) -> Outcome {
         "the other socket had the two ports {seen:?} times"
     ));
     ensure!(
-        seen.iter().all(|times| *times > 100),
+        seen.iter().all(|times| *times > 10),
         "the other socket did not move: {seen:?}"
     );
     let missed = lab.a.counter("EdpInNoSocket")?;
     ensure!(
         missed == 0,
-        "{missed} of {DATAGRAMS} datagrams did not find their socket"
+        "{missed} of {datagrams} datagrams did not find their socket"
     );
     Ok(())
 }
