@@ -345,7 +345,7 @@ pub const SILENT: Attack = Attack {
             ethernet([2, 0, 0, 0, 0, 0x77], lab.b.mac, ETH_P_ESP, &[0; 11])
         })
     },
-    bounds: bounds(f64::MAX, 0.4, 0.0, ""),
+    bounds: bounds(f64::MAX, 0.28, 0.0, ""),
 };
 
 /// Senders that announce again whenever they are given up.
@@ -361,5 +361,5 @@ pub const TEASING: Attack = Attack {
             }
         })
     },
-    bounds: bounds(f64::MAX, 0.05, 0.0, ""),
+    bounds: bounds(f64::MAX, 0.04, 0.0, ""),
 };
