@@ -216,7 +216,7 @@ mod tests {
             flags: flag::SYN | flag::TXF,
         };
         let frame = ethernet([1; 6], [2; 6], ETH_P_ESP, &header.packet(b"abc"));
-        assert_eq!(frame.len(), 14 + 11 + 3);
+        assert_eq!(frame.len(), ESP_HEADERS + 3);
         assert_eq!(EspHeader::of_frame(&frame), Some(header));
         assert_eq!(EspHeader::of_frame(&frame[..20]), None);
     }

@@ -22,7 +22,7 @@ use crate::lab::{eventually, Lab, Wiring};
 use crate::memory;
 use crate::module;
 use crate::patience::allow;
-use crate::socket::check;
+use crate::socket::{check, Socket};
 
 /// How a scenario ends: with a reason when it failed.
 pub type Outcome = Result<()>;
@@ -434,6 +434,19 @@ pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
         }
         ForkResult::Parent { child } => Ok(child),
     }
+}
+
+/// Demands that packets of `socket` carry `bytes` at most.
+///
+/// # Errors
+/// When the option tells another number.
+pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
+    let told = socket.largest_payload()?;
+    ensure!(
+        told == bytes,
+        "{what}: the largest payload is {told} bytes, not {bytes}"
+    );
+    Ok(())
 }
 
 /// Demands that `result` failed with `errno`.

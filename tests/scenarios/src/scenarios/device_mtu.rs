@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::{ensure, Context, Result};
 
 use crate::frame::{ESP_HEADERS, ETH_P_ESP};
-use crate::harness::{note, refused, Outcome, Scenario};
+use crate::harness::{carries_at_most, note, refused, Outcome, Scenario};
 use crate::lab::{eventually, send_single_packets, Lab};
 use crate::patience::patience;
 use crate::socket::Socket;
@@ -63,11 +63,7 @@ fn sender_first(lab: &Lab) -> Outcome {
     filled(lab, 840, LOAD, |client| {
         lab.a.set_mtu(600)?;
         lab.b.set_mtu(600)?;
-        ensure!(
-            client.largest_payload()? == 589,
-            "ESP_SO_MTU is {}",
-            client.largest_payload()?
-        );
+        carries_at_most(client, 589, "the sender")?;
         Ok(())
     })
 }
@@ -200,11 +196,7 @@ fn datagrams(lab: &Lab) -> Outcome {
         for host in [&lab.a, &lab.b] {
             host.set_mtu(mtu)?;
         }
-        ensure!(
-            a.largest_payload()? == largest_datagram,
-            "EDP_SO_MTU is {}",
-            a.largest_payload()?
-        );
+        carries_at_most(&a, largest_datagram, "a datagram")?;
         let whole = vec![9; largest_datagram as usize + 1];
         refused(a.send(&whole, 0), libc::EMSGSIZE, "a datagram too large")?;
         a.send(&whole[1..], 0).context("the largest datagram")?;

@@ -411,7 +411,7 @@ fn options(lab: &Lab) -> Outcome {
         a.int_option(SOL_EP, SO_MTU)? == EDP_MAX as i32,
         "EDP_SO_MTU"
     );
-    lab.a.namespace.ip("link set eth0 mtu 1000\n")?;
+    lab.a.set_mtu(1000)?;
     let mtu = a.int_option(SOL_EP, SO_MTU)?;
     ensure!(mtu == 994, "EDP_SO_MTU is {mtu} with a device MTU of 1000");
     refused(

@@ -7,7 +7,7 @@ use sockaddr_en::Capabilities;
 
 use crate::address::{Address, EDP_SO_CHECKSUM, SOL_EP};
 use crate::frame::{edp, edp_summed, ethernet, PacketSocket, ETH_P_EDP};
-use crate::harness::{refused, Outcome, Scenario};
+use crate::harness::{carries_at_most, refused, Outcome, Scenario};
 use crate::knobs::Knobs;
 use crate::lab::{eventually, print_mac, Host, Lab, DEVICE};
 use crate::patience::patience;
@@ -182,20 +182,12 @@ fn false_answers(lab: &Lab) -> Outcome {
         lab.a.counter("EdpInAnswers")? == 0,
         "a forged answer counts"
     );
-    ensure!(
-        socket.largest_payload()? == 8994,
-        "limit {}",
-        socket.largest_payload()?
-    );
+    carries_at_most(&socket, 8994, "after forged answers")?;
     socket.send(&[1; 5000], 0).context("after forged answers")?;
 
     wire.send(&to_a(lab, &answer(nonce, small)))?;
     lab.a.await_counter("EdpInAnswers", 1)?;
-    ensure!(
-        socket.largest_payload()? == 1494,
-        "limit {}",
-        socket.largest_payload()?
-    );
+    carries_at_most(&socket, 1494, "after the answer")?;
     refused(socket.send(&[1; 1495], 0), libc::EMSGSIZE, "1495 bytes")?;
     socket.send(&[1; 1494], 0).context("what the peer takes")?;
     // The same nonce counts once.
@@ -203,11 +195,7 @@ fn false_answers(lab: &Lab) -> Outcome {
     eventually("the second answer", || {
         Ok(dropped()? == before + forged.len() as u32 + 1)
     })?;
-    ensure!(
-        socket.largest_payload()? == 1494,
-        "limit {}",
-        socket.largest_payload()?
-    );
+    carries_at_most(&socket, 1494, "after the second answer")?;
     ensure!(
         lab.a.counter("EdpOutQueries")? == 1,
         "{} queries left",
@@ -266,21 +254,10 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
     let connected = lab.a.edp_bound(705)?;
     connected.connect(&peer)?;
     let receiver = lab.b.edp_bound(703)?;
-    ensure!(
-        connected.largest_payload()? == 8994,
-        "before anything is known"
-    );
+    carries_at_most(&connected, 8994, "before anything is known")?;
     learn(&lab.a, &unconnected, &peer)?;
-    ensure!(
-        connected.largest_payload()? == 1494,
-        "{}",
-        connected.largest_payload()?
-    );
-    ensure!(
-        unconnected.largest_payload()? == 8994,
-        "{}",
-        unconnected.largest_payload()?
-    );
+    carries_at_most(&connected, 1494, "connected")?;
+    carries_at_most(&unconnected, 8994, "not connected")?;
     refused(
         unconnected.send_to(&[1; 1495], 0, &peer),
         libc::EMSGSIZE,
@@ -293,11 +270,7 @@ fn unequal_mtus(lab: &Lab) -> Outcome {
         "1600 bytes of two sends",
     )?;
     connected.set_int_option(SOL_EP, EDP_SO_CHECKSUM, 1)?;
-    ensure!(
-        connected.largest_payload()? == 1490,
-        "{}",
-        connected.largest_payload()?
-    );
+    carries_at_most(&connected, 1490, "with a sum")?;
     refused(connected.send(&[1; 1491], 0), libc::EMSGSIZE, "with a sum")?;
     connected.send(&[2; 1490], 0)?;
     unconnected.send_to(&[3; 1494], 0, &peer)?;

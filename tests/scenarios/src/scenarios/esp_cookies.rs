@@ -114,7 +114,7 @@ fn flood(lab: &Lab) -> Outcome {
 /// connections fill the listener's backlog first.
 ///
 /// # Errors
-/// When no SYN is.
+/// When it answers none so, or a frame cannot be sent.
 pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
     let mut source = 3100;
     while victim.counter("EspOutCookies")? == 0 {

@@ -423,10 +423,9 @@ fn datagram_calls() -> Outcome {
 }
 
 fn large_packets() -> Outcome {
-    const MTU: usize = 60_000;
     on_hosts(Wiring::Direct, |lab| {
         for host in [&lab.a, &lab.b] {
-            host.namespace.ip(&format!("link set eth0 mtu {MTU}\n"))?;
+            host.set_mtu(60_000)?;
         }
         let bytes = random(100_000, 5);
         let injection = Injection::new(Within::Call)?;

@@ -89,7 +89,6 @@ type Pair = (Socket, Socket);
 
 /// Packets that wait, since nobody reads, have to be cut.
 fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
-    let mtu = |mtu: u32| lab.a.namespace.ip(&format!("link set eth0 mtu {mtu}\n"));
     let bytes = random(16_000, 5);
     let mut refused = 0;
     server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 8192)?;
@@ -97,9 +96,9 @@ fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     eventually("what the receive buffer takes", || {
         Ok(server.queued(libc::FIONREAD)? > 0)
     })?;
-    mtu(500)?;
+    lab.a.set_mtu(500)?;
     receive_all(&mut refused, &server, &bytes)?;
-    mtu(1500)?;
+    lab.a.set_mtu(1500)?;
     Ok(refused)
 }
 
