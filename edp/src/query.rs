@@ -62,7 +62,7 @@ mod kind {
 /// (`ETH_MIN_MTU`).
 const LEAST_DATAGRAM: u16 = 62;
 
-/// By what an answer is told from one that nobody asked for.
+/// Random bytes of a query. Its answer repeats them; the asker drops an answer with others.
 pub type Nonce = [u8; 4];
 
 /// This host's limits and settings, as an answer that leaves by one device tells them.

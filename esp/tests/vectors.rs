@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use esp::{flags, reset_for, Config, Header, Options, Seq, HEADER_LEN, SUM_LEN};
+use esp::{reset_for, Config, Header, Options, Seq, HEADER_LEN, SUM_LEN};
 use esp_testkit::host::{Device, Host};
 use esp_testkit::socket::{Packet, Socket};
 
@@ -38,12 +38,9 @@ impl Host for Station {
     }
 
     fn emit(&mut self, _id: usize, packet: Packet<VecDeque<u8>>) {
-        let payload = if packet.header.has(flags::SYN) {
-            self.socket.told().into()
-        } else {
-            packet.payload.into()
-        };
-        self.put(packet.header, payload, self.summed);
+        let header = packet.header;
+        let payload = self.socket.bytes_of(packet);
+        self.put(header, payload, self.summed);
     }
 }
 
@@ -51,6 +48,7 @@ impl Station {
     fn new() -> Self {
         let mut socket = Socket::new(Config::default(), PAYLOAD, 1 << 20);
         socket.isn = Seq(4096);
+        socket.tells = true;
         Self {
             device: Device::default(),
             socket,

@@ -53,7 +53,7 @@ class Connection:
         self.una, self.queue, self.left = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
         # Receiving.
-        self.expected, self.seen, self.asked, self.received = None, None, None, bytearray()
+        self.expected, self.asked, self.received = None, None, bytearray()
         self.in_transmission, self.unacknowledged, self.quiet = False, 0, 0.0
         self.ended, self.opened, self.heard = False, False, time.monotonic()
 
@@ -222,9 +222,9 @@ class Connection:
         self.run(lambda: not self.queue and self.ended)
 
 
-def listen(interface, mac, port, *words):
+def listen(interface, mac, port, words):
     connection = Connection(interface, mac, words)
-    connection.ports = (int(port), 0)
+    connection.ports = (port, 0)
     print("listening", file=sys.stderr, flush=True)
     connection.run(lambda: connection.opened and connection.ended)
     connection.send(bytes(connection.received))
@@ -232,13 +232,13 @@ def listen(interface, mac, port, *words):
     return connection
 
 
-def connect(interface, mac, peer, port, size, *words):
+def connect(interface, mac, peer, port, size, words):
     connection = Connection(interface, mac, words)
-    connection.peer, connection.ports = address(peer), (49152 + os.getpid() % 16384, int(port))
+    connection.peer, connection.ports = address(peer), (49152 + os.getpid() % 16384, port)
     connection.queue, connection.left = [(b"", SYN)], 1
     connection.put(SYN, connection.isn, connection.options())
     connection.run(lambda: connection.opened)
-    question = os.urandom(int(size))
+    question = os.urandom(size)
     connection.send(question)
     connection.close()
     if bytes(connection.received) != question:
@@ -247,6 +247,12 @@ def connect(interface, mac, peer, port, size, *words):
     return connection
 
 
-ended = {"listen": listen, "connect": connect}[sys.argv[1]](*sys.argv[2:])
-if "want-checksum" in sys.argv and not ended.summed:
+match sys.argv[1:]:
+    case ["listen", interface, mac, port, *words]:
+        ended = listen(interface, mac, int(port), words)
+    case ["connect", interface, mac, peer, port, size, *words]:
+        ended = connect(interface, mac, peer, int(port), int(size), words)
+    case _:
+        sys.exit(__doc__)
+if "want-checksum" in words and not ended.summed:
     sys.exit("the module sent no checksums")

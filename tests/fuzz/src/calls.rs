@@ -104,7 +104,8 @@ impl Packet {
         }
     }
 
-    /// What it tells, if it is a SYN: a window, in what no SYN needs otherwise.
+    /// The options of a SYN: none if `len` is even. Otherwise `room` gives the window, since no SYN needs room in the receive
+    /// queue, and `len` the largest payload.
     fn options(self) -> Options {
         let told = Config {
             burst_length: u16::from(self.room.queued) << 7,

@@ -124,7 +124,7 @@ pub enum Sabotage {
     NoTimers,
     /// When a timer expires, the engine is told an earlier time.
     StoppedClock,
-    /// Handshakes have no options.
+    /// The hosts send SYNs without options.
     TellNothing,
 }
 
@@ -161,7 +161,7 @@ impl Case {
         configs[usize::from(host > 0)]
     }
 
-    /// Whether no packet may be dropped and none asked for in vain while nothing goes wrong.
+    /// Whether the hosts must neither drop a packet nor ask for one in vain while nothing goes wrong.
     ///
     /// A receiver makes room for a burst of its own. One that was told a larger one takes it if its queue has room for
     /// all that is ever sent; one that was told nothing does not know when the sender stops.

@@ -253,8 +253,10 @@ impl Endpoint {
         for (_, sight) in sights.into_iter().filter(|(seen, _)| *seen) {
             scene.see(sight);
         }
-        let first_unacked = self.socket.conn().first_unacked();
-        let probe = header.flags == flags::ACK && header.seq.add(1) == first_unacked;
+        // An acknowledgement has the number of the next packet, a probe an earlier one.
+        let conn = self.socket.conn.as_ref();
+        let probe = header.flags == flags::ACK
+            && conn.is_some_and(|conn| header.seq.add(1) == conn.first_unacked());
         if scene.calm && (header.has(flags::RRQ) || packet.resend || probe) {
             scene.fail(Fault::Needless);
         }

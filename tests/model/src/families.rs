@@ -336,7 +336,7 @@ fn unequal(scale: Scale) -> Family {
     family("unequal hosts", Sights::REQUEST | Sights::CONGESTED, cases)
 }
 
-/// Hosts that do not agree on the parameters, and tell each other. The tellings may be lost, come twice or late.
+/// Hosts with unequal parameters that tell each other their windows. The wire may lose, repeat or delay the SYN and the SYN|ACK.
 fn told(scale: Scale) -> Family {
     let mut cases = Vec::new();
     let pairs = [

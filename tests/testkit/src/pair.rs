@@ -9,7 +9,7 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::{Deref, DerefMut};
 
-use esp::{flags, Config, DropReason, Header, Nanos, Options, Outcome, Seq, Verdict, HEADER_LEN};
+use esp::{flags, Config, DropReason, Header, Nanos, Outcome, Seq, Verdict, HEADER_LEN};
 
 use crate::host::{Device, Host};
 use crate::socket::{Packet, Socket};
@@ -518,12 +518,10 @@ impl Host for Pair {
     }
 
     fn emit(&mut self, id: usize, packet: Packet<Bytes>) {
-        let (mut header, mut payload) = (packet.header, Vec::from(packet.payload));
-        if packet.options != Options::default() {
-            payload = self.sides[id].told().into();
-            header.len = payload.len() as u16;
-        }
-        self.put(id, header, &payload);
+        let header = packet.header;
+        let payload = self.sides[id].bytes_of(packet);
+        let len = payload.len() as u16;
+        self.put(id, Header { len, ..header }, &payload);
     }
 }
 

@@ -51,6 +51,17 @@ impl Packet<VecDeque<u8>> {
     }
 }
 
+impl Socket<VecDeque<u8>> {
+    /// The bytes behind the header of a packet that this socket sends: its options, or its payload.
+    pub fn bytes_of(&self, packet: Packet<VecDeque<u8>>) -> Vec<u8> {
+        if packet.options == Options::default() {
+            packet.payload.into()
+        } else {
+            self.told().into()
+        }
+    }
+}
+
 /// A packet of the write queue.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 struct Queued<P> {
@@ -151,7 +162,7 @@ impl<P: Payload> Socket<P> {
     }
 
     /// The options of its SYN or SYN|ACK, as they stand on the wire.
-    pub fn told(&self) -> [u8; OPTIONS_LEN] {
+    fn told(&self) -> [u8; OPTIONS_LEN] {
         Options::emit(self.mss as u32, &self.config)
     }
 
