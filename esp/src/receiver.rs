@@ -703,10 +703,11 @@ fn most_kept(room: Room, config: &Config) -> u16 {
 }
 
 /// R3: whether the receive queue, with `more` bytes added, cannot take another
-/// burst of full packets. An empty queue always can.
+/// burst of full packets and a quarter of it is in use.
 #[inline]
 fn is_congested(room: Room, more: u32, config: &Config) -> bool {
     let queued = room.queued.saturating_add(more);
     let burst = u32::from(config.window()).saturating_mul(room.packet);
-    queued > 0 && room.limit.saturating_sub(queued) < burst
+    let needed = burst.min(room.limit / 4 * 3);
+    queued > 0 && room.limit.saturating_sub(queued) < needed
 }

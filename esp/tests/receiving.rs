@@ -267,13 +267,29 @@ fn without_room_for_a_burst_acknowledgements_are_withheld() {
 }
 
 #[test]
+fn a_buffer_smaller_than_a_burst_has_room_while_a_quarter_of_it_is_in_use() {
+    // R3: 8 packets of room for bursts of 21.
+    let mut pair = sleeping(8);
+    let withheld: Vec<bool> = (0..3)
+        .map(|_| {
+            pair.send(A, b"x");
+            pair.run_for(900 * MS);
+            pair.sides[B].conn().waits_for_room()
+        })
+        .collect();
+    assert_eq!(withheld, [false, false, true]);
+}
+
+#[test]
 fn a_small_packet_does_not_fill_what_a_burst_of_full_ones_needs() {
-    // Room for a burst of 21 full packets, and for a small one but no full one more.
+    // Behind seven full packets: room for a burst of 21, and for a small one but no full one more.
     for (arriving, withheld) in [(None, true), (Some(50), false)] {
-        let mut pair = sleeping(21);
-        let side = &mut pair.sides[B];
-        side.limit += 60;
-        side.arriving = arriving;
+        let mut pair = sleeping(28);
+        pair.sides[B].limit += 60;
+        pair.send(A, &bytes(700, 1));
+        pair.run_for(900 * MS);
+        assert!(!pair.sides[B].conn().waits_for_room());
+        pair.sides[B].arriving = arriving;
         pair.send(A, b"x");
         pair.run_for(900 * MS);
         assert_eq!(pair.sides[B].conn().waits_for_room(), withheld);

@@ -180,8 +180,9 @@ impl Case {
 
     /// The most packets that may be in the receive queue of a host's endpoint.
     ///
-    /// An acknowledgement leaves when the queue can take a burst, or is empty: so its limit or a burst, whichever is
-    /// more. A burst that has become larger meanwhile was not counted when the acknowledgement left: then both.
+    /// An acknowledgement leaves when the queue can take a burst or a quarter of it is in use: so its limit, or a quarter
+    /// of it and a burst, whichever is more. A burst that has become larger meanwhile was not counted when the acknowledgement
+    /// left: then the limit and the burst.
     pub fn most_queued(&self, host: u8, endpoint: u8) -> usize {
         let bursts =
             [false, true].map(|changed| usize::from(self.config(host, changed).burst_length));
@@ -189,7 +190,7 @@ impl Case {
         let limit = self.program(host, endpoint).limit as usize;
         match self.later {
             Some(_) => limit + burst,
-            None => limit.max(burst),
+            None => limit.max(limit / 4 + burst),
         }
     }
 
