@@ -71,6 +71,7 @@ const WELCOME: &[&str] = &[
     "cls_u32",
     "failover",
     "ifb",
+    "igb",
     "ip_gre",
     "ipvlan",
     "net_failover",
@@ -85,6 +86,7 @@ const WELCOME: &[&str] = &[
     "tcp_dctcp",
     "tun",
     "vcan",
+    "vhost_net",
     "vxlan",
 ];
 
@@ -314,6 +316,14 @@ fn add_modules(layout: &Layout, root: &Path, ours: &Path) -> Result<()> {
             .arg(&layout.release),
     )?;
     Ok(())
+}
+
+/// Whether the kernel has the module `name`, built in or not.
+///
+/// # Errors
+/// When `modprobe` is missing.
+pub fn has_module(layout: &Layout, name: &str) -> Result<bool> {
+    Ok(resolve(layout, name)?.is_some())
 }
 
 /// The files of module `name` and of what it depends on; none if it is built in, `None` if there is no such module.

@@ -43,6 +43,8 @@ pub enum Wire {
     },
     /// Both ends are this guest's, with these addresses.
     Within([&'static str; 2]),
+    /// The same with cards that the driver igb is for, which have several queues.
+    Cards([&'static str; 2]),
 }
 
 /// A guest to boot.
@@ -359,6 +361,10 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let architecture = layout.architecture;
     command.args(["--pdeathsig", "KILL", architecture.qemu()]);
     command.args(architecture.machine());
+    if let Some(Wire::Cards(_)) = boot.wire {
+        // They are for PCI Express.
+        command.args(["-machine", "q35"]);
+    }
     command.args([
         "-nodefaults",
         "-no-user-config",
@@ -405,12 +411,11 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
 }
 
 fn attach(command: &mut Command, wire: &Wire) {
-    let mut device = |netdev: &str, id: &str, mac: &str, more: &str| {
+    let mut device = |netdev: &str, kind: &str, id: &str, mac: &str, more: &str| {
         command.args(["-netdev", netdev, "-device"]);
-        command.arg(format!(
-            "virtio-net-pci,netdev={id},mac={mac},romfile={more}"
-        ));
+        command.arg(format!("{kind},netdev={id},mac={mac},romfile={more}"));
     };
+    let virtio = "virtio-net-pci";
     match wire {
         Wire::End { socket, waits, mac } => {
             let socket = socket.display();
@@ -420,7 +425,7 @@ fn attach(command: &mut Command, wire: &Wire) {
                 "server=off,reconnect-ms=100"
             };
             let netdev = format!("stream,id={WIRE},addr.type=unix,addr.path={socket},{role}");
-            device(&netdev, WIRE, mac, "");
+            device(&netdev, virtio, WIRE, mac, "");
         }
         Wire::Within(macs) => {
             for (end, mac) in macs.iter().enumerate() {
@@ -428,7 +433,13 @@ fn attach(command: &mut Command, wire: &Wire) {
                 let netdev = format!("hubport,id={id},hubid=0");
                 // Packets leave by a timer of the guest's clock, and not when QEMU's other threads get to it.
                 let timer = format!(",tx=timer,x-txtimer={}", SENDING.as_nanos());
-                device(&netdev, &id, mac, &timer);
+                device(&netdev, virtio, &id, mac, &timer);
+            }
+        }
+        Wire::Cards(macs) => {
+            for (end, mac) in macs.iter().enumerate() {
+                let id = format!("{WIRE}{end}");
+                device(&format!("hubport,id={id},hubid=0"), "igb", &id, mac, "");
             }
         }
     }

@@ -14,7 +14,7 @@ use crate::architecture::Architecture;
 use crate::initramfs::{self, Contents};
 use crate::judge::{badly_tainted, Part, Scenarios};
 use crate::layout::{Layout, Purpose};
-use crate::qemu::{Boot, Clock, Guest, Said};
+use crate::qemu::{Boot, Clock, Guest, Said, Wire};
 use crate::{programs, python, step};
 
 /// Guests at a time, unless told otherwise. Stock ones are more than processors, since the longest scenarios mostly wait.
@@ -27,6 +27,9 @@ fn guests_at_a_time(purpose: Purpose) -> usize {
 
 /// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter.
 const DEADLINE: Duration = Duration::from_secs(400);
+
+/// The network cards of guests whose kernel has their driver.
+const CARDS: Wire = Wire::Cards(["02:00:00:00:03:01", "02:00:00:00:03:02"]);
 
 /// Guests that one thread boots at most, when they keep dying.
 const BOOTS: usize = 4;
@@ -95,6 +98,16 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
             "they judge times and counts of instructions, which their limits are not for",
         );
     }
+    let with_cards = list(layout, names, &["--cards"])?;
+    let mut wire = None;
+    if layout.architecture == Architecture::Amd64 && initramfs::has_module(layout, "igb")? {
+        wire = (!with_cards.is_empty()).then_some(CARDS);
+    } else {
+        leave_out(
+            with_cards,
+            "they are about network cards for which this kernel has no driver",
+        );
+    }
     awaited.retain(|name| !part.left_out.contains(name));
     let mut free = awaited.clone();
     free.retain(|name| !counted.contains(name));
@@ -114,15 +127,18 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
     });
     let prefix = layout.prefix();
     let guests = (1..=guests)
-        .map(|index| (format!("{prefix}scenarios-{index}"), Clock::Free(2), &free))
+        .map(|index| {
+            let name = format!("{prefix}scenarios-{index}");
+            (name, Clock::Free(2), wire.clone(), &free)
+        })
         .chain((1..=counting).map(|index| {
             let name = format!("{prefix}scenarios-counted-{index}");
-            (name, Clock::Instructions, &counted)
+            (name, Clock::Instructions, None, &counted)
         }));
     let health: Vec<(String, Result<()>)> = thread::scope(|scope| {
         let threads: Vec<_> = guests
-            .map(|(name, clock, work)| {
-                scope.spawn(move || run_guests(layout, initramfs, (&name, clock), work))
+            .map(|(name, clock, wire, work)| {
+                scope.spawn(move || run_guests(layout, initramfs, (&name, clock, wire), work))
             })
             .collect();
         threads
@@ -181,7 +197,7 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn run_guests(
     layout: &Layout,
     initramfs: &Path,
-    (name, clock): (&str, Clock),
+    (name, clock, wire): (&str, Clock, Option<Wire>),
     work: &Work<'_>,
 ) -> Vec<(String, Result<()>)> {
     let mut health = Vec::new();
@@ -196,7 +212,7 @@ fn run_guests(
             initramfs,
             verb: &verb,
             clock,
-            wire: None,
+            wire: wire.clone(),
             deadline: layout.allow(DEADLINE),
         };
         let outcome = watch(layout, &boot, work);

@@ -6,9 +6,10 @@ use std::io;
 use anyhow::{ensure, Context, Result};
 
 use crate::address::Address;
-use crate::lab::eventually;
+use crate::lab::{await_events, eventually};
 use crate::netns::Netns;
 use crate::socket::{interface_index, Socket};
+use crate::transfer::{transfer_both_ways, Load};
 
 /// A device in its namespace.
 #[derive(Clone, Copy, Debug)]
@@ -102,6 +103,25 @@ impl<'a> Device<'a> {
             .context("connecting")?;
         let (server, _) = listener.accept(0).context("accept")?;
         Ok((client, server))
+    }
+
+    /// A stream to `other` and back, and a datagram that an MTU of `mtu` just takes.
+    ///
+    /// # Errors
+    /// When a call fails, or something else arrives than was sent.
+    pub fn carries_both_protocols_to(&self, other: &Device<'_>, mtu: usize) -> Result<()> {
+        const PORT: u16 = 870;
+        const EDP_HEADER: usize = 6;
+        let (client, server) = self.stream_to(other, PORT)?;
+        transfer_both_ways(&client, &server, Load::SMALL)?;
+        let (from, to) = (self.edp(PORT)?, other.edp(PORT)?);
+        let largest = vec![7; mtu - EDP_HEADER];
+        from.send_to(&largest, 0, &self.to(other, PORT))?;
+        await_events(&to, libc::POLLIN)?;
+        let mut got = vec![0; mtu];
+        let length = to.receive(&mut got, 0)?;
+        ensure!(got[..length] == largest, "{length} other bytes came");
+        Ok(())
     }
 }
 

@@ -52,6 +52,8 @@ pub struct Scenario {
     pub counted: bool,
     /// It needs a kernel that lets allocations fail when it is told to.
     pub starved: bool,
+    /// It needs two network cards with the driver igb, on one wire.
+    pub cards: bool,
     /// What it does.
     pub body: Body,
 }
@@ -111,6 +113,7 @@ impl Scenario {
             deadline: DEADLINE,
             counted: false,
             starved: false,
+            cards: false,
             body,
         }
     }
@@ -135,6 +138,14 @@ impl Scenario {
     pub const fn starved(self) -> Self {
         Self {
             starved: true,
+            ..self
+        }
+    }
+
+    /// The same in a guest with two network cards.
+    pub const fn cards(self) -> Self {
+        Self {
+            cards: true,
             ..self
         }
     }

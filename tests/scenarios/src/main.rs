@@ -42,6 +42,7 @@ mod tracer;
 mod traffic;
 mod transfer;
 mod tun;
+mod vhost;
 
 use std::process::ExitCode;
 use std::str::FromStr;
@@ -63,6 +64,9 @@ struct Options {
     /// With --list: only those that need a kernel that lets allocations fail.
     #[arg(long, requires = "list", conflicts_with = "counted")]
     starved: bool,
+    /// With --list: only those that need two network cards with the driver igb.
+    #[arg(long, requires = "list", conflicts_with_all = ["counted", "starved"])]
+    cards: bool,
     /// Play a short story of both protocols instead, and print its frames in hexadecimal.
     #[arg(long, conflicts_with = "list")]
     capture: bool,
@@ -186,7 +190,9 @@ fn main() -> ExitCode {
     };
     if options.list {
         let wanted = |scenario: &&Scenario| {
-            (scenario.counted || !options.counted) && (scenario.starved || !options.starved)
+            (scenario.counted || !options.counted)
+                && (scenario.starved || !options.starved)
+                && (scenario.cards || !options.cards)
         };
         for scenario in chosen.into_iter().filter(wanted) {
             println!("{}", scenario.name);
@@ -222,6 +228,7 @@ mod tests {
                 list: true,
                 counted: false,
                 starved: false,
+                cards: false,
                 scale: None,
                 capture: false,
                 fuzz_calls: None,

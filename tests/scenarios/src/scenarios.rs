@@ -45,6 +45,7 @@ mod module;
 mod netgauge_lab;
 mod netgauge_patterns;
 mod netgauge_transports;
+mod network_cards;
 mod proc_files;
 mod receive_steering;
 mod scale;
@@ -55,6 +56,7 @@ mod sysctl_effect;
 mod tracing;
 mod transmit_queues;
 mod tun;
+mod virtual_machines;
 
 use crate::alike;
 use crate::harness::Scenario;
@@ -85,6 +87,8 @@ pub fn all() -> Vec<&'static Scenario> {
         busy_polling::ALL,
         device_mtu::ALL,
         tun::ALL,
+        virtual_machines::ALL,
+        network_cards::ALL,
         macsec::ALL,
         device_namespaces::ALL,
         device_overlays::ALL,

@@ -95,6 +95,15 @@ pub struct Load {
     pub seed: u64,
 }
 
+impl Load {
+    /// A megabyte, in calls of some packets.
+    pub const SMALL: Self = Self {
+        total: 1 << 20,
+        chunk: 40_000,
+        seed: 870,
+    };
+}
+
 /// Runs `other` in a thread while `here` runs in this one.
 ///
 /// Either may block for ever when its counterpart fails, so a failure is noted at once: the reason must not be lost when

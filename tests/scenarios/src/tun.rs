@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{Read, Write};
 use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::process::Command;
 use std::time::Duration;
 
@@ -28,6 +28,12 @@ pub enum Carries {
 /// A device made of the driver `tun`, which goes with this value.
 #[derive(Debug)]
 pub struct Tun(File);
+
+impl AsFd for Tun {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.0.as_fd()
+    }
+}
 
 impl Tun {
     /// Makes the device `name`.

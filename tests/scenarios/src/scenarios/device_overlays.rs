@@ -4,7 +4,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::device::{await_carrier, Device};
 use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab};
+use crate::lab::{eventually, Lab};
 use crate::netns::Netns;
 use crate::transfer::{exchange, transfer_both_ways, Load};
 
@@ -16,12 +16,6 @@ pub const ALL: &[Scenario] = &[
 
 const PORT: u16 = 870;
 
-const LOAD: Load = Load {
-    total: 1 << 20,
-    chunk: 40_000,
-    seed: 870,
-};
-
 fn vxlan(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
@@ -32,17 +26,8 @@ fn vxlan(lab: &Lab) -> Outcome {
     }
     let near = Device::ready(&lab.a.namespace, "vx0")?;
     let far = Device::ready(&lab.b.namespace, "vx0")?;
-    let (client, server) = near.stream_to(&far, PORT)?;
-    transfer_both_ways(&client, &server, LOAD)?;
-    let (from, to) = (near.edp(PORT)?, far.edp(PORT)?);
     // The device's MTU is less than what carries it.
-    let largest = [7; 1450 - 6];
-    from.send_to(&largest, 0, &near.to(&far, PORT))?;
-    await_events(&to, libc::POLLIN)?;
-    let mut got = [0; 1500];
-    let length = to.receive(&mut got, 0)?;
-    ensure!(got[..length] == largest, "{length} other bytes came");
-    Ok(())
+    near.carries_both_protocols_to(&far, 1450)
 }
 
 /// Frames that have left by a port.
@@ -124,5 +109,5 @@ fn lacp() -> Outcome {
         "{spread:?} of {CONNECTIONS} connections by port"
     );
     let (client, server) = &pairs[0];
-    transfer_both_ways(client, server, LOAD)
+    transfer_both_ways(client, server, Load::SMALL)
 }

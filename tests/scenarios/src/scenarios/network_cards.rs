@@ -1,0 +1,168 @@
+//! A network card with several queues, as servers have it: QEMU's emulation of Intel's 82576 with the stock driver igb.
+
+use std::fs;
+use std::process::Command;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::device::{await_carrier, Device};
+use crate::harness::{note, Outcome, Scenario};
+use crate::lab::eventually;
+use crate::netns::{finish, Netns};
+use crate::transfer::exchange;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::guest("igb_carries_both_protocols", carries).cards(),
+    Scenario::guest("igb_spreads_connections_over_its_transmit_queues", spreads).cards(),
+    Scenario::guest(
+        "igb_puts_a_protocol_into_the_queue_that_a_rule_names",
+        steers,
+    )
+    .cards(),
+];
+
+const PORT: u16 = 890;
+
+/// Two hosts with a card each. The driver goes with this value.
+struct Cards {
+    hosts: [(Netns, String); 2],
+}
+
+impl Cards {
+    fn new() -> Result<Self> {
+        finish(Command::new("modprobe").arg("igb"), "")?;
+        let mut names = Vec::new();
+        eventually("two cards", || {
+            names = cards()?;
+            Ok(names.len() == 2)
+        })?;
+        let mut hosts = Vec::new();
+        for name in names {
+            let host = Netns::create()?;
+            let to = host.path();
+            finish(
+                Command::new("ip").args(["link", "set", &name, "netns", &to]),
+                "",
+            )?;
+            hosts.push((host, name));
+        }
+        let hosts = hosts.try_into().ok().context("two hosts")?;
+        let cards = Self { hosts };
+        for (host, name) in &cards.hosts {
+            host.ip(&format!("link set {name} up\n"))?;
+        }
+        for (host, name) in &cards.hosts {
+            await_carrier(host, name)?;
+        }
+        Ok(cards)
+    }
+
+    fn devices(&self) -> Result<[Device<'_>; 2]> {
+        let [a, b] = &self.hosts;
+        Ok([Device::ready(&a.0, &a.1)?, Device::ready(&b.0, &b.1)?])
+    }
+
+    /// Packets that a host's card has sent or received, by queue: `direction` is `tx` or `rx`.
+    fn by_queue(&self, host: usize, direction: &str) -> Result<Vec<u64>> {
+        let (host, name) = &self.hosts[host];
+        let text = host.run("ethtool", &["-S", name])?;
+        let counts = text.lines().filter_map(|line| {
+            let (key, value) = line.trim().split_once(": ")?;
+            let queue = key.strip_prefix(direction)?.strip_prefix("_queue_")?;
+            queue.ends_with("_packets").then(|| value.parse())
+        });
+        Ok(counts.collect::<Result<_, _>>()?)
+    }
+}
+
+impl Drop for Cards {
+    fn drop(&mut self) {
+        // The cards are in the hosts, and the driver takes them away there.
+        if let Err(error) = finish(Command::new("modprobe").args(["-r", "igb"]), "") {
+            note(&format!("removing igb: {error:#}"));
+        }
+    }
+}
+
+/// The names of the devices of the driver igb.
+fn cards() -> Result<Vec<String>> {
+    let place = "/sys/class/net";
+    let mut names = Vec::new();
+    for entry in fs::read_dir(place).context(place)? {
+        let entry = entry?;
+        let driver = fs::read_link(entry.path().join("device/driver"));
+        if driver.is_ok_and(|driver| driver.ends_with("igb")) {
+            names.push(entry.file_name().to_string_lossy().into_owned());
+        }
+    }
+    names.sort();
+    Ok(names)
+}
+
+fn carries() -> Outcome {
+    let cards = Cards::new()?;
+    let [near, far] = cards.devices()?;
+    near.carries_both_protocols_to(&far, 1500)
+}
+
+/// What each queue has had since `before`.
+fn since(now: &[u64], before: &[u64]) -> Vec<u64> {
+    now.iter()
+        .zip(before)
+        .map(|(now, then)| now - then)
+        .collect()
+}
+
+fn spreads() -> Outcome {
+    const CONNECTIONS: u16 = 16;
+    const ROUNDS: usize = 20;
+    let cards = Cards::new()?;
+    let [near, far] = cards.devices()?;
+    let before = cards.by_queue(0, "tx")?;
+    ensure!(before.len() >= 2, "{} transmit queues", before.len());
+    for number in 0..CONNECTIONS {
+        let (client, server) = near.stream_to(&far, PORT + number)?;
+        for _ in 0..ROUNDS {
+            exchange(&client, &server)?;
+        }
+    }
+    let least = u64::from(CONNECTIONS) * ROUNDS as u64 / 8;
+    // The driver reads the card's counters when it likes.
+    eventually("packets in two queues", || {
+        let sent = since(&cards.by_queue(0, "tx")?, &before);
+        note(&format!("{sent:?} packets by queue"));
+        Ok(sent.iter().filter(|count| **count >= least).count() >= 2)
+    })
+}
+
+fn steers() -> Outcome {
+    const ROUNDS: usize = 100;
+    let cards = Cards::new()?;
+    let [near, far] = cards.devices()?;
+    let (host, name) = &cards.hosts[1];
+    let rule = [
+        "-N",
+        name,
+        "flow-type",
+        "ether",
+        "proto",
+        "0x88b6",
+        "action",
+        "1",
+    ];
+    host.run("ethtool", &["-K", name, "ntuple", "on"])?;
+    host.run("ethtool", &rule)?;
+    let (client, server) = near.stream_to(&far, PORT)?;
+    let before = cards.by_queue(1, "rx")?;
+    for _ in 0..ROUNDS {
+        exchange(&client, &server)?;
+    }
+    let received = since(&cards.by_queue(1, "rx")?, &before);
+    note(&format!("{received:?} packets by queue"));
+    ensure!(
+        received.get(1).is_some_and(|count| *count >= ROUNDS as u64),
+        "{received:?} packets by queue"
+    );
+    Ok(())
+}
