@@ -11,9 +11,9 @@ const VECTORS: &str = include_str!("../../docs/edp-vectors.txt");
 const HOST: Host = Host {
     largest_datagram: wire::mtu(9000, false),
     largest_payload: 8989,
-    burst_length: 43,
+    burst_length: 21,
     initial_ack_burst_length: 1,
-    packets_to_ack: 21,
+    packets_to_ack: 10,
 };
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {

@@ -32,7 +32,7 @@ pub const IDLE: Nanos = 2 * MILLISECOND;
 /// The longest time between two departures while an acknowledgement waits, also
 /// if the sender that has the turn sends slowly.
 ///
-/// Long enough for a burst of 43 full packets at 30 Mbit/s.
+/// Long enough for a burst of 21 full packets at 20 Mbit/s.
 pub const HOLD: Nanos = 20 * MILLISECOND;
 
 /// The order of acknowledgements at one bottleneck.

@@ -33,24 +33,20 @@ pub struct Config {
 
 impl Default for Config {
     fn default() -> Self {
-        Self::DEFAULT
+        Self {
+            burst_length: 21,
+            initial_ack_burst_length: 1,
+            packets_to_ack: 10,
+            round_trip_time: 200,
+            // Several delayed acknowledgements, and what a full buffer of 128 KiB takes to leave at
+            // 100 Mbit/s: a packet behind it is not lost.
+            retransmission_time_min: 10_000,
+            user_timeout: 15_000,
+        }
     }
 }
 
 impl Config {
-    /// What holds until somebody sets something else.
-    pub const DEFAULT: Self = Self {
-        // One large buffer of 64 KiB takes so many packets of 1500 bytes.
-        burst_length: 43,
-        initial_ack_burst_length: 1,
-        packets_to_ack: 21,
-        round_trip_time: 200,
-        // Several delayed acknowledgements, and what a full buffer of 128 KiB takes to leave at
-        // 100 Mbit/s: a packet behind it is not lost.
-        retransmission_time_min: 10_000,
-        user_timeout: 15_000,
-    };
-
     /// The window, at least one packet and at most what serial numbers can
     /// tell apart.
     #[inline]

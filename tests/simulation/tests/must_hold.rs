@@ -34,7 +34,7 @@ fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u1
 }
 
 fn gigabit(senders: usize) -> Setup {
-    setup(senders, GIGABIT, 128 << 10, (43, 21, 1))
+    setup(senders, GIGABIT, 128 << 10, (21, 10, 1))
 }
 
 fn workload(bytes: u64, rounds: usize) -> Workload {
@@ -77,7 +77,7 @@ fn senders_that_do_not_start_together_are_scheduled_as_well() {
 #[test]
 fn nothing_is_asked_for_that_is_not_lost() {
     let links = [
-        (GIGABIT, 128 << 10, (43, 21, 1)),
+        (GIGABIT, 128 << 10, (21, 10, 1)),
         (10 * GIGABIT, 256 << 10, (64, 32, 1)),
         (100 * GIGABIT, 2 << 20, (256, 96, 1)),
         // Turns go round faster than a window drains: what is missing stands in the port.
@@ -97,7 +97,7 @@ fn a_port_is_filled_by_the_announcements_and_not_by_the_turns() {
     for senders in [4, 16, 32] {
         let summary = measure(gigabit(senders), 256 << 10, 1);
         let announcements = 2 * 1514 * senders as u32;
-        let burst = 43 * 1514;
+        let burst = 21 * 1514;
         assert!(
             summary.peak <= announcements.max(burst),
             "N = {senders}: {summary:?}"
@@ -233,7 +233,7 @@ fn a_slow_line_carries_everything_about_once() {
         (2_000_000, 1, 256 << 10),
     ] {
         for propagation in [100, 25_000_000] {
-            let mut setup = setup(senders, bits, DEEP, (43, 21, 1));
+            let mut setup = setup(senders, bits, DEEP, (21, 10, 1));
             setup.propagation = propagation;
             let packets = bytes.div_ceil(setup.mss().into()) * senders as u64 * 2;
             let summary = measure(setup, bytes, 2);

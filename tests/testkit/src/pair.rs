@@ -90,16 +90,9 @@ pub struct Side {
     armed: Nanos,
 }
 
-/// The parameters of both hosts at first: the theses' numbers, small enough to count in a test.
-pub const CONFIG: Config = Config {
-    burst_length: 21,
-    packets_to_ack: 10,
-    ..Config::DEFAULT
-};
-
 impl Side {
     fn new(isn: u16) -> Self {
-        let mut socket = Socket::new(CONFIG, 100, 1 << 20);
+        let mut socket = Socket::new(Config::default(), 100, 1 << 20);
         socket.isn = Seq(isn);
         socket.overhead = 100;
         Self {

@@ -181,7 +181,7 @@ pub const GUESSED_REQUESTS: Attack = Attack {
 pub const REQUESTS: Attack = Attack {
     what: "retransmission requests by the peer",
     make: requests,
-    bounds: bounds(f64::MAX, 0.0, 43.0, "packets for a request"),
+    bounds: bounds(f64::MAX, 0.0, 21.0, "packets for a request"),
 };
 
 fn requests(lab: &Lab) -> Result<Figures> {

@@ -66,7 +66,7 @@ fn every_option(lab: &Lab) -> Outcome {
         &[3, 2, 0x07, 0xca],
         &[4, 2, 0x07, 0xc5],
         &[5, 4, 0, 40, 0, 1],
-        &[6, 2, 0, 21],
+        &[6, 2, 0, 10],
     ]
     .concat();
     for (number, query) in queries.iter().enumerate() {
@@ -313,8 +313,8 @@ fn namespaces(lab: &Lab) -> Outcome {
 fn programs(lab: &Lab) -> Outcome {
     lab.b.set_mtu(9000)?;
     let peer = format!("{}%{DEVICE}", print_mac(lab.b.mac));
-    let line = "version 1, datagrams up to 8994 bytes, ESP payload 8989, window 43/1, \
-                acknowledges every 21, checksums";
+    let line = "version 1, datagrams up to 8994 bytes, ESP payload 8989, window 21/1, \
+                acknowledges every 10, checksums";
     let text = lab
         .a
         .namespace

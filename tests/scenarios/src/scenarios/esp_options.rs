@@ -214,7 +214,7 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     );
     let answer = told(&at_a, flag::SYN | flag::ACK)?;
     ensure!(
-        answer == [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 43, 0, 1],
+        answer == [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1],
         "SYN|ACK {answer:02x?}"
     );
     Ok(())

@@ -528,7 +528,7 @@ fn options_and_files() -> Outcome {
         lab.a
             .namespace
             .within(|| settings_and_lists(&injection, lab))??;
-        ensure!(Knobs(&lab.b.namespace).get("burst_length")? == 43);
+        ensure!(Knobs(&lab.b.namespace).get("burst_length")? == 21);
         Ok(())
     })
 }

@@ -20,7 +20,7 @@ const ALL_SENDERS: [usize; 14] = [1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 
 const BUFFERS: [u32; 5] = [64 << 10, 128 << 10, 256 << 10, 512 << 10, 1 << 20];
 
 /// A rate with what `burst_length` and `packets_to_ack` are set to there.
-const LINKS: [(u64, u16, u16); 2] = [(GIGABIT, 43, 21), (10 * GIGABIT, 64, 32)];
+const LINKS: [(u64, u16, u16); 2] = [(GIGABIT, 21, 10), (10 * GIGABIT, 64, 32)];
 
 const MESSAGES: [(&str, Message); 2] = [
     ("2 to 6 packets", Message::Packets(2, 6)),

@@ -75,7 +75,7 @@ fn workload(common: &Common) -> Workload {
 }
 
 fn case(common: &Common, senders: usize, silent: usize, together: bool) -> Line {
-    let esp = parameters(43, 21, 1);
+    let esp = parameters(21, 10, 1);
     let setup = |n| common.setup(n, GIGABIT, 128 << 10, esp);
     let others = senders - silent;
     let mut alone = Simulation::new(setup(others));

@@ -23,15 +23,15 @@ const LINKS: [Link; 5] = [
     Link {
         bits: GIGABIT,
         buffer: 128 << 10,
-        burst_length: 43,
-        packets_to_ack: 21,
+        burst_length: 21,
+        packets_to_ack: 10,
         bytes: 256 << 10,
     },
     Link {
         bits: 10 * GIGABIT,
         buffer: 256 << 10,
-        burst_length: 43,
-        packets_to_ack: 21,
+        burst_length: 21,
+        packets_to_ack: 10,
         bytes: 1 << 20,
     },
     Link {
