@@ -439,7 +439,9 @@ fn attach(command: &mut Command, wire: &Wire) {
         Wire::Cards(macs) => {
             for (end, mac) in macs.iter().enumerate() {
                 let id = format!("{WIRE}{end}");
-                device(&format!("hubport,id={id},hubid=0"), "igb", &id, mac, "");
+                // A card's virtual functions take slots 16 behind its own.
+                let slot = format!(",addr={:#x}", 8 + 4 * end);
+                device(&format!("hubport,id={id},hubid=0"), "igb", &id, mac, &slot);
             }
         }
     }
