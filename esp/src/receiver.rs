@@ -703,11 +703,12 @@ fn most_kept(room: Room, config: &Config) -> u16 {
 }
 
 /// R3: whether the receive queue, with `more` bytes added, cannot take another
-/// burst of full packets and a quarter of it is in use.
+/// burst of full packets and more than a quarter of it is in use. An empty queue
+/// is not congested, whatever its limit.
 #[inline]
 fn is_congested(room: Room, more: u32, config: &Config) -> bool {
     let queued = room.queued.saturating_add(more);
     let burst = u32::from(config.window()).saturating_mul(room.packet);
     let needed = burst.min(room.limit / 4 * 3);
-    queued > 0 && room.limit.saturating_sub(queued) < needed
+    room.limit.saturating_sub(queued) < needed
 }

@@ -180,7 +180,7 @@ impl Case {
 
     /// The most packets that may be in the receive queue of a host's endpoint.
     ///
-    /// An acknowledgement leaves when the queue can take a burst or a quarter of it is in use: so its limit, or a quarter
+    /// An acknowledgement leaves when the queue can take a burst or at most a quarter of it is in use: so its limit, or a quarter
     /// of it and a burst, whichever is more. A burst that has become larger meanwhile was not counted when the acknowledgement
     /// left: then the limit and the burst.
     pub fn most_queued(&self, host: u8, endpoint: u8) -> usize {
