@@ -105,7 +105,7 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
     } else {
         leave_out(
             with_cards,
-            "they are about network cards for which this kernel has no driver",
+            "they need QEMU's network cards igb, which are for amd64, and a kernel with their driver",
         );
     }
     awaited.retain(|name| !part.left_out.contains(name));

@@ -6,6 +6,7 @@ use std::io;
 use anyhow::{ensure, Context, Result};
 
 use crate::address::Address;
+use crate::frame::EDP_HEADER;
 use crate::lab::{await_events, eventually};
 use crate::netns::Netns;
 use crate::socket::{interface_index, Socket};
@@ -111,7 +112,6 @@ impl<'a> Device<'a> {
     /// When a call fails, or something else arrives than was sent.
     pub fn carries_both_protocols_to(&self, other: &Device<'_>, mtu: usize) -> Result<()> {
         const PORT: u16 = 870;
-        const EDP_HEADER: usize = 6;
         let (client, server) = self.stream_to(other, PORT)?;
         transfer_both_ways(&client, &server, Load::SMALL)?;
         let (from, to) = (self.edp(PORT)?, other.edp(PORT)?);

@@ -62,6 +62,9 @@ pub fn edp_summed(source: u16, destination: u16, payload: &[u8]) -> Vec<u8> {
     packet
 }
 
+/// Bytes of EDP's header.
+pub const EDP_HEADER: usize = 6;
+
 /// Bytes in front of an ESP frame's payload: Ethernet's header and ESP's.
 pub const ESP_HEADERS: usize = 14 + 11;
 

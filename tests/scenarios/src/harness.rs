@@ -447,6 +447,12 @@ pub fn start_process(work: impl FnOnce() -> i32) -> Result<Pid> {
     }
 }
 
+/// The difference of each counter's two values.
+pub fn growth(before: &[u64], after: &[u64]) -> Vec<u64> {
+    let pairs = before.iter().zip(after);
+    pairs.map(|(before, after)| after - before).collect()
+}
+
 /// Demands that packets of `socket` carry `bytes` at most.
 ///
 /// # Errors

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Context, Result};
 
 use crate::address::Address;
-use crate::frame::PacketSocket;
+use crate::frame::{PacketSocket, EDP_HEADER};
 use crate::harness::note;
 use crate::netns::Netns;
 use crate::patience::{factor, patience};
@@ -19,7 +19,7 @@ pub const DEVICE: &str = "eth0";
 /// Maximum transmission unit of the devices, bytes.
 pub const MTU: usize = 1500;
 /// Largest EDP payload.
-pub const EDP_MAX: usize = MTU - 6;
+pub const EDP_MAX: usize = MTU - EDP_HEADER;
 /// Largest ESP payload of one packet.
 pub const ESP_MSS: usize = MTU - 11;
 

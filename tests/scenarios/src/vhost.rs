@@ -131,12 +131,13 @@ impl Queue {
     }
 
     fn get<T: Copy>(&self, at: usize) -> T {
-        // SAFETY: integers alone are read, aligned and inside. The kernel may write there, so the access is volatile.
+        // SAFETY: `place` gives an aligned address within the mapping, and the callers read integers alone, for which all bytes
+        // are valid. The kernel may write there, so the access is volatile.
         unsafe { self.place::<T>(at).read_volatile() }
     }
 
     fn set<T: Copy>(&self, at: usize, value: T) {
-        // SAFETY: as for reading.
+        // SAFETY: `place` gives an aligned address within the mapping. The kernel may read there, so the access is volatile.
         unsafe { self.place::<T>(at).write_volatile(value) }
     }
 
@@ -193,19 +194,19 @@ impl Drop for Queue {
 pub struct Port {
     // Closed first: the kernel's thread ends with it.
     _vhost: File,
-    /// What leaves by the tap device.
-    pub leaving: Leaving,
-    /// What is to come in by it.
-    pub coming: Coming,
+    /// vhost puts the frames here that the tap device transmits.
+    pub receive_queue: ReceiveQueue,
+    /// vhost takes the frames from here that the tap device receives.
+    pub transmit_queue: TransmitQueue,
 }
 
-/// Frames that leave by the tap device.
+/// The virtual machine's receive queue.
 #[derive(Debug)]
-pub struct Leaving(Queue);
+pub struct ReceiveQueue(Queue);
 
-/// Frames that are to come in by the tap device.
+/// The virtual machine's transmit queue.
 #[derive(Debug)]
-pub struct Coming {
+pub struct TransmitQueue {
     queue: Queue,
     /// Slots that the kernel does not have.
     free: Vec<u16>,
@@ -217,6 +218,8 @@ impl Port {
     /// # Errors
     /// When the driver is missing or refuses something.
     pub fn new(tap: &Tun) -> Result<Self> {
+        // Dropped behind the file, which is closed first when something fails.
+        let queues = [Queue::new()?, Queue::new()?];
         let loaded = finish(Command::new("modprobe").arg("vhost_net"), "");
         let path = "/dev/vhost-net";
         let vhost = OpenOptions::new()
@@ -225,9 +228,8 @@ impl Port {
             .open(path)
             .with_context(|| format!("{path}; modprobe vhost_net: {loaded:?}"))?;
         let fd = vhost.as_raw_fd();
-        let queues = [Queue::new()?, Queue::new()?];
-        // SAFETY: each call reads one value of the type that <linux/vhost.h> names, which lives across it. The memory that
-        // they name is the queues', which the file's closing outlives.
+        // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it, which lives across the call. vhost
+        // writes to the two regions until the file is closed; they are the queues' own, and the queues are dropped later.
         unsafe {
             set_owner(fd).context("VHOST_SET_OWNER")?;
             set_features(fd, &0).context("VHOST_SET_FEATURES")?;
@@ -245,7 +247,10 @@ impl Port {
         }
         for (index, queue) in (0..).zip(&queues) {
             let file = |fd: i32| Descriptor { index, fd };
-            let depth = u32::from(DEPTH);
+            let depth = State {
+                index,
+                number: DEPTH.into(),
+            };
             let addresses = Addresses {
                 index,
                 flags: 0,
@@ -254,15 +259,10 @@ impl Port {
                 available: queue.address(AVAILABLE),
                 log: 0,
             };
-            // SAFETY: as above.
+            // SAFETY: each call reads one value of the type that <linux/vhost.h> names for it, which lives across the call. The
+            // addresses are in the queue's memory, which is dropped behind the file.
             unsafe {
-                set_vring_num(
-                    fd,
-                    &State {
-                        index,
-                        number: depth,
-                    },
-                )?;
+                set_vring_num(fd, &depth)?;
                 set_vring_base(fd, &State { index, number: 0 })?;
                 set_vring_addr(fd, &addresses)?;
                 set_vring_kick(fd, &file(queue.kick.as_raw_fd()))?;
@@ -271,35 +271,35 @@ impl Port {
                     .context("VHOST_NET_SET_BACKEND")?;
             }
         }
-        let [mut leaving, coming] = queues;
-        for slot in 0..DEPTH {
-            leaving.give(slot, ROOM, WRITE)?;
-        }
-        Ok(Self {
+        let [receive, transmit] = queues;
+        let mut port = Self {
             _vhost: vhost,
-            leaving: Leaving(leaving),
-            coming: Coming {
-                queue: coming,
+            receive_queue: ReceiveQueue(receive),
+            transmit_queue: TransmitQueue {
+                queue: transmit,
                 free: (0..DEPTH).collect(),
             },
-        })
+        };
+        for slot in 0..DEPTH {
+            port.receive_queue.0.give(slot, ROOM, WRITE)?;
+        }
+        Ok(port)
     }
 }
 
-impl Leaving {
-    /// The next frame, with the bytes before it; `None` if none leaves for `time`.
+impl ReceiveQueue {
+    /// The next frame, with the bytes before it; `None` if none arrives within `time`.
     ///
     /// # Errors
     /// When the kernel says that it wrote more than there is room for.
     pub fn read(&mut self, time: Duration) -> Result<Option<Vec<u8>>> {
         let queue = &mut self.0;
-        let (slot, length) = match queue.take() {
-            Some(taken) => taken,
-            None if queue.wait(time)? => match queue.take() {
-                Some(taken) => taken,
-                None => return Ok(None),
-            },
-            None => return Ok(None),
+        let mut taken = queue.take();
+        if taken.is_none() && queue.wait(time)? {
+            taken = queue.take();
+        }
+        let Some((slot, length)) = taken else {
+            return Ok(None);
         };
         ensure!(
             slot < DEPTH && length <= ROOM,
@@ -313,8 +313,8 @@ impl Leaving {
     }
 }
 
-impl Coming {
-    /// Lets a frame come in, with the bytes before it. It waits while all slots are in use, for `time` at most.
+impl TransmitQueue {
+    /// Transmits a frame, with the bytes before it. It waits while all slots are in use, for `time` at most.
     ///
     /// # Errors
     /// When the frame is too long, or none of the slots comes back.

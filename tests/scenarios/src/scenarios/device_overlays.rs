@@ -3,7 +3,7 @@
 use anyhow::{ensure, Context, Result};
 
 use crate::device::{await_carrier, Device};
-use crate::harness::{note, Outcome, Scenario};
+use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::{eventually, Lab};
 use crate::netns::Netns;
 use crate::transfer::{exchange, transfer_both_ways, Load};
@@ -95,8 +95,7 @@ fn lacp() -> Outcome {
         for _ in 0..50 {
             exchange(&client, &server)?;
         }
-        let after = count()?;
-        let used = [after[0] - before[0], after[1] - before[1]];
+        let used = growth(&before, &count()?);
         // Beside the connection's only LACP's frames leave, one a second at most by each port.
         let (most, least) = (used[0].max(used[1]), used[0].min(used[1]));
         ensure!(most >= 50 && least < 10, "one connection used {used:?}");

@@ -6,7 +6,7 @@ use anyhow::{ensure, Context, Result};
 use sockaddr_en::Capabilities;
 
 use crate::address::{Address, EDP_SO_CHECKSUM, SOL_EP};
-use crate::frame::{edp, edp_summed, ethernet, PacketSocket, ETH_P_EDP};
+use crate::frame::{edp, edp_summed, ethernet, PacketSocket, EDP_HEADER, ETH_P_EDP};
 use crate::harness::{carries_at_most, refused, Outcome, Scenario};
 use crate::knobs::Knobs;
 use crate::lab::{eventually, print_mac, Host, Lab, DEVICE};
@@ -32,7 +32,7 @@ const QUERY: u8 = 3;
 const ANSWER: u8 = 4;
 
 /// Bytes in front of EDP's payload: the Ethernet header and EDP's.
-const HEADERS: usize = 14 + 6;
+const HEADERS: usize = 14 + EDP_HEADER;
 
 /// The least Ethernet frame, without its check sequence.
 const LEAST_FRAME: usize = 60;

@@ -110,11 +110,11 @@ fn flood(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// Sends SYNs from a station that does not go on to `port` of `victim`, until it answers one by a cookie: half-open
+/// A station sends SYNs to `port` of `victim` and answers no SYN|ACK, until the victim sends a cookie: half-open
 /// connections fill the listener's backlog first.
 ///
 /// # Errors
-/// When it answers none so, or a frame cannot be sent.
+/// When the victim sends no cookie, or a frame cannot be sent.
 pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
     let mut source = 3100;
     while victim.counter("EspOutCookies")? == 0 {

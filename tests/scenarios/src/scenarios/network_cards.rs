@@ -5,8 +5,8 @@ use std::process::Command;
 
 use anyhow::{ensure, Context, Result};
 
-use crate::device::{await_carrier, Device};
-use crate::harness::{note, Outcome, Scenario};
+use crate::device::Device;
+use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::eventually;
 use crate::netns::{finish, Netns};
 use crate::transfer::exchange;
@@ -46,9 +46,6 @@ impl Cards {
         let cards = Self { hosts };
         for (host, name) in &cards.hosts {
             host.ip(&format!("link set {name} up\n"))?;
-        }
-        for (host, name) in &cards.hosts {
-            await_carrier(host, name)?;
         }
         Ok(cards)
     }
@@ -101,14 +98,6 @@ fn carries() -> Outcome {
     near.carries_both_protocols_to(&far, 1500)
 }
 
-/// What each queue has had since `before`.
-fn since(now: &[u64], before: &[u64]) -> Vec<u64> {
-    now.iter()
-        .zip(before)
-        .map(|(now, then)| now - then)
-        .collect()
-}
-
 fn spreads() -> Outcome {
     const CONNECTIONS: u16 = 16;
     const ROUNDS: usize = 20;
@@ -124,9 +113,11 @@ fn spreads() -> Outcome {
     }
     let least = u64::from(CONNECTIONS) * ROUNDS as u64 / 8;
     // The driver reads the card's counters when it likes.
-    eventually("packets in two queues", || {
-        let sent = since(&cards.sent_by_queue()?, &before);
-        note(&format!("{sent:?} packets by queue"));
+    let mut sent = Vec::new();
+    let spread = eventually("packets in two queues", || {
+        sent = growth(&before, &cards.sent_by_queue()?);
         Ok(sent.iter().filter(|count| **count >= least).count() >= 2)
-    })
+    });
+    note(&format!("{sent:?} packets by queue"));
+    spread
 }

@@ -6,7 +6,7 @@ use anyhow::{ensure, Context, Result};
 use nix::sched::{sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
 
-use crate::harness::{note, Outcome, Scenario};
+use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::{await_events, send_single_packets, Lab, DEVICE};
 
 /// The scenarios of this file.
@@ -71,11 +71,7 @@ fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
             ensure!(server.receive(&mut [0; 8], 0)? == 5, "not the message");
         }
     }
-    let frames: Vec<u64> = taken_in()?
-        .iter()
-        .zip(before)
-        .map(|(now, then)| now - then)
-        .collect();
+    let frames = growth(&before, &taken_in()?);
     let all: u64 = frames.iter().sum();
     note(&format!("{frames:?} frames on the processors"));
     ensure!(

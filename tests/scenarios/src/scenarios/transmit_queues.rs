@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Context, Result};
 
 use crate::device::Device;
-use crate::harness::{note, Outcome, Scenario};
+use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::{eventually, Lab};
 use crate::netns::Netns;
 use crate::team;
@@ -177,8 +177,7 @@ fn one_queue(kind: &Kind) -> Outcome {
             Ok(client.queued(libc::TIOCOUTQ)? == 0)
         })?;
     }
-    let after = sent_by_queue(&a)?;
-    let by_queue = [after[0] - before[0], after[1] - before[1]];
+    let by_queue = growth(&before, &sent_by_queue(&a)?);
     // What is late may be repeated, but never found to be missing because a later packet came first.
     let (sent, received) = (client.counters(8)?, server.counters(8)?);
     note(&format!(

@@ -3,7 +3,7 @@
 use anyhow::{ensure, Context};
 
 use crate::device::Device;
-use crate::frame::{edp, ethernet, ETH_P_EDP, ETH_P_ESP};
+use crate::frame::{edp, ethernet, EDP_HEADER, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, Lab};
 use crate::patience::patience;
@@ -80,7 +80,7 @@ fn long_echo(lab: &Lab) -> Outcome {
         payload[0] = kind;
         edp(source, destination, length as u16, &payload)
     };
-    let largest = MTU - 6;
+    let largest = MTU - EDP_HEADER;
     for length in [largest + 1, 1400, largest] {
         let request = echo(1, 4711, 0, length);
         tap.write(&ethernet(device.mac, STRANGER, ETH_P_EDP, &request))?;

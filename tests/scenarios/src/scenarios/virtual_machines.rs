@@ -75,8 +75,8 @@ fn by_vhost(lab: &Lab) -> Outcome {
     let taps = [tap(&lab.a)?, tap(&lab.b)?];
     let [mut a, mut b] = [Port::new(&taps[0])?, Port::new(&taps[1])?];
     let ways = [
-        (&mut a.leaving, &mut b.coming),
-        (&mut b.leaving, &mut a.coming),
+        (&mut a.receive_queue, &mut b.transmit_queue),
+        (&mut b.receive_queue, &mut a.transmit_queue),
     ];
     let cables = ways.map(|(from, to)| {
         move || match from.read(PAUSE)? {
