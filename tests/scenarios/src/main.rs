@@ -28,6 +28,7 @@ mod netns;
 mod patience;
 mod priority;
 mod privilege;
+mod processor;
 mod program;
 mod raw_calls;
 mod relay;

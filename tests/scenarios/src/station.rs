@@ -5,14 +5,13 @@
 //! everything that `a` sent before. Processors reorder frames among each other, so the station stays on one.
 
 use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
-use nix::unistd::Pid;
 
 use crate::address::Address;
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::refused;
 use crate::lab::{await_events, send_single_packets, Lab};
 use crate::patience::patience;
+use crate::processor;
 use crate::socket::Socket;
 
 /// The station's address.
@@ -34,20 +33,14 @@ pub struct Station {
     unread: Vec<EspHeader>,
 }
 
-/// Has the calling thread's frames received in the order in which they are sent: each processor has a queue of its own.
-fn stay_on_this_processor() -> Result<()> {
-    let mut here = CpuSet::new();
-    here.set(sched_getcpu()?)?;
-    sched_setaffinity(Pid::from_raw(0), &here).context("sched_setaffinity")
-}
-
 impl Station {
     /// Connects a new socket of host `a` with a station at `port`.
     ///
     /// # Errors
     /// When the handshake does not go as it should.
     pub fn connect(lab: &Lab, port: u16) -> Result<(Self, Socket)> {
-        stay_on_this_processor()?;
+        // Frames are received in the order in which they are sent: each processor has a queue of its own.
+        processor::stay()?;
         send_single_packets(&lab.a.namespace)?;
         let wire = lab.b.packets(ETH_P_ALL)?;
         let client = lab.a.esp()?;

@@ -5,14 +5,13 @@ use std::thread;
 use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context, Result};
-use nix::sched::{sched_setaffinity, CpuSet};
-use nix::unistd::Pid;
 use sha2::{Digest, Sha256};
 
 use crate::alike::asleep::{asleep, Sleeper, POLL};
 use crate::harness::{Outcome, Scenario};
 use crate::lab::{await_events, print_mac, Host, Lab, DEVICE};
 use crate::priority::first_of_all;
+use crate::processor::run_on;
 use crate::program::{pipe_through, socat_address};
 use crate::transfer::{beside, random, receive_to_end, transfer, transfer_both_ways, Load};
 
@@ -214,18 +213,15 @@ fn two_writers(lab: &Lab) -> Outcome {
     const LENGTH: usize = 100_000;
     let (client, server) = lab.esp_pair(650)?;
     client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 2 << 20)?;
-    let mut here = CpuSet::new();
-    here.set(0)?;
-    let stay = || sched_setaffinity(Pid::from_raw(0), &here).context("a processor");
     for round in 0..20 {
         let second = || {
-            stay()?;
+            run_on(0)?;
             first_of_all()?;
             await_events(&server, libc::POLLIN)?;
             client.send_all(&[2; LENGTH]).context("the second")
         };
         let both = |_: &Sleeper| {
-            stay()?;
+            run_on(0)?;
             client.send_all(&[1; LENGTH]).context("the first")?;
             let mut got = vec![0; 2 * LENGTH];
             server.receive_exact(&mut got)?;

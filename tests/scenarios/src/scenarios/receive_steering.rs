@@ -3,11 +3,10 @@
 use std::fs;
 
 use anyhow::{ensure, Context, Result};
-use nix::sched::{sched_setaffinity, CpuSet};
-use nix::unistd::Pid;
 
 use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::{await_events, send_single_packets, Lab, DEVICE};
+use crate::processor::run_on;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -37,9 +36,7 @@ fn taken_in() -> Result<Vec<u64>> {
 fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
     let before = taken_in()?;
     ensure!(before.len() >= 2, "a guest with one processor");
-    let mut first = CpuSet::new();
-    first.set(0)?;
-    sched_setaffinity(Pid::from_raw(0), &first)?;
+    run_on(0)?;
     // A driver that polls hands packets over, as that of a network card does; a veth that could segment by itself would
     // not let its peer have one.
     send_single_packets(&lab.a.namespace)?;

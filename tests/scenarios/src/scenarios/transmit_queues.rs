@@ -9,6 +9,7 @@ use crate::device::Device;
 use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::{eventually, Lab};
 use crate::netns::Netns;
+use crate::processor::run_on;
 use crate::team;
 use crate::transfer::{transfer, Load};
 
@@ -84,14 +85,6 @@ const MACSEC: Kind = Kind {
          macsec add top rx port 1 address 02:00:00:00:00:01 sa 0 pn 1 on key 01 00112233445566778899aabbccddeeff\n",
     ],
 };
-
-/// Moves the calling thread to `processor`.
-fn run_on(processor: usize) -> Result<()> {
-    let mut set = nix::sched::CpuSet::new();
-    set.set(processor)?;
-    nix::sched::sched_setaffinity(nix::unistd::Pid::from_raw(0), &set)?;
-    Ok(())
-}
 
 /// Gives each processor a transmit queue of `eth0` (XPS).
 fn queue_per_processor(host: &Netns) -> Outcome {

@@ -4,6 +4,7 @@ use super::super::signals::Driven;
 use super::super::{Side, Trace};
 use super::waiting::small_stream;
 use crate::harness::{Outcome, Scenario};
+use crate::processor;
 use crate::transfer::fill;
 
 /// The behaviours of this file.
@@ -111,6 +112,8 @@ fn room(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn spared(side: &Side<'_>, trace: &Trace) -> Outcome {
+    // Who delivers data wakes the reader first and then looks whether it sleeps: elsewhere it could be awake by then.
+    processor::stay()?;
     let (client, server) = side.stream(138)?;
     let driven = Driven::new(&server)?;
     let call = || server.receive(&mut [0; 10], 0);
