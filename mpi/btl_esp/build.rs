@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Generates the bindings of Open MPI's internal headers, and compiles the shims of what is inline there.
+
+use std::env;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Functions of Open MPI that the component calls, and the shims.
+const FUNCTIONS: &str = concat!(
+    "enet_.*|mca_base_component_var_register|mca_btl_base_param_(register|verify)|mca_btl_base_dump",
+    "|opal_bitmap_set_bit|opal_convertor_pack|opal_proc_local_get|opal_progress_(un)?register",
+);
+
+/// Types that it names.
+const TYPES: &str =
+    "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor)_t|mca_base_component_t";
+
+/// Constants that it needs.
+const VALUES: &str = concat!(
+    "MCA_BTL_(FLAGS_SEND|FLAGS_SEND_INPLACE|EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
+    "|MCA_BASE_(VAR_TYPE_.*|VERSION_M.*|VERSION_R.*)|OPAL_(MAJOR|MINOR|RELEASE)_VERSION",
+    "|OPAL_(SUCCESS|ERR_OUT_OF_RESOURCE|ERR_UNREACH|ERR_NOT_AVAILABLE)",
+    "|mca_btl_base_active_message_trigger|mca_btl_base_descriptor_t_class|opal_process_info",
+);
+
+fn main() {
+    println!("cargo::rerun-if-changed=c");
+    let libraries = Path::new("/usr/lib").join(triplet());
+    let includes = [
+        // in front: stand-ins for headers that Debian leaves out
+        PathBuf::from("c/include"),
+        libraries.join("openmpi/include"),
+        libraries.join("openmpi/include/openmpi"),
+        libraries.join("pmix2/include"),
+    ];
+    generate(&includes);
+    cc::Build::new()
+        .file("c/shims.c")
+        .includes(&includes)
+        // Open MPI's headers, not ours
+        .flag("-Wno-unused-parameter")
+        .compile("shims");
+    println!("cargo::rustc-link-search=native={}", libraries.display());
+    println!("cargo::rustc-link-lib=open-pal");
+    println!("cargo::rustc-link-lib=pmix");
+}
+
+/// Debian's name of the architecture in paths.
+fn triplet() -> String {
+    let architecture = env::var("CARGO_CFG_TARGET_ARCH").expect("cargo sets it");
+    format!("{architecture}-linux-gnu")
+}
+
+fn generate(includes: &[PathBuf]) {
+    let output = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it")).join("bindings.rs");
+    let mut bindgen = Command::new("bindgen");
+    bindgen.args(["c/wrapper.h", "--no-layout-tests", "--no-doc-comments", "--merge-extern-blocks"]);
+    bindgen.args(["--rust-target", "1.85", "--default-enum-style", "consts"]);
+    bindgen.args(["--allowlist-function", FUNCTIONS, "--allowlist-type", TYPES]);
+    bindgen.args(["--allowlist-var", VALUES, "--output"]);
+    bindgen.arg(&output).arg("--");
+    for include in includes {
+        bindgen.arg("-I").arg(include);
+    }
+    let status = bindgen.status().expect("bindgen is installed");
+    assert!(status.success(), "bindgen: {status}");
+}

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What a process tells the others about its interfaces, by Open MPI's modex.
+
+use sockaddr_en::MacAddr;
+
+use crate::wire::VERSION;
+
+/// An interface as others see it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Card {
+    /// Its Ethernet address; unspecified in the test mode.
+    pub mac: MacAddr,
+    /// The port where the process listens.
+    pub port: u16,
+    /// The largest payload of a frame.
+    pub mtu: u32,
+    /// Its rate in Mbit/s.
+    pub rate: u32,
+}
+
+/// Bytes of a card.
+const CARD: usize = 16;
+
+/// The cards as bytes.
+pub fn encode(cards: &[Card]) -> Vec<u8> {
+    let mut bytes = vec![VERSION];
+    for card in cards {
+        bytes.extend(card.mac.0);
+        bytes.extend(card.port.to_le_bytes());
+        bytes.extend(card.mtu.to_le_bytes());
+        bytes.extend(card.rate.to_le_bytes());
+    }
+    bytes
+}
+
+/// Reads cards; none of another version, which no connection could be made to.
+pub fn decode(bytes: &[u8]) -> Vec<Card> {
+    match bytes.split_first() {
+        Some((&VERSION, rest)) => rest.chunks_exact(CARD).filter_map(read).collect(),
+        _ => Vec::new(),
+    }
+}
+
+fn read(bytes: &[u8]) -> Option<Card> {
+    let (mac, rest) = bytes.split_first_chunk::<6>()?;
+    let (port, rest) = rest.split_first_chunk::<2>()?;
+    let (mtu, rest) = rest.split_first_chunk::<4>()?;
+    let (rate, _) = rest.split_first_chunk::<4>()?;
+    Some(Card {
+        mac: MacAddr(*mac),
+        port: u16::from_le_bytes(*port),
+        mtu: u32::from_le_bytes(*mtu),
+        rate: u32::from_le_bytes(*rate),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn cards_are_read_as_they_were_written() {
+        let card = |port| Card {
+            mac: MacAddr([2, 0, 0, 0, 0, 1]),
+            port,
+            mtu: 9000,
+            rate: 25_000,
+        };
+        let cards = [card(1), card(65_535)];
+        let mut bytes = encode(&cards);
+        assert_eq!(decode(&bytes), cards);
+        bytes[0] += 1;
+        assert_eq!(decode(&bytes), []);
+        assert_eq!(decode(&[]), []);
+    }
+}

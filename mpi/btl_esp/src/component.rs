@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The component as Open MPI loads it: a symbol with its versions, and the functions that make and end it.
+
+use std::ffi::{c_char, c_int};
+use std::mem;
+use std::ptr;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use sockaddr_en::FamilyMissing;
+
+use crate::card;
+use crate::driver;
+use crate::engine::{Engine, Settings};
+use crate::ffi::*;
+use crate::interfaces;
+use crate::module;
+use crate::parameters::{self, Parameters};
+use crate::transport::{Interface, Listener};
+use crate::wire::Name;
+
+/// Interfaces that are used at most.
+const INTERFACES: usize = 8;
+
+/// The preference over other components that reach the same peer: tcp has 100, and the shared memory of one host 65536.
+const EXCLUSIVITY: u32 = 200;
+
+/// A first fragment, and one of a larger message.
+const EAGER: usize = 64 << 10;
+const LARGEST: usize = 128 << 10;
+
+/// What is received at once, in fragments.
+const BLOCK: usize = 4;
+
+/// The component. Open MPI keeps its address and changes it.
+#[no_mangle]
+#[allow(non_upper_case_globals, missing_docs)]
+pub static mut mca_btl_esp_component: mca_btl_base_component_3_0_0_t =
+    mca_btl_base_component_3_0_0_t {
+        btl_version: mca_base_component_2_1_0_t {
+            mca_major_version: MCA_BASE_VERSION_MAJOR as c_int,
+            mca_minor_version: MCA_BASE_VERSION_MINOR as c_int,
+            mca_release_version: MCA_BASE_VERSION_RELEASE as c_int,
+            mca_project_name: name("opal"),
+            mca_project_major_version: OPAL_MAJOR_VERSION as c_int,
+            mca_project_minor_version: OPAL_MINOR_VERSION as c_int,
+            mca_project_release_version: OPAL_RELEASE_VERSION as c_int,
+            mca_type_name: name("btl"),
+            mca_type_major_version: 3,
+            mca_type_minor_version: 3,
+            mca_type_release_version: 0,
+            mca_component_name: name("esp"),
+            mca_component_major_version: OPAL_MAJOR_VERSION as c_int,
+            mca_component_minor_version: OPAL_MINOR_VERSION as c_int,
+            mca_component_release_version: OPAL_RELEASE_VERSION as c_int,
+            mca_open_component: Some(open),
+            mca_close_component: Some(close),
+            mca_query_component: None,
+            mca_register_component_params: Some(register),
+            mca_component_flags: 0,
+            reserved: [0; 28],
+        },
+        btl_data: mca_base_component_data_2_0_0_t {
+            param_field: 0,
+            reserved: [0; 32],
+        },
+        btl_init: Some(init),
+        // The component registers its progress by itself: Open MPI would do so when it first reaches a peer, and an
+        // unknown peer may connect before.
+        btl_progress: None,
+    };
+
+/// `text`, padded with zeros.
+const fn name<const SIZE: usize>(text: &str) -> [c_char; SIZE] {
+    let mut padded = [0; SIZE];
+    let mut place = 0;
+    while place < text.len() {
+        padded[place] = text.as_bytes()[place] as c_char;
+        place += 1;
+    }
+    padded
+}
+
+/// The module that others are copied from; Open MPI writes parameters into it.
+static mut TEMPLATE: mem::MaybeUninit<mca_btl_base_module_t> = mem::MaybeUninit::zeroed();
+
+/// Whether [`progress`] is registered.
+static PROGRESSING: AtomicBool = AtomicBool::new(false);
+
+unsafe extern "C" fn open() -> c_int {
+    OPAL_SUCCESS
+}
+
+unsafe extern "C" fn close() -> c_int {
+    if PROGRESSING.swap(false, Ordering::Relaxed) {
+        // SAFETY: the function was registered, and Open MPI closes components in one thread.
+        unsafe { opal_progress_unregister(Some(progress)) };
+    }
+    driver::close();
+    OPAL_SUCCESS
+}
+
+unsafe extern "C" fn progress() -> c_int {
+    driver::progress()
+}
+
+unsafe extern "C" fn register() -> c_int {
+    let template = (&raw mut TEMPLATE).cast::<mca_btl_base_module_t>();
+    // SAFETY: one thread registers parameters, and nothing else refers to the template, which all zero bytes are a value of.
+    let module = unsafe { &mut *template };
+    module.btl_eager_limit = EAGER;
+    module.btl_rndv_eager_limit = EAGER;
+    module.btl_max_send_size = LARGEST;
+    module.btl_rdma_pipeline_send_length = LARGEST;
+    module.btl_rdma_pipeline_frag_size = usize::MAX;
+    module.btl_min_rdma_pipeline_size = 0;
+    module.btl_exclusivity = EXCLUSIVITY;
+    module.btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE;
+    module.btl_latency = 20;
+    module.btl_component = &raw mut mca_btl_esp_component;
+    module::fill(module);
+    // SAFETY: both are static; this thread alone uses them now.
+    unsafe {
+        let component = &raw mut mca_btl_esp_component.btl_version;
+        mca_btl_base_param_register(component, template);
+        parameters::register(component)
+    }
+}
+
+/// Makes a module for each interface, and tells the peers of them.
+unsafe extern "C" fn init(
+    count: *mut c_int,
+    _progress_threads: bool,
+    _mpi_threads: bool,
+) -> *mut *mut mca_btl_base_module_t {
+    // SAFETY: Open MPI passes where the count goes.
+    unsafe { *count = 0 };
+    // SAFETY: parameters are registered before.
+    let parameters = unsafe { parameters::read() };
+    let made = match make(&parameters) {
+        Ok(made) => made,
+        Err(why) => {
+            // SAFETY: Open MPI has set this before it opens components, and does not change it.
+            let first = unsafe { (*&raw const opal_process_info).my_local_rank } == 0;
+            if first && !parameters.quiet {
+                eprintln!("btl esp is not used on this host: {why}");
+            }
+            return ptr::null_mut();
+        }
+    };
+    let size = made.len() * size_of::<*mut mca_btl_base_module_t>();
+    // SAFETY: Open MPI frees the array by free(3), so malloc(3) makes it.
+    let array: *mut *mut mca_btl_base_module_t = unsafe { libc::malloc(size) }.cast();
+    if array.is_null() || made.is_empty() {
+        return ptr::null_mut();
+    }
+    for (place, module) in made.iter().enumerate() {
+        // SAFETY: the array has room for all of them.
+        unsafe { array.add(place).write(*module) };
+    }
+    // SAFETY: Open MPI passes where the count goes; there are few.
+    unsafe { *count = made.len() as c_int };
+    array
+}
+
+fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, String> {
+    let mut interfaces = if parameters.test_links > 0 {
+        vec![Interface::Loopback; parameters.test_links]
+    } else {
+        // the sentence about a missing module comes before the one about interfaces
+        sockaddr_en::EspSocket::new().map_err(explain)?;
+        interfaces::find(&parameters.include, &parameters.exclude).map_err(explain)?
+    };
+    interfaces.truncate(INTERFACES);
+    let listeners: Vec<_> = interfaces
+        .into_iter()
+        // an interface that goes just now is left out
+        .filter_map(|interface| Listener::open(interface, parameters.timeout).ok())
+        .collect();
+    if listeners.is_empty() {
+        return Err("no Ethernet interface is up (btl_esp_if_include, btl_esp_if_exclude)".to_owned());
+    }
+    let cards: Vec<_> = listeners.iter().map(Listener::card).collect();
+    let used: Vec<_> = listeners.iter().map(|l| l.interface().clone()).collect();
+    // SAFETY: Open MPI has set this before it opens components, and does not change it.
+    let own = unsafe { (*&raw const opal_process_info).my_name };
+    // SAFETY: parameters are registered, and nobody writes the template any more.
+    let template = unsafe { *(&raw const TEMPLATE).cast::<mca_btl_base_module_t>() };
+    let settings = Settings {
+        polled: parameters.polled,
+        timeout: parameters.timeout,
+        block: BLOCK * template.btl_max_send_size.max(template.btl_eager_limit),
+    };
+    let name = Name {
+        job: own.jobid,
+        rank: own.vpid,
+    };
+    let engine = Engine::new(name, listeners, settings).map_err(explain)?;
+    let bytes = card::encode(&cards);
+    // SAFETY: the component is static; the call copies the bytes.
+    let sent = unsafe {
+        enet_modex_send(
+            &raw const mca_btl_esp_component.btl_version,
+            bytes.as_ptr().cast(),
+            bytes.len(),
+        )
+    };
+    if sent != OPAL_SUCCESS {
+        return Err(format!("its addresses cannot be told to other ranks (modex: {sent})"));
+    }
+    let modules: Vec<_> = used
+        .iter()
+        .map(|interface| {
+            let mut module = template;
+            if module.btl_bandwidth == 0 {
+                module.btl_bandwidth = interface.rate();
+            }
+            Box::into_raw(Box::new(module))
+        })
+        .collect();
+    driver::start(engine, used, &modules);
+    // SAFETY: the function may be called from now on until `close` takes it back.
+    if unsafe { opal_progress_register(Some(progress)) } == OPAL_SUCCESS {
+        PROGRESSING.store(true, Ordering::Relaxed);
+    }
+    Ok(modules)
+}
+
+fn explain(error: std::io::Error) -> String {
+    if FamilyMissing::is(&error) {
+        "the kernel module enet is not loaded (modprobe enet)".to_owned()
+    } else {
+        error.to_string()
+    }
+}

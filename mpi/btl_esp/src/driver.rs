@@ -1,0 +1,254 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Runs the engine for Open MPI: one lock around it, and what it has to tell is told when the lock is free.
+
+use std::ffi::{c_int, CString};
+use std::ptr;
+use std::sync::atomic::{AtomicPtr, Ordering};
+use std::sync::{Mutex, OnceLock};
+use std::time::Duration;
+
+use crate::card;
+use crate::engine::{Arrival, Engine, Event, LinkId, Sent};
+use crate::ffi::*;
+use crate::fragment::Message;
+use crate::module;
+use crate::pairs;
+use crate::reach::Reach;
+use crate::transport::Interface;
+use crate::wire::Name;
+
+/// How long connections are heard out at the end.
+const FAREWELL: Duration = Duration::from_secs(2);
+
+/// Messages up to so many bytes are copied before Open MPI sees them, since ob1 writes behind a short one.
+const COPIED: usize = 256;
+
+/// Room behind a copied message, in eight bytes each.
+const SLACK: usize = 8;
+
+static ENGINE: Mutex<Option<Engine<Message>>> = Mutex::new(None);
+static REACH: Mutex<Option<Reach>> = Mutex::new(None);
+static INTERFACES: OnceLock<Vec<Interface>> = OnceLock::new();
+static MODULES: OnceLock<Vec<AtomicPtr<mca_btl_base_module_t>>> = OnceLock::new();
+static ON_ERROR: Mutex<mca_btl_base_module_error_cb_fn_t> = Mutex::new(None);
+
+/// Takes the engine into use, with the modules of its interfaces.
+pub fn start(
+    engine: Engine<Message>,
+    interfaces: Vec<Interface>,
+    modules: &[*mut mca_btl_base_module_t],
+) {
+    // Open MPI makes modules once in a process
+    let _ = INTERFACES.set(interfaces);
+    let _ = MODULES.set(modules.iter().copied().map(AtomicPtr::new).collect());
+    *ENGINE.lock().expect("panics abort") = Some(engine);
+    *REACH.lock().expect("panics abort") = Some(Reach::default());
+}
+
+/// Sets whom to tell of lost peers.
+pub fn set_error_callback(callback: mca_btl_base_module_error_cb_fn_t) {
+    *ON_ERROR.lock().expect("panics abort") = callback;
+}
+
+/// The number of a module's interface.
+pub fn number(module: *mut mca_btl_base_module_t) -> Option<usize> {
+    let mut modules = MODULES.get()?.iter();
+    modules.position(|known| known.load(Ordering::Relaxed) == module)
+}
+
+fn module_of(number: usize) -> *mut mca_btl_base_module_t {
+    MODULES
+        .get()
+        .and_then(|modules| modules.get(number))
+        .map_or(ptr::null_mut(), |module| module.load(Ordering::Relaxed))
+}
+
+/// Links are Open MPI's endpoints: pointers that nobody follows.
+fn endpoint_of(link: LinkId) -> *mut mca_btl_base_endpoint_t {
+    ptr::without_provenance_mut(link + 1)
+}
+
+/// The link of an endpoint.
+pub fn link_of(endpoint: *mut mca_btl_base_endpoint_t) -> LinkId {
+    endpoint.addr() - 1
+}
+
+/// The endpoint for `peer` by interface `module`, if that reaches it. `fetch` reads what the peer tells of itself.
+pub fn reach(
+    peer: Name,
+    module: usize,
+    fetch: impl FnOnce() -> Vec<u8>,
+) -> Option<*mut mca_btl_base_endpoint_t> {
+    // held while echoes are awaited, and not the engine's lock, so that messages flow meanwhile
+    let mut reach = REACH.lock().expect("panics abort");
+    let reach = reach.as_mut()?;
+    let (own, known) = {
+        let engine = ENGINE.lock().expect("panics abort");
+        let engine = engine.as_ref()?;
+        (engine.name(), engine.knows(peer))
+    };
+    if !known {
+        let cards = card::decode(&fetch());
+        let matrix = reach.matrix(INTERFACES.get()?, &cards);
+        // both processes choose from the view of the lower name
+        let chosen = if own < peer {
+            pairs::choose(&matrix)
+        } else {
+            let turned: Vec<Vec<_>> = (0..cards.len())
+                .map(|column| matrix.iter().map(|row| row[column]).collect())
+                .collect();
+            let chosen = pairs::choose(&turned);
+            chosen.into_iter().map(|(theirs, ours)| (ours, theirs)).collect()
+        };
+        let pairs: Vec<_> = chosen
+            .into_iter()
+            .map(|(ours, theirs)| (ours, theirs, cards[theirs]))
+            .collect();
+        let mut engine = ENGINE.lock().expect("panics abort");
+        engine.as_mut()?.introduce(peer, &pairs);
+    }
+    let engine = ENGINE.lock().expect("panics abort");
+    engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
+}
+
+/// Sends a message and tells how that went, as `btl_send` does.
+pub fn send(link: LinkId, tag: u8, mut message: Message) -> c_int {
+    let callback = message.wants_callback();
+    // if it does not leave at once, its sender must be told when it has
+    message.set_callback(true);
+    let sent = {
+        let mut engine = ENGINE.lock().expect("panics abort");
+        match engine.as_mut() {
+            Some(engine) => engine.send(link, tag, message),
+            None => Sent::Refused(message),
+        }
+    };
+    match sent {
+        Sent::Queued => OPAL_SUCCESS,
+        Sent::Done(mut message) => {
+            message.set_callback(callback);
+            if let Some(message) = message.finish(OPAL_SUCCESS) {
+                module::recycle(message);
+            }
+            1
+        }
+        Sent::Refused(mut message) => {
+            // the caller keeps it
+            message.set_callback(callback);
+            OPAL_ERR_UNREACH
+        }
+    }
+}
+
+/// Looks what has come and what can leave; returns how much that was. Another thread that does so already is enough.
+pub fn progress() -> c_int {
+    let events = {
+        let Ok(mut engine) = ENGINE.try_lock() else {
+            return 0;
+        };
+        let Some(engine) = engine.as_mut() else {
+            return 0;
+        };
+        engine.poll();
+        if !engine.has_events() {
+            return 0;
+        }
+        engine.take_events()
+    };
+    let count = events.len();
+    for event in events {
+        tell(event);
+    }
+    c_int::try_from(count).unwrap_or(c_int::MAX)
+}
+
+fn tell(event: Event<Message>) {
+    match event {
+        Event::Received {
+            link,
+            module,
+            mut block,
+            arrivals,
+        } => {
+            for arrival in arrivals {
+                deliver(link, module, &mut block, arrival);
+            }
+            if let Some(engine) = ENGINE.lock().expect("panics abort").as_mut() {
+                engine.give(block);
+            }
+        }
+        Event::Completed { payload, sent } => {
+            let status = if sent { OPAL_SUCCESS } else { OPAL_ERR_UNREACH };
+            if let Some(message) = payload.finish(status) {
+                module::recycle(message);
+            }
+        }
+        Event::Degraded(sentence) => eprintln!("btl esp: {sentence}"),
+        Event::Lost { peer, module, why } => lose(peer, module, &why),
+    }
+}
+
+/// Hands a message to its receiver.
+fn deliver(link: LinkId, module: usize, block: &mut [u8], arrival: Arrival) {
+    let Arrival { tag, start, length } = arrival;
+    let mut copy = [0u64; COPIED / size_of::<u64>() + SLACK];
+    let bytes = &mut block[start..start + length];
+    let address: *mut u8 = if length <= COPIED {
+        let place = copy.as_mut_ptr().cast::<u8>();
+        // SAFETY: the copy has room for so many bytes, and cannot overlap the block.
+        unsafe { ptr::copy_nonoverlapping(bytes.as_ptr(), place, length) };
+        place
+    } else {
+        bytes.as_mut_ptr()
+    };
+    // SAFETY: a segment is plain C data, for which all zero bytes are a value.
+    let mut segment: mca_btl_base_segment_t = unsafe { std::mem::zeroed() };
+    segment.seg_addr.pval = address.cast();
+    segment.seg_len = length as u64;
+    let triggers = &raw const mca_btl_base_active_message_trigger;
+    if u32::from(tag) >= MCA_BTL_TAG_MAX {
+        return;
+    }
+    // SAFETY: the table has an entry for each tag below MCA_BTL_TAG_MAX. Receivers register before peers can send to them.
+    let trigger = unsafe { (*triggers)[usize::from(tag)] };
+    let descriptor = mca_btl_base_receive_descriptor_t {
+        endpoint: endpoint_of(link),
+        des_segments: &raw const segment,
+        des_segment_count: 1,
+        tag,
+        cbdata: trigger.cbdata,
+    };
+    if let Some(receiver) = trigger.cbfunc {
+        // SAFETY: the receiver registered for this tag; descriptor, segment and bytes outlive the call, and the bytes may
+        // be written, behind short messages too.
+        unsafe { receiver(module_of(module), &raw const descriptor) };
+    }
+}
+
+/// Tells Open MPI that a peer is lost, which ends the job.
+fn lose(peer: Name, module: usize, why: &str) {
+    eprintln!("btl esp: {why}; the job ends");
+    let callback = *ON_ERROR.lock().expect("panics abort");
+    // Open MPI takes it for a format
+    let sentence = format!("btl esp: {peer} is lost: {why}").replace('%', " ");
+    let text = CString::new(sentence).unwrap_or_default().into_raw();
+    if let Some(callback) = callback {
+        // SAFETY: Open MPI registered the callback; the text is never freed, and it takes a null process for an unknown one.
+        unsafe { callback(module_of(module), MCA_BTL_ERROR_FLAGS_FATAL as i32, ptr::null_mut(), text) };
+    }
+}
+
+/// Ends all connections in order.
+pub fn close() {
+    let engine = ENGINE.lock().expect("panics abort").take();
+    let Some(mut engine) = engine else { return };
+    engine.close(FAREWELL);
+    for event in engine.take_events() {
+        if let Event::Completed { payload, .. } = event {
+            if let Some(message) = payload.finish(OPAL_ERR_UNREACH) {
+                module::recycle(message);
+            }
+        }
+    }
+}

@@ -1,0 +1,645 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! All links of this process: who is connected by what, how messages find their way, what becomes of them.
+//!
+//! The engine calls nobody back. What Open MPI is to be told it collects as [`Event`]s, which its owner handles when the
+//! engine's lock is free again.
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::AsFd;
+use std::time::{Duration, Instant};
+
+use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+
+use crate::card::Card;
+use crate::link::{read_greeting, Blocks, Link, Payload, State};
+use crate::seen::Seen;
+use crate::transport::{Listener, Stream};
+use crate::wire::{Answer, Hello, Kind, Name, ANSWER, HELLO};
+
+/// From one look at the listeners to the next, in rounds, while no connection is in progress.
+const LISTEN: u32 = 32;
+
+/// Links that one `epoll_wait` reports at most.
+const REPORTED: usize = 64;
+
+/// What the engine is told once.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// Links that are asked one by one; more are asked by epoll.
+    pub polled: usize,
+    /// How long a connection may take to be made.
+    pub timeout: Duration,
+    /// Bytes that are received at once.
+    pub block: usize,
+}
+
+/// A link's number.
+pub type LinkId = usize;
+
+/// A message that came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Arrival {
+    /// Open MPI's tag.
+    pub tag: u8,
+    /// Where its bytes begin in the block.
+    pub start: usize,
+    /// How many they are.
+    pub length: usize,
+}
+
+/// What Open MPI is to be told.
+#[derive(Debug)]
+pub enum Event<P> {
+    /// Messages came.
+    Received {
+        /// By this link.
+        link: LinkId,
+        /// By this interface.
+        module: usize,
+        /// In this memory, which is given back.
+        block: Vec<u8>,
+        /// These.
+        arrivals: Vec<Arrival>,
+    },
+    /// A message has left, or never will.
+    Completed {
+        /// The message.
+        payload: P,
+        /// Whether it has left.
+        sent: bool,
+    },
+    /// A link broke, and others carry on.
+    Degraded(String),
+    /// A peer cannot be reached any more.
+    Lost {
+        /// The peer.
+        peer: Name,
+        /// The last interface.
+        module: usize,
+        /// What happened.
+        why: String,
+    },
+}
+
+/// What became of a message.
+#[derive(Debug)]
+pub enum Sent<P> {
+    /// It has left.
+    Done(P),
+    /// It will; an event will tell.
+    Queued,
+    /// The peer is lost.
+    Refused(P),
+}
+
+#[derive(Debug)]
+struct Peer {
+    name: Name,
+    links: Vec<LinkId>,
+    /// Links were made for all pairs of interfaces.
+    introduced: bool,
+    /// The number of the next protected frame.
+    next: u64,
+    seen: Seen,
+    lost: bool,
+}
+
+/// A connection whose hello has not come yet.
+#[derive(Debug)]
+struct Caller {
+    stream: Stream,
+    module: usize,
+    bytes: Vec<u8>,
+}
+
+/// The links of this process.
+#[derive(Debug)]
+pub struct Engine<P> {
+    name: Name,
+    settings: Settings,
+    listeners: Vec<Listener>,
+    peers: Vec<Peer>,
+    names: HashMap<Name, usize>,
+    links: Vec<Link<P>>,
+    /// Links that are connected, the one that was active last in front.
+    ready: Vec<LinkId>,
+    /// Links that are being connected.
+    opening: Vec<LinkId>,
+    /// Links with output that the kernel did not take.
+    blocked: Vec<LinkId>,
+    callers: Vec<Caller>,
+    epoll: Epoll,
+    blocks: Blocks,
+    events: Vec<Event<P>>,
+    round: u32,
+    closing: bool,
+}
+
+impl<P: Payload> Engine<P> {
+    /// An engine of the process `name` with these interfaces.
+    ///
+    /// # Errors
+    ///
+    /// What `epoll_create(2)` says.
+    pub fn new(name: Name, listeners: Vec<Listener>, settings: Settings) -> io::Result<Self> {
+        Ok(Self {
+            name,
+            settings,
+            listeners,
+            peers: Vec::new(),
+            names: HashMap::new(),
+            links: Vec::new(),
+            ready: Vec::new(),
+            opening: Vec::new(),
+            blocked: Vec::new(),
+            callers: Vec::new(),
+            epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
+            blocks: Blocks::new(settings.block),
+            events: Vec::new(),
+            round: 0,
+            closing: false,
+        })
+    }
+
+    /// This process.
+    pub fn name(&self) -> Name {
+        self.name
+    }
+
+    /// Whether the interfaces of `peer` are known.
+    pub fn knows(&self, peer: Name) -> bool {
+        self.names
+            .get(&peer)
+            .is_some_and(|peer| self.peers[*peer].introduced)
+    }
+
+    /// Makes links to `peer`: `pairs` are those of a local interface, one of the peer's, and its card. Links by which the
+    /// peer has connected already are kept.
+    pub fn introduce(&mut self, peer: Name, pairs: &[(usize, usize, Card)]) {
+        let peer = self.peer(peer);
+        for (module, remote, card) in pairs {
+            let link = self.link(peer, *module, *remote);
+            self.links[link].card = Some(*card);
+        }
+        self.peers[peer].introduced = true;
+    }
+
+    /// The link to `peer` by the local interface `module` that is to be used for messages.
+    pub fn endpoint(&self, peer: Name, module: usize) -> Option<LinkId> {
+        let peer = &self.peers[*self.names.get(&peer)?];
+        let mut links = peer.links.iter().copied();
+        links.find(|link| self.links[*link].module == module && self.links[*link].card.is_some())
+    }
+
+    fn peer(&mut self, name: Name) -> usize {
+        *self.names.entry(name).or_insert_with(|| {
+            self.peers.push(Peer {
+                name,
+                links: Vec::new(),
+                introduced: false,
+                next: 0,
+                seen: Seen::default(),
+                lost: false,
+            });
+            self.peers.len() - 1
+        })
+    }
+
+    fn link(&mut self, peer: usize, module: usize, remote: usize) -> LinkId {
+        let links = &mut self.links;
+        let found = self.peers[peer]
+            .links
+            .iter()
+            .copied()
+            .find(|link| (links[*link].module, links[*link].remote) == (module, remote));
+        found.unwrap_or_else(|| {
+            links.push(Link::new(peer, module, remote, None));
+            self.peers[peer].links.push(links.len() - 1);
+            links.len() - 1
+        })
+    }
+
+    /// Another link to the peer of `link` that works.
+    fn substitute(&self, link: LinkId) -> Option<LinkId> {
+        let usable = |other: &LinkId| *other != link && self.can_carry(*other);
+        let others = &self.peers[self.links[link].peer].links;
+        others.iter().copied().find(usable)
+    }
+
+    /// A link that is connected or may yet be.
+    fn can_carry(&self, link: LinkId) -> bool {
+        let link = &self.links[link];
+        match link.state {
+            State::Failed => false,
+            State::Idle => link.card.is_some(),
+            _ => true,
+        }
+    }
+
+    /// Sends a message by `link`, or by another one if that is broken.
+    pub fn send(&mut self, link: LinkId, tag: u8, payload: P) -> Sent<P> {
+        let link = if self.can_carry(link) {
+            link
+        } else {
+            match self.substitute(link) {
+                Some(other) => other,
+                None => return Sent::Refused(payload),
+            }
+        };
+        let number = self.substitute(link).map(|_| {
+            let peer = &mut self.peers[self.links[link].peer];
+            peer.next += 1;
+            peer.next - 1
+        });
+        let first = !self.links[link].has_output();
+        self.links[link].push(tag, payload, number);
+        if !first || !matches!(self.links[link].state, State::Ready(_)) {
+            self.open(link);
+            return Sent::Queued;
+        }
+        let mut done = Vec::new();
+        if let Err(error) = self.links[link].flush(&mut done) {
+            self.fail(link, &error.to_string());
+        } else if self.links[link].has_output() {
+            self.block(link);
+        }
+        // it was the only one
+        done.pop().map_or(Sent::Queued, Sent::Done)
+    }
+
+    fn block(&mut self, link: LinkId) {
+        if !self.blocked.contains(&link) {
+            self.blocked.push(link);
+        }
+    }
+
+    fn flush(&mut self, link: LinkId) {
+        let mut done = Vec::new();
+        let result = self.links[link].flush(&mut done);
+        self.complete(done, true);
+        match result {
+            Err(error) => self.fail(link, &error.to_string()),
+            Ok(()) if self.links[link].is_blocked() => self.block(link),
+            Ok(()) => {}
+        }
+    }
+
+    fn complete(&mut self, payloads: Vec<P>, sent: bool) {
+        let events = payloads.into_iter();
+        self.events
+            .extend(events.map(|payload| Event::Completed { payload, sent }));
+    }
+
+    /// Connects an idle link.
+    fn open(&mut self, link: LinkId) {
+        if !matches!(self.links[link].state, State::Idle) {
+            return;
+        }
+        let Some(card) = self.links[link].card else {
+            return self.fail(link, "its address is not known");
+        };
+        match self.listeners[self.links[link].module].connect(&card) {
+            Ok(stream) => {
+                self.links[link].state = State::Connecting(stream, Instant::now());
+                self.opening.push(link);
+            }
+            Err(error) => self.fail(link, &error.to_string()),
+        }
+    }
+
+    /// The link is connected.
+    fn establish(&mut self, link: LinkId, stream: Stream) {
+        self.links[link].reset();
+        let event = EpollEvent::new(EpollFlags::EPOLLIN, link as u64);
+        let added = self.epoll.add(stream.as_fd(), event);
+        self.links[link].state = State::Ready(stream);
+        self.opening.retain(|other| *other != link);
+        self.ready.insert(0, link);
+        match added {
+            Ok(()) => self.flush(link),
+            Err(error) => self.fail(link, &error.to_string()),
+        }
+    }
+
+    fn detach(&mut self, link: LinkId, state: State) {
+        // closing the descriptor removes it from the epoll set
+        self.links[link].state = state;
+        self.ready.retain(|other| *other != link);
+        self.opening.retain(|other| *other != link);
+        self.blocked.retain(|other| *other != link);
+    }
+
+    /// The link broke: others carry what the peer may not have, or the peer is lost.
+    fn fail(&mut self, link: LinkId, why: &str) {
+        if matches!(self.links[link].state, State::Failed) {
+            return;
+        }
+        self.detach(link, State::Failed);
+        let peer = self.links[link].peer;
+        let name = self.peers[peer].name;
+        let module = self.links[link].module;
+        let interface = self.listeners[module].interface().name().to_owned();
+        if self.closing {
+            let payloads = self.links[link].abandon();
+            return self.complete(payloads, false);
+        }
+        let other = self.substitute(link);
+        if let Some(other) = other.filter(|_| self.links[link].is_recoverable()) {
+            let (from, to) = two(&mut self.links, link, other);
+            from.hand_over(to);
+            let second = self.listeners[self.links[other].module].interface().name();
+            self.events.push(Event::Degraded(format!(
+                "the connection to {name} by {interface} broke ({why}); {second} carries on"
+            )));
+            self.open(other);
+            return self.flush(other);
+        }
+        let payloads = self.links[link].abandon();
+        self.complete(payloads, false);
+        if !self.peers[peer].lost {
+            self.peers[peer].lost = true;
+            self.events.push(Event::Lost {
+                peer: name,
+                module,
+                why: format!("{name} cannot be reached by {interface} any more: {why}"),
+            });
+        }
+    }
+
+    /// Looks once what has come and what can leave.
+    pub fn poll(&mut self) {
+        self.round = self.round.wrapping_add(1);
+        let in_progress = !self.opening.is_empty() || !self.callers.is_empty();
+        if in_progress || self.round % LISTEN == 0 {
+            self.accept();
+            self.greet();
+            self.advance();
+        }
+        if !self.blocked.is_empty() {
+            for link in std::mem::take(&mut self.blocked) {
+                self.flush(link);
+            }
+        }
+        if self.ready.len() <= self.settings.polled {
+            for place in 0..self.ready.len() {
+                // a link that fails leaves the list
+                let Some(link) = self.ready.get(place).copied() else {
+                    break;
+                };
+                if self.receive(link) && place > 0 && self.ready.get(place) == Some(&link) {
+                    self.ready[..=place].rotate_right(1);
+                }
+            }
+        } else {
+            let mut reported = [EpollEvent::empty(); REPORTED];
+            // it fails for signals only
+            let count = self.epoll.wait(&mut reported, EpollTimeout::ZERO).unwrap_or(0);
+            for event in &reported[..count] {
+                self.receive(event.data() as LinkId);
+            }
+        }
+    }
+
+    /// Takes what Open MPI is to be told.
+    pub fn take_events(&mut self) -> Vec<Event<P>> {
+        std::mem::take(&mut self.events)
+    }
+
+    /// Whether there is something to tell.
+    pub fn has_events(&self) -> bool {
+        !self.events.is_empty()
+    }
+
+    /// Gives the memory of [`Event::Received`] back.
+    pub fn give(&mut self, block: Vec<u8>) {
+        self.blocks.give(block);
+    }
+
+    fn accept(&mut self) {
+        for (module, listener) in self.listeners.iter().enumerate() {
+            // without descriptors or memory the caller waits for better times
+            while let Ok(Some(stream)) = listener.accept() {
+                self.callers.push(Caller {
+                    stream,
+                    module,
+                    bytes: Vec::new(),
+                });
+            }
+        }
+    }
+
+    /// Reads the hellos of callers.
+    fn greet(&mut self) {
+        for mut caller in std::mem::take(&mut self.callers) {
+            match read_greeting(&caller.stream, &mut caller.bytes, HELLO) {
+                // it may compute before it says anything
+                Ok(None) => self.callers.push(caller),
+                Ok(Some(())) => {
+                    let bytes = caller.bytes.first_chunk().map(Hello::decode);
+                    // others than ranks of this version are hung up on
+                    if let Some(Ok(hello)) = bytes {
+                        self.answer(caller.stream, caller.module, hello);
+                    }
+                }
+                // it is gone
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// Answers a caller. When both processes call, the connection of the lower name is the one that stays.
+    fn answer(&mut self, stream: Stream, module: usize, hello: Hello) {
+        let peer = self.peer(hello.caller);
+        let link = self.link(peer, module, usize::from(hello.interface));
+        let accepted = match self.links[link].state {
+            State::Idle | State::Awaiting => true,
+            State::Connecting(..) | State::Greeting(..) => hello.caller < self.name,
+            State::Ready(_) | State::Failed => false,
+        };
+        let answer = if accepted {
+            Answer::Accepted
+        } else {
+            Answer::Refused
+        };
+        // the buffer of a new connection has room for it; if it broke, receiving tells
+        let _ = stream.send(&[io::IoSlice::new(&answer.encode())]);
+        if accepted {
+            self.establish(link, stream);
+        }
+    }
+
+    /// Brings connections that this process makes forward.
+    fn advance(&mut self) {
+        for link in self.opening.clone() {
+            if let Err(why) = self.step(link) {
+                self.fail(link, &why);
+            }
+        }
+    }
+
+    fn step(&mut self, id: LinkId) -> Result<(), String> {
+        let timeout = self.settings.timeout;
+        let link = &mut self.links[id];
+        let name = self.peers[link.peer].name;
+        match std::mem::replace(&mut link.state, State::Idle) {
+            State::Connecting(stream, since) => {
+                let connected = stream.is_connected().map_err(|error| error.to_string())?;
+                if !connected && since.elapsed() >= timeout {
+                    return Err(format!("no answer in {} s", timeout.as_secs_f32()));
+                }
+                if !connected {
+                    link.state = State::Connecting(stream, since);
+                    return Ok(());
+                }
+                let hello = Hello {
+                    caller: self.name,
+                    interface: u16::try_from(link.module).expect("there are few interfaces"),
+                };
+                let sent = stream
+                    .send(&[io::IoSlice::new(&hello.encode())])
+                    .map_err(|error| error.to_string())?;
+                if sent < HELLO {
+                    return Err("the hello does not fit".to_owned());
+                }
+                link.state = State::Greeting(stream, Vec::new());
+            }
+            // The peer answers when it calls Open MPI next. Its kernel tells if it dies before.
+            State::Greeting(stream, mut bytes) => {
+                match read_greeting(&stream, &mut bytes, ANSWER) {
+                    Ok(None) => link.state = State::Greeting(stream, bytes),
+                    Ok(Some(())) => match bytes.first_chunk().map(Answer::decode) {
+                        Some(Ok(Answer::Accepted)) => self.establish(id, stream),
+                        Some(Ok(Answer::Refused)) if self.name > name => {
+                            link.state = State::Awaiting;
+                        }
+                        _ => return Err("it refused the connection".to_owned()),
+                    },
+                    // the peer's own connection is on its way
+                    Err(error)
+                        if self.name > name && error.kind() == io::ErrorKind::UnexpectedEof =>
+                    {
+                        link.state = State::Awaiting;
+                    }
+                    Err(error) => return Err(error.to_string()),
+                }
+            }
+            state => link.state = state,
+        }
+        Ok(())
+    }
+
+    /// Receives by one link; true if something came.
+    fn receive(&mut self, id: LinkId) -> bool {
+        let received = match self.links[id].receive(&mut self.blocks) {
+            Ok(received) => received,
+            Err(error) => {
+                self.fail(id, &error.to_string());
+                return true;
+            }
+        };
+        if received.frames.is_empty() && !received.ended {
+            return false;
+        }
+        let mut arrivals = Vec::with_capacity(received.frames.len());
+        let mut orderly = false;
+        for (header, start) in received.frames {
+            let link = &mut self.links[id];
+            match header.kind {
+                Kind::Send => {
+                    let mut new = true;
+                    if header.protected {
+                        link.count_arrival();
+                        new = self.peers[link.peer].seen.insert(header.number);
+                    }
+                    if new {
+                        arrivals.push(Arrival {
+                            tag: header.tag,
+                            start,
+                            length: header.length as usize,
+                        });
+                    }
+                }
+                Kind::Acknowledgement => {
+                    let mut done = Vec::new();
+                    let result = link.acknowledged(header.number, &mut done);
+                    self.complete(done, true);
+                    if let Err(error) = result {
+                        self.fail(id, &error.to_string());
+                    }
+                }
+                Kind::End => orderly = true,
+            }
+        }
+        if arrivals.is_empty() {
+            self.blocks.give(received.block);
+        } else {
+            self.events.push(Event::Received {
+                link: id,
+                module: self.links[id].module,
+                block: received.block,
+                arrivals,
+            });
+        }
+        if orderly {
+            self.part(id);
+        } else if received.ended {
+            self.fail(id, "the process ended without a farewell");
+        } else if self.links[id].acknowledge() {
+            self.flush(id);
+        }
+        true
+    }
+
+    /// The peer has ended the connection in order. What was still to be sent has nobody to go to.
+    fn part(&mut self, link: LinkId) {
+        self.detach(link, State::Idle);
+        let payloads = self.links[link].abandon();
+        self.complete(payloads, false);
+    }
+
+    /// Ends all connections in order: says farewell to each peer and hears each out, for as long as `patience`.
+    pub fn close(&mut self, patience: Duration) {
+        self.closing = true;
+        let end = Instant::now() + patience;
+        for link in self.ready.clone() {
+            self.links[link].push_control(Kind::End, 0);
+            self.flush(link);
+        }
+        for link in self.ready.clone() {
+            if let (false, State::Ready(stream)) =
+                (self.links[link].has_output(), &self.links[link].state)
+            {
+                stream.finish();
+            }
+        }
+        while !self.ready.is_empty() && Instant::now() < end {
+            for link in std::mem::take(&mut self.blocked) {
+                self.flush(link);
+            }
+            for link in self.ready.clone() {
+                self.receive(link);
+            }
+            std::thread::yield_now();
+        }
+        for link in 0..self.links.len() {
+            self.detach(link, State::Failed);
+            let payloads = self.links[link].abandon();
+            self.complete(payloads, false);
+        }
+    }
+}
+
+/// Two links at once.
+fn two<P>(links: &mut [Link<P>], first: LinkId, second: LinkId) -> (&mut Link<P>, &mut Link<P>) {
+    let (low, high) = links.split_at_mut(first.max(second));
+    if first < second {
+        (&mut low[first], &mut high[0])
+    } else {
+        (&mut high[0], &mut low[second])
+    }
+}
+
+#[cfg(test)]
+mod tests;

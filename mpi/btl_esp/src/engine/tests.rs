@@ -1,0 +1,284 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Two or more engines in one process, connected by the loopback device.
+
+use super::*;
+use crate::transport::Interface;
+
+impl Payload for Vec<u8> {
+    fn parts(&self) -> [&[u8]; 2] {
+        let (first, second) = self.split_at(self.len() / 3);
+        [first, second]
+    }
+}
+
+const SETTINGS: Settings = Settings {
+    polled: 8,
+    timeout: Duration::from_secs(10),
+    block: 1 << 16,
+};
+
+type Test = Engine<Vec<u8>>;
+
+fn engine(rank: u32, interfaces: usize, settings: Settings) -> (Test, Vec<Card>) {
+    let listeners: Vec<_> = (0..interfaces)
+        .map(|_| Listener::open(Interface::Loopback, settings.timeout).unwrap())
+        .collect();
+    let cards = listeners.iter().map(Listener::card).collect();
+    let name = Name { job: 1, rank };
+    (Engine::new(name, listeners, settings).unwrap(), cards)
+}
+
+fn introduce(engine: &mut Test, peer: u32, cards: &[Card]) {
+    let pairs = cards.iter().enumerate().map(|(i, card)| (i, i, *card));
+    engine.introduce(Name { job: 1, rank: peer }, &pairs.collect::<Vec<_>>());
+}
+
+fn pair(interfaces: usize) -> (Test, Test) {
+    let (mut a, of_a) = engine(0, interfaces, SETTINGS);
+    let (mut b, of_b) = engine(1, interfaces, SETTINGS);
+    introduce(&mut a, 1, &of_b);
+    introduce(&mut b, 0, &of_a);
+    (a, b)
+}
+
+/// What an engine told.
+#[derive(Default)]
+struct Told {
+    messages: Vec<(u8, Vec<u8>)>,
+    sent: usize,
+    unsent: usize,
+    degraded: usize,
+    lost: usize,
+}
+
+impl Told {
+    fn listen(&mut self, engine: &mut Test) {
+        engine.poll();
+        for event in engine.take_events() {
+            match event {
+                Event::Received {
+                    block, arrivals, ..
+                } => {
+                    for Arrival { tag, start, length } in arrivals {
+                        self.messages
+                            .push((tag, block[start..start + length].to_vec()));
+                    }
+                    engine.give(block);
+                }
+                Event::Completed { sent: true, .. } => self.sent += 1,
+                Event::Completed { sent: false, .. } => self.unsent += 1,
+                Event::Degraded(_) => self.degraded += 1,
+                Event::Lost { .. } => self.lost += 1,
+            }
+        }
+    }
+}
+
+fn send(engine: &mut Test, told: &mut Told, module: usize, peer: u32, tag: u8, bytes: Vec<u8>) {
+    let link = engine.endpoint(Name { job: 1, rank: peer }, module);
+    match engine.send(link.unwrap(), tag, bytes) {
+        Sent::Done(_) => told.sent += 1,
+        Sent::Queued => {}
+        Sent::Refused(_) => told.unsent += 1,
+    }
+}
+
+#[track_caller]
+fn until(mut round: impl FnMut() -> bool) {
+    let end = Instant::now() + Duration::from_secs(20);
+    while !round() {
+        assert!(Instant::now() < end, "it takes too long");
+    }
+}
+
+fn message(number: usize) -> Vec<u8> {
+    let length = [0, 1, 17, 300, 5000, 40_000][number % 6];
+    (0..length).map(|byte| (byte + number) as u8).collect()
+}
+
+#[test]
+fn messages_arrive_in_order_over_one_link() {
+    let (mut a, mut b) = pair(1);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    for number in 0..100 {
+        send(&mut a, &mut at_a, 0, 1, number as u8, message(number));
+    }
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() == 100 && at_a.sent == 100
+    });
+    for (number, (tag, bytes)) in at_b.messages.iter().enumerate() {
+        assert_eq!((usize::from(*tag), bytes), (number, &message(number)));
+    }
+}
+
+#[test]
+fn both_connect_at_once_and_one_connection_stays() {
+    let (mut a, mut b) = pair(1);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    send(&mut a, &mut at_a, 0, 1, 7, vec![1; 9]);
+    send(&mut b, &mut at_b, 0, 0, 8, vec![2; 9]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_a.messages.len() == 1 && at_b.messages.len() == 1
+    });
+    assert_eq!(at_b.messages, [(7, vec![1; 9])]);
+    assert_eq!(at_a.messages, [(8, vec![2; 9])]);
+    assert_eq!((a.ready.len(), b.ready.len()), (1, 1));
+    assert_eq!((at_a.lost, at_b.lost), (0, 0));
+}
+
+#[test]
+fn a_peer_that_is_not_known_connects_and_is_answered() {
+    let (mut a, of_a) = engine(0, 1, SETTINGS);
+    let (mut b, _) = engine(1, 1, SETTINGS);
+    introduce(&mut b, 0, &of_a);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    send(&mut b, &mut at_b, 0, 0, 1, vec![5]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_a.messages.len() == 1
+    });
+    assert!(!a.knows(b.name()));
+    // the link that the caller made is the way back
+    assert!(matches!(a.send(0, 2, vec![6]), Sent::Done(_)));
+    until(|| {
+        at_b.listen(&mut b);
+        at_b.messages.len() == 1
+    });
+}
+
+#[test]
+fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
+    let (mut a, mut b) = pair(2);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    for number in 0..400 {
+        send(&mut a, &mut at_a, number % 2, 1, 1, message(number));
+        if number % 3 == 0 {
+            at_a.listen(&mut a);
+            at_b.listen(&mut b);
+        }
+        if number == 200 {
+            until(|| {
+                at_a.listen(&mut a);
+                matches!(a.links[0].state, State::Ready(_))
+            });
+            // bytes of the receiver that it has not read are lost with the connection
+            let cut = std::mem::replace(&mut b.links[0].state, State::Idle);
+            let State::Ready(stream) = cut else {
+                panic!("it was connected: {cut:?}")
+            };
+            stream.cut();
+            b.fail(0, "cut");
+        }
+    }
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() >= 400 && at_a.sent == 400
+    });
+    for _ in 0..100 {
+        at_b.listen(&mut b);
+    }
+    let mut got: Vec<_> = at_b.messages.into_iter().map(|(_, bytes)| bytes).collect();
+    let mut expected: Vec<_> = (0..400).map(message).collect();
+    got.sort();
+    expected.sort();
+    assert!(got == expected);
+    assert_eq!((at_a.degraded, at_b.degraded), (1, 1));
+    assert_eq!((at_a.lost, at_a.unsent, at_b.lost), (0, 0, 0));
+}
+
+#[test]
+fn the_last_link_of_a_peer_that_dies_is_reported_once() {
+    let (mut a, mut b) = pair(2);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    for module in 0..2 {
+        send(&mut a, &mut at_a, module, 1, 1, vec![1]);
+    }
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() == 2
+    });
+    drop(b);
+    until(|| {
+        at_a.listen(&mut a);
+        at_a.lost == 1
+    });
+    send(&mut a, &mut at_a, 0, 1, 1, vec![1]);
+    assert_eq!((at_a.lost, at_a.unsent), (1, 1));
+}
+
+#[test]
+fn a_farewell_is_no_failure() {
+    let (mut a, mut b) = pair(1);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    send(&mut a, &mut at_a, 0, 1, 1, vec![1]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() == 1
+    });
+    a.close(Duration::from_millis(20));
+    until(|| {
+        at_b.listen(&mut b);
+        b.ready.is_empty()
+    });
+    assert_eq!((at_b.lost, at_b.unsent), (0, 0));
+}
+
+#[test]
+fn many_peers_are_asked_by_epoll() {
+    let settings = Settings {
+        polled: 2,
+        ..SETTINGS
+    };
+    let (mut hub, of_hub) = engine(100, 1, settings);
+    let mut at_hub = Told::default();
+    let mut peers: Vec<_> = (0..10).map(|rank| engine(rank, 1, settings).0).collect();
+    let mut told: Vec<_> = (0..10).map(|_| Told::default()).collect();
+    for (peer, told) in peers.iter_mut().zip(&mut told) {
+        introduce(peer, 100, &of_hub);
+        for number in 0..12 {
+            send(peer, told, 0, 100, number as u8, message(number));
+        }
+    }
+    until(|| {
+        at_hub.listen(&mut hub);
+        for (peer, told) in peers.iter_mut().zip(&mut told) {
+            told.listen(peer);
+        }
+        at_hub.messages.len() == 120
+    });
+    assert_eq!(hub.ready.len(), 10);
+}
+
+#[test]
+fn a_process_that_computes_is_waited_for_and_one_that_dies_is_not() {
+    let settings = Settings {
+        timeout: Duration::from_millis(50),
+        ..SETTINGS
+    };
+    let (mut a, _) = engine(0, 1, settings);
+    let (b, of_b) = engine(1, 1, settings);
+    introduce(&mut a, 1, &of_b);
+    let mut at_a = Told::default();
+    send(&mut a, &mut at_a, 0, 1, 1, vec![1]);
+    let start = Instant::now();
+    until(|| {
+        at_a.listen(&mut a);
+        start.elapsed() > Duration::from_millis(200)
+    });
+    assert_eq!(at_a.lost, 0);
+    drop(b);
+    until(|| {
+        at_a.listen(&mut a);
+        at_a.lost == 1
+    });
+    assert_eq!(at_a.unsent, 1);
+}

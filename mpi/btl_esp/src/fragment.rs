@@ -1,0 +1,235 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Messages on their way out: descriptors that Open MPI and the engine hand to each other, in memory that is used again.
+
+use std::ptr::{self, NonNull};
+use std::slice;
+use std::sync::Mutex;
+
+use crate::ffi::{
+    mca_btl_base_descriptor_t, mca_btl_base_descriptor_t_class, mca_btl_base_endpoint_t,
+    mca_btl_base_module_t, mca_btl_base_segment_t, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP,
+    MCA_BTL_DES_SEND_ALWAYS_CALLBACK, MCA_BTL_NO_ORDER,
+};
+use crate::link::Payload;
+
+/// Fragments of one size that are kept for later.
+const KEPT: usize = 256;
+
+/// Segments of a fragment: Open MPI's header with or without data, and data in the program's memory.
+const SEGMENTS: usize = 2;
+
+/// A descriptor with its memory. Open MPI sees the descriptor only, which comes first.
+#[repr(C)]
+struct Fragment {
+    descriptor: mca_btl_base_descriptor_t,
+    segments: [mca_btl_base_segment_t; SEGMENTS],
+    module: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    /// Eight bytes each, so that headers are aligned.
+    memory: Box<[u64]>,
+}
+
+/// A fragment that nobody else has.
+#[derive(Debug)]
+pub struct Message(NonNull<Fragment>);
+
+// SAFETY: a message is the only handle of its fragment, and neither Open MPI nor this crate ties fragments to threads.
+unsafe impl Send for Message {}
+
+/// Fragments of one size that wait to be used again.
+#[derive(Debug)]
+pub struct Pool {
+    free: Mutex<Vec<Message>>,
+}
+
+impl Pool {
+    /// An empty pool.
+    pub const fn new() -> Self {
+        Self {
+            free: Mutex::new(Vec::new()),
+        }
+    }
+
+    /// A message with memory for `size` bytes. The first segment is empty and at its beginning.
+    pub fn take(
+        &self,
+        size: usize,
+        module: *mut mca_btl_base_module_t,
+        endpoint: *mut mca_btl_base_endpoint_t,
+        flags: u32,
+    ) -> Message {
+        let found = self.free.lock().expect("panics abort").pop();
+        let mut message = match found {
+            Some(message) if message.size() >= size => message,
+            Some(small) => {
+                small.destroy();
+                Message::new(size)
+            }
+            None => Message::new(size),
+        };
+        let fragment = message.fragment_mut();
+        let start = fragment.memory.as_mut_ptr();
+        fragment.segments[0].seg_addr.pval = start.cast();
+        fragment.segments[0].seg_len = 0;
+        fragment.descriptor.des_segments = fragment.segments.as_mut_ptr();
+        fragment.descriptor.des_segment_count = 1;
+        fragment.descriptor.des_cbfunc = None;
+        fragment.descriptor.des_flags = flags;
+        fragment.descriptor.order = MCA_BTL_NO_ORDER as u8;
+        fragment.module = module;
+        fragment.endpoint = endpoint;
+        message
+    }
+
+    /// Takes a message back.
+    pub fn give(&self, message: Message) {
+        let mut free = self.free.lock().expect("panics abort");
+        if free.len() < KEPT {
+            free.push(message);
+        } else {
+            message.destroy();
+        }
+    }
+}
+
+impl Message {
+    fn new(size: usize) -> Self {
+        let memory = vec![0; size.div_ceil(size_of::<u64>())].into_boxed_slice();
+        // SAFETY: a descriptor and segments are plain C data, for which all zero bytes are a value: null pointers, no
+        // callback, zero counts.
+        let (mut descriptor, segments): (mca_btl_base_descriptor_t, _) =
+            unsafe { std::mem::zeroed() };
+        let object = &mut descriptor.super_.super_.super_;
+        object.obj_class = &raw mut mca_btl_base_descriptor_t_class;
+        object.obj_reference_count = 1;
+        let fragment = Box::new(Fragment {
+            descriptor,
+            segments,
+            module: ptr::null_mut(),
+            endpoint: ptr::null_mut(),
+            memory,
+        });
+        Self(NonNull::from(Box::leak(fragment)))
+    }
+
+    fn destroy(self) {
+        // SAFETY: `new` leaked the box, and this was its only handle.
+        drop(unsafe { Box::from_raw(self.0.as_ptr()) });
+    }
+
+    fn fragment(&self) -> &Fragment {
+        // SAFETY: the fragment lives until `destroy`, which takes the message; Open MPI changes it only while it has the
+        // descriptor, and there is no message meanwhile.
+        unsafe { self.0.as_ref() }
+    }
+
+    fn fragment_mut(&mut self) -> &mut Fragment {
+        // SAFETY: as above, and the message is borrowed for as long as the reference lives.
+        unsafe { self.0.as_mut() }
+    }
+
+    /// Bytes that its memory has.
+    pub fn size(&self) -> usize {
+        size_of_val(&*self.fragment().memory)
+    }
+
+    /// Its memory.
+    pub fn memory(&mut self) -> &mut [u8] {
+        let memory = &mut self.fragment_mut().memory;
+        let length = size_of_val(&**memory);
+        // SAFETY: the slice covers the same initialised memory, for as long as that is borrowed; any bytes are u64s.
+        unsafe { slice::from_raw_parts_mut(memory.as_mut_ptr().cast(), length) }
+    }
+
+    /// Sets the length of what is sent of its memory.
+    pub fn set_length(&mut self, length: usize) {
+        assert!(length <= self.size(), "longer than its memory");
+        self.fragment_mut().segments[0].seg_len = length as u64;
+    }
+
+    /// Adds bytes of the program's memory, which Open MPI keeps unchanged until the message is complete.
+    pub fn set_outside(&mut self, start: *mut std::ffi::c_void, length: usize) {
+        let fragment = self.fragment_mut();
+        fragment.segments[1].seg_addr.pval = start;
+        fragment.segments[1].seg_len = length as u64;
+        fragment.descriptor.des_segment_count = 2;
+    }
+
+    /// Hands it to Open MPI.
+    pub fn into_descriptor(self) -> *mut mca_btl_base_descriptor_t {
+        self.0.as_ptr().cast()
+    }
+
+    /// Takes it from Open MPI.
+    ///
+    /// # Safety
+    ///
+    /// `descriptor` is one of [`Message::into_descriptor`], and Open MPI uses it no more unless it is handed out again.
+    pub unsafe fn from_descriptor(descriptor: *mut mca_btl_base_descriptor_t) -> Self {
+        Self(NonNull::new(descriptor.cast()).expect("Open MPI hands out descriptors of its own"))
+    }
+
+    /// Whether its sender wants to be told even of a message that leaves at once.
+    pub fn wants_callback(&self) -> bool {
+        self.fragment().descriptor.des_flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0
+    }
+
+    /// Sets whether its sender is told.
+    pub fn set_callback(&mut self, wanted: bool) {
+        let flags = &mut self.fragment_mut().descriptor.des_flags;
+        if wanted {
+            *flags |= MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+        } else {
+            *flags &= !MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+        }
+    }
+
+    /// Sets by what it was sent, which its sender is told.
+    pub fn set_way(
+        &mut self,
+        module: *mut mca_btl_base_module_t,
+        endpoint: *mut mca_btl_base_endpoint_t,
+    ) {
+        let fragment = self.fragment_mut();
+        fragment.module = module;
+        fragment.endpoint = endpoint;
+    }
+
+    /// Tells its sender how it went if that is wanted. The message is returned if it is ours to use again; if not, Open MPI
+    /// frees it.
+    pub fn finish(self, status: i32) -> Option<Self> {
+        let fragment = self.fragment();
+        let flags = fragment.descriptor.des_flags;
+        let callback = fragment.descriptor.des_cbfunc;
+        let (module, endpoint) = (fragment.module, fragment.endpoint);
+        let owned = flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
+        let descriptor = self.into_descriptor();
+        if let Some(callback) = callback.filter(|_| flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0) {
+            // SAFETY: Open MPI set the callback for this descriptor, and module and endpoint are those that it was sent by.
+            unsafe { callback(module, endpoint, descriptor, status) };
+        }
+        // SAFETY: with this flag the sender leaves the descriptor to us, and its callback does not free it.
+        owned.then(|| unsafe { Self::from_descriptor(descriptor) })
+    }
+}
+
+impl Payload for Message {
+    fn parts(&self) -> [&[u8]; 2] {
+        let descriptor = &self.fragment().descriptor;
+        let count = descriptor.des_segment_count;
+        assert!(count <= SEGMENTS, "more segments than were made");
+        let mut parts: [&[u8]; SEGMENTS] = [&[]; SEGMENTS];
+        for (number, part) in parts.iter_mut().enumerate().take(count) {
+            // SAFETY: `des_segments` are the fragment's own or, if its sender replaced them, as many as the count says.
+            let segment = unsafe { &*descriptor.des_segments.add(number) };
+            let length = segment.seg_len as usize;
+            if length > 0 {
+                // SAFETY: a segment's bytes are in the fragment's memory, or in the program's, which stays readable and
+                // unchanged until the message is finished; both outlive this borrow of the message.
+                *part = unsafe { slice::from_raw_parts(segment.seg_addr.pval.cast(), length) };
+            }
+        }
+        parts
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The Ethernet interfaces of this host that may be used.
+
+use std::fs;
+use std::io;
+
+use nix::ifaddrs::getifaddrs;
+use nix::net::if_::InterfaceFlags;
+use sockaddr_en::{interface_index, interface_mac, interface_mtu};
+
+use crate::transport::Interface;
+
+/// The rate of interfaces that do not tell theirs, in Mbit/s.
+const UNKNOWN: u32 = 10_000;
+
+/// The Ethernet interfaces that are up: those of `include`, or all but those of `exclude`, which are names separated by
+/// commas.
+///
+/// # Errors
+///
+/// What `getifaddrs(3)` says.
+pub fn find(include: &str, exclude: &str) -> io::Result<Vec<Interface>> {
+    let mut names: Vec<String> = Vec::new();
+    for entry in getifaddrs()? {
+        let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
+        let usable = entry.flags.contains(up) && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+        if usable && !names.contains(&entry.interface_name) {
+            names.push(entry.interface_name);
+        }
+    }
+    let listed = |list: &str, name: &str| list.split(',').any(|word| word.trim() == name);
+    names.retain(|name| {
+        if include.is_empty() {
+            !listed(exclude, name)
+        } else {
+            listed(include, name)
+        }
+    });
+    // one that is no Ethernet device, or has just gone, is left out
+    Ok(names.iter().filter_map(|name| describe(name).ok()).collect())
+}
+
+fn describe(name: &str) -> io::Result<Interface> {
+    Ok(Interface::Ethernet {
+        name: name.to_owned(),
+        index: interface_index(name)?,
+        mac: interface_mac(name)?,
+        mtu: interface_mtu(name)?,
+        rate: rate(name).unwrap_or(UNKNOWN),
+    })
+}
+
+/// The rate that the device tells; it is -1 if that is unknown.
+fn rate(name: &str) -> Option<u32> {
+    let text = fs::read_to_string(format!("/sys/class/net/{name}/speed")).ok()?;
+    text.trim().parse().ok().filter(|rate| *rate > 0)
+}

@@ -1,0 +1,380 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! One connection to a peer by one interface: its state, what waits to be sent, what has been received.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::time::Instant;
+
+use crate::card::Card;
+use crate::transport::Stream;
+use crate::wire::{Foreign, Header, Kind, ANSWER, HEADER};
+
+/// What a link carries for Open MPI.
+pub trait Payload {
+    /// The bytes to send, in at most two parts.
+    fn parts(&self) -> [&[u8]; 2];
+}
+
+/// Where a link is on its way.
+#[derive(Debug)]
+pub enum State {
+    /// Nothing is connected; the first message will.
+    Idle,
+    /// `connect` is in progress.
+    Connecting(Stream, Instant),
+    /// The hello is sent, the answer has come so far.
+    Greeting(Stream, Vec<u8>),
+    /// The peer refused, since its own connection is in progress; it will come.
+    Awaiting,
+    /// Frames flow.
+    Ready(Stream),
+    /// The connection broke. No other will be made.
+    Failed,
+}
+
+/// A frame on its way out.
+#[derive(Debug)]
+struct Frame<P> {
+    header: [u8; HEADER],
+    /// None for control frames.
+    payload: Option<P>,
+    protected: bool,
+    written: usize,
+}
+
+impl<P: Payload> Frame<P> {
+    fn parts(&self) -> [&[u8]; 3] {
+        let [first, second] = self.payload.as_ref().map_or([&[][..]; 2], Payload::parts);
+        [&self.header, first, second]
+    }
+
+    fn length(&self) -> usize {
+        self.parts().iter().map(|part| part.len()).sum()
+    }
+}
+
+/// Frames that one call of the kernel takes at most.
+const BATCH: usize = 8;
+
+/// A connection to a peer.
+#[derive(Debug)]
+pub struct Link<P> {
+    /// The peer's number.
+    pub peer: usize,
+    /// The local interface.
+    pub module: usize,
+    /// The peer's interface.
+    pub remote: usize,
+    /// Where the peer listens, if it is known.
+    pub card: Option<Card>,
+    /// Where it is on its way.
+    pub state: State,
+    output: VecDeque<Frame<P>>,
+    unacknowledged: VecDeque<Frame<P>>,
+    /// Protected frames that the peer has acknowledged.
+    acknowledged: u64,
+    /// A frame without protection was written since then, so that nobody knows whether it came.
+    exposed: bool,
+    /// Protected frames that came, and how many of them are acknowledged.
+    arrived: u64,
+    confirmed: u64,
+    input: Input,
+}
+
+impl<P: Payload> Link<P> {
+    /// A link that is not connected.
+    pub fn new(peer: usize, module: usize, remote: usize, card: Option<Card>) -> Self {
+        Self {
+            peer,
+            module,
+            remote,
+            card,
+            state: State::Idle,
+            output: VecDeque::new(),
+            unacknowledged: VecDeque::new(),
+            acknowledged: 0,
+            exposed: false,
+            arrived: 0,
+            confirmed: 0,
+            input: Input::default(),
+        }
+    }
+
+    /// Forgets the counts of an earlier connection; what waits to be sent stays.
+    pub fn reset(&mut self) {
+        self.acknowledged = 0;
+        self.exposed = false;
+        self.arrived = 0;
+        self.confirmed = 0;
+        self.input = Input::default();
+    }
+
+    /// Whether something waits to be sent.
+    pub fn has_output(&self) -> bool {
+        !self.output.is_empty()
+    }
+
+    /// Whether it is connected and something waits to be sent.
+    pub fn is_blocked(&self) -> bool {
+        self.has_output() && matches!(self.state, State::Ready(_))
+    }
+
+    /// Queues a message.
+    pub fn push(&mut self, tag: u8, payload: P, number: Option<u64>) {
+        let length: usize = payload.parts().iter().map(|part| part.len()).sum();
+        let header = Header {
+            length: u32::try_from(length).expect("a message is limited to btl_esp_max_send_size"),
+            tag,
+            kind: Kind::Send,
+            protected: number.is_some(),
+            number: number.unwrap_or(0),
+        };
+        self.output.push_back(Frame {
+            header: header.encode(),
+            payload: Some(payload),
+            protected: number.is_some(),
+            written: 0,
+        });
+    }
+
+    /// Queues a frame without a payload.
+    pub fn push_control(&mut self, kind: Kind, number: u64) {
+        self.output.push_back(Frame {
+            header: Header::control(kind, number).encode(),
+            payload: None,
+            protected: false,
+            written: 0,
+        });
+    }
+
+    /// Queues an acknowledgement if one is due.
+    pub fn acknowledge(&mut self) -> bool {
+        let due = self.arrived > self.confirmed;
+        if due {
+            self.confirmed = self.arrived;
+            self.push_control(Kind::Acknowledgement, self.arrived);
+        }
+        due
+    }
+
+    /// Sends what the kernel takes; messages that are done go to `done`.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken.
+    pub fn flush(&mut self, done: &mut Vec<P>) -> io::Result<()> {
+        let State::Ready(stream) = &self.state else {
+            return Ok(());
+        };
+        while !self.output.is_empty() {
+            let mut slices = [IoSlice::new(&[]); 3 * BATCH];
+            let mut count = 0;
+            let mut bytes = 0;
+            for frame in self.output.iter().take(BATCH) {
+                let mut skip = frame.written;
+                for part in frame.parts() {
+                    let rest = &part[skip.min(part.len())..];
+                    skip = skip.saturating_sub(part.len());
+                    if !rest.is_empty() {
+                        slices[count] = IoSlice::new(rest);
+                        count += 1;
+                        bytes += rest.len();
+                    }
+                }
+            }
+            let sent = stream.send(&slices[..count])?;
+            let mut left = sent;
+            while let Some(frame) = self.output.front_mut() {
+                let missing = frame.length() - frame.written;
+                if left < missing {
+                    frame.written += left;
+                    break;
+                }
+                left -= missing;
+                let frame = self.output.pop_front().expect("it was there just now");
+                if frame.protected {
+                    self.unacknowledged.push_back(frame);
+                } else if let Some(payload) = frame.payload {
+                    self.exposed = true;
+                    done.push(payload);
+                }
+            }
+            if sent < bytes {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes note that the peer has `count` of the protected frames that were sent here.
+    ///
+    /// # Errors
+    ///
+    /// If there are not so many.
+    pub fn acknowledged(&mut self, count: u64, done: &mut Vec<P>) -> Result<(), Foreign> {
+        while self.acknowledged < count {
+            let frame = self.unacknowledged.pop_front().ok_or(Foreign)?;
+            self.acknowledged += 1;
+            done.extend(frame.payload);
+        }
+        self.exposed = false;
+        Ok(())
+    }
+
+    /// Whether all that the peer may not have is still here.
+    pub fn is_recoverable(&self) -> bool {
+        !self.exposed
+    }
+
+    /// Moves the messages that the peer may not have to `other`. One that was sent without protection in part is whole here.
+    pub fn hand_over(&mut self, other: &mut Self) {
+        for mut frame in self.unacknowledged.drain(..).chain(self.output.drain(..)) {
+            if frame.payload.is_some() {
+                frame.written = 0;
+                other.output.push_back(frame);
+            }
+        }
+    }
+
+    /// Takes all messages that were not sent.
+    pub fn abandon(&mut self) -> Vec<P> {
+        let frames = self.unacknowledged.drain(..).chain(self.output.drain(..));
+        frames.filter_map(|frame| frame.payload).collect()
+    }
+
+    /// Receives what has come.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken, or the peer sends nonsense.
+    pub fn receive(&mut self, blocks: &mut Blocks) -> io::Result<Received> {
+        let State::Ready(stream) = &self.state else {
+            return Ok(Received::default());
+        };
+        self.input.receive(stream, blocks)
+    }
+
+    /// Counts a protected frame that came.
+    pub fn count_arrival(&mut self) {
+        self.arrived += 1;
+    }
+}
+
+/// Reads what is missing of the called process's answer: `None` while it is incomplete.
+///
+/// # Errors
+///
+/// When the connection is broken or ended.
+pub fn read_greeting(
+    stream: &Stream,
+    bytes: &mut Vec<u8>,
+    length: usize,
+) -> io::Result<Option<()>> {
+    let mut buffer = [0; ANSWER + HEADER];
+    let missing = length - bytes.len();
+    match stream.receive(&mut buffer[..missing])? {
+        None => Ok(None),
+        Some(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Some(count) => {
+            bytes.extend_from_slice(&buffer[..count]);
+            Ok((bytes.len() == length).then_some(()))
+        }
+    }
+}
+
+/// Blocks of memory to receive into, used again and again.
+#[derive(Debug)]
+pub struct Blocks {
+    size: usize,
+    free: Vec<Vec<u8>>,
+}
+
+/// Blocks that are kept for later.
+const KEPT: usize = 32;
+
+impl Blocks {
+    /// Blocks of `size` bytes.
+    pub const fn new(size: usize) -> Self {
+        Self {
+            size,
+            free: Vec::new(),
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_else(|| vec![0; self.size])
+    }
+
+    /// Gives a block back.
+    pub fn give(&mut self, block: Vec<u8>) {
+        if self.free.len() < KEPT && block.len() == self.size {
+            self.free.push(block);
+        }
+    }
+}
+
+/// What a link received.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// The memory that holds it; empty if nothing came.
+    pub block: Vec<u8>,
+    /// Headers, and where in the block the bytes of each begin.
+    pub frames: Vec<(Header, usize)>,
+    /// The peer has ended the stream.
+    pub ended: bool,
+}
+
+/// Bytes that came and are no complete frame yet. There is no block while there are none.
+#[derive(Debug, Default)]
+struct Input {
+    block: Vec<u8>,
+    length: usize,
+}
+
+impl Input {
+    fn receive(&mut self, stream: &Stream, blocks: &mut Blocks) -> io::Result<Received> {
+        let mut received = Received::default();
+        if self.block.is_empty() {
+            self.block = blocks.take();
+        }
+        match stream.receive(&mut self.block[self.length..])? {
+            None => {}
+            Some(0) => received.ended = true,
+            Some(count) => self.length += count,
+        }
+        let start = self.parse(&mut received.frames)?;
+        if start > 0 {
+            let rest = start..self.length;
+            received.block = std::mem::take(&mut self.block);
+            self.length = rest.len();
+            if !rest.is_empty() {
+                self.block = blocks.take();
+                self.block[..rest.len()].copy_from_slice(&received.block[rest]);
+            }
+        } else if self.length == 0 {
+            blocks.give(std::mem::take(&mut self.block));
+        }
+        Ok(received)
+    }
+
+    /// Finds complete frames, and the end of the last one.
+    fn parse(&self, frames: &mut Vec<(Header, usize)>) -> io::Result<usize> {
+        let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let mut start = 0;
+        while let Some(header) = self.block[start..self.length].first_chunk::<HEADER>() {
+            let header = Header::decode(header).map_err(wrong)?;
+            let bytes = start + HEADER;
+            let end = bytes + header.length as usize;
+            if end - start > self.block.len() {
+                return Err(wrong(Foreign));
+            }
+            if end > self.length {
+                break;
+            }
+            frames.push((header, bytes));
+            start = end;
+        }
+        Ok(start)
+    }
+}

@@ -1,0 +1,276 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The functions that Open MPI calls for an interface.
+
+use std::ffi::{c_int, c_void};
+use std::ptr;
+
+use crate::driver;
+use crate::ffi::*;
+use crate::fragment::{Message, Pool};
+use crate::wire::Name;
+
+/// Messages that fit, with Open MPI's headers, into this go into small fragments.
+const SMALL: usize = 4 << 10;
+
+static SMALL_MESSAGES: Pool = Pool::new();
+static LARGE_MESSAGES: Pool = Pool::new();
+
+/// Sets the functions.
+pub fn fill(module: &mut mca_btl_base_module_t) {
+    module.btl_add_procs = Some(add_procs);
+    module.btl_del_procs = Some(del_procs);
+    module.btl_finalize = Some(finalize);
+    module.btl_alloc = Some(alloc);
+    module.btl_free = Some(free);
+    module.btl_prepare_src = Some(prepare_src);
+    module.btl_send = Some(send);
+    module.btl_sendi = Some(sendi);
+    module.btl_dump = Some(mca_btl_base_dump);
+    module.btl_register_error = Some(register_error);
+}
+
+/// Puts a message where the next one is taken from.
+pub fn recycle(message: Message) {
+    if message.size() <= SMALL {
+        SMALL_MESSAGES.give(message);
+    } else {
+        LARGE_MESSAGES.give(message);
+    }
+}
+
+/// A message with memory for `size` bytes.
+fn take(
+    size: usize,
+    module: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    flags: u32,
+) -> Message {
+    if size <= SMALL {
+        SMALL_MESSAGES.take(SMALL, module, endpoint, flags)
+    } else {
+        // SAFETY: Open MPI passes a module of this component, which lives as long as the process.
+        let limits = unsafe { &*module };
+        let largest = limits.btl_max_send_size.max(limits.btl_eager_limit);
+        LARGE_MESSAGES.take(largest.max(size), module, endpoint, flags)
+    }
+}
+
+unsafe extern "C" fn add_procs(
+    module: *mut mca_btl_base_module_t,
+    count: usize,
+    procs: *mut *mut opal_proc_t,
+    endpoints: *mut *mut mca_btl_base_endpoint_t,
+    reachable: *mut opal_bitmap_t,
+) -> c_int {
+    let Some(number) = driver::number(module) else {
+        return OPAL_ERR_NOT_AVAILABLE;
+    };
+    // SAFETY: the call takes nothing.
+    let own = unsafe { opal_proc_local_get() };
+    for place in 0..count {
+        // SAFETY: Open MPI passes arrays of so many.
+        let (proc, endpoint) = unsafe { (*procs.add(place), endpoints.add(place)) };
+        if proc == own {
+            continue;
+        }
+        // SAFETY: Open MPI passes processes that live during the call.
+        let peer = unsafe { (*proc).proc_name };
+        let name = Name {
+            job: peer.jobid,
+            rank: peer.vpid,
+        };
+        if let Some(found) = driver::reach(name, number, || fetch(&peer)) {
+            // SAFETY: the array has a place for each process.
+            unsafe { *endpoint = found };
+            if !reachable.is_null() {
+                // SAFETY: Open MPI passes a bitmap of so many bits, or none.
+                unsafe { opal_bitmap_set_bit(reachable, place as c_int) };
+            }
+        }
+    }
+    OPAL_SUCCESS
+}
+
+/// What a peer tells of itself; nothing if it does not use this component.
+fn fetch(peer: &opal_process_name_t) -> Vec<u8> {
+    let mut data: *mut c_void = ptr::null_mut();
+    let mut length = 0;
+    // SAFETY: the component is static; the call writes where the bytes are, which are ours then, made by malloc(3).
+    let result = unsafe {
+        let component = &raw const crate::component::mca_btl_esp_component.btl_version;
+        enet_modex_receive(component, peer, &mut data, &mut length)
+    };
+    if result != OPAL_SUCCESS || data.is_null() {
+        return Vec::new();
+    }
+    // SAFETY: the call succeeded, so there are so many bytes, and nobody else has them.
+    let bytes = unsafe { std::slice::from_raw_parts(data.cast::<u8>(), length) }.to_vec();
+    // SAFETY: they are ours and are not used any more.
+    unsafe { libc::free(data) };
+    bytes
+}
+
+/// Connections stay until the end: other communicators may still use them.
+unsafe extern "C" fn del_procs(
+    _module: *mut mca_btl_base_module_t,
+    _count: usize,
+    _procs: *mut *mut opal_proc_t,
+    _endpoints: *mut *mut mca_btl_base_endpoint_t,
+) -> c_int {
+    OPAL_SUCCESS
+}
+
+/// Ends the connections of all modules at the first call. The modules stay: they are few, and callbacks name them.
+unsafe extern "C" fn finalize(_module: *mut mca_btl_base_module_t) -> c_int {
+    driver::close();
+    OPAL_SUCCESS
+}
+
+unsafe extern "C" fn register_error(
+    _module: *mut mca_btl_base_module_t,
+    callback: mca_btl_base_module_error_cb_fn_t,
+) -> c_int {
+    driver::set_error_callback(callback);
+    OPAL_SUCCESS
+}
+
+unsafe extern "C" fn alloc(
+    module: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    _order: u8,
+    size: usize,
+    flags: u32,
+) -> *mut mca_btl_base_descriptor_t {
+    let mut message = take(size, module, endpoint, flags);
+    message.set_length(size);
+    message.into_descriptor()
+}
+
+unsafe extern "C" fn free(
+    _module: *mut mca_btl_base_module_t,
+    descriptor: *mut mca_btl_base_descriptor_t,
+) -> c_int {
+    // SAFETY: Open MPI frees descriptors of this component that it does not use any more.
+    recycle(unsafe { Message::from_descriptor(descriptor) });
+    OPAL_SUCCESS
+}
+
+/// Packs into `space`, or finds the bytes where they are if there is none; returns where they are and how many.
+///
+/// # Safety
+///
+/// `convertor` is prepared for sending, and not used by others meanwhile.
+unsafe fn pack(
+    convertor: *mut opal_convertor_t,
+    space: Option<&mut [u8]>,
+    length: usize,
+) -> Option<(*mut c_void, usize)> {
+    let mut packed = length;
+    let mut count = 1;
+    let mut vector = iovec {
+        iov_base: space.map_or(ptr::null_mut(), |space| {
+            assert!(space.len() >= length, "no room to pack into");
+            space.as_mut_ptr().cast()
+        }),
+        iov_len: length,
+    };
+    // SAFETY: the caller's promise for the convertor; the vector is one, with room for so many bytes or a null pointer, by
+    // which the convertor tells where its bytes are.
+    let result =
+        unsafe { opal_convertor_pack(convertor, &mut vector, &mut count, &mut packed) };
+    (result >= 0).then_some((vector.iov_base, packed))
+}
+
+unsafe extern "C" fn prepare_src(
+    module: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    convertor: *mut opal_convertor_t,
+    _order: u8,
+    reserve: usize,
+    size: *mut usize,
+    flags: u32,
+) -> *mut mca_btl_base_descriptor_t {
+    // SAFETY: Open MPI passes a module of this component, and where the size is.
+    let (largest, wanted) = unsafe { ((*module).btl_max_send_size, *size) };
+    let wanted = wanted.min(largest.saturating_sub(reserve));
+    // SAFETY: Open MPI passes a convertor that is prepared for sending.
+    let needs_buffers = unsafe { enet_needs_buffers(convertor) } != 0;
+    let copied = if needs_buffers { wanted } else { 0 };
+    let mut message = take(reserve + copied, module, endpoint, flags);
+    let packed = if needs_buffers {
+        let space = &mut message.memory()[reserve..];
+        // SAFETY: as above; this thread alone uses the convertor during the call.
+        unsafe { pack(convertor, Some(space), wanted) }
+    } else {
+        // SAFETY: as above.
+        unsafe { pack(convertor, None, wanted) }
+    };
+    let Some((place, packed)) = packed else {
+        recycle(message);
+        return ptr::null_mut();
+    };
+    if needs_buffers {
+        message.set_length(reserve + packed);
+    } else {
+        message.set_length(reserve);
+        message.set_outside(place, packed);
+    }
+    // SAFETY: Open MPI passes where the size is.
+    unsafe { *size = packed };
+    message.into_descriptor()
+}
+
+unsafe extern "C" fn send(
+    module: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    descriptor: *mut mca_btl_base_descriptor_t,
+    tag: mca_btl_base_tag_t,
+) -> c_int {
+    // SAFETY: Open MPI sends descriptors of this component, and does not touch them until they are complete.
+    let mut message = unsafe { Message::from_descriptor(descriptor) };
+    message.set_way(module, endpoint);
+    driver::send(driver::link_of(endpoint), tag, message)
+}
+
+/// Sends a header and data that are copied, so that the sender may go on at once.
+unsafe extern "C" fn sendi(
+    module: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    convertor: *mut opal_convertor_t,
+    header: *mut c_void,
+    header_size: usize,
+    payload_size: usize,
+    _order: u8,
+    flags: u32,
+    tag: mca_btl_base_tag_t,
+    descriptor: *mut *mut mca_btl_base_descriptor_t,
+) -> c_int {
+    if !descriptor.is_null() {
+        // SAFETY: Open MPI passes where a descriptor would go if the message did not fit.
+        unsafe { *descriptor = ptr::null_mut() };
+    }
+    let flags = (flags | MCA_BTL_DES_FLAGS_BTL_OWNERSHIP) & !MCA_BTL_DES_SEND_ALWAYS_CALLBACK;
+    let size = header_size + payload_size;
+    let mut message = take(size, module, endpoint, flags);
+    let memory = message.memory();
+    // SAFETY: Open MPI passes so many bytes of header, and the message's memory has room for them.
+    unsafe { ptr::copy_nonoverlapping(header.cast(), memory.as_mut_ptr(), header_size) };
+    let mut packed = 0;
+    if payload_size > 0 {
+        let space = Some(&mut memory[header_size..]);
+        // SAFETY: Open MPI passes a convertor that is prepared for sending if there is a payload.
+        match unsafe { pack(convertor, space, payload_size) } {
+            Some((_, length)) => packed = length,
+            None => {
+                recycle(message);
+                return OPAL_ERR_OUT_OF_RESOURCE;
+            }
+        }
+    }
+    message.set_length(header_size + packed);
+    match driver::send(driver::link_of(endpoint), tag, message) {
+        result if result >= 0 => OPAL_SUCCESS,
+        error => error,
+    }
+}

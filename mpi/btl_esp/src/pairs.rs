@@ -1,0 +1,80 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Which interface talks to which: as many pairs as possible, and the same ones at both ends.
+
+/// Chooses pairs of interfaces from `reach`, where `reach[i][j]` tells whether interface `i` of the process whose name is
+/// lower reaches interface `j` of the other. No interface is in two pairs, and no choice has more pairs. Interfaces of
+/// lower numbers come first, so that both processes choose the same.
+pub fn choose(reach: &[Vec<bool>]) -> Vec<(usize, usize)> {
+    let columns = reach.iter().map(Vec::len).max().unwrap_or(0);
+    let mut partner: Vec<Option<usize>> = vec![None; columns];
+    for row in 0..reach.len() {
+        let mut tried = vec![false; columns];
+        place(reach, row, &mut partner, &mut tried);
+    }
+    let mut pairs: Vec<_> = partner
+        .iter()
+        .enumerate()
+        .filter_map(|(column, row)| row.map(|row| (row, column)))
+        .collect();
+    pairs.sort_unstable();
+    pairs
+}
+
+/// Finds a partner for `row`; interfaces that have one may get another.
+fn place(
+    reach: &[Vec<bool>],
+    row: usize,
+    partner: &mut [Option<usize>],
+    tried: &mut [bool],
+) -> bool {
+    let columns = 0..reach[row].len();
+    if let Some(free) = columns.clone().find(|column| reach[row][*column] && partner[*column].is_none()) {
+        partner[free] = Some(row);
+        return true;
+    }
+    for column in columns {
+        if !reach[row][column] || tried[column] {
+            continue;
+        }
+        tried[column] = true;
+        if partner[column].is_some_and(|other| place(reach, other, partner, tried)) {
+            partner[column] = Some(row);
+            return true;
+        }
+    }
+    false
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn equal_networks_pair_in_order() {
+        assert_eq!(choose(&[vec![true; 2], vec![true; 2]]), [(0, 0), (1, 1)]);
+        assert_eq!(choose(&[vec![true; 3]]), [(0, 0)]);
+        assert_eq!(choose(&[]), []);
+    }
+
+    #[test]
+    fn crossed_cables_pair_crosswise() {
+        assert_eq!(
+            choose(&[vec![false, true], vec![true, false]]),
+            [(0, 1), (1, 0)]
+        );
+    }
+
+    #[test]
+    fn an_interface_gives_way_to_one_without_a_choice() {
+        assert_eq!(
+            choose(&[vec![true, true], vec![true, false]]),
+            [(0, 1), (1, 0)]
+        );
+    }
+
+    #[test]
+    fn what_nothing_reaches_has_no_pair() {
+        assert_eq!(choose(&[vec![false, false], vec![false, true]]), [(1, 1)]);
+    }
+}

@@ -1,0 +1,156 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The parameters of the component, as `ompi_info --param btl esp --level 9` lists them.
+
+use std::cell::UnsafeCell;
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::mem::offset_of;
+use std::ptr;
+use std::time::Duration;
+
+use crate::ffi::{
+    mca_base_component_t, mca_base_component_var_register,
+    mca_base_var_info_lvl_t_OPAL_INFO_LVL_3 as LEVEL,
+    mca_base_var_scope_t_MCA_BASE_VAR_SCOPE_READONLY as READ_ONLY, mca_base_var_type_t,
+    mca_base_var_type_t_MCA_BASE_VAR_TYPE_INT as INTEGER,
+    mca_base_var_type_t_MCA_BASE_VAR_TYPE_STRING as STRING,
+};
+
+/// The values, which Open MPI writes.
+#[repr(C)]
+struct Values {
+    if_include: *mut c_char,
+    if_exclude: *mut c_char,
+    polled: c_int,
+    timeout: c_int,
+    test_links: c_int,
+    quiet: c_int,
+}
+
+struct Storage(UnsafeCell<Values>);
+
+// SAFETY: Open MPI writes the values while one thread opens components, and they are read after that.
+unsafe impl Sync for Storage {}
+
+static VALUES: Storage = Storage(UnsafeCell::new(Values {
+    if_include: ptr::null_mut(),
+    if_exclude: ptr::null_mut(),
+    polled: 8,
+    timeout: 10_000,
+    test_links: 0,
+    quiet: 0,
+}));
+
+/// The parameters as they are used.
+#[derive(Clone, Debug)]
+pub struct Parameters {
+    /// Interfaces to use; empty for all.
+    pub include: String,
+    /// Interfaces not to use.
+    pub exclude: String,
+    /// Connections that are asked one by one.
+    pub polled: usize,
+    /// How long a peer's kernel may owe an answer.
+    pub timeout: Duration,
+    /// Links over TCP on the loopback device instead of ESP; 0 for ESP.
+    pub test_links: usize,
+    /// Keep silent where the module is not loaded.
+    pub quiet: bool,
+}
+
+/// A parameter: its name, its kind, where its value is, what it is for.
+const TABLE: [(&CStr, mca_base_var_type_t, usize, &CStr); 6] = [
+    (
+        c"if_include",
+        STRING,
+        offset_of!(Values, if_include),
+        c"Ethernet interfaces to use, separated by commas (default: all that are up)",
+    ),
+    (
+        c"if_exclude",
+        STRING,
+        offset_of!(Values, if_exclude),
+        c"Ethernet interfaces not to use, separated by commas; if_include takes precedence",
+    ),
+    (
+        c"polling_max",
+        INTEGER,
+        offset_of!(Values, polled),
+        c"Up to so many connections are asked for messages one by one; more are asked by one epoll_wait",
+    ),
+    (
+        c"timeout",
+        INTEGER,
+        offset_of!(Values, timeout),
+        c"Milliseconds that a peer's kernel may take to answer before its connection counts as cut, from 100 on",
+    ),
+    (
+        c"test_links",
+        INTEGER,
+        offset_of!(Values, test_links),
+        c"For tests without the kernel module: so many links between ranks of one host, by TCP on the loopback device",
+    ),
+    (
+        c"quiet",
+        INTEGER,
+        offset_of!(Values, quiet),
+        c"1: say nothing where the kernel module is not loaded",
+    ),
+];
+
+/// Registers the parameters.
+///
+/// # Safety
+///
+/// `component` is the registered component, and no other thread registers or reads parameters.
+pub unsafe fn register(component: *const mca_base_component_t) -> c_int {
+    let values: *mut c_void = VALUES.0.get().cast();
+    for (name, kind, offset, help) in TABLE {
+        // SAFETY: the strings are static; the storage is static, at that offset is a value of that kind, and a string's
+        // default is null, which Open MPI takes for none.
+        let index = unsafe {
+            mca_base_component_var_register(
+                component,
+                name.as_ptr(),
+                help.as_ptr(),
+                kind,
+                ptr::null_mut(),
+                0,
+                0,
+                LEVEL,
+                READ_ONLY,
+                values.byte_add(offset),
+            )
+        };
+        if index < 0 {
+            return index;
+        }
+    }
+    0
+}
+
+/// The values as they are now.
+///
+/// # Safety
+///
+/// Open MPI registers no parameters meanwhile.
+pub unsafe fn read() -> Parameters {
+    // SAFETY: the caller's promise: nobody writes the values.
+    let values = unsafe { &*VALUES.0.get() };
+    let string = |value: *mut c_char| {
+        if value.is_null() {
+            return String::new();
+        }
+        // SAFETY: Open MPI's values are strings that end with a zero byte, and stay until the component is closed.
+        unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned()
+    };
+    let count = |value: c_int| usize::try_from(value).unwrap_or(0);
+    Parameters {
+        include: string(values.if_include),
+        exclude: string(values.if_exclude),
+        polled: count(values.polled),
+        timeout: Duration::from_millis(count(values.timeout).max(100) as u64),
+        test_links: count(values.test_links).min(8),
+        quiet: values.quiet != 0,
+    }
+}

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Which numbered frames have come, so that one that comes again on another stream is dropped.
+
+use std::collections::BTreeSet;
+
+/// The numbers that were seen.
+#[derive(Debug, Default)]
+pub struct Seen {
+    /// All below were.
+    next: u64,
+    /// Those above that were.
+    above: BTreeSet<u64>,
+}
+
+impl Seen {
+    /// Notes `number`; false if it was seen before.
+    pub fn insert(&mut self, number: u64) -> bool {
+        if number < self.next || !self.above.insert(number) {
+            return false;
+        }
+        while self.above.remove(&self.next) {
+            self.next += 1;
+        }
+        true
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn each_number_is_new_once() {
+        let mut seen = Seen::default();
+        for number in [0, 3, 1, 2, 5] {
+            assert!(seen.insert(number));
+        }
+        for number in [0, 1, 2, 3, 5] {
+            assert!(!seen.insert(number));
+        }
+        assert!(seen.insert(4));
+        assert!(seen.above.is_empty());
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What two processes say to each other on a stream: a greeting each way, then frames.
+//!
+//! Numbers are little-endian. The caller sends a [`Hello`] and waits for the [`Answer`]; frames follow in both directions.
+//! A frame is a [`Header`] and as many bytes as it says.
+
+use std::fmt;
+
+/// Bytes of a [`Header`].
+pub const HEADER: usize = 16;
+
+/// Bytes of a [`Hello`].
+pub const HELLO: usize = 16;
+
+/// Bytes of an [`Answer`].
+pub const ANSWER: usize = 4;
+
+/// The version of all of this.
+pub const VERSION: u8 = 1;
+
+/// What a hello and an answer begin with.
+const MAGIC: [u8; 3] = *b"MPI";
+
+/// The bit of a header's flags that asks for an acknowledgement.
+const PROTECTED: u16 = 1;
+
+/// A process: Open MPI's job and rank, whose order decides ties.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Name {
+    /// The job.
+    pub job: u32,
+    /// The rank in the job.
+    pub rank: u32,
+}
+
+impl fmt::Display for Name {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "rank {}", self.rank)
+    }
+}
+
+/// What a frame is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Kind {
+    /// Bytes for Open MPI's receiver with the header's tag.
+    Send = 1,
+    /// The number of protected frames that came on this stream.
+    Acknowledgement = 2,
+    /// The sender ends the connection in order; nothing follows.
+    End = 3,
+}
+
+/// What precedes the bytes of a frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Header {
+    /// Bytes that follow.
+    pub length: u32,
+    /// Open MPI's tag.
+    pub tag: u8,
+    /// What the frame is.
+    pub kind: Kind,
+    /// The sender keeps the frame until it is acknowledged, and may send it again on another stream.
+    pub protected: bool,
+    /// The frame's number among all protected ones to this peer, or the count of an acknowledgement.
+    pub number: u64,
+}
+
+/// Bytes that are no greeting or no frame.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it speaks another protocol or version")]
+pub struct Foreign;
+
+impl Header {
+    /// A header of a frame without bytes.
+    pub const fn control(kind: Kind, number: u64) -> Self {
+        Self {
+            length: 0,
+            tag: 0,
+            kind,
+            protected: false,
+            number,
+        }
+    }
+
+    /// The header as bytes.
+    pub fn encode(&self) -> [u8; HEADER] {
+        let mut bytes = [0; HEADER];
+        bytes[..4].copy_from_slice(&self.length.to_le_bytes());
+        bytes[4] = self.tag;
+        bytes[5] = self.kind as u8;
+        let flags = if self.protected { PROTECTED } else { 0 };
+        bytes[6..8].copy_from_slice(&flags.to_le_bytes());
+        bytes[8..].copy_from_slice(&self.number.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a header.
+    ///
+    /// # Errors
+    ///
+    /// [`Foreign`] for a kind or flags that do not exist.
+    pub fn decode(bytes: &[u8; HEADER]) -> Result<Self, Foreign> {
+        let [l0, l1, l2, l3, tag, kind, f0, f1, number @ ..] = *bytes;
+        let kind = match kind {
+            1 => Kind::Send,
+            2 => Kind::Acknowledgement,
+            3 => Kind::End,
+            _ => return Err(Foreign),
+        };
+        let flags = u16::from_le_bytes([f0, f1]);
+        if flags & !PROTECTED != 0 {
+            return Err(Foreign);
+        }
+        Ok(Self {
+            length: u32::from_le_bytes([l0, l1, l2, l3]),
+            tag,
+            kind,
+            protected: flags & PROTECTED != 0,
+            number: u64::from_le_bytes(number),
+        })
+    }
+}
+
+/// The first bytes of a caller.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Hello {
+    /// The caller.
+    pub caller: Name,
+    /// The number of the caller's interface, in the order of its modex entry.
+    pub interface: u16,
+}
+
+impl Hello {
+    /// The hello as bytes.
+    pub fn encode(&self) -> [u8; HELLO] {
+        let mut bytes = [0; HELLO];
+        bytes[..3].copy_from_slice(&MAGIC);
+        bytes[3] = VERSION;
+        bytes[4..8].copy_from_slice(&self.caller.job.to_le_bytes());
+        bytes[8..12].copy_from_slice(&self.caller.rank.to_le_bytes());
+        bytes[12..14].copy_from_slice(&self.interface.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a hello.
+    ///
+    /// # Errors
+    ///
+    /// [`Foreign`] for anything else.
+    pub fn decode(bytes: &[u8; HELLO]) -> Result<Self, Foreign> {
+        let [m0, m1, m2, version, j0, j1, j2, j3, r0, r1, r2, r3, i0, i1, 0, 0] = *bytes else {
+            return Err(Foreign);
+        };
+        if [m0, m1, m2] != MAGIC || version != VERSION {
+            return Err(Foreign);
+        }
+        Ok(Self {
+            caller: Name {
+                job: u32::from_le_bytes([j0, j1, j2, j3]),
+                rank: u32::from_le_bytes([r0, r1, r2, r3]),
+            },
+            interface: u16::from_le_bytes([i0, i1]),
+        })
+    }
+}
+
+/// What the called process says to a hello.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub enum Answer {
+    /// Frames may follow.
+    Accepted = 1,
+    /// The called process has a connection of its own in progress, which is to be used instead.
+    Refused = 2,
+}
+
+impl Answer {
+    /// The answer as bytes.
+    pub const fn encode(self) -> [u8; ANSWER] {
+        [MAGIC[0], MAGIC[1], MAGIC[2], self as u8]
+    }
+
+    /// Reads an answer.
+    ///
+    /// # Errors
+    ///
+    /// [`Foreign`] for anything else.
+    pub fn decode(bytes: &[u8; ANSWER]) -> Result<Self, Foreign> {
+        match bytes {
+            [m0, m1, m2, 1] if [*m0, *m1, *m2] == MAGIC => Ok(Self::Accepted),
+            [m0, m1, m2, 2] if [*m0, *m1, *m2] == MAGIC => Ok(Self::Refused),
+            _ => Err(Foreign),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn headers_are_read_as_they_were_written() {
+        for kind in [Kind::Send, Kind::Acknowledgement, Kind::End] {
+            for protected in [false, true] {
+                let header = Header {
+                    length: 0x0102_0304,
+                    tag: 65,
+                    kind,
+                    protected,
+                    number: u64::MAX - 7,
+                };
+                assert_eq!(Header::decode(&header.encode()), Ok(header));
+            }
+        }
+        assert_eq!(Header::decode(&[0; HEADER]), Err(Foreign));
+        assert_eq!(Header::decode(&[0xff; HEADER]), Err(Foreign));
+    }
+
+    #[test]
+    fn greetings_are_read_as_they_were_written() {
+        let caller = Name { job: 77, rank: 3 };
+        let hello = Hello {
+            caller,
+            interface: 1,
+        };
+        assert_eq!(Hello::decode(&hello.encode()), Ok(hello));
+        let mut other = hello.encode();
+        other[3] += 1;
+        assert_eq!(Hello::decode(&other), Err(Foreign));
+        for answer in [Answer::Accepted, Answer::Refused] {
+            assert_eq!(Answer::decode(&answer.encode()), Ok(answer));
+        }
+        assert_eq!(Answer::decode(b"HTTP"), Err(Foreign));
+    }
+}
