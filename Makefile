@@ -5,7 +5,7 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
 	fuzz-coverage shell modules install releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
-	packages package-test package-test-dkms
+	packages package-test package-test-dkms mpi-test
 
 # 'make KDIR=...' reaches the scripts through the environment
 export KDIR RELEASE ONLY KERNELS INSTALL_MOD_PATH ENET_CACHE
@@ -48,6 +48,7 @@ help:
 	@echo '  make packages   build Debian packages in build/packages: enet-modules-RELEASE, enet-dkms, enet-tools, netgauge,'
 	@echo '                  libsockaddr-en-dev, python3-sockaddr-en; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
 	@echo '                  by apt in a fresh system and boots it; make package-test-dkms does so with DKMS and the newest kernel'
+	@echo '  make mpi-test   build the Open MPI component of mpi/, and run four ranks over its test mode; needs no module'
 	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
 	@echo '                  build/share is its /share'
 	@echo
@@ -162,6 +163,9 @@ package-test-dkms:
 
 kernels: toolbox
 	@mk/kernels
+
+mpi-test:
+	@mk/mpi test
 
 releases:
 	@mk/kernel list
