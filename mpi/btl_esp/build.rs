@@ -55,7 +55,12 @@ fn triplet() -> String {
 fn generate(includes: &[PathBuf]) {
     let output = PathBuf::from(env::var("OUT_DIR").expect("cargo sets it")).join("bindings.rs");
     let mut bindgen = Command::new("bindgen");
-    bindgen.args(["c/wrapper.h", "--no-layout-tests", "--no-doc-comments", "--merge-extern-blocks"]);
+    bindgen.args([
+        "c/wrapper.h",
+        "--no-layout-tests",
+        "--no-doc-comments",
+        "--merge-extern-blocks",
+    ]);
     bindgen.args(["--rust-target", "1.85", "--default-enum-style", "consts"]);
     bindgen.args(["--allowlist-function", FUNCTIONS, "--allowlist-type", TYPES]);
     bindgen.args(["--allowlist-var", VALUES, "--output"]);

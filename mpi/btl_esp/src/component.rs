@@ -178,7 +178,9 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         .filter_map(|interface| Listener::open(interface, parameters.timeout).ok())
         .collect();
     if listeners.is_empty() {
-        return Err("no Ethernet interface is up (btl_esp_if_include, btl_esp_if_exclude)".to_owned());
+        return Err(
+            "no Ethernet interface is up (btl_esp_if_include, btl_esp_if_exclude)".to_owned(),
+        );
     }
     let cards: Vec<_> = listeners.iter().map(Listener::card).collect();
     let used: Vec<_> = listeners.iter().map(|l| l.interface().clone()).collect();
@@ -206,7 +208,9 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
         )
     };
     if sent != OPAL_SUCCESS {
-        return Err(format!("its addresses cannot be told to other ranks (modex: {sent})"));
+        return Err(format!(
+            "its addresses cannot be told to other ranks (modex: {sent})"
+        ));
     }
     let modules: Vec<_> = used
         .iter()

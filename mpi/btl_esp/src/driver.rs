@@ -99,7 +99,10 @@ pub fn reach(
                 .map(|column| matrix.iter().map(|row| row[column]).collect())
                 .collect();
             let chosen = pairs::choose(&turned);
-            chosen.into_iter().map(|(theirs, ours)| (ours, theirs)).collect()
+            chosen
+                .into_iter()
+                .map(|(theirs, ours)| (ours, theirs))
+                .collect()
         };
         let pairs: Vec<_> = chosen
             .into_iter()
@@ -235,7 +238,14 @@ fn lose(peer: Name, module: usize, why: &str) {
     let text = CString::new(sentence).unwrap_or_default().into_raw();
     if let Some(callback) = callback {
         // SAFETY: Open MPI registered the callback; the text is never freed, and it takes a null process for an unknown one.
-        unsafe { callback(module_of(module), MCA_BTL_ERROR_FLAGS_FATAL as i32, ptr::null_mut(), text) };
+        unsafe {
+            callback(
+                module_of(module),
+                MCA_BTL_ERROR_FLAGS_FATAL as i32,
+                ptr::null_mut(),
+                text,
+            )
+        };
     }
 }
 

@@ -395,7 +395,10 @@ impl<P: Payload> Engine<P> {
         } else {
             let mut reported = [EpollEvent::empty(); REPORTED];
             // it fails for signals only
-            let count = self.epoll.wait(&mut reported, EpollTimeout::ZERO).unwrap_or(0);
+            let count = self
+                .epoll
+                .wait(&mut reported, EpollTimeout::ZERO)
+                .unwrap_or(0);
             for event in &reported[..count] {
                 self.receive(event.data() as LinkId);
             }

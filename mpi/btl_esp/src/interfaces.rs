@@ -24,7 +24,8 @@ pub fn find(include: &str, exclude: &str) -> io::Result<Vec<Interface>> {
     let mut names: Vec<String> = Vec::new();
     for entry in getifaddrs()? {
         let up = InterfaceFlags::IFF_UP | InterfaceFlags::IFF_RUNNING;
-        let usable = entry.flags.contains(up) && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
+        let usable =
+            entry.flags.contains(up) && !entry.flags.contains(InterfaceFlags::IFF_LOOPBACK);
         if usable && !names.contains(&entry.interface_name) {
             names.push(entry.interface_name);
         }
@@ -38,7 +39,10 @@ pub fn find(include: &str, exclude: &str) -> io::Result<Vec<Interface>> {
         }
     });
     // one that is no Ethernet device, or has just gone, is left out
-    Ok(names.iter().filter_map(|name| describe(name).ok()).collect())
+    Ok(names
+        .iter()
+        .filter_map(|name| describe(name).ok())
+        .collect())
 }
 
 fn describe(name: &str) -> io::Result<Interface> {

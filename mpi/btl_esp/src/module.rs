@@ -177,8 +177,7 @@ unsafe fn pack(
     };
     // SAFETY: the caller's promise for the convertor; the vector is one, with room for so many bytes or a null pointer, by
     // which the convertor tells where its bytes are.
-    let result =
-        unsafe { opal_convertor_pack(convertor, &mut vector, &mut count, &mut packed) };
+    let result = unsafe { opal_convertor_pack(convertor, &mut vector, &mut count, &mut packed) };
     (result >= 0).then_some((vector.iov_base, packed))
 }
 

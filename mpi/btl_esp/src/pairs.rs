@@ -29,7 +29,10 @@ fn place(
     tried: &mut [bool],
 ) -> bool {
     let columns = 0..reach[row].len();
-    if let Some(free) = columns.clone().find(|column| reach[row][*column] && partner[*column].is_none()) {
+    if let Some(free) = columns
+        .clone()
+        .find(|column| reach[row][*column] && partner[*column].is_none())
+    {
         partner[free] = Some(row);
         return true;
     }

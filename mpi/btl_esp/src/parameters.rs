@@ -142,7 +142,9 @@ pub unsafe fn read() -> Parameters {
             return String::new();
         }
         // SAFETY: Open MPI's values are strings that end with a zero byte, and stay until the component is closed.
-        unsafe { CStr::from_ptr(value) }.to_string_lossy().into_owned()
+        unsafe { CStr::from_ptr(value) }
+            .to_string_lossy()
+            .into_owned()
     };
     let count = |value: c_int| usize::try_from(value).unwrap_or(0);
     Parameters {
