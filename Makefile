@@ -46,7 +46,7 @@ help:
 	@echo '                  KERNELS="release ..." selects kernels, ONLY="name ..." selects scenarios'
 	@echo '  make install    build for the running kernel (or KDIR or RELEASE) and install, with depmod, headers and manual pages'
 	@echo '  make packages   build Debian packages in build/packages: enet-modules-RELEASE, enet-dkms, enet-tools, netgauge,'
-	@echo '                  libsockaddr-en-dev, python3-sockaddr-en; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
+	@echo '                  openmpi-btl-esp, libsockaddr-en-dev, python3-sockaddr-en; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
 	@echo '                  by apt in a fresh system and boots it; make package-test-dkms does so with DKMS and the newest kernel'
 	@echo '  make mpi-test   build the Open MPI component of mpi/, and run four ranks over its test mode; needs no module'
 	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'

@@ -141,7 +141,7 @@ unsafe extern "C" fn init(
         Ok(made) => made,
         Err(why) => {
             // SAFETY: Open MPI has set this before it opens components, and does not change it.
-            let first = unsafe { (*&raw const opal_process_info).my_local_rank } == 0;
+            let first = unsafe { opal_process_info.my_local_rank } == 0;
             if first && !parameters.quiet {
                 eprintln!("btl esp is not used on this host: {why}");
             }
@@ -185,7 +185,7 @@ fn make(parameters: &Parameters) -> Result<Vec<*mut mca_btl_base_module_t>, Stri
     let cards: Vec<_> = listeners.iter().map(Listener::card).collect();
     let used: Vec<_> = listeners.iter().map(|l| l.interface().clone()).collect();
     // SAFETY: Open MPI has set this before it opens components, and does not change it.
-    let own = unsafe { (*&raw const opal_process_info).my_name };
+    let own = unsafe { opal_process_info.my_name };
     // SAFETY: parameters are registered, and nobody writes the template any more.
     let template = unsafe { *(&raw const TEMPLATE).cast::<mca_btl_base_module_t>() };
     let settings = Settings {
