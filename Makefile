@@ -5,10 +5,10 @@ MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
 	fuzz-coverage shell modules install releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
-	packages package-test package-test-dkms mpi-test
+	packages package-test package-test-dkms mpi-test mpi-hosts
 
 # 'make KDIR=...' reaches the scripts through the environment
-export KDIR RELEASE ONLY KERNELS INSTALL_MOD_PATH ENET_CACHE
+export KDIR RELEASE ONLY KERNELS INSTALL_MOD_PATH ENET_CACHE COUNTED
 ifeq ($(strip $(KDIR)),)
 unexport KDIR
 endif
@@ -48,7 +48,8 @@ help:
 	@echo '  make packages   build Debian packages in build/packages: enet-modules-RELEASE, enet-dkms, enet-tools, netgauge,'
 	@echo '                  openmpi-btl-esp, libsockaddr-en-dev, python3-sockaddr-en; MODULE_KEY=FILE MODULE_CERT=FILE sign the module. make package-test installs them'
 	@echo '                  by apt in a fresh system and boots it; make package-test-dkms does so with DKMS and the newest kernel'
-	@echo '  make mpi-test   build the Open MPI component of mpi/, and run four ranks over its test mode; needs no module'
+	@echo '  make mpi-test   build the Open MPI component of mpi/, and run four ranks over its test mode; needs no module;'
+	@echo '                  make mpi-hosts runs Open MPI over ESP between hosts in a guest, ONLY="name ..." selects tests'
 	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
 	@echo '                  build/share is its /share'
 	@echo
@@ -166,6 +167,9 @@ kernels: toolbox
 
 mpi-test:
 	@mk/mpi test
+
+mpi-hosts:
+	@set -f; mk/mpi hosts $(ONLY)
 
 releases:
 	@mk/kernel list

@@ -6,6 +6,7 @@
  *   exchange              all of that once; rank 0 prints a line for each part
  *   exchange die SECONDS  exchanges messages until rank 1 kills itself after so many seconds
  *   exchange time SIZE ROUNDS  prints half a round trip between ranks 0 and 1 in microseconds
+ *   exchange last SECONDS  exchanges large messages until so many seconds have passed; every byte is checked
  */
 #include <mpi.h>
 #include <signal.h>
@@ -124,9 +125,31 @@ static void die(unsigned seconds)
     for (;;) {
         int stop = 0;
         MPI_Allreduce(MPI_IN_PLACE, &stop, 1, MPI_INT, MPI_MAX, MPI_COMM_WORLD);
-        if (rank == 1 && MPI_Wtime() > end)
+        if (rank == 1 && MPI_Wtime() > end) {
+            fprintf(stderr, "rank 1 kills itself\n");
             raise(SIGKILL);
+        }
     }
+}
+
+static void last(unsigned seconds)
+{
+    double end = MPI_Wtime() + seconds;
+    size_t size = 1 << 20;
+    unsigned char *out = memory(size), *in = memory(size);
+    int next = (rank + 1) % ranks, previous = (rank + ranks - 1) % ranks, rounds, go = 1;
+    for (rounds = 0; go; rounds++) {
+        fill(out, size, rank + rounds);
+        MPI_Sendrecv(out, size, MPI_BYTE, next, 0, in, size, MPI_BYTE, previous, 0, MPI_COMM_WORLD, MPI_STATUS_IGNORE);
+        if (differs(in, size, previous + rounds))
+            fail("large message", size);
+        go = MPI_Wtime() < end;
+        MPI_Bcast(&go, 1, MPI_INT, 0, MPI_COMM_WORLD);
+    }
+    if (rank == 0)
+        printf("large messages: right on %d ranks, %d rounds\n", ranks, rounds);
+    free(out);
+    free(in);
 }
 
 static void measure(size_t size, int rounds)
@@ -170,6 +193,8 @@ int main(int argc, char **argv)
     MPI_Get_processor_name(host, &length);
     if (argc == 3 && !strcmp(argv[1], "die")) {
         die(atoi(argv[2]));
+    } else if (argc == 3 && !strcmp(argv[1], "last")) {
+        last(atoi(argv[2]));
     } else if (argc == 4 && !strcmp(argv[1], "time")) {
         measure(atol(argv[2]), atoi(argv[3]));
     } else {

@@ -10,6 +10,7 @@ use serde::de::DeserializeOwned;
 use crate::layout::Layout;
 use crate::qemu::{Boot, Clock, Guest, Monitor, Said, Wire};
 use crate::scenarios;
+use crate::shared::Shared;
 use crate::step;
 
 /// A guest that runs commands.
@@ -27,6 +28,18 @@ pub enum Verb {
     Commands,
     /// Arguments of netgauge, which talks to a server in another namespace.
     Bench,
+    /// Lines of shell in a tree that the guest mounts.
+    Tree,
+}
+
+impl Verb {
+    fn word(self) -> &'static str {
+        match self {
+            Self::Commands => "commands",
+            Self::Bench => "bench",
+            Self::Tree => "tree",
+        }
+    }
 }
 
 /// What a command printed, both its outputs together, and its exit status.
@@ -144,31 +157,54 @@ impl Commands {
         patience: Duration,
         wire: Option<Wire>,
     ) -> Result<Self> {
-        let word = match verb {
-            Verb::Commands => "commands",
-            Verb::Bench => "bench",
+        let boot = Boot {
+            name,
+            initramfs,
+            verb: &[verb.word().to_owned()],
+            clock,
+            wire,
+            shared: &[],
+            deadline: patience,
         };
-        let how = match clock {
+        Self::start(layout, verb, &boot)
+    }
+
+    /// The same in a tree that is served as "toolbox", beside a directory that is served as "share".
+    ///
+    /// # Errors
+    /// As [`Commands::boot_from`].
+    pub fn boot_tree(
+        layout: &Layout,
+        (name, initramfs): (&str, &Path),
+        shared: &[Shared; 2],
+        clock: Clock,
+        patience: Duration,
+    ) -> Result<Self> {
+        let verb = Verb::Tree;
+        let boot = Boot {
+            name,
+            initramfs,
+            verb: &[verb.word().to_owned()],
+            clock,
+            wire: None,
+            shared,
+            deadline: patience,
+        };
+        Self::start(layout, verb, &boot)
+    }
+
+    fn start(layout: &Layout, verb: Verb, boot: &Boot<'_>) -> Result<Self> {
+        let how = match boot.clock {
             Clock::Instructions => " whose clock counts instructions",
             Clock::Free(_) => "",
         };
         step::say(&format!("booting a guest with {}{how}", layout.release));
-        let mut guest = Guest::boot(
-            layout,
-            &Boot {
-                name,
-                initramfs,
-                verb: &[word.to_owned()],
-                clock,
-                wire,
-                deadline: patience,
-            },
-        )?;
+        let mut guest = Guest::boot(layout, boot)?;
         await_ready(&mut guest)?;
         Ok(Self {
             guest,
             verb,
-            patience,
+            patience: boot.deadline,
         })
     }
 
@@ -231,7 +267,7 @@ impl Commands {
     /// As [`Commands::run`].
     pub fn shell(&mut self, line: &str) -> Result<Ended> {
         match self.verb {
-            Verb::Commands => self.ask(line),
+            Verb::Commands | Verb::Tree => self.ask(line),
             Verb::Bench => self.ask(&format!("! {line}")),
         }
     }

@@ -88,6 +88,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
             verb: &verb,
             clock: Clock::Free(2),
             wire: Some(wire),
+            shared: &[],
             deadline: layout.allow(SILENCE),
         };
         Guest::boot(layout, &boot)

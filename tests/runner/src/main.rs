@@ -19,6 +19,7 @@ mod judge;
 mod layout;
 mod manual;
 mod misuses;
+mod mpi;
 mod params;
 #[cfg(feature = "pictures")]
 mod performance;
@@ -28,6 +29,7 @@ mod python;
 mod qemu;
 mod scale;
 mod scenarios;
+mod shared;
 mod shell;
 mod step;
 
@@ -113,6 +115,8 @@ enum Verb {
         #[arg(long)]
         counted: bool,
     },
+    /// Run Open MPI over ESP between hosts in a guest.
+    Mpi(mpi::Options),
     /// Open a shell in a guest with two hosts.
     Shell,
 }
@@ -183,6 +187,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::FuzzFrames(options) => fuzz_frames::run(&layout, options),
         Verb::Endurance(options) => endurance::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
+        Verb::Mpi(options) => judge(mpi::run(&layout, options)?),
         Verb::Shell => shell::run(&layout).map(|()| true),
     }
 }

@@ -18,6 +18,7 @@ use serde_json::{json, Value};
 use tempfile::TempDir;
 
 use crate::layout::{Layout, Purpose};
+use crate::shared::Shared;
 use crate::step;
 
 /// How a guest's processors are emulated.
@@ -60,6 +61,8 @@ pub struct Boot<'a> {
     pub clock: Clock,
     /// Its network device, if it has one.
     pub wire: Option<Wire>,
+    /// Directories that it can mount.
+    pub shared: &'a [Shared],
     /// It is ended so long after its kernel has started init, whatever it does, unless it is given more time.
     pub deadline: Duration,
 }
@@ -355,6 +358,9 @@ const PATIENCE: &str = "ENET_PATIENCE";
 /// The names of the serial ports without their numbers, likewise.
 const PORTS: &str = "ENET_PORTS";
 
+/// MiB of a guest whose root is a directory of the host: it runs what it likes.
+const ROOMY: &str = "2048";
+
 /// QEMU's command line without serial ports; its process dies with the runner.
 pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     let mut command = Command::new("setpriv");
@@ -378,7 +384,15 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
         // its processor can do. An interrupt just then has KASAN look for its notes where they are not.
         Purpose::Debug => ("2048", DEBUG_OPTIONS, ",-la57"),
     };
-    command.args(["-m", memory]);
+    if boot.shared.is_empty() {
+        command.args(["-m", memory]);
+    } else {
+        // Who serves a directory writes what is read into the guest's memory.
+        command.args(["-m", ROOMY, "-machine", "memory-backend=memory", "-object"]);
+        command.arg(format!(
+            "memory-backend-memfd,id=memory,size={ROOMY}M,share=on"
+        ));
+    }
     let (accelerator, processor, more) = match boot.clock {
         Clock::Free(processors) => {
             command.args(["-smp", &processors.to_string()]);
@@ -406,6 +420,9 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
     ]);
     if let Some(wire) = &boot.wire {
         attach(&mut command, wire);
+    }
+    for shared in boot.shared {
+        shared.attach(&mut command);
     }
     command
 }

@@ -213,6 +213,7 @@ fn run_guests(
             verb: &verb,
             clock,
             wire: wire.clone(),
+            shared: &[],
             deadline: layout.allow(DEADLINE),
         };
         let outcome = watch(layout, &boot, work);

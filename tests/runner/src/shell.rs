@@ -3,11 +3,9 @@
 
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use anyhow::{bail, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use tempfile::TempDir;
 
 use crate::architecture::Architecture;
@@ -15,6 +13,7 @@ use crate::initramfs::{self, Contents};
 use crate::layout::Layout;
 use crate::programs;
 use crate::qemu::{machine, Boot, Clock};
+use crate::shared::Shared;
 use crate::step;
 
 /// Packages with the programs that the guest has beside the toolbox'.
@@ -25,12 +24,6 @@ const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge"];
 
 /// An example that is useful as a tool.
 const EXAMPLE: &str = "esp_nc";
-
-/// The guest's memory, as QEMU is told.
-const MEMORY: &str = "1024M";
-
-/// How long the server of a directory may take to be ready.
-const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits for its end.
 ///
@@ -46,8 +39,10 @@ pub fn run(layout: &Layout) -> Result<()> {
     fs::create_dir_all(&share).with_context(|| share.display().to_string())?;
     let initramfs = file_system(layout)?;
     let directory = TempDir::with_prefix("shell-").context("a temporary directory")?;
-    let toolbox = Shared::serve(layout, directory.path(), "toolbox", Path::new("/"), true)?;
-    let own = Shared::serve(layout, directory.path(), "share", &share, false)?;
+    let shared = [
+        Shared::serve(layout, directory.path(), "toolbox", Path::new("/"), true)?,
+        Shared::serve(layout, directory.path(), "share", &share, false)?,
+    ];
     let verb: Vec<_> = ["shell"]
         .iter()
         .chain(PROGRAMS)
@@ -60,6 +55,7 @@ pub fn run(layout: &Layout) -> Result<()> {
         verb: &verb,
         clock: Clock::Free(2),
         wire: None,
+        shared: &shared,
         deadline: Duration::MAX,
     };
     step::say(&format!(
@@ -67,17 +63,8 @@ pub fn run(layout: &Layout) -> Result<()> {
         layout.release,
         share.display()
     ));
-    let mut command = machine(layout, &boot);
-    command.arg("-object");
-    command.arg(format!(
-        "memory-backend-memfd,id=memory,size={MEMORY},share=on"
-    ));
-    command.args(["-machine", "memory-backend=memory"]);
-    for shared in [&toolbox, &own] {
-        shared.attach(&mut command);
-    }
     // The second serial port goes nowhere here.
-    let status = command
+    let status = machine(layout, &boot)
         .args(["-serial", "mon:stdio"])
         .status()
         .context("starting QEMU")?;
@@ -101,72 +88,4 @@ fn file_system(layout: &Layout) -> Result<PathBuf> {
             module: layout.module(),
         },
     )
-}
-
-/// A directory that a guest mounts by its tag, and the process that serves it.
-struct Shared {
-    tag: &'static str,
-    socket: PathBuf,
-    server: Child,
-}
-
-impl Shared {
-    fn serve(
-        layout: &Layout,
-        place: &Path,
-        tag: &'static str,
-        directory: &Path,
-        read_only: bool,
-    ) -> Result<Self> {
-        let socket = place.join(tag);
-        let log = layout.logs()?.join(format!("virtiofsd-{tag}.log"));
-        let output = fs::File::create(&log).with_context(|| log.display().to_string())?;
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "/usr/libexec/virtiofsd"]);
-        command.args(["--sandbox", "none", "--socket-path"]);
-        command.arg(&socket).arg("--shared-dir").arg(directory);
-        if read_only {
-            command.arg("--readonly");
-        }
-        let server = command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .context("starting virtiofsd")?;
-        let mut shared = Self {
-            tag,
-            socket,
-            server,
-        };
-        let started = Instant::now();
-        while !shared.socket.exists() {
-            if let Some(status) = shared.server.try_wait()? {
-                bail!("virtiofsd: {status}:\n{}", step::tail(&log, 10));
-            }
-            ensure!(
-                started.elapsed() < PATIENCE,
-                "virtiofsd does not get ready; its log is {}",
-                log.display()
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(shared)
-    }
-
-    fn attach(&self, command: &mut Command) {
-        let (tag, socket) = (self.tag, self.socket.display());
-        command.arg("-chardev");
-        command.arg(format!("socket,id={tag},path={socket}"));
-        command.arg("-device");
-        command.arg(format!("vhost-user-fs-pci,chardev={tag},tag={tag}"));
-    }
-}
-
-impl Drop for Shared {
-    fn drop(&mut self) {
-        // It may have ended with QEMU.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
-    }
 }

@@ -1,0 +1,95 @@
+//! `make mpi-hosts`: Open MPI over ESP between hosts, which are namespaces of a guest.
+//!
+//! The guest's root is the toolbox of mk/mpi, which has Open MPI; mpi/tests/hosts sets the hosts up and runs jobs on them.
+
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+use anyhow::{ensure, Context, Result};
+use clap::Args;
+use tempfile::TempDir;
+
+use crate::commands::Commands;
+use crate::initramfs::{self, Contents};
+use crate::judge::Part;
+use crate::layout::Layout;
+use crate::programs;
+use crate::qemu::Clock;
+use crate::shared::Shared;
+use crate::step;
+
+/// How long one part may take; some times of what it does on two cores.
+const PATIENCE: Duration = Duration::from_secs(3600);
+
+/// What the guest runs.
+const HOSTS: &str = "bash /share/hosts";
+
+/// Where to find things.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The tree with Open MPI that becomes the guest's root.
+    #[arg(long)]
+    tree: PathBuf,
+    /// The directory with the component and the test programs.
+    #[arg(long)]
+    share: PathBuf,
+    /// Use one processor whose clock counts instructions.
+    #[arg(long)]
+    counted: bool,
+    /// Parts of mpi/tests/hosts; all that are no measurement if there are none.
+    parts: Vec<String>,
+}
+
+/// Runs the parts, each of which is a test.
+///
+/// # Errors
+/// When the guest does not boot, or the hosts cannot be set up.
+pub fn run(layout: &Layout, options: &Options) -> Result<Part> {
+    let initramfs = file_system(layout)?;
+    let directory = TempDir::with_prefix("mpi-").context("a temporary directory")?;
+    let serve = |tag, served: &Path, read_only| {
+        Shared::serve(layout, directory.path(), tag, served, read_only)
+    };
+    let shared = [
+        serve("toolbox", &options.tree, true)?,
+        serve("share", &options.share, false)?,
+    ];
+    let clock = if options.counted {
+        Clock::Instructions
+    } else {
+        Clock::Free(2)
+    };
+    let mut guest = Commands::boot_tree(layout, ("mpi", &initramfs), &shared, clock, PATIENCE)?;
+    let parts = if options.parts.is_empty() {
+        let listed = guest.ask(&format!("{HOSTS} list"))?;
+        ensure!(listed.status == 0, "hosts list:\n{}", listed.text);
+        listed.text.lines().map(str::to_owned).collect()
+    } else {
+        options.parts.clone()
+    };
+    let mut results = Part::new("mpi");
+    for part in &parts {
+        step::say(&format!("mpi: {part}"));
+        let status = guest.run(&format!("{HOSTS} {part}"), |line| println!("{line}"))?;
+        let outcome = (status == 0)
+            .then_some(())
+            .with_context(|| format!("exit status {status}"));
+        results.take(part, outcome);
+    }
+    guest.end()?;
+    Ok(results)
+}
+
+fn file_system(layout: &Layout) -> Result<PathBuf> {
+    let _lock = layout.lock()?;
+    programs::build_module(layout)?;
+    initramfs::build(
+        layout,
+        &Contents {
+            place: layout.build().join("guest-mpi"),
+            programs: Vec::new(),
+            files: Vec::new(),
+            module: layout.module(),
+        },
+    )
+}
