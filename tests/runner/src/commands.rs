@@ -32,16 +32,6 @@ pub enum Verb {
     Tree,
 }
 
-impl Verb {
-    fn word(self) -> &'static str {
-        match self {
-            Self::Commands => "commands",
-            Self::Bench => "bench",
-            Self::Tree => "tree",
-        }
-    }
-}
-
 /// What a command printed, both its outputs together, and its exit status.
 #[derive(Debug)]
 pub struct Ended {
@@ -157,16 +147,7 @@ impl Commands {
         patience: Duration,
         wire: Option<Wire>,
     ) -> Result<Self> {
-        let boot = Boot {
-            name,
-            initramfs,
-            verb: &[verb.word().to_owned()],
-            clock,
-            wire,
-            shared: &[],
-            deadline: patience,
-        };
-        Self::start(layout, verb, &boot)
+        Self::start(layout, (name, initramfs), verb, clock, patience, wire, &[])
     }
 
     /// The same in a tree that is served as "toolbox", beside a directory that is served as "share".
@@ -175,36 +156,50 @@ impl Commands {
     /// As [`Commands::boot_from`].
     pub fn boot_tree(
         layout: &Layout,
-        (name, initramfs): (&str, &Path),
+        place: (&str, &Path),
         shared: &[Shared; 2],
         clock: Clock,
         patience: Duration,
     ) -> Result<Self> {
-        let verb = Verb::Tree;
-        let boot = Boot {
-            name,
-            initramfs,
-            verb: &[verb.word().to_owned()],
-            clock,
-            wire: None,
-            shared,
-            deadline: patience,
-        };
-        Self::start(layout, verb, &boot)
+        Self::start(layout, place, Verb::Tree, clock, patience, None, shared)
     }
 
-    fn start(layout: &Layout, verb: Verb, boot: &Boot<'_>) -> Result<Self> {
-        let how = match boot.clock {
+    fn start(
+        layout: &Layout,
+        (name, initramfs): (&str, &Path),
+        verb: Verb,
+        clock: Clock,
+        patience: Duration,
+        wire: Option<Wire>,
+        shared: &[Shared],
+    ) -> Result<Self> {
+        let how = match clock {
             Clock::Instructions => " whose clock counts instructions",
             Clock::Free(_) => "",
         };
         step::say(&format!("booting a guest with {}{how}", layout.release));
-        let mut guest = Guest::boot(layout, boot)?;
+        let word = match verb {
+            Verb::Commands => "commands",
+            Verb::Bench => "bench",
+            Verb::Tree => "tree",
+        };
+        let mut guest = Guest::boot(
+            layout,
+            &Boot {
+                name,
+                initramfs,
+                verb: &[word.to_owned()],
+                clock,
+                wire,
+                shared,
+                deadline: patience,
+            },
+        )?;
         await_ready(&mut guest)?;
         Ok(Self {
             guest,
             verb,
-            patience: boot.deadline,
+            patience,
         })
     }
 

@@ -1,10 +1,9 @@
 //! `make demo`: the instructions of a message by transport, and the goodput of many senders to one, in a minute and on
 //! one screen.
 //!
-//! `mk/demo` has built the programs: fewer than tests need.
+//! `mk/demo` has built the module and the programs: fewer than tests need.
 
 use std::fmt::Write as _;
-use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::Result;
@@ -12,9 +11,8 @@ use anyhow::Result;
 use crate::bench;
 use crate::commands::{Commands, Verb};
 use crate::incast::{self, Cell};
-use crate::initramfs::{self, Contents};
+use crate::initramfs;
 use crate::layout::Layout;
-use crate::programs;
 use crate::qemu::Clock;
 use crate::step;
 
@@ -35,7 +33,8 @@ Next:
 /// # Errors
 /// When something does not build, the guest does not boot, a measurement fails, or the kernel reports a fault.
 pub fn run(layout: &Layout) -> Result<()> {
-    let initramfs = file_system(layout)?;
+    let programs = ["netgauge", "enet-switch"].map(|name| layout.program(name));
+    let initramfs = initramfs::with_module(layout, "guest-demo", programs.into())?;
     let mut guest = Commands::boot_from(
         layout,
         ("demo", &initramfs),
@@ -51,23 +50,6 @@ pub fn run(layout: &Layout) -> Result<()> {
     guest.end()?;
     println!("{}", page(&layout.release, &messages, &cells));
     Ok(())
-}
-
-/// The guest's file system, with the programs of the demonstration alone.
-fn file_system(layout: &Layout) -> Result<PathBuf> {
-    let _lock = layout.lock()?;
-    programs::build_module(layout)?;
-    initramfs::build(
-        layout,
-        &Contents {
-            place: layout.build().join("guest-demo"),
-            programs: ["netgauge", "enet-switch"]
-                .map(|name| layout.program(name))
-                .into(),
-            files: Vec::new(),
-            module: layout.module(),
-        },
-    )
 }
 
 /// A bar of `share` of the longest.

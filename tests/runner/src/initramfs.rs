@@ -12,6 +12,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::architecture::Architecture;
 use crate::layout::Layout;
+use crate::programs;
 use crate::step;
 
 /// The guest's first program.
@@ -101,6 +102,24 @@ pub struct Contents {
     pub files: Vec<(PathBuf, PathBuf)>,
     /// `enet.ko`; goes where out-of-tree modules go.
     pub module: PathBuf,
+}
+
+/// Builds the module, and an archive with it and `programs` alone in the directory `place` of the products.
+///
+/// # Errors
+/// When the module does not build, and as [`build`].
+pub fn with_module(layout: &Layout, place: &str, programs: Vec<PathBuf>) -> Result<PathBuf> {
+    let _lock = layout.lock()?;
+    programs::build_module(layout)?;
+    build(
+        layout,
+        &Contents {
+            place: layout.build().join(place),
+            programs,
+            files: Vec::new(),
+            module: layout.module(),
+        },
+    )
 }
 
 /// Makes the archive if anything it is made of changed, and returns where it is.

@@ -10,10 +10,9 @@ use clap::Args;
 use tempfile::TempDir;
 
 use crate::commands::Commands;
-use crate::initramfs::{self, Contents};
+use crate::initramfs;
 use crate::judge::Part;
 use crate::layout::Layout;
-use crate::programs;
 use crate::qemu::Clock;
 use crate::shared::Shared;
 use crate::step;
@@ -45,7 +44,7 @@ pub struct Options {
 /// # Errors
 /// When the guest does not boot, or the hosts cannot be set up.
 pub fn run(layout: &Layout, options: &Options) -> Result<Part> {
-    let initramfs = file_system(layout)?;
+    let initramfs = initramfs::with_module(layout, "guest-mpi", Vec::new())?;
     let directory = TempDir::with_prefix("mpi-").context("a temporary directory")?;
     let serve = |tag, served: &Path, read_only| {
         Shared::serve(layout, directory.path(), tag, served, read_only)
@@ -78,18 +77,4 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Part> {
     }
     guest.end()?;
     Ok(results)
-}
-
-fn file_system(layout: &Layout) -> Result<PathBuf> {
-    let _lock = layout.lock()?;
-    programs::build_module(layout)?;
-    initramfs::build(
-        layout,
-        &Contents {
-            place: layout.build().join("guest-mpi"),
-            programs: Vec::new(),
-            files: Vec::new(),
-            module: layout.module(),
-        },
-    )
 }
