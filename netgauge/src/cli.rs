@@ -90,7 +90,8 @@ Examples:
     netgauge plot today.json -o latency.svg
 
 Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
-                 unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy
+                 unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy,
+                 mpi (two ranks of a job of Open MPI)
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),
                  flood (small messages without waiting), setup (connections one after the
                  other), recovery (stalls and losses); of many participants, one at a time:
@@ -393,7 +394,7 @@ mod tests {
     #[test]
     fn all_means_all_and_each_pattern_has_its_defaults() {
         let options = client("-m all -x all --connect h");
-        assert_eq!(options.transports.len(), transport::KINDS.len());
+        assert_eq!(options.transports.len(), transport::all().len());
         let (pattern, plan) = &options.patterns[1];
         assert_eq!((pattern.name(), plan.tests), ("bulk", 10));
         assert_eq!(plan.sizes, [16 << 20]);

@@ -42,6 +42,7 @@ use socket2::{SockRef, TcpKeepalive};
 use crate::group::orders::{Answer, Order};
 use crate::host::{is_timeout, wait_readable};
 use crate::machine::Machine;
+use crate::transport::mpi::RankOf;
 use crate::transport::{Place, SocketId, SocketOptions};
 
 /// Version of the messages below; both sides must have the same.
@@ -72,6 +73,9 @@ pub struct Endpoint {
     /// Identity of a TIPC socket.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tipc: Option<SocketId>,
+    /// Rank of an MPI job.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub mpi: Option<RankOf>,
 }
 
 /// One series of messages of one size.

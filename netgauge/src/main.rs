@@ -12,6 +12,7 @@ use netgauge::group::coordinator::{Coordinator, GroupPattern};
 use netgauge::group::signals::{is_interrupted, Signals};
 use netgauge::group::start::participate;
 use netgauge::report::Format;
+use netgauge::transport::mpi;
 use netgauge::watch::{Watch, INTERRUPTED};
 use netgauge::{client, server};
 
@@ -20,7 +21,11 @@ const WRONG_LINE: u8 = 2;
 
 fn main() -> ExitCode {
     let cli = Cli::parse();
-    run(&cli).unwrap_or_else(|error| {
+    let result = run(&cli);
+    if matches!(result, Ok(code) if code == ExitCode::SUCCESS) {
+        mpi::leave();
+    }
+    result.unwrap_or_else(|error| {
         eprintln!("netgauge: {error:#}");
         if is_interrupted(&error) {
             ExitCode::from(INTERRUPTED)

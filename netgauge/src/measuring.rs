@@ -110,7 +110,7 @@ impl Measuring {
     /// One is unknown.
     pub fn transports(&self) -> Result<Vec<&'static Kind>> {
         match &self.mode[..] {
-            ALL => Ok(transport::KINDS.iter().collect()),
+            ALL => Ok(transport::all()),
             names => names.split(',').map(transport::find).collect(),
         }
     }

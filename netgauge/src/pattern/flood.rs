@@ -192,10 +192,11 @@ fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally>
 
 /// Reads all that was sent; the bytes of several messages at once.
 fn follow_stream(link: &mut Link<'_>, step: &Step) -> Result<()> {
-    let mut buffer = vec![0; BLOCK];
     let mut left = step.size * u64::from(step.rounds);
+    let block = (BLOCK as u64 / step.size).max(1) * step.size;
+    let mut buffer = vec![0; block as usize];
     while left > 0 {
-        let length = left.min(BLOCK as u64) as usize;
+        let length = left.min(block) as usize;
         link.transport.recv(&mut buffer[..length])?;
         left -= length as u64;
     }

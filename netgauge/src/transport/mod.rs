@@ -8,6 +8,7 @@ pub(crate) mod datagram;
 mod edp;
 mod esp;
 mod ip;
+pub mod mpi;
 mod options;
 mod packets;
 mod place;
@@ -167,7 +168,14 @@ pub const KINDS: &[Kind] = &[
     unix::KIND,
     tipc::KIND,
     tcp_zerocopy::KIND,
+    mpi::KIND,
 ];
+
+/// What `-m all` means here: all kinds, but mpi only in a job.
+pub fn all() -> Vec<&'static Kind> {
+    let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
+    KINDS.iter().filter(suits).collect()
+}
 
 /// Finds a kind by its name.
 ///

@@ -1,0 +1,327 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! MPI between two ranks, over whatever Open MPI chose to carry it (001, figures 16 and 17).
+//!
+//! Client and server are the two ranks of a job that `mpirun` starts. They still meet over the control connection, so that
+//! `-m mpi,esp,tcp` measures all three in one run. Open MPI's library is loaded when it is needed, so that netgauge runs
+//! where there is none.
+
+use std::cell::OnceCell;
+use std::env;
+use std::ffi::{c_char, c_int, c_void, CStr};
+use std::io;
+use std::mem::ManuallyDrop;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::net::UnixStream;
+use std::ptr;
+use std::rc::Rc;
+
+use anyhow::{ensure, Context as _, Result};
+use libloading::os::unix::{Library, RTLD_GLOBAL, RTLD_NOW};
+use serde::{Deserialize, Serialize};
+
+use super::{Context, Kind, Prepared, Takes, Transport};
+use crate::control::Endpoint;
+
+pub(super) const KIND: Kind = Kind {
+    name: "mpi",
+    about: "MPI, two ranks of a job of Open MPI",
+    prepare,
+    takes: Takes {
+        nodelay: None,
+        busy_poll: false,
+        send_buffer: false,
+        receive_buffer: false,
+    },
+    interface: false,
+    records: true,
+    streams: None,
+};
+
+/// Open MPI's library. Its ABI for what is used here has been the same since 1.7, its name since 3.0.
+const LIBRARY: &str = "libmpi.so.40";
+
+/// How to be two ranks.
+const REMEDY: &str = "start both ends by mpirun, the server with --once: \
+     mpirun --host A,B -n 1 netgauge --server --once : -n 1 netgauge -m mpi --connect A";
+
+/// `MPI_THREAD_FUNNELED`: this transport is used by the main thread.
+const FUNNELED: c_int = 1;
+/// What messages are tagged with.
+const TAG: c_int = 0;
+/// `MPI_MAX_LIBRARY_VERSION_STRING`.
+const LONGEST_VERSION: usize = 256;
+
+/// Has `mpirun` started this process?
+pub(super) fn is_started() -> bool {
+    env::var_os("OMPI_COMM_WORLD_SIZE").is_some()
+}
+
+/// One of the job's two processes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RankOf {
+    /// What mpirun called the job.
+    job: String,
+    /// 0 or 1.
+    rank: c_int,
+}
+
+impl RankOf {
+    /// Which one this process is, as `mpirun` told it.
+    fn here() -> Result<Self> {
+        let number = |name: &str| {
+            let value = env::var(name).ok()?;
+            value.parse::<c_int>().ok()
+        };
+        let size = number("OMPI_COMM_WORLD_SIZE").with_context(|| {
+            format!("mpi is between two ranks, and mpirun did not start this one: {REMEDY}")
+        })?;
+        ensure!(
+            size == 2,
+            "mpi is between two ranks, and this job has {size}: {REMEDY}"
+        );
+        Ok(Self {
+            job: env::var("PMIX_NAMESPACE").context("mpirun did not name the job")?,
+            rank: number("OMPI_COMM_WORLD_RANK").context("mpirun did not number this rank")?,
+        })
+    }
+}
+
+/// `MPI_Comm` and `MPI_Datatype` of Open MPI: addresses of objects in its library.
+type Handle = *mut c_void;
+/// Room for Open MPI's `MPI_Status`, which is 24 bytes.
+type Status = [u64; 8];
+
+type Init = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
+type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle) -> c_int;
+type Receive =
+    unsafe extern "C" fn(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Status) -> c_int;
+type GetCount = unsafe extern "C" fn(*const Status, Handle, *mut c_int) -> c_int;
+type Finalize = unsafe extern "C" fn() -> c_int;
+
+/// The calls that are used, as Open MPI's `mpi.h` declares them. The library is never unloaded.
+struct Calls {
+    world: Handle,
+    byte: Handle,
+    send: Send,
+    receive: Receive,
+    get_count: GetCount,
+    finalize: Finalize,
+    /// The library's name and version.
+    version: String,
+}
+
+thread_local! {
+    /// The library, once this process has joined the job. It leaves at its end ([`leave`]) and cannot join again.
+    static JOINED: OnceCell<Rc<Calls>> = const { OnceCell::new() };
+}
+
+/// Leaves the job, if this thread has joined it, and waits for the other rank to do so. A process that ends without this ends
+/// the whole job, which is right where it failed.
+pub fn leave() {
+    JOINED.with(|joined| {
+        if let Some(calls) = joined.get() {
+            // SAFETY: the type is that of mpi.h. This thread has called MPI_Init_thread, and ends with this.
+            unsafe { (calls.finalize)() };
+        }
+    });
+}
+
+/// Joins the job, which waits until the other rank does the same.
+fn join() -> Result<Rc<Calls>> {
+    JOINED.with(|joined| {
+        if let Some(calls) = joined.get() {
+            return Ok(calls.clone());
+        }
+        let calls = load().with_context(|| {
+            format!("loading {LIBRARY}: install Open MPI (Debian: openmpi-bin) on both hosts")
+        })?;
+        Ok(joined.get_or_init(|| Rc::new(calls)).clone())
+    })
+}
+
+fn load() -> Result<Calls> {
+    // SAFETY: Open MPI's library is made to be loaded by programs, and its initialisers ask nothing of them. Its components
+    // look for its symbols among the global ones.
+    let library = unsafe { Library::open(Some(LIBRARY), RTLD_NOW | RTLD_GLOBAL) }?;
+    // It has threads of its own from here on.
+    let library = ManuallyDrop::new(library);
+    // SAFETY: the types are those that mpi.h has for these names, and the library stays.
+    let (init, version, calls) = unsafe {
+        let init: Init = *library.get(b"MPI_Init_thread\0")?;
+        let version: Version = *library.get(b"MPI_Get_library_version\0")?;
+        let calls = Calls {
+            world: *library.get(b"ompi_mpi_comm_world\0")?,
+            byte: *library.get(b"ompi_mpi_byte\0")?,
+            send: *library.get(b"MPI_Send\0")?,
+            receive: *library.get(b"MPI_Recv\0")?,
+            get_count: *library.get(b"MPI_Get_count\0")?,
+            finalize: *library.get(b"MPI_Finalize\0")?,
+            version: String::new(),
+        };
+        (init, version, calls)
+    };
+    let (mut text, mut length) = ([0; LONGEST_VERSION], 0);
+    // SAFETY: the library writes a string of at most MPI_MAX_LIBRARY_VERSION_STRING bytes, its end among them, which is how
+    // long the array is.
+    check("MPI_Get_library_version", unsafe {
+        version(text.as_mut_ptr(), &mut length)
+    })?;
+    // SAFETY: the array is as long as both are told, and was zeroed: it has an end.
+    let text = unsafe { CStr::from_ptr(text.as_ptr()) }.to_string_lossy();
+    let mut granted = 0;
+    // SAFETY: the standard allows a null for each of the two arguments of main; `granted` takes an integer.
+    check("MPI_Init_thread", unsafe {
+        init(ptr::null_mut(), ptr::null_mut(), FUNNELED, &mut granted)
+    })?;
+    Ok(Calls {
+        version: text.split(',').next().unwrap_or_default().to_owned(),
+        ..calls
+    })
+}
+
+/// Open MPI ends the job at an error, unless it is told otherwise; this is for the case that it was.
+fn check(call: &str, status: c_int) -> io::Result<()> {
+    match status {
+        0 => Ok(()),
+        status => Err(io::Error::other(format!("{call} failed ({status})"))),
+    }
+}
+
+/// A rank that has not joined yet: both have to at once, so that it is done when the peer is known to be ready.
+struct Waiting(RankOf);
+
+fn prepare(_: &Context) -> Result<Box<dyn Prepared>> {
+    Ok(Box::new(Waiting(RankOf::here()?)))
+}
+
+impl Prepared for Waiting {
+    fn endpoint(&self) -> Result<Endpoint> {
+        Ok(Endpoint {
+            mpi: Some(self.0.clone()),
+            ..Endpoint::default()
+        })
+    }
+
+    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
+        let Self(here) = *self;
+        let peer = peer.mpi.as_ref().context("the peer is no rank of a job")?;
+        ensure!(
+            peer.job == here.job && peer.rank != here.rank,
+            "the two ends are not the two ranks of one job: {REMEDY}"
+        );
+        Ok(Box::new(Mpi {
+            calls: join()?,
+            peer: peer.rank,
+            socket: UnixStream::pair()?.0,
+        }))
+    }
+}
+
+/// Messages to and from the other rank. The receiving buffer is as large as the message, or as several.
+struct Mpi {
+    calls: Rc<Calls>,
+    peer: c_int,
+    /// MPI has no descriptor to wait for or to set options of: this one takes them to no effect.
+    socket: UnixStream,
+}
+
+impl Transport for Mpi {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let length = length(message)?;
+        let Calls { world, byte, .. } = *self.calls;
+        // SAFETY: the message is `length` bytes, which the call reads before it returns; the handles are the library's own, and
+        // this is the thread that joined.
+        check("MPI_Send", unsafe {
+            (self.calls.send)(message.as_ptr().cast(), length, byte, self.peer, TAG, world)
+        })
+    }
+
+    fn send_record(&mut self, message: &[u8]) -> io::Result<()> {
+        self.send(message)
+    }
+
+    fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
+        let Calls { world, byte, .. } = *self.calls;
+        let mut rest = message;
+        while !rest.is_empty() {
+            let (mut status, mut came): (Status, c_int) = ([0; 8], 0);
+            let (room, buffer) = (length(rest)?, rest.as_mut_ptr().cast());
+            // SAFETY: there are `room` bytes of this process at `buffer`, which the call fills before it returns, and never
+            // with more; the status has room for the library's, and the thread is the one that joined.
+            check("MPI_Recv", unsafe {
+                (self.calls.receive)(buffer, room, byte, self.peer, TAG, world, &mut status)
+            })?;
+            // SAFETY: the status is one that the library has filled, for messages of the same type.
+            check("MPI_Get_count", unsafe {
+                (self.calls.get_count)(&status, byte, &mut came)
+            })?;
+            rest = usize::try_from(came)
+                .ok()
+                .and_then(|came| rest.get_mut(came..))
+                .ok_or_else(|| io::Error::other("MPI_Get_count gave more than came"))?;
+        }
+        Ok(())
+    }
+
+    fn max_datagram(&self) -> Option<usize> {
+        None
+    }
+
+    fn discard_pending(&mut self) -> io::Result<()> {
+        Ok(())
+    }
+
+    fn remark(&self) -> Option<String> {
+        // mpirun --mca btl LIST
+        let chosen = env::var("OMPI_MCA_btl").map(|list| format!(", btl {list}"));
+        Some(format!(
+            "{}{}",
+            self.calls.version,
+            chosen.unwrap_or_default()
+        ))
+    }
+}
+
+impl AsFd for Mpi {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
+}
+
+/// How MPI takes a length.
+fn length(bytes: &[u8]) -> io::Result<c_int> {
+    c_int::try_from(bytes.len()).map_err(|_| io::ErrorKind::InvalidInput.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_process_that_mpirun_did_not_start_is_told_how() {
+        assert!(!is_started());
+        let error = RankOf::here().unwrap_err().to_string();
+        assert!(error.contains("mpirun --host"), "{error}");
+    }
+
+    #[test]
+    fn an_end_of_another_job_is_refused() {
+        let rank = |job: &str, rank| RankOf {
+            job: job.to_owned(),
+            rank,
+        };
+        let refused = |mpi| {
+            let waiting = Box::new(Waiting(rank("prterun-1", 1)));
+            let peer = Endpoint {
+                mpi,
+                ..Endpoint::default()
+            };
+            waiting.open(&peer).err().unwrap().to_string()
+        };
+        assert!(refused(None).contains("no rank"));
+        assert!(refused(Some(rank("prterun-2", 0))).contains("one job"));
+        assert!(refused(Some(rank("prterun-1", 1))).contains("one job"));
+    }
+}
