@@ -253,6 +253,7 @@ impl<P: Scheduled> Place<P> {
         if let Some(slot) = waiting.sockets.slot(sock) {
             // The socket leaves the list as well, if it is there.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
+            waiting.order.release(slot);
         }
         let released = waiting.sockets.dismiss(sock);
         waiting.order.note_arrival(queue.last_arrival());

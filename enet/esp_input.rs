@@ -286,14 +286,14 @@ impl Packets {
     #[inline]
     fn of(skb: &Skb, header: &Header) -> Option<Self> {
         match skb.contents() {
-            Contents::Packets(size) if header.len > size => Some(Packets {
-                count: header.len.div_ceil(size.max(1)),
+            Contents::Packets(size) if header.payload() > size => Some(Packets {
+                count: header.payload().div_ceil(size.max(1)),
                 size,
             }),
             Contents::Foreign => None,
             Contents::Packet | Contents::Packets(_) => Some(Packets {
                 count: 1,
-                size: header.len,
+                size: header.payload(),
             }),
         }
     }

@@ -65,7 +65,7 @@ fn esp_packet(local_port: u16, peer: &Address, header: &esp::Header) -> Packet {
     Packet {
         seq: header.seq.0,
         ack: header.ack.0,
-        len: header.len,
+        len: header.payload(),
         flags: header.flags,
         ..ends(local_port, peer)
     }
@@ -102,7 +102,7 @@ pub(crate) fn esp_sent(sock: &Sock<Esp>, skb: &Buffer, resent: u16) {
         counters.add(Statistic::EspRetransPkts, resent.into());
         trace::esp_retransmit(sock.net(), Some(sock), &packet);
     }
-    if header.has(flags::RRQ) {
+    if header.is_request() {
         counters.count(Statistic::EspOutRequests);
         trace::esp_send_request(sock.net(), Some(sock), &packet);
     }
@@ -135,7 +135,7 @@ pub(crate) fn esp_received(sock: &Sock<Esp>, skb: &Buffer) {
     }
     let counters = counters(sock.net());
     let (header, packet) = esp_of_socket(sock, skb);
-    if header.has(flags::RRQ) {
+    if header.is_request() {
         counters.count(Statistic::EspInRequests);
         trace::esp_receive_request(sock.net(), Some(sock), &packet);
     }

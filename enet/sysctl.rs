@@ -2,7 +2,7 @@
 
 //! `/proc/sys/esp/`: what can be tuned, each network namespace for itself.
 //!
-//! The three numbers of the window are checked together and kept together, in one word: so writers
+//! The four numbers of the window are checked together and kept together, in one word: so writers
 //! on several processors cannot make a set that none of them would have been allowed to make, and a
 //! packet never sees half of a change. The times depend on no other number and are words of their own.
 //! A count of changes tells connections when to look.
@@ -21,6 +21,8 @@ use kernel::{str::CStr, sync::Arc};
 
 /// Packets; above 32767 serial numbers could not be told apart.
 const BURST_LENGTH: RangeInclusive<u16> = 1..=0x7fff;
+/// Packets: a grant is a byte on the wire.
+const MOST_GRANTED: u16 = 0xff;
 /// Microseconds. Below 10 every packet would be asked for again while it is on its way; 1 s is where
 /// the peer may be taken for gone.
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
@@ -75,6 +77,7 @@ impl Live {
         let window = Window::from_bits(self.window.load(Relaxed));
         esp::Config {
             burst_length: window.burst_length,
+            burst_length_max: window.burst_length_max,
             initial_ack_burst_length: window.initial_ack_burst_length,
             packets_to_ack: window.packets_to_ack,
             round_trip_time: self.round_trip_time.load(Relaxed),
@@ -87,6 +90,8 @@ impl Live {
 /// The setting behind a file.
 #[derive(Clone, Copy)]
 pub(crate) enum Setting {
+    /// The window, which nobody grants any more when it is written: its largest size becomes the same.
+    BurstLength,
     /// One of the numbers that bound each other.
     Packets(fn(&mut Window) -> &mut u16),
     RoundTripTime,
@@ -103,6 +108,7 @@ pub(crate) struct Window {
     burst_length: u16,
     initial_ack_burst_length: u16,
     packets_to_ack: u16,
+    burst_length_max: u16,
 }
 
 impl Window {
@@ -111,6 +117,7 @@ impl Window {
             burst_length: config.burst_length,
             initial_ack_burst_length: config.initial_ack_burst_length,
             packets_to_ack: config.packets_to_ack,
+            burst_length_max: config.burst_length_max,
         }
     }
 
@@ -120,6 +127,7 @@ impl Window {
             burst_length: bits as u16,
             initial_ack_burst_length: (bits >> 16) as u16,
             packets_to_ack: (bits >> 32) as u16,
+            burst_length_max: (bits >> 48) as u16,
         }
     }
 
@@ -127,6 +135,7 @@ impl Window {
         u64::from(self.burst_length)
             | u64::from(self.initial_ack_burst_length) << 16
             | u64::from(self.packets_to_ack) << 32
+            | u64::from(self.burst_length_max) << 48
     }
 
     /// Whether the numbers are in their ranges, all together.
@@ -134,6 +143,8 @@ impl Window {
         BURST_LENGTH.contains(&self.burst_length)
             && self.initial_ack_burst_length <= self.burst_length
             && (1..=self.burst_length).contains(&self.packets_to_ack)
+            && (self.burst_length_max == self.burst_length
+                || (self.burst_length..=MOST_GRANTED).contains(&self.burst_length_max))
     }
 }
 
@@ -183,13 +194,14 @@ impl Settings {
         sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));
     }
 
-    /// Sets one number of the window, if the three then fit.
-    fn set_packets(&self, part: fn(&mut Window) -> &mut u16, packets: u16) -> Result {
+    /// Sets a number of the window, if all of them then fit.
+    fn set_packets(&self, number: u32, set: impl Fn(&mut Window, u16)) -> Result {
+        let packets = u16::try_from(number).map_err(|_| EINVAL)?;
         self.live
             .window
             .fetch_update(Relaxed, Relaxed, |bits| {
                 let mut window = Window::from_bits(bits);
-                *part(&mut window) = packets;
+                set(&mut window, packets);
                 window.is_valid().then(|| window.to_bits())
             })
             .map(drop)
@@ -214,7 +226,11 @@ impl Numbers for Settings {
     const FILES: &'static [(&'static CStr, Setting)] = &[
         (
             c"burst_length",
-            Setting::Packets(|window| &mut window.burst_length),
+            Setting::BurstLength,
+        ),
+        (
+            c"burst_length_max",
+            Setting::Packets(|window| &mut window.burst_length_max),
         ),
         (c"checksum", Setting::Checksum),
         (
@@ -240,6 +256,9 @@ impl Numbers for Settings {
 
     fn get(&self, file: Setting) -> Result<u32> {
         match file {
+            Setting::BurstLength => {
+                Ok(Window::from_bits(self.live.window.load(Relaxed)).burst_length.into())
+            }
             Setting::Packets(part) => {
                 let mut window = Window::from_bits(self.live.window.load(Relaxed));
                 Ok((*part(&mut window)).into())
@@ -258,8 +277,12 @@ impl Numbers for Settings {
     fn set(&self, file: Setting, number: u32) -> Result {
         let live = &*self.live;
         match file {
+            Setting::BurstLength => self.set_packets(number, |window, packets| {
+                window.burst_length = packets;
+                window.burst_length_max = packets;
+            }),
             Setting::Packets(part) => {
-                self.set_packets(part, u16::try_from(number).map_err(|_| EINVAL)?)
+                self.set_packets(number, |window, packets| *part(window) = packets)
             }
             Setting::RoundTripTime => store(&live.round_trip_time, ROUND_TRIP_TIME, number),
             Setting::RetransmissionTimeMin => store(

@@ -35,6 +35,10 @@ pub const IDLE: Nanos = 2 * MILLISECOND;
 /// Long enough for a burst of 21 full packets at 20 Mbit/s.
 pub const HOLD: Nanos = 20 * MILLISECOND;
 
+/// Packets that all senders together may have behind announcements: half of what a port with a buffer
+/// of 128 KiB takes.
+pub const UNSCHEDULED: u16 = 42;
+
 /// The order of acknowledgements at one bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AckQueue {
@@ -50,11 +54,19 @@ pub struct AckQueue {
     departed: Nanos,
     /// When a packet last arrived at the device.
     heard: Nanos,
+    /// Connections that have a share of [`UNSCHEDULED`], or wait for one.
+    sharing: u32,
+    /// What they have, together.
+    shared: u16,
 }
 
 /// A connection's slot in the ACK queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Slot(Position);
+pub struct Slot {
+    position: Position,
+    /// Its share of [`UNSCHEDULED`].
+    share: Option<u16>,
+}
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 enum Position {
@@ -71,13 +83,13 @@ impl Slot {
     /// Whether the connection is in the list.
     #[inline]
     pub fn is_waiting(&self) -> bool {
-        self.0 == Position::Waiting
+        self.position == Position::Waiting
     }
 
     /// Whether the queue counts the connection.
     #[inline]
     pub fn is_scheduled(&self) -> bool {
-        self.0 != Position::Unscheduled
+        self.position != Position::Unscheduled
     }
 }
 
@@ -122,7 +134,7 @@ impl NextTurn<'_> {
     pub fn give(self, slot: &mut Slot) {
         if slot.is_waiting() {
             self.queue.waiting = self.queue.waiting.saturating_sub(1);
-            slot.0 = Position::Turn(self.queue.epoch);
+            slot.position = Position::Turn(self.queue.epoch);
         }
         self.queue.departed = self.now;
     }
@@ -139,7 +151,11 @@ impl AckQueue {
         connection: &mut Connection,
         now: Nanos,
     ) -> Verdict {
-        let verdict = self.update(slot, connection.demand(), now);
+        let demand = connection.demand();
+        if demand == Demand::Turn && connection.grants() {
+            connection.set_start(self.share(slot));
+        }
+        let verdict = self.update(slot, demand, now);
         match verdict {
             Verdict::Turn => connection.take_turn(),
             Verdict::Joins => connection.wait_turn(),
@@ -153,22 +169,22 @@ impl AckQueue {
     /// connection as well.
     #[inline]
     pub fn update(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
-        match (slot.0, demand) {
+        match (slot.position, demand) {
             (Position::Unscheduled, Demand::Nothing) => return Verdict::Unchanged,
             (Position::Unscheduled, _) => {
                 self.scheduled = self.scheduled.saturating_add(1);
-                slot.0 = Position::Turn(self.epoch);
+                slot.position = Position::Turn(self.epoch);
             }
             (Position::Turn(since), Demand::Nothing) => {
                 self.scheduled = self.scheduled.saturating_sub(1);
                 self.catch_up(since);
-                slot.0 = Position::Unscheduled;
+                slot.position = Position::Unscheduled;
                 return Verdict::Unchanged;
             }
             (Position::Waiting, Demand::Nothing) => {
                 self.scheduled = self.scheduled.saturating_sub(1);
                 self.waiting = self.waiting.saturating_sub(1);
-                slot.0 = Position::Unscheduled;
+                slot.position = Position::Unscheduled;
                 return Verdict::Leaves;
             }
             (Position::Turn(_) | Position::Waiting, _) => {}
@@ -180,14 +196,38 @@ impl AckQueue {
         }
     }
 
+    /// A connection's share of [`UNSCHEDULED`], now that so many have one: it takes what the others
+    /// leave.
+    fn share(&mut self, slot: &mut Slot) -> u16 {
+        let before = slot.share.unwrap_or_else(|| {
+            self.sharing = self.sharing.saturating_add(1);
+            0
+        });
+        let others = self.shared.saturating_sub(before);
+        let fair = u32::from(UNSCHEDULED).checked_div(self.sharing);
+        let fair = fair.and_then(|fair| u16::try_from(fair).ok()).unwrap_or(0);
+        let share = fair.min(UNSCHEDULED.saturating_sub(others));
+        self.shared = others.saturating_add(share);
+        slot.share = Some(share);
+        share
+    }
+
+    /// A connection is over, or begins anew: others get its share.
+    pub fn release(&mut self, slot: &mut Slot) {
+        if let Some(share) = slot.share.take() {
+            self.sharing = self.sharing.saturating_sub(1);
+            self.shared = self.shared.saturating_sub(share);
+        }
+    }
+
     /// A counted connection has an acknowledgement due.
     #[inline]
     fn ask(&mut self, slot: &mut Slot, now: Nanos) -> Verdict {
-        let Position::Turn(since) = slot.0 else {
+        let Position::Turn(since) = slot.position else {
             return Verdict::Unchanged;
         };
         self.catch_up(since);
-        slot.0 = Position::Turn(self.epoch);
+        slot.position = Position::Turn(self.epoch);
         if self.active() <= 1 {
             return Verdict::Turn;
         }
@@ -195,7 +235,7 @@ impl AckQueue {
             self.departed = now;
         }
         self.waiting = self.waiting.saturating_add(1);
-        slot.0 = Position::Waiting;
+        slot.position = Position::Waiting;
         Verdict::Joins
     }
 

@@ -13,8 +13,11 @@ pub(super) const LARGEST_WINDOW: u16 = 0x7fff;
 /// harm the engine, 0 counts as 1 where 0 would stop it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Config {
-    /// The window during bulk transfer, in packets: 1 to 32767.
+    /// The window during bulk transfer, in packets: 1 to 32767. If
+    /// `burst_length_max` is larger, it is the least one, and the first.
     pub burst_length: u16,
+    /// The largest window that a receiver grants, and a sender makes use of.
+    pub burst_length_max: u16,
     /// Packets that may follow an unacknowledged announcement: 0 up to
     /// `burst_length`.
     pub initial_ack_burst_length: u16,
@@ -35,6 +38,7 @@ impl Default for Config {
     fn default() -> Self {
         Self {
             burst_length: 21,
+            burst_length_max: 255,
             initial_ack_burst_length: 1,
             packets_to_ack: 10,
             round_trip_time: 200,
@@ -52,6 +56,21 @@ impl Config {
     #[inline]
     pub(super) fn window(&self) -> u16 {
         self.burst_length.clamp(1, LARGEST_WINDOW)
+    }
+
+    /// Whether windows follow what receivers grant.
+    #[inline]
+    pub(super) fn is_adaptive(&self) -> bool {
+        self.burst_length_max > self.burst_length
+    }
+
+    /// The largest window that this side takes as a sender, 0 if it takes none.
+    pub(super) fn largest_grant(&self) -> u8 {
+        if self.is_adaptive() {
+            u8::try_from(self.burst_length_max).unwrap_or(u8::MAX)
+        } else {
+            0
+        }
     }
 
     /// The least retransmission timeout.

@@ -166,9 +166,7 @@ impl Connection {
     /// The other side's SYN or SYN|ACK had these options: to be called after
     /// [`accept`](Self::accept), and where [`Outcome::answered`] says so.
     pub fn take_options(&mut self, options: &Options) {
-        if let Some(window) = options.window {
-            self.receiver.tell(window);
-        }
+        self.receiver.take_options(options);
     }
 
     /// The connection that a listener makes of the packet that answers its SYN|ACK,
@@ -440,6 +438,19 @@ impl Connection {
     #[inline]
     pub fn demand(&self) -> Demand {
         self.receiver.demand()
+    }
+
+    /// Whether the other side's windows are granted: then the ACK queue says how
+    /// many packets may come [unscheduled](Self::set_start).
+    #[inline]
+    pub(super) fn grants(&self) -> bool {
+        self.receiver.grants(&self.config)
+    }
+
+    /// So many packets may come behind an announcement that is not acknowledged.
+    #[inline]
+    pub(super) fn set_start(&mut self, packets: u16) {
+        self.receiver.set_start(packets);
     }
 
     /// The turn is not now: the connection waits for it.

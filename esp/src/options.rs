@@ -9,6 +9,7 @@
 //!            1                              1  version of the protocol
 //!            4                              2  most payload of one packet, bytes
 //!            5                              4  burst_length, initial_ack_burst_length
+//!            7                              1  the largest window that its receiver can grant, 0 for none
 //! ```
 //!
 //! The types are those of an answer on EDP's port 0, which has more of them.
@@ -20,7 +21,7 @@
 use super::config::{Config, LARGEST_WINDOW};
 
 /// Bytes of the options that [`Options::emit`] gives.
-pub const OPTIONS_LEN: usize = 13;
+pub const OPTIONS_LEN: usize = 16;
 
 /// Bytes of options that are read at most; a type is skipped within them.
 pub const OPTIONS_MAX: usize = 64;
@@ -30,6 +31,7 @@ mod kind {
     pub const VERSION: u8 = 1;
     pub const LARGEST_PAYLOAD: u8 = 4;
     pub const WINDOW: u8 = 5;
+    pub const GRANTS: u8 = 7;
 }
 
 /// The version of the protocol that is written here. A host that tells none has it too.
@@ -61,6 +63,8 @@ pub struct Options {
     pub window: Option<Window>,
     /// The version of the protocol that it speaks.
     pub version: Option<u8>,
+    /// The largest window that a [`Grant`](super::Grant) can give it, 0 for none.
+    pub largest_grant: u8,
 }
 
 impl Options {
@@ -70,6 +74,7 @@ impl Options {
             largest_payload: Some(COMMON_PAYLOAD),
             window: None,
             version: None,
+            largest_grant: 0,
         }
     }
 
@@ -94,6 +99,9 @@ impl Options {
             b1,
             i0,
             i1,
+            kind::GRANTS,
+            1,
+            config.largest_grant(),
         ]
     }
 
@@ -118,7 +126,8 @@ impl Options {
                     });
                 }
                 (kind::VERSION, &[version]) => options.version = Some(version),
-                (kind::LARGEST_PAYLOAD | kind::WINDOW | kind::VERSION, _) => break,
+                (kind::GRANTS, &[packets]) => options.largest_grant = packets,
+                (kind::LARGEST_PAYLOAD | kind::WINDOW | kind::VERSION | kind::GRANTS, _) => break,
                 _ => {}
             }
             bytes = behind;

@@ -30,14 +30,24 @@ pub(super) struct PeerWindow {
     proven: u16,
     /// Packets for which that holds.
     lease: u16,
-    /// What the sender has told, and has not shown to be too little since.
+    /// What the sender has told, and has not shown to be too little since; or what it
+    /// was granted.
     told: Option<Window>,
+    /// Whether it was granted.
+    granted: bool,
 }
 
 impl PeerWindow {
     /// The sender has told its parameters.
     pub(super) fn tell(&mut self, window: Window) {
         self.told = Some(window);
+    }
+
+    /// The sender is granted a window, from an acknowledgement on that leaves now.
+    #[inline]
+    pub(super) fn grant(&mut self, window: Window) {
+        self.told = Some(window);
+        self.granted = true;
     }
 
     /// How many packets may follow an announcement that is not acknowledged.
@@ -55,7 +65,7 @@ impl PeerWindow {
         self.farthest = self.farthest.max(distance);
         // The window is no smaller than that.
         self.proven = self.proven.max(distance);
-        if let Some(told) = &mut self.told {
+        if let (Some(told), false) = (&mut self.told, self.granted) {
             told.burst_length = told.burst_length.max(distance);
         }
         self.lease = self.lease.saturating_sub(packets);
@@ -75,7 +85,7 @@ impl PeerWindow {
     }
 
     /// How many packets make an acknowledgement due: of a smaller window half,
-    /// so that the sender need not wait for it.
+    /// of a larger one somewhat less, so that the sender need not wait for it.
     #[inline]
     pub(super) fn packets_to_ack(&self, config: &Config) -> u16 {
         let window = match &self.told {
@@ -83,14 +93,19 @@ impl PeerWindow {
             Some(told) => told.burst_length,
             None => return config.packets_to_ack,
         };
-        config.packets_to_ack.min((window / 2).max(1))
+        if self.granted && window > config.window() {
+            window / 8 * 3
+        } else {
+            config.packets_to_ack.min((window / 2).max(1))
+        }
     }
 
     /// The window that an acknowledgement opens.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         match &self.told {
-            _ if self.lease > 0 => config.window().min(self.proven),
+            _ if self.lease > 0 && !self.granted => config.window().min(self.proven),
+            _ if self.lease > 0 => self.proven,
             Some(told) => told.burst_length,
             None => config.window(),
         }

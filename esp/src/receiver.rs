@@ -35,15 +35,17 @@
 
 use super::ack_queue::Demand;
 use super::config::{Config, LARGEST_WINDOW};
-use super::options::Window;
+use super::options::Options;
 use super::outcome::{DropReason, Room};
 use super::peer_window::PeerWindow;
 use super::rtt::Rtt;
 use super::seq::Seq;
 use super::timers::{Nanos, ACK_DELAY};
-use super::wire::{flags, Header, HOLD};
+use super::wire::{flags, Grant, Header, HOLD};
+use grants::Grants;
 use probing::{Probing, Timed};
 
+mod grants;
 mod probing;
 
 /// A burst of so many packets is kept in the smallest receive queue.
@@ -164,6 +166,7 @@ pub(super) struct Receiver {
     /// From acknowledgements to the packets that they let go.
     turnaround: Rtt,
     peer: PeerWindow,
+    grants: Grants,
 }
 
 impl Receiver {
@@ -193,6 +196,7 @@ impl Receiver {
             timed: None,
             turnaround: Rtt::default(),
             peer: PeerWindow::default(),
+            grants: Grants::default(),
         }
     }
 
@@ -225,7 +229,7 @@ impl Receiver {
     #[inline]
     pub(super) fn in_window(&self, seq: Seq, config: &Config) -> bool {
         let open = self.given.distance(self.expected);
-        self.given.distance(seq) < open.saturating_add(config.window())
+        self.given.distance(seq) < open.saturating_add(self.grants.most(config))
     }
 
     /// An acknowledgement is to leave, congested or not.
@@ -322,9 +326,24 @@ impl Receiver {
         start.add(self.peer.unscheduled(config)).add(1)
     }
 
-    /// The sender has told its parameters.
-    pub(super) fn tell(&mut self, window: Window) {
-        self.peer.tell(window);
+    /// The sender's SYN had these options.
+    pub(super) fn take_options(&mut self, options: &Options) {
+        if let Some(window) = options.window {
+            self.peer.tell(window);
+        }
+        self.grants.take_options(options);
+    }
+
+    /// Whether the sender gets grants.
+    #[inline]
+    pub(super) fn grants(&self, config: &Config) -> bool {
+        self.grants.is_on(config)
+    }
+
+    /// The sender may have so many packets behind its next announcement.
+    #[inline]
+    pub(super) fn set_start(&mut self, packets: u16) {
+        self.grants.set_start(packets);
     }
 
     /// When a packet of any connection last arrived at the device.
@@ -404,7 +423,8 @@ impl Receiver {
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
         let more = each.saturating_mul(taken.into());
-        self.congested = is_congested(room, more, config);
+        self.congested = is_congested(room, more, self.grants.window(config));
+        self.grants.take(taken, room, now);
         self.peer.take(self.given.distance(self.expected), taken);
         if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
             self.measure(timed, now);
@@ -489,7 +509,7 @@ impl Receiver {
     /// A packet has arrived again: its acknowledgement may have been lost.
     fn on_old(&mut self, room: Room, config: &Config) {
         if !self.has_ended() {
-            self.congested = is_congested(room, 0, config);
+            self.congested = is_congested(room, 0, self.grants.window(config));
             self.leave_ack_queue();
         }
         self.answer = true;
@@ -561,7 +581,7 @@ impl Receiver {
         }
         let free = room.limit.saturating_sub(room.queued);
         let fit = u16::try_from(free.div_ceil(each.max(1))).unwrap_or(u16::MAX);
-        let granted = most_kept(room, config).saturating_sub(distance);
+        let granted = most_kept(room, self.grants.most(config)).saturating_sub(distance);
         let fitting = fit.max(granted).min(count);
         self.starved |= fitting < count;
         fitting
@@ -574,7 +594,7 @@ impl Receiver {
             return;
         }
         let was_congested = self.congested;
-        self.congested = is_congested(room, 0, config);
+        self.congested = is_congested(room, 0, self.grants.window(config));
         self.leave_ack_queue();
         if self.congested {
             return;
@@ -653,6 +673,17 @@ impl Receiver {
         }
     }
 
+    /// What an acknowledgement of this kind grants that leaves now.
+    #[inline]
+    pub(super) fn grant(&mut self, kind: AckKind, config: &Config) -> Option<Grant> {
+        if kind != AckKind::Ack || !self.is_open() {
+            return None;
+        }
+        let (grant, window) = self.grants.grant(self.turn == Turn::Granted, config)?;
+        self.peer.grant(window);
+        Some(grant)
+    }
+
     /// A packet left with [`ack_number`](Self::ack_number).
     #[inline]
     pub(super) fn ack_left(&mut self, kind: AckKind, config: &Config, now: Nanos) {
@@ -696,19 +727,19 @@ impl Receiver {
 }
 
 /// How many packets behind the number given last are kept without room.
-fn most_kept(room: Room, config: &Config) -> u16 {
+fn most_kept(room: Room, granted: u16) -> u16 {
     let fit = room.limit.checked_div(room.packet).unwrap_or(0);
     let most = u16::try_from(fit).unwrap_or(u16::MAX).max(LEAST_KEPT);
-    config.window().min(most)
+    granted.min(most)
 }
 
 /// R3: whether the receive queue, with `more` bytes added, cannot take another
 /// burst of full packets and more than a quarter of it is in use. An empty queue
 /// is not congested, whatever its limit.
 #[inline]
-fn is_congested(room: Room, more: u32, config: &Config) -> bool {
+fn is_congested(room: Room, more: u32, window: u16) -> bool {
     let queued = room.queued.saturating_add(more);
-    let burst = u32::from(config.window()).saturating_mul(room.packet);
+    let burst = u32::from(window).saturating_mul(room.packet);
     let needed = burst.min(room.limit / 4 * 3);
     room.limit.saturating_sub(queued) < needed
 }

@@ -17,6 +17,9 @@
 //!
 //! Choices beyond the theses:
 //!
+//! * Both windows, behind an acknowledgement and behind an announcement, are what
+//!   the receiver granted last, and the [`Config`]'s until it has. A timeout ends
+//!   the grant for announcements: what came unscheduled was lost.
 //! * Whether a packet carries TXS and TXF is decided when it first leaves: TXS
 //!   if no transmission is open, TXF if nothing is queued behind it. A resend
 //!   carries what the packet carried first, since the receiver's view of the
@@ -42,7 +45,7 @@ use super::outcome::WriteQueue;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
 use super::timers::{from_micros, Nanos, ACK_DELAY, FRAME_LIFE, WINDOW_PROBE_MIN};
-use super::wire::flags;
+use super::wire::{flags, Grant};
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -121,6 +124,8 @@ pub(super) struct Sender {
     first_left: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
+    /// What the receiver granted last.
+    grant: Grant,
     /// Since the FIN left, a packet was sent that the other side may have had
     /// before: a retransmission, or a probe.
     repeated: bool,
@@ -151,9 +156,37 @@ impl Sender {
             first_left: None,
             timed: None,
             pause: None,
+            grant: Grant::default(),
             repeated: false,
             tries: 0,
             timer: None,
+        }
+    }
+
+    /// The receiver grants windows.
+    #[inline]
+    pub(super) fn take_grant(&mut self, grant: Grant) {
+        self.grant = grant;
+    }
+
+    /// Packets that may be on their way behind the last acknowledgement that opened a window.
+    #[inline]
+    fn window(&self, config: &Config) -> u16 {
+        match self.grant.window {
+            0 => config.window(),
+            _ if !config.is_adaptive() => config.window(),
+            window => u16::from(window).min(config.burst_length_max),
+        }
+    }
+
+    /// Packets that may follow an announcement that is not acknowledged.
+    #[inline]
+    fn unscheduled(&self, config: &Config) -> u16 {
+        let least = config.initial_ack_burst_length;
+        if config.is_adaptive() {
+            least.max(self.grant.start.into())
+        } else {
+            least
         }
     }
 
@@ -420,8 +453,8 @@ impl Sender {
         if !self.syn_acked {
             return None;
         }
-        let room = config
-            .window()
+        let room = self
+            .window(config)
             .saturating_sub(self.granted.distance(self.next));
         if room == 0 {
             if self.timer.is_none() && self.is_blocked() {
@@ -475,9 +508,9 @@ impl Sender {
         let mut most = room;
         if !self.open {
             // The first one announces.
-            most = most.min(config.initial_ack_burst_length.saturating_add(1));
+            most = most.min(self.unscheduled(config).saturating_add(1));
         } else if let Some(announced) = self.announced {
-            let may_follow = config.initial_ack_burst_length.saturating_add(1);
+            let may_follow = self.unscheduled(config).saturating_add(1);
             most = most.min(may_follow.saturating_sub(announced.distance(seq)));
         }
         let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
@@ -770,6 +803,7 @@ impl Sender {
             return false;
         }
         self.resend_first = true;
+        self.grant.start = 0;
         if self.syn_acked {
             self.recover = Some(self.high);
             self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));

@@ -34,7 +34,7 @@ impl Timer {
     ];
 }
 
-const MICROSECOND: Nanos = 1_000;
+pub(super) const MICROSECOND: Nanos = 1_000;
 pub(super) const MILLISECOND: Nanos = 1_000_000;
 const SECOND: Nanos = 1_000_000_000;
 

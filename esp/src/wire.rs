@@ -47,6 +47,20 @@ pub mod flags {
 /// without payload.
 pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 
+/// The flags of an empty packet that acknowledges, opens the window and says how large it is: its
+/// length field has a [`Grant`]. With a length, `RRQ` means nothing else.
+pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
+
+/// What a receiver lets a sender have on its way, in packets. On the wire each is a byte, that of
+/// `start` first.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Grant {
+    /// With an announcement that is not acknowledged, 0 to 255.
+    pub start: u8,
+    /// Behind an acknowledgement, 0 to 255; 0 for the sender's own choice.
+    pub window: u8,
+}
+
 /// The header, in host byte order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Header {
@@ -54,7 +68,7 @@ pub struct Header {
     pub src: u16,
     /// The receiving socket's port.
     pub dst: u16,
-    /// Bytes of payload, without header and padding.
+    /// Bytes of payload, without header and padding; a [`Grant`] in its packet.
     pub len: u16,
     /// The packet's number, or, of a packet that takes none, the number of the
     /// next one that does.
@@ -99,8 +113,18 @@ impl Header {
     /// the header claims: such a frame is dropped.
     #[inline]
     pub fn payload_len(&self, following: usize) -> Option<usize> {
-        let len = usize::from(self.len);
+        let len = usize::from(self.payload());
         (len <= following).then_some(len)
+    }
+
+    /// Bytes of payload.
+    #[inline]
+    pub const fn payload(&self) -> u16 {
+        if self.is_grant() {
+            0
+        } else {
+            self.len
+        }
     }
 
     /// Whether a sum follows the payload.
@@ -129,7 +153,40 @@ impl Header {
     /// Whether the packet takes a sequence number: data, SYN and FIN do.
     #[inline]
     pub const fn takes_number(&self) -> bool {
-        self.len > 0 || self.has(flags::SYN | flags::FIN)
+        self.payload() > 0 || self.has(flags::SYN | flags::FIN)
+    }
+
+    /// Whether the packet is empty and its length field has a [`Grant`].
+    #[inline]
+    pub const fn is_grant(&self) -> bool {
+        self.len > 0 && self.flags & !flags::CRC == GRANT
+    }
+
+    /// The grant that an empty packet carries.
+    #[inline]
+    pub(super) fn grant(&self) -> Option<Grant> {
+        let [start, window] = self.len.to_be_bytes();
+        self.is_grant().then_some(Grant { start, window })
+    }
+
+    /// The header of an empty packet with a grant; one of nothing is none.
+    #[inline]
+    pub(super) const fn granting(self, grant: Grant) -> Self {
+        let len = u16::from_be_bytes([grant.start, grant.window]);
+        if len == 0 {
+            return self;
+        }
+        Self {
+            len,
+            flags: GRANT,
+            ..self
+        }
+    }
+
+    /// Whether the packet asks for others again.
+    #[inline]
+    pub const fn is_request(&self) -> bool {
+        self.has(flags::RRQ) && !self.is_grant()
     }
 
     /// The header of one packet of a run that has this one: behind `index` others, with

@@ -144,6 +144,7 @@ impl Station {
                     largest_payload,
                     window,
                     version,
+                    ..
                 } = self.told;
                 let told = [
                     number(largest_payload.map(u32::from)),

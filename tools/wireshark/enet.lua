@@ -67,6 +67,7 @@ local function add_option_fields(fields, name)
     fields.burst = ProtoField.uint16(name .. ".burst_length", "burst_length")
     fields.initial = ProtoField.uint16(name .. ".initial_ack_burst_length", "initial_ack_burst_length")
     fields.packets_to_ack = ProtoField.uint16(name .. ".packets_to_ack", "packets_to_ack")
+    fields.most_granted = ProtoField.uint8(name .. ".largest_grant", "Largest grant")
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
 
@@ -85,6 +86,7 @@ local known_options = {
         tree:add(fields.initial, value(2, 2))
     end },
     { 2, function(tree, fields, value) tree:add(fields.packets_to_ack, value) end },
+    { 1, function(tree, fields, value) tree:add(fields.most_granted, value) end },
 }
 
 -- Adds options; what cannot be read is remarked on.
@@ -270,6 +272,8 @@ esp_fields.fin = ProtoField.bool("enet_esp.flags.fin", "End of the stream (FIN)"
 esp_fields.acked = ProtoField.bool("enet_esp.flags.ack", "Acknowledgement (ACK)", 8, nil, ACK)
 esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SYN)", 8, nil, SYN)
 esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
+esp_fields.grant_start = ProtoField.uint8("enet_esp.grant.start", "Granted: packets behind an announcement")
+esp_fields.grant_window = ProtoField.uint8("enet_esp.grant.window", "Granted: packets behind an acknowledgement")
 esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
 esp_fields.lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one")
 add_option_fields(esp_fields, "enet_esp")
@@ -350,6 +354,11 @@ function esp.dissector(tvb, pinfo, root)
     end
     local srcport, dstport, length = tvb(0, 2):uint(), tvb(2, 2):uint(), tvb(4, 2):uint()
     local seq, ack, flags = tvb(6, 2):uint(), tvb(8, 2):uint(), tvb(10, 1):uint()
+    -- With a grant the length field is no length.
+    local grant = length > 0 and flags & ~CRC == ACK | RRQ | TXF
+    if grant then
+        length = 0
+    end
     local talk, forward = conversation(esp, pinfo, srcport, dstport)
     if not pinfo.visited then
         local again, lost = follow(talk[forward], flags, seq, length)
@@ -366,6 +375,9 @@ function esp.dissector(tvb, pinfo, root)
         info = info .. string.format(" Ack=%d", ack)
     end
     info = info .. string.format(" Len=%d", length)
+    if grant then
+        info = info .. string.format(" Start=%d Window=%d", tvb(4, 1):uint(), tvb(5, 1):uint())
+    end
     if found.again then
         info = "[Retransmission] " .. info
     elseif found.lost > 0 then
@@ -378,7 +390,12 @@ function esp.dissector(tvb, pinfo, root)
     tree:add(esp_fields.srcport, tvb(0, 2))
     tree:add(esp_fields.dstport, tvb(2, 2))
     tree:add(esp_fields.stream, talk.index):set_generated()
-    tree:add(esp_fields.length, tvb(4, 2))
+    if grant then
+        tree:add(esp_fields.grant_start, tvb(4, 1))
+        tree:add(esp_fields.grant_window, tvb(5, 1))
+    else
+        tree:add(esp_fields.length, tvb(4, 2))
+    end
     tree:add(esp_fields.seq, tvb(6, 2))
     tree:add(esp_fields.ack, tvb(8, 2))
     local bits = tree:add(esp_fields.flags, tvb(10, 1))
@@ -398,7 +415,7 @@ function esp.dissector(tvb, pinfo, root)
     if has(flags, RST) then
         bits:add_proto_expert_info(esp_experts.reset)
     end
-    if has(flags, RRQ) then
+    if has(flags, RRQ) and not grant then
         bits:add_proto_expert_info(esp_experts.request, string.format("Requests all packets from %d on", ack))
     end
     if hold then

@@ -208,6 +208,9 @@ impl Connection {
         }
         self.liveness.restart(now);
         let opens = !header.is_hold();
+        if let Some(grant) = header.grant() {
+            self.sender.take_grant(grant);
+        }
         let acked = self
             .sender
             .on_ack(header.ack, opens, &self.config, &mut self.rtt, now);
@@ -238,7 +241,7 @@ impl Connection {
                 _ => {}
             }
         }
-        if header.has(flags::RRQ) {
+        if header.is_request() {
             self.sender
                 .on_request(header.ack, &self.config, &self.rtt, now);
         }
@@ -261,7 +264,7 @@ impl Connection {
         outcome: &mut Outcome,
     ) -> Result<(), DropReason> {
         let last = header.seq.add(count.saturating_sub(1));
-        if self.refuses_data() && header.len > 0 && self.receiver.is_new(last) {
+        if self.refuses_data() && header.payload() > 0 && self.receiver.is_new(last) {
             self.fail(Failure::Reset, outcome);
             self.reset = PendingReset::Unread;
             return Err(DropReason::BadState);

@@ -144,6 +144,9 @@ impl Connection {
     fn empty(&mut self, kind: AckKind, now: Nanos) -> Transmit {
         let mut header = self.header(self.sender.high(), kind.flags());
         header.ack = self.receiver.ack_number(kind);
+        if let Some(grant) = self.receiver.grant(kind, &self.config) {
+            header = header.granting(grant);
+        }
         self.left(kind, now);
         Transmit::Control {
             header,

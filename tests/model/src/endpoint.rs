@@ -245,7 +245,7 @@ impl Endpoint {
             self.opened = header.ack;
         }
         let sights = [
-            (header.has(flags::RRQ), Sights::REQUEST),
+            (header.is_request(), Sights::REQUEST),
             (header.has(flags::RST), Sights::RESET),
             (hold, Sights::HOLD),
             (packet.resend, Sights::RESENT),
@@ -257,7 +257,7 @@ impl Endpoint {
         let conn = self.socket.conn.as_ref();
         let probe = header.flags == flags::ACK
             && conn.is_some_and(|conn| header.seq.add(1) == conn.first_unacked());
-        if scene.calm && (header.has(flags::RRQ) || packet.resend || probe) {
+        if scene.calm && (header.is_request() || packet.resend || probe) {
             scene.fail(Fault::Needless);
         }
     }

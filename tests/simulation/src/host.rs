@@ -72,6 +72,7 @@ impl Endpoint {
         let mut socket = Socket::new(config.esp, config.mss.into(), config.receive_buffer);
         socket.overhead = PACKET_OVERHEAD;
         socket.listens = true;
+        socket.tells = config.esp.burst_length_max > config.esp.burst_length;
         Self {
             socket,
             sent: 0,
@@ -208,7 +209,7 @@ impl esp_testkit::Host for Host {
     }
 
     fn emit(&mut self, id: usize, packet: Packet) {
-        if packet.header.len > 0 {
+        if packet.header.takes_number() {
             self.endpoints[id].lost.remove(&packet.header.seq.0);
         }
         self.out.push((id as u32, packet));

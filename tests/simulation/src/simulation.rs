@@ -3,7 +3,7 @@
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 
-use esp::{flags, Config, Nanos, Seq, Stats};
+use esp::{Config, Nanos, Seq, Stats};
 use fastrand::Rng;
 use serde::Serialize;
 
@@ -51,6 +51,8 @@ pub struct Setup {
 pub struct Parameters {
     /// See [`Config::burst_length`].
     pub burst_length: u16,
+    /// See [`Config::burst_length_max`].
+    pub burst_length_max: u16,
     /// See [`Config::initial_ack_burst_length`].
     pub initial_ack_burst_length: u16,
     /// See [`Config::packets_to_ack`].
@@ -63,6 +65,7 @@ impl Default for Parameters {
     fn default() -> Self {
         let Config {
             burst_length,
+            burst_length_max,
             initial_ack_burst_length,
             packets_to_ack,
             round_trip_time,
@@ -70,6 +73,7 @@ impl Default for Parameters {
         } = Config::default();
         Self {
             burst_length,
+            burst_length_max,
             initial_ack_burst_length,
             packets_to_ack,
             round_trip_time,
@@ -81,6 +85,7 @@ impl From<Parameters> for Config {
     fn from(parameters: Parameters) -> Self {
         Self {
             burst_length: parameters.burst_length,
+            burst_length_max: parameters.burst_length_max,
             initial_ack_burst_length: parameters.initial_ack_burst_length,
             packets_to_ack: parameters.packets_to_ack,
             round_trip_time: parameters.round_trip_time,
@@ -401,7 +406,7 @@ impl Simulation {
             return;
         }
         let given = self.now + self.setup.processing / 2;
-        let sent = self.wires[host as usize].send(frame_bytes(packet.header.len), given);
+        let sent = self.wires[host as usize].send(frame_bytes(packet.header.payload()), given);
         self.put(
             sent + self.setup.propagation,
             Event::Switch(to, to_slot, packet),
@@ -413,7 +418,7 @@ impl Simulation {
         if *left == 0 {
             return true;
         }
-        if *left != u64::MAX && packet.header.len > 0 {
+        if *left != u64::MAX && packet.header.payload() > 0 {
             *left -= 1;
         }
         false
@@ -421,7 +426,7 @@ impl Simulation {
 
     /// Counts a request that nothing called for.
     fn judge_request(&mut self, sender: usize, packet: &Packet) {
-        if packet.header.has(flags::RRQ) {
+        if packet.header.is_request() {
             let called_for = self.receiving(sender).mute
                 || self.silent_after[sender] == 0
                 || self.hosts[sender + 1].endpoints[0].has_lost(packet.header.ack);
@@ -433,7 +438,7 @@ impl Simulation {
     fn forward(&mut self, to: u32, slot: u32, packet: Packet) {
         let lost = self.setup.loss > 0.0 && self.rng.f64() < self.setup.loss;
         self.lost += u64::from(lost);
-        let frame = frame_bytes(packet.header.len);
+        let frame = frame_bytes(packet.header.payload());
         let leaves = if lost {
             None
         } else {
@@ -452,7 +457,7 @@ impl Simulation {
     fn lose(&mut self, to: u32, slot: u32, packet: &Packet) {
         if to as usize == RECEIVER {
             let sender = slot as usize + 1;
-            if packet.header.len > 0 {
+            if packet.header.payload() > 0 {
                 self.hosts[sender].endpoints[0].lose(packet.header.seq);
             }
         } else {

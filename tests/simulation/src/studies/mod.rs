@@ -120,6 +120,7 @@ impl Common {
 fn parameters(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: u16) -> Parameters {
     Parameters {
         burst_length,
+        burst_length_max: burst_length,
         packets_to_ack,
         initial_ack_burst_length,
         ..Parameters::default()

@@ -7,7 +7,7 @@ use serde::Serialize;
 use super::{parameters, Common, GIGABIT};
 use crate::report::{kib, part, rate, Table};
 use crate::rounds::{measure, Message, Summary};
-use crate::simulation::Setup;
+use crate::simulation::{Parameters, Setup};
 
 /// A link, its switch's buffer and the parameters for it.
 struct Link {
@@ -75,12 +75,16 @@ pub fn run(
 ) -> Vec<Line> {
     let mut lines = Vec::new();
     for link in &LINKS {
-        for &n in senders {
-            let esp = parameters(
-                link.burst_length,
-                link.packets_to_ack,
-                initial_ack_burst_length,
-            );
+        let granted = Parameters {
+            initial_ack_burst_length,
+            ..Parameters::default()
+        };
+        let fixed = parameters(
+            link.burst_length,
+            link.packets_to_ack,
+            initial_ack_burst_length,
+        );
+        for (esp, n) in senders.iter().flat_map(|&n| [(fixed, n), (granted, n)]) {
             let setup = common.setup(n, link.bits, link.buffer, esp);
             let bytes = bytes.unwrap_or(link.bytes);
             let workload = common.workload(Message::Bytes(bytes));
@@ -118,10 +122,10 @@ pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
         table.line([
             rate(line.setup.rate.bits),
             (line.setup.buffer >> 10).to_string(),
-            format!(
-                "{}/{}",
-                line.setup.esp.burst_length, line.setup.esp.packets_to_ack
-            ),
+            match line.setup.esp {
+                esp if esp.burst_length_max > esp.burst_length => "granted".to_owned(),
+                esp => format!("{}/{}", esp.burst_length, esp.packets_to_ack),
+            },
             (line.bytes >> 10).to_string(),
             line.setup.senders.to_string(),
             part(line.summary.goodput),

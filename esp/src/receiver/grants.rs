@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The windows that a receiver grants. Choices beyond the theses:
+//!
+//! * Behind an acknowledgement a sender may have on its way what arrives in [`SPAN`]: that
+//!   covers a round trip and both hosts' reaction, and a slow port's buffer takes it.
+//!   The rate is that of the packets which the last turn let go: from the first arrival to
+//!   the last, so that it is the line's also where the turns of many senders alternate. A window
+//!   doubles or halves at most.
+//! * Behind an announcement come as many packets as the ACK queue of the device has given this
+//!   sender. Nobody schedules those, so all senders together have no more than a small port's
+//!   buffer takes.
+//! * Once a sender was granted something else than its own parameters, a grant stands in each
+//!   empty acknowledgement that opens a window, so that a lost one does no harm. A sender that has not told in its SYN that it takes grants gets none.
+
+use super::super::config::Config;
+use super::super::options::{Options, Window};
+use super::super::outcome::Room;
+use super::super::timers::{Nanos, MICROSECOND};
+use super::super::wire::Grant;
+
+/// What arrives in this time may be on its way: at 10 Gbit/s 81 full packets of an MTU of 1500 bytes.
+const SPAN: Nanos = 100 * MICROSECOND;
+
+/// So many packets behind the first arrival tell a rate.
+const LEAST_TRAIN: u16 = 4;
+
+/// Packets that arrive one behind the other.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Train {
+    /// When the first ones came, which the rate does not count.
+    first: Nanos,
+    /// When the last ones came.
+    last: Nanos,
+    /// The first ones.
+    head: u16,
+    /// Those behind them.
+    packets: u16,
+}
+
+/// What one sender is granted.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Grants {
+    /// The sender's own parameters, if it takes grants.
+    own: Option<Window>,
+    /// The largest one that it takes.
+    largest: u16,
+    /// The window, 0 as long as it is the sender's own choice.
+    window: u16,
+    /// Packets behind an announcement.
+    start: u16,
+    /// The most that the receive buffer bears.
+    fit: u16,
+    /// It was granted something else than its own choice.
+    told: bool,
+    /// What came since the last turn.
+    train: Option<Train>,
+}
+
+impl Grants {
+    /// The sender's SYN had these options.
+    pub(super) fn take_options(&mut self, options: &Options) {
+        self.largest = options.largest_grant.into();
+        self.own = options.window.filter(|_| self.largest > 0);
+    }
+
+    /// Whether the sender gets grants.
+    #[inline]
+    pub(super) fn is_on(&self, config: &Config) -> bool {
+        self.own.is_some() && config.is_adaptive()
+    }
+
+    /// The sender may have so many packets behind an announcement.
+    #[inline]
+    pub(super) fn set_start(&mut self, start: u16) {
+        self.start = start;
+    }
+
+    /// The window that was granted last, or that of `config`.
+    #[inline]
+    pub(super) fn window(&self, config: &Config) -> u16 {
+        config.window().max(self.window)
+    }
+
+    /// The most packets that may come behind the number given last.
+    #[inline]
+    pub(super) fn most(&self, config: &Config) -> u16 {
+        self.window(config).max(self.start.saturating_add(1))
+    }
+
+    /// Packets were taken.
+    #[inline]
+    pub(super) fn take(&mut self, packets: u16, room: Room, now: Nanos) {
+        if self.own.is_none() {
+            return;
+        }
+        let most = room.limit / 4 * 3;
+        self.fit = u16::try_from(most / room.packet.max(1)).unwrap_or(u16::MAX);
+        match &mut self.train {
+            None => {
+                self.train = Some(Train {
+                    first: now,
+                    last: now,
+                    head: packets,
+                    packets: 0,
+                });
+            }
+            Some(train) => {
+                train.last = now;
+                train.packets = train.packets.saturating_add(packets);
+            }
+        }
+    }
+
+    /// What the acknowledgement that leaves now grants.
+    #[inline]
+    pub(super) fn grant(&mut self, turn: bool, config: &Config) -> Option<(Grant, Window)> {
+        let own = self.own.filter(|_| config.is_adaptive())?;
+        if turn {
+            self.adapt(config);
+        }
+        let window = self.window(config);
+        let start = self.start.max(own.initial_ack_burst_length);
+        let byte = |packets: u16| u8::try_from(packets).unwrap_or(u8::MAX);
+        let grant = Grant {
+            start: byte(start),
+            window: byte(window),
+        };
+        let window = Window {
+            burst_length: grant.window.into(),
+            initial_ack_burst_length: grant.start.into(),
+        };
+        self.told |= window != own;
+        if !self.told {
+            return None;
+        }
+        Some((grant, window))
+    }
+
+    /// Fits the window to the rate.
+    fn adapt(&mut self, config: &Config) {
+        let Some(train) = self.train.take() else {
+            return;
+        };
+        let window = self.window(config);
+        let elapsed = train.last.saturating_sub(train.first);
+        let wanted = if elapsed == 0 {
+            // All came at once, faster than anyone can tell.
+            if train.head < window / 2 {
+                return;
+            }
+            u16::MAX
+        } else if train.packets < LEAST_TRAIN {
+            return;
+        } else {
+            let packets = u64::from(train.packets).saturating_mul(SPAN);
+            u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
+        };
+        let wanted = wanted.clamp(window / 2, window.saturating_mul(2));
+        let most = config.burst_length_max.min(self.largest).min(self.fit);
+        self.window = wanted.min(most).max(config.window());
+    }
+}
