@@ -197,8 +197,8 @@ impl AckQueue {
     }
 
     /// A connection's share of [`UNSCHEDULED`], now that so many have one: it takes what the others
-    /// leave.
-    fn share(&mut self, slot: &mut Slot) -> u16 {
+    /// leave. [`schedule`](Self::schedule) tells the connection as well.
+    pub fn share(&mut self, slot: &mut Slot) -> u16 {
         let before = slot.share.unwrap_or_else(|| {
             self.sharing = self.sharing.saturating_add(1);
             0

@@ -424,7 +424,6 @@ impl Receiver {
         self.since = self.since.saturating_add(taken);
         let more = each.saturating_mul(taken.into());
         self.congested = is_congested(room, more, self.grants.window(config));
-        self.grants.take(taken, room, now);
         self.peer.take(self.given.distance(self.expected), taken);
         if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
             self.measure(timed, now);
@@ -437,6 +436,9 @@ impl Receiver {
             flags &= !flags::TXF;
         }
         self.schedule_ack(header.seq, flags, config, now);
+        if self.is_receiving() {
+            self.grants.take(taken, room, now);
+        }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })
     }
@@ -679,7 +681,10 @@ impl Receiver {
         if kind != AckKind::Ack || !self.is_open() {
             return None;
         }
-        let (grant, window) = self.grants.grant(self.turn == Turn::Granted, config)?;
+        if self.turn == Turn::Granted {
+            self.grants.adapt(self.announced.is_some(), config);
+        }
+        let (grant, window) = self.grants.grant(config)?;
         self.peer.grant(window);
         Some(grant)
     }

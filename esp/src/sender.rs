@@ -18,8 +18,9 @@
 //! Choices beyond the theses:
 //!
 //! * Both windows, behind an acknowledgement and behind an announcement, are what
-//!   the receiver granted last, and the [`Config`]'s until it has. A timeout ends
-//!   the grant for announcements: what came unscheduled was lost.
+//!   the receiver granted last, and the [`Config`]'s until it has. A timeout halves
+//!   what may follow announcements, since what came unscheduled was lost, and each
+//!   grant gives one packet back.
 //! * Whether a packet carries TXS and TXF is decided when it first leaves: TXS
 //!   if no transmission is open, TXF if nothing is queued behind it. A resend
 //!   carries what the packet carried first, since the receiver's view of the
@@ -126,6 +127,8 @@ pub(super) struct Sender {
     pause: Option<Pause>,
     /// What the receiver granted last.
     grant: Grant,
+    /// The most that is used of it behind announcements.
+    most_unscheduled: u8,
     /// Since the FIN left, a packet was sent that the other side may have had
     /// before: a retransmission, or a probe.
     repeated: bool,
@@ -157,6 +160,7 @@ impl Sender {
             timed: None,
             pause: None,
             grant: Grant::default(),
+            most_unscheduled: u8::MAX,
             repeated: false,
             tries: 0,
             timer: None,
@@ -167,6 +171,7 @@ impl Sender {
     #[inline]
     pub(super) fn take_grant(&mut self, grant: Grant) {
         self.grant = grant;
+        self.most_unscheduled = self.most_unscheduled.saturating_add(1);
     }
 
     /// Packets that may be on their way behind the last acknowledgement that opened a window.
@@ -184,7 +189,7 @@ impl Sender {
     fn unscheduled(&self, config: &Config) -> u16 {
         let least = config.initial_ack_burst_length;
         if config.is_adaptive() {
-            least.max(self.grant.start.into())
+            least.max(self.grant.start.min(self.most_unscheduled).into())
         } else {
             least
         }
@@ -803,7 +808,9 @@ impl Sender {
             return false;
         }
         self.resend_first = true;
-        self.grant.start = 0;
+        if self.announced.is_some() {
+            self.most_unscheduled = self.most_unscheduled.min(self.grant.start) / 2;
+        }
         if self.syn_acked {
             self.recover = Some(self.high);
             self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));

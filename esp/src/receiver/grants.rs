@@ -49,8 +49,10 @@ pub(super) struct Grants {
     window: u16,
     /// Packets behind an announcement.
     start: u16,
-    /// The most that the receive buffer bears.
-    fit: u16,
+    /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
+    half: u32,
+    /// What a packet takes of it, bytes.
+    packet: u32,
     /// It was granted something else than its own choice.
     told: bool,
     /// What came since the last turn.
@@ -94,8 +96,8 @@ impl Grants {
         if self.own.is_none() {
             return;
         }
-        let most = room.limit / 4 * 3;
-        self.fit = u16::try_from(most / room.packet.max(1)).unwrap_or(u16::MAX);
+        self.half = room.limit / 2;
+        self.packet = room.packet;
         match &mut self.train {
             None => {
                 self.train = Some(Train {
@@ -114,11 +116,8 @@ impl Grants {
 
     /// What the acknowledgement that leaves now grants.
     #[inline]
-    pub(super) fn grant(&mut self, turn: bool, config: &Config) -> Option<(Grant, Window)> {
+    pub(super) fn grant(&mut self, config: &Config) -> Option<(Grant, Window)> {
         let own = self.own.filter(|_| config.is_adaptive())?;
-        if turn {
-            self.adapt(config);
-        }
         let window = self.window(config);
         let start = self.start.max(own.initial_ack_burst_length);
         let byte = |packets: u16| u8::try_from(packets).unwrap_or(u8::MAX);
@@ -137,11 +136,17 @@ impl Grants {
         Some((grant, window))
     }
 
-    /// Fits the window to the rate.
-    fn adapt(&mut self, config: &Config) {
-        let Some(train) = self.train.take() else {
-            return;
-        };
+    /// A turn has come: fits the window to the rate that the last one had. What came `unscheduled` came
+    /// between the packets of others.
+    #[inline]
+    pub(super) fn adapt(&mut self, unscheduled: bool, config: &Config) {
+        match self.train.take() {
+            Some(train) if !unscheduled => self.fit(train, config),
+            _ => {}
+        }
+    }
+
+    fn fit(&mut self, train: Train, config: &Config) {
         let window = self.window(config);
         let elapsed = train.last.saturating_sub(train.first);
         let wanted = if elapsed == 0 {
@@ -157,7 +162,9 @@ impl Grants {
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
         };
         let wanted = wanted.clamp(window / 2, window.saturating_mul(2));
-        let most = config.burst_length_max.min(self.largest).min(self.fit);
+        let fit = self.half.checked_div(self.packet).unwrap_or(0);
+        let fit = u16::try_from(fit).unwrap_or(u16::MAX);
+        let most = config.burst_length_max.min(self.largest).min(fit);
         self.window = wanted.min(most).max(config.window());
     }
 }

@@ -185,7 +185,7 @@ impl Case {
     /// left: then the limit and the burst.
     pub fn most_queued(&self, host: u8, endpoint: u8) -> usize {
         let bursts =
-            [false, true].map(|changed| usize::from(self.config(host, changed).burst_length));
+            [false, true].map(|changed| usize::from(self.config(host, changed).burst_length_max));
         let burst = bursts[0].max(bursts[1]);
         let limit = self.program(host, endpoint).limit as usize;
         match self.later {

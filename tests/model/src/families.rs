@@ -76,6 +76,7 @@ const POLLS: Reader = Reader::AtOnce { sleeps: false };
 fn config(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: u16) -> Config {
     Config {
         burst_length,
+        burst_length_max: burst_length,
         packets_to_ack,
         initial_ack_burst_length,
         ..Config::default()
@@ -372,6 +373,36 @@ fn told(scale: Scale) -> Family {
     family("told windows", Sights::REQUEST | Sights::RESENT, cases)
 }
 
+/// Hosts whose windows are granted. No wire is slow here, so they grow as far as they may.
+fn granted(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    for (burst, ack, initial, most) in scale.of(
+        2,
+        4,
+        &[(1, 1, 0, 4), (2, 1, 1, 3), (2, 2, 0, 5), (1, 1, 1, 2)],
+    ) {
+        let config = Config {
+            burst_length_max: *most,
+            ..config(*burst, *ack, *initial)
+        };
+        let sends: [&[&[u16]]; 3] = [&[&[5]], &[&[2, 3]], &[&[3], &[3]]];
+        for senders in sends {
+            for (limit, reader) in [(1_000, SLEEPS), (4, Reader::Late(2 * MS))] {
+                let receiver = reads(reader, limited(limit, Program::SILENT));
+                let programs = senders
+                    .iter()
+                    .map(|messages| [receiver.clone(), writes(messages)]);
+                cases.push(Case {
+                    told: true,
+                    bound: WITH_LATE_READER,
+                    ..open(config, programs.collect())
+                });
+            }
+        }
+    }
+    family("granted windows", Sights::REQUEST | Sights::RESENT, cases)
+}
+
 /// Parameters that are changed on both hosts in the midst of a transfer.
 fn changed(scale: Scale) -> Family {
     let mut cases = Vec::new();
@@ -600,6 +631,7 @@ pub fn families(scale: Scale) -> Vec<Family> {
         reverse,
         unequal,
         told,
+        granted,
         changed,
         close,
         two_senders,

@@ -201,9 +201,11 @@ fn senders_with_smaller_windows_than_the_receiver_expects_are_as_fast() {
     for (burst, to_ack, part) in [(21, 32, 0.9), (8, 10, 0.9), (21, 96, 0.9), (2, 32, 0.5)] {
         for senders in [1, 2, 8, 32] {
             let mut setup = setup(senders, GIGABIT, 128 << 10, (burst, burst / 2, 1));
+            setup.esp.burst_length_max = burst;
             let equal = measure(setup.clone(), 1 << 20, 2);
             setup.receiver = Some(Parameters {
                 burst_length: 3 * to_ack,
+                burst_length_max: 3 * to_ack,
                 packets_to_ack: to_ack,
                 ..Parameters::default()
             });

@@ -325,7 +325,7 @@ impl Pair {
 
     /// Puts a packet on the wire as if `from` had sent it.
     pub fn put(&mut self, from: usize, header: Header, payload: &[u8]) {
-        assert_eq!(usize::from(header.len), payload.len());
+        assert_eq!(usize::from(header.payload()), payload.len());
         let n = self.sent[from];
         self.sent[from] += 1;
         let fate = self
@@ -520,7 +520,11 @@ impl Host for Pair {
     fn emit(&mut self, id: usize, packet: Packet<Bytes>) {
         let header = packet.header;
         let payload = self.sides[id].bytes_of(packet);
-        let len = payload.len() as u16;
+        let len = if header.is_grant() {
+            header.len
+        } else {
+            payload.len() as u16
+        };
         self.put(id, Header { len, ..header }, &payload);
     }
 }

@@ -31,8 +31,9 @@ pub const ALL: &[Scenario] = &[
 ];
 
 /// All files with their numbers, but for the buffers.
-const DEFAULTS: [(&str, u32); 7] = [
+const DEFAULTS: [(&str, u32); 8] = [
     ("burst_length", 21),
+    ("burst_length_max", 255),
     ("initial_ack_burst_length", 1),
     ("packets_to_ack", 10),
     ("round_trip_time", 200),
@@ -151,6 +152,15 @@ fn ranges() -> Outcome {
         knobs.set("packets_to_ack", 1)?;
         knobs.set("initial_ack_burst_length", 0)?;
     }
+    // The window is 21 now, and nobody grants another one until its largest size is written.
+    let largest = knobs.get("burst_length_max")?;
+    ensure!(largest == 21, "burst_length_max is {largest}");
+    spans(knobs, "burst_length_max", 21, 255)?;
+    knobs.set("burst_length", 300)?;
+    knobs.accepts("burst_length_max", "300", 300)?;
+    knobs.rejects("burst_length_max", b"255")?;
+    knobs.rejects("burst_length_max", b"301")?;
+    knobs.set("burst_length", 21)?;
     // What 16 bits would take for a small number is none.
     for name in ["burst_length", "packets_to_ack", "initial_ack_burst_length"] {
         for number in [65536 + 5, 0xffff, 32768] {

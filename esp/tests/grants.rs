@@ -1,0 +1,190 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Windows that the receiver grants: what stands on the wire, how they follow the rate, and what comes unscheduled.
+
+use esp::ack_queue::UNSCHEDULED;
+use esp::{flags, AckQueue, Config, Header, Nanos, Slot};
+use esp_testkit::pair::*;
+use proptest::prelude::*;
+
+/// The flags of an acknowledgement with a grant.
+const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
+
+/// A pair whose sides tell that they take grants; a packet has the wire for `spacing`.
+fn telling(spacing: Nanos, config: Config) -> Pair {
+    let mut pair = Pair::with_config(config);
+    pair.spacing = spacing;
+    for side in &mut pair.sides {
+        side.tells = true;
+    }
+    pair.establish()
+}
+
+/// What B has granted so far, start and window.
+fn grants(pair: &Pair) -> Vec<[u8; 2]> {
+    let all = pair.sent_by(B, |sent| sent.header.is_grant());
+    all.iter().map(|header| header.len.to_be_bytes()).collect()
+}
+
+/// A sends so many packets, and all arrive.
+fn send(pair: &mut Pair, packets: usize) {
+    let before = pair.sides[B].received.len();
+    pair.send(A, &bytes(100 * packets, 1));
+    pair.run_until(|p| p.sides[B].received.len() == before + 100 * packets);
+    pair.settle();
+}
+
+/// The most packets that A had on their way between two acknowledgements.
+fn largest_burst(pair: &Pair) -> usize {
+    let (mut most, mut burst) = (0, 0);
+    for sent in &pair.log {
+        burst = match sent.from {
+            A if sent.is_data() => burst + 1,
+            B if sent.header.has(flags::ACK) => 0,
+            _ => burst,
+        };
+        most = most.max(burst);
+    }
+    most
+}
+
+#[test]
+fn a_grant_is_an_empty_packet() {
+    let header = Header {
+        src: 1,
+        dst: 2,
+        len: 0x2a51,
+        seq: esp::Seq(3),
+        ack: esp::Seq(4),
+        flags: GRANT,
+    };
+    assert!(header.is_grant() && !header.takes_number() && !header.is_request());
+    assert_eq!((header.payload(), header.payload_len(0)), (0, Some(0)));
+    let summed = header.summed(true);
+    assert!(summed.is_grant() && !summed.takes_number());
+    let request = Header { len: 0, ..header };
+    assert!(!request.is_grant() && request.is_request());
+}
+
+#[test]
+fn windows_follow_the_rate_within_their_bounds() {
+    for (spacing, least, most) in [(50 * US, 21, 21), (2 * US, 40, 60), (US / 10, 255, 255)] {
+        let mut pair = telling(spacing, Config::default());
+        send(&mut pair, 20_000);
+        let windows: Vec<_> = grants(&pair).iter().map(|[_, window]| *window).collect();
+        let later = &windows[windows.len() / 2..];
+        assert!(
+            later.iter().all(|window| (least..=most).contains(window)),
+            "a packet in {spacing} ns: {later:?}"
+        );
+        pair.assert_intact();
+        assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+    }
+}
+
+#[test]
+fn a_window_fits_the_receive_buffer() {
+    let mut pair = telling(US / 10, Config::default());
+    // of 200 bytes for each packet
+    pair.sides[B].limit = 200 * 90;
+    send(&mut pair, 5_000);
+    let most = grants(&pair).iter().map(|[_, window]| *window).max();
+    assert_eq!(most, Some(45));
+    pair.assert_intact();
+}
+
+#[test]
+fn nobody_who_has_not_told_gets_a_grant() {
+    for side in [A, B] {
+        let mut pair = Pair::new();
+        pair.sides[side].tells = true;
+        let mut pair = pair.establish();
+        if side == A {
+            // B may grant, but its own settings are fixed.
+            let mut config = pair.sides[B].config;
+            config.burst_length_max = config.burst_length;
+            pair.sides[B].conn().set_config(config);
+        }
+        send(&mut pair, 2_000);
+        assert!(grants(&pair).is_empty());
+        assert!(largest_burst(&pair) <= 21);
+    }
+}
+
+#[test]
+fn a_lone_sender_begins_with_a_whole_burst_once_it_was_granted_that() {
+    let mut pair = telling(US, Config::default());
+    send(&mut pair, 30);
+    assert_eq!(grants(&pair).last().map(|[start, _]| *start), Some(42));
+    pair.restart_log();
+    pair.send(A, &bytes(4_000, 2));
+    assert_eq!(pair.data_sent(A).len(), 40);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_lost_announcement_halves_what_may_come_unscheduled() {
+    let mut pair = telling(US, Config::default());
+    send(&mut pair, 30);
+    pair.restart_log();
+    let mut left = 15;
+    pair.rule(move |from, _, header| {
+        if from == A && header.takes_number() && left > 0 {
+            left -= 1;
+            return Fate::Lose;
+        }
+        Fate::Pass
+    });
+    pair.send(A, &bytes(1_500, 2));
+    pair.run_for(MS);
+    assert_eq!(pair.data_sent(A).len(), 15);
+    pair.settle();
+    pair.restart_log();
+    pair.send(A, &bytes(4_000, 3));
+    let unscheduled = pair.data_sent(A).len();
+    // 21, and one for each grant since
+    assert!((21..30).contains(&unscheduled), "{unscheduled}");
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn what_may_come_unscheduled_is_shared() {
+    let mut queue = AckQueue::default();
+    let mut slots = [Slot::default(); 6];
+    assert_eq!(queue.share(&mut slots[0]), 42);
+    // The others get a share once the first has had another turn.
+    assert_eq!(queue.share(&mut slots[1]), 0);
+    assert_eq!(queue.share(&mut slots[0]), 21);
+    assert_eq!(queue.share(&mut slots[1]), 21);
+    for round in 0..2 {
+        let shares: Vec<_> = slots.iter_mut().map(|slot| queue.share(slot)).collect();
+        assert!(round == 0 || shares == [7; 6], "{shares:?}");
+    }
+    for slot in &mut slots[1..] {
+        queue.release(slot);
+    }
+    assert_eq!(queue.share(&mut slots[0]), 42);
+}
+
+proptest! {
+    #[test]
+    fn shares_never_exceed_what_a_port_takes(
+        steps in prop::collection::vec((0usize..64, any::<bool>()), 1..500),
+    ) {
+        let mut queue = AckQueue::default();
+        let mut slots = [(Slot::default(), 0); 64];
+        for (id, ends) in steps {
+            let (slot, share) = &mut slots[id];
+            *share = if ends {
+                queue.release(slot);
+                0
+            } else {
+                queue.share(slot)
+            };
+            let sum: u32 = slots.iter().map(|(_, share)| u32::from(*share)).sum();
+            prop_assert!(sum <= UNSCHEDULED.into());
+        }
+    }
+}
