@@ -15,6 +15,7 @@ use crate::{
         rcu,
         skb::{Context, Processor, Skb},
         sock::Sock,
+        softirq,
     },
     parameters,
     space::Space,
@@ -29,7 +30,13 @@ pub(crate) fn transmit(esp: &mut LockedEsp<'_>, now: u64) -> Due {
     };
     let due = connection.place.update(sock, &mut connection.engine, now);
     if let Some(first) = poll(connection, now) {
-        send_from(sock, connection, first, now);
+        if connection.engine.unsent() == 0 {
+            send_from(sock, connection, first, now);
+        } else {
+            // Nobody receives each packet of a task before the next one is sent: on a device that takes packets one by
+            // one, they could not be joined, and each would cost a softirq.
+            softirq::disabled(|_| send_from(sock, connection, first, now));
+        }
     }
     if sock.shared().unread.note_awaited(&connection.engine) {
         ask_for_room(sock);

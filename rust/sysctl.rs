@@ -182,6 +182,7 @@ unsafe extern "C" fn handle<N: Numbers>(
     let Some(&(_, file)) = N::FILES.get(entry.extra1.addr()) else {
         return EINVAL.to_errno();
     };
+    let mut told = false;
     if write != 0 {
         // SAFETY: The core has copied so much text there, and nobody else has the buffer.
         let text = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), *len) };
@@ -191,6 +192,7 @@ unsafe extern "C" fn handle<N: Numbers>(
         if at_start && words(text) > 1 {
             return EINVAL.to_errno();
         }
+        told = at_start && words(text) == 1;
     }
     let before = match numbers.get(file) {
         Ok(number) => number,
@@ -205,13 +207,14 @@ unsafe extern "C" fn handle<N: Numbers>(
     // SAFETY: The entry has the size of the number that it points to, and both outlive the call; the
     // rest is what the core passed, unchanged.
     let code = unsafe { bindings::proc_douintvec(&one, write, buffer, len, position) };
-    // The core ignores an empty write, or one that is not at the file's start. Skip validation if the
-    // value is unchanged.
-    if code != 0 || write == 0 || number == before {
+    // The core ignores an empty write, or one that is not at the file's start.
+    if code != 0 || !told {
         return code;
     }
     match numbers.set(file, number) {
         Ok(()) => 0,
+        // What is there can be written again, also if it is out of its range by now.
+        Err(_) if number == before => 0,
         Err(e) => e.to_errno(),
     }
 }
