@@ -33,6 +33,8 @@ pub mod flag {
     pub const TXF: u8 = 0x40;
     /// A checksum follows the payload.
     pub const CRC: u8 = 0x80;
+    /// Together, and with a length: an empty packet with a grant.
+    pub const GRANT: u8 = ACK | RRQ | TXF;
 }
 
 /// An Ethernet frame: two addresses, the type, the payload.
@@ -75,7 +77,7 @@ pub struct EspHeader {
     pub source: u16,
     /// Destination port.
     pub destination: u16,
-    /// Bytes of payload that follow, or are said to.
+    /// Bytes of payload that follow, or are said to; a grant in its packet.
     pub length: u16,
     /// Sequence number of this packet.
     pub sequence: u16,
@@ -106,10 +108,16 @@ impl EspHeader {
 
     /// Whether the packet in a frame with this header has its checksum, and a right one.
     pub fn is_intact_in(&self, frame: &[u8]) -> bool {
-        let end = ESP_HEADERS + usize::from(self.length);
+        let length = if self.is_grant() { 0 } else { self.length };
+        let end = ESP_HEADERS + usize::from(length);
         let sum = frame.get(end..).and_then(<[u8]>::first_chunk);
         self.flags & flag::CRC != 0
             && sum.is_some_and(|&sum| u32::from_be_bytes(sum) == crc32c::crc32c(&frame[14..end]))
+    }
+
+    /// Whether the length field has a grant.
+    pub fn is_grant(&self) -> bool {
+        self.length > 0 && self.flags & !flag::CRC == flag::GRANT
     }
 
     /// Reads the header of an Ethernet frame that carries ESP.

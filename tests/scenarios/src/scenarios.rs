@@ -24,6 +24,7 @@ mod esp_connections;
 mod esp_cookies;
 mod esp_faults;
 mod esp_forgotten;
+mod esp_grants;
 mod esp_options;
 mod esp_orphans;
 mod esp_runs;
@@ -73,6 +74,7 @@ pub fn all() -> Vec<&'static Scenario> {
         error_queue::ALL,
         esp_connections::ALL,
         esp_cookies::ALL,
+        esp_grants::ALL,
         esp_options::ALL,
         esp_checksum::ALL,
         esp_calls::ALL,

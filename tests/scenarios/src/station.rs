@@ -39,6 +39,14 @@ impl Station {
     /// # Errors
     /// When the handshake does not go as it should.
     pub fn connect(lab: &Lab, port: u16) -> Result<(Self, Socket)> {
+        Self::connect_telling(lab, port, &[])
+    }
+
+    /// The same of a station whose SYN|ACK has these options.
+    ///
+    /// # Errors
+    /// When the handshake does not go as it should.
+    pub fn connect_telling(lab: &Lab, port: u16, options: &[u8]) -> Result<(Self, Socket)> {
         // Frames are received in the order in which they are sent: each processor has a queue of its own.
         processor::stay()?;
         send_single_packets(&lab.a.namespace)?;
@@ -64,7 +72,7 @@ impl Station {
         let syn = station.wait_for(|header| header.flags & flag::SYN != 0)?;
         station.host_port = syn.source;
         station.expected = syn.sequence.wrapping_add(1);
-        station.send(flag::SYN | flag::ACK, &[])?;
+        station.send(flag::SYN | flag::ACK, options)?;
         station.next = station.next.wrapping_add(1);
         await_events(&client, libc::POLLOUT)?;
         client.set_nonblocking(false)?;
@@ -78,14 +86,21 @@ impl Station {
     /// # Errors
     /// The errno of `send(2)`.
     pub fn send(&self, flags: u8, payload: &[u8]) -> Result<()> {
-        let header = EspHeader {
+        self.put(&self.header(flags, payload.len() as u16), payload)
+    }
+
+    fn header(&self, flags: u8, length: u16) -> EspHeader {
+        EspHeader {
             source: self.port,
             destination: self.host_port,
-            length: payload.len() as u16,
+            length,
             sequence: self.next,
             acknowledgement: self.expected,
             flags,
-        };
+        }
+    }
+
+    fn put(&self, header: &EspHeader, payload: &[u8]) -> Result<()> {
         let frame = ethernet(self.host, MAC, ETH_P_ESP, &header.packet(payload));
         self.wire.send(&frame).context("the station's frame")
     }
@@ -107,6 +122,20 @@ impl Station {
     /// When the host does not answer any more.
     pub fn acknowledge(&mut self) -> Result<()> {
         self.send(flag::ACK, &[])?;
+        self.unread = self.sent_so_far()?;
+        Ok(())
+    }
+
+    /// As [`acknowledge`](Self::acknowledge), with a grant: packets that may follow the next announcement, and the window.
+    ///
+    /// # Errors
+    /// When the host does not answer any more.
+    pub fn grant(&mut self, start: u8, window: u8) -> Result<()> {
+        let header = EspHeader {
+            length: u16::from_be_bytes([start, window]),
+            ..self.header(flag::GRANT, 0)
+        };
+        self.put(&header, &[])?;
         self.unread = self.sent_so_far()?;
         Ok(())
     }

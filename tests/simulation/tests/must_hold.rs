@@ -62,6 +62,27 @@ fn up_to_32_senders_saturate_a_small_port_without_a_drop_and_share_it() {
     }
 }
 
+/// With the parameters' defaults. The first round has small windows, and is a fifth of what counts.
+#[test]
+fn granted_windows_saturate_links_of_any_speed() {
+    for (gigabits, buffer, bytes) in [
+        (1, 128 << 10, 256 << 10),
+        (10, 256 << 10, 1 << 20),
+        (25, 512 << 10, 2 << 20),
+        (100, 2 << 20, 4 << 20),
+    ] {
+        for senders in [1, 2, 8, 32] {
+            let mut setup = setup(senders, gigabits * GIGABIT, buffer, (21, 10, 1));
+            setup.esp = Parameters::default();
+            let summary = measure(setup.clone(), bytes, 5);
+            let what = format!("{gigabits} Gbit/s, N = {senders}: {summary:?}");
+            assert_eq!(summary.counts.drops, 0, "{what}");
+            assert_eq!(summary.counts.retransmissions, 0, "{what}");
+            assert!(summary.goodput >= 0.94 * setup.most_goodput(), "{what}");
+        }
+    }
+}
+
 #[test]
 fn senders_that_do_not_start_together_are_scheduled_as_well() {
     for senders in [2, 8, 32] {

@@ -1,0 +1,126 @@
+//! Windows that receivers grant: a sender makes use of them, a receiver gives them, and a fixed window ends them.
+
+use anyhow::{ensure, Context, Result};
+
+use crate::frame::{flag, EspHeader, PacketSocket, ETH_P_ESP};
+use crate::harness::{note, Outcome, Scenario};
+use crate::knobs::Knobs;
+use crate::lab::{Lab, ESP_MSS};
+use crate::socket::Socket;
+use crate::station::Station;
+use crate::transfer::{transfer, Load};
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("esp_grants_are_made_use_of", sender),
+    Scenario::direct("esp_grants_are_not_for_a_sender_with_a_fixed_window", fixed),
+    Scenario::direct("esp_grants_follow_the_rate", receiver).counted(),
+];
+
+/// The options of a station that is like the module with its defaults.
+const OPTIONS: [u8; 16] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255];
+
+fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
+    let (station, client) = Station::connect_telling(lab, port, &OPTIONS)?;
+    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20)?;
+    Ok((station, client))
+}
+
+fn expect(station: &mut Station, count: u16, what: &str) -> Outcome {
+    let found = station.new_packets()?;
+    ensure!(found == count, "{what}: {found} packets, not {count}");
+    Ok(())
+}
+
+/// The station grants, and counts what comes.
+fn sender(lab: &Lab) -> Outcome {
+    let (mut station, client) = connect(lab, 890)?;
+    client.send(&vec![1; 400 * ESP_MSS], 0)?;
+    expect(&mut station, 2, "an announcement")?;
+    station.grant(30, 60)?;
+    expect(&mut station, 60, "a larger window")?;
+    station.acknowledge()?;
+    expect(&mut station, 60, "the same window, not repeated")?;
+    station.grant(30, 5)?;
+    expect(&mut station, 5, "a smaller window")?;
+    station.grant(30, 0)?;
+    expect(&mut station, 21, "the sender's own window")?;
+    station.grant(30, 255)?;
+    expect(
+        &mut station,
+        252,
+        "the largest window, to the message's end",
+    )?;
+    station.grant(30, 100)?;
+    client.send(&vec![2; 100 * ESP_MSS], 0)?;
+    expect(&mut station, 31, "the next announcement")?;
+    station.grant(0, 100)?;
+    expect(&mut station, 69, "the rest")?;
+    station.acknowledge()?;
+    client.send(&vec![3; 100 * ESP_MSS], 0)?;
+    expect(
+        &mut station,
+        2,
+        "an announcement of the sender's own choice",
+    )?;
+    station.reset()
+}
+
+/// A host whose window was set does what the setting says, whatever it is granted.
+fn fixed(lab: &Lab) -> Outcome {
+    Knobs(&lab.a.namespace).set("burst_length", 21)?;
+    let (mut station, client) = connect(lab, 891)?;
+    client.send(&vec![1; 100 * ESP_MSS], 0)?;
+    expect(&mut station, 2, "an announcement")?;
+    station.grant(30, 60)?;
+    expect(&mut station, 21, "the window")?;
+    station.reset()
+}
+
+/// The grants, start and window, that came since the last time.
+fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
+    wire.socket().set_nonblocking(true)?;
+    let (mut grants, mut frame) = (Vec::new(), [0; 2048]);
+    while let Ok(length) = wire.take(&mut frame) {
+        grants.extend(
+            EspHeader::of_frame(&frame[..length])
+                .filter(EspHeader::is_grant)
+                .map(|header| header.length.to_be_bytes()),
+        );
+    }
+    Ok(grants)
+}
+
+/// Packets follow each other closely on a veth pair, by a clock that counts instructions, so windows grow; and a single sender gets all that may come unscheduled.
+fn receiver(lab: &Lab) -> Outcome {
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let load = Load {
+        total: 4 << 20,
+        chunk: 1 << 18,
+        seed: 892,
+    };
+    let (client, server) = lab.esp_pair(892)?;
+    transfer(&client, &server, load)?;
+    let granted = grants(&wire)?;
+    let last = granted.last().context("no grant")?;
+    let windows: Vec<_> = granted.iter().map(|[_, window]| *window).collect();
+    note(&format!("windows {windows:?}"));
+    ensure!(last[0] == 42, "{} packets unscheduled", last[0]);
+    let most = windows.iter().max();
+    ensure!(most > Some(&40), "the largest window was {most:?}");
+    ensure!(windows.iter().all(|window| *window >= 21), "{windows:?}");
+
+    // A window that is set, to the same value as well, is not granted any more.
+    Knobs(&lab.b.namespace).set("burst_length", 21)?;
+    transfer(&client, &server, load)?;
+    let granted = grants(&wire)?;
+    ensure!(granted.is_empty(), "granted {granted:?}");
+    let largest = Knobs(&lab.b.namespace).get("burst_length_max")?;
+    ensure!(largest == 21, "burst_length_max is {largest}");
+    Knobs(&lab.b.namespace).set("burst_length_max", 30)?;
+    transfer(&client, &server, load)?;
+    let granted = grants(&wire)?;
+    let most = granted.iter().map(|[_, window]| *window).max();
+    ensure!(most == Some(30), "the largest window was {most:?}");
+    Ok(())
+}
