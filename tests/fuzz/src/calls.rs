@@ -169,6 +169,8 @@ struct World {
     high: Seq,
     /// The most that an acknowledgement has opened.
     granted: Seq,
+    /// The largest window that came in a grant.
+    largest_grant: u16,
 }
 
 /// The payload of each packet.
@@ -202,6 +204,7 @@ impl World {
             expected: passive.then_some(PEER_ISN.add(1)),
             high: ISN,
             granted: ISN,
+            largest_grant: 0,
         }
     }
 
@@ -213,7 +216,7 @@ impl World {
             header,
             payload: Span {
                 first: 0,
-                len: header.len.into(),
+                len: header.payload().into(),
             },
             options: packet.options(),
             resend: false,
@@ -229,6 +232,9 @@ impl World {
         if acknowledges && !refused && !hold && self.granted.before(header.ack) {
             self.granted = header.ack;
         }
+        if header.is_grant() {
+            self.largest_grant = self.largest_grant.max(header.len & 0xff);
+        }
         if before == State::SynSent && outcome.established {
             self.expected = Some(header.seq.add(1));
         }
@@ -240,7 +246,7 @@ impl World {
             assert!(!ended, "nothing follows the end");
             assert!(outcome.drop.is_none());
             assert_eq!(Some(header.seq), self.expected, "in order and once");
-            assert_eq!(outcome.deliver, header.len > 0);
+            assert_eq!(outcome.deliver, header.payload() > 0);
             assert_eq!(outcome.fin, header.has(flags::FIN));
             self.expected = Some(header.seq.add(1));
         }
@@ -367,7 +373,7 @@ impl World {
 
     fn sent(&mut self, packet: &Sent<Span>) {
         let header = &packet.header;
-        let data = header.len > 0;
+        let data = header.payload() > 0;
         assert_eq!((header.src, header.dst), (2, 1));
         if let (Some(expected), true) = (self.expected, header.has(flags::ACK)) {
             assert!(!expected.before(header.ack), "only what has come");
@@ -381,7 +387,9 @@ impl World {
             assert_eq!(header.seq, self.high, "no number is left out");
             self.high = header.seq.add(1);
             // The window: a burst from what was acknowledged last.
-            let window = self.socket.config.burst_length.clamp(1, 0x7fff);
+            let config = self.socket.config;
+            let told = self.largest_grant.min(config.burst_length_max);
+            let window = config.burst_length.max(told).clamp(1, 0x7fff);
             assert!(self.granted.distance(header.seq) < window);
         }
     }

@@ -36,7 +36,7 @@ fn run(pair: &mut Pair, event: Event) {
             let expected = pair.sides[1 - to].conn().cursor();
             let high = pair.sides[to].conn().cursor();
             let header = packet.header([PORTS[1 - to], PORTS[to]], expected, high);
-            let payload = vec![0xee; usize::from(header.len)];
+            let payload = vec![0xee; usize::from(header.payload())];
             let _ = pair.receive(to, &header, &payload);
         }
         Event::Send(b, len) => {

@@ -103,13 +103,19 @@ impl Window {
             .is_none_or(|granted| granted.before(header.ack))
         {
             self.granted = Some(header.ack);
+            if header.is_grant() {
+                // An earlier one may be what the other side has.
+                let [start, window] = header.len.to_be_bytes();
+                self.initial = self.initial.max(start.into());
+                self.burst = self.burst.max(window.into());
+            }
             self.announced = self.announced.filter(|seq| !seq.before(header.ack));
         }
     }
 
     /// Its owner sends this. `recut`: numbers may have been given anew, so that none tells what leaves first.
     fn pass(&mut self, header: &Header, recut: bool) {
-        if header.len == 0 || header.has(flags::SYN) {
+        if header.payload() == 0 || header.has(flags::SYN) {
             return;
         }
         let granted = self.granted.expect("no data before the handshake");

@@ -151,8 +151,8 @@ pub fn esp_wire(data: &[u8]) {
     let following = data.len() - esp::HEADER_LEN;
     assert_eq!(header.emit(), data[..esp::HEADER_LEN]);
     match header.payload_len(following) {
-        Some(len) => assert!(len == usize::from(header.len) && len <= following),
-        None => assert!(usize::from(header.len) > following),
+        Some(len) => assert!(len == usize::from(header.payload()) && len <= following),
+        None => assert!(usize::from(header.payload()) > following),
     }
     if header.opens() {
         assert!(header.has(flags::SYN) && header.takes_number());

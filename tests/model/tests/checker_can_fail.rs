@@ -17,6 +17,7 @@ fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
     };
     let config = Config {
         burst_length: 2,
+        burst_length_max: 2,
         packets_to_ack: 1,
         initial_ack_burst_length: 0,
         ..Config::default()
