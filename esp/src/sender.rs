@@ -808,7 +808,7 @@ impl Sender {
             return false;
         }
         self.resend_first = true;
-        if self.announced.is_some() {
+        if self.announced.is_some() && self.grant.start > 0 {
             self.most_unscheduled = self.most_unscheduled.min(self.grant.start) / 2;
         }
         if self.syn_acked {

@@ -225,13 +225,16 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
         0x88b6 => {
             let header = esp::Header::parse(packet).context("no ESP header")?;
             let summed = header.is_summed();
-            let [payload, checksum, padding] = split(packet, esp::HEADER_LEN, header.len, summed);
+            let [payload, checksum, padding] =
+                split(packet, esp::HEADER_LEN, header.payload(), summed);
+            // A grant has another number where the length stands.
+            let length = (!header.is_grant()).then(|| header.len.to_string());
             let numbers = [
-                header.src,
-                header.dst,
-                header.len,
-                header.seq.0,
-                header.ack.0,
+                header.src.to_string(),
+                header.dst.to_string(),
+                length.unwrap_or_default(),
+                header.seq.0.to_string(),
+                header.ack.0.to_string(),
             ];
             let last = [
                 format!("0x{:02x}", header.flags),
@@ -241,13 +244,7 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
                 bit(header.has(esp::flags::SYN)),
                 bit(header.has(esp::flags::RRQ)),
             ];
-            row.splice(
-                6..,
-                numbers
-                    .map(|number| number.to_string())
-                    .into_iter()
-                    .chain(last),
-            );
+            row.splice(6.., numbers.into_iter().chain(last));
         }
         kind => bail!("a frame of type {kind:#06x}"),
     }
@@ -284,7 +281,11 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
         );
     }
     for row in rows {
-        let flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
+        let mut flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
+        if row[8].is_empty() {
+            // No request: a grant.
+            flags &= !esp::flags::RRQ;
+        }
         for (remark, bit) in [
             (REMARKS[0], esp::flags::SYN),
             (REMARKS[1], esp::flags::FIN),

@@ -2,7 +2,7 @@
 
 use anyhow::{ensure, Context, Result};
 
-use crate::frame::{flag, EspHeader, PacketSocket, ETH_P_ESP};
+use crate::frame::{EspHeader, PacketSocket, ETH_P_ESP};
 use crate::harness::{note, Outcome, Scenario};
 use crate::knobs::Knobs;
 use crate::lab::{Lab, ESP_MSS};
@@ -12,7 +12,7 @@ use crate::transfer::{transfer, Load};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_grants_are_made_use_of", sender),
+    Scenario::direct("esp_grants_are_made_use_of", sender).counted(),
     Scenario::direct("esp_grants_are_not_for_a_sender_with_a_fixed_window", fixed),
     Scenario::direct("esp_grants_follow_the_rate", receiver).counted(),
 ];
@@ -99,9 +99,12 @@ fn receiver(lab: &Lab) -> Outcome {
         chunk: 1 << 18,
         seed: 892,
     };
-    let (client, server) = lab.esp_pair(892)?;
-    transfer(&client, &server, load)?;
-    let granted = grants(&wire)?;
+    let move_by = |port| {
+        let (client, server) = lab.esp_pair(port)?;
+        transfer(&client, &server, load)?;
+        grants(&wire)
+    };
+    let granted = move_by(892)?;
     let last = granted.last().context("no grant")?;
     let windows: Vec<_> = granted.iter().map(|[_, window]| *window).collect();
     note(&format!("windows {windows:?}"));
@@ -112,14 +115,12 @@ fn receiver(lab: &Lab) -> Outcome {
 
     // A window that is set, to the same value as well, is not granted any more.
     Knobs(&lab.b.namespace).set("burst_length", 21)?;
-    transfer(&client, &server, load)?;
-    let granted = grants(&wire)?;
+    let granted = move_by(893)?;
     ensure!(granted.is_empty(), "granted {granted:?}");
     let largest = Knobs(&lab.b.namespace).get("burst_length_max")?;
     ensure!(largest == 21, "burst_length_max is {largest}");
     Knobs(&lab.b.namespace).set("burst_length_max", 30)?;
-    transfer(&client, &server, load)?;
-    let granted = grants(&wire)?;
+    let granted = move_by(894)?;
     let most = granted.iter().map(|[_, window]| *window).max();
     ensure!(most == Some(30), "the largest window was {most:?}");
     Ok(())
