@@ -42,8 +42,8 @@ pub(super) const KIND: Kind = Kind {
 const LIBRARY: &str = "libmpi.so.40";
 
 /// How to be two ranks.
-const REMEDY: &str = "start both ends by mpirun, the server with --once: \
-     mpirun --host A,B -n 1 netgauge --server --once : -n 1 netgauge -m mpi --connect A";
+const REMEDY: &str = "start both ends by one mpirun, the server with --once: mpirun --host A,B -n 2 sh -c \
+     '[ $OMPI_COMM_WORLD_RANK = 1 ] || exec netgauge --server --once; exec netgauge -m mpi --connect A'";
 
 /// `MPI_THREAD_FUNNELED`: this transport is used by the main thread.
 const FUNNELED: c_int = 1;
