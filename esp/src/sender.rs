@@ -17,10 +17,6 @@
 //!
 //! Choices beyond the theses:
 //!
-//! * Both windows, behind an acknowledgement and behind an announcement, are what
-//!   the receiver granted last, and the [`Config`]'s until it has. A timeout halves
-//!   what may follow announcements, since what came unscheduled was lost, and each
-//!   grant gives one packet back.
 //! * Whether a packet carries TXS and TXF is decided when it first leaves: TXS
 //!   if no transmission is open, TXF if nothing is queued behind it. A resend
 //!   carries what the packet carried first, since the receiver's view of the
@@ -47,6 +43,9 @@ use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
 use super::timers::{from_micros, Nanos, ACK_DELAY, FRAME_LIFE, WINDOW_PROBE_MIN};
 use super::wire::{flags, Grant};
+use granted::Granted;
+
+mod granted;
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -125,10 +124,7 @@ pub(super) struct Sender {
     first_left: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
-    /// What the receiver granted last.
-    grant: Grant,
-    /// The most that is used of it behind announcements.
-    most_unscheduled: u8,
+    grants: Granted,
     /// Since the FIN left, a packet was sent that the other side may have had
     /// before: a retransmission, or a probe.
     repeated: bool,
@@ -159,8 +155,7 @@ impl Sender {
             first_left: None,
             timed: None,
             pause: None,
-            grant: Grant::default(),
-            most_unscheduled: u8::MAX,
+            grants: Granted::default(),
             repeated: false,
             tries: 0,
             timer: None,
@@ -170,29 +165,7 @@ impl Sender {
     /// The receiver grants windows.
     #[inline]
     pub(super) fn take_grant(&mut self, grant: Grant) {
-        self.grant = grant;
-        self.most_unscheduled = self.most_unscheduled.saturating_add(1);
-    }
-
-    /// Packets that may be on their way behind the last acknowledgement that opened a window.
-    #[inline]
-    fn window(&self, config: &Config) -> u16 {
-        match self.grant.window {
-            0 => config.window(),
-            _ if !config.is_adaptive() => config.window(),
-            window => u16::from(window).min(config.burst_length_max),
-        }
-    }
-
-    /// Packets that may follow an announcement that is not acknowledged.
-    #[inline]
-    fn unscheduled(&self, config: &Config) -> u16 {
-        let least = config.initial_ack_burst_length;
-        if config.is_adaptive() {
-            least.max(self.grant.start.min(self.most_unscheduled).into())
-        } else {
-            least
-        }
+        self.grants.take(grant);
     }
 
     /// The first number not acknowledged.
@@ -458,9 +431,8 @@ impl Sender {
         if !self.syn_acked {
             return None;
         }
-        let room = self
-            .window(config)
-            .saturating_sub(self.granted.distance(self.next));
+        let window = self.grants.window(config);
+        let room = window.saturating_sub(self.granted.distance(self.next));
         if room == 0 {
             if self.timer.is_none() && self.is_blocked() {
                 self.timer = Some(now.saturating_add(self.timeout(config, rtt)));
@@ -510,13 +482,16 @@ impl Sender {
         config: &Config,
         queue: &mut impl WriteQueue,
     ) -> Option<Outgoing> {
+        // The distance from the announcement, which is this packet if no transmission is open.
+        let behind = if self.open {
+            self.announced.map(|announced| announced.distance(seq))
+        } else {
+            Some(0)
+        };
         let mut most = room;
-        if !self.open {
-            // The first one announces.
-            most = most.min(self.unscheduled(config).saturating_add(1));
-        } else if let Some(announced) = self.announced {
-            let may_follow = self.unscheduled(config).saturating_add(1);
-            most = most.min(may_follow.saturating_sub(announced.distance(seq)));
+        if let Some(behind) = behind {
+            let announced = self.grants.unscheduled(config).saturating_add(1);
+            most = most.min(announced.saturating_sub(behind));
         }
         let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
         most = most.min(there);
@@ -808,8 +783,8 @@ impl Sender {
             return false;
         }
         self.resend_first = true;
-        if self.announced.is_some() && self.grant.start > 0 {
-            self.most_unscheduled = self.most_unscheduled.min(self.grant.start) / 2;
+        if self.announced.is_some() {
+            self.grants.halve_unscheduled();
         }
         if self.syn_acked {
             self.recover = Some(self.high);
