@@ -56,7 +56,7 @@ pub struct AckQueue {
     heard: Nanos,
     /// Connections that have a share of [`UNSCHEDULED`], or wait for one.
     sharing: u32,
-    /// What they have, together.
+    /// The sum of their shares, packets.
     shared: u16,
 }
 

@@ -34,8 +34,8 @@ pub(super) struct PeerWindow {
     proven: u16,
     /// Packets for which that holds.
     lease: u16,
-    /// What the sender has told, and has not shown to be too little since; or what it
-    /// was granted.
+    /// The window that the sender's SYN told, raised by packets from beyond it; or the
+    /// one that it was granted.
     told: Option<Window>,
     /// Whether it was granted.
     granted: bool,

@@ -675,7 +675,7 @@ impl Receiver {
         }
     }
 
-    /// What an acknowledgement of this kind grants that leaves now.
+    /// An acknowledgement of this kind leaves now: returns the grant that it carries.
     #[inline]
     pub(super) fn grant(&mut self, kind: AckKind, config: &Config) -> Option<Grant> {
         if kind != AckKind::Ack || !self.is_open() {

@@ -2,16 +2,16 @@
 
 //! The windows that a receiver grants. Choices beyond the theses:
 //!
-//! * Behind an acknowledgement a sender may have on its way what arrives in [`SPAN`]: that
-//!   covers a round trip and both hosts' reaction, and a slow port's buffer takes it.
-//!   The rate is that of the packets which the last turn let go: from the first arrival to
-//!   the last, so that it is the line's also where the turns of many senders alternate. A window
-//!   doubles or halves at most.
+//! * A window holds the packets that arrive in [`SPAN`]: that covers a round trip and both
+//!   hosts' reaction, and a slow port's buffer takes it. The rate is that of the packets
+//!   which the last turn let go: from the first arrival to the last, so that it is the line's
+//!   also where the turns of many senders alternate. A window doubles or halves at most.
 //! * Behind an announcement come as many packets as the ACK queue of the device has given this
 //!   sender. Nobody schedules those, so all senders together have no more than a small port's
 //!   buffer takes.
 //! * Once a sender was granted something else than its own parameters, a grant stands in each
-//!   empty acknowledgement that opens a window, so that a lost one does no harm. A sender that has not told in its SYN that it takes grants gets none.
+//!   empty acknowledgement that opens a window, so that a lost one does no harm. A sender that
+//!   has not told in its SYN that it takes grants gets none.
 
 use super::super::config::Config;
 use super::super::options::{Options, Window};
@@ -19,7 +19,8 @@ use super::super::outcome::Room;
 use super::super::timers::{Nanos, MICROSECOND};
 use super::super::wire::Grant;
 
-/// What arrives in this time may be on its way: at 10 Gbit/s 81 full packets of an MTU of 1500 bytes.
+/// A window lasts this long at the rate of arrivals: at 10 Gbit/s it has 81 full packets of an MTU of
+/// 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
 /// So many packets behind the first arrival tell a rate.
@@ -38,7 +39,7 @@ struct Train {
     packets: u16,
 }
 
-/// What one sender is granted.
+/// The grants to one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Grants {
     /// The sender's own parameters, if it takes grants.
@@ -51,11 +52,11 @@ pub(super) struct Grants {
     start: u16,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
-    /// What a packet takes of it, bytes.
+    /// The room that a packet takes there, bytes.
     packet: u32,
     /// It was granted something else than its own choice.
     told: bool,
-    /// What came since the last turn.
+    /// The packets since the last turn.
     train: Option<Train>,
 }
 
@@ -66,10 +67,16 @@ impl Grants {
         self.own = options.window.filter(|_| self.largest > 0);
     }
 
+    /// The parameters of a sender that gets grants.
+    #[inline]
+    fn taker(&self, config: &Config) -> Option<Window> {
+        self.own.filter(|_| config.is_adaptive())
+    }
+
     /// Whether the sender gets grants.
     #[inline]
     pub(super) fn is_on(&self, config: &Config) -> bool {
-        self.own.is_some() && config.is_adaptive()
+        self.taker(config).is_some()
     }
 
     /// The sender may have so many packets behind an announcement.
@@ -114,10 +121,10 @@ impl Grants {
         }
     }
 
-    /// What the acknowledgement that leaves now grants.
+    /// The grant of an acknowledgement that leaves now, and the same as parameters.
     #[inline]
     pub(super) fn grant(&mut self, config: &Config) -> Option<(Grant, Window)> {
-        let own = self.own.filter(|_| config.is_adaptive())?;
+        let own = self.taker(config)?;
         let window = self.window(config);
         let start = self.start.max(own.initial_ack_burst_length);
         let byte = |packets: u16| u8::try_from(packets).unwrap_or(u8::MAX);
@@ -130,14 +137,11 @@ impl Grants {
             initial_ack_burst_length: grant.start.into(),
         };
         self.told |= window != own;
-        if !self.told {
-            return None;
-        }
-        Some((grant, window))
+        self.told.then_some((grant, window))
     }
 
-    /// A turn has come: fits the window to the rate that the last one had. What came `unscheduled` came
-    /// between the packets of others.
+    /// A turn has come: fits the window to the rate that the last one had. Packets that came
+    /// `unscheduled` tell none, since they came between those of others.
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, config: &Config) {
         match self.train.take() {
