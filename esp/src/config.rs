@@ -60,7 +60,7 @@ impl Config {
 
     /// Whether windows follow what receivers grant.
     #[inline]
-    pub(super) fn is_adaptive(&self) -> bool {
+    pub fn is_adaptive(&self) -> bool {
         self.burst_length_max > self.burst_length
     }
 

@@ -131,10 +131,7 @@ impl Station {
     /// # Errors
     /// When the host does not answer any more.
     pub fn grant(&mut self, start: u8, window: u8) -> Result<()> {
-        let header = EspHeader {
-            length: u16::from_be_bytes([start, window]),
-            ..self.header(flag::GRANT, 0)
-        };
+        let header = self.header(flag::GRANT, u16::from_be_bytes([start, window]));
         self.put(&header, &[])?;
         self.unread = self.sent_so_far()?;
         Ok(())

@@ -72,7 +72,7 @@ impl Endpoint {
         let mut socket = Socket::new(config.esp, config.mss.into(), config.receive_buffer);
         socket.overhead = PACKET_OVERHEAD;
         socket.listens = true;
-        socket.tells = config.esp.burst_length_max > config.esp.burst_length;
+        socket.tells = config.esp.is_adaptive();
         Self {
             socket,
             sent: 0,

@@ -61,7 +61,7 @@ pub struct Sent {
 impl Sent {
     /// Whether it carries data.
     pub fn is_data(&self) -> bool {
-        self.header.len > 0 && !self.header.has(flags::SYN)
+        self.header.payload() > 0 && !self.header.has(flags::SYN)
     }
 
     /// Whether it carries nothing but an acknowledgement.

@@ -2,6 +2,7 @@
 
 use std::io::Write;
 
+use esp::Config;
 use serde::Serialize;
 
 use super::{parameters, Common, GIGABIT};
@@ -123,7 +124,7 @@ pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
             rate(line.setup.rate.bits),
             (line.setup.buffer >> 10).to_string(),
             match line.setup.esp {
-                esp if esp.burst_length_max > esp.burst_length => "granted".to_owned(),
+                esp if Config::from(esp).is_adaptive() => "granted".to_owned(),
                 esp => format!("{}/{}", esp.burst_length, esp.packets_to_ack),
             },
             (line.bytes >> 10).to_string(),
