@@ -73,8 +73,13 @@ impl Live {
         Some(self.config())
     }
 
+    /// The numbers that bound each other, all of one write.
+    fn window(&self) -> Window {
+        Window::from_bits(self.window.load(Relaxed))
+    }
+
     fn config(&self) -> esp::Config {
-        let window = Window::from_bits(self.window.load(Relaxed));
+        let window = self.window();
         esp::Config {
             burst_length: window.burst_length,
             burst_length_max: window.burst_length_max,
@@ -256,13 +261,8 @@ impl Numbers for Settings {
 
     fn get(&self, file: Setting) -> Result<u32> {
         match file {
-            Setting::BurstLength => {
-                Ok(Window::from_bits(self.live.window.load(Relaxed)).burst_length.into())
-            }
-            Setting::Packets(part) => {
-                let mut window = Window::from_bits(self.live.window.load(Relaxed));
-                Ok((*part(&mut window)).into())
-            }
+            Setting::BurstLength => Ok(self.live.window().burst_length.into()),
+            Setting::Packets(part) => Ok((*part(&mut self.live.window())).into()),
             Setting::RoundTripTime => Ok(self.live.round_trip_time.load(Relaxed)),
             Setting::RetransmissionTimeMin => Ok(self.live.retransmission_time_min.load(Relaxed)),
             Setting::UserTimeout => Ok(self.live.user_timeout.load(Relaxed)),

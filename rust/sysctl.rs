@@ -188,11 +188,12 @@ unsafe extern "C" fn handle<N: Numbers>(
         let text = unsafe { slice::from_raw_parts(buffer.cast::<u8>(), *len) };
         // SAFETY: The core's own copy of the offset.
         let at_start = unsafe { *position == 0 };
+        let count = if at_start { words(text) } else { 0 };
         // The core would take the first number and overlook what follows.
-        if at_start && words(text) > 1 {
+        if count > 1 {
             return EINVAL.to_errno();
         }
-        told = at_start && words(text) == 1;
+        told = count == 1;
     }
     let before = match numbers.get(file) {
         Ok(number) => number,
