@@ -132,39 +132,14 @@ impl Commands {
     ) -> Result<Self> {
         let initramfs = scenarios::file_system(layout)?;
         let place = (name, initramfs.as_path());
-        Self::boot_from(layout, place, verb, clock, patience, wire)
+        Self::boot_from(layout, place, verb, clock, patience, wire, &[])
     }
 
-    /// The same with a name, and a file system that is built already.
+    /// The same with a name, a file system that is built already, and directories that the guest can mount.
     ///
     /// # Errors
     /// When the guest does not boot.
     pub fn boot_from(
-        layout: &Layout,
-        (name, initramfs): (&str, &Path),
-        verb: Verb,
-        clock: Clock,
-        patience: Duration,
-        wire: Option<Wire>,
-    ) -> Result<Self> {
-        Self::start(layout, (name, initramfs), verb, clock, patience, wire, &[])
-    }
-
-    /// The same in a tree that is served as "toolbox", beside a directory that is served as "share".
-    ///
-    /// # Errors
-    /// As [`Commands::boot_from`].
-    pub fn boot_tree(
-        layout: &Layout,
-        place: (&str, &Path),
-        shared: &[Shared; 2],
-        clock: Clock,
-        patience: Duration,
-    ) -> Result<Self> {
-        Self::start(layout, place, Verb::Tree, clock, patience, None, shared)
-    }
-
-    fn start(
         layout: &Layout,
         (name, initramfs): (&str, &Path),
         verb: Verb,
@@ -201,6 +176,20 @@ impl Commands {
             verb,
             patience,
         })
+    }
+
+    /// The same in a tree that is served as "toolbox", beside a directory that is served as "share".
+    ///
+    /// # Errors
+    /// As [`Commands::boot_from`].
+    pub fn boot_tree(
+        layout: &Layout,
+        place: (&str, &Path),
+        shared: &[Shared; 2],
+        clock: Clock,
+        patience: Duration,
+    ) -> Result<Self> {
+        Self::boot_from(layout, place, Verb::Tree, clock, patience, None, shared)
     }
 
     fn tell(&mut self, line: &str) -> Result<()> {

@@ -42,6 +42,7 @@ pub fn run(layout: &Layout) -> Result<()> {
         Clock::Instructions,
         PATIENCE,
         None,
+        &[],
     )?;
     step::say("a message of 1 byte, by tcp, udp, raw, edp and esp");
     let messages = bench::messages(&mut guest)?;
