@@ -92,22 +92,22 @@ type Handle = *mut c_void;
 /// Room for Open MPI's `MPI_Status`, which is 24 bytes.
 type Status = [u64; 8];
 
-type Init = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
-type Version = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
-type Send = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle) -> c_int;
-type Receive =
+type InitFn = unsafe extern "C" fn(*mut c_int, *mut c_void, c_int, *mut c_int) -> c_int;
+type VersionFn = unsafe extern "C" fn(*mut c_char, *mut c_int) -> c_int;
+type SendFn = unsafe extern "C" fn(*const c_void, c_int, Handle, c_int, c_int, Handle) -> c_int;
+type ReceiveFn =
     unsafe extern "C" fn(*mut c_void, c_int, Handle, c_int, c_int, Handle, *mut Status) -> c_int;
-type GetCount = unsafe extern "C" fn(*const Status, Handle, *mut c_int) -> c_int;
-type Finalize = unsafe extern "C" fn() -> c_int;
+type GetCountFn = unsafe extern "C" fn(*const Status, Handle, *mut c_int) -> c_int;
+type FinalizeFn = unsafe extern "C" fn() -> c_int;
 
 /// The calls that are used, as Open MPI's `mpi.h` declares them. The library is never unloaded.
 struct Calls {
     world: Handle,
     byte: Handle,
-    send: Send,
-    receive: Receive,
-    get_count: GetCount,
-    finalize: Finalize,
+    send: SendFn,
+    receive: ReceiveFn,
+    get_count: GetCountFn,
+    finalize: FinalizeFn,
     /// The library's name and version.
     version: String,
 }
@@ -149,8 +149,8 @@ fn load() -> Result<Calls> {
     let library = ManuallyDrop::new(library);
     // SAFETY: the types are those that mpi.h has for these names, and the library stays.
     let (init, version, calls) = unsafe {
-        let init: Init = *library.get(b"MPI_Init_thread\0")?;
-        let version: Version = *library.get(b"MPI_Get_library_version\0")?;
+        let init: InitFn = *library.get(b"MPI_Init_thread\0")?;
+        let version: VersionFn = *library.get(b"MPI_Get_library_version\0")?;
         let calls = Calls {
             world: *library.get(b"ompi_mpi_comm_world\0")?,
             byte: *library.get(b"ompi_mpi_byte\0")?,
