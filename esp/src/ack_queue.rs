@@ -19,9 +19,18 @@
 //! [`HOLD`], its head leaves all the same, and the connections that had the turn
 //! until then are *overdue*: they do not count until they ask again. A silent
 //! sender thus delays the others once, and not with every acknowledgement.
+//!
+//! The queue also shares [`UNSCHEDULED`] packets among the senders: each asks for a
+//! share when it needs a turn. An idle connection must not keep its share from the
+//! others, so a share lapses: the queue counts the shares given in the current
+//! [`LAPSE`] and in the one before, and forgets older ones. Nobody tells the sender,
+//! which may use its last share at any time. So connections that come back together
+//! after a pause may send more than [`UNSCHEDULED`] packets, once: with its next turn
+//! each of them gets a share of what is left. That may cost a timeout of some 10 ms,
+//! which is little beside [`LAPSE`]; a connection without a share loses a round trip.
 
 use super::connection::Connection;
-use super::timers::{Nanos, MILLISECOND};
+use super::timers::{Nanos, MILLISECOND, SECOND};
 
 /// How long no packet may arrive at the device while an acknowledgement waits.
 ///
@@ -39,6 +48,10 @@ pub const HOLD: Nanos = 20 * MILLISECOND;
 /// of 128 KiB takes.
 pub const UNSCHEDULED: u16 = 42;
 
+/// A share of [`UNSCHEDULED`] lapses when its connection has not asked for a turn for
+/// this long, and at the latest for twice as long.
+pub const LAPSE: Nanos = SECOND;
+
 /// The order of acknowledgements at one bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct AckQueue {
@@ -54,18 +67,36 @@ pub struct AckQueue {
     departed: Nanos,
     /// When a packet last arrived at the device.
     heard: Nanos,
-    /// Connections that have a share of [`UNSCHEDULED`], or wait for one.
-    sharing: u32,
-    /// The sum of their shares, packets.
-    shared: u16,
+    /// The [`LAPSE`] in which a share was given last, counted from time 0.
+    generation: u32,
+    /// The shares that were given in it.
+    recent: Shares,
+    /// The shares that were given in the generation before, and not since.
+    older: Shares,
+}
+
+/// Shares of [`UNSCHEDULED`] that were given in one generation.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+struct Shares {
+    /// Connections that have one, of 0 packets too.
+    connections: u32,
+    /// Their sum.
+    packets: u16,
+}
+
+/// A connection's share of [`UNSCHEDULED`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Share {
+    packets: u16,
+    /// When it was given. The queue counts it in this generation and the next one.
+    generation: u32,
 }
 
 /// A connection's slot in the ACK queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Slot {
     position: Position,
-    /// Its share of [`UNSCHEDULED`].
-    share: Option<u16>,
+    share: Option<Share>,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -153,7 +184,7 @@ impl AckQueue {
     ) -> Verdict {
         let demand = connection.demand();
         if demand == Demand::Turn && connection.grants() {
-            connection.set_start(self.share(slot));
+            connection.set_start(self.share(slot, now));
         }
         let verdict = self.update(slot, demand, now);
         match verdict {
@@ -198,26 +229,50 @@ impl AckQueue {
 
     /// A connection's share of [`UNSCHEDULED`], now that so many have one: it takes what the others
     /// leave. [`schedule`](Self::schedule) tells the connection as well.
-    pub fn share(&mut self, slot: &mut Slot) -> u16 {
-        let before = slot.share.unwrap_or_else(|| {
-            self.sharing = self.sharing.saturating_add(1);
-            0
-        });
-        let others = self.shared.saturating_sub(before);
-        let fair = u32::from(UNSCHEDULED).checked_div(self.sharing);
+    pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
+        self.forget(now);
+        self.release(slot);
+        let Self { recent, older, .. } = self;
+        let others = recent.packets.saturating_add(older.packets);
+        recent.connections = recent.connections.saturating_add(1);
+        let sharing = recent.connections.saturating_add(older.connections);
+        let fair = u32::from(UNSCHEDULED).checked_div(sharing);
         let fair = fair.and_then(|fair| u16::try_from(fair).ok()).unwrap_or(0);
-        let share = fair.min(UNSCHEDULED.saturating_sub(others));
-        self.shared = others.saturating_add(share);
-        slot.share = Some(share);
-        share
+        let packets = fair.min(UNSCHEDULED.saturating_sub(others));
+        recent.packets = recent.packets.saturating_add(packets);
+        slot.share = Some(Share {
+            packets,
+            generation: self.generation,
+        });
+        packets
     }
 
-    /// A connection is over, or begins anew: others get its share.
+    /// Shares that nobody has asked for lately lapse. Their slots still have them.
+    #[inline]
+    fn forget(&mut self, now: Nanos) {
+        let generation = u32::try_from(now / LAPSE).unwrap_or(u32::MAX);
+        self.older = match generation.saturating_sub(self.generation) {
+            // Processors may hand in their times out of order.
+            0 => return,
+            1 => core::mem::take(&mut self.recent),
+            _ => Shares::default(),
+        };
+        self.recent = Shares::default();
+        self.generation = generation;
+    }
+
+    /// A connection is over, or begins anew: others get its share, unless that has lapsed.
     pub fn release(&mut self, slot: &mut Slot) {
-        if let Some(share) = slot.share.take() {
-            self.sharing = self.sharing.saturating_sub(1);
-            self.shared = self.shared.saturating_sub(share);
-        }
+        let Some(share) = slot.share.take() else {
+            return;
+        };
+        let counted = match self.generation.saturating_sub(share.generation) {
+            0 => &mut self.recent,
+            1 => &mut self.older,
+            _ => return,
+        };
+        counted.connections = counted.connections.saturating_sub(1);
+        counted.packets = counted.packets.saturating_sub(share.packets);
     }
 
     /// A counted connection has an acknowledgement due.

@@ -36,7 +36,7 @@ impl Timer {
 
 pub(super) const MICROSECOND: Nanos = 1_000;
 pub(super) const MILLISECOND: Nanos = 1_000_000;
-const SECOND: Nanos = 1_000_000_000;
+pub(super) const SECOND: Nanos = 1_000_000_000;
 
 /// How long the final acknowledgement of a transmission, which opens no
 /// window, waits for data to carry it: a round of a hundred dialogues in turn takes

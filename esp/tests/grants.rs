@@ -2,9 +2,10 @@
 
 //! Windows that the receiver grants: what stands on the wire, how they follow the rate, and what comes unscheduled.
 
-use esp::ack_queue::UNSCHEDULED;
+use esp::ack_queue::{LAPSE, UNSCHEDULED};
 use esp::{flags, AckQueue, Config, Header, Nanos, Slot};
 use esp_testkit::pair::*;
+use esp_testkit::Device;
 use proptest::prelude::*;
 
 /// The flags of an acknowledgement with a grant.
@@ -153,38 +154,108 @@ fn a_lost_announcement_halves_what_may_come_unscheduled() {
 fn what_may_come_unscheduled_is_shared() {
     let mut queue = AckQueue::default();
     let mut slots = [Slot::default(); 6];
-    assert_eq!(queue.share(&mut slots[0]), 42);
+    let now = 5 * S;
+    assert_eq!(queue.share(&mut slots[0], now), 42);
     // The others get a share once the first has had another turn.
-    assert_eq!(queue.share(&mut slots[1]), 0);
-    assert_eq!(queue.share(&mut slots[0]), 21);
-    assert_eq!(queue.share(&mut slots[1]), 21);
+    assert_eq!(queue.share(&mut slots[1], now), 0);
+    assert_eq!(queue.share(&mut slots[0], now), 21);
+    assert_eq!(queue.share(&mut slots[1], now), 21);
     for round in 0..2 {
-        let shares: Vec<_> = slots.iter_mut().map(|slot| queue.share(slot)).collect();
+        let shares: Vec<_> = slots
+            .iter_mut()
+            .map(|slot| queue.share(slot, now))
+            .collect();
         assert!(round == 0 || shares == [7; 6], "{shares:?}");
     }
     for slot in &mut slots[1..] {
         queue.release(slot);
     }
-    assert_eq!(queue.share(&mut slots[0]), 42);
+    assert_eq!(queue.share(&mut slots[0], now), 42);
+}
+
+#[test]
+fn idle_connections_keep_no_share_from_a_new_one() {
+    // They are all connections of the host B, by one device.
+    let mut device = Device::default();
+    let mut now = 5 * S;
+    let mut begin = |wait: Nanos| {
+        let mut pair = Pair::new();
+        now += wait;
+        pair.now = now;
+        for side in &mut pair.sides {
+            side.tells = true;
+        }
+        pair.sides[B].device = std::mem::take(&mut device);
+        let mut pair = pair.establish();
+        send(&mut pair, 30);
+        device = std::mem::take(&mut pair.sides[B].device);
+        now = pair.now;
+        grants(&pair).last().map_or(0, |[start, _]| *start)
+    };
+    assert_eq!(begin(0), 42);
+    for _ in 0..42 {
+        begin(0);
+    }
+    assert_eq!(begin(0), 1, "the first one has it all");
+    assert_eq!(begin(2 * S), 42);
+}
+
+#[test]
+fn a_share_lapses_after_a_second_or_two() {
+    let mut queue = AckQueue::default();
+    let [mut idle, mut busy, mut new] = [Slot::default(); 3];
+    let begin = 7 * LAPSE;
+    assert_eq!(queue.share(&mut idle, begin), 42);
+    assert_eq!(queue.share(&mut busy, begin + LAPSE), 0);
+    assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE - 1), 0);
+    assert_eq!(queue.share(&mut busy, begin + 2 * LAPSE), 42);
+    // The idle connection has nothing left that others could get.
+    let before = queue.clone();
+    queue.release(&mut idle);
+    assert_eq!(queue, before);
+    assert_eq!(queue.share(&mut idle, begin + 2 * LAPSE), 0);
+    assert_eq!(queue.share(&mut busy, begin + 3 * LAPSE), 21);
+    assert_eq!(queue.share(&mut new, begin + 3 * LAPSE), 14);
+    // A processor whose time is behind changes no generation.
+    assert_eq!(queue.share(&mut idle, begin + 2 * LAPSE), 7);
+    queue.release(&mut busy);
+    queue.release(&mut new);
+    assert_eq!(queue.share(&mut idle, begin + 3 * LAPSE), 42);
 }
 
 proptest! {
     #[test]
-    fn shares_never_exceed_what_a_port_takes(
-        steps in prop::collection::vec((0usize..64, any::<bool>()), 1..500),
+    fn shares_of_two_generations_never_exceed_what_a_port_takes(
+        steps in prop::collection::vec((0usize..64, any::<bool>(), 0u64..300), 1..500),
     ) {
         let mut queue = AckQueue::default();
-        let mut slots = [(Slot::default(), 0); 64];
-        for (id, ends) in steps {
-            let (slot, share) = &mut slots[id];
+        let mut slots = [(Slot::default(), 0, 0); 64];
+        let mut now = 5 * S;
+        for (id, ends, wait) in steps {
+            now += wait * MS;
+            let (slot, share, given) = &mut slots[id];
+            *given = now / LAPSE;
             *share = if ends {
                 queue.release(slot);
                 0
             } else {
-                queue.share(slot)
+                queue.share(slot, now)
             };
-            let sum: u32 = slots.iter().map(|(_, share)| u32::from(*share)).sum();
+            let counted = slots.iter().filter(|(.., given)| given + 1 >= now / LAPSE);
+            let sum: u32 = counted.map(|(_, share, _)| u32::from(*share)).sum();
             prop_assert!(sum <= UNSCHEDULED.into());
         }
+        // Nothing is lost of what is given back, or lapses.
+        for (id, (slot, ..)) in slots.iter_mut().enumerate() {
+            if id % 2 == 0 {
+                queue.release(slot);
+            }
+        }
+        now += 2 * LAPSE;
+        prop_assert_eq!(queue.share(&mut slots[0].0, now), UNSCHEDULED);
+        for (slot, ..) in &mut slots {
+            queue.release(slot);
+        }
+        prop_assert_eq!(queue.share(&mut slots[1].0, now), UNSCHEDULED);
     }
 }
