@@ -54,6 +54,15 @@ impl PeerWindow {
         self.granted = true;
     }
 
+    /// The sender is given its own parameters back, from an acknowledgement on that leaves now.
+    /// Packets of a larger window may arrive later and raise them: the next call undoes that.
+    pub(super) fn end_grants(&mut self, own: Window) {
+        if self.granted {
+            *self = Self::default();
+        }
+        self.told = Some(own);
+    }
+
     /// How many packets may follow an announcement that is not acknowledged.
     #[inline]
     pub(super) fn unscheduled(&self, config: &Config) -> u16 {

@@ -685,7 +685,11 @@ impl Receiver {
             self.grants.adapt(self.announced.is_some(), config);
         }
         let (grant, window) = self.grants.grant(config)?;
-        self.peer.grant(window);
+        if config.is_adaptive() {
+            self.peer.grant(window);
+        } else {
+            self.peer.end_grants(window);
+        }
         Some(grant)
     }
 

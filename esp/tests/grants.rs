@@ -112,6 +112,60 @@ fn nobody_who_has_not_told_gets_a_grant() {
     }
 }
 
+/// The receiver B of a pair whose windows have grown gets these parameters; the first packet that tells A is lost.
+fn fix(pair: &mut Pair, fixed: Config) {
+    send(pair, 5_000);
+    assert!(largest_burst(pair) > 100);
+    assert_eq!(grants(pair).last(), Some(&[42, 255]));
+    pair.restart_log();
+    pair.sides[B].set_config(fixed);
+    pair.lose_matching(B, 1, Header::is_grant);
+    send(pair, 600);
+    pair.restart_log();
+}
+
+#[test]
+fn a_receiver_whose_window_is_fixed_gives_the_sender_its_own_back() {
+    let mut pair = telling(US / 10, Config::default());
+    let fixed = Config {
+        burst_length_max: 21,
+        ..Config::default()
+    };
+    fix(&mut pair, fixed);
+    pair.send(A, &bytes(20_000, 2));
+    assert_eq!(pair.data_sent(A).len(), 2, "unscheduled");
+    pair.settle();
+    send(&mut pair, 2_000);
+    assert!(largest_burst(&pair) <= 21);
+    let granted = grants(&pair);
+    assert!(granted.iter().all(|grant| *grant == [1, 21]), "{granted:?}");
+
+    pair.sides[B].set_config(Config::default());
+    send(&mut pair, 5_000);
+    assert_eq!(grants(&pair).last(), Some(&[42, 255]));
+    pair.assert_intact();
+    assert_eq!(pair.sides[A].conn().stats.pkt_rtx, 0);
+}
+
+#[test]
+fn a_receiver_whose_window_is_fixed_acknowledges_as_if_it_had_granted_none() {
+    let fixed = Config {
+        burst_length: 64,
+        burst_length_max: 64,
+        packets_to_ack: 32,
+        ..Config::default()
+    };
+    let mut never = telling(US / 10, Config::default());
+    never.sides[B].set_config(fixed);
+    let mut pair = telling(US / 10, Config::default());
+    fix(&mut pair, fixed);
+    let [acks, as_never] = [&mut pair, &mut never].map(|pair| {
+        send(pair, 2_000);
+        pair.sent_by(B, |sent| sent.header.has(flags::ACK)).len()
+    });
+    assert_eq!(acks, as_never);
+}
+
 #[test]
 fn a_lone_sender_begins_with_a_whole_burst_once_it_was_granted_that() {
     let mut pair = telling(US, Config::default());

@@ -12,6 +12,8 @@
 //! * Once a sender was granted something else than its own parameters, a grant stands in each
 //!   empty acknowledgement that opens a window, so that a lost one does no harm. A sender that
 //!   has not told in its SYN that it takes grants gets none.
+//! * When the receiver's parameters become fixed, it grants such a sender the sender's own
+//!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
 use super::super::config::Config;
 use super::super::options::{Options, Window};
@@ -67,16 +69,10 @@ impl Grants {
         self.own = options.window.filter(|_| self.largest > 0);
     }
 
-    /// The parameters of a sender that gets grants.
-    #[inline]
-    fn taker(&self, config: &Config) -> Option<Window> {
-        self.own.filter(|_| config.is_adaptive())
-    }
-
-    /// Whether the sender gets grants.
+    /// Whether the sender's windows follow what arrives.
     #[inline]
     pub(super) fn is_on(&self, config: &Config) -> bool {
-        self.taker(config).is_some()
+        self.own.is_some() && config.is_adaptive()
     }
 
     /// The sender may have so many packets behind an announcement.
@@ -121,22 +117,31 @@ impl Grants {
         }
     }
 
-    /// The grant of an acknowledgement that leaves now, and the same as parameters.
+    /// The grant of an acknowledgement that leaves now, and the same as parameters. It is the
+    /// sender's own parameters if those of the receiver are fixed.
     #[inline]
     pub(super) fn grant(&mut self, config: &Config) -> Option<(Grant, Window)> {
-        let own = self.taker(config)?;
-        let window = self.window(config);
-        let start = self.start.max(own.initial_ack_burst_length);
+        let own = self.own?;
+        let wanted = if config.is_adaptive() {
+            Window {
+                burst_length: self.window(config),
+                initial_ack_burst_length: self.start.max(own.initial_ack_burst_length),
+            }
+        } else {
+            self.window = 0;
+            self.start = 0;
+            own
+        };
+        self.told |= wanted != own;
         let byte = |packets: u16| u8::try_from(packets).unwrap_or(u8::MAX);
         let grant = Grant {
-            start: byte(start),
-            window: byte(window),
+            start: byte(wanted.initial_ack_burst_length),
+            window: byte(wanted.burst_length),
         };
         let window = Window {
             burst_length: grant.window.into(),
             initial_ack_burst_length: grant.start.into(),
         };
-        self.told |= window != own;
         self.told.then_some((grant, window))
     }
 

@@ -399,6 +399,21 @@ fn granted(scale: Scale) -> Family {
                 });
             }
         }
+        // The receiver's window becomes fixed while larger ones are in use.
+        let fixed = Config {
+            burst_length_max: *burst,
+            ..config
+        };
+        for at in scale.of(1, 2, &[30 * US, 70 * US, 50 * US, 110 * US]) {
+            for messages in scale.of(1, 2, &[&[5][..], &[3, 3]]) {
+                cases.push(Case {
+                    later: Some((*at, [fixed, config])),
+                    told: true,
+                    bound: WITH_LATE_READER,
+                    ..open(config, vec![[Program::SILENT, writes(messages)]])
+                });
+            }
+        }
     }
     family("granted windows", Sights::REQUEST | Sights::RESENT, cases)
 }
