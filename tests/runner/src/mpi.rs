@@ -18,7 +18,7 @@ use crate::shared::Shared;
 use crate::step;
 
 /// How long one part may take; some times of what it does on two cores.
-const PATIENCE: Duration = Duration::from_secs(3600);
+const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 
 /// What the guest runs.
 const HOSTS: &str = "bash /share/hosts";

@@ -1,15 +1,15 @@
-//! Where the instructions of a half round trip go: how many each function executes, by transport.
+//! Where the instructions of a half round trip go, or those of a stream: how many each function executes, by transport.
 //!
 //! QEMU logs every block of instructions that it executes, while a guest like the benchmark's exchanges messages. Two
-//! runs that differ in nothing but their number of round trips are subtracted from each other, so that what netgauge
-//! does before and after cancels out. The guest's own list of symbols says which function a block belongs to.
+//! runs that differ in nothing but their number of round trips, or of bytes, are subtracted from each other, so that
+//! what netgauge does before and after cancels out. The guest's own list of symbols says which function a block belongs to.
 
 mod symbols;
 mod trace;
 mod tracer;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::time::Duration;
 
 use anyhow::{Context, Result};
@@ -27,9 +27,60 @@ use crate::step;
 
 const DEADLINE: Duration = Duration::from_secs(1800);
 
-/// Round trips of the two runs that are compared.
-const SHORT: u64 = 100;
-const LONG: u64 = 400;
+/// What the two runs that are compared do.
+#[derive(Clone, Copy, Debug)]
+enum Work {
+    /// Round trips of messages of so many bytes.
+    Messages(u64),
+    /// A stream in writes of so many bytes.
+    Stream(u64),
+}
+
+impl Work {
+    /// Netgauge's options for the first run or the `long` second one.
+    fn arguments(self, long: bool) -> String {
+        let more = u32::from(long);
+        match self {
+            Self::Messages(size) => {
+                format!("-x one-one -s {size} -c {} --warmup 20", 100 + 300 * more)
+            }
+            Self::Stream(block) => {
+                format!(
+                    "-x bulk --block {block} -s 8M -c {} --warmup 1",
+                    1 + 2 * more
+                )
+            }
+        }
+    }
+
+    /// How much more the second run does: half round trips, or KiB.
+    fn difference(self) -> f64 {
+        match self {
+            Self::Messages(_) => 2.0 * 300.0,
+            Self::Stream(_) => 2.0 * 8192.0,
+        }
+    }
+
+    /// What one unit of that took by netgauge's own report of a run, in instructions.
+    fn reported(self, report: &Value) -> Result<f64> {
+        let run = &report["runs"][0];
+        let row = &run["rows"][0];
+        let figure = match self {
+            Self::Messages(_) => row["half_rtt_ns"]["median"].as_f64(),
+            Self::Stream(_) => row["ns_per_byte"].as_f64().map(|byte| 1024.0 * byte),
+        };
+        figure.with_context(|| format!("netgauge measured nothing: {run}"))
+    }
+}
+
+impl fmt::Display for Work {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Messages(size) => write!(f, "half round trip of {size} B"),
+            Self::Stream(block) => write!(f, "KiB of a stream in writes of {block} B"),
+        }
+    }
+}
 
 /// What to profile.
 #[derive(Debug, Args)]
@@ -40,6 +91,9 @@ pub struct Options {
     /// Bytes per message.
     #[arg(long, default_value_t = 1)]
     size: u64,
+    /// Profile a stream in writes of so many bytes instead.
+    #[arg(long)]
+    block: Option<u64>,
     /// Functions to print.
     #[arg(long, default_value_t = 40)]
     top: usize,
@@ -60,48 +114,39 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         Clock::Instructions,
         DEADLINE,
     )?;
-    let size = options.size;
-    let arguments = |protocol: &str, count| {
-        format!(
-            "-m {protocol} {} {UNLIMITED} -x one-one -s {size} -c {count} --warmup 20",
-            to_server()
-        )
+    let work = options
+        .block
+        .map_or(Work::Messages(options.size), Work::Stream);
+    let arguments = |protocol: &str, long| {
+        let what = work.arguments(long);
+        format!("-m {protocol} {} {UNLIMITED} {what}", to_server())
     };
     step::say("first runs, not counted");
     for protocol in &options.protocols {
-        median(&guest.ask(&arguments(protocol, LONG))?.report()?)?;
+        work.reported(&guest.ask(&arguments(protocol, true))?.report()?)?;
     }
     let mut tracer = Tracer::new(&mut guest)?;
     let mut profiles = Vec::new();
     let mut medians = Vec::new();
     for protocol in &options.protocols {
         step::say(&format!("counting {protocol}"));
-        let (short, _): (_, Value) = tracer.count(&mut guest, &arguments(protocol, SHORT))?;
-        let (long, report) = tracer.count(&mut guest, &arguments(protocol, LONG))?;
-        profiles.push(compare(&short, &long, tracer.symbols()));
-        medians.push(median(&report)?);
+        let (short, _): (_, Value) = tracer.count(&mut guest, &arguments(protocol, false))?;
+        let (long, report) = tracer.count(&mut guest, &arguments(protocol, true))?;
+        profiles.push(compare(&short, &long, work, tracer.symbols()));
+        medians.push(work.reported(&report)?);
     }
     guest.end()?;
     tracer.tell_unlisted();
-    println!("{}", table(options, &profiles, &medians));
+    println!("{}", table(options, work, &profiles, &medians));
     Ok(true)
 }
 
-/// The median of half a round trip in instructions, of netgauge's report.
-fn median(report: &Value) -> Result<u64> {
-    let run = &report["runs"][0];
-    run["rows"][0]["half_rtt_ns"]["median"]
-        .as_u64()
-        .with_context(|| format!("netgauge measured nothing: {run}"))
-}
-
-/// What a half round trip takes by function, from instructions by address.
-fn compare(short: &Counts, long: &Counts, symbols: &Symbols) -> Profile {
+/// What a unit of the work takes by function, from instructions by address.
+fn compare(short: &Counts, long: &Counts, work: Work, symbols: &Symbols) -> Profile {
     let mut profile = Profile::new();
-    let halves = 2.0 * (LONG - SHORT) as f64;
     for (place, more) in difference(short, long) {
         let name = symbols.name(place.address).to_owned();
-        *profile.entry(name).or_default() += more / halves;
+        *profile.entry(name).or_default() += more / work.difference();
     }
     profile
 }
@@ -116,7 +161,7 @@ pub fn difference(short: &Counts, long: &Counts) -> BTreeMap<Place, f64> {
 }
 
 /// Functions by their share of the first transport, then of the others; all of them in the last line.
-fn table(options: &Options, profiles: &[Profile], medians: &[u64]) -> String {
+fn table(options: &Options, work: Work, profiles: &[Profile], medians: &[f64]) -> String {
     let names: BTreeSet<&String> = profiles.iter().flat_map(Profile::keys).collect();
     let count = |profile: &Profile, name: &str| profile.get(name).copied().unwrap_or(0.0);
     let mut lines: Vec<_> = names
@@ -126,10 +171,7 @@ fn table(options: &Options, profiles: &[Profile], medians: &[u64]) -> String {
     lines.sort_by(|(_, a): &(_, Vec<f64>), (_, b)| {
         b.partial_cmp(a).unwrap_or(std::cmp::Ordering::Equal)
     });
-    let mut text = format!(
-        "Instructions per half round trip of {} B, both ends together, by function\n\n",
-        options.size
-    );
+    let mut text = format!("Instructions per {work}, both ends together, by function\n\n");
     let mut line = |name: &str, cells: Vec<String>| {
         for cell in cells {
             let _ = write!(text, "{cell:>8} ");
@@ -150,9 +192,6 @@ fn table(options: &Options, profiles: &[Profile], medians: &[u64]) -> String {
     line("(others)", numbers(&rest));
     let totals: Vec<f64> = profiles.iter().map(|p| p.values().sum()).collect();
     line("total", numbers(&totals));
-    line(
-        "as netgauge measured it (median)",
-        medians.iter().map(u64::to_string).collect(),
-    );
+    line("as netgauge measured it (median)", numbers(medians));
     text
 }
