@@ -16,6 +16,7 @@ use crate::{
         device::Device,
         message::Message,
         numbered::NumberedQueue,
+        page_ring::PageRing,
         pages::MOST_FRAGMENTS,
         skb::{Buffer, Context, Processor, Skb},
         sock::RawSock,
@@ -132,6 +133,8 @@ pub(crate) struct Sending {
     queue: NumberedQueue<Kept>,
     /// Acknowledged packets that the next ones are made of.
     spares: Spares,
+    /// Pages of acknowledged packets, and of others, that the next ones are made of.
+    pages: PageRing,
     /// When the packet that `MSG_MORE` holds back leaves anyway; `u64::MAX` if none is held back.
     corked_until: u64,
     /// Payload bytes of a full packet: the less of the next two, without a sum's.
@@ -157,6 +160,7 @@ impl Sending {
         Sending {
             queue: NumberedQueue::new(),
             spares: Spares::new(),
+            pages: PageRing::new(),
             corked_until: u64::MAX,
             mss: packet_payload(device.mtu()),
             device_payload: packet_payload(device.mtu()),
@@ -287,7 +291,7 @@ impl Sending {
             return Ok(0);
         };
         if is_store(last) {
-            return fill(sock, last, engine, msg, rest);
+            return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
         // A packet that was cut may share its bytes with one that left before.
         if last.is_cloned() {
@@ -314,7 +318,7 @@ impl Sending {
         let mut store = Skb::store(headroom, Context::Task).ok_or(ENOBUFS)?;
         store.release_header();
         self.admit(sock, engine, &mut store, 0);
-        let taken = fill(sock, &mut store, engine, msg, rest);
+        let taken = fill(sock, &mut self.pages, &mut store, engine, msg, rest);
         if let Ok(1..) = taken {
             self.queue.push(store);
         } else {
@@ -512,6 +516,7 @@ impl Sending {
     /// Gives back the memory that the next packets would be made of.
     pub(crate) fn free_spares(&mut self) {
         self.spares.limit(0);
+        self.pages.free();
     }
 
     /// Payload bytes that have never left.
@@ -700,6 +705,7 @@ impl esp::WriteQueue for Sending {
 #[inline(never)]
 fn fill(
     sock: &RawSock,
+    pages: &mut PageRing,
     store: &mut Buffer,
     engine: &mut Connection,
     msg: &mut Message<'_>,
@@ -718,7 +724,7 @@ fn fill(
     let buffer = packets(there.saturating_add(room.max(1)).div_ceil(size.max(1)));
     let most = capacity.min(numbers.min(buffer).saturating_sub(there));
     let before = store.truesize();
-    let taken = store.append(sock, msg, rest.min(most))?;
+    let taken = store.append(pages, sock, msg, rest.min(most))?;
     charge(sock, store.truesize().saturating_sub(before));
     let count = packets_in(there.saturating_add(taken), size);
     engine.enqueue(count.saturating_sub(note.count));

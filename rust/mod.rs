@@ -56,6 +56,7 @@ pub(crate) mod numbered;
 pub(crate) mod offload;
 pub(crate) mod options;
 pub(crate) mod packet_type;
+pub(crate) mod page_ring;
 pub(crate) mod pages;
 pub(crate) mod percpu;
 pub(crate) mod procfs;

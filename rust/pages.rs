@@ -10,6 +10,7 @@
 use super::{
     bindings,
     message::Message,
+    page_ring::PageRing,
     skb::{Buffer, Context, Skb},
     sock::RawSock,
 };
@@ -75,7 +76,8 @@ impl Buffer {
     /// socket that must not use the task's pages. The message goes on behind those taken.
     ///
     /// The bytes are copied into pages of the running task, as TCP does it, unless the call gives its own
-    /// (`MSG_SPLICE_PAGES`).
+    /// (`MSG_SPLICE_PAGES`). Pages that become full join the stream's `ring`, which keeps as much as the send
+    /// buffer takes, and gives them to the task again.
     ///
     /// # Errors
     ///
@@ -83,6 +85,7 @@ impl Buffer {
     #[inline]
     pub(crate) fn append(
         &mut self,
+        ring: &mut PageRing,
         sock: &RawSock,
         msg: &mut Message<'_>,
         len: usize,
@@ -101,8 +104,8 @@ impl Buffer {
         };
         let mut taken = 0_usize;
         while taken < len {
-            // SAFETY: As above; a task with a message to send may sleep.
-            if !unsafe { bindings::skb_page_frag_refill(1, pages, Context::Task.gfp()) } {
+            // SAFETY: As above.
+            if !unsafe { ring.refill(pages, sock.send_limit()) } {
                 return if taken > 0 { Ok(taken) } else { Err(ENOBUFS) };
             }
             let bindings::page_frag { page, offset, size } = *pages;
@@ -110,10 +113,10 @@ impl Buffer {
             let Some(place) = self.place_for(page, offset) else {
                 break;
             };
-            // SAFETY: From its offset on the page is the task's alone, and `part` bytes of it are there. The
-            // message is that of the running call.
+            // SAFETY: From its offset on the page is the task's alone, and `part` bytes of it are there. It is no
+            // high memory, which the flags of `refill` do not ask for. The message is that of the running call.
             let copied = unsafe {
-                let copied = bindings::copy_page_from_iter(page, offset as usize, part, msg.iter());
+                let copied = bindings::copy_to_page(page, offset, part, msg.iter());
                 if copied < part {
                     bindings::iov_iter_revert(msg.iter(), copied);
                 }
