@@ -11,15 +11,21 @@ use crate::{
     net::{
         family::Call,
         message::Message,
+        namespace::PerNet,
         skb::{Buffer, Context, Skb},
         sock::{Guard, Sock, TcpState},
         timer, uapi,
         wait::Waiter,
     },
     notes::Unread,
+    space::Space,
     uapi::{EP_RECVERR, SOL_EP},
 };
 use kernel::ffi::c_long;
+
+/// Windows that the send buffer holds: TCP keeps twice the congestion window, which is what is on its way, and that
+/// is two windows here.
+const WINDOWS_IN_BUFFER: u32 = 4;
 
 /// The file that `MSG_MORE` announced has come to its end.
 pub(crate) fn no_more(sock: &Sock<Esp>) {
@@ -125,6 +131,9 @@ fn queue_message(
         // A reset or the like may have come with it.
         go_on(&mut esp, *sent)?;
         if !takes_packet(&mut esp) {
+            if grow_send_buffer(&mut esp) {
+                continue;
+            }
             if let Some((_, connection)) = parts(&mut esp) {
                 connection.sending.uncork(&mut connection.engine);
             }
@@ -158,6 +167,23 @@ fn queue_message(
         }
     }
     Ok(())
+}
+
+/// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while others are on their
+/// way. Whether it has room then.
+fn grow_send_buffer(esp: &mut LockedEsp<'_>) -> bool {
+    let Some((sock, connection)) = parts(esp) else {
+        return false;
+    };
+    let wanted = WINDOWS_IN_BUFFER
+        .saturating_mul(connection.engine.window().into())
+        .saturating_mul(connection.sending.mss());
+    if wanted <= sock.send_limit() {
+        return false;
+    }
+    let settings = &Space::of(sock.net()).sysctl;
+    settings.grow_send_buffer(sock, wanted);
+    has_room(sock) && connection.engine.can_enqueue()
 }
 
 /// Whether a writer has a reason to give up.
@@ -448,6 +474,9 @@ fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     };
     let engine = &mut connection.engine;
+    if let Some(wanted) = engine.wanted_room() {
+        Space::of(sock.net()).sysctl.grow_receive_buffer(sock, wanted);
+    }
     let flush = sleeping && engine.waits_for_data();
     if !flush && !engine.waits_for_room() {
         return;

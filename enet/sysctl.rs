@@ -199,6 +199,23 @@ impl Settings {
         sock.set_limits(set(&self.send_buffer), set(&self.receive_buffer));
     }
 
+    /// Raises the limit of the send buffer to `bytes`, if it is less, unless somebody has set it: by the file, or as the
+    /// socket's user. `net.core.wmem_max` bounds it.
+    pub(crate) fn grow_send_buffer(&self, sock: &RawSock, bytes: u32) {
+        let bytes = bytes.min(Limits::most().send);
+        if self.send_buffer.load(Relaxed) == 0 && sock.send_limit() < bytes {
+            sock.set_limits(Some(bytes), None);
+        }
+    }
+
+    /// As [`grow_send_buffer`](Self::grow_send_buffer), of the receive buffer, which `net.core.rmem_max` bounds.
+    pub(crate) fn grow_receive_buffer(&self, sock: &RawSock, bytes: u32) {
+        let bytes = bytes.min(Limits::most().receive);
+        if self.receive_buffer.load(Relaxed) == 0 && sock.receive_limit() < bytes {
+            sock.set_limits(None, Some(bytes));
+        }
+    }
+
     /// Sets a number of the window, if all of them then fit.
     fn set_packets(&self, number: u32, set: impl Fn(&mut Window, u16)) -> Result {
         let packets = u16::try_from(number).map_err(|_| EINVAL)?;

@@ -410,6 +410,19 @@ impl Connection {
         self.receiver.waits_for_room()
     }
 
+    /// The receive buffer's limit, bytes, with which the receiver would grant as large a window as the rate
+    /// asks for that packets arrive at. `None` if it does.
+    #[inline]
+    pub fn wanted_room(&self) -> Option<u32> {
+        self.receiver.wanted_room()
+    }
+
+    /// The sender's window, packets.
+    #[inline]
+    pub fn window(&self) -> u16 {
+        self.sender.window(&self.config)
+    }
+
     /// Whether an acknowledgement waits for data to carry it: only then
     /// [`flush_ack`](Self::flush_ack) changes anything.
     #[inline]

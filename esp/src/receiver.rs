@@ -618,6 +618,12 @@ impl Receiver {
         self.congested || self.starved
     }
 
+    /// See [`Connection::wanted_room`](super::Connection::wanted_room).
+    #[inline]
+    pub(super) fn wanted_room(&self) -> Option<u32> {
+        self.grants.wanted_room()
+    }
+
     /// Whether an acknowledgement waits for data to carry it.
     #[inline]
     pub(super) fn waits_for_data(&self) -> bool {

@@ -168,6 +168,12 @@ impl Sender {
         self.grants.take(grant);
     }
 
+    /// Packets that may be on their way behind the last acknowledgement that opened a window.
+    #[inline]
+    pub(super) fn window(&self, config: &Config) -> u16 {
+        self.grants.window(config)
+    }
+
     /// The first number not acknowledged.
     #[inline]
     pub(super) fn una(&self) -> Seq {
@@ -431,8 +437,9 @@ impl Sender {
         if !self.syn_acked {
             return None;
         }
-        let window = self.grants.window(config);
-        let room = window.saturating_sub(self.granted.distance(self.next));
+        let room = self
+            .window(config)
+            .saturating_sub(self.granted.distance(self.next));
         if room == 0 {
             if self.timer.is_none() && self.is_blocked() {
                 self.timer = Some(now.saturating_add(self.timeout(config, rtt)));

@@ -52,6 +52,8 @@ pub(super) struct Grants {
     window: u16,
     /// Packets behind an announcement.
     start: u16,
+    /// The window that the rate asks for, whether or not the receive buffer has room for it.
+    wanted: u16,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
     /// The room that a packet takes there, bytes.
@@ -93,6 +95,16 @@ impl Grants {
         self.window(config).max(self.start.saturating_add(1))
     }
 
+    /// Bytes that the receive buffer lacks room for: two windows as large as the rate asks for.
+    #[inline]
+    pub(super) fn wanted_room(&self) -> Option<u32> {
+        if self.wanted <= self.window {
+            return None;
+        }
+        let packets = u32::from(self.wanted).saturating_mul(2);
+        Some(packets.saturating_mul(self.packet))
+    }
+
     /// Packets were taken.
     #[inline]
     pub(super) fn take(&mut self, packets: u16, room: Room, now: Nanos) {
@@ -129,6 +141,7 @@ impl Grants {
             }
         } else {
             self.window = 0;
+            self.wanted = 0;
             self.start = 0;
             own
         };
@@ -170,10 +183,13 @@ impl Grants {
             let packets = u64::from(train.packets).saturating_mul(SPAN);
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
         };
-        let wanted = wanted.clamp(window / 2, window.saturating_mul(2));
+        let most = config.burst_length_max.min(self.largest);
+        self.wanted = wanted
+            .clamp(window / 2, window.saturating_mul(2))
+            .min(most)
+            .max(config.window());
         let fit = self.half.checked_div(self.packet).unwrap_or(0);
         let fit = u16::try_from(fit).unwrap_or(u16::MAX);
-        let most = config.burst_length_max.min(self.largest).min(fit);
-        self.window = wanted.min(most).max(config.window());
+        self.window = self.wanted.min(fit).max(config.window());
     }
 }

@@ -15,6 +15,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_grants_are_made_use_of", sender).counted(),
     Scenario::direct("esp_grants_are_not_for_a_sender_with_a_fixed_window", fixed),
     Scenario::direct("esp_grants_follow_the_rate", receiver).counted(),
+    Scenario::direct("esp_buffers_grow_with_the_window", buffers).counted(),
 ];
 
 /// The options of a station that is like the module with its defaults.
@@ -89,6 +90,43 @@ fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
         );
     }
     Ok(grants)
+}
+
+/// Buffers take the windows that the rate asks for, unless somebody has set them.
+fn buffers(lab: &Lab) -> Outcome {
+    const SEND: i32 = libc::SO_SNDBUF;
+    const RECEIVE: i32 = libc::SO_RCVBUF;
+    let load = Load {
+        total: 8 << 20,
+        chunk: 1 << 20,
+        seed: 895,
+    };
+    // The sizes before and after a transfer, of the sender's buffer and the receiver's.
+    let sizes = |port, prepare: &dyn Fn(&Socket, &Socket) -> Outcome| {
+        let (client, server) = lab.esp_pair(port)?;
+        prepare(&client, &server)?;
+        let size = |socket: &Socket, option| socket.int_option(libc::SOL_SOCKET, option);
+        let both = || anyhow::Ok([size(&client, SEND)?, size(&server, RECEIVE)?]);
+        let before = both()?;
+        transfer(&client, &server, load)?;
+        anyhow::Ok((before, both()?))
+    };
+    let (before, after) = sizes(895, &|_, _| Ok(()))?;
+    note(&format!("from {before:?} to {after:?} bytes"));
+    for (before, after) in before.iter().zip(&after) {
+        ensure!(*after >= 2 * before && *after <= 4 << 20, "{after} bytes");
+    }
+    let (before, after) = sizes(896, &|client, server| {
+        client.set_int_option(libc::SOL_SOCKET, SEND, 100_000)?;
+        server.set_int_option(libc::SOL_SOCKET, RECEIVE, 100_000)
+    })?;
+    ensure!(before == after, "chosen buffers grew to {after:?}");
+    Knobs(&lab.a.namespace).set("send_buff_size", 200_000)?;
+    Knobs(&lab.b.namespace).set("recv_buff_size", 200_000)?;
+    let (before, after) = sizes(897, &|_, _| Ok(()))?;
+    ensure!(before == [200_000; 2], "the setting gave {before:?}");
+    ensure!(before == after, "set buffers grew to {after:?}");
+    Ok(())
 }
 
 /// Packets follow each other closely on a veth pair, by a clock that counts instructions, so windows grow; and a single sender gets all that may come unscheduled.
