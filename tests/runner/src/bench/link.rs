@@ -6,7 +6,7 @@ use crate::commands::Commands;
 use crate::qemu::Wire;
 
 /// A kind of link. The client is the sender of streams.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum Link {
     /// A veth pair as it is by default: it passes a large packet whole.
     Usual,

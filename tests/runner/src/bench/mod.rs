@@ -17,7 +17,7 @@ use clap::Args;
 
 use self::budgets::{Budgets, Verdict};
 use self::figures::{Figure, Reading, Report};
-use self::link::Link;
+pub use self::link::Link;
 use self::series::{Series, Wanted, BYTE, MESSAGE, SERIES, STREAMS, TRANSPORTS, TURNS};
 use crate::commands::{Commands, Verb};
 use crate::judge::Part;
@@ -35,7 +35,7 @@ pub fn to_server() -> String {
 }
 
 /// As [`to_server`], over `link`.
-fn over(link: Link) -> String {
+pub fn over(link: Link) -> String {
     format!("{} --format json", link.to_server())
 }
 
@@ -109,10 +109,18 @@ pub fn messages(guest: &mut Commands) -> Result<Vec<(String, f64)>> {
 }
 
 fn boot(layout: &Layout) -> Result<Commands> {
+    boot_named(layout, "bench")
+}
+
+/// A guest named `name` that has all links.
+///
+/// # Errors
+/// When something does not build, or the guest does not boot.
+pub fn boot_named(layout: &Layout, name: &str) -> Result<Commands> {
     let wire = Some(link::WIRE);
     Commands::boot_on(
         layout,
-        "bench",
+        name,
         Verb::Bench,
         Clock::Instructions,
         PATIENCE,

@@ -10,7 +10,6 @@ mod tracer;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::{self, Write as _};
-use std::time::Duration;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -19,13 +18,9 @@ use serde_json::Value;
 use self::symbols::Symbols;
 pub use self::trace::{is_kernel, Counts, Place};
 pub use self::tracer::Tracer;
-use crate::bench::{to_server, UNLIMITED};
-use crate::commands::{Commands, Verb};
+use crate::bench::{self, Link, UNLIMITED};
 use crate::layout::Layout;
-use crate::qemu::Clock;
 use crate::step;
-
-const DEADLINE: Duration = Duration::from_secs(1800);
 
 /// What the two runs that are compared do.
 #[derive(Clone, Copy, Debug)]
@@ -94,6 +89,9 @@ pub struct Options {
     /// Profile a stream in writes of so many bytes instead.
     #[arg(long)]
     block: Option<u64>,
+    /// The link between the hosts, as `make bench` has it.
+    #[arg(long, value_enum, default_value_t = Link::Usual)]
+    link: Link,
     /// Functions to print.
     #[arg(long, default_value_t = 40)]
     top: usize,
@@ -107,19 +105,17 @@ type Profile = BTreeMap<String, f64>;
 /// # Errors
 /// When something does not build, the guest does not boot, a transport fails, or QEMU's log cannot be understood.
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
-    let mut guest = Commands::boot(
-        layout,
-        "profile",
-        Verb::Bench,
-        Clock::Instructions,
-        DEADLINE,
-    )?;
+    let mut guest = bench::boot_named(layout, "profile")?;
+    options.link.set_up(&mut guest)?;
     let work = options
         .block
         .map_or(Work::Messages(options.size), Work::Stream);
     let arguments = |protocol: &str, long| {
         let what = work.arguments(long);
-        format!("-m {protocol} {} {UNLIMITED} {what}", to_server())
+        format!(
+            "-m {protocol} {} {UNLIMITED} {what}",
+            bench::over(options.link)
+        )
     };
     step::say("first runs, not counted");
     for protocol in &options.protocols {

@@ -118,7 +118,8 @@ fn buffers(lab: &Lab) -> Outcome {
     }
     let (before, after) = sizes(896, &|client, server| {
         client.set_int_option(libc::SOL_SOCKET, SEND, 100_000)?;
-        server.set_int_option(libc::SOL_SOCKET, RECEIVE, 100_000)
+        server.set_int_option(libc::SOL_SOCKET, RECEIVE, 100_000)?;
+        Ok(())
     })?;
     ensure!(before == after, "chosen buffers grew to {after:?}");
     Knobs(&lab.a.namespace).set("send_buff_size", 200_000)?;
