@@ -125,7 +125,12 @@ impl Handler for Frames {
                 }
             }
             None => {
-                let limit = sock.receive_limit().saturating_add(sock.send_limit());
+                // Packets count until all of the backlog is processed, also those that are in the receive
+                // queue by then.
+                let limit = sock
+                    .receive_limit()
+                    .saturating_mul(2)
+                    .saturating_add(sock.send_limit());
                 if let Err(skb) = guard.add_backlog(skb, limit) {
                     sock.count_drop();
                     sock.shared().backlog_drops.count();

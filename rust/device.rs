@@ -134,8 +134,8 @@ impl Device {
         unsafe { bindings::ll_reserved_space(self.as_ptr()) as usize }
     }
 
-    /// How many packets of a frame's size each may be handed over as one buffer: 1 if an administrator has
-    /// switched that off.
+    /// How many packets of a frame's size each may be handed over as one buffer (`gso_max_segs`). As with TCP, a device
+    /// without segmentation has the core cut them.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
         // SAFETY: The device is valid.

@@ -152,7 +152,7 @@ H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned s
 H(void, dev_hold, (struct net_device *dev), dev_hold(dev))
 H(void, dev_put, (struct net_device *dev), dev_put(dev))
 H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
-H(u16, dev_most_packets, (const struct net_device *dev), return dev->features & NETIF_F_GSO ? READ_ONCE(dev->gso_max_segs) : 1)
+H(u16, dev_most_packets, (const struct net_device *dev), return READ_ONCE(dev->gso_max_segs))
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
 H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))

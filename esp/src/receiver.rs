@@ -381,7 +381,7 @@ impl Receiver {
         lost: &mut u32,
     ) -> Result<Taken, DropReason> {
         if !header.takes_number() {
-            self.on_empty(header.seq, lost);
+            self.on_empty(header.seq, config, lost);
             return Ok(Taken::Empty);
         }
         let mut skip = 0;
@@ -495,7 +495,7 @@ impl Receiver {
     /// A packet that takes no number: one with an earlier number is a probe, a later
     /// number shows that packets are missing.
     #[inline]
-    fn on_empty(&mut self, seq: Seq, lost: &mut u32) {
+    fn on_empty(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
         if seq.before(self.expected) {
             self.answer = true;
         } else if self.has_ended() {
@@ -503,7 +503,7 @@ impl Receiver {
         } else if seq == self.expected {
             self.end_probing();
         } else if seq.after(self.seen) || self.probing.is_some() {
-            self.hole(seq, lost);
+            self.hole(seq, config, lost);
             self.see(seq);
         }
     }
@@ -538,13 +538,13 @@ impl Receiver {
         if known == 0 {
             return DropReason::NoRoom;
         }
-        self.hole(header.seq, lost);
+        self.hole(header.seq, config, lost);
         self.see(header.seq.add(known));
         DropReason::OutOfSequence
     }
 
     /// Requests the packets before `seq`: once (R1), and after each probe.
-    fn hole(&mut self, seq: Seq, lost: &mut u32) {
+    fn hole(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
         let probed = self.probing.is_some();
         self.end_probing();
         let known = self.asked == Some(self.expected);
@@ -554,6 +554,7 @@ impl Receiver {
         if !known {
             self.asked = Some(self.expected);
             *lost = u32::from(self.expected.distance(seq));
+            self.grants.on_loss(config);
         }
         self.request = if probed {
             Request::Probed

@@ -95,6 +95,32 @@ fn a_window_fits_the_receive_buffer() {
 }
 
 #[test]
+fn a_loss_bounds_the_windows_that_follow() {
+    let mut pair = telling(US / 10, Config::default());
+    // A ring on the way has room for so many between two acknowledgements.
+    let (room, mut queued) = (200, 0);
+    pair.rule(move |from, _, header| {
+        queued = match (from, header.has(flags::ACK)) {
+            (A, _) if header.takes_number() => queued + 1,
+            (B, true) => 0,
+            _ => queued,
+        };
+        if queued > room {
+            Fate::Lose
+        } else {
+            Fate::Pass
+        }
+    });
+    send(&mut pair, 20_000);
+    let windows: Vec<_> = grants(&pair).iter().map(|[_, window]| *window).collect();
+    let large = windows.iter().filter(|window| **window > 200).count();
+    assert!((1..windows.len() / 20).contains(&large), "{windows:?}");
+    let again = pair.sides[A].conn().stats.pkt_rtx;
+    assert!((1..1_000).contains(&again), "{again} packets again");
+    pair.assert_intact();
+}
+
+#[test]
 fn nobody_who_has_not_told_gets_a_grant() {
     for side in [A, B] {
         let mut pair = Pair::new();

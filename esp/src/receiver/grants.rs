@@ -6,6 +6,8 @@
 //!   hosts' reaction, and a slow port's buffer takes it. The rate is that of the packets
 //!   which the last turn let go: from the first arrival to the last, so that it is the line's
 //!   also where the turns of many senders alternate. A window doubles or halves at most.
+//! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's buffer. So it
+//!   takes a quarter off, and bounds the windows of the next turns.
 //! * Behind an announcement come as many packets as the ACK queue of the device has given this
 //!   sender. Nobody schedules those, so all senders together have no more than a small port's
 //!   buffer takes.
@@ -27,6 +29,10 @@ const SPAN: Nanos = 100 * MICROSECOND;
 
 /// So many packets behind the first arrival tell a rate.
 const LEAST_TRAIN: u16 = 4;
+
+/// For so many turns after a loss windows stay below the one that was too large. It is tried again then, since buffers on
+/// the way may have been full of others' packets.
+const LEASE: u16 = 256;
 
 /// Packets that arrive one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -54,6 +60,10 @@ pub(super) struct Grants {
     start: u16,
     /// The window that the rate asks for, whether or not the receive buffer has room for it.
     wanted: u16,
+    /// The largest window that the way has room for, as a loss has shown.
+    ceiling: u16,
+    /// Turns for which that holds.
+    lease: u16,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
     /// The room that a packet takes there, bytes.
@@ -105,6 +115,15 @@ impl Grants {
         Some(packets.saturating_mul(self.packet))
     }
 
+    /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring.
+    pub(super) fn on_loss(&mut self, config: &Config) {
+        if self.window > config.window() {
+            self.ceiling = (self.window / 4 * 3).max(config.window());
+            self.lease = LEASE;
+            self.window = self.ceiling;
+        }
+    }
+
     /// Packets were taken.
     #[inline]
     pub(super) fn take(&mut self, packets: u16, room: Room, now: Nanos) {
@@ -142,6 +161,7 @@ impl Grants {
         } else {
             self.window = 0;
             self.wanted = 0;
+            self.lease = 0;
             self.start = 0;
             own
         };
@@ -183,7 +203,11 @@ impl Grants {
             let packets = u64::from(train.packets).saturating_mul(SPAN);
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
         };
-        let most = config.burst_length_max.min(self.largest);
+        let mut most = config.burst_length_max.min(self.largest);
+        if self.lease > 0 {
+            self.lease = self.lease.saturating_sub(1);
+            most = most.min(self.ceiling);
+        }
         self.wanted = wanted
             .clamp(window / 2, window.saturating_mul(2))
             .min(most)

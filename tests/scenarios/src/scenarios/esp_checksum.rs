@@ -138,14 +138,14 @@ fn heard(ear: &PacketSocket) -> Vec<Vec<u8>> {
 fn every_packet(lab: &Lab) -> Outcome {
     let features: [&[&str]; 3] = [
         &[],
-        &["-K", DEVICE, "sg", "off"],
-        &["-K", DEVICE, "gso", "off"],
+        &["ethtool", "-K", DEVICE, "sg", "off"],
+        &["ip", "link", "set", DEVICE, "gso_max_segs", "1"],
     ];
     send_single_packets(&lab.a.namespace)?;
     send_single_packets(&lab.b.namespace)?;
     for (port, features) in (888..).zip(features) {
-        if !features.is_empty() {
-            lab.a.namespace.run("ethtool", features)?;
+        if let [program, arguments @ ..] = features {
+            lab.a.namespace.run(program, arguments)?;
         }
         let ear = lab.b.packets(ETH_P_ESP)?;
         let [client, server] = pair(lab, port, [Some(true), None])?;

@@ -109,12 +109,10 @@ fn over_losses(lab: &Lab) -> Result<(Socket, Socket)> {
 
 fn requests(lab: &Lab) -> Outcome {
     // An event is about a buffer: without segmentation that is one packet.
-    lab.a
-        .namespace
-        .run("ethtool", &["-K", DEVICE, "gso", "off"])?;
-    lab.b
-        .namespace
-        .run("ethtool", &["-K", DEVICE, "gso", "off"])?;
+    for host in [&lab.a, &lab.b] {
+        host.namespace
+            .run("ip", &["link", "set", DEVICE, "gso_max_segs", "1"])?;
+    }
     let tracer = Tracer::start(&["enet"])?;
     let (client, server) = over_losses(lab)?;
     let port = client.local_address()?.port;
