@@ -80,7 +80,7 @@ H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb, gfp_t gfp), skb = skb_share_check(skb, gfp); if (skb) skb_clear_delivery_time(skb); return skb)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
-H(bool, skb_is_plain, (struct sk_buff *skb), return skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !skb_is_nonlinear(skb) && !skb_shinfo(skb)->nr_frags && !skb_has_frag_list(skb) && !skb_is_gso(skb) && !skb_zcopy(skb) && !skb->sk && !skb->destructor && !skb->_skb_refdst && !skb_nfct(skb) && !skb->ip_summed && !skb->vlan_all)
+H(bool, skb_is_plain, (struct sk_buff *skb), return skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !skb_is_nonlinear(skb) && !skb_shinfo(skb)->nr_frags && !skb_has_frag_list(skb) && !skb_is_gso(skb) && !skb_zcopy((struct sk_buff *)skb) && !skb->sk && !skb->destructor && !skb->_skb_refdst && !skb_nfct(skb) && !skb->ip_summed && !skb->vlan_all)
 H(int, skb_cloned, (const struct sk_buff *skb), return skb_cloned(skb))
 H(int, skb_header_cloned, (const struct sk_buff *skb), return skb_header_cloned(skb))
 H(u8, skb_pkt_type, (const struct sk_buff *skb), return skb->pkt_type)
@@ -123,6 +123,10 @@ H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
 /* A device that is said to sum spares the packets a sum of their own. */
 H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))
+/* Nothing but data in pages behind the headers, for a device that takes such, and nothing that more than one reference to a page would have to keep. */
+H(bool, skb_is_usual_run, (const struct sk_buff *skb, netdev_features_t features), return features & NETIF_F_SG && !skb_headlen(skb) && !skb_has_frag_list(skb) && !skb->encapsulation && !skb->destructor && !skb->pp_recycle && !skb_zcopy((struct sk_buff *)skb) && skb_frags_readable(skb))
+/* A buffer with the headers in front of the data of another, at the same distance from its head, so that the copied offsets are right. */
+H(struct sk_buff *, skb_part, (const struct sk_buff *skb, unsigned int headers), unsigned int start = skb_headroom(skb) - headers; unsigned int size = SKB_HEAD_ALIGN(start + headers); void *head = netdev_alloc_frag(size); struct sk_buff *part = !head ? NULL : in_softirq() ? napi_build_skb(head, size) : build_skb(head, size); if (!part) { if (head) skb_free_frag(head); return NULL; } skb_copy_header(part, skb); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0; skb_reserve(part, start); skb_put_data(part, skb->data - headers, headers); return part)
 
 /* joining received packets */
 H(u32, skb_gro_offset, (const struct sk_buff *skb), return skb_gro_offset(skb))

@@ -10,7 +10,7 @@
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{
-    bindings, checksum, joining,
+    bindings, checksum, cutting, joining,
     joining::{Held, More},
     listed::Listed,
     skb::Buffer,
@@ -134,16 +134,22 @@ impl<P: Packets> Registration<P> {
     ) -> *mut bindings::sk_buff {
         // SAFETY: The caller's promise.
         let whole = unsafe { Buffer::from_raw_mut(skb) };
-        let ours = matches!(whole.contents(), Contents::Packets(_));
+        let Contents::Packets(size) = whole.contents() else {
+            return EINVAL.to_ptr();
+        };
         // SAFETY: The buffer is the core's alone, so its head may be reallocated.
-        if !ours || !unsafe { bindings::pskb_may_pull(skb, P::HEADER_LEN as u32) } {
+        if !unsafe { bindings::pskb_may_pull(skb, P::HEADER_LEN as u32) } {
             return EINVAL.to_ptr();
         }
         // SAFETY: The Ethernet header lies in front of the data.
         let in_front = unsafe { bindings::skb_mac_distance(skb) } as usize;
         whole.pull(P::HEADER_LEN);
-        // SAFETY: All that is in front of the data now is copied in front of each packet.
-        let packets = unsafe { bindings::skb_cut(skb, features) };
+        let headers = in_front.wrapping_add(P::HEADER_LEN);
+        let mut packets = cutting::cut(whole, headers, size, features);
+        if packets.is_null() {
+            // SAFETY: All that is in front of the data now is copied in front of each packet.
+            packets = unsafe { bindings::skb_cut(skb, features) };
+        }
         // SAFETY: Only looks at the pointer's value.
         if packets.is_null() || unsafe { bindings::is_err(packets.cast()) } {
             return packets;
@@ -155,7 +161,6 @@ impl<P: Packets> Registration<P> {
             // the headers, which are its own, in its linear part, as `skb_segment` has put them there.
             unsafe {
                 let next = (*packet).__bindgen_anon_1.__bindgen_anon_1.next;
-                let headers = in_front.wrapping_add(P::HEADER_LEN);
                 let part = Part {
                     index,
                     len: ((*packet).len as usize).wrapping_sub(headers) as u16,

@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Cuts the payload of a buffer into packets, as `skb_segment` does, for the buffers that are usual here: all payload in
+//! pages, no tunnel around.
+//!
+//! `skb_segment` allocates the head of each packet from a slab, which zeroes it (`init_on_alloc`) though all of it is
+//! written anyway. Here a head is a page fragment, as drivers have it for what they receive.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
+//! [`net/core/skbuff.c`](srctree/net/core/skbuff.c)
+
+use super::{
+    bindings,
+    skb::{Buffer, Skb},
+};
+use core::ptr;
+
+/// Packets linked by `next`, with the last one in the first one's `prev`, as `skb_segment` returns them.
+struct Packets {
+    first: *mut bindings::sk_buff,
+    last: *mut bindings::sk_buff,
+}
+
+impl Packets {
+    fn push(&mut self, skb: Skb) {
+        let raw = skb.into_raw();
+        // SAFETY: The buffers are this list's own, and on no other.
+        unsafe {
+            if self.first.is_null() {
+                self.first = raw;
+            } else {
+                (*self.last).__bindgen_anon_1.__bindgen_anon_1.next = raw;
+            }
+            (*self.first).__bindgen_anon_1.__bindgen_anon_1.prev = raw;
+        }
+        self.last = raw;
+    }
+}
+
+impl Drop for Packets {
+    fn drop(&mut self) {
+        if !self.first.is_null() {
+            // SAFETY: The buffers are this list's own.
+            unsafe { bindings::kfree_skb_list(self.first) };
+        }
+    }
+}
+
+/// Cuts the data of `whole` into packets of `size` bytes, each behind the `headers` bytes in front of the data, of which
+/// the Ethernet header is the first. The packets refer to the same pages. Returns the first of the list, which
+/// is the caller's; null without memory, or if `whole` is not of the usual kind or nothing for a device with these
+/// `features`: `skb_segment` decides then.
+pub(super) fn cut(
+    whole: &Buffer,
+    headers: usize,
+    size: u16,
+    features: bindings::netdev_features_t,
+) -> *mut bindings::sk_buff {
+    let (size, all) = (usize::from(size), whole.len());
+    // SAFETY: The buffer is valid and borrowed.
+    if size == 0 || !unsafe { bindings::skb_is_usual_run(whole.as_ptr(), features) } {
+        return ptr::null_mut();
+    }
+    let mut packets = Packets {
+        first: ptr::null_mut(),
+        last: ptr::null_mut(),
+    };
+    let mut start = 0_usize;
+    while start < all {
+        let len = size.min(all.wrapping_sub(start));
+        // SAFETY: As above. The new buffer is ours, or null.
+        let part = unsafe { Skb::from_raw(bindings::skb_part(whole.as_ptr(), headers as u32)) };
+        let Some(mut part) = part else {
+            return ptr::null_mut();
+        };
+        if !part.append_view(whole, start, len) {
+            part.purge();
+            return ptr::null_mut();
+        }
+        packets.push(part);
+        start = start.wrapping_add(len);
+    }
+    let first = packets.first;
+    core::mem::forget(packets);
+    first
+}
