@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::net::IpAddr;
-use std::num::NonZeroU32;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Result};
@@ -14,7 +13,6 @@ use sockaddr_en::constants::NETGAUGE_PORT;
 use crate::client::ClientOptions;
 use crate::command::Command;
 use crate::group::args::GroupArgs;
-use crate::group::coordinator::GroupPattern;
 use crate::group::start::GroupOptions;
 use crate::measuring::{self, Measuring};
 use crate::pattern::args::PatternArgs;
@@ -215,14 +213,14 @@ impl Cli {
     /// # Errors
     ///
     /// One is unknown.
-    pub fn patterns(&self) -> Result<Vec<&'static dyn Pattern>> {
+    pub fn patterns(&self) -> Result<Vec<&'static Pattern>> {
         if self.pattern == "all" {
-            return Ok(pattern::PATTERNS.to_vec());
+            return Ok(pattern::of_two().collect());
         }
         let names = self.pattern.split(',').map(pattern::find);
         names
             .collect::<Result<_>>()
-            .map_err(|error| anyhow!("{error}; or of many: {}", GroupPattern::names()))
+            .map_err(|error| anyhow!("{error}; or of many: {}", pattern::names_of_many()))
     }
 
     /// Looks at what the server does not need of it.
@@ -254,7 +252,7 @@ impl Cli {
         }
         let patterns = self.patterns()?;
         self.pattern_args.check(&patterns)?;
-        let sets_up = patterns.iter().any(|pattern| pattern.name() == "setup");
+        let sets_up = patterns.iter().any(|pattern| pattern.name == "setup");
         if sets_up && self.pattern != "all" && !self.measuring.sockets.is_default() {
             bail!("setup makes its connections as the system does: leave options of sockets out");
         }
@@ -262,26 +260,18 @@ impl Cli {
             // Pairs that nobody named are left out, and the report says why.
             for pattern in &patterns {
                 for kind in &transports {
-                    pattern.suits(kind)?;
-                    self.pattern_args.suits(*pattern, kind)?;
+                    pattern.two()?.suits(kind)?;
+                    self.pattern_args.suits(pattern, kind)?;
                 }
             }
         }
         if self.port == 0 {
             bail!("port 0 is nobody's: give the server's with --port");
         }
-        let plan = |pattern: &'static dyn Pattern| {
-            let sizes = self
-                .measuring
-                .size
-                .clone()
-                .unwrap_or_else(|| pattern.default_sizes());
+        let plan = |pattern: &'static Pattern| {
             let plan = Plan {
-                sizes: sizes.expand(self.measuring.grade),
-                tests: self
-                    .measuring
-                    .tests
-                    .map_or_else(|| pattern.default_tests(), NonZeroU32::get),
+                sizes: self.measuring.sizes(pattern),
+                tests: self.measuring.tests(pattern),
                 warmup: self.measuring.warmup.unwrap_or(DEFAULT_WARMUP),
                 percentiles: self.measuring.percentiles.clone(),
                 args: self.pattern_args,
@@ -374,7 +364,7 @@ mod tests {
             ["tcp"]
         );
         let (pattern, plan) = &options.patterns[0];
-        assert_eq!(pattern.name(), "one-one");
+        assert_eq!(pattern.name, "one-one");
         assert_eq!((plan.sizes.len(), plan.tests, plan.warmup), (17, 100, 10));
     }
 
@@ -396,7 +386,7 @@ mod tests {
         let options = client("-m all -x all --connect h");
         assert_eq!(options.transports.len(), transport::all().len());
         let (pattern, plan) = &options.patterns[1];
-        assert_eq!((pattern.name(), plan.tests), ("bulk", 10));
+        assert_eq!((pattern.name, plan.tests), ("bulk", 10));
         assert_eq!(plan.sizes, [16 << 20]);
     }
 

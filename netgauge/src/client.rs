@@ -37,7 +37,7 @@ pub struct ClientOptions {
     /// Options of their sockets.
     pub sockets: SocketOptions,
     /// Patterns to measure each with, and how.
-    pub patterns: Vec<(&'static dyn Pattern, Plan)>,
+    pub patterns: Vec<(&'static Pattern, Plan)>,
     /// Interface; without one, that of the control connection.
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
@@ -68,11 +68,11 @@ impl ClientOptions {
     /// A size is not the pattern's, or nothing is to be done.
     pub fn check(&self) -> Result<()> {
         for (pattern, plan) in &self.patterns {
-            let most = pattern.max_size();
+            let most = pattern.most;
             if let Some(size) = plan.sizes.iter().find(|size| **size > most) {
                 bail!(
                     "size {size} is above what {} takes, {most} bytes: lower -s",
-                    pattern.name()
+                    pattern.name
                 );
             }
             ensure!(
@@ -107,13 +107,14 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
                 continue;
             }
             let suits = pattern
-                .suits(kind)
-                .and_then(|()| plan.args.suits(*pattern, kind));
+                .two()
+                .and_then(|two| two.suits(kind))
+                .and_then(|()| plan.args.suits(pattern, kind));
             if let Err(reason) = suits {
                 progress.advance(plan.sizes.len() as u64);
                 report.left_out.push(LeftOut {
                     transport: kind.name.to_owned(),
-                    pattern: Some(pattern.name().to_owned()),
+                    pattern: Some(pattern.name.to_owned()),
                     reason: reason.to_string(),
                 });
                 continue;
@@ -122,15 +123,15 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
             let mut on_row = |row: Row| {
                 progress.advance(1);
                 rows.push(row);
-                progress.measured(report.interrupted(kind, &options.sockets, *pattern, &rows));
+                progress.measured(report.interrupted(kind, &options.sockets, pattern, &rows));
             };
             let result = match &gone {
                 Some(reason) => Err(anyhow!("not measured: {reason}")),
                 None => {
-                    progress.begin(kind.name, pattern.name());
+                    progress.begin(kind.name, pattern.name);
                     // What came of those before is told even if this one's first size is not done.
-                    progress.measured(report.interrupted(kind, &options.sockets, *pattern, &[]));
-                    client.measure(kind, *pattern, plan, &mut on_row)
+                    progress.measured(report.interrupted(kind, &options.sockets, pattern, &[]));
+                    client.measure(kind, pattern, plan, &mut on_row)
                 }
             };
             let outcome = match result {
@@ -147,12 +148,10 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
                         });
                         continue;
                     }
-                    Outcome::Failed {
-                        error: format!("{error:#}"),
-                    }
+                    Outcome::failed(&error)
                 }
             };
-            let mut run = Run::new(kind, &options.sockets, *pattern, outcome, rows);
+            let mut run = Run::new(kind, &options.sockets, pattern, outcome, rows);
             if let Some(remark) = client.remark.take() {
                 run.about += &format!("; {remark}");
             }
@@ -245,7 +244,7 @@ impl Client<'_> {
     fn measure(
         &mut self,
         kind: &'static Kind,
-        pattern: &dyn Pattern,
+        pattern: &Pattern,
         plan: &Plan,
         rows: &mut dyn FnMut(Row),
     ) -> Result<()> {
@@ -267,7 +266,7 @@ impl Client<'_> {
         let streams = Streams::of(kind, &context);
         self.control.send(&Message::Open {
             transport: kind.name.to_owned(),
-            pattern: pattern.name().to_owned(),
+            pattern: pattern.name.to_owned(),
             ethertype: context.ethertype,
             endpoint,
             options: context.options.clone(),
@@ -285,7 +284,7 @@ impl Client<'_> {
         prepared: Box<dyn crate::transport::Prepared>,
         sockets: &SocketOptions,
         streams: Option<Streams>,
-        pattern: &dyn Pattern,
+        pattern: &Pattern,
         plan: &Plan,
         rows: &mut dyn FnMut(Row),
     ) -> Result<()> {
@@ -304,7 +303,7 @@ impl Client<'_> {
             control: &mut self.control,
             streams,
         };
-        let result = pattern.lead(&mut link, plan, rows);
+        let result = pattern.two()?.lead(&mut link, plan, rows);
         self.remark = transport.remark();
         result
     }

@@ -16,9 +16,11 @@ use sockaddr_en::EspSocket;
 
 use crate::cli::{wrong_line, Cli};
 use crate::group::args::{ManyArgs, Numbers, Rate};
-use crate::group::coordinator::{Coordinator, GroupPattern};
+use crate::group::coordinator::Coordinator;
+use crate::group::plan::Parts;
 use crate::group::signals::Signals;
 use crate::measuring::Measuring;
+use crate::pattern::{self, Pattern};
 use crate::report::Format;
 use crate::transport::explain_family;
 
@@ -45,7 +47,7 @@ called h0, h1, ... and switch; they are gone when it ends, also by ctrl-C.";
 pub struct LabArgs {
     /// What the hosts do
     #[arg(value_name = "PATTERN", value_parser = parse_pattern)]
-    pub pattern: GroupPattern,
+    pub pattern: &'static Pattern,
 
     /// What is measured, and how it is reported.
     #[command(flatten)]
@@ -64,8 +66,9 @@ pub struct LabArgs {
     pub switch: Settings,
 }
 
-fn parse_pattern(name: &str) -> Result<GroupPattern, String> {
-    GroupPattern::named(name).ok_or_else(|| format!("choose from {}", GroupPattern::names()))
+fn parse_pattern(name: &str) -> Result<&'static Pattern, String> {
+    let found = pattern::of_many().find(|pattern| pattern.name == name);
+    found.ok_or_else(|| format!("choose from {}", pattern::names_of_many()))
 }
 
 impl LabArgs {
@@ -113,7 +116,7 @@ impl LabArgs {
     /// What would be said on the command line to have the same in namespaces that are there.
     fn cli(&self) -> Result<Cli> {
         let hosts = Temporary::hosts(&self.switch);
-        let pattern = self.pattern.name();
+        let pattern = self.pattern.name;
         let mut cli =
             Cli::try_parse_from(["netgauge", "-x", pattern, "--netns", &hosts.join(",")])?;
         cli.measuring = self.measuring.clone();
@@ -121,7 +124,7 @@ impl LabArgs {
         cli.group.rate = Some(Rate(self.switch.rate.0));
         cli.group.many = self.many.clone();
         let many = &mut cli.group.many;
-        if many.clients.is_none() && matches!(self.pattern, GroupPattern::Many(_)) {
+        if many.clients.is_none() && self.pattern.parts() == Some(Parts::Clients) {
             many.clients = Some(Numbers::doubling(self.switch.hosts - 1));
         }
         if many.plot.is_none() && !self.no_plot {
@@ -132,13 +135,12 @@ impl LabArgs {
 
     /// Is a run without esp no use?
     fn wants_esp(&self) -> Result<bool> {
-        let named = match self.pattern {
-            GroupPattern::EspParams => return Ok(true),
-            // Of all transports, it is left out where it does not work.
-            _ if self.measuring.is_all() => Vec::new(),
-            _ => self.measuring.transports()?,
-        };
-        Ok(named.iter().any(|kind| kind.name == "esp"))
+        if self.pattern.parts() == Some(Parts::Grid) {
+            return Ok(true);
+        }
+        // Of all transports, it is left out where it does not work.
+        let named = self.measuring.transports()?;
+        Ok(!self.measuring.is_all() && named.iter().any(|kind| kind.name == "esp"))
     }
 
     /// Says what is missing before anything is made.

@@ -8,9 +8,10 @@ use std::process::ExitCode;
 use anyhow::{anyhow, Context as _, Result};
 use clap::Parser;
 use netgauge::cli::{is_wrong_line, wrong_line, Cli};
-use netgauge::group::coordinator::{Coordinator, GroupPattern};
+use netgauge::group::coordinator::Coordinator;
 use netgauge::group::signals::{is_interrupted, Signals};
 use netgauge::group::start::participate;
+use netgauge::pattern::{self, Pattern};
 use netgauge::report::Format;
 use netgauge::transport::mpi;
 use netgauge::watch::{Watch, INTERRUPTED};
@@ -50,7 +51,10 @@ fn run(cli: &Cli) -> Result<ExitCode> {
     if cli.server {
         return serve(cli);
     }
-    match (GroupPattern::of(cli).map_err(wrong_line)?, &cli.connect) {
+    match (
+        pattern::many(&cli.pattern).map_err(wrong_line)?,
+        &cli.connect,
+    ) {
         (Some(pattern), _) => coordinate(cli, pattern),
         (None, Some(host)) => measure(cli, host),
         (None, None) => {
@@ -59,13 +63,13 @@ fn run(cli: &Cli) -> Result<ExitCode> {
             Err(wrong_line(anyhow!(
                 "{} is measured between two: name the server with --connect, or with -x one of {}",
                 cli.pattern,
-                GroupPattern::names()
+                pattern::names_of_many()
             )))
         }
     }
 }
 
-fn coordinate(cli: &Cli, pattern: GroupPattern) -> Result<ExitCode> {
+fn coordinate(cli: &Cli, pattern: &Pattern) -> Result<ExitCode> {
     let coordinator = Coordinator::new(cli, pattern).map_err(wrong_line)?;
     let complete = coordinator.run(Signals::catch()?)?;
     Ok(match complete {

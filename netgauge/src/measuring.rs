@@ -8,6 +8,7 @@ use anyhow::Result;
 use clap::Args;
 use sockaddr_en::constants::AF_ENET;
 
+use crate::pattern::Pattern;
 use crate::report::Format;
 use crate::sizes::SizeSpec;
 use crate::summary::Percent;
@@ -113,6 +114,17 @@ impl Measuring {
             ALL => Ok(transport::all()),
             names => names.split(',').map(transport::find).collect(),
         }
+    }
+
+    /// The sizes, ascending: those of option -s, or the pattern's.
+    pub fn sizes(&self, pattern: &Pattern) -> Vec<u64> {
+        let sizes = self.size.clone().unwrap_or_else(|| pattern.sizes());
+        sizes.expand(self.grade)
+    }
+
+    /// The tests per size: those of option -c, or the pattern's.
+    pub fn tests(&self, pattern: &Pattern) -> u32 {
+        self.tests.map_or(pattern.tests, NonZeroU32::get)
     }
 
     /// Does option -m ask for all transports, so that what does not work here is to be left out?

@@ -103,7 +103,7 @@ struct Session<'a> {
 /// What a client has open.
 struct Open {
     transport: Box<dyn Transport>,
-    pattern: &'static dyn Pattern,
+    pattern: &'static Pattern,
     streams: Option<Streams>,
 }
 
@@ -195,7 +195,7 @@ impl Session<'_> {
             give_up: self.options.give_up,
             options,
         };
-        pattern.suits(kind)?;
+        pattern.two()?.suits(kind)?;
         let prepared = (kind.prepare)(&context)?;
         self.control
             .send(&Message::Endpoint(prepared.endpoint()?))?;

@@ -10,21 +10,6 @@ use std::str::FromStr;
 pub struct SizeSpec(Vec<(u64, u64)>);
 
 impl SizeSpec {
-    /// One size.
-    pub fn single(size: u64) -> Self {
-        Self(vec![(size, size)])
-    }
-
-    /// These sizes.
-    pub fn several(sizes: &[u64]) -> Self {
-        Self(sizes.iter().map(|size| (*size, *size)).collect())
-    }
-
-    /// One range of sizes, both ends included.
-    pub fn range(from: u64, to: u64) -> Self {
-        Self(vec![(from, to)])
-    }
-
     /// The sizes, ascending and each once. A range is walked geometrically with `grade` sizes per
     /// doubling, beginning at its lower end, and always holds its upper end.
     pub fn expand(&self, grade: NonZeroU32) -> Vec<u64> {
@@ -40,6 +25,13 @@ impl SizeSpec {
         sizes.sort_unstable();
         sizes.dedup();
         sizes
+    }
+}
+
+impl From<&[(u64, u64)]> for SizeSpec {
+    /// These ranges, both ends of each included.
+    fn from(ranges: &[(u64, u64)]) -> Self {
+        Self(ranges.to_vec())
     }
 }
 

@@ -21,7 +21,7 @@ fn subcommands_transports_and_patterns_are_described() {
     let subcommands = command.get_subcommands().map(Command::get_name);
     let names = subcommands
         .chain(KINDS.iter().map(|kind| kind.name))
-        .chain(PATTERNS.iter().map(|pattern| pattern.name()));
+        .chain(PATTERNS.iter().map(|pattern| pattern.name));
     let page = manpage::page("netgauge.1");
     let described: BTreeSet<_> = page
         .lines()

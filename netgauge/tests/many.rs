@@ -11,9 +11,8 @@ use std::thread;
 use std::time::Instant;
 
 use common::{finish, netgauge, run, text, Server, PATIENCE};
-use netgauge::group::all::AllReport;
 use netgauge::group::esp_params::ParamsReport;
-use netgauge::group::one_many::{ManyReport, ManyRun};
+use netgauge::group::report::{Cast, GroupReport, GroupRun};
 use netgauge::report::Outcome;
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -53,7 +52,11 @@ fn signal(process: &Child, signal: Signal) {
     kill(Pid::from_raw(process.id() as i32), signal).unwrap();
 }
 
-fn error(run: &ManyRun) -> &str {
+fn cast(run: &GroupRun) -> &Cast {
+    run.cast.as_ref().unwrap()
+}
+
+fn error(run: &GroupRun) -> &str {
     match &run.outcome {
         Outcome::Ok => panic!("{run:?}"),
         Outcome::Failed { error } => error,
@@ -68,18 +71,18 @@ fn every_number_of_clients_and_every_size_is_measured() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     // Nobody watches, so nothing but the report is printed.
     assert_eq!(text(&output.stderr), "");
-    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     let names: Vec<_> = servers.iter().map(Server::name).collect();
     assert_eq!(report.participants, names);
     assert_eq!(report.rate_bit_per_s, Some(1_000_000_000));
     assert_eq!(report.runs.len(), 3);
     for (run, clients) in report.runs.iter().zip(1..) {
         assert_eq!(
-            (run.clients, run.congestion.as_deref()),
+            (cast(run).clients, run.congestion.as_deref()),
             (clients, Some("reno"))
         );
-        assert!(run.server_index <= clients);
-        assert_eq!(run.server, names[run.server_index]);
+        assert!(cast(run).server_index <= clients);
+        assert_eq!(cast(run).server, names[cast(run).server_index]);
         let sizes: Vec<_> = run.rows.iter().map(|row| row.size).collect();
         assert_eq!(sizes, [1, 64 << 10, 1 << 20]);
         for row in &run.rows {
@@ -87,8 +90,8 @@ fn every_number_of_clients_and_every_size_is_measured() {
             let goodput = row.goodput_bit_per_s.unwrap();
             assert!(0 < goodput.worst, "{row:?}");
             assert!(goodput.worst <= goodput.median && goodput.median <= goodput.best);
-            let share = row.share.unwrap();
-            assert!((share.median * 1e9 - goodput.median as f64).abs() < 1.0);
+            let [_, median, _] = row.share.unwrap().values();
+            assert!((median * 1e9 - goodput.median as f64).abs() < 1.0);
             let fairness = row.fairness.unwrap();
             let least = 1.0 / clients as f64;
             assert!(
@@ -136,8 +139,8 @@ fn a_seed_draws_the_same_server_again_and_an_index_fixes_it() {
         let options = format!("-s 1 -c 1 --clients 2 --format json {arguments}");
         let output = run(coordinator(&servers, &options));
         assert!(output.status.success(), "{}", text(&output.stderr));
-        let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
-        report.runs[0].server_index
+        let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
+        cast(&report.runs[0]).server_index
     };
     assert_eq!(server_of("--seed 5"), server_of("--seed 5"));
     for index in 0..3 {
@@ -152,11 +155,15 @@ fn a_connection_makes_this_host_the_client() {
     command.stdin(Stdio::null());
     let output = run(command);
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report.participants, [server.name(), "this host".to_owned()]);
     let run = &report.runs[0];
     assert_eq!(
-        (run.clients, run.server_index, run.rows[0].rounds),
+        (
+            cast(run).clients,
+            cast(run).server_index,
+            run.rows[0].rounds
+        ),
         (1, 0, 3)
     );
 }
@@ -174,7 +181,7 @@ fn a_client_that_is_killed_is_named_and_the_others_go_on_serving() {
         "{}",
         text(&output.stderr)
     );
-    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report.runs.len(), 2);
     assert!(error(&report.runs[0]).contains(&gone));
     assert!(error(&report.runs[1]).contains("not measured"));
@@ -275,10 +282,10 @@ fn many_one_is_measured_as_one_many_is() {
         &format!("{options} --format json"),
     ));
     assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report.pattern, "many-one");
     for (run, clients) in report.runs.iter().zip(1..) {
-        assert_eq!((run.clients, run.server_index), (clients, 1));
+        assert_eq!((cast(run).clients, cast(run).server_index), (clients, 1));
         assert_eq!(run.rows.len(), 2);
         for row in &run.rows {
             assert_eq!((row.rounds, row.errors), (3, 0));
@@ -306,7 +313,7 @@ fn all_take_part_in_all_to_all_and_in_bisection() {
             assert!(output.status.success(), "{}", text(&output.stderr));
             output.stdout
         };
-        let report: AllReport = serde_json::from_slice(&measure("json")).unwrap();
+        let report: GroupReport = serde_json::from_slice(&measure("json")).unwrap();
         assert_eq!(
             (&report.pattern[..], report.participants.len()),
             (pattern, 5)
@@ -319,7 +326,8 @@ fn all_take_part_in_all_to_all_and_in_bisection() {
             let host = row.host_bit_per_s.unwrap();
             assert!(0 < host.worst && host.worst <= host.median && host.median <= host.best);
             assert!(host.worst <= host.average && host.average <= host.best);
-            assert!((row.share.unwrap() * 1e9 - host.average as f64).abs() < 1.0);
+            let [share, ..] = row.share.unwrap().values();
+            assert!((share * 1e9 - host.average as f64).abs() < 1.0);
             let together = match pattern {
                 "bisection" => (None, Some(host.average * 2)),
                 _ => (Some(host.average * 5), None),
@@ -538,7 +546,7 @@ fn a_failed_transport_leaves_the_others_measured() {
     let servers = servers(2, "");
     let output = run(coordinator(&servers, "-m esp,tcp -s 1 -c 1 --format json"));
     assert_eq!(output.status.code(), Some(1));
-    let report: ManyReport = serde_json::from_slice(&output.stdout).unwrap();
+    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     // Loopback is no Ethernet interface, with the module or without.
     assert!(error(&report.runs[0]).contains("127.0.0.1"));
     assert_eq!(report.runs[1].outcome, Outcome::Ok);

@@ -2,111 +2,74 @@
 
 //! From the command line to the report of a pattern of more than two.
 
+use std::fmt;
 use std::io::{self, Write};
 use std::path::Path;
+use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
 
-use super::all::{self, AllPlan, AllReport, Together};
-use super::args::RoundsPlan;
-use super::esp_params::{self, ParamsPlan, ParamsReport};
-use super::one_many::{self, Direction, ManyPlan, ManyReport};
 use super::participants::Group;
-use super::recorded;
+use super::plan::{Parts, Plan, RoundsPlan};
 use super::rounds::MOST_BYTES;
 use super::signals::{Interrupted, Signals};
 use super::start::Place;
 use crate::cli::Cli;
+use crate::pattern::{Act, Pattern};
 use crate::progress::{Bar, Progress};
 use crate::report::record::Record;
 use crate::report::{Format, LeftOut};
-use crate::sizes::SizeSpec;
 
-/// A pattern of more than two.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupPattern {
-    /// Many clients, one server.
-    Many(Direction),
-    /// All do the same.
-    All(Together),
-    /// ESP over its parameters.
-    EspParams,
+/// What participants of a pattern of more than two do.
+pub trait Many: Sync + fmt::Debug {
+    /// What they are.
+    fn parts(&self) -> Parts;
+
+    /// How many rows will be measured.
+    fn steps(&self, plan: &Plan) -> usize;
+
+    /// Measures everything that was asked for, for as long as nobody is gone and the user lets it.
+    /// What stands still for longer than `give_up` is given up.
+    fn run(
+        &self,
+        group: &mut Group,
+        plan: &Plan,
+        give_up: Duration,
+        progress: &dyn Progress,
+    ) -> Box<dyn Results>;
 }
 
-/// What is to be measured.
-enum Plan {
-    Many(ManyPlan),
-    All(AllPlan),
-    EspParams(ParamsPlan),
-}
-
-/// What was measured.
-enum GroupReport {
-    Many(ManyReport),
-    All(AllReport),
-    EspParams(ParamsReport),
-}
-
-impl GroupPattern {
-    /// All of them.
-    pub const ALL: [Self; 5] = [
-        Self::Many(Direction::Gather),
-        Self::Many(Direction::Scatter),
-        Self::All(Together::AllToAll),
-        Self::All(Together::Bisection),
-        Self::EspParams,
-    ];
-
-    /// Its name in option -x.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Many(direction) => direction.name(),
-            Self::All(together) => together.name(),
-            Self::EspParams => esp_params::NAME,
-        }
-    }
-
-    /// The one of this name, if there is one.
-    pub fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|pattern| pattern.name() == name)
-    }
-
-    /// The names of all, for people.
-    pub fn names() -> String {
-        Self::ALL.map(Self::name).join(", ")
-    }
-
-    /// The one that option -x names; `None` if it names patterns of two.
+/// What was measured, in forms.
+pub trait Results {
+    /// Prints it with what was recorded.
     ///
     /// # Errors
     ///
-    /// It names both kinds, or two of this kind.
-    pub fn of(cli: &Cli) -> Result<Option<Self>> {
-        let found: Vec<_> = cli.pattern.split(',').map(Self::named).collect();
-        match found[..] {
-            [only] => Ok(only),
-            _ if found.iter().all(Option::is_none) => Ok(None),
-            _ => bail!(
-                "{} have a report of their own: name one of them alone with -x",
-                Self::names()
-            ),
-        }
-    }
+    /// What writing says.
+    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()>;
 
-    fn default_sizes(self) -> SizeSpec {
-        match self {
-            Self::Many(_) | Self::All(_) => SizeSpec::several(&[64 << 10, 256 << 10]),
-            Self::EspParams => SizeSpec::single(4 << 20),
-        }
-    }
+    /// What failed.
+    fn errors(&self) -> Vec<String>;
 
-    fn default_tests(self) -> u32 {
-        match self {
-            Self::Many(_) | Self::All(Together::AllToAll) => 20,
-            // Few pairings say little of a network.
-            Self::All(Together::Bisection) => 50,
-            Self::EspParams => 5,
-        }
+    /// What was left out.
+    fn left_out(&self) -> &[LeftOut];
+
+    /// Writes it as a picture.
+    ///
+    /// # Errors
+    ///
+    /// There is nothing to draw, or the file cannot be written.
+    #[cfg(feature = "pictures")]
+    fn draw(&self, path: &Path) -> Result<()>;
+
+    /// Says that there are no pictures.
+    ///
+    /// # Errors
+    ///
+    /// Always.
+    #[cfg(not(feature = "pictures"))]
+    fn draw(&self, _path: &Path) -> Result<()> {
+        bail!(crate::picture_file::WITHOUT)
     }
 }
 
@@ -114,6 +77,7 @@ impl GroupPattern {
 pub struct Coordinator<'a> {
     cli: &'a Cli,
     places: Vec<Place>,
+    many: &'static dyn Many,
     plan: Plan,
 }
 
@@ -123,7 +87,10 @@ impl<'a> Coordinator<'a> {
     /// # Errors
     ///
     /// The options do not go together.
-    pub fn new(cli: &'a Cli, pattern: GroupPattern) -> Result<Self> {
+    pub fn new(cli: &'a Cli, pattern: &Pattern) -> Result<Self> {
+        let Act::Many(many) = pattern.act else {
+            bail!("{} is a pattern of two", pattern.name);
+        };
         ensure!(
             cli.port != 0,
             "port 0 is nobody's: give the servers' with --port"
@@ -145,35 +112,22 @@ impl<'a> Coordinator<'a> {
                 "{option} is an option of pattern {pattern}: leave it out"
             );
         }
-        let connect = cli.connect.as_deref();
-        let places = cli.group.places(connect, cli.port)?;
-        let sizes = cli
-            .measuring
-            .size
-            .clone()
-            .unwrap_or_else(|| pattern.default_sizes());
+        let places = cli.group.places(cli.connect.as_deref(), cli.port)?;
         let rounds = RoundsPlan {
-            sizes: sizes.expand(cli.measuring.grade),
-            tests: cli
-                .measuring
-                .tests
-                .map_or_else(|| pattern.default_tests(), |n| n.get()),
+            sizes: cli.measuring.sizes(pattern),
+            tests: cli.measuring.tests(pattern),
             warmup: cli.measuring.warmup.unwrap_or(1),
         };
         if let Some(size) = rounds.sizes.iter().find(|size| **size > MOST_BYTES) {
             bail!("size {size} is above what a client has in memory, {MOST_BYTES} bytes: lower -s");
         }
-        let (group, measuring, count) = (&cli.group, &cli.measuring, places.len());
-        let plan = match pattern {
-            GroupPattern::Many(direction) => {
-                Plan::Many(group.many_plan(direction, measuring, rounds, connect, count)?)
-            }
-            GroupPattern::All(together) => {
-                Plan::All(group.all_plan(together, measuring, rounds, count)?)
-            }
-            GroupPattern::EspParams => Plan::EspParams(group.params_plan(rounds, connect, count)?),
-        };
-        Ok(Self { cli, places, plan })
+        let plan = Plan::new(cli, (pattern.name, many.parts()), rounds, places.len())?;
+        Ok(Self {
+            cli,
+            places,
+            many,
+            plan,
+        })
     }
 
     /// Measures, and prints the report; says whether everything was measured.
@@ -183,18 +137,20 @@ impl<'a> Coordinator<'a> {
     /// The participants cannot be brought together. [`Interrupted`] by the user, after what was
     /// measured before has been printed.
     pub fn run(&self, signals: Signals) -> Result<bool> {
-        let mut group = Group::gather(&self.places, &self.cli.group_options(), signals)?;
+        let options = self.cli.group_options();
+        let mut group = Group::gather(&self.places, &options, signals)?;
         let record = group.record();
-        let bar = Bar::new(self.steps());
-        let report = self.measure(&mut group, &bar);
+        let bar = Bar::new(self.many.steps(&self.plan) as u64);
+        let report = self.many.run(&mut group, &self.plan, options.give_up, &bar);
         bar.finish();
         let interrupted = group.was_interrupted();
         // Everybody has ended, and restored what is to be restored, before anything is said of it.
         drop(group);
+        let format = self.cli.measuring.format;
         report
-            .write(&record, self.cli.measuring.format, &mut io::stdout().lock())
+            .write(&record, format, &mut io::stdout().lock())
             .context("writing the report")?;
-        if self.cli.measuring.format != Format::Table {
+        if format != Format::Table {
             for out in report.left_out() {
                 eprintln!("netgauge: {out}");
             }
@@ -205,84 +161,23 @@ impl<'a> Coordinator<'a> {
             let _ = plot.map(|path| report.draw(path));
             bail!(Interrupted);
         }
-        if !self.cli.measuring.format.is_seen() {
-            for error in report.errors() {
+        let errors = report.errors();
+        if !format.is_seen() {
+            for error in &errors {
                 eprintln!("netgauge: {error}");
             }
         }
         if let Some(path) = plot {
             report.draw(path)?;
         }
-        Ok(report.errors().is_empty())
-    }
-
-    fn steps(&self) -> u64 {
-        let steps = match &self.plan {
-            Plan::Many(plan) => plan.media.len() * plan.clients.len() * plan.rounds.sizes.len(),
-            Plan::All(plan) => plan.media.len() * plan.rounds.sizes.len(),
-            Plan::EspParams(plan) => plan.grid.cells().count(),
-        };
-        steps as u64
-    }
-
-    fn measure(&self, group: &mut Group, progress: &dyn Progress) -> GroupReport {
-        let give_up = self.cli.group_options().give_up;
-        match &self.plan {
-            Plan::Many(plan) => GroupReport::Many(one_many::run(group, plan, give_up, progress)),
-            Plan::All(plan) => GroupReport::All(all::run(group, plan, give_up, progress)),
-            Plan::EspParams(plan) => {
-                GroupReport::EspParams(esp_params::run(group, plan, give_up, progress))
-            }
-        }
-    }
-}
-
-impl GroupReport {
-    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match self {
-            Self::Many(report) => recorded::write(report, record, format, out),
-            Self::All(report) => recorded::write(report, record, format, out),
-            Self::EspParams(report) => recorded::write(report, record, format, out),
-        }
-    }
-
-    fn errors(&self) -> Vec<String> {
-        match self {
-            Self::Many(report) => report.errors(),
-            Self::All(report) => report.errors(),
-            Self::EspParams(report) => report.errors(),
-        }
-    }
-
-    fn left_out(&self) -> &[LeftOut] {
-        match self {
-            Self::Many(report) => &report.left_out,
-            Self::All(report) => &report.left_out,
-            Self::EspParams(_) => &[],
-        }
-    }
-
-    #[cfg(feature = "pictures")]
-    fn draw(&self, path: &Path) -> Result<()> {
-        use super::heat_map;
-        use crate::plot::goodput;
-
-        match self {
-            Self::Many(report) => goodput::draw_many(report, path),
-            Self::All(report) => goodput::draw_all(report, path),
-            Self::EspParams(report) => heat_map::write(report, path),
-        }
-    }
-
-    #[cfg(not(feature = "pictures"))]
-    fn draw(&self, _path: &Path) -> Result<()> {
-        bail!(crate::picture_file::WITHOUT)
+        Ok(errors.is_empty())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::pattern;
     use clap::Parser;
 
     fn parse(line: &str) -> Cli {
@@ -291,31 +186,21 @@ mod tests {
 
     fn plan(line: &str) -> Result<Plan> {
         let cli = parse(line);
-        let pattern = GroupPattern::of(&cli)?.expect("a pattern of many");
+        let pattern = pattern::many(&cli.pattern)?.expect("a pattern of many");
         Ok(Coordinator::new(&cli, pattern)?.plan)
     }
 
-    fn many(line: &str) -> ManyPlan {
-        match plan(line).unwrap() {
-            Plan::Many(plan) => plan,
-            _ => panic!("{line}"),
-        }
-    }
-
-    fn params(line: &str) -> ParamsPlan {
-        match plan(line).unwrap() {
-            Plan::EspParams(plan) => plan,
-            _ => panic!("{line}"),
-        }
+    fn planned(line: &str) -> Plan {
+        plan(line).unwrap()
     }
 
     #[test]
     fn patterns_of_two_and_of_many_are_told_apart() {
-        let of = |line| GroupPattern::of(&parse(line));
+        let of = |line| pattern::many(&parse(line).pattern).map(|one| one.map(|one| one.name));
         assert_eq!(of("-x one-one,bulk --connect h").unwrap(), None);
         assert_eq!(of("-x all --connect h").unwrap(), None);
         let many = of("-x one-many --connect h").unwrap();
-        assert_eq!(many, Some(GroupPattern::Many(Direction::Gather)));
+        assert_eq!(many, Some("one-many"));
         for line in [
             "-x one-many,bulk --connect h",
             "-x one-many,esp-params --connect h",
@@ -329,7 +214,7 @@ mod tests {
 
     #[test]
     fn one_many_has_its_defaults() {
-        let plan = many("-x one-many --netns a,b,c");
+        let plan = planned("-x one-many --netns a,b,c");
         assert_eq!(
             (plan.clients, plan.server, plan.rate),
             (vec![2], None, None)
@@ -345,18 +230,21 @@ mod tests {
 
     #[test]
     fn every_pattern_of_many_is_found_by_its_name() {
-        for pattern in GroupPattern::ALL {
-            assert_eq!(GroupPattern::named(pattern.name()), Some(pattern));
-            let cli = parse(&format!("-x {} --netns a,b", pattern.name()));
-            assert_eq!(GroupPattern::of(&cli).unwrap(), Some(pattern));
+        let of_many = |one: &&Pattern| matches!(one.act, Act::Many(_));
+        let all: Vec<_> = pattern::PATTERNS.iter().filter(of_many).collect();
+        assert_eq!(all.len(), 5);
+        for pattern in all {
+            let cli = parse(&format!("-x {} --netns a,b", pattern.name));
+            let found = pattern::many(&cli.pattern).unwrap().unwrap();
+            assert_eq!(found.name, pattern.name);
             assert!(Coordinator::new(&cli, pattern).is_ok(), "{pattern:?}");
         }
-        assert_eq!(GroupPattern::named("one-one"), None);
+        assert!(pattern::many("one-one").unwrap().is_none());
     }
 
     #[test]
     fn congestion_controls_are_measured_one_by_one_and_esp_has_none() {
-        let plan = many("-x one-many -m tcp,esp --congestion cubic,reno --netns a,b");
+        let plan = planned("-x one-many -m tcp,esp --congestion cubic,reno --netns a,b");
         let media: Vec<_> = plan
             .media
             .iter()
@@ -371,7 +259,7 @@ mod tests {
     #[test]
     fn all_are_those_that_have_streams() {
         let names = |line: &str| {
-            let media = many(line).media.into_iter();
+            let media = planned(line).media.into_iter();
             let names = media.map(|medium| (medium.kind.name, medium.optional));
             names.collect::<Vec<_>>()
         };
@@ -389,9 +277,14 @@ mod tests {
 
     #[test]
     fn a_connection_makes_that_host_the_server() {
-        let plan = params("-x esp-params --connect h --clients 1");
-        assert_eq!((plan.server, plan.clients), (Some(0), 1));
-        assert_eq!((plan.size, plan.tests, plan.warmup), (4 << 20, 5, 1));
+        let plan = planned("-x esp-params --connect h --clients 1");
+        assert_eq!((plan.server, plan.clients), (Some(0), vec![1]));
+        let RoundsPlan {
+            sizes,
+            tests,
+            warmup,
+        } = plan.rounds;
+        assert_eq!((sizes, tests, warmup), (vec![4 << 20], 5, 1));
         assert_eq!(plan.grid.cells().count(), 75);
     }
 

@@ -10,67 +10,20 @@ use std::time::Duration;
 use anyhow::{anyhow, bail, Context as _, Result};
 use serde::{Deserialize, Serialize};
 
+use super::coordinator::{Many, Results};
 use super::figures::{Goodput, Share};
-use super::meeting::Meeting;
-use super::one_many::{cast, ManyRow};
-use super::orders::{Answer, Opening, Order};
+use super::mesh::{Mesh, Shape};
+use super::orders::{Answer, Order};
 use super::parameters::EspParameters;
 use super::participants::Group;
-use super::rounds::Series;
+use super::patterns::one_many;
+use super::plan::{cast, Parts, Plan};
+use super::report::GroupRow;
 use crate::progress::Progress;
 use crate::report::Outcome;
 
 /// The pattern's name in option `-x`.
 pub const NAME: &str = "esp-params";
-
-/// The transport that has these parameters.
-pub const TRANSPORT: &str = "esp";
-
-/// The values of the two parameters, ascending.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Grid {
-    /// Window during bulk transfer, packets.
-    pub burst_length: Vec<u32>,
-    /// Packets that make an acknowledgement due.
-    pub packets_to_ack: Vec<u32>,
-}
-
-impl Grid {
-    /// The pairs in range, in the order they are measured.
-    pub fn cells(&self) -> impl Iterator<Item = EspParameters> + '_ {
-        self.burst_length.iter().flat_map(|&burst_length| {
-            let in_range = move |ack: &&u32| **ack <= burst_length;
-            self.packets_to_ack
-                .iter()
-                .filter(in_range)
-                .map(move |&packets_to_ack| EspParameters {
-                    burst_length,
-                    packets_to_ack,
-                })
-        })
-    }
-}
-
-/// What is to be measured.
-#[derive(Clone, Debug)]
-pub struct ParamsPlan {
-    /// The parameters.
-    pub grid: Grid,
-    /// Number of clients.
-    pub clients: usize,
-    /// Bytes that each sends in a round.
-    pub size: u64,
-    /// Rounds per pair of parameters.
-    pub tests: u32,
-    /// Rounds before them that do not count.
-    pub warmup: u32,
-    /// Index of the server, if it is not to be drawn.
-    pub server: Option<usize>,
-    /// What drawing it depends on.
-    pub seed: u64,
-    /// Rate of the server's link, bit/s.
-    pub rate: Option<u64>,
-}
 
 /// Everything that was measured. Printed as JSON it is what programs read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -142,53 +95,62 @@ impl ParamsReport {
     }
 }
 
-/// Measures the grid. What fails, or is ended by the user, is reported as failed, with the cells
-/// measured before. The parameters are restored in any case; if a participant's death ends the
-/// run, by the participants themselves.
-pub fn run(
-    group: &mut Group,
-    plan: &ParamsPlan,
-    give_up: Duration,
-    progress: &dyn Progress,
-) -> ParamsReport {
-    let (server, clients) = cast(plan.server, plan.seed, plan.clients);
-    let mut report = ParamsReport {
-        netgauge: env!("CARGO_PKG_VERSION").to_owned(),
-        pattern: NAME.to_owned(),
-        participants: group.names(),
-        seed: plan.seed,
-        server: group.name(server).to_owned(),
-        server_index: server,
-        clients: plan.clients,
-        size: plan.size,
-        rate_bit_per_s: plan.rate,
-        burst_length: plan.grid.burst_length.clone(),
-        packets_to_ack: plan.grid.packets_to_ack.clone(),
-        outcome: Outcome::Ok,
-        cells: Vec::new(),
-    };
-    progress.begin(TRANSPORT, NAME);
-    let members = [&[server], &clients[..]].concat();
-    let result = one_per_namespace(group, &members).and_then(|keepers| {
-        let cast = (server, &clients[..]);
-        let result = measure(group, plan, cast, &keepers, give_up, |cell| {
-            progress.advance(1);
-            report.cells.push(cell);
-        });
-        match result {
-            Ok(()) => restore(group, &keepers),
-            Err(error) => Err(match restore(group, &keepers) {
-                Ok(()) => error,
-                Err(other) => anyhow!("{error:#}; {other:#}"),
-            }),
-        }
-    });
-    if let Err(error) = result {
-        report.outcome = Outcome::Failed {
-            error: format!("{error:#}"),
-        };
+/// The pattern. What fails, or is ended by the user, is reported as failed, with the cells measured
+/// before. The parameters are restored in any case; if a participant's death ends the run, by the
+/// participants themselves.
+#[derive(Debug)]
+pub struct EspParams;
+
+impl Many for EspParams {
+    fn parts(&self) -> Parts {
+        Parts::Grid
     }
-    report
+
+    fn steps(&self, plan: &Plan) -> usize {
+        plan.grid.cells().count()
+    }
+
+    fn run(
+        &self,
+        group: &mut Group,
+        plan: &Plan,
+        give_up: Duration,
+        progress: &dyn Progress,
+    ) -> Box<dyn Results> {
+        let (clients, size) = (plan.clients[0], plan.rounds.sizes[0]);
+        let (server, others) = cast(plan.server, plan.seed, clients);
+        let mut report = ParamsReport {
+            netgauge: env!("CARGO_PKG_VERSION").to_owned(),
+            pattern: NAME.to_owned(),
+            participants: group.names(),
+            seed: plan.seed,
+            server: group.name(server).to_owned(),
+            server_index: server,
+            clients,
+            size,
+            rate_bit_per_s: plan.rate,
+            burst_length: plan.grid.burst_length.clone(),
+            packets_to_ack: plan.grid.packets_to_ack.clone(),
+            outcome: Outcome::Ok,
+            cells: Vec::new(),
+        };
+        progress.begin(plan.media[0].kind.name, NAME);
+        let members = [&[server], &others[..]].concat();
+        let result = one_per_namespace(group, &members).and_then(|keepers| {
+            let result = measure(group, plan, &members, &keepers, give_up, |cell| {
+                progress.advance(1);
+                report.cells.push(cell);
+            });
+            match (result, restore(group, &keepers)) {
+                (Err(error), Err(other)) => Err(anyhow!("{error:#}; {other:#}")),
+                (result, restored) => result.and(restored),
+            }
+        });
+        if let Err(error) = result {
+            report.outcome = Outcome::failed(&error);
+        }
+        Box::new(report)
+    }
 }
 
 /// Of the participants in each network namespace the first.
@@ -211,45 +173,28 @@ fn one_per_namespace(group: &mut Group, members: &[usize]) -> Result<Vec<usize>>
 
 fn measure(
     group: &mut Group,
-    plan: &ParamsPlan,
-    (server, clients): (usize, &[usize]),
+    plan: &Plan,
+    members: &[usize],
     keepers: &[usize],
     give_up: Duration,
     mut on_cell: impl FnMut(Cell),
 ) -> Result<()> {
-    let opening = Opening {
-        transport: TRANSPORT.to_owned(),
-        congestion: None,
-    };
-    let series = Series {
-        size: plan.size,
-        rounds: plan.warmup.saturating_add(plan.tests),
-    };
     for parameters in plan.grid.cells() {
         all_do(group, keepers, &Order::SetParameters(parameters))?;
         // New connections, which have the parameters from the beginning.
-        let mut meeting = Meeting::new(group, server, clients);
-        let (rounds, result) = match meeting.open(&opening) {
-            Ok(()) => meeting.series(series),
-            Err(error) => (Vec::new(), Err(error)),
+        let mut mesh = Mesh::new(group, members.to_vec());
+        let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
+            Ok(()) => one_many(&mut mesh, plan.rounds.sizes[0], plan),
+            Err(error) => (GroupRow::default(), Err(error)),
         };
-        let errors = u32::from(result.is_err());
-        let row = ManyRow::of(
-            plan.size,
-            plan.clients,
-            &rounds,
-            plan.warmup,
-            errors,
-            plan.rate,
-        );
         on_cell(Cell {
             parameters,
             rounds: row.rounds,
-            errors: row.errors,
+            errors: u32::from(result.is_err()),
             goodput_bit_per_s: row.goodput_bit_per_s,
             share: row.share,
         });
-        result.and(meeting.leave(give_up * 2)).with_context(|| {
+        result.and(mesh.leave(give_up * 2)).with_context(|| {
             let EspParameters {
                 burst_length,
                 packets_to_ack,
@@ -266,7 +211,7 @@ fn all_do(group: &mut Group, whom: &[usize], order: &Order) -> Result<()> {
         group.order(*who, order.clone())?;
     }
     group.listen(whom, |_, answer| match answer {
-        Answer::ParametersSet | Answer::ParametersRestored => Ok(true),
+        Answer::Done => Ok(true),
         other => bail!("a participant answered {other:?} to {order:?}"),
     })
 }
@@ -279,22 +224,4 @@ fn restore(group: &mut Group, keepers: &[usize]) -> Result<()> {
         .filter(|who| group.is_there(*who))
         .collect();
     all_do(group, &there, &Order::RestoreParameters)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn the_grid_has_no_pair_out_of_range() {
-        let grid = Grid {
-            burst_length: vec![1, 4, 8],
-            packets_to_ack: vec![1, 2, 6, 9],
-        };
-        let cells: Vec<_> = grid
-            .cells()
-            .map(|cell| (cell.burst_length, cell.packets_to_ack))
-            .collect();
-        assert_eq!(cells, [(1, 1), (4, 1), (4, 2), (8, 1), (8, 2), (8, 6)]);
-    }
 }

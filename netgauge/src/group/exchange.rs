@@ -70,6 +70,16 @@ pub struct Link {
     pub socket: Box<dyn StreamSocket>,
 }
 
+impl Link {
+    /// The error that says that the other one is to blame.
+    pub(super) fn lost(&self, reason: &str) -> Lost {
+        Lost {
+            members: vec![self.peer],
+            reason: reason.to_owned(),
+        }
+    }
+}
+
 /// A member and its connections, among them one with member 0; member 0 has one with everybody.
 pub struct Member {
     /// Its number.
@@ -294,10 +304,10 @@ impl Traffic<'_> {
             return self.want_room(link, false);
         };
         let written = match self.links[link].socket.write(data) {
-            Ok(0) => return Err(self.lost(link, "it takes nothing").into()),
+            Ok(0) => return Err(self.links[link].lost("it takes nothing").into()),
             Ok(written) => written,
             Err(error) if is_harmless(&error) => return self.want_room(link, true),
-            Err(error) => return Err(self.lost(link, &format!("sending: {error}")).into()),
+            Err(error) => return Err(self.links[link].lost(&format!("sending: {error}")).into()),
         };
         if state.before.is_some() {
             state.before = None;
@@ -312,15 +322,17 @@ impl Traffic<'_> {
     /// Reads a piece from a link.
     fn read(&mut self, link: usize) -> Result<()> {
         let read = match self.links[link].socket.read(&mut self.buffer) {
-            Ok(0) => return Err(self.lost(link, "the connection ended").into()),
+            Ok(0) => return Err(self.links[link].lost("the connection ended").into()),
             Ok(read) => read,
             Err(error) if is_harmless(&error) => return Ok(()),
-            Err(error) => return Err(self.lost(link, &format!("receiving: {error}")).into()),
+            Err(error) => return Err(self.links[link].lost(&format!("receiving: {error}")).into()),
         };
         let mut begin = 0;
         if self.links[link].peer == CLOCK && self.started.is_none() {
             if self.buffer[0] != GO {
-                return Err(self.lost(link, "it began a round without a go").into());
+                return Err(self.links[link]
+                    .lost("it began a round without a go")
+                    .into());
             }
             begin = 1;
             self.begin()?;
@@ -349,7 +361,7 @@ impl Traffic<'_> {
         for (offset, index) in [(before, begin), (after - 1, end - 1)] {
             if self.buffer[index] != pattern(peer, offset) {
                 let reason = format!("byte {offset} of its message is not what was sent");
-                return Err(self.lost(link, &reason).into());
+                return Err(self.links[link].lost(&reason).into());
             }
         }
         self.states[link].received = after;
@@ -363,7 +375,7 @@ impl Traffic<'_> {
         match word {
             DONE if self.number == CLOCK && !state.done => state.done = true,
             GOING if self.number == CLOCK && !state.done => {}
-            _ => return Err(self.lost(link, "more came than one message").into()),
+            _ => return Err(self.links[link].lost("more came than one message").into()),
         }
         Ok(())
     }
@@ -417,13 +429,6 @@ impl Traffic<'_> {
         Lost {
             members,
             reason: format!("no progress for {} s", self.give_up.as_secs_f32()),
-        }
-    }
-
-    fn lost(&self, link: usize, reason: &str) -> Lost {
-        Lost {
-            members: vec![self.links[link].peer],
-            reason: reason.to_owned(),
         }
     }
 }

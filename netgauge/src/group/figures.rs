@@ -17,6 +17,34 @@ pub fn jain(amounts: &[u64]) -> f64 {
     sum * sum / (amounts.len() as f64 * squares)
 }
 
+/// The least, the arithmetic mean, the middle one (of an even number, the mean of the two middle
+/// ones) and the greatest of values.
+struct Spread {
+    least: f64,
+    mean: f64,
+    median: f64,
+    greatest: f64,
+}
+
+impl Spread {
+    /// That of these values; `None` if there are none.
+    fn of(mut values: Vec<f64>) -> Option<Self> {
+        values.sort_unstable_by(f64::total_cmp);
+        let (upper, lower) = (values.len() / 2, values.len().saturating_sub(1) / 2);
+        Some(Self {
+            least: *values.first()?,
+            mean: values.iter().sum::<f64>() / values.len() as f64,
+            median: (values[lower] + values[upper]) / 2.0,
+            greatest: *values.last()?,
+        })
+    }
+}
+
+/// Bit/s of so many bytes in a time.
+pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
+    bytes as f64 * 8e9 / ns.max(1) as f64
+}
+
 /// Goodput of rounds: payload of all clients by the time of the round, bit/s.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
@@ -31,22 +59,19 @@ pub struct Goodput {
 impl Goodput {
     /// Sums up rounds in which `bytes` came in all; `None` if there are none.
     pub fn of(rounds: &[Round], bytes: u64) -> Option<Self> {
-        let mut rates: Vec<f64> = rounds
-            .iter()
-            .map(|round| bytes as f64 * 8e9 / round.ns.max(1) as f64)
-            .collect();
-        rates.sort_unstable_by(f64::total_cmp);
+        let rates = rounds.iter().map(|round| bit_per_s(bytes, round.ns));
+        let spread = Spread::of(rates.collect())?;
         Some(Self {
-            worst: rates.first()?.round() as u64,
-            median: median(&rates)?.round() as u64,
-            best: rates.last()?.round() as u64,
+            worst: spread.least.round() as u64,
+            median: spread.median.round() as u64,
+            best: spread.greatest.round() as u64,
         })
     }
 
     /// As shares of `rate` bit/s.
     pub fn share(&self, rate: u64) -> Share {
         let of_rate = |goodput: u64| goodput as f64 / rate as f64;
-        Share {
+        Share::OfRounds {
             worst: of_rate(self.worst),
             median: of_rate(self.median),
             best: of_rate(self.best),
@@ -56,13 +81,33 @@ impl Goodput {
 
 /// Goodput as a share of the link's rate.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Share {
-    /// The slowest round's.
-    pub worst: f64,
-    /// The middle one.
-    pub median: f64,
-    /// The fastest round's.
-    pub best: f64,
+#[serde(untagged)]
+pub enum Share {
+    /// Of rounds.
+    OfRounds {
+        /// The slowest round's.
+        worst: f64,
+        /// The middle one.
+        median: f64,
+        /// The fastest round's.
+        best: f64,
+    },
+    /// What one host gets on average.
+    Average(f64),
+}
+
+impl Share {
+    /// Worst, median and best; an average is all of these.
+    pub fn values(self) -> [f64; 3] {
+        match self {
+            Self::OfRounds {
+                worst,
+                median,
+                best,
+            } => [worst, median, best],
+            Self::Average(share) => [share; 3],
+        }
+    }
 }
 
 /// Jain's index over rounds.
@@ -75,17 +120,12 @@ pub struct Fairness {
 }
 
 impl Fairness {
-    /// Sums up rounds; `None` if there are none.
-    pub fn of(rounds: &[Round]) -> Option<Self> {
-        Self::of_indices(rounds.iter().map(|round| round.fairness).collect())
-    }
-
     /// Sums up the rounds' indices; `None` if there are none.
-    pub fn of_indices(mut indices: Vec<f64>) -> Option<Self> {
-        indices.sort_unstable_by(f64::total_cmp);
+    pub fn of(indices: Vec<f64>) -> Option<Self> {
+        let spread = Spread::of(indices)?;
         Some(Self {
-            worst: *indices.first()?,
-            median: median(&indices)?,
+            worst: spread.least,
+            median: spread.median,
         })
     }
 }
@@ -105,25 +145,15 @@ pub struct HostRate {
 
 impl HostRate {
     /// Sums up rates, bit/s; `None` if there are none.
-    pub fn of(mut rates: Vec<f64>) -> Option<Self> {
-        rates.sort_unstable_by(f64::total_cmp);
-        let sum: f64 = rates.iter().sum();
+    pub fn of(rates: Vec<f64>) -> Option<Self> {
+        let spread = Spread::of(rates)?;
         Some(Self {
-            worst: rates.first()?.round() as u64,
-            average: (sum / rates.len() as f64).round() as u64,
-            median: median(&rates)?.round() as u64,
-            best: rates.last()?.round() as u64,
+            worst: spread.least.round() as u64,
+            average: spread.mean.round() as u64,
+            median: spread.median.round() as u64,
+            best: spread.greatest.round() as u64,
         })
     }
-}
-
-fn median(sorted: &[f64]) -> Option<f64> {
-    let upper = *sorted.get(sorted.len() / 2)?;
-    if sorted.len() % 2 == 1 {
-        return Some(upper);
-    }
-    let lower = *sorted.get(sorted.len() / 2 - 1)?;
-    Some((lower + upper) / 2.0)
 }
 
 #[cfg(test)]
@@ -165,8 +195,8 @@ mod tests {
             best: 8_000_000_000,
         };
         assert_eq!(goodput, expected);
-        let share = goodput.share(4_000_000_000);
-        assert!(close(share.worst, 0.25) && close(share.median, 0.5) && close(share.best, 2.0));
+        let [worst, median, best] = goodput.share(4_000_000_000).values();
+        assert!(close(worst, 0.25) && close(median, 0.5) && close(best, 2.0));
 
         let even = Goodput::of(&three[..2], 1000).unwrap();
         assert_eq!(even.median, 4_500_000_000);
@@ -188,10 +218,10 @@ mod tests {
 
     #[test]
     fn fairness_is_summed_up_by_its_worst_and_its_middle() {
-        let fairness = Fairness::of(&rounds(&[(1, 1.0), (1, 0.5), (1, 0.75)])).unwrap();
+        let fairness = Fairness::of(vec![1.0, 0.5, 0.75]).unwrap();
         assert!(close(fairness.worst, 0.5) && close(fairness.median, 0.75));
-        let fairness = Fairness::of(&rounds(&[(1, 1.0), (1, 0.5)])).unwrap();
+        let fairness = Fairness::of(vec![1.0, 0.5]).unwrap();
         assert!(close(fairness.median, 0.75));
-        assert_eq!(Fairness::of(&[]), None);
+        assert_eq!(Fairness::of(Vec::new()), None);
     }
 }

@@ -1,17 +1,19 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! One measurement among members of a mesh: they connect, exchange messages in rounds, and leave.
+//! One measurement among members of a mesh: they connect, send messages in rounds, and leave.
 
 use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 
 use super::exchange::{Span, CLOCK};
-use super::meeting::{dismiss, LAST_ROUNDS};
 use super::orders::{Answer, Opening, Order};
 use super::participants::Group;
-use super::rounds::Series;
+use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
+
+/// How long members may take to say what they have measured when the user ends the run.
+const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
 /// Who is connected with whom.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -81,11 +83,6 @@ impl<'a> Mesh<'a> {
         Self { group, members }
     }
 
-    /// The members, with their numbers.
-    fn numbered(&self) -> Vec<(u16, usize)> {
-        (0..).zip(self.members.iter().copied()).collect()
-    }
-
     /// How many there are beside member 0.
     pub fn clients(&self) -> usize {
         self.members.len().saturating_sub(1)
@@ -111,20 +108,17 @@ impl<'a> Mesh<'a> {
                 (number + 1..count).collect::<Vec<_>>(),
             ),
         };
-        let numbered = self.numbered();
-        let listeners: Vec<usize> = numbered
-            .iter()
-            .filter(|(number, _)| !peers(*number).1.is_empty())
-            .map(|(_, who)| *who)
-            .collect();
+        let numbered: Vec<(u16, usize)> = (0..).zip(self.members.iter().copied()).collect();
+        let listens = |(number, _): &&(u16, usize)| !peers(*number).1.is_empty();
+        let listeners = numbered.iter().filter(listens).map(|(_, who)| *who);
+        let listeners: Vec<usize> = listeners.collect();
         for who in &listeners {
             self.group.order(*who, Order::Listen(opening.clone()))?;
         }
         let mut endpoints = vec![None; self.members.len()];
-        let numbers = self.members.clone();
         self.group.listen(&listeners, |who, answer| match answer {
             Answer::Listening(place) => {
-                let number = numbers.iter().position(|member| *member == who);
+                let number = self.members.iter().position(|member| *member == who);
                 endpoints[number.context("a stranger listens")?] = Some(place);
                 Ok(true)
             }
@@ -148,60 +142,83 @@ impl<'a> Mesh<'a> {
             self.group.order(who, order)?;
         }
         self.group.listen(&self.members, |_, answer| match answer {
-            Answer::Joined => Ok(true),
+            Answer::Done => Ok(true),
             other => bail!("a participant answered {other:?} to Join"),
         })
     }
 
-    /// Has them do rounds of one size. Those that were done are given even if then one fails.
-    pub fn exchange(&mut self, series: Series, flows: &Flows) -> (Vec<MeshRound>, Result<()>) {
-        let mut spans = vec![Vec::new(); self.members.len()];
-        let mut result = self.do_exchange(series, flows, &mut spans);
-        if result.as_ref().is_err_and(is_interrupted) {
-            let numbers = self.members.clone();
-            let late = dismiss(self.group, &self.members, LAST_ROUNDS, |who, answer| {
-                let number = numbers.iter().position(|member| *member == who);
-                if let (Some(number), Answer::Spans(more)) = (number, answer) {
-                    spans[number].extend(more);
-                }
-            });
-            result = result.and(late);
-        }
-        (rounds(&spans), result)
+    /// Has the others send to member 0 in rounds of one size. Those that were done are given even if
+    /// then one fails.
+    pub fn gather(&mut self, series: Series) -> (Vec<Round>, Result<()>) {
+        let mut rounds = Vec::new();
+        let result = self.series(&|_, _| Order::Gather(series), &mut |_, answer| {
+            if let Answer::Rounds(more) = answer {
+                rounds.extend(more);
+            }
+        });
+        (rounds, result)
     }
 
-    fn do_exchange(
-        &mut self,
-        series: Series,
-        flows: &Flows,
-        spans: &mut [Vec<Span>],
-    ) -> Result<()> {
-        let count = self.count()?;
-        let order = |number: u16| Order::Exchange {
+    /// Has them send to each other, as [`gather`](Self::gather).
+    pub fn exchange(&mut self, series: Series, flows: &Flows) -> (Vec<MeshRound>, Result<()>) {
+        let mut spans = vec![Vec::new(); self.members.len()];
+        let order = |number, count| Order::Exchange {
             series,
             to: flows.to(number, count),
             from: flows.from(number, count),
         };
-        let (clock, others) = self.members.split_first().context("nobody takes part")?;
-        let (clock, others) = (*clock, others.to_vec());
-        for (number, who) in (1..).zip(&others) {
-            self.group.order(*who, order(number))?;
+        let result = self.series(&order, &mut |number, answer| {
+            if let Answer::Spans(more) = answer {
+                spans[number].extend(more);
+            }
+        });
+        (rounds(&spans), result)
+    }
+
+    /// Gives each its order, by its number and how many there are; `take` is given what they have
+    /// measured, and who.
+    fn series(
+        &mut self,
+        order: &dyn Fn(u16, u16) -> Order,
+        take: &mut dyn FnMut(usize, Answer),
+    ) -> Result<()> {
+        let result = self.do_series(order, take);
+        if !result.as_ref().is_err_and(is_interrupted) {
+            return result;
         }
-        self.group.listen(&others, |_, answer| match answer {
+        let number = |who| self.members.iter().position(|member| *member == who);
+        let late = dismiss(self.group, &self.members, LAST_ROUNDS, |who, answer| {
+            if let Some(number) = number(who) {
+                take(number, answer);
+            }
+        });
+        result.and(late)
+    }
+
+    fn do_series(
+        &mut self,
+        order: &dyn Fn(u16, u16) -> Order,
+        take: &mut dyn FnMut(usize, Answer),
+    ) -> Result<()> {
+        let count = self.count()?;
+        let (&clock, others) = self.members.split_first().context("nobody takes part")?;
+        for (number, who) in (1..).zip(others) {
+            self.group.order(*who, order(number, count))?;
+        }
+        self.group.listen(others, |_, answer| match answer {
             Answer::Ready => Ok(true),
-            other => bail!("a member answered {other:?} to Exchange"),
+            other => bail!("a member answered {other:?} to its order"),
         })?;
-        self.group.order(clock, order(CLOCK))?;
-        let numbers = self.members.clone();
+        self.group.order(clock, order(CLOCK, count))?;
+        let number = |who| self.members.iter().position(|member| *member == who);
         self.group
             .listen_to_rounds(&self.members, |who, answer| match answer {
                 Answer::Ready if who == clock => Ok(false),
-                Answer::Spans(more) => {
-                    let number = numbers.iter().position(|member| *member == who);
-                    spans[number.context("a stranger measured")?].extend(more);
+                Answer::Rounds(_) | Answer::Spans(_) => {
+                    take(number(who).context("a stranger measured")?, answer);
                     Ok(false)
                 }
-                Answer::Exchanged => Ok(true),
+                Answer::Done => Ok(true),
                 other => bail!("a member said {other:?} in the middle of rounds"),
             })
     }
@@ -214,6 +231,21 @@ impl<'a> Mesh<'a> {
     pub fn leave(self, patience: Duration) -> Result<()> {
         dismiss(self.group, &self.members, patience, |_, _| ())
     }
+}
+
+/// Has `members` close their connections, whatever they are at; `take` is given what they still
+/// have to say. Who does not answer within `patience` counts as gone.
+fn dismiss(
+    group: &mut Group,
+    members: &[usize],
+    patience: Duration,
+    take: impl FnMut(usize, Answer),
+) -> Result<()> {
+    for who in members {
+        // One that is gone has left already.
+        let _ = group.order(*who, Order::Leave);
+    }
+    group.settle(members, &Answer::Left, patience, take)
 }
 
 /// The rounds of which every member has told.

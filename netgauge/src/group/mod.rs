@@ -8,23 +8,16 @@
 //! participant does is in [`part`], and its traffic in [`rounds`] and [`exchange`].
 //!
 //! ```text
-//! coordinator                 server                          clients
-//! one_many, esp_params        part: listens, accepts,         part: connect,
-//!   meeting                     rounds::receive                 rounds::send
-//!     participants  --orders-->
-//!
-//! coordinator                 members
-//! many_one, all               part: listen, connect, accept,
-//!   mesh                        exchange::exchange
-//!     participants  --orders-->
+//! coordinator                 member 0, a server or one of many     the other members
+//! patterns, esp_params        part: listens, connects, accepts      part: the same
+//!   mesh                        rounds::receive                       rounds::send
+//!     participants  --orders-->   or exchange::exchange                 or exchange::exchange
 //! ```
 //!
-//! One measurement is a [`meeting`]: the clients connect to the server, rounds of one or more
-//! sizes follow, and all leave. [`one_many`] makes one per transport and number of clients,
-//! [`esp_params`] one per pair of [`parameters`]. Or it is a [`mesh`], whose members send to each
-//! other: [`many_one`] and [`all`] make those.
+//! One measurement is a [`mesh`]: its members connect, do rounds of one or more sizes, and leave.
+//! [`patterns`] make one per transport and number of clients, [`esp_params`] one per pair of
+//! [`parameters`].
 
-pub mod all;
 pub mod args;
 pub mod coordinator;
 pub mod esp_params;
@@ -33,17 +26,15 @@ pub mod figures;
 #[cfg(feature = "pictures")]
 pub mod heat_map;
 pub mod hosts;
-pub mod many_one;
-pub mod meeting;
 pub mod mesh;
-pub mod one_many;
 pub mod orders;
 pub mod parameters;
 pub mod part;
 pub mod participants;
+pub mod patterns;
+pub mod plan;
 pub(crate) mod print;
-mod print_all;
-mod recorded;
+pub mod report;
 pub mod rounds;
 pub mod signals;
 pub mod start;

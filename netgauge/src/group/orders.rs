@@ -2,29 +2,18 @@
 
 //! What a coordinator and a participant say to each other on the control connection.
 //!
-//! One server and its clients ([`super::meeting`]):
-//!
-//! ```text
-//! to the server               to each client              answers
-//! Listen                                                  Listening
-//! Accept                      Connect                     Accepted, Connected
-//!                             Send                        Ready
-//! Receive                                                 Rounds, ..., Received;  Sent
-//!   ... Send and Receive for every further size ...
-//! Leave                       Leave                       Left
-//! ```
-//!
-//! Members of a mesh ([`super::mesh`]), of whom member 0 keeps the time:
-//!
 //! ```text
 //! to member 0                 to each other one           answers
 //! Listen                      Listen                      Listening
-//! Join                        Join                        Joined
-//!                             Exchange                    Ready
-//! Exchange                                                Ready;  Spans, ..., Exchanged
-//!   ... Exchange for every further size or pairing ...
+//! Join                        Join                        Done
+//!                             Exchange or Gather          Ready
+//! Exchange or Gather                                      Ready;  Spans or Rounds, ..., Done
+//!   ... the same for every further size or pairing ...
 //! Leave                       Leave                       Left
 //! ```
+//!
+//! Member 0 of a [mesh](super::mesh) keeps the time. Where there is a server, it is that one, and
+//! who only connects to it does not listen.
 //!
 //! In place of any of them comes `Failed`, or `Broken` where it is known whose fault it was. `Leave`
 //! may be said at any time: a participant that is busy stops, and says what it has measured.
@@ -40,27 +29,9 @@ use crate::transport::Place;
 /// What a participant is to do next.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
-    /// Server or member: open a listening socket.
+    /// Open a listening socket.
     Listen(Opening),
-    /// Server: wait until so many clients have connected.
-    Accept {
-        /// How many; they are numbered from 0.
-        clients: u16,
-    },
-    /// Client: connect to the server.
-    Connect {
-        /// By what.
-        opening: Opening,
-        /// Where.
-        server: Endpoint,
-        /// This client's number.
-        number: u16,
-    },
-    /// Client: do these rounds, each as soon as the server says go.
-    Send(Series),
-    /// Server: do these rounds.
-    Receive(Series),
-    /// Member: be connected with these others.
+    /// Be connected with these others.
     Join {
         /// By what.
         opening: Opening,
@@ -71,7 +42,7 @@ pub enum Order {
         /// The members that will connect.
         accept: Vec<u16>,
     },
-    /// Member: do these rounds, each as soon as member 0 says go.
+    /// Do these rounds, each as soon as member 0 says go.
     Exchange {
         /// The rounds.
         series: Series,
@@ -80,6 +51,8 @@ pub enum Order {
         /// The members that send here.
         from: Vec<u16>,
     },
+    /// Member 0: receive from all others in these rounds; the others: send to it.
+    Gather(Series),
     /// Close the connections.
     Leave,
     /// Say which network namespace this is.
@@ -102,19 +75,10 @@ pub struct Opening {
 impl Order {
     /// Is it one that goes on until others have done their part, and that a further order interrupts?
     pub fn takes_time(&self) -> bool {
-        match self {
-            Self::Accept { .. }
-            | Self::Send(_)
-            | Self::Receive(_)
-            | Self::Join { .. }
-            | Self::Exchange { .. } => true,
-            Self::Listen(_)
-            | Self::Connect { .. }
-            | Self::Leave
-            | Self::Identify
-            | Self::SetParameters(_)
-            | Self::RestoreParameters => false,
-        }
+        matches!(
+            self,
+            Self::Join { .. } | Self::Exchange { .. } | Self::Gather(_)
+        )
     }
 }
 
@@ -123,27 +87,17 @@ impl Order {
 pub enum Answer {
     /// The socket waits there.
     Listening(Endpoint),
-    /// Every client has connected.
-    Accepted,
-    /// Connected to the server.
-    Connected,
-    /// Connected with all the others.
-    Joined,
     /// Waits for the go.
     Ready,
-    /// The client's rounds are done.
-    Sent,
-    /// The server's next rounds, in the order they were done.
+    /// Member 0's next rounds that were gathered, in the order they were done.
     Rounds(Vec<Round>),
-    /// The server's rounds are done.
-    Received,
-    /// The member's next rounds, in the order they were done.
+    /// The member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),
-    /// The member's rounds are done.
-    Exchanged,
+    /// The order is carried out.
+    Done,
     /// Others were lost, or nothing came from some for too long.
     Broken {
-        /// Their places: 0 is the server, or member 0.
+        /// Their numbers.
         places: Vec<u16>,
         /// What happened.
         reason: String,
@@ -152,8 +106,4 @@ pub enum Answer {
     Left,
     /// Where the participant is: ESP's parameters are a network namespace's.
     Identity(Place),
-    /// ESP's parameters are set.
-    ParametersSet,
-    /// ESP's parameters are what they were.
-    ParametersRestored,
 }

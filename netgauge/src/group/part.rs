@@ -8,13 +8,13 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 
-use super::exchange::{exchange, Link, Lost, Member};
+use super::exchange::{exchange, Link, Lost, Member, CLOCK};
 use super::orders::{Answer, Opening, Order};
 use super::parameters::Parameters;
-use super::rounds::{self, Broken, End};
+use super::rounds::{self, End, Series};
 use crate::control::{Control, Endpoint, Message};
 use crate::host::wait_readable;
-use crate::transport::streams::{StreamContext, StreamKind, StreamListener, StreamSocket};
+use crate::transport::streams::{StreamContext, StreamKind, StreamListener};
 use crate::transport::{self, Kind, Place};
 
 /// Rounds or spans in one message to the coordinator, so that it stays well below the longest line.
@@ -35,11 +35,6 @@ pub struct PartOptions {
 enum Role {
     None,
     Listening(Box<dyn StreamListener>),
-    Server(Vec<Box<dyn StreamSocket>>),
-    Client {
-        socket: Box<dyn StreamSocket>,
-        number: u16,
-    },
     Member(Member),
 }
 
@@ -72,8 +67,11 @@ impl Part {
             Err(error) => {
                 // The others' ends of the connections must hear of it too.
                 self.role = Role::None;
-                match broken(error) {
-                    Ok(broken) => Message::Answer(broken),
+                match error.downcast::<Lost>() {
+                    Ok(Lost { members, reason }) => Message::Answer(Answer::Broken {
+                        places: members,
+                        reason,
+                    }),
                     Err(error) => Message::Failed(format!("{error:#}")),
                 }
             }
@@ -95,56 +93,6 @@ impl Part {
                 self.role = Role::Listening(listener);
                 Answer::Listening(endpoint)
             }
-            Order::Accept { clients } => {
-                let wanted: Vec<_> = (0..clients).collect();
-                let Some(clients) = self.accept(&wanted, 1, control)? else {
-                    return Ok(None);
-                };
-                self.role = Role::Server(clients.into_iter().map(|link| link.socket).collect());
-                Answer::Accepted
-            }
-            Order::Connect {
-                opening,
-                server,
-                number,
-            } => {
-                self.connect(opening, &server, number)?;
-                Answer::Connected
-            }
-            Order::Send(series) => {
-                series.check()?;
-                let Role::Client { socket, number } = &mut self.role else {
-                    bail!("not a client");
-                };
-                let message = rounds::message(*number, series.size);
-                control.send(&Message::Answer(Answer::Ready))?;
-                match rounds::send(socket.as_mut(), control.as_fd(), &message, series.rounds)? {
-                    End::Complete => Answer::Sent,
-                    End::Interrupted => return Ok(None),
-                }
-            }
-            Order::Receive(series) => {
-                series.check()?;
-                let Role::Server(sockets) = &mut self.role else {
-                    bail!("not a server");
-                };
-                let mut rounds = Vec::new();
-                let end = rounds::receive(
-                    sockets,
-                    control.as_fd(),
-                    series,
-                    self.options.give_up,
-                    |round| rounds.push(round),
-                );
-                // Nothing is sent while rounds go on: it would disturb them.
-                for some in rounds.chunks(ROUNDS_PER_MESSAGE) {
-                    control.send(&Message::Answer(Answer::Rounds(some.to_vec())))?;
-                }
-                match end? {
-                    End::Complete => Answer::Received,
-                    End::Interrupted => return Ok(None),
-                }
-            }
             Order::Join {
                 opening,
                 number,
@@ -157,35 +105,37 @@ impl Part {
                     "nobody to be connected with"
                 );
                 let mut links = self.connect_to(opening, number, connect)?;
-                let Some(more) = self.accept(&accept, 0, control)? else {
+                let Some(more) = self.accept(&accept, control)? else {
                     return Ok(None);
                 };
                 links.extend(more);
                 self.role = Role::Member(Member { number, links });
-                Answer::Joined
+                Answer::Done
             }
             Order::Exchange { series, to, from } => {
-                series.check()?;
-                let Role::Member(member) = &mut self.role else {
-                    bail!("not a member of a mesh");
-                };
+                let (member, give_up) = self.member(series)?;
                 control.send(&Message::Answer(Answer::Ready))?;
                 let mut spans = Vec::new();
-                let end = exchange(
-                    member,
-                    control.as_fd(),
-                    series,
-                    (&to, &from),
-                    self.options.give_up,
-                    |span| spans.push(span),
-                );
-                for some in spans.chunks(ROUNDS_PER_MESSAGE) {
-                    control.send(&Message::Answer(Answer::Spans(some.to_vec())))?;
-                }
-                match end? {
-                    End::Complete => Answer::Exchanged,
-                    End::Interrupted => return Ok(None),
-                }
+                let peers = (&to[..], &from[..]);
+                let keep = |span| spans.push(span);
+                let end = exchange(member, control.as_fd(), series, peers, give_up, keep);
+                tell(control, &spans, Answer::Spans)?;
+                return ended(end);
+            }
+            Order::Gather(series) => {
+                let (member, give_up) = self.member(series)?;
+                // Made before the first round is timed.
+                let message = match member.number {
+                    CLOCK => Vec::new(),
+                    number => rounds::message(number, series.size),
+                };
+                control.send(&Message::Answer(Answer::Ready))?;
+                let mut rounds = Vec::new();
+                let keep = |round| rounds.push(round);
+                let own = (member, &message[..]);
+                let end = rounds::gather(own, control.as_fd(), series, give_up, keep);
+                tell(control, &rounds, Answer::Rounds)?;
+                return ended(end);
             }
             Order::Leave => {
                 self.role = Role::None;
@@ -198,13 +148,13 @@ impl Part {
                     none => none.insert(Parameters::save()?),
                 };
                 parameters.set(values)?;
-                Answer::ParametersSet
+                Answer::Done
             }
             Order::RestoreParameters => {
                 if let Some(parameters) = self.parameters.take() {
                     parameters.restore()?;
                 }
-                Answer::ParametersRestored
+                Answer::Done
             }
         }))
     }
@@ -218,13 +168,13 @@ impl Part {
         }
     }
 
-    fn connect(&mut self, opening: Opening, server: &Endpoint, number: u16) -> Result<()> {
-        let streams = streams(&opening)?;
-        let mut socket = streams.connect(&self.context(opening), server)?;
-        // So the server knows who it is.
-        socket.write_all(&number.to_be_bytes())?;
-        self.role = Role::Client { socket, number };
-        Ok(())
+    /// Who does these rounds, and for how long traffic may stand still.
+    fn member(&mut self, series: Series) -> Result<(&mut Member, Duration)> {
+        series.check()?;
+        let Role::Member(member) = &mut self.role else {
+            bail!("not a member of a mesh");
+        };
+        Ok((member, self.options.give_up))
     }
 
     /// Connects to other members.
@@ -247,9 +197,8 @@ impl Part {
             .collect()
     }
 
-    /// Waits until these have connected; `None` if the coordinator has something to say. The first
-    /// of all possible ones has place `first`.
-    fn accept(&self, wanted: &[u16], first: u16, control: &Control) -> Result<Option<Vec<Link>>> {
+    /// Waits until these have connected; `None` if the coordinator has something to say.
+    fn accept(&self, wanted: &[u16], control: &Control) -> Result<Option<Vec<Link>>> {
         let mut links: Vec<Option<Link>> = wanted.iter().map(|_| None).collect();
         if wanted.is_empty() {
             return Ok(Some(Vec::new()));
@@ -266,7 +215,7 @@ impl Part {
                 [false, false] => {
                     let absent = wanted.iter().zip(&links).filter(|(_, link)| link.is_none());
                     bail!(Lost {
-                        members: absent.map(|(number, _)| number + first).collect(),
+                        members: absent.map(|(number, _)| *number).collect(),
                         reason: "did not connect".to_owned(),
                     })
                 }
@@ -289,20 +238,19 @@ impl Part {
     }
 }
 
-/// The answer to an error that says whose fault it was; others come back.
-fn broken(error: anyhow::Error) -> Result<Answer> {
-    let error = match error.downcast::<Broken>() {
-        // Place 0 is the server's.
-        Ok(Broken { clients, reason }) => {
-            let places = clients.iter().map(|number| number + 1).collect();
-            return Ok(Answer::Broken { places, reason });
-        }
-        Err(error) => error,
-    };
-    let Lost { members, reason } = error.downcast()?;
-    Ok(Answer::Broken {
-        places: members,
-        reason,
+/// Tells the coordinator what was measured. Nothing is sent while rounds go on: it would disturb them.
+fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
+    for some in all.chunks(ROUNDS_PER_MESSAGE) {
+        control.send(&Message::Answer(answer(some.to_vec())))?;
+    }
+    Ok(())
+}
+
+/// The last answer to an order to do rounds.
+fn ended(end: Result<End>) -> Result<Option<Answer>> {
+    Ok(match end? {
+        End::Complete => Some(Answer::Done),
+        End::Interrupted => None,
     })
 }
 
@@ -336,7 +284,6 @@ pub fn stream_kind(kind: &Kind) -> Result<&StreamKind> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::group::rounds::Series;
     use std::io::Write;
     use std::net::TcpListener;
     use std::os::unix::net::UnixStream;
@@ -406,11 +353,12 @@ mod tests {
         }
     }
 
-    fn connect(to: &TcpListener) -> Order {
-        Order::Connect {
+    fn join(connect: Vec<(u16, Endpoint)>, accept: Vec<u16>) -> Order {
+        Order::Join {
             opening: by_tcp(),
-            server: place(to),
-            number: 0,
+            number: 1,
+            connect,
+            accept,
         }
     }
 
@@ -425,27 +373,21 @@ mod tests {
             matches!(listening[..], [Message::Answer(Answer::Listening(_))]),
             "{listening:?}"
         );
-        let accept = Order::Accept { clients: 1 };
+        let accept = join(Vec::new(), vec![0]);
         assert_eq!(server.say(&[accept, Order::Leave]), left);
 
         // The peer has ended the connection, so that who does wait for it does not wait for ever.
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
         let mut client = Pair::new();
-        let connected = client.say(&[connect(&peer)]);
-        assert_eq!(connected, [Message::Answer(Answer::Connected)]);
+        let connected = client.say(&[join(vec![(0, place(&peer))], Vec::new())]);
+        assert_eq!(connected, [Message::Answer(Answer::Done)]);
         drop(peer.accept().unwrap());
-        assert_eq!(client.say(&[Order::Send(series), Order::Leave]), left);
+        assert_eq!(client.say(&[Order::Gather(series), Order::Leave]), left);
     }
 
     #[test]
     fn what_would_take_all_memory_is_refused() {
         let peer = TcpListener::bind("127.0.0.1:0").unwrap();
-        let join = |connect| Order::Join {
-            opening: by_tcp(),
-            number: 1,
-            connect,
-            accept: Vec::new(),
-        };
         for size in [0, u64::MAX] {
             let series = Series {
                 size,
@@ -456,12 +398,9 @@ mod tests {
                 to: vec![0],
                 from: vec![0],
             };
-            for (role, order) in [
-                (connect(&peer), Order::Send(series)),
-                (join(vec![(0, place(&peer))]), exchange),
-            ] {
+            for order in [Order::Gather(series), exchange] {
                 let mut pair = Pair::new();
-                let answers = pair.say(&[role]);
+                let answers = pair.say(&[join(vec![(0, place(&peer))], Vec::new())]);
                 assert!(matches!(answers[..], [Message::Answer(_)]), "{answers:?}");
                 let answers = pair.say(&[order]);
                 let [Message::Failed(text)] = &answers[..] else {
@@ -470,7 +409,7 @@ mod tests {
                 assert!(text.contains("no size"), "{text}");
             }
         }
-        let answers = Pair::new().say(&[join(Vec::new())]);
+        let answers = Pair::new().say(&[join(Vec::new(), Vec::new())]);
         let [Message::Failed(text)] = &answers[..] else {
             panic!("{answers:?}")
         };

@@ -1,67 +1,176 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Tables and comma-separated values of the patterns of more than two.
+//! The forms of reports on patterns of more than two.
 
 use std::io::{self, Write};
+#[cfg(feature = "pictures")]
+use std::path::Path;
 
+#[cfg(feature = "pictures")]
+use anyhow::Result;
+use serde::Serialize;
+use serde_json::Value;
+
+use super::coordinator::Results;
 use super::esp_params::ParamsReport;
-use super::figures::Goodput;
-use super::many_one;
-use super::one_many::{ManyReport, ManyRow};
-use crate::report::csv::quote;
-use crate::report::table::write_aligned;
-use crate::report::Outcome;
+use super::patterns::{self, Rounds};
+use super::plan::Parts;
+use super::report::GroupReport;
+use crate::report::fields::{self, mbit, Line};
+use crate::report::record::Record;
+use crate::report::{Format, LeftOut};
 use crate::sizes::human;
+use crate::transport::medium;
 
-/// Mbit/s of bit/s.
-pub(super) fn mbit(bit_per_s: u64) -> String {
-    let mbit = bit_per_s as f64 / 1e6;
-    // Small numbers have something behind the point to tell apart.
-    let decimals = if mbit < 100.0 { 2 } else { 1 };
-    format!("{mbit:.decimals$}")
+/// A report as JSON, and the record in it.
+#[derive(Serialize)]
+struct Recorded<'a, R> {
+    #[serde(flatten)]
+    report: &'a R,
+    record: &'a Record,
 }
 
-pub(super) fn or_dash(text: Option<String>) -> String {
-    text.unwrap_or_else(|| "-".to_owned())
-}
-
-/// `one-many` for people: one table of all runs, since what grows with the clients shows only there.
-pub(super) fn many_table(report: &ManyReport, out: &mut dyn Write) -> io::Result<()> {
-    if report.pattern == many_one::NAME {
-        writeln!(
-            out,
-            "many-one: one server sends to clients in rounds; goodput of all together, fairness \
-             (Jain) of the times at which they have it"
-        )?;
-    } else {
-        writeln!(
-            out,
-            "one-many: clients send to one server in rounds; goodput of all together, fairness \
-             (Jain) when the first is done"
-        )?;
+/// Prints a report, with the record where the form has it.
+fn write<R: Serialize>(
+    report: &R,
+    record: &Record,
+    format: Format,
+    (table, csv): (Print<R>, Print<R>),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table => {
+            record.write_head(out)?;
+            table(report, out)
+        }
+        Format::Csv => {
+            record.write_comments(out)?;
+            csv(report, out)
+        }
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, &Recorded { report, record })?;
+            writeln!(out)
+        }
     }
+}
+
+type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
+
+impl Results for GroupReport {
+    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        write(self, record, format, (group_table, group_csv), out)
+    }
+
+    fn errors(&self) -> Vec<String> {
+        Self::errors(self)
+    }
+
+    fn left_out(&self) -> &[LeftOut] {
+        &self.left_out
+    }
+
+    #[cfg(feature = "pictures")]
+    fn draw(&self, path: &Path) -> Result<()> {
+        crate::plot::goodput::draw(self, path)
+    }
+}
+
+impl Results for ParamsReport {
+    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        write(self, record, format, (params_table, params_csv), out)
+    }
+
+    fn errors(&self) -> Vec<String> {
+        Self::errors(self)
+    }
+
+    fn left_out(&self) -> &[LeftOut] {
+        &[]
+    }
+
+    #[cfg(feature = "pictures")]
+    fn draw(&self, path: &Path) -> Result<()> {
+        super::heat_map::write(self, path)
+    }
+}
+
+/// Names of comma-separated values where there are clients, and where all do the same.
+const OF_CLIENTS: &str =
+    "transport,congestion,clients,server,size,rounds,errors,worst_bit_per_s,median_bit_per_s,best_bit_per_s,\
+     worst_share,median_share,best_share,worst_fairness,median_fairness,error";
+const OF_HOSTS: &str =
+    "transport,congestion,hosts,size,rounds,errors,worst_bit_per_s,average_bit_per_s,median_bit_per_s,\
+     best_bit_per_s,average_share,total_bit_per_s,bisection_bit_per_s,worst_fairness,median_fairness,error";
+
+/// The names of what a pattern's rows have.
+fn names(rounds: &Rounds) -> &'static str {
+    match rounds.parts {
+        Parts::Alike => OF_HOSTS,
+        _ => OF_CLIENTS,
+    }
+}
+
+/// The rows, each with what is known of its run; behind those of a run that failed, its error.
+fn lines(report: &GroupReport) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for run in &report.runs {
+        let mut of_run = fields::of(run);
+        of_run.insert("hosts".to_owned(), report.participants.len().into());
+        add_lines(&mut lines, of_run, &run.rows);
+    }
+    lines
+}
+
+/// Adds lines with what all of them have.
+fn add_lines(lines: &mut Vec<Line>, mut all: Line, rows: &[impl Serialize]) {
+    let error = all.remove("error");
+    lines.extend(rows.iter().map(|row| {
+        let mut line = all.clone();
+        line.extend(fields::of(row));
+        line
+    }));
+    if let Some(error) = error {
+        all.insert("error".to_owned(), error);
+        lines.push(all);
+    }
+}
+
+/// For people: one table of all runs, since what grows with the clients shows only there.
+fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
+    let rounds = patterns::named(&report.pattern);
+    let hosts = report.participants.len().to_string();
+    let head = rounds.head.replace("{hosts}", &hosts);
+    writeln!(out, "{}: {head}", rounds.name)?;
     if let Some(rate) = report.rate_bit_per_s {
         writeln!(out, "  shares are of {} Mbit/s", mbit(rate))?;
     }
-    let mut header: Vec<String> = ["transport", "clients", "server", "size", "rounds", "errors"]
-        .map(str::to_owned)
-        .to_vec();
-    header.extend(["worst", "median", "best"].map(|name| format!("{name} Mbit/s")));
-    if report.rate_bit_per_s.is_some() {
-        header.extend(["worst", "median", "best"].map(|name| format!("{name} share")));
-    }
-    header.extend(["worst", "median"].map(|name| format!("{name} fairness")));
-    let mut lines = vec![header];
-    for run in &report.runs {
-        for row in &run.rows {
-            let mut line = vec![run.medium(), run.clients.to_string(), run.server.clone()];
-            line.extend(many_cells(row, report.rate_bit_per_s.is_some()));
-            lines.push(line);
+    let mut lines = lines(report);
+    lines.retain(|line| !line.contains_key("error"));
+    for line in &mut lines {
+        let text = |name| line.get(name).and_then(Value::as_str);
+        let medium = medium(text("transport").unwrap_or_default(), text("congestion"));
+        line.insert("transport".to_owned(), medium.into());
+        if let Some(pairings) = line.get("rounds").cloned() {
+            line.insert("pairings".to_owned(), pairings);
         }
     }
-    if lines.len() > 1 {
-        write_aligned(&lines, out)?;
-    }
+    // Shares of nothing are not shown, nor what another pattern has.
+    let other = match rounds.name {
+        "bisection" => &[
+            "rounds",
+            "total_bit_per_s",
+            "worst_fairness",
+            "median_fairness",
+        ][..],
+        _ => &["pairings", "bisection_bit_per_s"],
+    };
+    let is_shown = |name: &&str| {
+        let share = name.ends_with("_share") && report.rate_bit_per_s.is_none();
+        !share && !other.contains(name) && !["congestion", "hosts", "error"].contains(name)
+    };
+    let names = names(rounds).replace("rounds,", "rounds,pairings,");
+    let names: Vec<&str> = names.split(',').filter(is_shown).collect();
+    fields::write_table(&names, &lines, out)?;
     for error in report.errors() {
         writeln!(out, "  FAILED: {error}")?;
     }
@@ -71,86 +180,14 @@ pub(super) fn many_table(report: &ManyReport, out: &mut dyn Write) -> io::Result
     Ok(())
 }
 
-fn many_cells(row: &ManyRow, with_share: bool) -> Vec<String> {
-    let mut cells = vec![
-        human(row.size),
-        row.rounds.to_string(),
-        row.errors.to_string(),
-    ];
-    let goodput = row.goodput_bit_per_s;
-    let values = goodput.map(|goodput| [goodput.worst, goodput.median, goodput.best]);
-    cells.extend((0..3).map(|index| or_dash(values.map(|values| mbit(values[index])))));
-    if with_share {
-        let values = row
-            .share
-            .map(|share| [share.worst, share.median, share.best]);
-        let share = |index: usize| values.map(|values| format!("{:.3}", values[index]));
-        cells.extend((0..3).map(|index| or_dash(share(index))));
-    }
-    let values = row
-        .fairness
-        .map(|fairness| [fairness.worst, fairness.median]);
-    let fairness = |index: usize| values.map(|values| format!("{:.3}", values[index]));
-    cells.extend((0..2).map(|index| or_dash(fairness(index))));
-    cells
-}
-
-/// `one-many` for programs. A run that failed ends with a line that has its error and no numbers.
-pub(super) fn many_csv(report: &ManyReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "transport,congestion,clients,server,size,rounds,errors,worst_bit_per_s,median_bit_per_s,best_bit_per_s,\
-         worst_share,median_share,best_share,worst_fairness,median_fairness,error"
-    )?;
-    for run in &report.runs {
-        let start = format!(
-            "{},{},{},{}",
-            run.transport,
-            quote(run.congestion.as_deref().unwrap_or_default()),
-            run.clients,
-            quote(&run.server)
-        );
-        for row in &run.rows {
-            let share = row
-                .share
-                .map(|share| [share.worst, share.median, share.best]);
-            let fairness = row
-                .fairness
-                .map(|fairness| [fairness.worst, fairness.median]);
-            writeln!(
-                out,
-                "{start},{},{},{},{},{},{},",
-                row.size,
-                row.rounds,
-                row.errors,
-                goodput_fields(row.goodput_bit_per_s),
-                real_fields(share),
-                real_fields(fairness),
-            )?;
-        }
-        if let Outcome::Failed { error } = &run.outcome {
-            writeln!(out, "{start},,,,,,,,,,,,{}", quote(error))?;
-        }
-    }
-    Ok(())
-}
-
-/// Worst, median, best; empty fields if there is nothing.
-fn goodput_fields(goodput: Option<Goodput>) -> String {
-    match goodput {
-        Some(goodput) => format!("{},{},{}", goodput.worst, goodput.median, goodput.best),
-        None => ",,".to_owned(),
-    }
-}
-
-fn real_fields<const N: usize>(values: Option<[f64; N]>) -> String {
-    let field =
-        |index: usize| values.map_or(String::new(), |values| format!("{:.4}", values[index]));
-    (0..N).map(field).collect::<Vec<_>>().join(",")
+/// For programs. A run that failed ends with a line that has its error and no numbers.
+fn group_csv(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
+    let names = names(patterns::named(&report.pattern));
+    fields::write_csv(names, &lines(report), out)
 }
 
 /// `esp-params` for people: `burst_length` downwards, `packets_to_ack` to the right.
-pub(super) fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
+fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
     let clients = match report.clients {
         1 => "one client".to_owned(),
         clients => format!("{clients} clients"),
@@ -170,12 +207,13 @@ pub(super) fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Re
             let cell = report.cell(*burst, *ack);
             match cell.map(|cell| cell.goodput_bit_per_s) {
                 None => String::new(),
-                Some(goodput) => or_dash(goodput.map(|goodput| mbit(goodput.median))),
+                Some(None) => "-".to_owned(),
+                Some(Some(goodput)) => mbit(goodput.median),
             }
         }));
         lines.push(line);
     }
-    write_aligned(&lines, out)?;
+    fields::write_aligned(&lines, out)?;
     for error in report.errors() {
         writeln!(out, "  FAILED: {error}")?;
     }
@@ -183,44 +221,23 @@ pub(super) fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Re
 }
 
 /// `esp-params` for programs. A run that failed ends with a line that has its error and no numbers.
-pub(super) fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(
-        out,
-        "clients,size,burst_length,packets_to_ack,rounds,errors,worst_bit_per_s,median_bit_per_s,best_bit_per_s,\
-         worst_share,median_share,best_share,error"
-    )?;
-    for cell in &report.cells {
-        let share = cell
-            .share
-            .map(|share| [share.worst, share.median, share.best]);
-        writeln!(
-            out,
-            "{},{},{},{},{},{},{},{},",
-            report.clients,
-            report.size,
-            cell.parameters.burst_length,
-            cell.parameters.packets_to_ack,
-            cell.rounds,
-            cell.errors,
-            goodput_fields(cell.goodput_bit_per_s),
-            real_fields(share),
-        )?;
-    }
-    if let Outcome::Failed { error } = &report.outcome {
-        let (clients, size) = (report.clients, report.size);
-        writeln!(out, "{clients},{size},,,,,,,,,,,{}", quote(error))?;
-    }
-    Ok(())
+fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
+    let mut lines = Vec::new();
+    add_lines(&mut lines, fields::of(report), &report.cells);
+    let names =
+        "clients,size,burst_length,packets_to_ack,rounds,errors,worst_bit_per_s,median_bit_per_s,\
+                 best_bit_per_s,worst_share,median_share,best_share,error";
+    fields::write_csv(names, &lines, out)
 }
 
 #[cfg(test)]
 pub(crate) mod samples {
-    use super::super::all::{AllReport, AllRow, AllRun};
     use super::super::esp_params::Cell;
-    use super::super::figures::{Fairness, HostRate};
-    use super::super::one_many::ManyRun;
+    use super::super::figures::{Fairness, Goodput, HostRate, Share};
     use super::super::parameters::EspParameters;
+    use super::super::report::{Cast, GroupRow, GroupRun};
     use super::*;
+    use crate::report::Outcome;
 
     fn goodput(median: u64) -> Goodput {
         Goodput {
@@ -236,9 +253,9 @@ pub(crate) mod samples {
         }
     }
 
-    pub(crate) fn many() -> ManyReport {
+    pub(crate) fn many() -> GroupReport {
         let rate = 200_000_000;
-        let row = |size, median| ManyRow {
+        let row = |size, median| GroupRow {
             size,
             rounds: 20,
             errors: 0,
@@ -248,26 +265,26 @@ pub(crate) mod samples {
                 worst: 0.75,
                 median: 0.875,
             }),
+            ..GroupRow::default()
         };
-        let run = |transport: &str, clients, outcome, rows| ManyRun {
+        let run = |transport: &str, clients, outcome, rows| GroupRun {
             transport: transport.to_owned(),
             about: String::new(),
             congestion: (transport == "tcp").then(|| "reno".to_owned()),
-            clients,
-            server: "h0".to_owned(),
-            server_index: 0,
+            cast: Some(Cast {
+                clients,
+                server: "h0".to_owned(),
+                server_index: 0,
+            }),
             outcome,
             rows,
         };
-        let broken = ManyRow {
+        let broken = GroupRow {
             size: 1024,
-            rounds: 0,
             errors: 1,
-            goodput_bit_per_s: None,
-            share: None,
-            fairness: None,
+            ..GroupRow::default()
         };
-        ManyReport {
+        GroupReport {
             netgauge: "0.1.0".to_owned(),
             pattern: "one-many".to_owned(),
             participants: ["h0", "h1", "h2"].map(str::to_owned).to_vec(),
@@ -286,7 +303,7 @@ pub(crate) mod samples {
         }
     }
 
-    pub(crate) fn all() -> AllReport {
+    pub(crate) fn all() -> GroupReport {
         let rate = 200_000_000;
         let row = |size, median: u64| {
             let host = HostRate {
@@ -295,31 +312,32 @@ pub(crate) mod samples {
                 median,
                 best: median + 2_000_000,
             };
-            AllRow {
+            GroupRow {
                 size,
                 rounds: 20,
                 errors: 0,
                 host_bit_per_s: Some(host),
-                share: Some(host.average as f64 / rate as f64),
+                share: Some(Share::Average(host.average as f64 / rate as f64)),
                 total_bit_per_s: Some(host.average * 3),
-                bisection_bit_per_s: None,
                 fairness: Some(Fairness {
                     worst: 0.75,
                     median: 0.875,
                 }),
+                ..GroupRow::default()
             }
         };
-        AllReport {
+        GroupReport {
             netgauge: "0.1.0".to_owned(),
             pattern: "all-to-all".to_owned(),
             participants: ["h0", "h1", "h2"].map(str::to_owned).to_vec(),
             seed: 7,
             rate_bit_per_s: Some(rate),
             left_out: Vec::new(),
-            runs: vec![AllRun {
+            runs: vec![GroupRun {
                 transport: "tcp".to_owned(),
                 about: String::new(),
                 congestion: Some("reno".to_owned()),
+                cast: None,
                 outcome: Outcome::Ok,
                 rows: vec![row(1024, 70_000_000), row(1 << 16, 180_000_000)],
             }],
@@ -382,7 +400,7 @@ mod tests {
   esp              1      h0   1 KiB       0       1             -              -            -            -             -           -               -                -
   FAILED: esp, 1 client: h1: no module, run `modprobe enet`
 ";
-        let text = printed(samples::many(), many_table);
+        let text = printed(samples::many(), group_table);
         assert!(text.ends_with(expected), "{text}");
     }
 
@@ -392,11 +410,11 @@ mod tests {
         let mut run = report.runs.pop().unwrap();
         run.rows.clear();
         for clients in [2, 4] {
-            run.clients = clients;
+            run.cast.as_mut().unwrap().clients = clients;
             report.runs.push(run.clone());
         }
         let mut out = Vec::new();
-        many_table(&report, &mut out).unwrap();
+        group_table(&report, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         let expected =
             "\n  FAILED: esp, 2 clients; esp, 4 clients: h1: no module, run `modprobe enet`\n";
@@ -420,7 +438,7 @@ mod tests {
 
     #[test]
     fn every_line_of_values_has_every_field() {
-        let many = printed(samples::many(), many_csv);
+        let many = printed(samples::many(), group_csv);
         let params = printed(samples::params(), params_csv);
         for text in [&many, &params] {
             let lines: Vec<_> = text.lines().collect();
@@ -480,5 +498,51 @@ mod tests {
             "goodput_bit_per_s": {"worst": 189_000_000, "median": 190_000_000, "best": 192_000_000},
         });
         assert_eq!(report["cells"][2], expected);
+    }
+}
+
+#[cfg(test)]
+mod recorded_tests {
+    use super::samples;
+    use super::*;
+    use crate::report::record;
+
+    fn printed(report: &impl Results, format: Format) -> String {
+        let mut out = Vec::new();
+        report
+            .write(&record::tests::sample(), format, &mut out)
+            .unwrap();
+        String::from_utf8(out).unwrap()
+    }
+
+    #[test]
+    fn the_record_is_in_every_form() {
+        let table = printed(&samples::many(), Format::Table);
+        assert!(
+            table.starts_with("2026-11-21T16:00:00Z: netgauge"),
+            "{table}"
+        );
+        let csv = printed(&samples::params(), Format::Csv);
+        assert!(
+            csv.starts_with("# started: 2026-11-21T16:00:00Z\n"),
+            "{csv}"
+        );
+        assert!(csv.contains("\nclients,size,burst_length,"), "{csv}");
+    }
+
+    #[test]
+    fn json_reads_back_as_the_report_and_as_the_record() {
+        let json = printed(&samples::many(), Format::Json);
+        let report: GroupReport = serde_json::from_str(&json).unwrap();
+        assert_eq!(report, samples::many());
+        let json = printed(&samples::all(), Format::Json);
+        let report: GroupReport = serde_json::from_str(&json).unwrap();
+        assert_eq!(report, samples::all());
+        let json = printed(&samples::params(), Format::Json);
+        let report: ParamsReport = serde_json::from_str(&json).unwrap();
+        assert_eq!(report, samples::params());
+        let value: serde_json::Value = serde_json::from_str(&json).unwrap();
+        let found: Record = serde_json::from_value(value["record"].clone()).unwrap();
+        assert_eq!(found, record::tests::sample());
     }
 }

@@ -6,7 +6,6 @@
 //! byte back when all of it has arrived. When the last has, the next round begins. The server's
 //! sockets do not block: it reads whichever has something, a piece at a time.
 
-use std::fmt;
 use std::io::{self, ErrorKind};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::thread;
@@ -17,6 +16,7 @@ use nix::errno::Errno;
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 use serde::{Deserialize, Serialize};
 
+use super::exchange::{Link, Lost, Member, CLOCK};
 use super::figures::jain;
 use crate::host::{is_timeout, wait_readable};
 use crate::transport::streams::StreamSocket;
@@ -86,31 +86,40 @@ pub enum End {
     Interrupted,
 }
 
-/// A server lost a client, or got nothing from some for too long.
-#[derive(Debug)]
-pub struct Broken {
-    /// Their numbers.
-    pub clients: Vec<u16>,
-    /// What happened.
-    pub reason: String,
-}
-
-impl fmt::Display for Broken {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (clients {:?})", self.reason, self.clients)
-    }
-}
-
-impl std::error::Error for Broken {}
-
-/// The byte at `offset` of client `number`'s message.
+/// The byte at `offset` of member `number`'s message.
 pub(super) fn pattern(number: u16, offset: u64) -> u8 {
     ((offset + u64::from(number)) % PERIOD) as u8
 }
 
-/// What client `number` sends in a round of `size` bytes.
+/// What member `number` sends in a round of `size` bytes.
 pub fn message(number: u16, size: u64) -> Vec<u8> {
     (0..size).map(|offset| pattern(number, offset)).collect()
+}
+
+/// A member's part: the server's if it keeps the time, or that of a client with its message.
+/// `on_round` is given every round that the server has completed.
+///
+/// # Errors
+///
+/// [`Lost`] where a client is to blame or `give_up` passed without a byte from anybody; otherwise
+/// what the socket or the system says, or the server said something out of turn.
+pub fn gather(
+    (member, message): (&mut Member, &[u8]),
+    control: BorrowedFd<'_>,
+    series: Series,
+    give_up: Duration,
+    on_round: impl FnMut(Round),
+) -> Result<End> {
+    match &mut member.links[..] {
+        [Link {
+            peer: CLOCK,
+            socket,
+        }] => {
+            socket.set_nonblocking(false)?;
+            send(socket.as_mut(), control, message, series.rounds)
+        }
+        links => receive(links, control, series, give_up, on_round),
+    }
 }
 
 /// The client's part: sends its message in so many rounds.
@@ -174,15 +183,15 @@ fn explain(error: io::Error, doing: &str) -> anyhow::Error {
     anyhow::Error::new(error).context(text)
 }
 
-/// The server's part. `sockets` are non-blocking, each client's at its number; `on_round` is given
-/// every round that was completed.
+/// The server's part. The clients' sockets are non-blocking; `on_round` is given every round that
+/// was completed.
 ///
 /// # Errors
 ///
-/// [`Broken`] where a client is to blame or `give_up` passed without a byte from anybody;
+/// [`Lost`] where a client is to blame or `give_up` passed without a byte from anybody;
 /// otherwise what the system says.
 pub fn receive(
-    sockets: &mut [Box<dyn StreamSocket>],
+    clients: &mut [Link],
     control: BorrowedFd<'_>,
     series: Series,
     give_up: Duration,
@@ -191,12 +200,12 @@ pub fn receive(
     let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("making an epoll")?;
     let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
     epoll.add(control, readable(CONTROL))?;
-    for (number, socket) in sockets.iter().enumerate() {
-        epoll.add(socket.as_fd(), readable(number as u64))?;
+    for (token, client) in (0..).zip(&*clients) {
+        epoll.add(client.socket.as_fd(), readable(token))?;
     }
     let mut server = Server {
-        received: vec![0; sockets.len()],
-        sockets,
+        received: vec![0; clients.len()],
+        clients,
         epoll,
         buffer: vec![0; PIECE],
         size: series.size,
@@ -212,7 +221,7 @@ pub fn receive(
 }
 
 struct Server<'a> {
-    sockets: &'a mut [Box<dyn StreamSocket>],
+    clients: &'a mut [Link],
     epoll: Epoll,
     buffer: Vec<u8>,
     size: u64,
@@ -225,12 +234,12 @@ impl Server<'_> {
     /// One round; `None` if the coordinator has something to say.
     fn round(&mut self) -> Result<Option<Round>> {
         self.received.fill(0);
-        let mut unfinished = self.sockets.len();
+        let mut unfinished = self.clients.len();
         let mut fairness = None;
-        let mut events = vec![EpollEvent::empty(); self.sockets.len() + 1];
+        let mut events = vec![EpollEvent::empty(); self.clients.len() + 1];
         let timeout = EpollTimeout::try_from(self.give_up).unwrap_or(EpollTimeout::MAX);
         let start = Instant::now();
-        for number in 0..self.sockets.len() {
+        for number in 0..self.clients.len() {
             self.tell(number, GO)?;
         }
         let mut elapsed = start.elapsed();
@@ -265,21 +274,27 @@ impl Server<'_> {
 
     /// Reads a piece from a client; true if that completed its message.
     fn read(&mut self, number: usize) -> Result<bool> {
-        let read = match self.sockets[number].read(&mut self.buffer) {
-            Ok(0) => return Err(broken(number, "the connection ended").into()),
+        let read = match self.clients[number].socket.read(&mut self.buffer) {
+            Ok(0) => return Err(self.clients[number].lost("the connection ended").into()),
             Ok(read) => read,
             Err(error) if is_harmless(&error) => return Ok(false),
-            Err(error) => return Err(broken(number, &format!("receiving: {error}")).into()),
+            Err(error) => {
+                return Err(self.clients[number]
+                    .lost(&format!("receiving: {error}"))
+                    .into())
+            }
         };
         let before = self.received[number];
         let after = before + read as u64;
         if after > self.size {
-            return Err(broken(number, "more came than one message").into());
+            return Err(self.clients[number]
+                .lost("more came than one message")
+                .into());
         }
         for (offset, byte) in [(before, self.buffer[0]), (after - 1, self.buffer[read - 1])] {
-            if byte != pattern(number as u16, offset) {
+            if byte != pattern(self.clients[number].peer, offset) {
                 let reason = format!("byte {offset} of its message is not what was sent");
-                return Err(broken(number, &reason).into());
+                return Err(self.clients[number].lost(&reason).into());
             }
         }
         self.received[number] = after;
@@ -289,12 +304,14 @@ impl Server<'_> {
     /// Sends a client one byte. There is always room for it: the one before has been answered.
     fn tell(&mut self, number: usize, byte: u8) -> Result<()> {
         loop {
-            match self.sockets[number].write(&[byte]) {
+            match self.clients[number].socket.write(&[byte]) {
                 Ok(1) => return Ok(()),
                 Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(_) => return Err(broken(number, "it takes no byte").into()),
+                Ok(_) => return Err(self.clients[number].lost("it takes no byte").into()),
                 Err(error) => {
-                    return Err(broken(number, &format!("sending it a byte: {error}")).into())
+                    return Err(self.clients[number]
+                        .lost(&format!("sending it a byte: {error}"))
+                        .into())
                 }
             }
         }
@@ -302,10 +319,8 @@ impl Server<'_> {
 
     /// What has come from each client, bytes, with what waits in the sockets to be read.
     fn arrived(&self) -> Vec<u64> {
-        let waiting = self
-            .sockets
-            .iter()
-            .map(|socket| unread(socket.as_fd()).unwrap_or(0));
+        let clients = self.clients.iter();
+        let waiting = clients.map(|client| unread(client.socket.as_fd()).unwrap_or(0));
         let arrived = self.received.iter().zip(waiting);
         arrived
             .map(|(received, waiting)| (received + waiting).min(self.size))
@@ -313,22 +328,13 @@ impl Server<'_> {
     }
 
     /// Nothing came from anybody.
-    fn silence(&self) -> Broken {
-        let clients = (0..).zip(&self.received);
-        Broken {
-            clients: clients
-                .filter(|(_, received)| **received < self.size)
-                .map(|(number, _)| number)
-                .collect(),
+    fn silence(&self) -> Lost {
+        let clients = self.clients.iter().zip(&self.received);
+        let silent = clients.filter(|(_, received)| **received < self.size);
+        Lost {
+            members: silent.map(|(client, _)| client.peer).collect(),
             reason: format!("nothing came for {} s", self.give_up.as_secs_f32()),
         }
-    }
-}
-
-fn broken(number: usize, reason: &str) -> Broken {
-    Broken {
-        clients: vec![number as u16],
-        reason: reason.to_owned(),
     }
 }
 
@@ -359,20 +365,21 @@ mod tests {
     const GIVE_UP: Duration = Duration::from_secs(10);
 
     /// Connected pairs: the server's ends, which do not block, and the clients'.
-    fn pairs(count: usize) -> (Vec<Box<dyn StreamSocket>>, Vec<TcpStream>) {
+    fn pairs(count: u16) -> (Vec<Link>, Vec<TcpStream>) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let mut servers: Vec<Box<dyn StreamSocket>> = Vec::new();
+        let mut servers = Vec::new();
         let mut clients = Vec::new();
-        for _ in 0..count {
+        for peer in 0..count {
             clients.push(TcpStream::connect(listener.local_addr().unwrap()).unwrap());
             let (server, _) = listener.accept().unwrap();
             server.set_nonblocking(true).unwrap();
-            servers.push(Box::new(server));
+            let socket = Box::new(server);
+            servers.push(Link { peer, socket });
         }
         (servers, clients)
     }
 
-    fn broken_by(clients: impl FnOnce(Vec<TcpStream>) + Send, give_up: Duration) -> Broken {
+    fn broken_by(clients: impl FnOnce(Vec<TcpStream>) + Send, give_up: Duration) -> Lost {
         let (mut sockets, ends) = pairs(2);
         let (control, _coordinator) = UnixStream::pair().unwrap();
         let series = Series {
@@ -428,10 +435,10 @@ mod tests {
     #[test]
     fn what_waits_unread_counts_as_arrived() {
         let (sockets, mut clients) = pairs(1);
-        assert_eq!(unread(sockets[0].as_fd()).unwrap(), 0);
+        assert_eq!(unread(sockets[0].socket.as_fd()).unwrap(), 0);
         clients[0].write_all(b"12345").unwrap();
-        wait_readable([sockets[0].as_fd()], None).unwrap();
-        assert_eq!(unread(sockets[0].as_fd()).unwrap(), 5);
+        wait_readable([sockets[0].socket.as_fd()], None).unwrap();
+        assert_eq!(unread(sockets[0].socket.as_fd()).unwrap(), 5);
     }
 
     #[test]
@@ -445,7 +452,7 @@ mod tests {
             },
             GIVE_UP,
         );
-        assert_eq!(broken.clients, [1]);
+        assert_eq!(broken.members, [1]);
         assert!(broken.reason.contains("ended"), "{broken}");
     }
 
@@ -460,7 +467,7 @@ mod tests {
             // Enough for the other one to be served on a busy machine.
             Duration::from_secs(5),
         );
-        assert_eq!(broken.clients, [0]);
+        assert_eq!(broken.members, [0]);
         assert!(broken.reason.contains("nothing came"), "{broken}");
     }
 
@@ -476,7 +483,7 @@ mod tests {
             }
         };
         let broken = broken_by(with(1, 100_000), GIVE_UP);
-        assert_eq!(broken.clients, [0]);
+        assert_eq!(broken.members, [0]);
         assert!(broken.reason.contains("not what was sent"), "{broken}");
         let broken = broken_by(with(0, 200_000), GIVE_UP);
         assert!(broken.reason.contains("more came"), "{broken}");

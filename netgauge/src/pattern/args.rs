@@ -37,8 +37,8 @@ impl PatternArgs {
     /// # Errors
     ///
     /// It says which does not.
-    pub fn check(&self, patterns: &[&dyn Pattern]) -> Result<()> {
-        let chosen = |name| patterns.iter().any(|pattern| pattern.name() == name);
+    pub fn check(&self, patterns: &[&Pattern]) -> Result<()> {
+        let chosen = |name| patterns.iter().any(|pattern| pattern.name == name);
         if self.eor && !chosen("flood") {
             bail!("--eor is an option of pattern flood: add -x flood, or leave it out");
         }
@@ -53,11 +53,11 @@ impl PatternArgs {
     /// # Errors
     ///
     /// It says why not, and by which it can.
-    pub fn suits(&self, pattern: &dyn Pattern, kind: &Kind) -> Result<()> {
+    pub fn suits(&self, pattern: &Pattern, kind: &Kind) -> Result<()> {
         let keepers = KINDS.iter().filter(|kind| kind.records);
         let names: Vec<_> = keepers.map(|kind| kind.name).collect();
         ensure!(
-            !self.eor || pattern.name() != "flood" || kind.records,
+            !self.eor || pattern.name != "flood" || kind.records,
             "{} keeps no records apart: leave --eor out, or choose from {}",
             kind.name,
             names.join(", ")

@@ -11,11 +11,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
 
-use super::{Link, Losses, Lost, Pattern, Plan};
+use super::{Link, Losses, Lost, Plan, Two};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
-use crate::sizes::SizeSpec;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
@@ -29,25 +28,10 @@ const CREDIT: u64 = 16;
 const WINDOW: u64 = 2 * CREDIT;
 
 /// The pattern.
+#[derive(Debug)]
 pub(super) struct Bulk;
 
-impl Pattern for Bulk {
-    fn name(&self) -> &'static str {
-        "bulk"
-    }
-
-    fn default_sizes(&self) -> SizeSpec {
-        SizeSpec::single(16 << 20)
-    }
-
-    fn default_tests(&self) -> u32 {
-        10
-    }
-
-    fn max_size(&self) -> u64 {
-        1 << 40
-    }
-
+impl Two for Bulk {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
         for &size in &plan.sizes {
             rows(lead_size(link, size, plan)?);

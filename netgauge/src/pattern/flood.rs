@@ -12,11 +12,11 @@ use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Result};
 
-use super::{Link, Losses, Pattern, Plan};
+use super::{Link, Losses, Plan, Two};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
-use crate::sizes::{human, SizeSpec};
+use crate::sizes::human;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
@@ -24,25 +24,10 @@ use crate::transport::Transport;
 const BLOCK: usize = 64 * 1024;
 
 /// The pattern.
+#[derive(Debug)]
 pub(super) struct Flood;
 
-impl Pattern for Flood {
-    fn name(&self) -> &'static str {
-        "flood"
-    }
-
-    fn default_sizes(&self) -> SizeSpec {
-        SizeSpec::range(1, 1024)
-    }
-
-    fn default_tests(&self) -> u32 {
-        10_000
-    }
-
-    fn max_size(&self) -> u64 {
-        64 * 1024
-    }
-
+impl Two for Flood {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
         // The other half of the tags are for questions.
         let mut tags = (1..=u8::MAX / 2).cycle();
@@ -68,11 +53,6 @@ impl Pattern for Flood {
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
-        ensure!(
-            (1..=self.max_size()).contains(&step.size),
-            "no size for flood: {}",
-            step.size
-        );
         match link.is_reliable() {
             true => follow_stream(link, step),
             false => follow_datagrams(link, step),

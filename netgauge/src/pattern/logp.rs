@@ -22,11 +22,10 @@ use std::time::{Duration, Instant};
 use anyhow::{ensure, Result};
 
 use super::answering::{answer_messages, await_answer, exchange};
-use super::{Link, Losses, Lost, Pattern, Plan};
+use super::{Link, Losses, Lost, Plan, Two};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
-use crate::sizes::SizeSpec;
 use crate::summary::{mbit_per_s, Summary};
 
 /// Messages of a train.
@@ -37,25 +36,10 @@ const TRAIN_DATAGRAMS: usize = 64;
 const BACKWARD: u32 = 0;
 
 /// The pattern.
+#[derive(Debug)]
 pub(super) struct LogP;
 
-impl Pattern for LogP {
-    fn name(&self) -> &'static str {
-        "logp"
-    }
-
-    fn default_sizes(&self) -> SizeSpec {
-        SizeSpec::range(1, 65_536)
-    }
-
-    fn default_tests(&self) -> u32 {
-        100
-    }
-
-    fn max_size(&self) -> u64 {
-        16 << 20
-    }
-
+impl Two for LogP {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
         let mut losses = Losses::new(plan.tests);
         let least = Way::measure(link, 1, plan, &mut losses)?;
@@ -67,10 +51,9 @@ impl Pattern for LogP {
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
         ensure!(
-            (1..=self.max_size()).contains(&step.size) && step.chunk <= TRAIN,
-            "no step of logp: {} messages of {} bytes",
-            step.chunk,
-            step.size
+            step.chunk <= TRAIN,
+            "no step of logp: {} messages",
+            step.chunk
         );
         let size = step.size as usize;
         match step.chunk {

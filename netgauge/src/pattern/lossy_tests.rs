@@ -11,7 +11,7 @@ use std::thread;
 use std::time::Duration;
 
 use super::args::PatternArgs;
-use super::{Link, Pattern, Plan, PATTERNS};
+use super::{of_two, Link, Pattern, Plan};
 use crate::control::{Control, Message};
 use crate::report::Row;
 use crate::summary::tests::percents;
@@ -68,7 +68,7 @@ pub(super) fn controls() -> (Control, Control) {
 }
 
 /// Follows steps until the leader ends the control connection.
-fn follow(pattern: &dyn Pattern, mut transport: Datagrams<Lossy>, mut control: Control) {
+fn follow(pattern: &Pattern, mut transport: Datagrams<Lossy>, mut control: Control) {
     while let Some(message) = control.receive_or_end().unwrap() {
         let Message::Step(step) = message else {
             panic!("{message:?}")
@@ -86,7 +86,7 @@ fn follow(pattern: &dyn Pattern, mut transport: Datagrams<Lossy>, mut control: C
 
 /// Measures over a pair of which each side drops one datagram of its `periods`.
 fn measure(
-    pattern: &'static dyn Pattern,
+    pattern: &'static Pattern,
     sizes: &[u64],
     periods: [u32; 2],
     timeout: Duration,
@@ -117,6 +117,8 @@ fn measure(
         streams: None,
     };
     pattern
+        .two()
+        .unwrap()
         .lead(&mut link, &plan, &mut |row| rows.push(row))
         .unwrap();
     drop(control);
@@ -125,10 +127,10 @@ fn measure(
 }
 
 /// The patterns that datagrams can be measured with.
-fn patterns() -> impl Iterator<Item = &'static dyn Pattern> {
+fn patterns() -> impl Iterator<Item = &'static Pattern> {
     let udp = crate::transport::find("udp").unwrap();
-    let suits = |pattern: &&dyn Pattern| pattern.suits(udp).is_ok();
-    PATTERNS.iter().copied().filter(suits)
+    let suits = |pattern: &&Pattern| pattern.two().unwrap().suits(udp).is_ok();
+    of_two().filter(suits)
 }
 
 /// What is lost and of what: a size, and how many datagrams of each side one of is dropped. The second size goes as
@@ -146,9 +148,9 @@ fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
 #[test]
 fn lost_datagrams_are_counted() {
     for pattern in patterns() {
-        for (size, periods) in losses_for(pattern.name()) {
+        for (size, periods) in losses_for(pattern.name) {
             // A train takes its time where a host has much else to do.
-            let timeouts: &[u64] = if pattern.name() == "logp" {
+            let timeouts: &[u64] = if pattern.name == "logp" {
                 &[200]
             } else {
                 &[30, 200]
@@ -157,7 +159,7 @@ fn lost_datagrams_are_counted() {
                 let timeout = Duration::from_millis(*timeout);
                 let rows = measure(pattern, &[size], periods, timeout);
                 assert_eq!((rows.len(), rows[0].size, rows[0].tests), (1, size, 20));
-                assert!(rows[0].lost > 0, "{}: {rows:?}", pattern.name());
+                assert!(rows[0].lost > 0, "{}: {rows:?}", pattern.name);
             }
         }
     }
@@ -166,7 +168,7 @@ fn lost_datagrams_are_counted() {
 #[test]
 fn without_loss_none_is_counted() {
     for pattern in patterns() {
-        let sizes: &[u64] = match pattern.name() {
+        let sizes: &[u64] = match pattern.name {
             "flood" => &[1, 100],
             // Bulk: several windows, and a last datagram that is not full.
             _ => &[1, 350, 12_345],
@@ -176,7 +178,7 @@ fn without_loss_none_is_counted() {
         assert!(
             rows.iter().all(|row| row.lost == 0),
             "{}: {rows:?}",
-            pattern.name()
+            pattern.name
         );
     }
 }

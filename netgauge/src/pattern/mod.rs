@@ -2,7 +2,8 @@
 
 //! Patterns: in what order messages go, and what is measured of it.
 //!
-//! Adding one is a file here with a [`Pattern`], and its line in [`PATTERNS`].
+//! Adding one of two is a file here with a [`Two`], and its entry in [`PATTERNS`]; those of many are
+//! in [`crate::group`].
 
 mod answering;
 pub mod args;
@@ -15,12 +16,18 @@ mod one_one;
 mod recovery;
 mod set_up;
 
+use std::fmt;
 use std::io;
 use std::time::Duration;
 
-use anyhow::{anyhow, bail, Context as _, Result};
+use anyhow::{anyhow, bail, ensure, Context as _, Result};
 
 use crate::control::{Control, Message, PeerGone, Step};
+use crate::group::coordinator::Many;
+use crate::group::esp_params;
+use crate::group::patterns::{self, Rounds};
+use crate::group::plan::Parts;
+use crate::group::rounds::MOST_BYTES;
 use crate::host::{is_timeout, wait_readable};
 use crate::report::Row;
 use crate::sizes::SizeSpec;
@@ -30,10 +37,31 @@ use crate::transport::{Context, Kind, Transport};
 use args::PatternArgs;
 
 /// A pattern of communication.
-pub trait Pattern: Sync {
+#[derive(Debug)]
+pub struct Pattern {
     /// Name in option `-x`.
-    fn name(&self) -> &'static str;
+    pub name: &'static str,
+    /// The sizes, and ranges of them, if option `-s` names none.
+    sizes: &'static [(u64, u64)],
+    /// The tests per size if option `-c` names no number.
+    pub tests: u32,
+    /// Bytes of the largest size it takes.
+    pub most: u64,
+    /// What is done.
+    pub act: Act,
+}
 
+/// What those who take part in a pattern do.
+#[derive(Clone, Copy, Debug)]
+pub enum Act {
+    /// A client and a server.
+    Two(&'static dyn Two),
+    /// More than two, who are told by a coordinator.
+    Many(&'static dyn Many),
+}
+
+/// What a client and a server do.
+pub trait Two: Sync + fmt::Debug {
     /// Can it measure this kind of transport?
     ///
     /// # Errors
@@ -42,15 +70,6 @@ pub trait Pattern: Sync {
     fn suits(&self, _kind: &Kind) -> Result<()> {
         Ok(())
     }
-
-    /// The sizes if option `-s` names none.
-    fn default_sizes(&self) -> SizeSpec;
-
-    /// The tests per size if option `-c` names no number.
-    fn default_tests(&self) -> u32;
-
-    /// Bytes of the largest size it takes.
-    fn max_size(&self) -> u64;
 
     /// The client's part: measures, and hands each row over as soon as it is known.
     ///
@@ -69,32 +88,170 @@ pub trait Pattern: Sync {
 }
 
 /// All patterns, in the order they are listed.
-pub const PATTERNS: &[&dyn Pattern] = &[
-    &one_one::OneOne,
-    &bulk::Bulk,
-    &logp::LogP,
-    &flood::Flood,
-    &set_up::SetUp,
-    &recovery::Recovery,
+pub static PATTERNS: [Pattern; 11] = [
+    Pattern {
+        name: "one-one",
+        sizes: &[(1, 64 << 10)],
+        tests: 100,
+        // Both sides hold a message in memory.
+        most: 64 << 20,
+        act: Act::Two(&one_one::OneOne),
+    },
+    Pattern {
+        name: "bulk",
+        sizes: &[(16 << 20, 16 << 20)],
+        tests: 10,
+        most: 1 << 40,
+        act: Act::Two(&bulk::Bulk),
+    },
+    Pattern {
+        name: "logp",
+        sizes: &[(1, 64 << 10)],
+        tests: 100,
+        most: 16 << 20,
+        act: Act::Two(&logp::LogP),
+    },
+    Pattern {
+        name: "flood",
+        sizes: &[(1, 1024)],
+        tests: 10_000,
+        most: 64 << 10,
+        act: Act::Two(&flood::Flood),
+    },
+    Pattern {
+        name: "setup",
+        sizes: &[(1, 1)],
+        tests: 1000,
+        // What fits into the sockets' buffers: both sides write before they read on.
+        most: 64 << 10,
+        act: Act::Two(&set_up::SetUp),
+    },
+    Pattern {
+        name: "recovery",
+        sizes: &[(1, 1), (64 << 10, 64 << 10)],
+        tests: 1000,
+        most: 64 << 20,
+        act: Act::Two(&recovery::Recovery),
+    },
+    rounds(&patterns::ONE_MANY, 20),
+    rounds(&patterns::MANY_ONE, 20),
+    rounds(&patterns::ALL_TO_ALL, 20),
+    // Few pairings say little of a network.
+    rounds(&patterns::BISECTION, 50),
+    Pattern {
+        name: esp_params::NAME,
+        sizes: &[(4 << 20, 4 << 20)],
+        tests: 5,
+        most: MOST_BYTES,
+        act: Act::Many(&esp_params::EspParams),
+    },
 ];
 
-/// Finds a pattern by its name.
+const fn rounds(rounds: &'static Rounds, tests: u32) -> Pattern {
+    Pattern {
+        name: rounds.name,
+        sizes: &[(64 << 10, 64 << 10), (256 << 10, 256 << 10)],
+        tests,
+        most: MOST_BYTES,
+        act: Act::Many(rounds),
+    }
+}
+
+impl Pattern {
+    /// The sizes if option `-s` names none.
+    pub fn sizes(&self) -> SizeSpec {
+        SizeSpec::from(self.sizes)
+    }
+
+    /// What participants are, in a pattern of many.
+    pub fn parts(&self) -> Option<Parts> {
+        match self.act {
+            Act::Two(_) => None,
+            Act::Many(many) => Some(many.parts()),
+        }
+    }
+
+    /// What client and server do.
+    ///
+    /// # Errors
+    ///
+    /// It is a pattern of many.
+    pub fn two(&self) -> Result<&'static dyn Two> {
+        match self.act {
+            Act::Two(two) => Ok(two),
+            Act::Many(_) => bail!("{} is no pattern of two", self.name),
+        }
+    }
+
+    /// The server's part of one step, as [`Two::follow`].
+    ///
+    /// # Errors
+    ///
+    /// As there, also where the pattern takes no such size.
+    pub fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
+        ensure!(
+            (1..=self.most).contains(&step.size),
+            "no size for {}: {}",
+            self.name,
+            step.size
+        );
+        self.two()?.follow(link, step)
+    }
+}
+
+/// The patterns of two.
+pub fn of_two() -> impl Iterator<Item = &'static Pattern> {
+    let patterns = PATTERNS.iter();
+    patterns.filter(|pattern| pattern.parts().is_none())
+}
+
+/// The patterns of more than two.
+pub fn of_many() -> impl Iterator<Item = &'static Pattern> {
+    let patterns = PATTERNS.iter();
+    patterns.filter(|pattern| pattern.parts().is_some())
+}
+
+/// The names of patterns of more than two, for people.
+pub fn names_of_many() -> String {
+    names(of_many())
+}
+
+fn names(patterns: impl Iterator<Item = &'static Pattern>) -> String {
+    let names: Vec<_> = patterns.map(|pattern| pattern.name).collect();
+    names.join(", ")
+}
+
+/// Finds a pattern of two by its name.
 ///
 /// # Errors
 ///
 /// There is none of that name.
-pub fn find(name: &str) -> Result<&'static dyn Pattern> {
-    PATTERNS
-        .iter()
-        .copied()
-        .find(|pattern| pattern.name() == name)
-        .ok_or_else(|| {
-            let names: Vec<_> = PATTERNS.iter().map(|pattern| pattern.name()).collect();
-            anyhow!(
-                "there is no pattern `{name}`: choose from {}",
-                names.join(", ")
-            )
-        })
+pub fn find(name: &str) -> Result<&'static Pattern> {
+    let found = of_two().find(|pattern| pattern.name == name);
+    found.with_context(|| {
+        format!(
+            "there is no pattern `{name}`: choose from {}",
+            names(of_two())
+        )
+    })
+}
+
+/// The pattern of more than two that option -x names; `None` if it names patterns of two.
+///
+/// # Errors
+///
+/// It names both kinds, or two of this kind.
+pub fn many(option: &str) -> Result<Option<&'static Pattern>> {
+    let named = |name| of_many().find(|pattern| pattern.name == name);
+    let found: Vec<_> = option.split(',').map(named).collect();
+    match found[..] {
+        [only] => Ok(only),
+        _ if found.iter().all(Option::is_none) => Ok(None),
+        _ => bail!(
+            "{} have a report of their own: name one of them alone with -x",
+            names_of_many()
+        ),
+    }
 }
 
 /// What is to be measured.
@@ -322,13 +479,16 @@ mod tests {
 
     #[test]
     fn every_pattern_is_found_by_its_own_name() {
-        for pattern in PATTERNS {
+        for pattern in of_two() {
             assert_eq!(
-                find(pattern.name()).map(Pattern::name).unwrap(),
-                pattern.name()
+                find(pattern.name).map(|pattern| pattern.name).unwrap(),
+                pattern.name
             );
         }
-        let error = find("all-all").map(Pattern::name).unwrap_err().to_string();
+        let error = find("all-all")
+            .map(|pattern| pattern.name)
+            .unwrap_err()
+            .to_string();
         assert!(error.contains("one-one, bulk"), "{error}");
     }
 

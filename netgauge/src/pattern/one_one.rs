@@ -6,37 +6,20 @@
 use std::io;
 use std::time::Instant;
 
-use anyhow::{ensure, Result};
+use anyhow::Result;
 
-use super::{Link, Losses, Pattern, Plan};
+use super::{Link, Losses, Plan, Two};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
-use crate::sizes::SizeSpec;
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
 /// The pattern.
+#[derive(Debug)]
 pub(super) struct OneOne;
 
-impl Pattern for OneOne {
-    fn name(&self) -> &'static str {
-        "one-one"
-    }
-
-    fn default_sizes(&self) -> SizeSpec {
-        SizeSpec::range(1, 65_536)
-    }
-
-    fn default_tests(&self) -> u32 {
-        100
-    }
-
-    /// Both sides hold a message in memory.
-    fn max_size(&self) -> u64 {
-        64 << 20
-    }
-
+impl Two for OneOne {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
         for &size in &plan.sizes {
             rows(lead_size(link, size, plan)?);
@@ -45,11 +28,6 @@ impl Pattern for OneOne {
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
-        ensure!(
-            (1..=self.max_size()).contains(&step.size),
-            "no size for one-one: {}",
-            step.size
-        );
         let mut message = vec![0; step.size as usize];
         let mut answered = 0;
         loop {

@@ -10,14 +10,13 @@
 
 use std::time::Instant;
 
-use anyhow::{bail, ensure, Result};
+use anyhow::{bail, Result};
 
 use super::answering::{answer_messages, exchange};
-use super::{Link, Pattern, Plan};
+use super::{Link, Plan, Two};
 use crate::control::Step;
 use crate::host::is_timeout;
 use crate::report::{Measured, Row};
-use crate::sizes::SizeSpec;
 use crate::summary::mbit_per_s;
 
 /// A stall takes so many times the median,
@@ -29,25 +28,10 @@ const STALL_LEAST: u64 = 1_000_000;
 const LOST_IN_A_ROW: u32 = 20;
 
 /// The pattern.
+#[derive(Debug)]
 pub(super) struct Recovery;
 
-impl Pattern for Recovery {
-    fn name(&self) -> &'static str {
-        "recovery"
-    }
-
-    fn default_sizes(&self) -> SizeSpec {
-        SizeSpec::several(&[1, 65_536])
-    }
-
-    fn default_tests(&self) -> u32 {
-        1000
-    }
-
-    fn max_size(&self) -> u64 {
-        64 << 20
-    }
-
+impl Two for Recovery {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
         for &size in &plan.sizes {
             rows(lead_size(link, size, plan)?);
@@ -56,11 +40,6 @@ impl Pattern for Recovery {
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
-        ensure!(
-            (1..=self.max_size()).contains(&step.size),
-            "no size for recovery: {}",
-            step.size
-        );
         answer_messages(link, step.rounds, (step.size as usize, 1), 1)
     }
 }

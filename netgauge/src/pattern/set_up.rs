@@ -8,23 +8,19 @@ use std::time::Instant;
 
 use anyhow::{bail, ensure, Context as _, Result};
 
-use super::{Link, Pattern, Plan, Streams};
+use super::{Link, Plan, Streams, Two};
 use crate::control::{Message, Step};
 use crate::host::wait_readable;
 use crate::report::{Measured, Row};
-use crate::sizes::SizeSpec;
 use crate::summary::mbit_per_s;
 use crate::transport::streams::{StreamListener, StreamSocket};
 use crate::transport::{stream_names, Kind};
 
 /// The pattern.
+#[derive(Debug)]
 pub(super) struct SetUp;
 
-impl Pattern for SetUp {
-    fn name(&self) -> &'static str {
-        "setup"
-    }
-
+impl Two for SetUp {
     fn suits(&self, kind: &Kind) -> Result<()> {
         ensure!(
             kind.streams.is_some(),
@@ -33,19 +29,6 @@ impl Pattern for SetUp {
             kind.name
         );
         Ok(())
-    }
-
-    fn default_sizes(&self) -> SizeSpec {
-        SizeSpec::single(1)
-    }
-
-    fn default_tests(&self) -> u32 {
-        1000
-    }
-
-    /// What fits into the sockets' buffers: both sides write before they read on.
-    fn max_size(&self) -> u64 {
-        64 * 1024
     }
 
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
@@ -57,11 +40,6 @@ impl Pattern for SetUp {
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
-        ensure!(
-            (1..=self.max_size()).contains(&step.size),
-            "no size for setup: {}",
-            step.size
-        );
         let streams = streams_of(link)?;
         let listener = (streams.kind.listen)(&streams.context)?;
         link.control

@@ -11,100 +11,81 @@ use anyhow::{bail, Result};
 use super::axis::{Axis, Unit};
 use super::chart::{Base, Chart};
 use super::figure::{assemble, lay, Number, Order, Over};
-use crate::group::all::{AllReport, Together};
-use crate::group::many_one;
-use crate::group::one_many::ManyReport;
+use crate::group::patterns;
+use crate::group::report::GroupReport;
 use crate::picture;
 use crate::sizes::human;
 
-/// Draws a report on one-many or many-one: over clients, or if there is one number of them, over
-/// sizes.
+/// Draws a report: over clients, or if there is one number of them or none, over sizes.
 ///
 /// # Errors
 ///
 /// There is nothing to draw, or the file cannot be written.
-pub(crate) fn draw_many(report: &ManyReport, path: &Path) -> Result<()> {
-    write(&of_many(report), path)
+pub(crate) fn draw(report: &GroupReport, path: &Path) -> Result<()> {
+    let chart = chart_of(report);
+    if chart.lines.is_empty() {
+        bail!(
+            "{}: nothing was measured that could be drawn",
+            path.display()
+        );
+    }
+    picture::save(&chart, path)
 }
 
-/// Draws a report on all-to-all or bisection: over sizes.
-///
-/// # Errors
-///
-/// There is nothing to draw, or the file cannot be written.
-pub(crate) fn draw_all(report: &AllReport, path: &Path) -> Result<()> {
-    write(&of_all(report), path)
-}
-
-fn of_many(report: &ManyReport) -> Chart {
+fn chart_of(report: &GroupReport) -> Chart {
     let mut order = Order::default();
     let mut numbers = Vec::new();
     for run in &report.runs {
         for row in &run.rows {
-            let Some(goodput) = row.goodput_bit_per_s else {
+            let goodput = row.goodput_bit_per_s;
+            let goodput = goodput.map(|of| [of.worst, of.median, of.best]);
+            let host = row.host_bit_per_s;
+            let host = host.map(|of| [of.worst, of.average, of.best]);
+            let Some([worst, value, best]) = goodput.or(host).map(|rates| rates.map(mbit)) else {
                 continue;
             };
             numbers.push(Number {
                 of: order.origin(run.medium()),
                 size: row.size,
-                clients: Some(run.clients as u64),
-                value: mbit(goodput.median),
-                ends: Some((mbit(goodput.worst), mbit(goodput.best))),
+                clients: run.cast.as_ref().map(|cast| cast.clients as u64),
+                value,
+                ends: Some((worst, best)),
             });
         }
     }
-    let sent = match &report.pattern[..] {
-        many_one::NAME => "one server to many clients",
-        _ => "many clients to one server",
-    };
     let laid = lay(numbers);
-    let (x, of) = match laid.over {
-        Over::Clients => {
+    let alike = report.runs.iter().all(|run| run.cast.is_none());
+    let does = patterns::named(&report.pattern).title;
+    let (x, what, y) = match (alike, laid.over) {
+        (true, _) => (
+            ("message", Unit::Bytes),
+            format!("{} hosts, {does}", report.participants.len()),
+            "what a host gets, average, Mbit/s",
+        ),
+        (false, Over::Clients) => {
             let size = only(&laid.sizes);
             let of = size.map_or(String::new(), |size| format!(", {} each", human(size)));
-            (("clients", Unit::Count), of)
+            (
+                ("clients", Unit::Count),
+                format!("{does}{of}"),
+                "goodput of all together, Mbit/s",
+            )
         }
-        Over::Sizes => {
+        (false, Over::Sizes) => {
             let of = match only(&laid.clients) {
                 None => String::new(),
                 Some(1) => ", 1 client".to_owned(),
                 Some(clients) => format!(", {clients} clients"),
             };
-            (("message of each client", Unit::Bytes), of)
+            (
+                ("message of each client", Unit::Bytes),
+                format!("{does}{of}"),
+                "goodput of all together, Mbit/s",
+            )
         }
     };
-    let title = format!("{}: {sent}{of}", report.pattern);
-    let chart = assemble(laid.lines, title, x, "goodput of all together, Mbit/s");
-    by_rate(chart, report.rate_bit_per_s)
-}
-
-fn of_all(report: &AllReport) -> Chart {
-    let mut order = Order::default();
-    let mut numbers = Vec::new();
-    for run in &report.runs {
-        for row in &run.rows {
-            let Some(host) = row.host_bit_per_s else {
-                continue;
-            };
-            numbers.push(Number {
-                of: order.origin(run.medium()),
-                size: row.size,
-                clients: None,
-                value: mbit(host.average),
-                ends: Some((mbit(host.worst), mbit(host.best))),
-            });
-        }
-    }
-    let hosts = report.participants.len();
-    let does = if report.pattern == Together::Bisection.name() {
-        "in random pairs"
-    } else {
-        "each to all others"
-    };
-    let title = format!("{}: {hosts} hosts, {does}", report.pattern);
-    let (lines, x) = (lay(numbers).lines, ("message", Unit::Bytes));
-    let chart = assemble(lines, title, x, "what a host gets, average, Mbit/s");
-    by_rate(chart, report.rate_bit_per_s)
+    let title = format!("{}: {what}", report.pattern);
+    by_rate(assemble(laid.lines, title, x, y), report.rate_bit_per_s)
 }
 
 /// Has a chart of rates, Mbit/s, go from nothing to everything that is in it, the link's rate too.
@@ -129,16 +110,6 @@ fn mbit(bit_per_s: u64) -> f64 {
     bit_per_s as f64 / 1e6
 }
 
-fn write(chart: &Chart, path: &Path) -> Result<()> {
-    if chart.lines.is_empty() {
-        bail!(
-            "{}: nothing was measured that could be drawn",
-            path.display()
-        );
-    }
-    picture::save(chart, path)
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -152,9 +123,9 @@ mod tests {
     fn several_numbers_of_clients_are_the_axis_and_sizes_are_lines() {
         let mut report = samples::many();
         let mut more = report.runs[0].clone();
-        more.clients = 8;
+        more.cast.as_mut().unwrap().clients = 8;
         report.runs.push(more);
-        let chart = of_many(&report);
+        let chart = chart_of(&report);
         assert_eq!(chart.title, "one-many: many clients to one server");
         // What was not measured has no line.
         assert_eq!(names(&chart), ["tcp reno, 1 KiB", "tcp reno, 64 KiB"]);
@@ -177,8 +148,8 @@ mod tests {
     #[test]
     fn one_number_of_clients_leaves_the_axis_to_sizes() {
         let mut report = samples::many();
-        report.pattern = many_one::NAME.to_owned();
-        let chart = of_many(&report);
+        report.pattern = "many-one".to_owned();
+        let chart = chart_of(&report);
         assert_eq!(
             chart.title,
             "many-one: one server to many clients, 2 clients"
@@ -189,15 +160,15 @@ mod tests {
             run.rows.truncate(1);
         }
         let mut more = report.runs[0].clone();
-        more.clients = 8;
+        more.cast.as_mut().unwrap().clients = 8;
         report.runs.push(more);
-        let title = of_many(&report).title;
+        let title = chart_of(&report).title;
         assert_eq!(title, "many-one: one server to many clients, 1 KiB each");
     }
 
     #[test]
     fn where_all_do_the_same_what_a_host_gets_is_drawn() {
-        let chart = of_all(&samples::all());
+        let chart = chart_of(&samples::all());
         assert_eq!(chart.title, "all-to-all: 3 hosts, each to all others");
         assert_eq!(names(&chart), ["tcp reno"]);
         let points = [(1024.0, 69.0), (65_536.0, 179.0)];
@@ -209,7 +180,7 @@ mod tests {
     fn nothing_measured_is_not_drawn() {
         let mut report = samples::many();
         report.runs.clear();
-        let error = draw_many(&report, Path::new("unwritten.svg")).unwrap_err();
+        let error = draw(&report, Path::new("unwritten.svg")).unwrap_err();
         assert!(
             error.to_string().contains("nothing was measured"),
             "{error}"

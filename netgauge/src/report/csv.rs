@@ -3,12 +3,12 @@
 //! Comma-separated values (RFC 4180): one line per transport, pattern, size and kind of times, which
 //! column `times` names. A run that failed ends with a line that has its error and no numbers. What is recorded of the hosts is above them, in lines that begin with `#`.
 
-use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use super::fields::quote;
 use super::measured::NUMBERS;
 use super::{Outcome, Report};
-use crate::summary::{Percent, Summary};
+use crate::summary::Summary;
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -16,77 +16,55 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         record.write_comments(out)?;
     }
     let percents = report.percents();
-    writeln!(
-        out,
-        "transport,pattern,times,size,tests,lost,{},mbit_per_s,{},error",
-        summary_names(&percents),
-        NUMBERS.join(",")
-    )?;
+    let mut names = String::from(
+        "transport,pattern,times,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,stddev_ns",
+    );
+    for percent in &percents {
+        names += &format!(",p{percent}_ns");
+    }
+    names += &format!(
+        ",outliers,mbit_per_s,{},error",
+        NUMBERS.map(|(name, _)| name).join(",")
+    );
+    writeln!(out, "{names}")?;
     for run in &report.runs {
-        let (transport, pattern) = (quote(&run.transport), quote(&run.pattern));
+        let of_run = [quote(&run.transport), quote(&run.pattern)].join(",");
         for row in &run.rows {
-            let numbers = NUMBERS.map(|name| row.measured.number(name).unwrap_or_default());
             for (name, times) in row.measured.series() {
-                writeln!(
-                    out,
-                    "{transport},{pattern},{name},{},{},{},{},{:.3},{},",
-                    row.size,
-                    row.tests,
-                    row.lost,
-                    summary_fields(times, &percents),
-                    row.mbit_per_s,
-                    numbers.join(","),
-                )?;
+                let mut fields = [row.size, row.tests.into(), row.lost.into()]
+                    .map(text)
+                    .to_vec();
+                let Summary {
+                    min,
+                    avg,
+                    median,
+                    max,
+                    stddev,
+                    ..
+                } = times;
+                fields.extend([min, avg, median, max, stddev].map(text));
+                let percentile = |percent| times.percentiles.get(percent).copied().map(text);
+                fields.extend(
+                    percents
+                        .iter()
+                        .map(|one| percentile(one).unwrap_or_default()),
+                );
+                fields.extend([text(times.outliers), format!("{:.3}", row.mbit_per_s)]);
+                fields.extend(row.measured.numbers());
+                writeln!(out, "{of_run},{name},{},", fields.join(","))?;
             }
         }
         if let Outcome::Failed { error } = &run.outcome {
-            // The kind of times, size, tests, lost and throughput are missing, and what is said about
-            // times, and the patterns' numbers.
-            let missing = 5 + summary_names(&percents).split(',').count() + NUMBERS.len();
-            writeln!(
-                out,
-                "{transport},{pattern},{}{}",
-                ",".repeat(missing),
-                quote(error)
-            )?;
+            // But for transport, pattern and error all are missing.
+            let missing = ",".repeat(names.split(',').count() - 2);
+            writeln!(out, "{of_run}{missing}{}", quote(error))?;
         }
     }
     Ok(())
 }
 
-/// The names of what is said about times.
-fn summary_names(percents: &BTreeSet<Percent>) -> String {
-    let mut names = String::from("min_ns,avg_ns,median_ns,max_ns,stddev_ns");
-    for percent in percents {
-        names.push_str(&format!(",p{percent}_ns"));
-    }
-    names + ",outliers"
-}
-
-fn summary_fields(times: &Summary, percents: &BTreeSet<Percent>) -> String {
-    let Summary {
-        min,
-        avg,
-        median,
-        max,
-        stddev,
-        ..
-    } = times;
-    let mut fields = format!("{min},{avg},{median},{max},{stddev}");
-    for percent in percents {
-        let time = times.percentiles.get(percent).map(u64::to_string);
-        fields.push_str(&format!(",{}", time.unwrap_or_default()));
-    }
-    format!("{fields},{}", times.outliers)
-}
-
-/// A field, in quotation marks if it needs them.
-pub(crate) fn quote(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
+fn text(number: u64) -> String {
+    number.to_string()
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 //! What the patterns measure of one size: times, and numbers of their own.
 
 use serde::{Deserialize, Serialize};
+use serde_json::Value;
 
+use super::fields;
 use crate::summary::Summary;
 
 /// What a pattern measured of one size. As JSON, its fields stand beside the row's.
@@ -68,17 +70,30 @@ pub enum Measured {
     },
 }
 
-/// Names of the numbers that patterns have beside times, as in JSON.
-pub(super) const NUMBERS: [&str; 9] = [
-    "ns_per_byte",
-    "latency_ns",
-    "messages_per_s",
-    "packets_per_message",
-    "connections_per_s",
-    "stalls",
-    "stalled_ns",
-    "lost_share",
-    "packets_resent",
+/// Names of the times that patterns have, as in JSON, in the order they are printed.
+const TIMES: [&str; 9] = [
+    "half_rtt_ns",
+    "total_ns",
+    "send_overhead_ns",
+    "receive_overhead_ns",
+    "gap_ns",
+    "rtt_ns",
+    "connect_ns",
+    "connection_ns",
+    "exchange_ns",
+];
+
+/// Names of the numbers that patterns have beside times, as in JSON, and their decimals.
+pub(super) const NUMBERS: [(&str, usize); 9] = [
+    ("ns_per_byte", 4),
+    ("latency_ns", 0),
+    ("messages_per_s", 0),
+    ("packets_per_message", 4),
+    ("connections_per_s", 1),
+    ("stalls", 0),
+    ("stalled_ns", 0),
+    ("lost_share", 6),
+    ("packets_resent", 0),
 ];
 
 impl Measured {
@@ -99,32 +114,13 @@ impl Measured {
     }
 
     /// All times that were summed up, by their names in JSON; those the pattern is about first.
-    pub fn series(&self) -> Vec<(&'static str, &Summary)> {
-        match self {
-            Self::HalfRoundTrip { half_rtt_ns } => vec![("half_rtt_ns", half_rtt_ns)],
-            Self::Bulk { total_ns, .. } => vec![("total_ns", total_ns)],
-            Self::LogP {
-                send_overhead_ns,
-                receive_overhead_ns,
-                gap_ns,
-                rtt_ns,
-                ..
-            } => vec![
-                ("send_overhead_ns", send_overhead_ns),
-                ("receive_overhead_ns", receive_overhead_ns),
-                ("gap_ns", gap_ns),
-                ("rtt_ns", rtt_ns),
-            ],
-            Self::Flood {
-                send_overhead_ns, ..
-            } => vec![("send_overhead_ns", send_overhead_ns)],
-            Self::SetUp {
-                connect_ns,
-                connection_ns,
-                ..
-            } => vec![("connect_ns", connect_ns), ("connection_ns", connection_ns)],
-            Self::Recovery { exchange_ns, .. } => vec![("exchange_ns", exchange_ns)],
-        }
+    pub fn series(&self) -> Vec<(&'static str, Summary)> {
+        let mut fields = fields::of(self);
+        let of_name = |name: &'static str| {
+            let times = serde_json::from_value(fields.remove(name)?);
+            times.ok().map(|times| (name, times))
+        };
+        TIMES.into_iter().filter_map(of_name).collect()
     }
 
     /// What the times are of, for people, and how many nanoseconds their unit has.
@@ -132,44 +128,20 @@ impl Measured {
         match self {
             Self::HalfRoundTrip { .. } => ("half round trip", "us", 1e3),
             Self::Bulk { .. } => ("whole transfer", "ms", 1e6),
-            Self::LogP { .. } => ("send overhead", "us", 1e3),
-            Self::Flood { .. } => ("send overhead", "us", 1e3),
+            Self::LogP { .. } | Self::Flood { .. } => ("send overhead", "us", 1e3),
             Self::SetUp { .. } => ("connecting", "us", 1e3),
             Self::Recovery { .. } => ("exchange", "us", 1e3),
         }
     }
 
-    /// The pattern's number called `name`, one of [`NUMBERS`], if it has that.
-    pub(super) fn number(&self, name: &str) -> Option<String> {
-        match (self, name) {
-            (Self::Bulk { ns_per_byte, .. }, "ns_per_byte") => Some(format!("{ns_per_byte:.4}")),
-            (Self::LogP { latency_ns, .. }, "latency_ns") => Some(latency_ns.to_string()),
-            (Self::Flood { messages_per_s, .. }, "messages_per_s") => {
-                Some(format!("{messages_per_s:.0}"))
-            }
-            (
-                Self::Flood {
-                    packets_per_message,
-                    ..
-                },
-                "packets_per_message",
-            ) => packets_per_message.map(|packets| format!("{packets:.4}")),
-            (
-                Self::SetUp {
-                    connections_per_s, ..
-                },
-                "connections_per_s",
-            ) => Some(format!("{connections_per_s:.1}")),
-            (Self::Recovery { stalls, .. }, "stalls") => Some(stalls.to_string()),
-            (Self::Recovery { stalled_ns, .. }, "stalled_ns") => Some(stalled_ns.to_string()),
-            (Self::Recovery { lost_share, .. }, "lost_share") => {
-                lost_share.map(|share| format!("{share:.6}"))
-            }
-            (Self::Recovery { packets_resent, .. }, "packets_resent") => {
-                packets_resent.map(|packets| packets.to_string())
-            }
-            _ => None,
-        }
+    /// The pattern's numbers for programs, in the order of [`NUMBERS`]; empty where it has none.
+    pub(super) fn numbers(&self) -> Vec<String> {
+        let fields = fields::of(self);
+        let text = |(name, decimals): (&str, usize)| {
+            let number = fields.get(name).and_then(Value::as_f64);
+            number.map_or(String::new(), |number| format!("{number:.decimals$}"))
+        };
+        NUMBERS.into_iter().map(text).collect()
     }
 
     /// Columns of the table that the pattern has beside its times: title and text.

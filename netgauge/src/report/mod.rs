@@ -2,10 +2,11 @@
 
 //! What was measured, and the forms it is printed in.
 
-pub(crate) mod csv;
+mod csv;
+pub(crate) mod fields;
 mod measured;
 pub mod record;
-pub(crate) mod table;
+mod table;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -160,7 +161,7 @@ impl Report {
         &self,
         kind: &Kind,
         sockets: &SocketOptions,
-        pattern: &dyn Pattern,
+        pattern: &Pattern,
         rows: &[Row],
     ) -> Self {
         let mut report = self.clone();
@@ -194,14 +195,14 @@ impl Run {
     pub fn new(
         kind: &Kind,
         sockets: &SocketOptions,
-        pattern: &dyn Pattern,
+        pattern: &Pattern,
         outcome: Outcome,
         rows: Vec<Row>,
     ) -> Self {
         Self {
             transport: kind.name.to_owned(),
             about: sockets.describe(kind),
-            pattern: pattern.name().to_owned(),
+            pattern: pattern.name.to_owned(),
             outcome,
             rows,
         }
@@ -219,6 +220,15 @@ pub enum Outcome {
         /// What was wrong and what to do.
         error: String,
     },
+}
+
+impl Outcome {
+    /// It failed for this reason.
+    pub(crate) fn failed(error: &anyhow::Error) -> Self {
+        Self::Failed {
+            error: format!("{error:#}"),
+        }
+    }
 }
 
 /// What came of a run of any report.

@@ -5,6 +5,7 @@
 use std::collections::BTreeSet;
 use std::io::{self, Write};
 
+use super::fields::write_aligned;
 use super::{Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
 use crate::summary::{Percent, OUTLIER_RULE};
@@ -214,38 +215,6 @@ fn cell(run: &Run, size: u64, text: impl FnOnce(&Row) -> String) -> String {
         (None, Outcome::Failed { .. }) => "failed".to_owned(),
         (None, Outcome::Ok) => "-".to_owned(),
     }
-}
-
-/// Prints lines of cells in columns: the first column to the left, numbers to the right, a rule
-/// below the first line.
-pub(crate) fn write_aligned(lines: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
-    let columns = lines.iter().map(Vec::len).max().unwrap_or(0);
-    let widths: Vec<usize> = (0..columns)
-        .map(|column| {
-            lines
-                .iter()
-                .filter_map(|line| line.get(column))
-                .map(|cell| cell.len())
-                .max()
-        })
-        .map(Option::unwrap_or_default)
-        .collect();
-    for (number, line) in lines.iter().enumerate() {
-        let mut text = String::from(" ");
-        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-            if column == 0 {
-                text.push_str(&format!(" {cell:<width$}"));
-            } else {
-                text.push_str(&format!("  {cell:>width$}"));
-            }
-        }
-        writeln!(out, "{}", text.trim_end())?;
-        if number == 0 {
-            let width = widths.iter().sum::<usize>() + 2 * columns.saturating_sub(1);
-            writeln!(out, "  {}", "-".repeat(width))?;
-        }
-    }
-    Ok(())
 }
 
 #[cfg(test)]

@@ -1,0 +1,202 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What was measured with a pattern of many, but for `esp-params`, which has a
+//! [report of its own](super::esp_params::ParamsReport). Printed as JSON it is what programs read.
+
+use serde::{Deserialize, Serialize};
+
+use super::figures::{jain, Fairness, Goodput, HostRate, Share};
+use super::mesh::MeshRound;
+use super::plan::Plan;
+use super::rounds::Round;
+use crate::report::{self, End, LeftOut, Outcome};
+use crate::transport;
+
+/// Everything that was measured.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupReport {
+    /// netgauge's version.
+    pub netgauge: String,
+    /// The pattern's name.
+    pub pattern: String,
+    /// Their names, by index.
+    pub participants: Vec<String>,
+    /// What the choice of the servers, or of pairs, depended on.
+    pub seed: u64,
+    /// Rate of the server's link, or each host's, bit/s.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub rate_bit_per_s: Option<u64>,
+    /// One per transport, congestion control and number of clients, in the order measured.
+    pub runs: Vec<GroupRun>,
+    /// What does not work here, where all transports were asked for.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub left_out: Vec<LeftOut>,
+}
+
+/// One transport, where there are clients with one number of them.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct GroupRun {
+    /// Transport's name.
+    pub transport: String,
+    /// One line on the transport.
+    pub about: String,
+    /// Name of TCP's congestion control, where one was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// Who was what, where not all did the same.
+    #[serde(flatten)]
+    pub cast: Option<Cast>,
+    /// How it ended.
+    #[serde(flatten)]
+    pub outcome: Outcome,
+    /// One per size, ascending; those measured before a failure too.
+    pub rows: Vec<GroupRow>,
+}
+
+/// A server and its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cast {
+    /// Number of clients.
+    pub clients: usize,
+    /// The server's name.
+    pub server: String,
+    /// The server's index.
+    pub server_index: usize,
+}
+
+/// One size.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct GroupRow {
+    /// Bytes of each message.
+    pub size: u64,
+    /// Rounds measured, or pairings.
+    pub rounds: u32,
+    /// Rounds that broke.
+    pub errors: u32,
+    /// With a server: payload of all by time.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub goodput_bit_per_s: Option<Goodput>,
+    /// Without: what one host gets; of all-to-all by rounds, of a bisection by pairs.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub host_bit_per_s: Option<HostRate>,
+    /// The same as a share of the rate, if that was given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub share: Option<Share>,
+    /// All-to-all: what all hosts get together, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub total_bit_per_s: Option<u64>,
+    /// Bisection: what all pairs carry one way, on average.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub bisection_bit_per_s: Option<u64>,
+    /// Jain's index: when one-many's first sender was done, else of the times at which the others
+    /// had everything.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<Fairness>,
+}
+
+impl GroupRow {
+    /// Sums up rounds of `clients` clients, without the first `warmup`.
+    pub fn of_clients(
+        size: u64,
+        clients: usize,
+        rounds: &[Round],
+        warmup: u32,
+        rate: Option<u64>,
+    ) -> Self {
+        let counted = rounds.get(warmup as usize..).unwrap_or_default();
+        let goodput = Goodput::of(counted, size * clients as u64);
+        Self {
+            size,
+            rounds: counted.len() as u32,
+            goodput_bit_per_s: goodput,
+            share: goodput.zip(rate).map(|(goodput, rate)| goodput.share(rate)),
+            fairness: Fairness::of(counted.iter().map(|round| round.fairness).collect()),
+            ..Self::default()
+        }
+    }
+
+    /// Sums up what hosts got by these rates, bit/s.
+    pub fn of_hosts(size: u64, rounds: u32, rates: Vec<f64>, plan: &Plan) -> Self {
+        let host = HostRate::of(rates);
+        let share =
+            |(host, rate): (HostRate, u64)| Share::Average(host.average as f64 / rate as f64);
+        Self {
+            size,
+            rounds,
+            host_bit_per_s: host,
+            share: host.zip(plan.rate).map(share),
+            ..Self::default()
+        }
+    }
+}
+
+impl Round {
+    /// A round of a server that sends, with how equal the times were at which the clients had their
+    /// messages.
+    pub(super) fn of_clients(round: &MeshRound) -> Self {
+        Self {
+            ns: round.ns,
+            fairness: jain(&round.received_ns[1..]),
+        }
+    }
+}
+
+impl GroupReport {
+    /// Is it known that this transport does not work here?
+    pub(super) fn lacks(&self, transport: &str) -> bool {
+        self.left_out.iter().any(|out| out.transport == transport)
+    }
+
+    /// Has this transport been measured with another number of clients?
+    pub(super) fn has(&self, transport: &str) -> bool {
+        self.runs.iter().any(|run| run.transport == transport)
+    }
+
+    /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
+    pub fn errors(&self) -> Vec<String> {
+        report::errors(&self.runs, GroupRun::end, GroupRun::title)
+    }
+}
+
+impl GroupRun {
+    fn end(&self) -> End<'_> {
+        End {
+            outcome: &self.outcome,
+            empty: self.rows.is_empty(),
+        }
+    }
+
+    /// The transport, with what was chosen of it.
+    pub fn medium(&self) -> String {
+        transport::medium(&self.transport, self.congestion.as_deref())
+    }
+
+    /// What was measured, for messages.
+    pub fn title(&self) -> String {
+        let Some(Cast { clients, .. }) = self.cast else {
+            return self.medium();
+        };
+        let s = if clients == 1 { "" } else { "s" };
+        format!("{}, {clients} client{s}", self.medium())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_warm_up_does_not_count() {
+        let round = |ns| Round { ns, fairness: 1.0 };
+        let rounds = [round(1), round(8000), round(16000)];
+        let row = GroupRow::of_clients(500, 2, &rounds, 1, Some(2_000_000_000));
+        assert_eq!((row.rounds, row.errors), (2, 0));
+        let goodput = row.goodput_bit_per_s.unwrap();
+        assert_eq!((goodput.worst, goodput.best), (500_000_000, 1_000_000_000));
+        assert_eq!(row.share.map(|share| share.values()[2]), Some(0.5));
+
+        let broken = GroupRow::of_clients(500, 2, &rounds[..1], 2, None);
+        assert_eq!(broken.rounds, 0);
+        assert_eq!((broken.goodput_bit_per_s, broken.share), (None, None));
+    }
+}
