@@ -15,7 +15,7 @@ use crate::machine::Machine;
 use crate::pattern::{is_peer_gone, Link, Pattern, Plan, Streams};
 use crate::progress::Progress;
 use crate::report::record::Record;
-use crate::report::{LeftOut, Outcome, Report, Row, Run};
+use crate::report::{Outcome, Report, Row, Run};
 use crate::transport::{self, Context, Kind, Role, SocketOptions};
 
 /// How long to wait between two attempts to reach a server that is not up yet.
@@ -95,67 +95,15 @@ pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
     let mut client = Client {
         control: reach(&options.host, options.port, options.wait, options.give_up)?,
         options,
+        gone: None,
         opened: false,
         remark: None,
     };
     let mut report = Report::new(client.control.addresses()?.1, client.record()?);
-    let mut gone = None;
     for (pattern, plan) in &options.patterns {
         for kind in &options.transports {
-            if report.lacks(kind) {
-                progress.advance(plan.sizes.len() as u64);
-                continue;
-            }
-            let suits = pattern
-                .two()
-                .and_then(|two| two.suits(kind))
-                .and_then(|()| plan.args.suits(pattern, kind));
-            if let Err(reason) = suits {
-                progress.advance(plan.sizes.len() as u64);
-                report.left_out.push(LeftOut {
-                    transport: kind.name.to_owned(),
-                    pattern: Some(pattern.name.to_owned()),
-                    reason: reason.to_string(),
-                });
-                continue;
-            }
-            let mut rows = Vec::new();
-            let mut on_row = |row: Row| {
-                progress.advance(1);
-                rows.push(row);
-                progress.measured(report.interrupted(kind, &options.sockets, pattern, &rows));
-            };
-            let result = match &gone {
-                Some(reason) => Err(anyhow!("not measured: {reason}")),
-                None => {
-                    progress.begin(kind.name, pattern.name);
-                    // What came of those before is told even if this one's first size is not done.
-                    progress.measured(report.interrupted(kind, &options.sockets, pattern, &[]));
-                    client.measure(kind, pattern, plan, &mut on_row)
-                }
-            };
-            let outcome = match result {
-                Ok(()) => Outcome::Ok,
-                Err(error) => {
-                    progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
-                    if is_peer_gone(&error) {
-                        gone = Some(error.to_string());
-                    } else if options.all && gone.is_none() && !client.opened {
-                        report.left_out.push(LeftOut {
-                            transport: kind.name.to_owned(),
-                            pattern: None,
-                            reason: format!("{error:#}"),
-                        });
-                        continue;
-                    }
-                    Outcome::failed(&error)
-                }
-            };
-            let mut run = Run::new(kind, &options.sockets, pattern, outcome, rows);
-            if let Some(remark) = client.remark.take() {
-                run.about += &format!("; {remark}");
-            }
-            report.runs.push(run);
+            let done = client.add(&mut report, kind, pattern, plan, progress);
+            progress.advance(plan.sizes.len().saturating_sub(done) as u64);
         }
     }
     Ok(report)
@@ -221,6 +169,8 @@ fn may_come_up(error: &io::Error) -> bool {
 struct Client<'a> {
     control: Control,
     options: &'a ClientOptions,
+    /// Why nothing more can be measured.
+    gone: Option<String>,
     /// Both ends of the transport that is measured are there.
     opened: bool,
     /// What the transport that was measured last has to say.
@@ -238,6 +188,63 @@ impl Client<'_> {
             record.add("server", machine.clone());
         }
         Ok(record)
+    }
+
+    /// Adds what comes of one transport with one pattern, and says how many sizes were measured.
+    fn add(
+        &mut self,
+        report: &mut Report,
+        kind: &'static Kind,
+        pattern: &'static Pattern,
+        plan: &Plan,
+        progress: &dyn Progress,
+    ) -> usize {
+        if report.lacks(kind) {
+            return 0;
+        }
+        let suits = pattern
+            .two()
+            .and_then(|two| two.suits(kind))
+            .and_then(|()| plan.args.suits(pattern, kind));
+        if let Err(reason) = suits {
+            report.leave_out(kind, Some(pattern), reason.to_string());
+            return 0;
+        }
+        let options = self.options;
+        let sockets = &options.sockets;
+        let mut rows = Vec::new();
+        let result = match &self.gone {
+            Some(reason) => Err(anyhow!("not measured: {reason}")),
+            None => {
+                progress.begin(kind.name, pattern.name);
+                // What came of those before is told even if this one's first size is not done.
+                progress.measured(report.interrupted(kind, sockets, pattern, &[]));
+                self.measure(kind, pattern, plan, &mut |row| {
+                    progress.advance(1);
+                    rows.push(row);
+                    progress.measured(report.interrupted(kind, sockets, pattern, &rows));
+                })
+            }
+        };
+        let done = rows.len();
+        let outcome = match result {
+            Ok(()) => Outcome::Ok,
+            Err(error) => {
+                if is_peer_gone(&error) {
+                    self.gone = Some(error.to_string());
+                } else if options.all && self.gone.is_none() && !self.opened {
+                    report.leave_out(kind, None, format!("{error:#}"));
+                    return done;
+                }
+                Outcome::failed(&error)
+            }
+        };
+        let mut run = Run::new(kind, sockets, pattern, outcome, rows);
+        if let Some(remark) = self.remark.take() {
+            run.about += &format!("; {remark}");
+        }
+        report.runs.push(run);
+        done
     }
 
     /// Measures one transport with one pattern, and leaves the peer ready for the next.
@@ -262,13 +269,12 @@ impl Client<'_> {
         };
         // What fails here is no business of the peer's.
         let prepared = (kind.prepare)(&context)?;
-        let endpoint = prepared.endpoint()?;
         let streams = Streams::of(kind, &context);
         self.control.send(&Message::Open {
             transport: kind.name.to_owned(),
             pattern: pattern.name.to_owned(),
             ethertype: context.ethertype,
-            endpoint,
+            endpoint: prepared.endpoint.clone(),
             options: context.options.clone(),
         })?;
         let result = self.open_and_lead(prepared, &context.options, streams, pattern, plan, rows);
@@ -281,7 +287,7 @@ impl Client<'_> {
 
     fn open_and_lead(
         &mut self,
-        prepared: Box<dyn crate::transport::Prepared>,
+        prepared: transport::Prepared,
         sockets: &SocketOptions,
         streams: Option<Streams>,
         pattern: &Pattern,

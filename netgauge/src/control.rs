@@ -31,7 +31,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -153,64 +153,19 @@ impl fmt::Display for PeerGone {
 
 impl std::error::Error for PeerGone {}
 
-/// What carries a control connection.
-#[derive(Debug)]
-enum Channel {
-    /// To another host, or another process that was there before.
-    Tcp {
-        stream: TcpStream,
-        local: SocketAddr,
-        peer: SocketAddr,
-    },
-    /// Between a coordinator and a participant that it started.
-    Local(UnixStream),
-    /// The same seen by a participant on another host.
-    Pipes {
-        input: File,
-        output: File,
-        local: Option<IpAddr>,
-    },
-}
-
-impl Read for Channel {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp { stream, .. } => stream.read(buffer),
-            Self::Local(stream) => stream.read(buffer),
-            Self::Pipes { input, .. } => input.read(buffer),
-        }
-    }
-}
-
-impl Write for Channel {
-    fn write(&mut self, data: &[u8]) -> io::Result<usize> {
-        match self {
-            Self::Tcp { stream, .. } => stream.write(data),
-            Self::Local(stream) => stream.write(data),
-            Self::Pipes { output, .. } => output.write(data),
-        }
-    }
-
-    fn flush(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-}
-
-impl AsFd for Channel {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Tcp { stream, .. } => stream.as_fd(),
-            Self::Local(stream) => stream.as_fd(),
-            Self::Pipes { input, .. } => input.as_fd(),
-        }
-    }
-}
-
-/// One end of the control connection.
+/// One end of the control connection: a connection to another host, or to another process that was
+/// there before; a pair of sockets between a coordinator and a participant that it started; or the
+/// pipes of ssh, as a participant on another host has them.
 #[derive(Debug)]
 pub struct Control {
-    channel: BufReader<Channel>,
+    input: BufReader<File>,
+    /// The same socket, or the other pipe.
+    output: File,
+    is_socket: bool,
     name: String,
+    /// This side's address and the peer's.
+    addresses: Option<(SocketAddr, SocketAddr)>,
+    local: Option<IpAddr>,
     peer: Option<Machine>,
 }
 
@@ -237,13 +192,9 @@ impl Control {
         socket.set_tcp_keepalive(&keepalive)?;
         socket.set_tcp_user_timeout(Some(HOST_TIMEOUT))?;
         Ok(Self {
-            channel: BufReader::new(Channel::Tcp {
-                stream,
-                local,
-                peer,
-            }),
-            name: peer.to_string(),
-            peer: None,
+            addresses: Some((local, peer)),
+            local: Some(local.ip()),
+            ..Self::of_socket(stream.into(), &peer.to_string())?
         })
     }
 
@@ -259,10 +210,14 @@ impl Control {
     ) -> Result<Self> {
         stream.set_read_timeout(answer_timeout)?;
         stream.set_write_timeout(Some(HOST_TIMEOUT))?;
+        Self::of_socket(stream.into(), name)
+    }
+
+    fn of_socket(socket: OwnedFd, name: &str) -> Result<Self> {
+        let output = File::from(socket.try_clone()?);
         Ok(Self {
-            channel: BufReader::new(Channel::Local(stream)),
-            name: name.to_owned(),
-            peer: None,
+            is_socket: true,
+            ..Self::over(File::from(socket), output, name)
         })
     }
 
@@ -275,23 +230,26 @@ impl Control {
             local.parse::<IpAddr>().ok()
         });
         Self {
-            channel: BufReader::new(Channel::Pipes {
-                input,
-                output,
-                local,
-            }),
+            local,
+            ..Self::over(input, output, name)
+        }
+    }
+
+    fn over(input: File, output: File, name: &str) -> Self {
+        Self {
+            input: BufReader::new(input),
+            output,
+            is_socket: false,
             name: name.to_owned(),
+            addresses: None,
+            local: None,
             peer: None,
         }
     }
 
     /// This host's address towards the peer, where one is known.
     pub fn local_ip(&self) -> Option<IpAddr> {
-        match self.channel.get_ref() {
-            Channel::Tcp { local, .. } => Some(local.ip()),
-            Channel::Local(_) => None,
-            Channel::Pipes { local, .. } => *local,
-        }
+        self.local
     }
 
     /// The peer's name: its address, or what it was given.
@@ -343,12 +301,8 @@ impl Control {
     ///
     /// The connection is between processes of one host and has none.
     pub fn addresses(&self) -> Result<(SocketAddr, SocketAddr)> {
-        match self.channel.get_ref() {
-            Channel::Tcp { local, peer, .. } => Ok((*local, *peer)),
-            Channel::Local(_) | Channel::Pipes { .. } => {
-                bail!("the control connection has no addresses to go by")
-            }
-        }
+        let addresses = self.addresses;
+        addresses.context("the control connection has no addresses to go by")
     }
 
     /// Bounds the wait for each message from now on; `None` does not.
@@ -357,24 +311,20 @@ impl Control {
     ///
     /// The option cannot be set.
     pub fn set_answer_timeout(&self, timeout: Option<Duration>) -> Result<()> {
-        match self.channel.get_ref() {
-            Channel::Tcp { stream, .. } => stream.set_read_timeout(timeout)?,
-            Channel::Local(stream) => stream.set_read_timeout(timeout)?,
-            // Who waits there ends with ssh.
-            Channel::Pipes { .. } => {}
+        // Who waits for a pipe ends with ssh.
+        if self.is_socket {
+            SockRef::from(&self.output).set_read_timeout(timeout)?;
         }
         Ok(())
     }
 
     /// Ends this side's half of the connection: the peer has nothing to wait for any more.
     pub fn end(&self) {
-        // Where the connection has broken already, there is nothing left to end.
-        let _ = match self.channel.get_ref() {
-            Channel::Tcp { stream, .. } => stream.shutdown(Shutdown::Write),
-            Channel::Local(stream) => stream.shutdown(Shutdown::Write),
-            // It ends with the process.
-            Channel::Pipes { .. } => Ok(()),
-        };
+        // Where the connection has broken already, there is nothing left to end; a pipe ends with the
+        // process.
+        if self.is_socket {
+            let _ = SockRef::from(&self.output).shutdown(Shutdown::Write);
+        }
     }
 
     /// Sends one message.
@@ -385,8 +335,7 @@ impl Control {
     pub fn send(&mut self, message: &Message) -> Result<()> {
         let mut line = serde_json::to_vec(message)?;
         line.push(b'\n');
-        self.channel
-            .get_mut()
+        self.output
             .write_all(&line)
             .map_err(|error| self.gone(&error).into())
     }
@@ -398,7 +347,7 @@ impl Control {
     /// [`PeerGone`], or what came is not a message.
     pub fn receive_or_end(&mut self) -> Result<Option<Message>> {
         let mut line = Vec::new();
-        let read = (&mut self.channel)
+        let read = (&mut self.input)
             .take(LINE_LIMIT)
             .read_until(b'\n', &mut line);
         match read {
@@ -453,14 +402,14 @@ impl Control {
     /// Has more been read from the connection than was asked for, so that waiting on the
     /// descriptor would tell nothing?
     pub fn has_read_ahead(&self) -> bool {
-        !self.channel.buffer().is_empty()
+        !self.input.buffer().is_empty()
     }
 
     /// The peer's host, for messages.
     fn host(&self) -> String {
-        match self.channel.get_ref() {
-            Channel::Tcp { peer, .. } => peer.ip().to_string(),
-            Channel::Local(_) | Channel::Pipes { .. } => self.name.clone(),
+        match self.addresses {
+            Some((_, peer)) => peer.ip().to_string(),
+            None => self.name.clone(),
         }
     }
 
@@ -479,7 +428,7 @@ impl Control {
 
 impl AsFd for Control {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.channel.get_ref().as_fd()
+        self.input.get_ref().as_fd()
     }
 }
 

@@ -107,10 +107,7 @@ impl LabArgs {
         if let Some(path) = &cli.group.many.plot {
             eprintln!("netgauge: the picture is {}", path.display());
         }
-        Ok(match complete {
-            true => ExitCode::SUCCESS,
-            false => ExitCode::FAILURE,
-        })
+        Ok(ExitCode::from(u8::from(!complete)))
     }
 
     /// What would be said on the command line to have the same in namespaces that are there.

@@ -72,10 +72,7 @@ fn run(cli: &Cli) -> Result<ExitCode> {
 fn coordinate(cli: &Cli, pattern: &Pattern) -> Result<ExitCode> {
     let coordinator = Coordinator::new(cli, pattern).map_err(wrong_line)?;
     let complete = coordinator.run(Signals::catch()?)?;
-    Ok(match complete {
-        true => ExitCode::SUCCESS,
-        false => ExitCode::FAILURE,
-    })
+    Ok(ExitCode::from(u8::from(!complete)))
 }
 
 fn serve(cli: &Cli) -> Result<ExitCode> {

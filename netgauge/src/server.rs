@@ -198,7 +198,7 @@ impl Session<'_> {
         pattern.two()?.suits(kind)?;
         let prepared = (kind.prepare)(&context)?;
         self.control
-            .send(&Message::Endpoint(prepared.endpoint()?))?;
+            .send(&Message::Endpoint(prepared.endpoint.clone()))?;
         Ok(Open {
             transport: transport::open(prepared, endpoint, &context.options)?,
             pattern,

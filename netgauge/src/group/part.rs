@@ -34,7 +34,7 @@ pub struct PartOptions {
 /// What a participant has open.
 enum Role {
     None,
-    Listening(Box<dyn StreamListener>),
+    Listening(StreamListener),
     Member(Member),
 }
 
@@ -89,7 +89,7 @@ impl Part {
         Ok(Some(match order {
             Order::Listen(opening) => {
                 let listener = (streams(&opening)?.listen)(&self.context(opening))?;
-                let endpoint = listener.endpoint()?;
+                let endpoint = listener.endpoint.clone();
                 self.role = Role::Listening(listener);
                 Answer::Listening(endpoint)
             }
@@ -98,20 +98,7 @@ impl Part {
                 number,
                 connect,
                 accept,
-            } => {
-                // Alone it would do any number of rounds in no time.
-                ensure!(
-                    !connect.is_empty() || !accept.is_empty(),
-                    "nobody to be connected with"
-                );
-                let mut links = self.connect_to(opening, number, connect)?;
-                let Some(more) = self.accept(&accept, control)? else {
-                    return Ok(None);
-                };
-                links.extend(more);
-                self.role = Role::Member(Member { number, links });
-                Answer::Done
-            }
+            } => return self.join(opening, number, connect, &accept, control),
             Order::Exchange { series, to, from } => {
                 let (member, give_up) = self.member(series)?;
                 control.send(&Message::Answer(Answer::Ready))?;
@@ -143,11 +130,12 @@ impl Part {
             }
             Order::Identify => Answer::Identity(Place::here()?),
             Order::SetParameters(values) => {
-                let parameters = match &mut self.parameters {
-                    Some(parameters) => parameters,
-                    none => none.insert(Parameters::save()?),
-                };
-                parameters.set(values)?;
+                if self.parameters.is_none() {
+                    self.parameters = Some(Parameters::save()?);
+                }
+                self.parameters
+                    .iter_mut()
+                    .try_for_each(|one| one.set(values))?;
                 Answer::Done
             }
             Order::RestoreParameters => {
@@ -175,6 +163,29 @@ impl Part {
             bail!("not a member of a mesh");
         };
         Ok((member, self.options.give_up))
+    }
+
+    /// Becomes a member that is connected with others.
+    fn join(
+        &mut self,
+        opening: Opening,
+        number: u16,
+        connect: Vec<(u16, Endpoint)>,
+        accept: &[u16],
+        control: &Control,
+    ) -> Result<Option<Answer>> {
+        // Alone it would do any number of rounds in no time.
+        ensure!(
+            !connect.is_empty() || !accept.is_empty(),
+            "nobody to be connected with"
+        );
+        let mut links = self.connect_to(opening, number, connect)?;
+        let Some(more) = self.accept(accept, control)? else {
+            return Ok(None);
+        };
+        links.extend(more);
+        self.role = Role::Member(Member { number, links });
+        Ok(Some(Answer::Done))
     }
 
     /// Connects to other members.

@@ -75,18 +75,12 @@ impl Group {
                     }
                     (control, None)
                 }
-                Place::Namespace(namespace) => {
-                    let interface = options.interface.as_deref().unwrap_or("eth0");
-                    let (control, process) =
-                        start(&name, Some(namespace), Some(interface), options)?;
-                    (control, Some(process))
-                }
-                Place::Here => {
-                    let (control, process) = start(&name, None, interface.as_deref(), options)?;
-                    (control, Some(process))
-                }
                 Place::Remote(host) => {
                     let (control, process) = start_remote(host, options)?;
+                    (control, Some(process))
+                }
+                Place::Namespace(_) | Place::Here => {
+                    let (control, process) = start(place, interface.as_deref(), options)?;
                     (control, Some(process))
                 }
             };
@@ -116,14 +110,9 @@ impl Group {
     /// Waits for the greeting of a process that was started.
     fn greet(&mut self, who: usize, patience: Duration) -> Result<()> {
         let deadline = Instant::now() + patience;
-        while self
-            .wait(
-                &[who],
-                Some(deadline.saturating_duration_since(Instant::now())),
-            )?
-            .is_none()
-        {
-            if Instant::now() >= deadline {
+        let left = || deadline.saturating_duration_since(Instant::now());
+        while self.wait(&[who], Some(left()))?.is_none() {
+            if left().is_zero() {
                 bail!(unanswered(&self.participants[who].place, patience));
             }
         }

@@ -97,21 +97,27 @@ impl GroupOptions {
     }
 }
 
-/// Starts this program as a participant called `name`.
+/// Starts this program as a participant at `place` on this host; one that is in no namespace of its
+/// own uses `interface`.
 pub(super) fn start(
-    name: &str,
-    namespace: Option<&str>,
+    place: &Place,
     interface: Option<&str>,
     options: &GroupOptions,
 ) -> Result<(Control, Process)> {
     // The program as it was started, also where its file has been replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
-    match namespace {
-        Some(namespace) => command.arg(format!("--participant={namespace}")),
-        None => command.arg("--participant"),
+    let interface = match place {
+        Place::Namespace(namespace) => {
+            command.arg(format!("--participant={namespace}"));
+            Some(options.interface.as_deref().unwrap_or("eth0"))
+        }
+        _ => {
+            command.arg("--participant");
+            interface
+        }
     };
     command.args(options.arguments(interface));
-    spawn(command, name)
+    spawn(command, &place.to_string())
 }
 
 /// Starts netgauge as a participant on another host. Its control connection is that program's

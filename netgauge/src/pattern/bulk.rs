@@ -13,7 +13,6 @@ use anyhow::{ensure, Result};
 
 use super::{Link, Losses, Lost, Plan, Two};
 use crate::control::Step;
-use crate::host::is_timeout;
 use crate::report::{Measured, Row};
 use crate::summary::mbit_per_s;
 use crate::transport::Transport;
@@ -52,10 +51,9 @@ impl Two for Bulk {
         };
         let mut buffer = vec![0; chunk];
         for _ in 0..step.rounds {
-            match transfer.receive(link, &mut buffer) {
-                Ok(Received::All) => {}
-                Ok(Received::Interrupted) => return Ok(()),
-                Err(error) => return Err(error.into()),
+            // The sender may have given this transfer up.
+            if !transfer.receive(link, &mut buffer)? {
+                return Ok(());
             }
         }
         Ok(())
@@ -87,16 +85,11 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
         let start = Instant::now();
         let result = transfer.send(link.transport, &block);
         let elapsed = start.elapsed();
-        match result {
-            Ok(()) => {
-                if round >= plan.warmup.min(1) {
-                    times.push(elapsed.as_nanos() as u64);
-                }
-                round += 1;
-                losses.success();
+        if losses.judge(link, result)? {
+            if round >= plan.warmup.min(1) {
+                times.push(elapsed.as_nanos() as u64);
             }
-            Err(error) if is_timeout(&error) && !link.is_reliable() => losses.count(link)?,
-            Err(error) => return Err(link.explain(error)),
+            round += 1;
         }
     }
     let total_ns = plan.summary(times)?;
@@ -119,12 +112,6 @@ struct Transfer {
     chunk: usize,
     /// What every byte of it is, and of its confirmations.
     tag: u8,
-}
-
-enum Received {
-    All,
-    /// The sender has given this transfer up.
-    Interrupted,
 }
 
 impl Transfer {
@@ -157,7 +144,8 @@ impl Transfer {
         Ok(())
     }
 
-    fn receive(&self, link: &mut Link<'_>, buffer: &mut [u8]) -> io::Result<Received> {
+    /// Has all been received?
+    fn receive(&self, link: &mut Link<'_>, buffer: &mut [u8]) -> io::Result<bool> {
         let reliable = link.is_reliable();
         let (mut left, mut received) = (self.size, 0u64);
         while left > 0 {
@@ -166,9 +154,9 @@ impl Transfer {
                 // A late datagram of a transfer that was given up.
                 Ok(()) if buffer[0] != self.tag => continue,
                 Ok(()) => {}
-                Err(error) if is_timeout(&error) && !reliable => {
+                Err(error) if link.is_loss(&error) => {
                     if link.control.is_ready(Duration::ZERO)? {
-                        return Ok(Received::Interrupted);
+                        return Ok(false);
                     }
                     continue;
                 }
@@ -181,6 +169,6 @@ impl Transfer {
             }
         }
         link.reply(&[self.tag])?;
-        Ok(Received::All)
+        Ok(true)
     }
 }

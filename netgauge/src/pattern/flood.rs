@@ -79,12 +79,8 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
             true => link.transport.send_record(&message),
             false => link.transport.send(&message),
         };
-        match sent {
-            Ok(()) => unsent.success(),
-            // It has not come either, and is counted as the others that got lost.
-            Err(error) if is_timeout(&error) && !link.is_reliable() => unsent.count(link)?,
-            Err(error) => return Err(link.explain(error)),
-        }
+        // What finds no room has not come either, and is counted as the others that got lost.
+        unsent.judge(link, sent)?;
         // One look at the clock a message: what it costs is in the time once.
         let now = Instant::now();
         times.push(now.duration_since(last).as_nanos() as u64);
@@ -100,10 +96,8 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
         true => start.elapsed(),
         false => last.duration_since(start).max(tally.time),
     };
-    let packets = match (before, link.transport.packets()?) {
-        (Some(before), Some(after)) => Some(after.since(before).sent),
-        _ => None,
-    };
+    let packets = before.zip(link.transport.packets()?);
+    let packets = packets.map(|(before, after)| after.since(before).sent);
     let nanos = elapsed.as_nanos() as u64;
     let came = u64::from(tally.came.min(count));
     Ok(Row {
@@ -162,10 +156,14 @@ fn ask_for_tally(link: &mut Link<'_>, question: &[u8], tag: u8) -> Result<Tally>
     let mut losses = Losses::new(0);
     loop {
         let asked = link.transport.send(question);
-        match asked.and_then(|()| receive_tally(link.transport, tag)) {
-            Ok(tally) => return Ok(tally),
-            Err(error) if is_timeout(&error) => losses.count(link)?,
-            Err(error) => return Err(link.explain(error)),
+        let mut tally = None;
+        let heard = asked.and_then(|()| {
+            tally = Some(receive_tally(link.transport, tag)?);
+            Ok(())
+        });
+        losses.judge(link, heard)?;
+        if let Some(tally) = tally {
+            return Ok(tally);
         }
     }
 }

@@ -24,7 +24,6 @@ use anyhow::{ensure, Result};
 use super::answering::{answer_messages, await_answer, exchange};
 use super::{Link, Losses, Lost, Plan, Two};
 use crate::control::Step;
-use crate::host::is_timeout;
 use crate::report::{Measured, Row};
 use crate::summary::{mbit_per_s, Summary};
 
@@ -204,14 +203,8 @@ impl Series {
         let (mut tag, mut round) = (0u8, 0);
         while round < rounds {
             tag = tag.wrapping_add(1);
-            match exchange(link, tag, round >= plan.warmup) {
-                Ok(()) => {
-                    round += 1;
-                    losses.success();
-                }
-                Err(error) if is_timeout(&error) && !link.is_reliable() => losses.count(link)?,
-                Err(error) => return Err(link.explain(error)),
-            }
+            let result = exchange(link, tag, round >= plan.warmup);
+            round += u32::from(losses.judge(link, result)?);
         }
         Ok(())
     }

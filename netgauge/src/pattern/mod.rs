@@ -337,11 +337,16 @@ impl Link<'_> {
         self.transport.max_datagram().is_none()
     }
 
+    /// Does an error say that something got lost, or found no room?
+    fn is_loss(&self, error: &io::Error) -> bool {
+        is_timeout(error) && !self.is_reliable()
+    }
+
     /// Sends an answer of the follower's. Where datagrams find no room in time it is lost like any
     /// other, and the leader counts it.
     fn reply(&mut self, answer: &[u8]) -> io::Result<()> {
         match self.transport.send(answer) {
-            Err(error) if is_timeout(&error) && !self.is_reliable() => Ok(()),
+            Err(error) if self.is_loss(&error) => Ok(()),
             result => result,
         }
     }
@@ -426,8 +431,17 @@ impl Losses {
         }
     }
 
-    fn success(&mut self) {
-        self.in_a_row = 0;
+    /// Did it succeed? What got lost is counted.
+    fn judge(&mut self, link: &mut Link<'_>, result: io::Result<()>) -> Result<bool> {
+        match result {
+            Ok(()) => self.in_a_row = 0,
+            Err(error) if link.is_loss(&error) => {
+                self.count(link)?;
+                return Ok(false);
+            }
+            Err(error) => return Err(link.explain(error)),
+        }
+        Ok(true)
     }
 
     fn count(&mut self, link: &mut Link<'_>) -> Result<()> {
@@ -518,7 +532,7 @@ mod tests {
             assert_eq!(losses.hopeless(), None);
             losses.in_a_row = 5;
             assert!(losses.hopeless().unwrap().contains(in_a_row));
-            losses.success();
+            losses.in_a_row = 0;
             losses.total = 25;
             assert!(losses.hopeless().unwrap().contains(in_all));
         }

@@ -3,17 +3,15 @@
 //! Ping-pong between one and one: a message goes and comes back. Half of that time is what one
 //! way takes.
 
-use std::io;
 use std::time::Instant;
 
 use anyhow::Result;
 
+use super::answering::{answer_messages, await_answer};
 use super::{Link, Losses, Plan, Two};
 use crate::control::Step;
-use crate::host::is_timeout;
 use crate::report::{Measured, Row};
 use crate::summary::mbit_per_s;
-use crate::transport::Transport;
 
 /// The pattern.
 #[derive(Debug)]
@@ -28,28 +26,8 @@ impl Two for OneOne {
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
-        let mut message = vec![0; step.size as usize];
-        let mut answered = 0;
-        loop {
-            if answered >= step.rounds {
-                // An answer may have got lost, and its message come again.
-                if link.is_reliable() || link.wait_for_control()? {
-                    return Ok(());
-                }
-            }
-            match link.transport.recv(&mut message) {
-                Ok(()) => {
-                    link.reply(&message)?;
-                    answered += 1;
-                }
-                Err(error) if is_timeout(&error) && !link.is_reliable() => {
-                    if link.control.is_ready(std::time::Duration::ZERO)? {
-                        return Ok(());
-                    }
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
+        let size = step.size as usize;
+        answer_messages(link, step.rounds, (size, 1), size)
     }
 }
 
@@ -70,18 +48,14 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
         tag = tag.wrapping_add(1);
         message.fill(tag);
         let start = Instant::now();
-        let result = exchange(link.transport, &mut message, tag);
+        let sent = link.transport.send(&message);
+        let result = sent.and_then(|()| await_answer(link.transport, tag, &mut message));
         let elapsed = start.elapsed();
-        match result {
-            Ok(()) => {
-                if round >= plan.warmup {
-                    half_round_trips.push(elapsed.as_nanos() as u64 / 2);
-                }
-                round += 1;
-                losses.success();
+        if losses.judge(link, result)? {
+            if round >= plan.warmup {
+                half_round_trips.push(elapsed.as_nanos() as u64 / 2);
             }
-            Err(error) if is_timeout(&error) && !link.is_reliable() => losses.count(link)?,
-            Err(error) => return Err(link.explain(error)),
+            round += 1;
         }
     }
     let half_rtt_ns = plan.summary(half_round_trips)?;
@@ -92,15 +66,4 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
         mbit_per_s: mbit_per_s(size, half_rtt_ns.median),
         measured: Measured::HalfRoundTrip { half_rtt_ns },
     })
-}
-
-/// Sends the message and waits for the same to come back, passing over late ones.
-fn exchange(transport: &mut dyn Transport, message: &mut [u8], tag: u8) -> io::Result<()> {
-    transport.send(message)?;
-    loop {
-        transport.recv(message)?;
-        if message.first() == Some(&tag) {
-            return Ok(());
-        }
-    }
 }

@@ -10,12 +10,11 @@
 
 use std::time::Instant;
 
-use anyhow::{bail, Result};
+use anyhow::{ensure, Result};
 
 use super::answering::{answer_messages, exchange};
 use super::{Link, Plan, Two};
 use crate::control::Step;
-use crate::host::is_timeout;
 use crate::report::{Measured, Row};
 use crate::summary::mbit_per_s;
 
@@ -45,6 +44,31 @@ impl Two for Recovery {
 }
 
 fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
+    let (times, lost, packets_resent) = exchanges(link, size, plan)?;
+    ensure!(
+        !times.is_empty(),
+        "none of {} messages was answered: the link is too lossy to measure",
+        plan.tests
+    );
+    let exchange_ns = plan.summary(times.clone())?;
+    let (stalls, stalled_ns) = stalls(&times, exchange_ns.median);
+    Ok(Row {
+        size,
+        tests: plan.tests,
+        lost,
+        mbit_per_s: mbit_per_s(size, exchange_ns.median),
+        measured: Measured::Recovery {
+            exchange_ns,
+            stalls,
+            stalled_ns,
+            lost_share: (!link.is_reliable()).then(|| f64::from(lost) / f64::from(plan.tests)),
+            packets_resent,
+        },
+    })
+}
+
+/// The times of exchanges, how many of them got lost, and packets that were sent again meanwhile.
+fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
     let rounds = plan.warmup.saturating_add(plan.tests);
     link.begin(Step {
         size,
@@ -70,46 +94,23 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
                     times.push(start.elapsed().as_nanos() as u64);
                 }
             }
-            Err(error) if is_timeout(&error) && !link.is_reliable() => {
+            Err(error) if link.is_loss(&error) => {
                 link.check_peer()?;
                 lost_in_a_row += 1;
                 lost += u32::from(round >= plan.warmup);
-                if lost_in_a_row == LOST_IN_A_ROW {
-                    bail!(
-                        "no answer to {LOST_IN_A_ROW} messages in a row: is the link up on both \
-                         hosts?"
-                    );
-                }
+                ensure!(
+                    lost_in_a_row < LOST_IN_A_ROW,
+                    "no answer to {LOST_IN_A_ROW} messages in a row: is the link up on both hosts?"
+                );
             }
             Err(error) => return Err(link.explain(error)),
         }
     }
-    let resent = match (before, link.transport.packets()?) {
-        (Some(before), Some(after)) => Some(after.since(before).resent),
-        _ => None,
-    };
-    let share = (!link.is_reliable()).then(|| f64::from(lost) / f64::from(plan.tests));
-    if times.is_empty() {
-        bail!(
-            "none of {} messages was answered: the link is too lossy to measure",
-            plan.tests
-        );
-    }
-    let exchange_ns = plan.summary(times.clone())?;
-    let (stalls, stalled_ns) = stalls(&times, exchange_ns.median);
-    Ok(Row {
-        size,
-        tests: plan.tests,
-        lost,
-        mbit_per_s: mbit_per_s(size, exchange_ns.median),
-        measured: Measured::Recovery {
-            exchange_ns,
-            stalls,
-            stalled_ns,
-            lost_share: share,
-            packets_resent: resent,
-        },
-    })
+    let after = link.transport.packets()?;
+    let resent = before
+        .zip(after)
+        .map(|(before, after)| after.since(before).resent);
+    Ok((times, lost, resent))
 }
 
 /// How many of the times are stalls, and what these have beyond the median.

@@ -4,6 +4,7 @@
 //! closed by the leader, at whose side TCP's ports then rest.
 
 use std::io::{self, ErrorKind, Read, Write};
+use std::os::fd::AsFd as _;
 use std::time::Instant;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -43,12 +44,12 @@ impl Two for SetUp {
         let streams = streams_of(link)?;
         let listener = (streams.kind.listen)(&streams.context)?;
         link.control
-            .send(&Message::Endpoint(listener.endpoint()?))?;
+            .send(&Message::Endpoint(listener.endpoint.clone()))?;
         let mut message = vec![0; step.size as usize];
         for _ in 0..step.rounds {
             let fds = [listener.as_fd(), link.control_fd()];
             match wait_readable(fds, Some(streams.context.give_up))? {
-                [true, _] => serve(listener.as_ref(), &mut message)?,
+                [true, _] => serve(&listener, &mut message)?,
                 // The leader has something else to say.
                 [false, true] => return Ok(()),
                 [false, false] => bail!(
@@ -68,7 +69,7 @@ fn streams_of(link: &Link<'_>) -> Result<Streams> {
 }
 
 /// One connection of the follower's.
-fn serve(listener: &dyn StreamListener, message: &mut [u8]) -> Result<()> {
+fn serve(listener: &StreamListener, message: &mut [u8]) -> Result<()> {
     let mut stream = listener.accept()?;
     stream.read_exact(message)?;
     stream.write_all(message)?;
@@ -208,7 +209,7 @@ mod tests {
         find("tcp").unwrap().streams.as_ref().unwrap()
     }
 
-    fn listen_by_tcp(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
+    fn listen_by_tcp(context: &StreamContext) -> Result<StreamListener> {
         (tcp().listen)(context)
     }
 

@@ -79,6 +79,15 @@ impl Report {
         }
     }
 
+    /// Adds a transport that does not work here, or does not with one pattern.
+    pub(crate) fn leave_out(&mut self, kind: &Kind, pattern: Option<&Pattern>, reason: String) {
+        self.left_out.push(LeftOut {
+            transport: kind.name.to_owned(),
+            pattern: pattern.map(|pattern| pattern.name.to_owned()),
+            reason,
+        });
+    }
+
     /// Is it known that `kind` does not work here?
     pub fn lacks(&self, kind: &Kind) -> bool {
         let whole = |out: &&LeftOut| out.pattern.is_none();

@@ -3,17 +3,17 @@
 //! Messages over datagrams: a large one goes as several.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::Result;
 use nix::poll::PollFlags;
-use nix::sys::socket::{setsockopt, sockopt};
+use nix::sys::socket::{recv, send, setsockopt, sockopt, MsgFlags};
 use socket2::SockRef;
 
 use super::options::limit_calls;
 use super::polled::{polled, try_recv, try_send};
-use super::{SocketOptions, Transport};
+use super::{Context, Transport};
 use crate::host::is_timeout;
 
 /// Room for the datagrams of one large message and of a bulk transfer's window, bytes.
@@ -22,9 +22,15 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// A connected datagram socket.
 pub(crate) trait DatagramSocket: AsFd {
     /// Sends one datagram.
-    fn send(&self, datagram: &[u8]) -> io::Result<usize>;
+    fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+        let fd = self.as_fd().as_raw_fd();
+        Ok(send(fd, datagram, MsgFlags::MSG_NOSIGNAL)?)
+    }
+
     /// Receives one datagram, cut to the buffer.
-    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize>;
+    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
+        Ok(recv(self.as_fd().as_raw_fd(), buffer, MsgFlags::empty())?)
+    }
 
     /// Sends one datagram if that can be done without waiting.
     fn try_send(&self, datagram: &[u8]) -> io::Result<usize>
@@ -101,12 +107,21 @@ impl<S: DatagramSocket> Datagrams<S> {
         })
     }
 
-    /// The same with these options.
-    pub(crate) fn with_options(mut self, options: &SocketOptions) -> Result<Self> {
-        options.apply(&self.calls.socket)?;
-        self.calls.polls_to_send = options.polls_to_send();
-        self.calls.polls_to_receive = options.polls_to_receive();
-        Ok(self)
+    /// The same with the options of its context.
+    pub(super) fn boxed(
+        socket: S,
+        max_datagram: usize,
+        context: &Context,
+    ) -> Result<Box<dyn Transport>>
+    where
+        S: 'static,
+    {
+        let (options, timeout) = (&context.options, context.loss_timeout);
+        let mut datagrams = Self::new(socket, max_datagram, timeout)?;
+        options.apply(&datagrams.calls.socket)?;
+        datagrams.calls.polls_to_send = options.polls_to_send();
+        datagrams.calls.polls_to_receive = options.polls_to_receive();
+        Ok(Box::new(datagrams))
     }
 }
 

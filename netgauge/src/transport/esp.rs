@@ -3,7 +3,6 @@
 //! ESP, PF_ENET's streams.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -11,9 +10,9 @@ use sockaddr_en::{Address, EspListener, EspStream, MacAddr};
 
 use super::options::limit_calls;
 use super::stream::Stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
-use super::{explain_family, packets, peer_address, wait_for_peer};
-use super::{Context, Kind, Prepared, Role, SocketOptions, Takes, Transport};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::{at_interface, explain_family, packets, peer_address, wait_for_peer};
+use super::{Context, Kind, Prepared, Role, SocketOptions, Takes};
 use crate::control::Endpoint;
 use crate::host::Interface;
 
@@ -21,12 +20,7 @@ pub(super) const KIND: Kind = Kind {
     name: "esp",
     about: "PF_ENET streams, Ethernet Streaming Protocol",
     prepare,
-    takes: Takes {
-        nodelay: None,
-        busy_poll: true,
-        send_buffer: true,
-        receive_buffer: true,
-    },
+    takes: Takes::DEVICE,
     interface: true,
     records: true,
     streams: Some(StreamKind {
@@ -36,57 +30,33 @@ pub(super) const KIND: Kind = Kind {
     }),
 };
 
-struct Esp {
-    interface: Interface,
-    context: Context,
-    /// The follower's.
-    listener: Option<EspListener>,
-}
-
-fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
+fn prepare(context: &Context) -> Result<Prepared> {
     let interface = context.ethernet()?;
+    // The follower's.
     let listener = match context.role {
         Role::Leader => None,
         Role::Follower => Some(listen_on(&interface, &context.options)?),
     };
-    Ok(Box::new(Esp {
-        interface,
-        context: context.clone(),
-        listener,
-    }))
-}
-
-impl Prepared for Esp {
-    fn endpoint(&self) -> Result<Endpoint> {
-        let port = match &self.listener {
-            None => 0,
-            Some(listener) => listener.local_addr()?.port,
-        };
-        Ok(Endpoint {
-            port,
-            mac: Some(self.interface.mac.to_string()),
-            ..Endpoint::default()
-        })
-    }
-
-    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let give_up = self.context.give_up;
-        let stream = match &self.listener {
+    let port = match &listener {
+        None => 0,
+        Some(listener) => listener.local_addr()?.port,
+    };
+    let context = context.clone();
+    Prepared::new(at_interface(&interface, port), move |peer| {
+        let stream = match &listener {
             None => {
-                let stream = connect(&peer_address(peer, &self.interface)?, give_up)?;
-                self.context.options.apply(&stream)?;
+                let stream = connect(&peer_address(peer, &interface)?, context.give_up)?;
+                context.options.apply(&stream)?;
                 stream
             }
             Some(listener) => {
-                wait_for_peer(listener, give_up)?;
-                listener.accept()?.0
+                wait_for_peer(listener, context.give_up)?;
+                accept(listener, context.give_up)?
             }
         };
-        limit_calls(&stream, Some(give_up))?;
-        Ok(Box::new(
-            Stream::new(stream, &self.context).counted(packets::of_esp),
-        ))
-    }
+        let stream = Stream::new(stream, &context);
+        Ok(Box::new(stream.counted(packets::of_esp)))
+    })
 }
 
 fn listen_on(interface: &Interface, options: &SocketOptions) -> Result<EspListener> {
@@ -99,61 +69,29 @@ fn listen_on(interface: &Interface, options: &SocketOptions) -> Result<EspListen
     Ok(listener)
 }
 
+fn accept(listener: &EspListener, give_up: Duration) -> io::Result<EspStream> {
+    let (stream, _) = listener.accept()?;
+    limit_calls(&stream, Some(give_up))?;
+    Ok(stream)
+}
+
 fn connect(address: &Address, give_up: Duration) -> Result<EspStream> {
-    EspStream::connect_timeout(address, give_up)
+    let stream = EspStream::connect_timeout(address, give_up)
         .map_err(explain_family)
-        .with_context(|| format!("connecting to {address} by ESP"))
+        .with_context(|| format!("connecting to {address} by ESP"))?;
+    limit_calls(&stream, Some(give_up))?;
+    Ok(stream)
 }
 
-struct Listener {
-    socket: EspListener,
-    interface: Interface,
-    give_up: Duration,
-}
-
-fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
-    let interface = context.ethernet()?;
-    Ok(Box::new(Listener {
-        socket: listen_on(&interface, &SocketOptions::default())?,
-        interface,
-        give_up: context.give_up,
-    }))
-}
-
-impl StreamListener for Listener {
-    fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            port: self.socket.local_addr()?.port,
-            mac: Some(self.interface.mac.to_string()),
-            ..Endpoint::default()
-        })
-    }
-
-    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
-        let (stream, _) = self.socket.accept()?;
-        limit_calls(&stream, Some(self.give_up))?;
-        Ok(Box::new(stream))
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+fn listen(context: &StreamContext) -> Result<StreamListener> {
+    let (interface, give_up) = (context.ethernet()?, context.give_up);
+    let socket = listen_on(&interface, &SocketOptions::default())?;
+    let endpoint = at_interface(&interface, socket.local_addr()?.port);
+    StreamListener::new(socket, endpoint, move |socket| accept(socket, give_up))
 }
 
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     let address = peer_address(server, &context.ethernet()?)?;
     let give_up = context.give_up;
-    Ok(Box::new(move || {
-        let stream = connect(&address, give_up)?;
-        limit_calls(&stream, Some(give_up))?;
-        Ok(Box::new(stream))
-    }))
-}
-
-impl StreamSocket for EspStream {
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        Self::set_nonblocking(self, nonblocking)
-    }
+    Ok(Box::new(move || Ok(Box::new(connect(&address, give_up)?))))
 }

@@ -145,7 +145,7 @@ mod tests {
         }
     }
 
-    fn end(transport: &str, role: Role) -> Box<dyn Prepared> {
+    fn end(transport: &str, role: Role) -> Prepared {
         (find(transport).unwrap().prepare)(&context(role, Some("lo"))).unwrap()
     }
 
@@ -153,7 +153,7 @@ mod tests {
     fn both_ends_use_the_address_of_the_interface_that_was_named() {
         for transport in ["tcp", "tcp-zerocopy", "udp"] {
             let (leader, follower) = (end(transport, Role::Leader), end(transport, Role::Follower));
-            let (here, there) = (leader.endpoint().unwrap(), follower.endpoint().unwrap());
+            let (here, there) = (leader.endpoint.clone(), follower.endpoint.clone());
             assert_eq!(there.ip, Some(LO), "{transport}");
             let mut leader = leader.open(&there).unwrap();
             let mut follower = follower.open(&here).unwrap();

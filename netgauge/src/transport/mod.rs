@@ -107,21 +107,35 @@ fn no_records() -> io::Error {
     )
 }
 
+/// Connects a prepared socket to the peer's, within the context's time.
+type Open = Box<dyn FnOnce(&Endpoint) -> Result<Box<dyn Transport>>>;
+
 /// A socket that waits to be connected to the peer's.
-pub trait Prepared {
+pub struct Prepared {
     /// Where the peer can reach it.
-    ///
-    /// # Errors
-    ///
-    /// What the socket says.
-    fn endpoint(&self) -> Result<Endpoint>;
+    pub endpoint: Endpoint,
+    open: Open,
+}
+
+impl Prepared {
+    fn new(
+        endpoint: Endpoint,
+        open: impl FnOnce(&Endpoint) -> Result<Box<dyn Transport>> + 'static,
+    ) -> Result<Self> {
+        Ok(Self {
+            endpoint,
+            open: Box::new(open),
+        })
+    }
 
     /// Connects it, within the context's time.
     ///
     /// # Errors
     ///
     /// What the socket says, or the peer did not come in time.
-    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>>;
+    pub fn open(self, peer: &Endpoint) -> Result<Box<dyn Transport>> {
+        (self.open)(peer)
+    }
 }
 
 /// Connects a prepared socket to the peer's, with these options.
@@ -130,7 +144,7 @@ pub trait Prepared {
 ///
 /// As [`Prepared::open`].
 pub fn open(
-    prepared: Box<dyn Prepared>,
+    prepared: Prepared,
     peer: &Endpoint,
     options: &SocketOptions,
 ) -> Result<Box<dyn Transport>> {
@@ -147,7 +161,7 @@ pub struct Kind {
     /// One line for people.
     pub about: &'static str,
     /// Makes this side's socket.
-    pub prepare: fn(&Context) -> Result<Box<dyn Prepared>>,
+    pub prepare: fn(&Context) -> Result<Prepared>,
     /// Which options mean something to its sockets.
     pub takes: Takes,
     /// Does it go by an interface that can be named?
@@ -265,6 +279,15 @@ impl Context {
             give_up: self.give_up,
             congestion: None,
         }
+    }
+}
+
+/// What the peer is told of a socket with this port on an Ethernet interface.
+fn at_interface(interface: &Interface, port: u16) -> Endpoint {
+    Endpoint {
+        port,
+        mac: Some(interface.mac.to_string()),
+        ..Endpoint::default()
     }
 }
 

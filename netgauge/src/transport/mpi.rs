@@ -27,12 +27,7 @@ pub(super) const KIND: Kind = Kind {
     name: "mpi",
     about: "MPI, two ranks of a job of Open MPI",
     prepare,
-    takes: Takes {
-        nodelay: None,
-        busy_poll: false,
-        send_buffer: false,
-        receive_buffer: false,
-    },
+    takes: Takes::NOTHING,
     interface: false,
     records: true,
     streams: None,
@@ -189,23 +184,17 @@ fn check(call: &str, status: c_int) -> io::Result<()> {
     }
 }
 
-/// A rank that has not joined yet: both have to at once, so that it is done when the peer is known to be ready.
-struct Waiting(RankOf);
-
-fn prepare(_: &Context) -> Result<Box<dyn Prepared>> {
-    Ok(Box::new(Waiting(RankOf::here()?)))
+fn prepare(_: &Context) -> Result<Prepared> {
+    waiting(RankOf::here()?)
 }
 
-impl Prepared for Waiting {
-    fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            mpi: Some(self.0.clone()),
-            ..Endpoint::default()
-        })
-    }
-
-    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let Self(here) = *self;
+/// A rank that has not joined yet: both have to at once, so that it is done when the peer is known to be ready.
+fn waiting(here: RankOf) -> Result<Prepared> {
+    let endpoint = Endpoint {
+        mpi: Some(here.clone()),
+        ..Endpoint::default()
+    };
+    Prepared::new(endpoint, move |peer| {
         let peer = peer.mpi.as_ref().context("the peer is no rank of a job")?;
         ensure!(
             peer.job == here.job && peer.rank != here.rank,
@@ -216,7 +205,7 @@ impl Prepared for Waiting {
             peer: peer.rank,
             socket: UnixStream::pair()?.0,
         }))
-    }
+    })
 }
 
 /// Messages to and from the other rank. The receiving buffer is as large as the message, or as several.
@@ -313,7 +302,7 @@ mod tests {
             rank,
         };
         let refused = |mpi| {
-            let waiting = Box::new(Waiting(rank("prterun-1", 1)));
+            let waiting = waiting(rank("prterun-1", 1)).unwrap();
             let peer = Endpoint {
                 mpi,
                 ..Endpoint::default()

@@ -109,6 +109,24 @@ pub struct Takes {
     pub receive_buffer: bool,
 }
 
+impl Takes {
+    /// Of sockets that take no option of the four.
+    pub(super) const NOTHING: Self = Self {
+        nodelay: None,
+        busy_poll: false,
+        send_buffer: false,
+        receive_buffer: false,
+    };
+
+    /// Of sockets that send at once by a device that the kernel can poll.
+    pub(super) const DEVICE: Self = Self {
+        busy_poll: true,
+        send_buffer: true,
+        receive_buffer: true,
+        ..Self::NOTHING
+    };
+}
+
 /// Does a transport take some option?
 type Taken = fn(&Takes) -> bool;
 

@@ -12,71 +12,42 @@ use sockaddr_en::MacAddr;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{peer_mac, Context, Kind, Prepared, Takes, Transport};
-use crate::control::Endpoint;
-use crate::host::Interface;
+use super::{at_interface, peer_mac, Context, Kind, Prepared, Takes};
 
 pub(super) const KIND: Kind = Kind {
     name: "raw",
     about: "Ethernet frames, AF_PACKET SOCK_DGRAM",
     prepare,
     takes: Takes {
-        nodelay: None,
         busy_poll: false,
-        send_buffer: true,
-        receive_buffer: true,
+        ..Takes::DEVICE
     },
     interface: true,
     records: true,
     streams: None,
 };
 
-struct Raw {
-    socket: Socket,
-    interface: Interface,
-    context: Context,
-}
-
-fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
+fn prepare(context: &Context) -> Result<Prepared> {
     let interface = context.ethernet()?;
     // Protocol 0 receives nothing until bind names the type, so no frame of another
     // interface gets in between.
     let socket = Socket::new(Domain::PACKET, Type::DGRAM, Some(Protocol::from(0)))
         .map_err(explain_permission)?;
+    let any = link_address(context.ethertype, interface.index, MacAddr::UNSPECIFIED);
     socket
-        .bind(&link_address(
-            context.ethertype,
-            interface.index,
-            MacAddr::UNSPECIFIED,
-        ))
+        .bind(&any)
         .with_context(|| format!("binding a packet socket to {}", interface.name))?;
-    Ok(Box::new(Raw {
-        socket,
-        interface,
-        context: context.clone(),
-    }))
-}
-
-impl Prepared for Raw {
-    fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            port: 0,
-            mac: Some(self.interface.mac.to_string()),
-            ..Endpoint::default()
-        })
-    }
-
-    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
+    let context = context.clone();
+    Prepared::new(at_interface(&interface, 0), move |peer| {
         let mac = peer_mac(peer)?;
-        let address = link_address(self.context.ethertype, self.interface.index, mac);
+        let address = link_address(context.ethertype, interface.index, mac);
         let socket = PacketSocket {
-            socket: self.socket,
+            socket,
             mac,
             address,
         };
-        let datagrams = Datagrams::new(socket, self.interface.mtu, self.context.loss_timeout)?;
-        Ok(Box::new(datagrams.with_options(&self.context.options)?))
-    }
+        Datagrams::boxed(socket, interface.mtu, &context)
+    })
 }
 
 /// A packet socket and its peer: the kernel connects none of these.

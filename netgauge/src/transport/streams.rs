@@ -4,10 +4,12 @@
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
+use socket2::SockRef;
 
 use crate::control::Endpoint;
 use crate::host::Interface;
@@ -16,7 +18,7 @@ use crate::host::Interface;
 #[derive(Debug)]
 pub struct StreamKind {
     /// Opens a listening socket.
-    pub listen: fn(&StreamContext) -> Result<Box<dyn StreamListener>>,
+    pub listen: fn(&StreamContext) -> Result<StreamListener>,
     /// Finds out how to connect to a listening socket, so that what connects has nothing left to
     /// look up: its time is told.
     pub way_to: fn(&StreamContext, &Endpoint) -> Result<Connect>,
@@ -79,22 +81,52 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
     /// # Errors
     ///
     /// What `fcntl(2)` says.
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()>;
+    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
+        SockRef::from(&self.as_fd()).set_nonblocking(nonblocking)
+    }
 }
 
+impl<S: Read + Write + AsFd + Send> StreamSocket for S {}
+
+/// Waits for a connection.
+type Accept = Box<dyn Fn() -> io::Result<Box<dyn StreamSocket>>>;
+
 /// A listening socket.
-pub trait StreamListener: AsFd {
+pub struct StreamListener {
     /// Where it can be reached.
-    ///
-    /// # Errors
-    ///
-    /// What the socket says.
-    fn endpoint(&self) -> Result<Endpoint>;
+    pub endpoint: Endpoint,
+    socket: Rc<dyn AsFd>,
+    accept: Accept,
+}
+
+impl StreamListener {
+    /// A socket that can be reached there and accepts connections like this.
+    pub(super) fn new<L: AsFd + 'static, S: StreamSocket + 'static>(
+        socket: L,
+        endpoint: Endpoint,
+        accept: impl Fn(&L) -> io::Result<S> + 'static,
+    ) -> Result<Self> {
+        let socket = Rc::new(socket);
+        let listener = Rc::clone(&socket);
+        Ok(Self {
+            endpoint,
+            socket,
+            accept: Box::new(move || Ok(Box::new(accept(&listener)?))),
+        })
+    }
 
     /// Waits for a connection.
     ///
     /// # Errors
     ///
     /// What `accept(2)` says.
-    fn accept(&self) -> io::Result<Box<dyn StreamSocket>>;
+    pub fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
+        (self.accept)()
+    }
+}
+
+impl AsFd for StreamListener {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
+    }
 }

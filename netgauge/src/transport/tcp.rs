@@ -3,8 +3,7 @@
 //! TCP, every write sent at once (`TCP_NODELAY`) unless the options say otherwise.
 
 use std::io;
-use std::net::{IpAddr, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{SocketAddr, TcpStream};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -13,7 +12,7 @@ use socket2::{Domain, SockRef, Socket, Type};
 use super::ip::{self, Departure};
 use super::options::limit_calls;
 use super::stream::Stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
 use super::{packets, wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::interface_ip;
@@ -24,9 +23,7 @@ pub(super) const KIND: Kind = Kind {
     prepare,
     takes: Takes {
         nodelay: Some("TCP_NODELAY"),
-        busy_poll: true,
-        send_buffer: true,
-        receive_buffer: true,
+        ..Takes::DEVICE
     },
     interface: true,
     records: true,
@@ -37,70 +34,44 @@ pub(super) const KIND: Kind = Kind {
     }),
 };
 
-/// One end's socket: still to connect, or listening.
-pub(super) struct Tcp {
-    pub(super) socket: Socket,
-    own: IpAddr,
-    context: Context,
-    wrap: Wrap,
+fn prepare(context: &Context) -> Result<Prepared> {
+    prepare_with(
+        context,
+        |_| Ok(()),
+        |stream, context| {
+            Ok(Box::new(
+                Stream::new(stream, context).counted(packets::of_tcp),
+            ))
+        },
+    )
 }
 
-/// Makes a transport of a connected stream.
-type Wrap = fn(TcpStream, &Context) -> Result<Box<dyn Transport>>;
-
-fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
-    let wrap = |stream, context: &Context| -> Result<Box<dyn Transport>> {
-        Ok(Box::new(
-            Stream::new(stream, context).counted(packets::of_tcp),
-        ))
-    };
-    Ok(Box::new(Tcp::new(context, wrap)?))
-}
-
-impl Tcp {
-    /// This side's socket, which `wrap` makes a transport of once it is connected.
-    pub(super) fn new(context: &Context, wrap: Wrap) -> Result<Self> {
-        let own = ip::own_address(context)?;
-        let domain = Domain::for_address(own);
-        let socket = Socket::new(domain, Type::STREAM, None).context("making a TCP socket")?;
-        // What a listener has, its connections inherit.
-        context.options.apply(&socket)?;
-        if context.role == Role::Follower {
-            socket
-                .bind(&own.into())
-                .and_then(|()| socket.listen(1))
-                .context("listening on a TCP port")?;
-        }
-        Ok(Self {
-            socket,
-            own: own.ip(),
-            context: context.clone(),
-            wrap,
-        })
+/// This side's socket: still to connect, or listening. `enable` looks whether it can do what `wrap`
+/// makes of it, a transport, once it is connected.
+pub(super) fn prepare_with(
+    context: &Context,
+    enable: fn(&Socket) -> Result<()>,
+    wrap: fn(TcpStream, &Context) -> Result<Box<dyn Transport>>,
+) -> Result<Prepared> {
+    let mut own = ip::own_address(context)?;
+    let socket = make(own).context("making a TCP socket")?;
+    // What a listener has, its connections inherit.
+    context.options.apply(&socket)?;
+    if context.role == Role::Follower {
+        socket
+            .bind(&own.into())
+            .and_then(|()| socket.listen(1))
+            .context("listening on a TCP port")?;
+        own.set_port(port_of(&socket)?);
     }
-}
-
-impl Prepared for Tcp {
-    fn endpoint(&self) -> Result<Endpoint> {
-        let port = match self.context.role {
-            Role::Leader => 0,
-            Role::Follower => port_of(&self.socket)?,
-        };
-        Ok(ip::endpoint(&self.context, SocketAddr::new(self.own, port)))
-    }
-
-    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let Self {
-            socket,
-            own,
-            context,
-            wrap,
-        } = *self;
+    enable(&socket)?;
+    let context = context.clone();
+    Prepared::new(ip::endpoint(&context, own), move |peer| {
         let socket = match context.role {
             Role::Leader => {
-                let address = ip::peers_address(&context, own, peer)?;
+                let address = ip::peers_address(&context, own.ip(), peer)?;
                 if let Some(name) = &context.interface {
-                    Departure::new(name, own, address.ip()).bind(&socket)?;
+                    Departure::new(name, own.ip(), address.ip()).bind(&socket)?;
                 }
                 connect(&socket, address, context.give_up)?;
                 socket
@@ -110,10 +81,13 @@ impl Prepared for Tcp {
                 socket.accept()?.0
             }
         };
-        let stream = TcpStream::from(socket);
-        set_up(&stream, context.options.is_nodelay(), context.give_up)?;
-        wrap(stream, &context)
-    }
+        let nodelay = context.options.is_nodelay();
+        wrap(set_up(socket, nodelay, context.give_up)?, &context)
+    })
+}
+
+fn make(address: SocketAddr) -> io::Result<Socket> {
+    Socket::new(Domain::for_address(address), Type::STREAM, None)
 }
 
 fn connect(socket: &Socket, to: SocketAddr, give_up: Duration) -> Result<()> {
@@ -128,21 +102,17 @@ fn port_of(socket: &Socket) -> Result<u16> {
     Ok(address.context("a TCP socket without a port")?.port())
 }
 
-fn set_up(stream: &TcpStream, nodelay: bool, give_up: Duration) -> io::Result<()> {
+fn set_up(socket: Socket, nodelay: bool, give_up: Duration) -> io::Result<TcpStream> {
+    let stream = TcpStream::from(socket);
     stream.set_nodelay(nodelay)?;
-    limit_calls(stream, Some(give_up))
+    limit_calls(&stream, Some(give_up))?;
+    Ok(stream)
 }
 
 /// How many connections wait to be accepted at most.
 const BACKLOG: i32 = 1024;
 
-struct Listener {
-    socket: Socket,
-    ip: IpAddr,
-    give_up: Duration,
-}
-
-fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
+fn listen(context: &StreamContext) -> Result<StreamListener> {
     let ip = match (&context.interface, context.local) {
         (Some(name), _) => interface_ip(name)?,
         (None, Some(ip)) => ip,
@@ -151,40 +121,22 @@ fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
         }
     };
     let address = SocketAddr::new(ip, 0);
-    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+    let socket = make(address)?;
     // What a listener has, its connections inherit.
     set_congestion(&socket, context.congestion.as_deref())?;
     socket
         .bind(&address.into())
         .and_then(|()| socket.listen(BACKLOG))
         .with_context(|| format!("listening on a TCP port of {ip}"))?;
-    Ok(Box::new(Listener {
-        socket,
-        ip,
-        give_up: context.give_up,
-    }))
-}
-
-impl StreamListener for Listener {
-    fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            port: port_of(&self.socket)?,
-            ip: Some(self.ip),
-            ..Endpoint::default()
-        })
-    }
-
-    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
-        let stream = TcpStream::from(self.socket.accept()?.0);
-        set_up(&stream, true, self.give_up)?;
-        Ok(Box::new(stream))
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+    let endpoint = Endpoint {
+        port: port_of(&socket)?,
+        ip: Some(ip),
+        ..Endpoint::default()
+    };
+    let give_up = context.give_up;
+    StreamListener::new(socket, endpoint, move |socket| {
+        set_up(socket.accept()?.0, true, give_up)
+    })
 }
 
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
@@ -194,22 +146,14 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     let departure = name.map(|name| Departure::towards(name, ip)).transpose()?;
     let (congestion, give_up) = (context.congestion.clone(), context.give_up);
     Ok(Box::new(move || {
-        let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)?;
+        let socket = make(address)?;
         set_congestion(&socket, congestion.as_deref())?;
         if let Some(departure) = &departure {
             departure.bind(&socket)?;
         }
         connect(&socket, address, give_up)?;
-        let stream = TcpStream::from(socket);
-        set_up(&stream, true, give_up)?;
-        Ok(Box::new(stream))
+        Ok(Box::new(set_up(socket, true, give_up)?))
     }))
-}
-
-impl StreamSocket for TcpStream {
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        Self::set_nonblocking(self, nonblocking)
-    }
 }
 
 /// Chooses the congestion control; without a name, the system's stays.
@@ -245,7 +189,7 @@ mod tests {
     fn both_ends_have_the_congestion_control_that_was_asked_for() {
         let context = context(Some("reno"));
         let listener = listen(&context).unwrap();
-        let mut client = way_to(&context, &listener.endpoint().unwrap()).unwrap()().unwrap();
+        let mut client = way_to(&context, &listener.endpoint).unwrap()().unwrap();
         let mut server = listener.accept().unwrap();
         for end in [&client, &server] {
             let name = SockRef::from(end).tcp_congestion().unwrap();

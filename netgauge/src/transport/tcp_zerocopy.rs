@@ -22,7 +22,7 @@ use socket2::{SockAddr, SockAddrStorage, SockRef};
 
 use super::polled::wait;
 use super::stream::recv_exact;
-use super::tcp::Tcp;
+use super::tcp::prepare_with;
 use super::{packets, Context, Kind, Packets, Prepared, Takes, Transport};
 
 pub(super) const KIND: Kind = Kind {
@@ -31,9 +31,7 @@ pub(super) const KIND: Kind = Kind {
     prepare,
     takes: Takes {
         nodelay: Some("TCP_NODELAY"),
-        busy_poll: true,
-        send_buffer: true,
-        receive_buffer: true,
+        ..Takes::DEVICE
     },
     interface: true,
     records: false,
@@ -63,14 +61,12 @@ const MANY: u32 = 64;
 /// Room for one control message of the error queue: an error and an IPv6 address.
 const CONTROL_SPACE: usize = 128;
 
-fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
-    let tcp = Tcp::new(context, |stream, context| {
+fn prepare(context: &Context) -> Result<Prepared> {
+    // Looked at now, so that nobody is disturbed where it cannot be done.
+    prepare_with(context, enable, |stream, context| {
         enable(&stream)?;
         Ok(Box::new(ZeroCopyStream::new(stream, context)))
-    })?;
-    // Now, so that nobody is disturbed where it cannot be done.
-    enable(&tcp.socket)?;
-    Ok(Box::new(tcp))
+    })
 }
 
 fn enable(socket: &impl AsFd) -> Result<()> {

@@ -7,7 +7,6 @@
 //! beyond it, a bearer on both sides: what TIPC calls the interface that it may use.
 
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context as _, Result};
@@ -17,8 +16,8 @@ use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::options::limit_calls;
 use super::stream::Stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
-use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
@@ -28,9 +27,8 @@ pub(super) const KIND: Kind = Kind {
     // Its senders are limited by the receiver's window and the link, not by SO_SNDBUF.
     takes: Takes {
         nodelay: Some("TIPC_NODELAY"),
-        busy_poll: false,
-        send_buffer: false,
         receive_buffer: true,
+        ..Takes::NOTHING
     },
     interface: false,
     records: false,
@@ -117,21 +115,32 @@ impl SocketId {
     }
 }
 
-struct Tipc {
-    socket: Socket,
-    context: Context,
-}
-
-fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
+fn prepare(context: &Context) -> Result<Prepared> {
     let socket = make()?;
     context.options.apply(&socket)?;
     if context.role == Role::Follower {
         listen(&socket)?;
     }
-    Ok(Box::new(Tipc {
-        socket,
-        context: context.clone(),
-    }))
+    let context = context.clone();
+    Prepared::new(endpoint(&socket)?, move |peer| {
+        let theirs = reach(&socket, peer)?;
+        let socket = match context.role {
+            Role::Leader => {
+                connect(&socket, theirs, context.give_up)?;
+                socket
+            }
+            Role::Follower => {
+                wait_for_peer(&socket, context.give_up)?;
+                let (socket, _) = socket.accept()?;
+                // Unlike TCP's, these inherit nothing.
+                context.options.apply(&socket)?;
+                socket
+            }
+        };
+        let nodelay = context.options.is_nodelay();
+        let socket = set_up(socket, nodelay, context.give_up)?;
+        Ok(Box::new(Stream::new(socket, &context)))
+    })
 }
 
 fn make() -> Result<Socket> {
@@ -163,67 +172,19 @@ fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
 }
 
 /// Sets what a connected socket has.
-fn set_up(socket: &Socket, nodelay: bool, give_up: Duration) -> io::Result<()> {
-    setsockopt(socket, Nodelay, &nodelay)?;
-    limit_calls(socket, Some(give_up))
+fn set_up(socket: Socket, nodelay: bool, give_up: Duration) -> io::Result<Socket> {
+    setsockopt(&socket, Nodelay, &nodelay)?;
+    limit_calls(&socket, Some(give_up))?;
+    Ok(socket)
 }
 
-impl Prepared for Tipc {
-    fn endpoint(&self) -> Result<Endpoint> {
-        endpoint(&self.socket)
-    }
-
-    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let Self { socket, context } = *self;
-        let theirs = reach(&socket, peer)?;
-        let socket = match context.role {
-            Role::Leader => {
-                connect(&socket, theirs, context.give_up)?;
-                socket
-            }
-            Role::Follower => {
-                wait_for_peer(&socket, context.give_up)?;
-                let (socket, _) = socket.accept()?;
-                // Unlike TCP's, these inherit nothing.
-                context.options.apply(&socket)?;
-                socket
-            }
-        };
-        set_up(&socket, context.options.is_nodelay(), context.give_up)?;
-        Ok(Box::new(Stream::new(socket, &context)))
-    }
-}
-
-struct Listener {
-    socket: Socket,
-    give_up: Duration,
-}
-
-fn listen_for_many(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
-    let socket = make()?;
+fn listen_for_many(context: &StreamContext) -> Result<StreamListener> {
+    let (socket, give_up) = (make()?, context.give_up);
     listen(&socket)?;
-    Ok(Box::new(Listener {
-        socket,
-        give_up: context.give_up,
-    }))
-}
-
-impl StreamListener for Listener {
-    fn endpoint(&self) -> Result<Endpoint> {
-        endpoint(&self.socket)
-    }
-
-    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
-        let (socket, _) = self.socket.accept()?;
-        set_up(&socket, true, self.give_up)?;
-        Ok(Box::new(socket))
-    }
-}
-
-impl AsFd for Listener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
+    let endpoint = endpoint(&socket)?;
+    StreamListener::new(socket, endpoint, move |socket| {
+        set_up(socket.accept()?.0, true, give_up)
+    })
 }
 
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
@@ -233,15 +194,8 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     Ok(Box::new(move || {
         let socket = make()?;
         connect(&socket, theirs, give_up)?;
-        set_up(&socket, true, give_up)?;
-        Ok(Box::new(socket))
+        Ok(Box::new(set_up(socket, true, give_up)?))
     }))
-}
-
-impl StreamSocket for Socket {
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        Self::set_nonblocking(self, nonblocking)
-    }
 }
 
 /// How a namespace gets a bearer.

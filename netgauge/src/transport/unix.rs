@@ -17,8 +17,8 @@ use tempfile::TempDir;
 
 use super::options::limit_calls;
 use super::stream::Stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener, StreamSocket};
-use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes, Transport};
+use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
@@ -27,10 +27,8 @@ pub(super) const KIND: Kind = Kind {
     prepare,
     // A sender fills its own send buffer until the receiver has read: there is no other limit.
     takes: Takes {
-        nodelay: None,
-        busy_poll: false,
         send_buffer: true,
-        receive_buffer: false,
+        ..Takes::NOTHING
     },
     interface: false,
     records: false,
@@ -41,12 +39,6 @@ pub(super) const KIND: Kind = Kind {
     }),
 };
 
-struct Unix {
-    context: Context,
-    /// The follower's.
-    meeting: Option<Meeting>,
-}
-
 /// A listening socket in a directory of its own, which goes with it.
 struct Meeting {
     listener: UnixListener,
@@ -54,15 +46,32 @@ struct Meeting {
     _directory: TempDir,
 }
 
-fn prepare(context: &Context) -> Result<Box<dyn Prepared>> {
+fn prepare(context: &Context) -> Result<Prepared> {
+    // The follower's.
     let meeting = match context.role {
         Role::Leader => None,
         Role::Follower => Some(Meeting::new()?),
     };
-    Ok(Box::new(Unix {
-        context: context.clone(),
-        meeting,
-    }))
+    let endpoint = match &meeting {
+        Some(meeting) => meeting.endpoint()?,
+        None => Endpoint {
+            place: Some(Place::here()?),
+            ..Endpoint::default()
+        },
+    };
+    let context = context.clone();
+    Prepared::new(endpoint, move |peer| {
+        check_host(peer)?;
+        let stream = match &meeting {
+            None => meet(path_of(peer)?, context.give_up)?,
+            Some(meeting) => {
+                wait_for_peer(&meeting.listener, context.give_up)?;
+                meeting.accept(context.give_up)?
+            }
+        };
+        context.options.apply(&stream)?;
+        Ok(Box::new(Stream::new(stream, &context)))
+    })
 }
 
 impl Meeting {
@@ -133,70 +142,22 @@ fn check_host(peer: &Endpoint) -> Result<()> {
     Ok(())
 }
 
-impl Prepared for Unix {
-    fn endpoint(&self) -> Result<Endpoint> {
-        match &self.meeting {
-            Some(meeting) => meeting.endpoint(),
-            None => Ok(Endpoint {
-                place: Some(Place::here()?),
-                ..Endpoint::default()
-            }),
-        }
-    }
-
-    fn open(self: Box<Self>, peer: &Endpoint) -> Result<Box<dyn Transport>> {
-        let Self { context, meeting } = *self;
-        check_host(peer)?;
-        let stream = match &meeting {
-            None => meet(path_of(peer)?, context.give_up)?,
-            Some(meeting) => {
-                wait_for_peer(&meeting.listener, context.give_up)?;
-                meeting.accept(context.give_up)?
-            }
-        };
-        context.options.apply(&stream)?;
-        Ok(Box::new(Stream::new(stream, &context)))
-    }
-}
-
-struct Listener {
-    meeting: Meeting,
-    give_up: Duration,
-}
-
-fn listen(context: &StreamContext) -> Result<Box<dyn StreamListener>> {
-    Ok(Box::new(Listener {
-        meeting: Meeting::new()?,
-        give_up: context.give_up,
-    }))
-}
-
-impl StreamListener for Listener {
-    fn endpoint(&self) -> Result<Endpoint> {
-        self.meeting.endpoint()
-    }
-
-    fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
-        Ok(Box::new(self.meeting.accept(self.give_up)?))
-    }
-}
-
-impl AsFd for Listener {
+impl AsFd for Meeting {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.meeting.listener.as_fd()
+        self.listener.as_fd()
     }
+}
+
+fn listen(context: &StreamContext) -> Result<StreamListener> {
+    let (meeting, give_up) = (Meeting::new()?, context.give_up);
+    let endpoint = meeting.endpoint()?;
+    StreamListener::new(meeting, endpoint, move |meeting| meeting.accept(give_up))
 }
 
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     check_host(server)?;
     let (path, give_up) = (path_of(server)?.to_owned(), context.give_up);
     Ok(Box::new(move || Ok(Box::new(meet(&path, give_up)?))))
-}
-
-impl StreamSocket for UnixStream {
-    fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
-        Self::set_nonblocking(self, nonblocking)
-    }
 }
 
 fn explain(error: io::Error, path: &str) -> anyhow::Error {
@@ -219,7 +180,7 @@ mod tests {
     use std::path::Path;
     use std::time::Duration;
 
-    fn end(role: Role) -> Box<dyn Prepared> {
+    fn end(role: Role) -> Prepared {
         let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
         prepare(&Context {
             role,
@@ -237,7 +198,7 @@ mod tests {
     #[test]
     fn both_ends_meet_and_leave_nothing_behind() {
         let (leader, follower) = (end(Role::Leader), end(Role::Follower));
-        let (here, there) = (leader.endpoint().unwrap(), follower.endpoint().unwrap());
+        let (here, there) = (leader.endpoint.clone(), follower.endpoint.clone());
         let path = there.path.clone().unwrap();
         assert!(Path::new(&path).exists());
         let mut leader = leader.open(&there).unwrap();
@@ -252,7 +213,7 @@ mod tests {
     #[test]
     fn another_host_is_refused_and_so_are_files_that_are_not_there() {
         let follower = end(Role::Follower);
-        let there = follower.endpoint().unwrap();
+        let there = follower.endpoint.clone();
         let refused = |endpoint: &Endpoint| {
             let error = end(Role::Leader).open(endpoint).err().unwrap();
             format!("{error:#}")
