@@ -31,10 +31,10 @@ const DONE: u8 = b'D';
 const GOING: u8 = b'S';
 
 /// The most read from or written to one member before the next has its turn, bytes.
-const PIECE: usize = 64 * 1024;
+pub(super) const PIECE: usize = 64 * 1024;
 
 /// The epoll token of the control connection.
-const CONTROL: u64 = u64::MAX;
+pub(super) const CONTROL: u64 = u64::MAX;
 
 /// What a member saw of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -124,14 +124,7 @@ pub fn exchange(
     give_up: Duration,
     mut on_span: impl FnMut(Span),
 ) -> Result<End> {
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("making an epoll")?;
-    epoll.add(control, EpollEvent::new(EpollFlags::EPOLLIN, CONTROL))?;
-    for (token, link) in (0..).zip(&member.links) {
-        epoll.add(
-            link.socket.as_fd(),
-            EpollEvent::new(EpollFlags::EPOLLIN, token),
-        )?;
-    }
+    let epoll = watch(control, &member.links)?;
     let fresh = member.links.iter().map(|link| State {
         receives: from.contains(&link.peer),
         sends: to.contains(&link.peer),
@@ -159,6 +152,17 @@ pub fn exchange(
         }
     }
     Ok(End::Complete)
+}
+
+/// Has an epoll look at the control connection, and at the links by their places.
+pub(super) fn watch(control: BorrowedFd<'_>, links: &[Link]) -> Result<Epoll> {
+    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("making an epoll")?;
+    let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
+    epoll.add(control, readable(CONTROL))?;
+    for (token, link) in (0..).zip(links) {
+        epoll.add(link.socket.as_fd(), readable(token))?;
+    }
+    Ok(epoll)
 }
 
 struct Traffic<'a> {

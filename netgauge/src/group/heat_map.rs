@@ -106,6 +106,55 @@ impl HeatMap {
         value as f64 / self.most.max(1) as f64
     }
 
+    /// The corner of a cell; the first row is the lowest.
+    fn corner(&self, row: usize, column: usize) -> (i32, i32) {
+        let (row, column) = (row as i32, column as i32);
+        let (_, height) = self.inside();
+        (LEFT + column * CELL, TOP + height - (row + 1) * CELL)
+    }
+
+    fn draw_cells<B: DrawingBackend>(
+        &self,
+        area: &DrawingArea<B, Shift>,
+    ) -> Result<(), Failure<B>> {
+        for (row, cells) in self.cells.iter().enumerate() {
+            for (column, value) in cells.iter().enumerate() {
+                let Some(value) = *value else { continue };
+                let (x, y) = self.corner(row, column);
+                let level = self.level(value);
+                let colour = ViridisRGB.get_color(level);
+                area.draw(&Rectangle::new(
+                    [(x, y), (x + CELL, y + CELL)],
+                    colour.filled(),
+                ))?;
+                let ink = if level > LIGHT { &BLACK } else { &WHITE };
+                let middle = (x + CELL / 2, y + CELL / 2);
+                label(area, &mbit(value), middle, 13, ink, MIDDLE)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn draw_axes<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
+        let (width, height) = self.inside();
+        for (row, ack) in self.rows.iter().enumerate() {
+            let at = (LEFT - 8, self.corner(row, 0).1 + CELL / 2);
+            label(area, &ack.to_string(), at, 14, &BLACK, END)?;
+        }
+        for (column, burst) in self.columns.iter().enumerate() {
+            let at = (self.corner(0, column).0 + CELL / 2, TOP + height + 16);
+            label(area, &burst.to_string(), at, 14, &BLACK, MIDDLE)?;
+        }
+        let below = (LEFT + width / 2, TOP + height + 44);
+        label(area, "burst_length, packets", below, 15, &BLACK, MIDDLE)?;
+        let upwards = (FONT, 15).into_font().transform(FontTransform::Rotate270);
+        area.draw(&Text::new(
+            "packets_to_ack, packets",
+            (24, TOP + height / 2),
+            upwards.color(&BLACK).pos(MIDDLE),
+        ))
+    }
+
     /// The colours from nothing, below, to the greatest value.
     fn draw_scale<B: DrawingBackend>(
         &self,
@@ -136,73 +185,34 @@ impl Drawing for HeatMap {
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
         let (width, height) = self.inside();
         area.fill(&WHITE)?;
-        let label = |text: String, at, size, colour: &RGBColor, place| {
-            let style = (FONT, size).into_font().color(colour).pos(place);
-            area.draw(&Text::new(text, at, style))
-        };
-        label(self.title.clone(), (LEFT, TOP / 2), 18, &BLACK, START)?;
-
-        // The first row is the lowest.
-        let corner = |row: usize, column: usize| {
-            let (row, column) = (row as i32, column as i32);
-            (LEFT + column * CELL, TOP + height - (row + 1) * CELL)
-        };
-        for (row, cells) in self.cells.iter().enumerate() {
-            for (column, value) in cells.iter().enumerate() {
-                let Some(value) = *value else { continue };
-                let (x, y) = corner(row, column);
-                let level = self.level(value);
-                let colour = ViridisRGB.get_color(level);
-                area.draw(&Rectangle::new(
-                    [(x, y), (x + CELL, y + CELL)],
-                    colour.filled(),
-                ))?;
-                let ink = if level > LIGHT { &BLACK } else { &WHITE };
-                let middle = (x + CELL / 2, y + CELL / 2);
-                label(mbit(value), middle, 13, ink, MIDDLE)?;
-            }
-        }
+        label(area, &self.title, (LEFT, TOP / 2), 18, &BLACK, START)?;
+        self.draw_cells(area)?;
         area.draw(&Rectangle::new(
             [(LEFT, TOP), (LEFT + width, TOP + height)],
             BLACK,
         ))?;
-        for (row, ack) in self.rows.iter().enumerate() {
-            let at = (LEFT - 8, corner(row, 0).1 + CELL / 2);
-            label(ack.to_string(), at, 14, &BLACK, END)?;
-        }
-        for (column, burst) in self.columns.iter().enumerate() {
-            let at = (corner(0, column).0 + CELL / 2, TOP + height + 16);
-            label(burst.to_string(), at, 14, &BLACK, MIDDLE)?;
-        }
-        let below = (LEFT + width / 2, TOP + height + 44);
-        label(
-            "burst_length, packets".to_owned(),
-            below,
-            15,
-            &BLACK,
-            MIDDLE,
-        )?;
-        let upwards = (FONT, 15).into_font().transform(FontTransform::Rotate270);
-        area.draw(&Text::new(
-            "packets_to_ack, packets",
-            (24, TOP + height / 2),
-            upwards.color(&BLACK).pos(MIDDLE),
-        ))?;
-
+        self.draw_axes(area)?;
         self.draw_scale(area, (LEFT + width + 24, TOP), height)?;
         let beside = LEFT + width + 24 + SCALE + 6;
-        label(mbit(self.most), (beside, TOP + 6), 13, &BLACK, START)?;
-        label(
-            "0".to_owned(),
-            (beside, TOP + height - 6),
-            13,
-            &BLACK,
-            START,
-        )?;
+        let most = mbit(self.most);
+        label(area, &most, (beside, TOP + 6), 13, &BLACK, START)?;
+        label(area, "0", (beside, TOP + height - 6), 13, &BLACK, START)?;
         let above = (LEFT + width + 24, TOP - 14);
-        label("Mbit/s".to_owned(), above, 13, &BLACK, START)?;
-        Ok(())
+        label(area, "Mbit/s", above, 13, &BLACK, START)
     }
+}
+
+/// Writes a text.
+fn label<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    text: &str,
+    at: (i32, i32),
+    size: i32,
+    colour: &RGBColor,
+    place: Pos,
+) -> Result<(), Failure<B>> {
+    let style = (FONT, size).into_font().color(colour).pos(place);
+    area.draw(&Text::new(text, at, style))
 }
 
 /// Mbit/s of bit/s, as much of it as fits into a cell.

@@ -13,10 +13,10 @@ use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context as _, Result};
 use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollEvent, EpollTimeout};
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{Link, Lost, Member, CLOCK};
+use super::exchange::{watch, Link, Lost, Member, CLOCK, CONTROL, PIECE};
 use super::figures::jain;
 use crate::host::{is_timeout, wait_readable};
 use crate::transport::streams::StreamSocket;
@@ -29,9 +29,6 @@ const DONE: u8 = b'D';
 /// The most bytes that a participant sends in a round: it has them in memory.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// The most read from one client before the next has its turn, bytes.
-const PIECE: usize = 64 * 1024;
-
 /// What a client sends before it lets others begin, bytes. Enough packets that some still wait for ESP's or TCP's
 /// window when the rest is written, which then joins them and needs no announcement of its own.
 const FIRST_PIECE: usize = 16 * 1024;
@@ -39,9 +36,6 @@ const FIRST_PIECE: usize = 16 * 1024;
 /// Messages are filled with a pattern of this period: a prime, so that no part that is lost or
 /// comes twice leaves it intact by being a round number of bytes.
 const PERIOD: u64 = 251;
-
-/// The epoll token of the control connection.
-const CONTROL: u64 = u64::MAX;
 
 /// Rounds of one size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -197,12 +191,7 @@ pub fn receive(
     give_up: Duration,
     mut on_round: impl FnMut(Round),
 ) -> Result<End> {
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("making an epoll")?;
-    let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
-    epoll.add(control, readable(CONTROL))?;
-    for (token, client) in (0..).zip(&*clients) {
-        epoll.add(client.socket.as_fd(), readable(token))?;
-    }
+    let epoll = watch(control, clients)?;
     let mut server = Server {
         received: vec![0; clients.len()],
         clients,

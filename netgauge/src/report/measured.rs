@@ -146,58 +146,40 @@ impl Measured {
 
     /// Columns of the table that the pattern has beside its times: title and text.
     pub(super) fn columns(&self) -> Vec<(&'static str, String)> {
-        let us = |ns: u64| format!("{:.2}", ns as f64 / 1e3);
-        let or_none = |text: Option<String>| text.unwrap_or_else(|| "-".to_owned());
-        match self {
-            Self::HalfRoundTrip { .. } => Vec::new(),
-            Self::Bulk { ns_per_byte, .. } => vec![("ns/byte", format!("{ns_per_byte:.3}"))],
-            Self::LogP {
-                receive_overhead_ns,
-                gap_ns,
-                latency_ns,
-                ..
-            } => vec![
-                ("receive", us(receive_overhead_ns.median)),
-                ("gap", us(gap_ns.median)),
-                ("L", us(*latency_ns)),
-            ],
-            Self::Flood {
-                messages_per_s,
-                packets_per_message,
-                ..
-            } => vec![
-                ("messages/s", format!("{messages_per_s:.0}")),
-                (
-                    "packets/message",
-                    or_none(packets_per_message.map(|packets| format!("{packets:.3}"))),
-                ),
-            ],
-            Self::SetUp {
-                connection_ns,
-                connections_per_s,
-                ..
-            } => vec![
-                ("whole", us(connection_ns.median)),
-                ("connections/s", format!("{connections_per_s:.0}")),
-            ],
-            Self::Recovery {
-                stalls,
-                stalled_ns,
-                lost_share,
-                packets_resent,
-                ..
-            } => vec![
-                ("stalls", stalls.to_string()),
-                ("stalled ms", format!("{:.1}", *stalled_ns as f64 / 1e6)),
-                (
-                    "lost %",
-                    or_none(lost_share.map(|share| format!("{:.2}", share * 100.0))),
-                ),
-                (
-                    "resent",
-                    or_none(packets_resent.map(|packets| packets.to_string())),
-                ),
-            ],
-        }
+        let fields = fields::of(self);
+        let text = |(name, title, scale, decimals): Column| {
+            let value = fields.get(name)?;
+            let number = value.get("median").unwrap_or(value).as_f64();
+            let text = number.map(|number| format!("{:.decimals$}", scale(number)));
+            Some((title, text.unwrap_or_else(|| "-".to_owned())))
+        };
+        COLUMNS.into_iter().filter_map(text).collect()
     }
+}
+
+/// Name in JSON, title, in what unit it is shown, and decimals; of times it is the median.
+type Column = (&'static str, &'static str, fn(f64) -> f64, usize);
+
+/// What patterns have beside their times, for people.
+const COLUMNS: [Column; 12] = [
+    ("ns_per_byte", "ns/byte", same, 3),
+    ("receive_overhead_ns", "receive", us, 2),
+    ("gap_ns", "gap", us, 2),
+    ("latency_ns", "L", us, 2),
+    ("messages_per_s", "messages/s", same, 0),
+    ("packets_per_message", "packets/message", same, 3),
+    ("connection_ns", "whole", us, 2),
+    ("connections_per_s", "connections/s", same, 0),
+    ("stalls", "stalls", same, 0),
+    ("stalled_ns", "stalled ms", |ns| ns / 1e6, 1),
+    ("lost_share", "lost %", |share| share * 100.0, 2),
+    ("packets_resent", "resent", same, 0),
+];
+
+fn same(number: f64) -> f64 {
+    number
+}
+
+fn us(ns: f64) -> f64 {
+    ns / 1e3
 }
