@@ -12,7 +12,6 @@ use netgauge::group::coordinator::Coordinator;
 use netgauge::group::signals::{is_interrupted, Signals};
 use netgauge::group::start::participate;
 use netgauge::pattern::{self, Pattern};
-use netgauge::report::Format;
 use netgauge::transport::mpi;
 use netgauge::watch::{Watch, INTERRUPTED};
 use netgauge::{client, server};
@@ -104,18 +103,8 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     report
         .write(cli.measuring.format, &mut io::stdout().lock())
         .context("writing the report")?;
-    if cli.measuring.format != Format::Table {
-        for out in &report.left_out {
-            eprintln!("netgauge: {out}");
-        }
-    }
-    if report.is_complete() {
-        return Ok(ExitCode::SUCCESS);
-    }
-    if !cli.measuring.format.is_seen() {
-        for error in report.errors() {
-            eprintln!("netgauge: {error}");
-        }
-    }
-    Ok(ExitCode::FAILURE)
+    cli.measuring
+        .format
+        .tell(&report.left_out, &report.errors());
+    Ok(ExitCode::from(u8::from(!report.is_complete())))
 }

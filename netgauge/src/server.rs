@@ -9,10 +9,11 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 
 use crate::control::{Control, Endpoint, Message, VERSION};
-use crate::group::part::{Part, PartOptions};
+use crate::group::part::Part;
 use crate::host::interface_in_use;
 use crate::machine::Machine;
 use crate::pattern::{self, Link, Pattern, Streams};
+use crate::transport::streams::StreamContext;
 use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
 /// How often the server looks, while datagrams fail to come, whether the client has given up.
@@ -79,10 +80,11 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
 ///
 /// What ended the session early.
 pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
-    let part = Part::new(PartOptions {
+    let part = Part::new(StreamContext {
         local: control.local_ip(),
         interface: options.interface.clone(),
         give_up: options.give_up,
+        congestion: None,
     });
     Session {
         control,

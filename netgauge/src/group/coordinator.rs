@@ -150,23 +150,15 @@ impl<'a> Coordinator<'a> {
         report
             .write(&record, format, &mut io::stdout().lock())
             .context("writing the report")?;
-        if format != Format::Table {
-            for out in report.left_out() {
-                eprintln!("netgauge: {out}");
-            }
-        }
         let plot = self.cli.group.many.plot.as_deref();
         if interrupted {
+            format.tell(report.left_out(), &[]);
             // There may be nothing yet to draw.
             let _ = plot.map(|path| report.draw(path));
             bail!(Interrupted);
         }
         let errors = report.errors();
-        if !format.is_seen() {
-            for error in &errors {
-                eprintln!("netgauge: {error}");
-            }
-        }
+        format.tell(report.left_out(), &errors);
         if let Some(path) = plot {
             report.draw(path)?;
         }

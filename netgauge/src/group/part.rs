@@ -2,7 +2,6 @@
 
 //! A participant's part of what a coordinator wants to measure.
 
-use std::net::IpAddr;
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
@@ -20,17 +19,6 @@ use crate::transport::{self, Kind, Place};
 /// Rounds or spans in one message to the coordinator, so that it stays well below the longest line.
 const ROUNDS_PER_MESSAGE: usize = 256;
 
-/// What a participant was told when it was started.
-#[derive(Clone, Debug)]
-pub struct PartOptions {
-    /// This host's address of the control connection, if that has one.
-    pub local: Option<IpAddr>,
-    /// Name of the interface to use; without one, that of `local`.
-    pub interface: Option<String>,
-    /// How long traffic may stand still before it is given up.
-    pub give_up: Duration,
-}
-
 /// What a participant has open.
 enum Role {
     None,
@@ -40,14 +28,15 @@ enum Role {
 
 /// One participant.
 pub struct Part {
-    options: PartOptions,
+    /// What it was told when it was started.
+    options: StreamContext,
     role: Role,
     parameters: Option<Parameters>,
 }
 
 impl Part {
     /// One that has been told nothing yet.
-    pub fn new(options: PartOptions) -> Self {
+    pub fn new(options: StreamContext) -> Self {
         Self {
             options,
             role: Role::None,
@@ -149,10 +138,8 @@ impl Part {
 
     fn context(&self, opening: Opening) -> StreamContext {
         StreamContext {
-            local: self.options.local,
-            interface: self.options.interface.clone(),
-            give_up: self.options.give_up,
             congestion: opening.congestion,
+            ..self.options.clone()
         }
     }
 
@@ -313,9 +300,10 @@ mod tests {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
-                part: Part::new(PartOptions {
+                part: Part::new(StreamContext {
                     local: Some(std::net::Ipv4Addr::LOCALHOST.into()),
                     interface: None,
+                    congestion: None,
                     // Nobody who connects is waited for here.
                     give_up: Duration::from_millis(50),
                 }),

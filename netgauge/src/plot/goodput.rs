@@ -56,33 +56,26 @@ fn chart_of(report: &GroupReport) -> Chart {
     let laid = lay(numbers);
     let alike = report.runs.iter().all(|run| run.cast.is_none());
     let does = patterns::named(&report.pattern).title;
-    let (x, what, y) = match (alike, laid.over) {
-        (true, _) => (
-            ("message", Unit::Bytes),
-            format!("{} hosts, {does}", report.participants.len()),
-            "what a host gets, average, Mbit/s",
-        ),
+    let (x, what) = match (alike, laid.over) {
+        (true, _) => {
+            let hosts = report.participants.len();
+            (("message", Unit::Bytes), format!("{hosts} hosts, {does}"))
+        }
         (false, Over::Clients) => {
-            let size = only(&laid.sizes);
-            let of = size.map_or(String::new(), |size| format!(", {} each", human(size)));
-            (
-                ("clients", Unit::Count),
-                format!("{does}{of}"),
-                "goodput of all together, Mbit/s",
-            )
+            let each = only(&laid.sizes).map(|size| format!(", {} each", human(size)));
+            let what = format!("{does}{}", each.unwrap_or_default());
+            (("clients", Unit::Count), what)
         }
         (false, Over::Sizes) => {
-            let of = match only(&laid.clients) {
-                None => String::new(),
-                Some(1) => ", 1 client".to_owned(),
-                Some(clients) => format!(", {clients} clients"),
-            };
-            (
-                ("message of each client", Unit::Bytes),
-                format!("{does}{of}"),
-                "goodput of all together, Mbit/s",
-            )
+            let s = |clients| if clients == 1 { "" } else { "s" };
+            let of = only(&laid.clients).map(|count| format!(", {count} client{}", s(count)));
+            let what = format!("{does}{}", of.unwrap_or_default());
+            (("message of each client", Unit::Bytes), what)
         }
+    };
+    let y = match alike {
+        true => "what a host gets, average, Mbit/s",
+        false => "goodput of all together, Mbit/s",
     };
     let title = format!("{}: {what}", report.pattern);
     by_rate(assemble(laid.lines, title, x, y), report.rate_bit_per_s)

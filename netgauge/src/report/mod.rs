@@ -141,8 +141,21 @@ pub enum Format {
 }
 
 impl Format {
+    /// Says on standard error what was left out and what failed, unless whoever sees that sees it in
+    /// this report as well.
+    pub fn tell(self, left_out: &[LeftOut], errors: &[String]) {
+        if self != Self::Table {
+            left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));
+        }
+        if !self.is_seen() {
+            errors
+                .iter()
+                .for_each(|error| eprintln!("netgauge: {error}"));
+        }
+    }
+
     /// Does whoever sees standard error see this report as well, with its errors?
-    pub fn is_seen(self) -> bool {
+    fn is_seen(self) -> bool {
         self == Self::Table && io::stdout().is_terminal()
     }
 }

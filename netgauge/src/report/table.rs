@@ -59,9 +59,8 @@ fn write_run(run: &Run, percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io
         let own = titles(first);
         // More of them would make the lines too long.
         let beside = own.len() == 1;
-        let mut header = ["size", "min", "avg", "median", "max", "stddev"]
-            .map(str::to_owned)
-            .to_vec();
+        let mut header = vec!["size".to_owned()];
+        header.extend(["min", "avg", "median", "max", "stddev"].map(str::to_owned));
         header.extend(percents.iter().map(|percent| format!("p{percent}")));
         header.extend(["outliers", "Mbit/s"].map(str::to_owned));
         header.extend(own.iter().filter(|_| beside).cloned());
@@ -71,7 +70,10 @@ fn write_run(run: &Run, percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io
         write_aligned(&lines, out)?;
         if own.len() > 1 {
             writeln!(out)?;
-            write_own(&own, &run.rows, out)?;
+            let mut lines = vec![[vec!["size".to_owned()], own].concat()];
+            let cells = |row: &Row| std::iter::once(human(row.size)).chain(texts(row)).collect();
+            lines.extend(run.rows.iter().map(cells));
+            write_aligned(&lines, out)?;
         }
     }
     if let Outcome::Failed { error } = &run.outcome {
@@ -99,17 +101,6 @@ fn titles(row: &Row) -> Vec<String> {
 /// The texts of the pattern's own columns.
 fn texts(row: &Row) -> impl Iterator<Item = String> {
     row.measured.columns().into_iter().map(|(_, text)| text)
-}
-
-/// A table of the pattern's own columns.
-fn write_own(titles: &[String], rows: &[Row], out: &mut dyn Write) -> io::Result<()> {
-    let mut lines = vec![[&["size".to_owned()], titles].concat()];
-    lines.extend(rows.iter().map(|row| {
-        let mut line = vec![human(row.size)];
-        line.extend(texts(row));
-        line
-    }));
-    write_aligned(&lines, out)
 }
 
 fn cells(row: &Row, percents: &BTreeSet<Percent>, own: bool) -> Vec<String> {
