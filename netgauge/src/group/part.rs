@@ -9,7 +9,7 @@ use anyhow::{anyhow, bail, ensure, Context as _, Result};
 
 use super::exchange::{exchange, Link, Lost, Member, CLOCK};
 use super::orders::{Answer, Opening, Order};
-use super::parameters::Parameters;
+use super::parameters::{EspParameters, Parameters};
 use super::rounds::{self, End, Series};
 use crate::control::{Control, Endpoint, Message};
 use crate::host::wait_readable;
@@ -119,21 +119,23 @@ impl Part {
             }
             Order::Identify => Answer::Identity(Place::here()?),
             Order::SetParameters(values) => {
-                if self.parameters.is_none() {
-                    self.parameters = Some(Parameters::save()?);
-                }
-                self.parameters
-                    .iter_mut()
-                    .try_for_each(|one| one.set(values))?;
+                self.set_parameters(values)?;
                 Answer::Done
             }
             Order::RestoreParameters => {
-                if let Some(parameters) = self.parameters.take() {
-                    parameters.restore()?;
-                }
+                self.parameters.take().map_or(Ok(()), Parameters::restore)?;
                 Answer::Done
             }
         }))
+    }
+
+    /// Sets ESP's parameters, and keeps what was there before the first time.
+    fn set_parameters(&mut self, values: EspParameters) -> Result<()> {
+        let parameters = match &mut self.parameters {
+            Some(parameters) => parameters,
+            none => none.insert(Parameters::save()?),
+        };
+        parameters.set(values)
     }
 
     fn context(&self, opening: Opening) -> StreamContext {
