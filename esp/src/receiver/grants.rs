@@ -115,12 +115,12 @@ impl Grants {
         Some(packets.saturating_mul(self.packet))
     }
 
-    /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring.
+    /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring. The sender keeps
+    /// its window until the next grant, so the receiver does as well.
     pub(super) fn on_loss(&mut self, config: &Config) {
         if self.window > config.window() {
             self.ceiling = (self.window / 4 * 3).max(config.window());
             self.lease = LEASE;
-            self.window = self.ceiling;
         }
     }
 
@@ -185,6 +185,10 @@ impl Grants {
         match self.train.take() {
             Some(train) if !unscheduled => self.fit(train, config),
             _ => {}
+        }
+        if self.lease > 0 {
+            self.window = self.window.min(self.ceiling);
+            self.wanted = self.wanted.min(self.ceiling);
         }
     }
 
