@@ -131,7 +131,8 @@ fn queue_message(
         // A reset or the like may have come with it.
         go_on(&mut esp, *sent)?;
         if !takes_packet(&mut esp) {
-            if grow_send_buffer(&mut esp) {
+            grow_send_buffer(&mut esp);
+            if takes_packet(&mut esp) {
                 continue;
             }
             if let Some((_, connection)) = parts(&mut esp) {
@@ -170,20 +171,15 @@ fn queue_message(
 }
 
 /// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while others are on their
-/// way. Whether it has room then.
-fn grow_send_buffer(esp: &mut LockedEsp<'_>) -> bool {
-    let Some((sock, connection)) = parts(esp) else {
-        return false;
-    };
-    let wanted = WINDOWS_IN_BUFFER
-        .saturating_mul(connection.engine.window().into())
-        .saturating_mul(connection.sending.mss());
-    if wanted <= sock.send_limit() {
-        return false;
+/// way.
+fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
+    if let Some((sock, connection)) = parts(esp) {
+        let wanted = WINDOWS_IN_BUFFER
+            .saturating_mul(connection.engine.window().into())
+            .saturating_mul(connection.sending.mss());
+        let settings = &Space::of(sock.net()).sysctl;
+        settings.grow_send_buffer(sock, wanted);
     }
-    let settings = &Space::of(sock.net()).sysctl;
-    settings.grow_send_buffer(sock, wanted);
-    has_room(sock) && connection.engine.can_enqueue()
 }
 
 /// Whether a writer has a reason to give up.

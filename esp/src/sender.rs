@@ -41,11 +41,13 @@ use super::config::Config;
 use super::outcome::WriteQueue;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
-use super::timers::{from_micros, Nanos, ACK_DELAY, FRAME_LIFE, WINDOW_PROBE_MIN};
+use super::timers::{from_micros, Nanos, ACK_DELAY, WINDOW_PROBE_MIN};
 use super::wire::{flags, Grant};
 use granted::Granted;
+use pausing::Pause;
 
 mod granted;
+mod pausing;
 
 /// What a number stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,15 +86,6 @@ struct Timed {
     seq: Seq,
     left: Nanos,
     delayable: bool,
-}
-
-/// Packets that have left are too large to leave again, so none leaves.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Pause {
-    /// Frames may still be on their way.
-    Quiet,
-    /// The receiver is probed.
-    Asking,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -243,53 +236,6 @@ impl Sender {
     /// Whether the packet `seq` has never left.
     pub(super) fn is_unsent(&self, seq: Seq) -> bool {
         !seq.before(self.high)
-    }
-
-    /// See [`Connection::pause`](super::Connection::pause).
-    pub(super) fn pause(&mut self, now: Nanos) {
-        self.pause = Some(Pause::Quiet);
-        self.resend_first = false;
-        self.recover = None;
-        self.timed = None;
-        self.tries = 0;
-        self.timer = Some(now.saturating_add(FRAME_LIFE));
-    }
-
-    #[inline]
-    pub(super) fn is_paused(&self) -> bool {
-        self.pause.is_some()
-    }
-
-    /// Whether the pause has told which packets the receiver has: all that were sent,
-    /// or those acknowledged just now, if that packet answers the probe (`told`).
-    pub(super) fn is_settled(&self, told: bool) -> bool {
-        match self.pause {
-            None => false,
-            Some(Pause::Quiet) => !self.is_outstanding(),
-            Some(Pause::Asking) => told || !self.is_outstanding(),
-        }
-    }
-
-    /// See [`Connection::recut`](super::Connection::recut).
-    pub(super) fn recut(&mut self, from: Seq, packets: u16, kept: impl FnOnce(Seq) -> u8) {
-        if self.pause.take().is_some() {
-            self.probe = false;
-            self.tries = 0;
-            self.timer = None;
-        }
-        if from.before(self.high) {
-            // As if none of these had left.
-            if from.before(self.tail) {
-                self.open = kept(from) & flags::TXS == 0;
-            }
-            self.next = from;
-            self.high = from;
-            self.repeated = false;
-            self.announced = self.announced.filter(|s| s.before(from));
-            self.finished = self.finished.filter(|s| s.before(from));
-            self.first_left = None;
-        }
-        self.tail = from.add(packets);
     }
 
     /// Whether no queued packet is unacknowledged.

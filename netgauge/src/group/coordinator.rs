@@ -20,16 +20,16 @@ use crate::progress::{Bar, Progress};
 use crate::report::record::Record;
 use crate::report::{Format, LeftOut};
 
-/// What participants of a pattern of more than two do.
+/// A pattern of more than two participants.
 pub trait Many: Sync + fmt::Debug {
-    /// What they are.
+    /// The roles of the participants.
     fn parts(&self) -> Parts;
 
     /// How many rows will be measured.
     fn steps(&self, plan: &Plan) -> usize;
 
     /// Measures everything that was asked for, for as long as nobody is gone and the user lets it.
-    /// What stands still for longer than `give_up` is given up.
+    /// A round that makes no progress for longer than `give_up` fails.
     fn run(
         &self,
         group: &mut Group,
@@ -39,19 +39,19 @@ pub trait Many: Sync + fmt::Debug {
     ) -> Box<dyn Results>;
 }
 
-/// What was measured, in forms.
+/// Results that are written in each format.
 pub trait Results {
     /// Prints it with what was recorded.
     ///
     /// # Errors
     ///
-    /// What writing says.
+    /// The error of the writer.
     fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()>;
 
-    /// What failed.
+    /// The failures.
     fn errors(&self) -> Vec<String>;
 
-    /// What was left out.
+    /// The transports that were left out.
     fn left_out(&self) -> &[LeftOut];
 
     /// Writes it as a picture.

@@ -22,6 +22,13 @@ use crate::bench::{self, Link, UNLIMITED};
 use crate::layout::Layout;
 use crate::step;
 
+/// Round trips of the first run and of the second.
+const ROUNDS: [u64; 2] = [100, 400];
+/// Streams of the first run and of the second.
+const STREAMS: [u64; 2] = [1, 3];
+/// KiB of one stream.
+const STREAM: u64 = 8192;
+
 /// What the two runs that are compared do.
 #[derive(Clone, Copy, Debug)]
 enum Work {
@@ -34,15 +41,15 @@ enum Work {
 impl Work {
     /// Netgauge's options for the first run or the `long` second one.
     fn arguments(self, long: bool) -> String {
-        let more = u32::from(long);
+        let run = usize::from(long);
         match self {
             Self::Messages(size) => {
-                format!("-x one-one -s {size} -c {} --warmup 20", 100 + 300 * more)
+                format!("-x one-one -s {size} -c {} --warmup 20", ROUNDS[run])
             }
             Self::Stream(block) => {
                 format!(
-                    "-x bulk --block {block} -s 8M -c {} --warmup 1",
-                    1 + 2 * more
+                    "-x bulk --block {block} -s {STREAM}K -c {} --warmup 1",
+                    STREAMS[run]
                 )
             }
         }
@@ -50,10 +57,12 @@ impl Work {
 
     /// How much more the second run does: half round trips, or KiB.
     fn difference(self) -> f64 {
-        match self {
-            Self::Messages(_) => 2.0 * 300.0,
-            Self::Stream(_) => 2.0 * 8192.0,
-        }
+        let more = |[first, second]: [u64; 2]| second - first;
+        let units = match self {
+            Self::Messages(_) => 2 * more(ROUNDS),
+            Self::Stream(_) => STREAM * more(STREAMS),
+        };
+        units as f64
     }
 
     /// What one unit of that took by netgauge's own report of a run, in instructions.
