@@ -20,17 +20,14 @@
 //! until then are *overdue*: they do not count until they ask again. A silent
 //! sender thus delays the others once, and not with every acknowledgement.
 //!
-//! The queue also shares [`UNSCHEDULED`] packets among the senders: each asks for a
-//! share when it needs a turn. An idle connection must not keep its share from the
-//! others, so a share lapses: the queue counts the shares given in the current
-//! [`LAPSE`] and in the one before, and forgets older ones. Nobody tells the sender,
-//! which may use its last share at any time. So connections that come back together
-//! after a pause may send more than [`UNSCHEDULED`] packets, once: with its next turn
-//! each of them gets a share of what is left. That may cost a timeout of some 10 ms,
-//! which is little beside [`LAPSE`]; a connection without a share loses a round trip.
+//! The queue also [shares](shares) [`UNSCHEDULED`] packets among the senders.
 
 use super::connection::Connection;
-use super::timers::{Nanos, MILLISECOND, SECOND};
+use super::timers::{Nanos, MILLISECOND};
+use shares::{Share, Shares};
+pub use shares::{LAPSE, UNSCHEDULED};
+
+mod shares;
 
 /// How long no packet may arrive at the device while an acknowledgement waits.
 ///
@@ -43,14 +40,6 @@ pub const IDLE: Nanos = 2 * MILLISECOND;
 ///
 /// Long enough for a burst of 21 full packets at 20 Mbit/s.
 pub const HOLD: Nanos = 20 * MILLISECOND;
-
-/// Packets that all senders together may have behind announcements: half of what a port with a buffer
-/// of 128 KiB takes.
-pub const UNSCHEDULED: u16 = 42;
-
-/// A share of [`UNSCHEDULED`] lapses when its connection has not asked for a turn for
-/// this long, and at the latest for twice as long.
-pub const LAPSE: Nanos = SECOND;
 
 /// The order of acknowledgements at one bottleneck.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
@@ -67,29 +56,7 @@ pub struct AckQueue {
     departed: Nanos,
     /// When a packet last arrived at the device.
     heard: Nanos,
-    /// The [`LAPSE`] in which a share was given last, counted from time 0.
-    generation: u32,
-    /// The shares that were given in it.
-    recent: Shares,
-    /// The shares that were given in the generation before, and not since.
-    older: Shares,
-}
-
-/// Shares of [`UNSCHEDULED`] that were given in one generation.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-struct Shares {
-    /// Connections that have one, of 0 packets too.
-    connections: u32,
-    /// Their sum.
-    packets: u16,
-}
-
-/// A connection's share of [`UNSCHEDULED`].
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Share {
-    packets: u16,
-    /// When it was given. The queue counts it in this generation and the next one.
-    generation: u32,
+    shares: Shares,
 }
 
 /// A connection's slot in the ACK queue.
@@ -230,49 +197,12 @@ impl AckQueue {
     /// A connection's share of [`UNSCHEDULED`], now that so many have one: it takes what the others
     /// leave. [`schedule`](Self::schedule) tells the connection as well.
     pub fn share(&mut self, slot: &mut Slot, now: Nanos) -> u16 {
-        self.forget(now);
-        self.release(slot);
-        let Self { recent, older, .. } = self;
-        let others = recent.packets.saturating_add(older.packets);
-        recent.connections = recent.connections.saturating_add(1);
-        let sharing = recent.connections.saturating_add(older.connections);
-        let fair = u32::from(UNSCHEDULED).checked_div(sharing);
-        let fair = fair.and_then(|fair| u16::try_from(fair).ok()).unwrap_or(0);
-        let packets = fair.min(UNSCHEDULED.saturating_sub(others));
-        recent.packets = recent.packets.saturating_add(packets);
-        slot.share = Some(Share {
-            packets,
-            generation: self.generation,
-        });
-        packets
-    }
-
-    /// Shares that nobody has asked for lately lapse. Their slots still have them.
-    #[inline]
-    fn forget(&mut self, now: Nanos) {
-        let generation = u32::try_from(now / LAPSE).unwrap_or(u32::MAX);
-        self.older = match generation.saturating_sub(self.generation) {
-            // Processors may hand in their times out of order.
-            0 => return,
-            1 => core::mem::take(&mut self.recent),
-            _ => Shares::default(),
-        };
-        self.recent = Shares::default();
-        self.generation = generation;
+        self.shares.give(&mut slot.share, now)
     }
 
     /// A connection is over, or begins anew: others get its share, unless that has lapsed.
     pub fn release(&mut self, slot: &mut Slot) {
-        let Some(share) = slot.share.take() else {
-            return;
-        };
-        let counted = match self.generation.saturating_sub(share.generation) {
-            0 => &mut self.recent,
-            1 => &mut self.older,
-            _ => return,
-        };
-        counted.connections = counted.connections.saturating_sub(1);
-        counted.packets = counted.packets.saturating_sub(share.packets);
+        self.shares.release(&mut slot.share);
     }
 
     /// A counted connection has an acknowledgement due.
