@@ -3,18 +3,19 @@
 //! The ACK queue: the order of the acknowledgements that open senders' windows (Treydte 2007).
 //!
 //! There is one queue per receiving device and namespace. The engine's [`esp::AckQueue`] decides; here
-//! is the list of sockets that wait. The queue's lock is a leaf: a socket takes it with its own lock
+//! are the lists of sockets that wait. The queue's lock is a leaf: a socket takes it with its own lock
 //! held, and the queue releases it before it gives a socket its turn. It gives a turn in softirq
 //! context, behind a packet or from its timer, never in a task that has some other socket locked.
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{self, Connection, Demand, Verdict},
+    esp::{self, ack_queue::LISTS, Connection, Demand, Slot, Verdict},
     net::{
         alarm::{Alarmed, Ring},
         bh_lock::BhLock,
+        device::Mac,
         sock::{Locked, Protocol, Sock},
-        sock_list::SockList,
+        sock_list::SockLists,
         softirq::Softirq,
         timer,
     },
@@ -48,8 +49,9 @@ pub(crate) struct AckQueue<P: Scheduled> {
 }
 
 struct Waiting<P: Scheduled> {
-    order: esp::AckQueue,
-    sockets: SockList<P>,
+    /// In a box: it is too large for the stack of a softirq to be handed on in it.
+    order: KBox<esp::AckQueue>,
+    sockets: SockLists<P, LISTS>,
     /// When the timer expires; `u64::MAX` if it is not armed.
     armed: u64,
 }
@@ -61,7 +63,7 @@ impl<P: Scheduled> Ring for AckQueue<P> {
     }
 }
 
-/// Whether the head of the ACK queue is to leave now. Either call [`serve`], in softirq context without
+/// Whether a connection is to leave the ACK queue now. Either call [`serve`], in softirq context without
 /// a socket's lock, or have [the timer](Place::serve_by_timer) do so.
 #[derive(Clone, Copy)]
 #[must_use]
@@ -71,7 +73,7 @@ impl Due {
     /// Nothing is due.
     pub(crate) const NOT: Due = Due(false);
 
-    /// Whether the head is to leave now.
+    /// Whether one is to leave now.
     #[inline]
     pub(crate) fn is_now(self) -> bool {
         self.0
@@ -105,11 +107,15 @@ pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softir
             }
             return;
         };
-        let Some(sock) = waiting.sockets.pop() else {
+        let Some(sock) = waiting.sockets.pop(turn.list().index()) else {
             return;
         };
-        if let Some(slot) = waiting.sockets.slot(&sock) {
-            turn.give(slot);
+        let slot = waiting.sockets.slot(&sock);
+        if let Some(list) = slot.and_then(|slot| turn.give(slot)) {
+            waiting.sockets.push(&sock, list.index());
+            drop(guard);
+            drop(sock);
+            continue;
         }
         if waiting.order.overruns() != overruns {
             queue.statistics.count(Statistic::EspAckQueueOverrun);
@@ -130,10 +136,12 @@ impl<P: Scheduled> AckQueue<P> {
     /// # Errors
     ///
     /// `ENOMEM`.
+    #[cold]
+    #[inline(never)]
     fn new_atomic(ifindex: u32, queues: &AckQueues<P>) -> Result<Shared<P>> {
         let waiting = Waiting {
-            order: esp::AckQueue::default(),
-            sockets: SockList::new_atomic()?,
+            order: KBox::new(esp::AckQueue::default(), GFP_ATOMIC)?,
+            sockets: SockLists::new_atomic()?,
             armed: u64::MAX,
         };
         Alarmed::new_atomic(AckQueue {
@@ -162,9 +170,11 @@ pub(crate) struct Place<P: Scheduled> {
 }
 
 impl<P: Scheduled> Place<P> {
-    /// A place for the connection of `sock`, which has left the queue of any connection before.
-    pub(crate) fn new(sock: &Sock<P>, queue: Shared<P>) -> Self {
-        queue.waiting.lock().sockets.admit(sock);
+    /// A place for the connection of `sock` with the host `peer`. The socket has left the queue of any
+    /// connection before.
+    pub(crate) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
+        let slot = Slot::of(peer.to_bits());
+        queue.waiting.lock().sockets.admit(sock, slot);
         Place {
             queue,
             seen: Seen::default(),
@@ -202,7 +212,7 @@ impl<P: Scheduled> Place<P> {
     pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
         let counted = demand != Demand::Nothing;
-        if demand != Demand::Turn && counted == self.counted {
+        if !demand.is_turn() && counted == self.counted {
             return Due::NOT;
         }
         let queue = &self.queue;
@@ -214,14 +224,15 @@ impl<P: Scheduled> Place<P> {
             engine.take_turn();
             return Due::NOT;
         };
+        slot.set_priority(sock.priority());
         let released = match waiting.order.schedule(slot, engine, now) {
             Verdict::Unchanged | Verdict::Turn => None,
-            Verdict::Joins => {
-                waiting.sockets.push(sock);
+            Verdict::Joins(list) => {
+                waiting.sockets.push(sock, list.index());
                 queue.statistics.count(Statistic::EspAckQueueWaited);
                 None
             }
-            Verdict::Leaves => waiting.sockets.remove(sock),
+            Verdict::Leaves(_) => waiting.sockets.remove(sock),
         };
         waiting.order.note_arrival(queue.last_arrival());
         let due = waiting.order.is_due(now);
@@ -251,7 +262,7 @@ impl<P: Scheduled> Place<P> {
         let waiting = &mut *guard;
         let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
-            // The socket leaves the list as well, if it is there.
+            // The socket leaves its list as well, if it is in one.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
             waiting.order.release(slot);
         }

@@ -151,7 +151,7 @@ impl Connection {
             engine,
             receiving: Receiving::new(sending.mss()),
             sending,
-            place: Place::new(sock, queue),
+            place: Place::new(sock, sock.shared().peer().mac, queue),
             life: Life::new(),
             local: device.address(),
             armed: u64::MAX,

@@ -95,6 +95,13 @@ impl RawSock {
         unsafe { ptr::read_volatile(field!(self, __sk_common.skc_bound_dev_if)).max(0) as u32 }
     }
 
+    /// `SO_PRIORITY`.
+    #[inline]
+    pub(crate) fn priority(&self) -> u32 {
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, sk_priority)) }
+    }
+
     /// Whether the socket may get frames that came by device `ifindex` (`SO_BINDTODEVICE`).
     #[inline]
     pub(crate) fn hears(&self, ifindex: u32) -> bool {

@@ -69,7 +69,7 @@ pub(crate) trait Protocol: Sized + 'static {
     type Shared: Send + Sync;
     /// Guarded by the socket lock.
     type State: Send;
-    /// The value that a [`SockList`](super::sock_list::SockList) stores with a socket.
+    /// The value that [`SockLists`](super::sock_list::SockLists) store with a socket.
     type Slot: Default + Send;
     /// The protocol wakes writers itself; a packet that leaves its device does not
     /// (`SOCK_USE_WRITE_QUEUE`).

@@ -15,21 +15,21 @@ use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    ptr,
+    array, ptr,
     sync::atomic::{
         AtomicPtr,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-/// A socket's links and slot. It belongs to one list at most, and only that one looks inside.
+/// A socket's links and slot. It belongs to one [`SockLists`] at most, and only that one looks inside.
 #[repr(C)]
 pub(super) struct Links<P: Protocol> {
     /// Linked while `held` is a socket.
     node: UnsafeCell<bindings::list_head>,
-    /// The head of the list that the socket belongs to, or null.
+    /// The first head of the lists that the socket belongs to, or null.
     owner: AtomicPtr<bindings::list_head>,
-    /// The reference of a socket that is in the list.
+    /// The reference of a socket that is in one of them.
     held: UnsafeCell<Option<SockRef<P>>>,
     slot: UnsafeCell<P::Slot>,
 }
@@ -48,79 +48,95 @@ impl<P: Protocol> Default for Links<P> {
     }
 }
 
-/// A list of sockets, guarded by whatever guards the value.
+/// `N` lists of sockets, each of which is in one of them at most, guarded by whatever guards the value.
 ///
 /// # Invariants
 ///
-/// The nodes in the list are those of sockets whose `owner` is this list's head and whose `held` is
-/// the socket itself: each is in memory as long as that reference. Of a socket whose `owner` is this
-/// list's head, all other links are used through an exclusive reference to this list only.
-pub(crate) struct SockList<P: Protocol> {
-    head: KBox<UnsafeCell<bindings::list_head>>,
+/// The nodes in the lists are those of sockets whose `owner` is the first head and whose `held` is
+/// the socket itself: each is in memory as long as that reference. Of a socket whose `owner` is the
+/// first head, all other links are used through an exclusive reference to these lists only.
+pub(crate) struct SockLists<P: Protocol, const N: usize> {
+    heads: KBox<UnsafeCell<[bindings::list_head; N]>>,
     _sockets: PhantomData<SockRef<P>>,
 }
 
-// SAFETY: The list, and the slots of its sockets, which are `Send`, are reached through exclusive
+// SAFETY: The lists, and the slots of their sockets, which are `Send`, are reached through exclusive
 // references only, from any processor.
-unsafe impl<P: Protocol> Send for SockList<P> {}
+unsafe impl<P: Protocol, const N: usize> Send for SockLists<P, N> {}
 
-impl<P: Protocol> SockList<P> {
-    /// An empty list, made in a context that may not sleep.
+impl<P: Protocol, const N: usize> SockLists<P, N> {
+    /// Empty lists, made in a context that may not sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic() -> Result<Self> {
-        let head = bindings::list_head {
+        const { assert!(N > 0) };
+        let heads = array::from_fn(|_| bindings::list_head {
             next: ptr::null_mut(),
             prev: ptr::null_mut(),
-        };
-        let head = KBox::new(UnsafeCell::new(head), GFP_ATOMIC)?;
-        // SAFETY: In a box of its own the head does not move.
-        unsafe { bindings::INIT_LIST_HEAD(head.get()) };
-        Ok(SockList {
-            head,
+        });
+        let lists = SockLists {
+            heads: KBox::new(UnsafeCell::new(heads), GFP_ATOMIC)?,
             _sockets: PhantomData,
-        })
+        };
+        for list in 0..N {
+            // SAFETY: In a box of their own the heads do not move.
+            unsafe { bindings::INIT_LIST_HEAD(lists.head(list)) };
+        }
+        Ok(lists)
     }
 
-    /// Makes the socket belong to this list, with a new slot. `false` if it belongs to one already.
-    pub(crate) fn admit(&mut self, sock: &Sock<P>) -> bool {
+    /// The head of a list; of the last one, if there are not so many. All of them are initialised.
+    #[inline]
+    fn head(&self, list: usize) -> *mut bindings::list_head {
+        let first = self.heads.get().cast::<bindings::list_head>();
+        first.wrapping_add(list.min(N - 1))
+    }
+
+    /// What the `owner` of a socket is that belongs to these lists.
+    #[inline]
+    fn owner(&self) -> *mut bindings::list_head {
+        self.head(0)
+    }
+
+    /// Makes the socket belong to these lists, with a slot. `false` if it belongs to some already.
+    pub(crate) fn admit(&mut self, sock: &Sock<P>, slot: P::Slot) -> bool {
         let links = &sock.links;
         let won = links
             .owner
-            .compare_exchange(ptr::null_mut(), self.head.get(), Acquire, Relaxed)
+            .compare_exchange(ptr::null_mut(), self.owner(), Acquire, Relaxed)
             .is_ok();
         if won {
-            // SAFETY: The socket belongs to this list from now on, which is borrowed exclusively.
-            unsafe { *links.slot.get() = P::Slot::default() };
+            // SAFETY: The socket belongs to these lists from now on, which are borrowed exclusively.
+            unsafe { *links.slot.get() = slot };
         }
         won
     }
 
-    /// The socket's links, if it belongs to this list.
+    /// The socket's links, if it belongs to these lists.
     #[inline]
     fn own<'a>(&self, sock: &'a Sock<P>) -> Option<&'a Links<P>> {
         let links = &sock.links;
-        (links.owner.load(Relaxed) == self.head.get()).then_some(links)
+        (links.owner.load(Relaxed) == self.owner()).then_some(links)
     }
 
-    /// The slot of a socket that belongs to this list.
+    /// The slot of a socket that belongs to these lists.
     #[inline]
     pub(crate) fn slot<'a>(&'a mut self, sock: &'a Sock<P>) -> Option<&'a mut P::Slot> {
         let links = self.own(sock)?;
-        // SAFETY: The socket is this list's, which is borrowed exclusively for as long.
+        // SAFETY: The socket is these lists', which are borrowed exclusively for as long.
         Some(unsafe { &mut *links.slot.get() })
     }
 
-    /// Appends a socket that belongs to the list, unless it is in it already, or its last reference is
-    /// gone.
+    /// Appends a socket that belongs to the lists to one of them, unless it is in one already, or its last
+    /// reference is gone.
     #[inline]
-    pub(crate) fn push(&mut self, sock: &Sock<P>) {
+    pub(crate) fn push(&mut self, sock: &Sock<P>, list: usize) {
         let Some(links) = self.own(sock) else {
             return;
         };
-        // SAFETY: The socket is this list's, which is borrowed exclusively.
+        // SAFETY: The socket is these lists', which are borrowed exclusively.
         let held = unsafe { &mut *links.held.get() };
         if held.is_some() {
             return;
@@ -129,32 +145,33 @@ impl<P: Protocol> SockList<P> {
         if held.is_some() {
             // SAFETY: The node is in no list, since `held` was empty, and stays in memory with the
             // reference; the head is initialised.
-            unsafe { bindings::list_add_tail(links.node.get(), self.head.get()) };
+            unsafe { bindings::list_add_tail(links.node.get(), self.head(list)) };
         }
     }
 
-    /// Takes the first socket out of the list, to which it still belongs.
+    /// Takes the first socket out of a list; it still belongs to them.
     #[inline]
-    pub(crate) fn pop(&mut self) -> Option<SockRef<P>> {
+    pub(crate) fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
+        let head = self.head(list);
         // SAFETY: The head is initialised, and by the invariant its nodes are in the links of sockets,
         // whose first field they are.
         let links = unsafe {
-            if bindings::list_empty(self.head.get()) {
+            if bindings::list_empty(head) {
                 return None;
             }
-            &*(*self.head.get()).next.cast::<Links<P>>()
+            &*(*head).next.cast::<Links<P>>()
         };
         self.unlink(links)
     }
 
-    /// Takes a socket out wherever it is, to go on belonging to the list; `None` if it is not in it.
+    /// Takes a socket out wherever it is, to go on belonging to the lists; `None` if it is in none.
     #[inline]
     pub(crate) fn remove(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let links = self.own(sock)?;
         self.unlink(links)
     }
 
-    /// Ends that the socket belongs to this list. Returns its reference, if it was in it.
+    /// Ends that the socket belongs to these lists. Returns its reference, if it was in one.
     pub(crate) fn dismiss(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let links = self.own(sock)?;
         let held = self.unlink(links);
@@ -163,17 +180,19 @@ impl<P: Protocol> SockList<P> {
     }
 
     fn unlink(&mut self, links: &Links<P>) -> Option<SockRef<P>> {
-        // SAFETY: The socket is this list's, which is borrowed exclusively.
+        // SAFETY: The socket is these lists', which are borrowed exclusively.
         let held = unsafe { (*links.held.get()).take() }?;
-        // SAFETY: A socket was held, so the node is in this list.
+        // SAFETY: A socket was held, so the node is in one of these lists.
         unsafe { bindings::list_del(links.node.get()) };
         Some(held)
     }
 }
 
-impl<P: Protocol> Drop for SockList<P> {
+impl<P: Protocol, const N: usize> Drop for SockLists<P, N> {
     fn drop(&mut self) {
-        // A socket that still belongs to the list is not linked after this: nothing points to the head.
-        while self.pop().is_some() {}
+        // A socket that still belongs to the lists is not linked after this: nothing points to a head.
+        for list in 0..N {
+            while self.pop(list).is_some() {}
+        }
     }
 }

@@ -10,6 +10,7 @@ use std::collections::VecDeque;
 use std::hint::black_box;
 
 use criterion::{criterion_group, criterion_main, BatchSize, Criterion, Throughput};
+use esp::ack_queue::LISTS;
 use esp::{
     flags, AckQueue, Config, Demand, Header, Nanos, Options, Outcome, Seq, Slot, State, Verdict,
     HEADER_LEN,
@@ -264,37 +265,48 @@ fn halves(criterion: &mut Criterion) {
 /// other, and get them in that order.
 fn ack_queue(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("esp/ack_queue");
-    for senders in [2_usize, 32, 1_024] {
+    for (senders, hosts) in [(2_usize, 2_usize), (32, 32), (32, 1), (1_024, 1_024)] {
         let announced = || {
             let mut queue = AckQueue::default();
-            let mut slots = vec![Slot::default(); senders];
+            let mut slots: Vec<_> = (0..senders)
+                .map(|id| Slot::of((id % hosts) as u64))
+                .collect();
             for slot in &mut slots {
                 let verdict = queue.update(slot, Demand::Count, 0);
                 assert_eq!(verdict, Verdict::Unchanged);
             }
-            (queue, slots, VecDeque::with_capacity(senders))
+            let list = || VecDeque::with_capacity(senders);
+            (queue, slots, std::array::from_fn::<_, LISTS, _>(|_| list()))
         };
         group.throughput(Throughput::Elements(senders as u64));
-        group.bench_function(format!("a round of {senders}"), |bencher| {
-            bencher.iter_batched_ref(
-                announced,
-                |(queue, slots, list)| {
-                    let mut now = 0;
-                    for id in 0..senders {
-                        now += STEP;
-                        queue.note_arrival(now);
-                        if queue.update(&mut slots[id], Demand::Turn, now) == Verdict::Joins {
-                            list.push_back(id);
+        group.bench_function(
+            format!("a round of {senders} of {hosts} hosts"),
+            |bencher| {
+                bencher.iter_batched_ref(
+                    announced,
+                    |(queue, slots, lists)| {
+                        let mut now = 0;
+                        for id in 0..senders {
+                            now += STEP;
+                            queue.note_arrival(now);
+                            if let Verdict::Joins(list) =
+                                queue.update(&mut slots[id], Demand::Turn, now)
+                            {
+                                lists[list.index()].push_back(id);
+                            }
+                            while let Some(turn) = queue.next_turn(now) {
+                                let head = lists[turn.list().index()].pop_front();
+                                let head: usize = head.expect("the queue counts the lists");
+                                if let Some(list) = turn.give(&mut slots[head]) {
+                                    lists[list.index()].push_back(head);
+                                }
+                            }
                         }
-                        while let Some(turn) = queue.next_turn(now) {
-                            let head: usize = list.pop_front().expect("the queue counts the list");
-                            turn.give(&mut slots[head]);
-                        }
-                    }
-                },
-                BatchSize::SmallInput,
-            );
-        });
+                    },
+                    BatchSize::SmallInput,
+                );
+            },
+        );
     }
     group.finish();
 }

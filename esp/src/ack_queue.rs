@@ -4,29 +4,49 @@
 //! acknowledgements that open their windows (Treydte 2007).
 //!
 //! One [`AckQueue`] stands for one bottleneck, the receiving device. It counts
-//! and decides; the list of waiting connections is the caller's, first in, first
-//! out. Each connection keeps its [`Slot`].
+//! and decides; the [`LISTS`] of waiting connections are the caller's, each first
+//! in, first out. Each connection keeps its [`Slot`].
 //!
 //! * After each call of a connection's engine, and before the connection sends,
-//!   [`schedule`](AckQueue::schedule) tells what to do with the list.
-//! * Then, and at [`deadline`](AckQueue::deadline), the first connection of the
+//!   [`schedule`](AckQueue::schedule) tells what to do with the lists.
+//! * Then, and at [`deadline`](AckQueue::deadline), the first connection of a
 //!   list leaves it as long as there is a [`next_turn`](AckQueue::next_turn) to
 //!   [give](NextTurn::give) it.
 //!
 //! Of `n` senders that have announced a transmission, `n - 1` wait and one
 //! sends. If that one falls silent, the others would wait for ever. So when no
-//! packet has arrived at the device for [`IDLE`], or none has left the list for
-//! [`HOLD`], its head leaves all the same, and the connections that had the turn
+//! packet has arrived at the device for [`IDLE`], or none has left the lists for
+//! [`HOLD`], the next one leaves all the same, and the connections that had the turn
 //! until then are *overdue*: they do not count until they ask again. A silent
 //! sender thus delays the others once, and not with every acknowledgement.
+//!
+//! # Who is next
+//!
+//! * **Classes.** A socket with a priority goes first, then the first turn of each
+//!   transmission, then all others: what is short needs one turn at most, and does
+//!   not wait behind what is long. A class that was passed over [`PASSES`] times in
+//!   a row is next, so that nobody waits for ever.
+//! * **Beside.** A first turn need not wait for the end of a later one: there may be one of
+//!   each. What is short then costs the long ones the time of its packets, and not that
+//!   of a round trip.
+//! * **Hosts.** In the last class each host has one turn in each round, however many
+//!   connections it has. A round has a list; a host remembers the first round in
+//!   which it has no turn yet. A first turn is the host's turn in the round, if it has
+//!   none; beyond that a host may have [`CREDIT`] of them, and has to miss rounds before
+//!   it may have more. A host that the [table](Hosts) has no room for has as many turns
+//!   as it has connections.
+//! * **Trust.** A host that lets its turns pass may not hold the queue up again. Its
+//!   connections have turns beside those of others, until it has used some of them.
 //!
 //! The queue also [shares](shares) [`UNSCHEDULED`] packets among the senders.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
+use hosts::Hosts;
 use shares::{Share, Shares};
 pub use shares::{LAPSE, UNSCHEDULED};
 
+mod hosts;
 mod shares;
 
 /// How long no packet may arrive at the device while an acknowledgement waits.
@@ -41,22 +61,123 @@ pub const IDLE: Nanos = 2 * MILLISECOND;
 /// Long enough for a burst of 21 full packets at 20 Mbit/s.
 pub const HOLD: Nanos = 20 * MILLISECOND;
 
+/// So often in a row the turn passes over a class that waits.
+pub const PASSES: u8 = 3;
+
+/// So often it passes over a round that has not begun while first turns are given.
+pub const PASSES_AHEAD: u8 = 63;
+
+/// So many first turns a host may have before the others beyond its turn in each round.
+pub const CREDIT: u8 = 8;
+
+/// Of a turn that a transmission ends, the parts are given back that it did not use.
+pub(super) const PARTS: u8 = 16;
+
+/// Rounds that have a list. A host with more connections than that in the lists waits for a place in a round.
+const ROUNDS: u32 = 16;
+
+/// Classes in the order of their turns: those of [`List::CONTROL`], [`List::PREFERRED`], [`List::FIRST`], and of the rounds.
+const CLASSES: usize = 4;
+
+/// Lists before those of the rounds.
+const BEFORE: u8 = 6;
+
+/// Lists of waiting connections that the caller keeps.
+pub const LISTS: usize = BEFORE as usize + ROUNDS as usize;
+
+/// With each turn so many connections are looked at that wait for a place in a round.
+const MOVES: u8 = 2;
+
+/// How long a turn may take until the transmission ends with it.
+const LATE_END: Nanos = 2 * IDLE;
+
+/// A list of waiting connections.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct List(u8);
+
+impl List {
+    /// Sockets with a priority that takes a privilege.
+    const CONTROL: List = List(0);
+    /// Sockets with a priority.
+    const PREFERRED: List = List(1);
+    /// First turns of transmissions.
+    const FIRST: List = List(2);
+    /// Hosts without trust.
+    const ASIDE: List = List(3);
+    /// Connections whose hosts have one in each round: those that are looked at, and those that came later, in turn.
+    const LATER: [List; 2] = [List(4), List(5)];
+
+    /// Its place among the [`LISTS`].
+    #[inline]
+    pub fn index(self) -> usize {
+        self.0.into()
+    }
+
+    #[inline]
+    fn of_round(round: u32) -> List {
+        List(BEFORE.saturating_add((round % ROUNDS) as u8))
+    }
+}
+
 /// The order of acknowledgements at one bottleneck.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct AckQueue {
     /// Connections that receive an announced transmission: the protocol's n.
     scheduled: u32,
-    /// Of these, connections in the list.
+    /// Of these, connections in the lists.
     waiting: u32,
-    /// Of the others, connections whose turn ended without a sign of them.
+    /// Of the others, connections whose turn ended without a sign of them, or that hold nobody up.
     overdue: u32,
     /// How often turns ended so.
     epoch: u32,
-    /// When the head left last, or the list began to fill.
+    /// When one left the lists last, or they began to fill.
     departed: Nanos,
     /// When a packet last arrived at the device.
     heard: Nanos,
     shares: Shares,
+    /// How often a connection began to wait for the first turn of a transmission; wraps.
+    firsts: u32,
+    /// The round whose turns are given.
+    round: u32,
+    /// How often in a row the turn passed over each class: [`PASSES_AHEAD`] in all.
+    passed: [u8; CLASSES],
+    /// The host without trust that is next may have a turn beside the one that was given.
+    aside: bool,
+    /// The turn that was given last is not the first one of a transmission.
+    long: bool,
+    /// When a first turn was given beside that, until it is over.
+    first: Option<Nanos>,
+    /// So many connections that wait for a place in a round are to be looked at.
+    to_move: u8,
+    /// In which of their lists.
+    later: u8,
+    /// Connections in each list.
+    lists: [u32; LISTS],
+    hosts: Hosts,
+}
+
+impl Default for AckQueue {
+    fn default() -> Self {
+        AckQueue {
+            scheduled: 0,
+            waiting: 0,
+            overdue: 0,
+            epoch: 0,
+            departed: 0,
+            heard: 0,
+            shares: Shares::default(),
+            firsts: 0,
+            round: 0,
+            passed: [0; CLASSES],
+            aside: false,
+            long: false,
+            first: None,
+            to_move: 0,
+            later: 0,
+            lists: [0; LISTS],
+            hosts: Hosts::default(),
+        }
+    }
 }
 
 /// A connection's slot in the ACK queue.
@@ -64,6 +185,11 @@ pub struct AckQueue {
 pub struct Slot {
     position: Position,
     share: Option<Share>,
+    /// The queue's `firsts` when it last asked.
+    firsts: u32,
+    /// The sender's host.
+    host: u64,
+    priority: u32,
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -71,17 +197,56 @@ enum Position {
     /// No transmission is announced.
     #[default]
     Unscheduled,
-    /// The sender may send, since this epoch.
-    Turn(u32),
-    /// In the list.
-    Waiting,
+    /// The sender may send.
+    Turn(Turn),
+    /// In a list.
+    Waiting(List),
+}
+
+/// A turn that was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+struct Turn {
+    /// In this epoch.
+    epoch: u32,
+    /// When.
+    since: Nanos,
+    kind: Kind,
+}
+
+/// How a turn was given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Kind {
+    /// Not at all: the transmission was announced.
+    Announced,
+    /// At once, as nobody else waited. No round counts it.
+    Alone,
+    /// From a list.
+    Listed,
+    /// From the list of those without trust.
+    Aside,
+    /// A first turn beside one of a long transmission.
+    First,
 }
 
 impl Slot {
-    /// Whether the connection is in the list.
+    /// The slot of a connection with a host, which has a number of its own.
+    pub fn of(host: u64) -> Self {
+        Slot {
+            host,
+            ..Slot::default()
+        }
+    }
+
+    /// The socket's priority, 0 for none.
+    #[inline]
+    pub fn set_priority(&mut self, priority: u32) {
+        self.priority = priority;
+    }
+
+    /// Whether the connection is in a list.
     #[inline]
     pub fn is_waiting(&self) -> bool {
-        self.position == Position::Waiting
+        matches!(self.position, Position::Waiting(_))
     }
 
     /// Whether the queue counts the connection.
@@ -98,49 +263,124 @@ pub enum Demand {
     Nothing,
     /// To be counted.
     Count,
+    /// The first turn of a transmission, for the acknowledgement of its announcement.
+    First,
     /// A turn, for an acknowledgement that is due and opens the window.
     Turn,
 }
 
+impl Demand {
+    /// Whether it is for a turn.
+    #[inline]
+    pub fn is_turn(self) -> bool {
+        matches!(self, Demand::First | Demand::Turn)
+    }
+}
+
 /// The queue's answer to a connection's demand, and the change of the caller's
-/// list that follows.
+/// lists that follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[must_use]
 pub enum Verdict {
-    /// The list stays as it is.
+    /// The lists stay as they are.
     Unchanged,
-    /// The turn has come at once. The list stays as it is.
+    /// The turn has come at once. The lists stay as they are.
     Turn,
-    /// The connection waits for its turn: it joins the list's tail.
-    Joins,
-    /// The connection is in the list and has to leave it.
-    Leaves,
+    /// The connection waits for its turn: it joins this list's tail.
+    Joins(List),
+    /// The connection is in this list and has to leave it.
+    Leaves(List),
 }
 
-/// A turn for the connection at the list's head.
+/// What becomes of a list's head.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Step {
+    /// It has the turn.
+    Turn,
+    /// It has a turn beside another one.
+    Beside,
+    /// It may have a place in a round.
+    Move,
+}
+
+/// A turn for the connection at a list's head. Nothing changes before it is given.
 #[derive(Debug)]
 #[must_use]
 pub struct NextTurn<'a> {
     queue: &'a mut AckQueue,
     now: Nanos,
+    list: List,
+    step: Step,
 }
 
 impl NextTurn<'_> {
-    /// The list's head, whose slot this is, has left it. Its connection's
-    /// [`take_turn`](Connection::take_turn) is to follow.
+    /// The list.
     #[inline]
-    pub fn give(self, slot: &mut Slot) {
-        if slot.is_waiting() {
-            self.queue.waiting = self.queue.waiting.saturating_sub(1);
-            slot.position = Position::Turn(self.queue.epoch);
+    pub fn list(&self) -> List {
+        self.list
+    }
+
+    /// The list's head, whose slot this is, has left it. Its connection's
+    /// [`take_turn`](Connection::take_turn) is to follow, unless the answer is a list: then it joins that one's tail.
+    #[inline]
+    pub fn give(self, slot: &mut Slot) -> Option<List> {
+        let queue = self.queue;
+        if self.step == Step::Turn {
+            queue.end_turns();
+            queue.pass(self.list);
         }
-        self.queue.departed = self.now;
+        let list = match slot.position {
+            Position::Waiting(list) => list,
+            Position::Unscheduled | Position::Turn(_) => return None,
+        };
+        queue.leave(list);
+        let mut epoch = queue.epoch;
+        match self.step {
+            Step::Move => {
+                queue.to_move = queue.to_move.saturating_sub(1);
+                if list != queue.later(0) {
+                    queue.later ^= 1;
+                }
+                let list = queue.place(slot, false, true);
+                queue.join(list);
+                slot.position = Position::Waiting(list);
+                return Some(list);
+            }
+            Step::Beside => {
+                // As one that is overdue already.
+                epoch = epoch.wrapping_sub(1);
+                queue.overdue = queue.overdue.saturating_add(1);
+            }
+            Step::Turn => queue.departed = self.now,
+        }
+        let kind = match list {
+            List::ASIDE => {
+                queue.aside = false;
+                Kind::Aside
+            }
+            List::FIRST if self.step == Step::Beside => {
+                queue.first = Some(self.now);
+                Kind::First
+            }
+            _ => {
+                queue.aside = true;
+                queue.long = list.0 >= BEFORE || List::LATER.contains(&list);
+                queue.to_move = MOVES;
+                Kind::Listed
+            }
+        };
+        slot.position = Position::Turn(Turn {
+            epoch,
+            since: self.now,
+            kind,
+        });
+        None
     }
 }
 
 impl AckQueue {
     /// Asks what a connection needs, and has it take its turn or wait for it: to
-    /// be called before it sends. The caller does to its list what the answer
+    /// be called before it sends. The caller does to its lists what the answer
     /// says.
     #[inline]
     pub fn schedule(
@@ -150,15 +390,18 @@ impl AckQueue {
         now: Nanos,
     ) -> Verdict {
         let demand = connection.demand();
-        if demand == Demand::Turn && connection.grants() {
-            connection.set_start(self.share(slot, now));
+        if demand.is_turn() && connection.grants() {
+            connection.set_start(self.start(slot, connection.is_long(), now));
+        }
+        if demand == Demand::Nothing {
+            self.refund(slot, connection);
         }
         let verdict = self.update(slot, demand, now);
         match verdict {
             Verdict::Turn => connection.take_turn(),
-            Verdict::Joins => connection.wait_turn(),
+            Verdict::Joins(_) => connection.wait_turn(),
             Verdict::Unchanged if slot.is_waiting() => connection.wait_turn(),
-            Verdict::Unchanged | Verdict::Leaves => {}
+            Verdict::Unchanged | Verdict::Leaves(_) => {}
         }
         verdict
     }
@@ -171,27 +414,55 @@ impl AckQueue {
             (Position::Unscheduled, Demand::Nothing) => return Verdict::Unchanged,
             (Position::Unscheduled, _) => {
                 self.scheduled = self.scheduled.saturating_add(1);
-                slot.position = Position::Turn(self.epoch);
+                slot.position = Position::Turn(Turn {
+                    epoch: self.epoch,
+                    since: now,
+                    kind: Kind::Announced,
+                });
             }
-            (Position::Turn(since), Demand::Nothing) => {
-                self.scheduled = self.scheduled.saturating_sub(1);
-                self.catch_up(since);
-                slot.position = Position::Unscheduled;
+            (Position::Turn(turn), Demand::Nothing) => {
+                self.take_back(slot.host, turn, true, now);
+                self.unschedule(slot);
                 return Verdict::Unchanged;
             }
-            (Position::Waiting, Demand::Nothing) => {
-                self.scheduled = self.scheduled.saturating_sub(1);
-                self.waiting = self.waiting.saturating_sub(1);
-                slot.position = Position::Unscheduled;
-                return Verdict::Leaves;
+            (Position::Waiting(list), Demand::Nothing) => {
+                self.leave(list);
+                self.give_back(slot.host, list);
+                self.unschedule(slot);
+                return Verdict::Leaves(list);
             }
-            (Position::Turn(_) | Position::Waiting, _) => {}
+            (Position::Turn(_) | Position::Waiting(_), _) => {}
         }
-        if demand == Demand::Turn {
-            self.ask(slot, now)
+        if demand.is_turn() {
+            self.ask(slot, demand, now)
         } else {
             Verdict::Unchanged
         }
+    }
+
+    /// A connection is no longer counted.
+    #[inline]
+    fn unschedule(&mut self, slot: &mut Slot) {
+        slot.position = Position::Unscheduled;
+        self.scheduled = self.scheduled.saturating_sub(1);
+        if self.scheduled == 0 {
+            self.long = false;
+            // Nobody is ahead of anybody.
+            self.round = self.round.wrapping_add(ROUNDS);
+        }
+    }
+
+    /// What a connection may send behind its next announcement. While a long transmission lasts, and short ones wait for
+    /// turns beside it, these make more of its share.
+    #[inline]
+    fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
+        let others = slot.firsts != self.firsts;
+        slot.firsts = self.firsts;
+        if is_long && others {
+            self.release(slot);
+            return 0;
+        }
+        self.share(slot, now)
     }
 
     /// A connection's share of [`UNSCHEDULED`], now that so many have one: it takes what the others
@@ -207,29 +478,126 @@ impl AckQueue {
 
     /// A counted connection has an acknowledgement due.
     #[inline]
-    fn ask(&mut self, slot: &mut Slot, now: Nanos) -> Verdict {
-        let Position::Turn(since) = slot.position else {
+    fn ask(&mut self, slot: &mut Slot, demand: Demand, now: Nanos) -> Verdict {
+        let Position::Turn(turn) = slot.position else {
             return Verdict::Unchanged;
         };
-        self.catch_up(since);
-        slot.position = Position::Turn(self.epoch);
+        self.take_back(slot.host, turn, false, now);
         if self.active() <= 1 {
+            slot.position = Position::Turn(Turn {
+                epoch: self.epoch,
+                since: now,
+                kind: Kind::Alone,
+            });
+            self.long = demand == Demand::Turn;
             return Verdict::Turn;
         }
         if self.waiting == 0 {
             self.departed = now;
         }
-        self.waiting = self.waiting.saturating_add(1);
-        slot.position = Position::Waiting;
-        Verdict::Joins
+        if turn.kind == Kind::Alone {
+            if let Some(host) = self.hosts.find(slot.host, self.round) {
+                host.count(self.round);
+            }
+        }
+        if demand == Demand::First {
+            self.firsts = self.firsts.wrapping_add(1);
+        }
+        let list = self.place(slot, demand == Demand::First, false);
+        self.join(list);
+        slot.position = Position::Waiting(list);
+        Verdict::Joins(list)
     }
 
-    /// A connection with a turn of the epoch `since` asks or ends.
+    /// A connection asks, or its transmission `ends`, after this turn.
     #[inline]
-    fn catch_up(&mut self, since: u32) {
-        if since != self.epoch {
+    fn take_back(&mut self, host: u64, turn: Turn, ends: bool, now: Nanos) {
+        let overdue = turn.epoch != self.epoch;
+        if overdue {
             self.overdue = self.overdue.saturating_sub(1);
         }
+        let late = now.saturating_sub(turn.since) > if ends { LATE_END } else { HOLD };
+        if turn.kind == Kind::First && self.first == Some(turn.since) {
+            self.first = None;
+        }
+        let aside = turn.kind == Kind::Aside;
+        let passed = late || (overdue && !aside && turn.kind != Kind::First);
+        if passed || aside {
+            if let Some(host) = self.hosts.find(host, self.round) {
+                host.judge(passed);
+            }
+        }
+    }
+
+    /// The list for a connection that waits from now on, or `moves` to a place in a round.
+    #[inline]
+    fn place(&mut self, slot: &Slot, first: bool, moves: bool) -> List {
+        let round = self.round;
+        let later = self.later(u8::from(!moves));
+        let most = if moves || self.to_move().is_none() {
+            ROUNDS
+        } else {
+            // Those that wait for a place have the next ones.
+            ROUNDS / 2
+        };
+        let host = self.hosts.find(slot.host, round);
+        if host.as_ref().is_some_and(|host| !host.is_trusted()) {
+            return List::ASIDE;
+        }
+        match (slot.priority, host) {
+            (0, Some(host)) => host.place(round, most, first).unwrap_or(later),
+            (0, None) if first => List::FIRST,
+            (0, None) => List::of_round(round.wrapping_add(1)),
+            (1..=6, _) => List::PREFERRED,
+            _ => List::CONTROL,
+        }
+    }
+
+    /// A connection leaves a list without a turn.
+    #[inline]
+    fn give_back(&mut self, host: u64, list: List) {
+        let first = list == List::FIRST;
+        if first || list.0 >= BEFORE {
+            if let Some(host) = self.hosts.find(host, self.round) {
+                host.take_back(self.round, first);
+            }
+        }
+    }
+
+    /// A transmission ends in its turn: what it did not use counts less.
+    #[inline]
+    fn refund(&mut self, slot: &Slot, connection: &Connection) {
+        let used = match slot.position {
+            Position::Turn(turn) => matches!(turn.kind, Kind::Listed | Kind::First),
+            Position::Unscheduled | Position::Waiting(_) => false,
+        };
+        if !used || slot.priority > 0 {
+            return;
+        }
+        if let Some(host) = self.hosts.find(slot.host, self.round) {
+            host.refund(self.round, connection.unused());
+        }
+    }
+
+    #[inline]
+    fn join(&mut self, list: List) {
+        self.waiting = self.waiting.saturating_add(1);
+        if let Some(count) = self.lists.get_mut(list.index()) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    #[inline]
+    fn leave(&mut self, list: List) {
+        self.waiting = self.waiting.saturating_sub(1);
+        if let Some(count) = self.lists.get_mut(list.index()) {
+            *count = count.saturating_sub(1);
+        }
+    }
+
+    #[inline]
+    fn is_empty(&self, list: List) -> bool {
+        self.lists.get(list.index()).is_none_or(|count| *count == 0)
     }
 
     /// Scheduled connections that are not overdue.
@@ -256,21 +624,122 @@ impl AckQueue {
     /// Whether there is a [`next_turn`](Self::next_turn).
     #[inline]
     pub fn is_due(&self, now: Nanos) -> bool {
-        self.waiting > 0 && (self.waiting >= self.active() || now >= self.limit())
+        self.waiting > 0
+            && (self.waiting >= self.active()
+                || now >= self.limit()
+                || self.beside(now).is_some()
+                || (self.to_move > 0 && self.to_move().is_some()))
     }
 
-    /// The turn of the list's head, if it is due. If only the time makes it due,
-    /// the turns of its holders end.
+    /// A connection that may have a place in a round is at the head of this list. Nobody comes before those that are
+    /// looked at until all of them have one.
+    #[inline]
+    fn to_move(&self) -> Option<List> {
+        let lists = [self.later(0), self.later(1)];
+        lists.into_iter().find(|list| !self.is_empty(*list))
+    }
+
+    /// The list of the connections that wait for a place in a round and are looked at, or of those that came later.
+    #[inline]
+    fn later(&self, place: u8) -> List {
+        let [one, other] = List::LATER;
+        if (self.later ^ place) & 1 == 0 {
+            one
+        } else {
+            other
+        }
+    }
+
+    /// The list whose head is to have a turn beside the one that was given last, and holds nobody up.
+    #[inline]
+    fn beside(&self, now: Nanos) -> Option<List> {
+        let free = || {
+            self.first
+                .is_none_or(|since| now >= since.saturating_add(IDLE))
+        };
+        if self.aside && !self.is_empty(List::ASIDE) {
+            Some(List::ASIDE)
+        } else if self.long && !self.is_empty(List::FIRST) && free() {
+            Some(List::FIRST)
+        } else {
+            None
+        }
+    }
+
+    /// The next turn, if it is due. If only the time makes it due, the turns of its holders end.
     #[inline]
     pub fn next_turn(&mut self, now: Nanos) -> Option<NextTurn<'_>> {
         if !self.is_due(now) {
             return None;
         }
+        let to_move = self.to_move().filter(|_| self.to_move > 0);
+        let (list, step) = if let Some(list) = to_move {
+            (list, Step::Move)
+        } else if let Some(list) = self.beside(now) {
+            (list, Step::Beside)
+        } else {
+            (self.choose(), Step::Turn)
+        };
+        Some(NextTurn {
+            queue: self,
+            now,
+            list,
+            step,
+        })
+    }
+
+    /// The classes that wait, in the order in which they go.
+    #[inline]
+    fn classes(&self) -> [Option<List>; CLASSES] {
+        let waits = |list: List| (!self.is_empty(list)).then_some(list);
+        let rounds = (0..ROUNDS).map(|ahead| List::of_round(self.round.wrapping_add(ahead)));
+        let rounds = rounds.filter_map(waits).next();
+        // Beside long transmissions there are turns enough.
+        let first = waits(List::FIRST).filter(|_| !self.long || rounds.is_none());
+        [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
+    }
+
+    /// The list whose head is next.
+    #[inline]
+    fn choose(&self) -> List {
+        let classes = self.classes();
+        let overdue = classes.iter().zip(&self.passed).rev();
+        let overdue = overdue.filter_map(|(list, n)| list.filter(|_| *n >= PASSES_AHEAD));
+        let mut next = overdue.chain(classes.iter().copied().flatten());
+        next.next().or(self.to_move()).unwrap_or(List::ASIDE)
+    }
+
+    /// The head of this list has the turn, and not those of the others.
+    #[inline]
+    fn pass(&mut self, chosen: List) {
+        let classes = self.classes();
+        let now = List::of_round(self.round);
+        for (list, passed) in classes.into_iter().zip(&mut self.passed) {
+            *passed = match list {
+                Some(list) if list == chosen => 0,
+                Some(list) if chosen == List::FIRST && list != now => passed.saturating_add(1),
+                Some(_) => passed.saturating_add(PASSES_AHEAD / PASSES),
+                None => 0,
+            };
+        }
+        self.round = self.round_of(chosen).unwrap_or(self.round);
+    }
+
+    /// The round that has this list, from the one on whose turns are given.
+    #[inline]
+    fn round_of(&self, list: List) -> Option<u32> {
+        let place = u32::from(list.0.checked_sub(BEFORE)?);
+        let ahead = place.wrapping_sub(self.round) % ROUNDS;
+        Some(self.round.wrapping_add(ahead))
+    }
+
+    /// If there are turns that only the time has ended, their connections are overdue.
+    #[inline]
+    fn end_turns(&mut self) {
         if self.waiting < self.active() {
             self.overdue = self.scheduled.saturating_sub(self.waiting);
             self.epoch = self.epoch.wrapping_add(1);
         }
-        Some(NextTurn { queue: self, now })
     }
 
     /// When [`next_turn`](Self::next_turn) is to be asked for though nothing else
@@ -286,7 +755,7 @@ impl AckQueue {
         self.scheduled
     }
 
-    /// Connections in the list.
+    /// Connections in the lists.
     #[inline]
     pub fn waiting(&self) -> u32 {
         self.waiting

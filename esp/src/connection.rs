@@ -460,6 +460,18 @@ impl Connection {
         self.receiver.grants(&self.config)
     }
 
+    /// Whether the transmission that arrives is a long one.
+    #[inline]
+    pub(super) fn is_long(&self) -> bool {
+        self.receiver.is_long()
+    }
+
+    /// The part of its window that the transmission did not use which has just ended, in [`PARTS`](super::ack_queue::PARTS).
+    #[inline]
+    pub(super) fn unused(&self) -> u8 {
+        self.receiver.unused(&self.config)
+    }
+
     /// So many packets may come behind an announcement that is not acknowledged.
     #[inline]
     pub(super) fn set_start(&mut self, packets: u16) {

@@ -37,7 +37,7 @@ pub mod state;
 mod timers;
 pub mod wire;
 
-pub use self::ack_queue::{AckQueue, Demand, Slot, Verdict};
+pub use self::ack_queue::{AckQueue, Demand, List, Slot, Verdict};
 pub use self::config::{Config, Stats};
 pub use self::connection::Connection;
 pub use self::options::{Options, OPTIONS_LEN, OPTIONS_MAX};

@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::Demand;
+use super::ack_queue::{Demand, PARTS};
 use super::config::{Config, LARGEST_WINDOW};
 use super::options::Options;
 use super::outcome::{DropReason, Room};
@@ -50,6 +50,9 @@ mod probing;
 
 /// A burst of so many packets is kept in the smallest receive queue.
 const LEAST_KEPT: u16 = 64;
+
+/// A transmission of more packets is a long one.
+const LONG: u16 = 256;
 
 /// When an acknowledgement is due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -140,6 +143,8 @@ pub(super) struct Receiver {
     congested: bool,
     /// Packets taken since an acknowledgement left in its turn.
     since: u16,
+    /// Packets taken of the transmission before that.
+    before: u16,
     due: Due,
     turn: Turn,
     /// The start or the end of a transmission has come and no acknowledgement
@@ -181,6 +186,7 @@ impl Receiver {
             incoming: Incoming::Idle,
             congested: false,
             since: 0,
+            before: 0,
             due: Due::Not,
             turn: Turn::Not,
             unreported: false,
@@ -267,10 +273,12 @@ impl Receiver {
     pub(super) fn demand(&self) -> Demand {
         if !self.is_scheduled() {
             Demand::Nothing
-        } else if self.wants_turn() {
-            Demand::Turn
-        } else {
+        } else if !self.wants_turn() {
             Demand::Count
+        } else if self.announced.is_some() {
+            Demand::First
+        } else {
+            Demand::Turn
         }
     }
 
@@ -338,6 +346,21 @@ impl Receiver {
     #[inline]
     pub(super) fn grants(&self, config: &Config) -> bool {
         self.grants.is_on(config)
+    }
+
+    /// Whether the transmission is a long one.
+    #[inline]
+    pub(super) fn is_long(&self) -> bool {
+        self.before.saturating_add(self.since) > LONG
+    }
+
+    /// The part of the window given last that has not come, in [`PARTS`].
+    #[inline]
+    pub(super) fn unused(&self, config: &Config) -> u8 {
+        let window = u32::from(self.peer.window(config).max(1));
+        let used = u32::from(self.since).saturating_mul(PARTS.into());
+        let used = used.checked_div(window).unwrap_or(0);
+        PARTS.saturating_sub(u8::try_from(used).unwrap_or(PARTS))
     }
 
     /// The sender may have so many packets behind its next announcement.
@@ -478,6 +501,7 @@ impl Receiver {
             // The next transmission's packets may not be written yet.
             self.timed = None;
         } else if starts {
+            self.before = 0;
             self.incoming = Incoming::Transmission;
             self.announced = Some(seq);
         }
@@ -721,6 +745,7 @@ impl Receiver {
         self.given = self.expected;
         self.announced = None;
         if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
+            self.before = self.before.saturating_add(self.since);
             self.since = 0;
             self.due = Due::Not;
             self.turn = Turn::Not;

@@ -5,27 +5,34 @@
 
 use std::collections::VecDeque;
 
-use esp::ack_queue::{HOLD, IDLE};
+use esp::ack_queue::{CREDIT, HOLD, IDLE, LISTS, PASSES, PASSES_AHEAD};
 use esp::{flags, AckQueue, Config, Demand, Nanos, Slot, Verdict};
 use esp_testkit::pair::{bytes, Pair, A, B, MS, S, US};
 use proptest::prelude::*;
 
-/// A receiving device with its list, as a caller keeps it.
+/// A receiving device with its lists, as a caller keeps them.
 #[derive(Default)]
 struct Device {
     queue: AckQueue,
     slots: Vec<Slot>,
-    list: VecDeque<usize>,
+    lists: [VecDeque<usize>; LISTS],
     left: Vec<usize>,
 }
 
 impl Device {
+    /// Senders that have announced something, each on a host of its own.
     fn with(senders: usize) -> Self {
+        let hosts: Vec<_> = (0..senders as u64).collect();
+        Self::on(&hosts)
+    }
+
+    /// Senders that have announced something, on these hosts.
+    fn on(hosts: &[u64]) -> Self {
         let mut device = Self {
-            slots: vec![Slot::default(); senders],
+            slots: hosts.iter().map(|host| Slot::of(*host)).collect(),
             ..Self::default()
         };
-        for id in 0..senders {
+        for id in 0..hosts.len() {
             device.announce(id, true, 0);
         }
         device
@@ -39,30 +46,62 @@ impl Device {
         };
         match self.queue.update(&mut self.slots[id], demand, now) {
             Verdict::Unchanged => {}
-            Verdict::Leaves => self.list.retain(|other| *other != id),
+            Verdict::Leaves(list) => self.lists[list.index()].retain(|other| *other != id),
             verdict => panic!("{verdict:?} was not asked for"),
         }
         self.serve(now);
     }
 
     fn ask(&mut self, id: usize, now: Nanos) {
+        self.demand(id, Demand::Turn, now);
+        self.serve(now);
+    }
+
+    /// A sender announces a transmission, and asks for its first turn.
+    fn begin(&mut self, id: usize, now: Nanos) {
+        self.demand(id, Demand::First, now);
+        self.serve(now);
+    }
+
+    fn demand(&mut self, id: usize, demand: Demand, now: Nanos) {
         let waits = self.slots[id].is_waiting();
-        match self.queue.update(&mut self.slots[id], Demand::Turn, now) {
+        match self.queue.update(&mut self.slots[id], demand, now) {
             Verdict::Unchanged => assert!(waits),
             Verdict::Turn => self.left.push(id),
-            Verdict::Joins => self.list.push_back(id),
-            Verdict::Leaves => panic!("a connection that asks does not leave"),
+            Verdict::Joins(list) => self.lists[list.index()].push_back(id),
+            Verdict::Leaves(_) => panic!("a connection that asks does not leave"),
         }
-        self.serve(now);
     }
 
     fn serve(&mut self, now: Nanos) {
         while let Some(turn) = self.queue.next_turn(now) {
-            let id = self.list.pop_front().expect("the queue counts the list");
-            turn.give(&mut self.slots[id]);
-            self.left.push(id);
+            let list = turn.list().index();
+            let id = self.lists[list]
+                .pop_front()
+                .expect("the queue counts the lists");
+            match turn.give(&mut self.slots[id]) {
+                None => self.left.push(id),
+                Some(list) => self.lists[list.index()].push_back(id),
+            }
         }
-        assert_eq!(self.list.len(), self.queue.waiting() as usize);
+        let listed: usize = self.lists.iter().map(VecDeque::len).sum();
+        assert_eq!(listed, self.queue.waiting() as usize);
+    }
+
+    /// How often a sender had the turn.
+    fn turns(&self, id: usize) -> usize {
+        self.left.iter().filter(|left| **left == id).count()
+    }
+
+    /// All that have announced something and do not wait ask in turn, so many times.
+    fn take_turns(&mut self, rounds: usize, now: Nanos) {
+        for _ in 0..rounds {
+            for id in 0..self.slots.len() {
+                if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
+                    self.ask(id, now);
+                }
+            }
+        }
     }
 }
 
@@ -120,10 +159,11 @@ fn a_silent_sender_delays_the_others_once() {
     }
     assert_eq!(device.left, [1, 2, 3, 1, 2, 3], "without another delay");
     assert_eq!(device.queue.overruns(), 1);
-    // It is heard of again, and waits like everybody else.
+    // It is heard of again, and has its turn beside the others, whom it does not delay again.
     device.ask(0, IDLE + 2);
-    assert!(device.slots[0].is_waiting());
-    assert_eq!(device.queue.waiting(), 3);
+    assert_eq!(device.left[6..], [0]);
+    device.ask(3, IDLE + 3);
+    assert_eq!(device.left[7..], [1]);
 }
 
 #[test]
@@ -139,16 +179,238 @@ fn a_slow_sender_has_its_turn_but_not_for_long() {
     assert_eq!(now, HOLD);
 }
 
+#[test]
+fn the_first_turn_of_a_transmission_is_given_beside_a_long_one() {
+    let mut device = Device::with(18);
+    device.announce(17, false, 0);
+    device.take_turns(3, 0);
+    device.left.clear();
+    device.begin(17, 0);
+    assert_eq!(device.left, [17]);
+    // That was its turn in this round: it has the next ones as all others have.
+    device.ask(17, 0);
+    device.take_turns(2, 0);
+    assert!(device.turns(17) <= 3, "{:?}", device.left);
+}
+
+#[test]
+fn only_one_first_turn_is_given_beside_a_long_one() {
+    let mut device = Device::with(4);
+    device.announce(2, false, 0);
+    device.announce(3, false, 0);
+    device.take_turns(2, 0);
+    device.left.clear();
+    device.begin(2, 0);
+    device.begin(3, 0);
+    assert_eq!(device.left, [2]);
+    device.announce(2, false, 0);
+    assert_eq!(device.left, [2, 3]);
+    // One that falls silent delays the others' first turns as long as anybody.
+    device.begin(2, 0);
+    device.serve(IDLE - 1);
+    assert_eq!(device.turns(2), 1);
+    device.serve(IDLE);
+    assert_eq!(device.turns(2), 2);
+}
+
+#[test]
+fn first_turns_of_equal_senders_come_before_all_others() {
+    const SENDERS: usize = 32;
+    let mut device = Device {
+        slots: (0..SENDERS as u64).map(Slot::of).collect(),
+        ..Device::default()
+    };
+    for id in 0..SENDERS {
+        device.begin(id, 0);
+    }
+    device.take_turns(4 * SENDERS, 0);
+    for (round, turns) in device.left.chunks_exact(SENDERS).enumerate() {
+        let mut turns = turns.to_vec();
+        turns.sort_unstable();
+        assert!(
+            turns.iter().copied().eq(0..SENDERS),
+            "round {round}: {turns:?}"
+        );
+    }
+}
+
+#[test]
+fn a_host_with_many_connections_has_as_many_turns_as_one_with_one() {
+    for connections in [2, 8, 40, 200] {
+        let mut hosts = vec![1; connections];
+        hosts.push(2);
+        let mut device = Device::on(&hosts);
+        device.take_turns(10, 0);
+        device.left.clear();
+        device.take_turns(200, 0);
+        let (one, all) = (device.turns(connections), device.left.len());
+        assert!(
+            (all * 9 / 20..=all * 11 / 20).contains(&one),
+            "{connections}: {one} of {all}"
+        );
+        // and all of its connections have their turns
+        device.left.clear();
+        device.take_turns(10 * connections, 0);
+        for id in 0..connections {
+            assert!(
+                device.turns(id) >= 3,
+                "{connections}, {id}: {}",
+                device.turns(id)
+            );
+        }
+    }
+}
+
+#[test]
+fn announcements_again_and_again_take_no_turns_from_other_hosts() {
+    const ANNOUNCERS: usize = 32;
+    let mut hosts = vec![1; ANNOUNCERS];
+    hosts.push(2);
+    let mut device = Device::on(&hosts);
+    device.left.clear();
+    for _ in 0..100 {
+        for id in 0..ANNOUNCERS {
+            if !device.slots[id].is_waiting() {
+                device.announce(id, false, 0);
+                device.begin(id, 0);
+            }
+        }
+        if !device.slots[ANNOUNCERS].is_waiting() {
+            device.ask(ANNOUNCERS, 0);
+        }
+    }
+    let (stream, all) = (device.turns(ANNOUNCERS), device.left.len());
+    assert!(
+        all - stream <= stream + 2 * usize::from(CREDIT),
+        "{stream} of {all}"
+    );
+}
+
+#[test]
+fn a_host_that_lets_its_turns_pass_holds_nobody_up_again() {
+    const ANNOUNCERS: usize = 8;
+    let mut device = Device::on(&[1, 1, 1, 1, 1, 1, 1, 1, 2]);
+    let mut now = 0;
+    let mut lapse = |device: &mut Device, rounds: usize| {
+        device.left.clear();
+        let before = now;
+        for _ in 0..rounds {
+            for id in 0..ANNOUNCERS {
+                if !device.slots[id].is_waiting() {
+                    device.announce(id, false, now);
+                    device.begin(id, now);
+                }
+            }
+            if device.slots[ANNOUNCERS].is_waiting() {
+                now = device.queue.deadline().expect("one waits");
+                device.serve(now);
+            } else {
+                now += 100 * US;
+                device.ask(ANNOUNCERS, now);
+            }
+        }
+        (device.turns(ANNOUNCERS), now - before)
+    };
+    lapse(&mut device, 100);
+    let (turns, elapsed) = lapse(&mut device, 100);
+    assert_eq!((turns, elapsed), (100, 100 * 100 * US));
+}
+
+#[test]
+fn hosts_without_trust_have_turns_like_others_when_they_use_them() {
+    let mut device = Device::with(3);
+    // Two fall silent in their turns, and come back.
+    for id in 1..3 {
+        device.ask(id, 0);
+    }
+    device.serve(IDLE);
+    device.serve(2 * IDLE);
+    assert_eq!(device.left, [1, 2]);
+    for round in 0..20 {
+        for id in 0..3 {
+            if !device.slots[id].is_waiting() {
+                device.ask(id, 2 * IDLE + round);
+            }
+        }
+    }
+    device.left.clear();
+    device.take_turns(30, 2 * IDLE + 100);
+    for id in 0..3 {
+        let turns = device.turns(id);
+        assert!(
+            3 * turns >= device.left.len() - 3,
+            "{id}: {turns} of {}",
+            device.left.len()
+        );
+    }
+}
+
+#[test]
+fn priorities_go_first_and_nobody_waits_for_ever() {
+    let mut device = Device::with(6);
+    for (id, priority) in [(0, 7), (1, 7), (2, 6), (3, 1)] {
+        device.slots[id].set_priority(priority);
+    }
+    device.take_turns(3, 0);
+    device.left.clear();
+    device.take_turns(1_000, 0);
+    let turns: Vec<_> = (0..6).map(|id| device.turns(id)).collect();
+    assert!(turns[0] > turns[2] && turns[2] >= turns[4], "{turns:?}");
+    assert!(
+        turns.iter().all(|turns| 12 * turns >= device.left.len()),
+        "{turns:?}"
+    );
+}
+
 proptest! {
+    /// Whatever comes, nobody's turn passes more often than there are classes and connections of hosts before it.
+    #[test]
+    fn waits_are_bounded(
+        script in prop::collection::vec((0..12_usize, 0..4_u8), 1..2_000),
+        priorities in prop::collection::vec(prop_oneof![4 => Just(0_u32), 1 => Just(6), 1 => Just(7)], 12),
+    ) {
+        let hosts = [1, 1, 1, 1, 2, 2, 3, 4, 5, 6, 7, 8];
+        let mut device = Device::on(&hosts);
+        for (slot, priority) in device.slots.iter_mut().zip(priorities) {
+            slot.set_priority(priority);
+        }
+        let mut since = [None; 12];
+        for (id, what) in script {
+            if device.slots[id].is_waiting() && what > 0 {
+                continue;
+            }
+            match what {
+                0 => device.announce(id, false, 0),
+                1 => device.begin(id, 0),
+                _ => {
+                    if device.slots[id].is_scheduled() {
+                        device.ask(id, 0);
+                    }
+                }
+            }
+            let given = device.left.len();
+            for (slot, since) in device.slots.iter().zip(&mut since) {
+                if !slot.is_waiting() {
+                    *since = None;
+                    continue;
+                }
+                let waited = given - *since.get_or_insert(given);
+                let most = 12 * 4 * (usize::from(PASSES) + 1) + usize::from(PASSES_AHEAD);
+                prop_assert!(waited <= most, "{waited} turns");
+            }
+        }
+    }
+
     /// Whatever comes, nobody waits longer than [`HOLD`] behind a departure,
     /// and when all but the silent ones keep asking, all of these get turns.
     #[test]
     fn nobody_waits_for_ever(
         senders in 2..8_usize,
         silent in 0..3_usize,
-        script in prop::collection::vec((0..8_usize, 0..3_u8, 0..30 * MS), 0..60),
+        hosts in prop::collection::vec(0..8_u64, 8),
+        script in prop::collection::vec((0..8_usize, 0..4_u8, 0..30 * MS), 0..60),
     ) {
-        let mut device = Device::with(senders);
+        let mut device = Device::on(&hosts[..senders]);
         let mut now = 0;
         for (id, what, after) in script {
             now += after;
@@ -159,6 +421,7 @@ proptest! {
             match what {
                 0 => device.announce(id, false, now),
                 1 => device.announce(id, true, now),
+                2 => device.begin(id, now),
                 _ if device.slots[id].is_scheduled() => device.ask(id, now),
                 _ => {}
             }

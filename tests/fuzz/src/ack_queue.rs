@@ -5,7 +5,7 @@
 use std::collections::VecDeque;
 
 use arbitrary::{Arbitrary, Unstructured};
-use esp::ack_queue::{HOLD, IDLE};
+use esp::ack_queue::{HOLD, IDLE, LISTS};
 use esp::{AckQueue, Demand, Nanos, Slot, Verdict};
 
 const SENDERS: usize = 8;
@@ -18,6 +18,10 @@ enum Event {
     Go(u8),
     /// It has an acknowledgement due.
     Ask(u8),
+    /// It announces something, and that acknowledgement is due.
+    Begin(u8),
+    /// Its socket has a priority from now on.
+    Prefer(u8, u8),
     /// A packet comes by the device.
     Heard,
     /// Time passes, microseconds.
@@ -26,32 +30,69 @@ enum Event {
     Deadline,
 }
 
-#[derive(Default)]
 struct Device {
     queue: AckQueue,
     slots: [Slot; SENDERS],
-    list: VecDeque<usize>,
+    lists: [VecDeque<usize>; LISTS],
     now: Nanos,
-    /// When the list began to fill, or its head left last.
+    /// When the lists began to fill, or one left them last.
     moved: Nanos,
+}
+
+impl Default for Device {
+    fn default() -> Self {
+        Self {
+            queue: AckQueue::default(),
+            // Two on a host.
+            slots: std::array::from_fn(|id| Slot::of(id as u64 / 2)),
+            lists: Default::default(),
+            now: 0,
+            moved: 0,
+        }
+    }
 }
 
 impl Device {
     fn serve(&mut self) {
         while let Some(turn) = self.queue.next_turn(self.now) {
-            let id = self.list.pop_front().expect("only a listed sender leaves");
-            turn.give(&mut self.slots[id]);
-            self.moved = self.now;
+            let head = self.lists[turn.list().index()].pop_front();
+            let id = head.expect("only a listed sender leaves");
+            match turn.give(&mut self.slots[id]) {
+                None => self.moved = self.now,
+                Some(list) => self.lists[list.index()].push_back(id),
+            }
         }
-        assert_eq!(self.list.len(), self.queue.waiting() as usize);
+        assert_eq!(self.waiting(), self.queue.waiting() as usize);
         let counted = self.slots.iter().filter(|s| s.is_scheduled()).count();
         assert_eq!(counted, self.queue.scheduled() as usize);
         for (id, slot) in self.slots.iter().enumerate() {
-            assert_eq!(slot.is_waiting(), self.list.contains(&id));
+            assert_eq!(slot.is_waiting(), self.is_listed(id));
         }
         match self.queue.deadline() {
             Some(at) => assert!(self.now < at && at <= self.moved + HOLD),
-            None => assert!(self.list.is_empty(), "somebody waits for ever"),
+            None => assert!(self.waiting() == 0, "somebody waits for ever"),
+        }
+    }
+
+    fn waiting(&self) -> usize {
+        self.lists.iter().map(VecDeque::len).sum()
+    }
+
+    fn is_listed(&self, id: usize) -> bool {
+        self.lists.iter().any(|list| list.contains(&id))
+    }
+
+    fn ask(&mut self, id: usize, demand: Demand) {
+        let was_empty = self.waiting() == 0;
+        match self.update(id, demand) {
+            Verdict::Turn => {}
+            Verdict::Joins(list) => {
+                self.lists[list.index()].push_back(id);
+                if was_empty {
+                    self.moved = self.now;
+                }
+            }
+            verdict => panic!("{verdict:?} is no answer"),
         }
     }
 
@@ -69,26 +110,32 @@ impl Device {
             Event::Go(id) => {
                 let id = usize::from(id) % SENDERS;
                 let verdict = self.update(id, Demand::Nothing);
-                let listed = self.list.contains(&id);
-                assert_eq!(verdict == Verdict::Leaves, listed);
-                self.list.retain(|other| *other != id);
+                match verdict {
+                    Verdict::Leaves(list) => {
+                        let list = &mut self.lists[list.index()];
+                        let before = list.len();
+                        list.retain(|other| *other != id);
+                        assert_eq!(list.len() + 1, before);
+                    }
+                    _ => assert!(!self.is_listed(id)),
+                }
             }
             Event::Ask(id) => {
                 let id = usize::from(id) % SENDERS;
                 // One that waits has asked already.
                 if self.slots[id].is_scheduled() && !self.slots[id].is_waiting() {
-                    let was_empty = self.list.is_empty();
-                    match self.update(id, Demand::Turn) {
-                        Verdict::Turn => {}
-                        Verdict::Joins => {
-                            self.list.push_back(id);
-                            if was_empty {
-                                self.moved = self.now;
-                            }
-                        }
-                        verdict => panic!("{verdict:?} is no answer"),
-                    }
+                    self.ask(id, Demand::Turn);
                 }
+            }
+            Event::Begin(id) => {
+                let id = usize::from(id) % SENDERS;
+                if !self.slots[id].is_waiting() {
+                    self.ask(id, Demand::First);
+                }
+            }
+            Event::Prefer(id, priority) => {
+                let id = usize::from(id) % SENDERS;
+                self.slots[id].set_priority(priority.into());
             }
             Event::Heard => self.queue.note_arrival(self.now),
             Event::Wait(us) => self.now += Nanos::from(us) * 1_000,
@@ -110,8 +157,8 @@ pub fn esp_ack_queue(data: &[u8]) {
         device.run(event);
     }
     // A waiting sender gets its turn in bounded time, though the one that has it is heard and never asks.
-    let end = device.now + (SENDERS as Nanos + 1) * HOLD;
-    while !device.list.is_empty() {
+    let end = device.now + 4 * (SENDERS as Nanos + 1) * HOLD;
+    while device.waiting() > 0 {
         assert!(device.now < end, "somebody waits for too long");
         device.now += IDLE / 2;
         device.run(Event::Heard);

@@ -139,6 +139,10 @@ pub struct Case {
     pub programs: Vec<[Program; 2]>,
     /// The hosts tell their windows when a connection is opened.
     pub told: bool,
+    /// To the receiver's ACK queue all senders are connections of one host.
+    pub together: bool,
+    /// The priority of the receiver's first socket.
+    pub priority: u32,
     /// The run begins with all connections open, and not with their SYNs.
     pub open: bool,
     /// The receiver's host does not listen, but opens the connections as well, at the same time.
@@ -202,6 +206,15 @@ impl Case {
         }
     }
 
+    /// The host at the other end of a host's endpoint, as its ACK queue knows it.
+    pub fn peer_host(&self, host: u8, endpoint: u8) -> u8 {
+        if host > 0 || self.together {
+            0
+        } else {
+            endpoint + 1
+        }
+    }
+
     /// The program at the other end.
     pub fn peer(&self, host: u8, endpoint: u8) -> &Program {
         match host {
@@ -225,9 +238,10 @@ impl fmt::Display for Case {
         }
         writeln!(
             f,
-            "{} us through the switch, windows {}, connections {}",
+            "{} us through the switch, windows {}, {}connections {}",
             self.latency / US,
             if self.told { "told" } else { "not told" },
+            if self.together { "one host's " } else { "" },
             if self.open { "open" } else { "to be opened" },
         )?;
         for (i, [receiver, sender]) in self.programs.iter().enumerate() {

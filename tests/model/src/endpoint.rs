@@ -2,7 +2,7 @@
 
 //! One end of a connection: its socket, and the program that uses it.
 
-use esp::{flags, Connection, Failure, Nanos, Outcome, Seq, State};
+use esp::{flags, Connection, Failure, Nanos, Outcome, Seq, Slot, State};
 use esp_testkit::{Packet, Payload, Socket, Span};
 
 use crate::case::{Case, Close, Program, Reader, Sabotage, MSS};
@@ -46,6 +46,10 @@ impl Endpoint {
             _ => program.limit * u32::from(MSS),
         };
         let mut socket = Socket::new(case.config(host, false), MSS.into(), limit);
+        socket.slot = Slot::of(case.peer_host(host, index).into());
+        if host == 0 && index == 0 {
+            socket.slot.set_priority(case.priority);
+        }
         socket.listens = true;
         socket.tells = case.told && case.sabotage != Some(Sabotage::TellNothing);
         socket.isn = isn(host, index);

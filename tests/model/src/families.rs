@@ -130,6 +130,8 @@ fn open(config: Config, programs: Vec<[Program; 2]>) -> Case {
         later: None,
         programs,
         told: false,
+        together: false,
+        priority: 0,
         open: true,
         latency: 20 * US,
         crossed: false,
@@ -533,6 +535,46 @@ fn three_senders(scale: Scale) -> Family {
     )
 }
 
+/// Who is next: a short transmission beside long ones, connections of one host, a socket with a priority.
+fn order(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let late = answers(Program::bytes(1), 0, &[1]);
+    let messages: [[&[u16]; 3]; 4] = [
+        [&[4], &[3], &[2]],
+        [&[5], &[2, 2], &[1, 2]],
+        [&[3], &[3], &[3]],
+        [&[6], &[5], &[2, 2]],
+    ];
+    for config in grid(scale.of(1, 1, &[2, 1, 3]), &[1], &[0, 1]) {
+        for each in scale.of(1, 1, &messages) {
+            for (together, priority) in [(false, 0), (true, 0), (false, 6), (true, 7)] {
+                let programs = each.map(|messages| [Program::SILENT, writes(messages)]);
+                cases.push(Case {
+                    together,
+                    priority,
+                    ..open(config, programs.to_vec())
+                });
+            }
+        }
+        // The second one begins when the first one has had turns.
+        for together in [false, true] {
+            let programs = vec![
+                [late.clone(), writes(&[5])],
+                [writes(&[1]), answers(Program::bytes(1), 0, &[3])],
+            ];
+            cases.push(Case {
+                together,
+                ..open(config, programs)
+            });
+        }
+    }
+    family(
+        "order of turns",
+        Sights::REQUEST | Sights::WAITED_TWO | Sights::HOLD,
+        cases,
+    )
+}
+
 /// The ACK queue with data the other way, and with readers that make room late.
 fn two_ways(scale: Scale) -> Family {
     let mut cases = Vec::new();
@@ -651,6 +693,7 @@ pub fn families(scale: Scale) -> Vec<Family> {
         close,
         two_senders,
         three_senders,
+        order,
         two_ways,
         lives,
         dying_sender,

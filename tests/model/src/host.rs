@@ -90,7 +90,7 @@ impl Host {
 
     /// Whether no connection waits for its turn.
     pub fn is_idle(&self) -> bool {
-        self.device.waiting.is_empty()
+        self.device.queue.waiting() == 0
     }
 
     /// A packet arrives.
@@ -156,11 +156,11 @@ impl Host {
 
     /// The queue counts the connections that there are.
     fn check(&self, scene: &mut Scene<'_>) {
-        let Device { queue, waiting, .. } = &self.device;
-        if waiting.len() != queue.waiting() as usize {
+        let queue = &self.device.queue;
+        let listed = self.device.listed().count();
+        if listed != queue.waiting() as usize {
             scene.fail(Fault::AckQueue(format!(
-                "{} in the list, {} counted",
-                waiting.len(),
+                "{listed} in the lists, {} counted",
                 queue.waiting()
             )));
         }
@@ -170,10 +170,10 @@ impl Host {
             let demand = socket.conn.as_ref().map(esp::Connection::demand);
             let is_scheduled = demand.is_some_and(|demand| demand != Demand::Nothing);
             scheduled += u32::from(is_scheduled);
-            let listed = waiting.iter().filter(|other| **other == i).count();
+            let listed = self.device.listed().filter(|other| *other == i).count();
             if listed != usize::from(socket.slot.is_waiting()) {
                 scene.fail(Fault::AckQueue(format!(
-                    "connection {number} is {listed} times in the list, its slot says {}",
+                    "connection {number} is {listed} times in the lists, its slot says {}",
                     socket.slot.is_waiting()
                 )));
             }
@@ -241,13 +241,13 @@ impl esp_testkit::Host for Act<'_, '_> {
         let Device { queue, waiting, .. } = &mut self.host.device;
         match verdict {
             Verdict::Unchanged | Verdict::Turn => {}
-            Verdict::Leaves => {
+            Verdict::Leaves(list) => {
                 if self.scene.is_made_wrong(Sabotage::KeepInList) {
-                    waiting.push_back(id);
+                    waiting[list.index()].push_back(id);
                 }
             }
-            Verdict::Joins => {
-                self.scene.see(if waiting.len() > 1 {
+            Verdict::Joins(_) => {
+                self.scene.see(if queue.waiting() > 1 {
                     Sights::WAITED | Sights::WAITED_TWO
                 } else {
                     Sights::WAITED

@@ -30,6 +30,8 @@ fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
             .map(|packets| [Program::SILENT, sender(packets)])
             .collect(),
         told: false,
+        together: false,
+        priority: 0,
         open: true,
         latency: 20 * US,
         crossed: false,
@@ -119,8 +121,8 @@ fn a_list_that_is_never_served() {
 
 #[test]
 fn a_list_that_keeps_what_need_not_wait() {
-    // The second sender's last packet comes while its acknowledgement waits.
-    let mut wrong = case(Some(Sabotage::KeepInList), &[3, 2]);
+    // A sender's last packet comes while its acknowledgement waits.
+    let mut wrong = case(Some(Sabotage::KeepInList), &[4, 3]);
     wrong.configs[1].initial_ack_burst_length = 1;
     assert_caught(wrong, "ACK queue, list and connections agree", 0, 0);
 }

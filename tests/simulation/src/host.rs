@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use esp::{Config, DropReason, Nanos, Seq, State, Verdict};
+use esp::{Config, DropReason, Nanos, Seq, Slot, State, Verdict};
 use esp_testkit::{Device, Host as _, Socket, Span};
 
 /// Memory that a queued packet holds beyond its payload, bytes: what a socket is charged for an `sk_buff`.
@@ -61,6 +61,10 @@ pub struct Endpoint {
     pub duplicates: u32,
     /// What it sent last was lost.
     pub mute: bool,
+    /// The longest that an acknowledgement waited for its turn, and the most turns that others had meanwhile.
+    pub longest_wait: (Nanos, u64),
+    /// Since when one waits, and how many turns there had been.
+    waits: Option<(Nanos, u64)>,
     /// Packets that did not come through when they left last.
     lost: BTreeSet<u16>,
     /// When the armed timer fires; [`Nanos::MAX`] for never.
@@ -68,8 +72,9 @@ pub struct Endpoint {
 }
 
 impl Endpoint {
-    fn new(config: HostConfig) -> Self {
+    fn new(peer: u64, config: HostConfig) -> Self {
         let mut socket = Socket::new(config.esp, config.mss.into(), config.receive_buffer);
+        socket.slot = Slot::of(peer);
         socket.overhead = PACKET_OVERHEAD;
         socket.listens = true;
         socket.tells = config.esp.is_adaptive();
@@ -79,6 +84,8 @@ impl Endpoint {
             received: 0,
             duplicates: 0,
             mute: false,
+            longest_wait: (0, 0),
+            waits: None,
             lost: BTreeSet::new(),
             armed: Nanos::MAX,
         }
@@ -103,6 +110,10 @@ pub struct Host {
     /// The connections, by slot.
     pub endpoints: Vec<Endpoint>,
     device: Device,
+    /// The time of the call that is under way.
+    now: Nanos,
+    /// Turns that were given.
+    turns: u64,
     /// The most that waited since this was last set to 0.
     pub most_waiting: usize,
     /// When the timer of the ACK queue fires; [`Nanos::MAX`] for never.
@@ -114,11 +125,16 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host with `slots` connections that are yet to be opened.
-    pub fn new(slots: usize, config: HostConfig) -> Self {
+    /// A host with connections that are yet to be opened, each to one of the `peers`.
+    pub fn new(peers: Vec<u64>, config: HostConfig) -> Self {
         Self {
-            endpoints: (0..slots).map(|_| Endpoint::new(config)).collect(),
+            endpoints: peers
+                .iter()
+                .map(|peer| Endpoint::new(*peer, config))
+                .collect(),
             device: Device::default(),
+            now: 0,
+            turns: 0,
             most_waiting: 0,
             queue_armed: Nanos::MAX,
             out: Vec::new(),
@@ -139,12 +155,14 @@ impl Host {
 
     /// Opens the connection in `slot`.
     pub fn open(&mut self, slot: u32, isn: Seq, now: Nanos) {
+        self.now = now;
         self.endpoints[slot as usize].socket.isn = isn;
         self.connect(slot as usize, [PORT, PORT], now);
     }
 
     /// One send call: a message of `bytes` is queued whole.
     pub fn write(&mut self, slot: u32, bytes: u64, now: Nanos) {
+        self.now = now;
         let endpoint = &mut self.endpoints[slot as usize];
         let message = Span {
             first: endpoint.sent,
@@ -161,6 +179,7 @@ impl Host {
     /// A packet arrives for the connection in `slot`; data is read at once. `isn`: random, for a connection that it
     /// opens.
     pub fn arrive(&mut self, slot: u32, packet: &Packet, isn: Seq, now: Nanos) -> Arrival {
+        self.now = now;
         let slot = slot as usize;
         self.endpoints[slot].socket.isn = isn;
         let outcome = self.receive(slot, packet, now);
@@ -186,6 +205,7 @@ impl Host {
 
     /// A timer fires that was asked for.
     pub fn wake(&mut self, alarm: Alarm, now: Nanos) {
+        self.now = now;
         match alarm {
             Alarm::AckQueue if self.queue_armed == now => {
                 self.queue_armed = Nanos::MAX;
@@ -215,8 +235,25 @@ impl esp_testkit::Host for Host {
         self.out.push((id as u32, packet));
     }
 
-    fn scheduled(&mut self, _id: usize, _verdict: Verdict) {
-        self.most_waiting = self.most_waiting.max(self.device.waiting.len());
+    fn scheduled(&mut self, id: usize, verdict: Verdict) {
+        self.most_waiting = self.most_waiting.max(self.device.queue.waiting() as usize);
+        let waits = &mut self.endpoints[id].waits;
+        match verdict {
+            Verdict::Unchanged => {}
+            Verdict::Joins(_) => *waits = Some((self.now, self.turns)),
+            Verdict::Turn => self.turns += 1,
+            Verdict::Leaves(_) => *waits = None,
+        }
+    }
+
+    fn turned(&mut self, id: usize) {
+        let endpoint = &mut self.endpoints[id];
+        if let Some((since, turns)) = endpoint.waits.take() {
+            let (longest, most) = &mut endpoint.longest_wait;
+            *longest = (*longest).max(self.now - since);
+            *most = (*most).max(self.turns - turns);
+        }
+        self.turns += 1;
     }
 
     // An earlier timer is left running: when it fires, the deadline is looked at again.

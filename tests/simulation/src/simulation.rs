@@ -10,7 +10,7 @@ use serde::Serialize;
 use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
 use crate::network::{frame_bytes, Port, Rate, Wire};
 
-/// The receiver's place among the hosts; sender `i` has the place `i + 1`.
+/// The receiver's place among the hosts.
 const RECEIVER: usize = 0;
 
 /// Time between two handshakes, so that they do not measure each other.
@@ -19,8 +19,10 @@ const HANDSHAKE_INTERVAL: Nanos = 20_000;
 /// What is simulated.
 #[derive(Clone, Debug, Serialize)]
 pub struct Setup {
-    /// Hosts that send, each with one connection to the receiver.
+    /// Connections that send to the receiver.
     pub senders: usize,
+    /// So many of them, the first ones, are of one host; each of the others has a host of its own.
+    pub together: usize,
     /// Of every link, each way.
     pub rate: Rate,
     /// The buffer of every switch port, bytes.
@@ -100,6 +102,16 @@ impl Setup {
         esp::mss(u32::from(self.mtu)) as u16
     }
 
+    /// Each sender's host, and its slot there.
+    fn places(&self) -> Vec<(u32, u32)> {
+        let others = u32::from(self.together > 0) + 1;
+        let place = |sender| match sender < self.together {
+            true => (1, sender as u32),
+            false => ((sender - self.together) as u32 + others, 0),
+        };
+        (0..self.senders).map(place).collect()
+    }
+
     /// The part of a link's rate that payload can have in full packets.
     pub fn most_goodput(&self) -> f64 {
         let mss = self.mss();
@@ -118,6 +130,8 @@ enum Event {
     Connect(u32),
     /// A sender begins to send a message.
     Send(u32, u64),
+    /// The receiver begins to answer a sender.
+    Answer(u32, u64),
 }
 
 #[derive(Debug)]
@@ -200,6 +214,10 @@ pub struct Simulation {
     /// Events that have happened.
     pub happened: u64,
     hosts: Vec<Host>,
+    /// Each sender's host, and its slot there.
+    places: Vec<(u32, u32)>,
+    /// Each host's senders, by slot.
+    numbers: Vec<Vec<u32>>,
     /// From each host to the switch.
     wires: Vec<Wire>,
     /// From the switch to each host.
@@ -208,6 +226,8 @@ pub struct Simulation {
     silent_after: Vec<u64>,
     /// The sender whose data was delivered by the event that happened last.
     delivery: Option<usize>,
+    /// The sender that was delivered an answer's data by the event that happened last.
+    answered: Option<usize>,
     rng: Rng,
     lost: u64,
     spurious_requests: u64,
@@ -226,8 +246,17 @@ impl Simulation {
             esp: setup.receiver.unwrap_or(setup.esp).into(),
             ..config
         };
-        let mut hosts = vec![Host::new(senders, receiver)];
-        hosts.extend((0..senders).map(|_| Host::new(1, config)));
+        let places = setup.places();
+        let alone = senders - setup.together;
+        let together = Some(setup.together).filter(|slots| *slots > 0);
+        let slots = together.into_iter().chain(std::iter::repeat_n(1, alone));
+        let peers = places.iter().map(|(host, _)| u64::from(*host)).collect();
+        let mut hosts = vec![Host::new(peers, receiver)];
+        hosts.extend(slots.map(|slots| Host::new(vec![0; slots], config)));
+        let mut numbers: Vec<Vec<u32>> = vec![Vec::new(); hosts.len()];
+        for (number, (host, _)) in (0..).zip(&places) {
+            numbers[*host as usize].push(number);
+        }
         let mut simulation = Self {
             now: 0,
             events: BinaryHeap::new(),
@@ -240,10 +269,13 @@ impl Simulation {
                 .collect(),
             silent_after: vec![u64::MAX; senders],
             delivery: None,
+            answered: None,
             rng: Rng::with_seed(setup.seed),
             lost: 0,
             spurious_requests: 0,
             hosts,
+            places,
+            numbers,
             setup,
         };
         simulation.establish();
@@ -293,6 +325,28 @@ impl Simulation {
     /// The sender whose data was delivered by the event that happened last, if any was; once.
     pub fn take_delivery(&mut self) -> Option<usize> {
         self.delivery.take()
+    }
+
+    /// The receiver has an answer of `bytes` for a sender, now.
+    pub fn answer(&mut self, sender: usize, bytes: u64) {
+        self.put(self.now, Event::Answer(sender as u32, bytes));
+    }
+
+    /// The sender that was delivered an answer's data by the event that happened last, if any was; once.
+    pub fn take_answered(&mut self) -> Option<usize> {
+        self.answered.take()
+    }
+
+    /// The longest that an acknowledgement for this sender waited for its turn, and the most turns that others had
+    /// meanwhile, since this was last called.
+    pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
+        std::mem::take(&mut self.hosts[RECEIVER].endpoints[sender].longest_wait)
+    }
+
+    /// The sending end of a connection.
+    fn sending(&mut self, sender: usize) -> &mut Endpoint {
+        let (host, slot) = self.places[sender];
+        &mut self.hosts[host as usize].endpoints[slot as usize]
     }
 
     fn receiving(&self, sender: usize) -> &Endpoint {
@@ -357,12 +411,18 @@ impl Simulation {
             }
             Event::Connect(sender) => {
                 let isn = Seq(self.rng.u16(..));
-                self.hosts[sender as usize + 1].open(0, isn, self.now);
-                self.drain(sender + 1);
+                let (host, slot) = self.places[sender as usize];
+                self.hosts[host as usize].open(slot, isn, self.now);
+                self.drain(host);
             }
             Event::Send(sender, bytes) => {
-                self.hosts[sender as usize + 1].write(0, bytes, self.now);
-                self.drain(sender + 1);
+                let (host, slot) = self.places[sender as usize];
+                self.hosts[host as usize].write(slot, bytes, self.now);
+                self.drain(host);
+            }
+            Event::Answer(sender, bytes) => {
+                self.hosts[RECEIVER].write(sender, bytes, self.now);
+                self.drain(RECEIVER as u32);
             }
         }
         true
@@ -395,13 +455,13 @@ impl Simulation {
     /// A packet leaves a host.
     fn leave(&mut self, host: u32, slot: u32, packet: Packet) {
         let (to, to_slot) = if host as usize == RECEIVER {
-            (slot + 1, 0)
+            self.places[slot as usize]
         } else {
-            (RECEIVER as u32, host - 1)
+            (RECEIVER as u32, self.numbers[host as usize][slot as usize])
         };
         if host as usize == RECEIVER {
             self.judge_request(slot as usize, &packet);
-        } else if self.is_silent(host as usize - 1, &packet) {
+        } else if self.is_silent(to_slot as usize, &packet) {
             self.lose(to, to_slot, &packet);
             return;
         }
@@ -429,7 +489,7 @@ impl Simulation {
         if packet.header.is_request() {
             let called_for = self.receiving(sender).mute
                 || self.silent_after[sender] == 0
-                || self.hosts[sender + 1].endpoints[0].has_lost(packet.header.ack);
+                || self.sending(sender).has_lost(packet.header.ack);
             self.spurious_requests += u64::from(!called_for);
         }
     }
@@ -456,22 +516,26 @@ impl Simulation {
     /// Remembers what was not delivered.
     fn lose(&mut self, to: u32, slot: u32, packet: &Packet) {
         if to as usize == RECEIVER {
-            let sender = slot as usize + 1;
             if packet.header.payload() > 0 {
-                self.hosts[sender].endpoints[0].lose(packet.header.seq);
+                self.sending(slot as usize).lose(packet.header.seq);
             }
         } else {
-            self.hosts[RECEIVER].endpoints[to as usize - 1].mute = true;
+            let sender = self.numbers[to as usize][slot as usize];
+            self.hosts[RECEIVER].endpoints[sender as usize].mute = true;
         }
     }
 
     fn arrive(&mut self, host: u32, slot: u32, packet: &Packet) {
-        if host as usize != RECEIVER {
-            self.hosts[RECEIVER].endpoints[host as usize - 1].mute = false;
-        }
         let isn = Seq(self.rng.u16(..));
         let arrival = self.hosts[host as usize].arrive(slot, packet, isn, self.now);
-        self.delivery = (arrival == Arrival::Delivered).then_some(slot as usize);
+        let delivered = arrival == Arrival::Delivered;
+        if host as usize == RECEIVER {
+            self.delivery = delivered.then_some(slot as usize);
+        } else {
+            let sender = self.numbers[host as usize][slot as usize] as usize;
+            self.hosts[RECEIVER].endpoints[sender].mute = false;
+            self.answered = delivered.then_some(sender);
+        }
         if arrival == Arrival::Discarded {
             self.lose(host, slot, packet);
         }

@@ -15,6 +15,7 @@ const ROUND_TRIP: u64 = 50_000;
 fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u16, u16)) -> Setup {
     Setup {
         senders,
+        together: 0,
         rate: Rate { bits, framing: 24 },
         buffer,
         esp: Parameters {

@@ -4,18 +4,19 @@
 
 use std::collections::VecDeque;
 
-use esp::{reset_for, AckQueue, Demand, Nanos, Outcome, State, Verdict};
+use esp::ack_queue::LISTS;
+use esp::{reset_for, AckQueue, Nanos, Outcome, State, Verdict};
 
 use crate::payload::Payload;
 use crate::socket::{Packet, Socket};
 
-/// A network device: its ACK queue with the list of sockets that wait in it.
+/// A network device: its ACK queue with the lists of sockets that wait in it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Device {
     /// The order of the acknowledgements.
     pub queue: AckQueue,
-    /// Sockets that wait for their turn, first in, first out.
-    pub waiting: VecDeque<usize>,
+    /// Sockets that wait for their turn, in lists, first in, first out.
+    pub waiting: [VecDeque<usize>; LISTS],
     /// When a packet last arrived.
     heard: Nanos,
     /// Sockets of others have the turn: none is given here.
@@ -29,19 +30,24 @@ impl Device {
         self.queue.note_arrival(now);
     }
 
-    /// Does to the list what the queue says about the demand of the socket `id`.
+    /// Sockets that wait for their turn.
+    pub fn listed(&self) -> impl Iterator<Item = usize> + '_ {
+        self.waiting.iter().flatten().copied()
+    }
+
+    /// Does to the lists what the queue says about the demand of the socket `id`.
     fn schedule<P>(&mut self, id: usize, socket: &mut Socket<P>, now: Nanos) -> Verdict {
         let Some(conn) = &mut socket.conn else {
             return Verdict::Unchanged;
         };
-        if self.held && conn.demand() == Demand::Turn {
+        if self.held && conn.demand().is_turn() {
             conn.wait_turn();
         }
         let verdict = self.queue.schedule(&mut socket.slot, conn, now);
         match verdict {
             Verdict::Unchanged | Verdict::Turn => {}
-            Verdict::Joins => self.waiting.push_back(id),
-            Verdict::Leaves => self.waiting.retain(|other| *other != id),
+            Verdict::Joins(list) => self.waiting[list.index()].push_back(id),
+            Verdict::Leaves(list) => self.waiting[list.index()].retain(|other| *other != id),
         }
         verdict
     }
@@ -174,17 +180,25 @@ pub trait Host {
 
 /// See [`Host::serve`].
 pub fn give_turns<H: Host + ?Sized>(host: &mut H, id: usize, now: Nanos) {
-    while let Some(first) = host.at(id).0.waiting.front().copied() {
-        let (device, socket) = host.at(first);
+    loop {
+        let device = host.at(id).0;
         let Some(turn) = device.queue.next_turn(now) else {
+            let is_empty = device.listed().next().is_none();
+            let counted = device.queue.waiting();
+            assert!(!is_empty || counted == 0, "the queue counts empty lists");
             return host.arm_queue(id);
         };
-        device.waiting.pop_front();
-        turn.give(&mut socket.slot);
+        let list = turn.list().index();
+        let first = device.waiting[list].pop_front();
+        let first = first.expect("one that waits is next");
+        let (device, socket) = host.at(first);
+        let turn = device.queue.next_turn(now).expect("it was due before");
+        if let Some(list) = turn.give(&mut socket.slot) {
+            device.waiting[list.index()].push_back(first);
+            continue;
+        }
         socket.conn().take_turn();
         host.turned(first);
         host.transmit(first, now);
     }
-    let counted = host.at(id).0.queue.waiting();
-    assert_eq!(counted, 0, "the queue counts an empty list");
 }

@@ -54,6 +54,24 @@ pub struct Common {
     pub seed: u64,
 }
 
+impl Default for Common {
+    /// What the options are if none is given.
+    fn default() -> Self {
+        Self {
+            rounds: 5,
+            mtu: 1500,
+            processing: 8.0,
+            propagation: 100,
+            framing: 24,
+            loss: 0.0,
+            stagger: 0.0,
+            round_trip_time: 200,
+            receive_buffer: 1 << 30,
+            seed: 1,
+        }
+    }
+}
+
 fn microseconds(text: &str) -> std::result::Result<f64, String> {
     match text.parse() {
         Ok(value) if (0.0..=1e6).contains(&value) => Ok(value),
@@ -78,6 +96,7 @@ impl Common {
         esp.round_trip_time = self.round_trip_time;
         Setup {
             senders,
+            together: 0,
             rate: Rate {
                 bits,
                 framing: u32::from(self.framing),
