@@ -509,11 +509,21 @@ impl Receiver {
         // Packets behind the end of this message are missing: the sender goes on at
         // once when this one is acknowledged.
         let behind = ends && self.expected.before(self.seen);
-        if (starts && !ends) || behind || self.since >= self.peer.packets_to_ack(config) {
+        if (starts && !ends) || behind || self.since >= self.packets_to_ack(config) {
             self.due = Due::Now;
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
         }
+    }
+
+    /// How many packets make an acknowledgement due.
+    #[inline]
+    fn packets_to_ack(&self, config: &Config) -> u16 {
+        let least = self.peer.packets_to_ack(config);
+        if !self.is_long() {
+            return least;
+        }
+        self.grants.packets_to_ack(self.peer.window(config), least)
     }
 
     /// A packet that takes no number: one with an earlier number is a probe, a later

@@ -27,6 +27,13 @@ use super::super::wire::Grant;
 /// 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
+/// A turn goes on while packets are yet to come for so long: that covers the time until the next sender's first ones arrive.
+/// What is more waits in the port, before whatever comes unscheduled.
+const HANDOVER: Nanos = 300 * MICROSECOND;
+
+/// Packets that a switch and a sender store before they forward the first one.
+const STORED: u16 = 2;
+
 /// So many packets behind the first arrival tell a rate.
 const LEAST_TRAIN: u16 = 4;
 
@@ -68,6 +75,8 @@ pub(super) struct Grants {
     half: u32,
     /// The room that a packet takes there, bytes.
     packet: u32,
+    /// What arrives in [`HANDOVER`], once it is known.
+    handover: Option<u16>,
     /// It was granted something else than its own choice.
     told: bool,
     /// The packets since the last turn.
@@ -163,6 +172,7 @@ impl Grants {
             self.wanted = 0;
             self.lease = 0;
             self.start = 0;
+            self.handover = None;
             own
         };
         self.told |= wanted != own;
@@ -192,6 +202,13 @@ impl Grants {
         }
     }
 
+    /// How many packets of a window make an acknowledgement due, if `least` do at least.
+    #[inline]
+    pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
+        self.handover
+            .map_or(least, |packets| least.max(window.saturating_sub(packets)))
+    }
+
     fn fit(&mut self, train: Train, config: &Config) {
         let window = self.window(config);
         let elapsed = train.last.saturating_sub(train.first);
@@ -204,8 +221,15 @@ impl Grants {
         } else if train.packets < LEAST_TRAIN {
             return;
         } else {
-            let packets = u64::from(train.packets).saturating_mul(SPAN);
-            u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
+            let arrive = |time: Nanos| {
+                let packets = u64::from(train.packets).saturating_mul(time);
+                u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
+            };
+            // The packets of others between them make a rate look low, and nothing makes it look high.
+            let handover = arrive(HANDOVER).saturating_add(STORED);
+            let before = self.handover.unwrap_or(window).saturating_sub(1);
+            self.handover = Some(handover.max(before));
+            arrive(SPAN)
         };
         let mut most = config.burst_length_max.min(self.largest);
         if self.lease > 0 {
