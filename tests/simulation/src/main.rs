@@ -6,7 +6,10 @@ use std::path::PathBuf;
 use anyhow::{ensure, Result};
 use clap::{Parser, Subcommand};
 use esp_simulation::report::write_json;
-use esp_simulation::studies::{announce, burst, scale, senders, silent, size, table, Common};
+use esp_simulation::simulation::Parameters;
+use esp_simulation::studies::{
+    announce, beside, burst, scale, senders, silent, size, table, Common,
+};
 use serde::Serialize;
 
 /// Simulates many ESP senders behind one switch port, with the real engine and no kernel.
@@ -85,6 +88,40 @@ enum Study {
         common: Common,
         #[command(flatten)]
         output: Output,
+    },
+    /// How long questions take beside streams
+    Beside {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        output: Output,
+        /// Numbers of streams
+        #[arg(long, value_delimiter = ',', default_value = "0,1,4,16,32")]
+        streams: Vec<usize>,
+        /// Bytes of a question
+        #[arg(long, value_delimiter = ',', default_value = "100,10000", value_parser = size)]
+        sizes: Vec<u64>,
+        /// Hosts that ask
+        #[arg(long, default_value_t = 1)]
+        askers: usize,
+        /// Questions of each
+        #[arg(long, default_value_t = 300)]
+        questions: usize,
+        /// Mean time from an answer to the next question, microseconds; 0: at once
+        #[arg(long, default_value_t = 0)]
+        pause: u64,
+        /// Connections of one more host, each of which sends one message after the other
+        #[arg(long, default_value_t = 0)]
+        announcers: usize,
+        /// Bytes of such a message
+        #[arg(long, default_value = "16K", value_parser = size)]
+        message: u64,
+        /// Rate of every link, Mbit/s
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        megabits: u64,
+        /// Buffer of every port
+        #[arg(long, default_value = "128K", value_parser = size)]
+        buffer: u64,
     },
     /// Goodput over burst_length and packets_to_ack
     Burst {
@@ -185,6 +222,34 @@ fn main() -> Result<()> {
             output.show(&lines, announce::print)
         }
         Study::Silent { common, output } => output.show(&silent::run(&common), silent::print),
+        Study::Beside {
+            common,
+            output,
+            streams,
+            sizes,
+            askers,
+            questions,
+            pause,
+            announcers,
+            message,
+            megabits,
+            buffer,
+        } => {
+            let options = beside::Options {
+                streams,
+                sizes,
+                askers,
+                questions,
+                pause: pause * 1_000,
+                announcers,
+                message,
+                bits: megabits * 1_000_000,
+                // At most 1 GiB, as `size` has it.
+                buffer: buffer as u32,
+            };
+            let lines = beside::run(&common, Parameters::default(), &options);
+            output.show(&lines, beside::print)
+        }
         Study::Burst {
             common,
             output,

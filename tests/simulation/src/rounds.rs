@@ -248,7 +248,7 @@ pub fn sum_up(rounds: &[Round], counts: Counts) -> Summary {
 }
 
 /// The nearest-rank percentile of sorted values.
-fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
+pub(crate) fn percentile<T: Copy>(sorted: &[T], percent: usize) -> Option<T> {
     let rank = (sorted.len() * percent).div_ceil(100).max(1);
     sorted.get(rank - 1).copied()
 }

@@ -6,6 +6,7 @@ use esp::ack_queue;
 use esp_simulation::network::Rate;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
 use esp_simulation::simulation::{Parameters, Setup, Simulation};
+use esp_simulation::studies::{beside, Common};
 
 const GIGABIT: u64 = 1_000_000_000;
 
@@ -81,6 +82,53 @@ fn granted_windows_saturate_links_of_any_speed() {
             assert_eq!(summary.counts.retransmissions, 0, "{what}");
             assert!(summary.goodput >= 0.94 * setup.most_goodput(), "{what}");
         }
+    }
+}
+
+/// The switch of `make incast`: 200 Mbit/s, 128 KiB.
+fn beside(streams: usize, size: u64, options: beside::Options) -> beside::Line {
+    let common = Common {
+        framing: 0,
+        ..Common::default()
+    };
+    let line = beside::case(&common, Parameters::default(), &options, streams, size);
+    assert!(line.complete, "every question is answered: {line:?}");
+    assert_eq!(line.counts.drops, 0, "{line:?}");
+    assert_eq!(line.counts.retransmissions, 0, "{line:?}");
+    line
+}
+
+#[test]
+fn short_messages_do_not_wait_behind_long_ones() {
+    for pause in [0, 20_000_000] {
+        for (size, slowest) in [(100, 900_000), (10_000, 2_500_000)] {
+            let options = beside::Options {
+                pause,
+                ..beside::Options::default()
+            };
+            let line = beside(16, size, options);
+            assert!(line.slowest <= slowest, "{line:?}");
+            assert!(line.all >= 0.97 / 0.983, "{line:?}");
+            // Each of the sixteen has a turn before any of them has two, and questions beside each.
+            assert!(line.most_turns <= 3 * 16, "{line:?}");
+            assert!(line.longest_wait <= 35_000_000, "{line:?}");
+        }
+    }
+}
+
+#[test]
+fn a_host_that_announces_again_and_again_takes_its_share_and_no_more() {
+    for streams in [1, 4] {
+        let options = beside::Options {
+            announcers: 32,
+            message: 30_000,
+            questions: 1_000,
+            ..beside::Options::default()
+        };
+        let line = beside(streams, 100, options);
+        let fair = (line.bulk + line.announced) * streams as f64 / (streams + 1) as f64;
+        assert!(line.bulk >= 0.9 * fair, "{line:?}");
+        assert!(line.least >= 0.9 * fair, "{line:?}");
     }
 }
 

@@ -1,6 +1,7 @@
 //! What is looked into: each study runs simulations, and shows them as a table, as JSON, and some as a picture.
 
 pub mod announce;
+pub mod beside;
 pub mod burst;
 pub mod scale;
 pub mod silent;

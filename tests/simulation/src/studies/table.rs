@@ -20,7 +20,21 @@ struct Link {
     bytes: u64,
 }
 
-const LINKS: [Link; 5] = [
+const LINKS: [Link; 7] = [
+    Link {
+        bits: GIGABIT / 5,
+        buffer: 128 << 10,
+        burst_length: 21,
+        packets_to_ack: 10,
+        bytes: 64 << 10,
+    },
+    Link {
+        bits: GIGABIT / 5,
+        buffer: 128 << 10,
+        burst_length: 21,
+        packets_to_ack: 10,
+        bytes: 256 << 10,
+    },
     Link {
         bits: GIGABIT,
         buffer: 128 << 10,
