@@ -64,9 +64,6 @@ pub const HOLD: Nanos = 20 * MILLISECOND;
 /// So often in a row the turn passes over a class that waits.
 pub const PASSES: u8 = 3;
 
-/// So often it passes over a round that has not begun while first turns are given.
-pub const PASSES_AHEAD: u8 = 63;
-
 /// So many first turns a host may have before the others beyond its turn in each round.
 pub const CREDIT: u8 = 8;
 
@@ -114,6 +111,11 @@ impl List {
     }
 
     #[inline]
+    fn is_round(self) -> bool {
+        self.0 >= BEFORE
+    }
+
+    #[inline]
     fn of_round(round: u32) -> List {
         List(BEFORE.saturating_add((round % ROUNDS) as u8))
     }
@@ -139,8 +141,13 @@ pub struct AckQueue {
     firsts: u32,
     /// The round whose turns are given.
     round: u32,
-    /// How often in a row the turn passed over each class: [`PASSES_AHEAD`] in all.
+    /// How often in a row the turn passed over each class. First turns that were asked for before pass over a round that
+    /// has not begun without being counted.
     passed: [u8; CLASSES],
+    /// So many of these are left.
+    before: u32,
+    /// Connections in the lists of rounds.
+    in_rounds: u32,
     /// The host without trust that is next may have a turn beside the one that was given.
     aside: bool,
     /// The turn that was given last is not the first one of a transmission.
@@ -169,6 +176,8 @@ impl Default for AckQueue {
             firsts: 0,
             round: 0,
             passed: [0; CLASSES],
+            before: 0,
+            in_rounds: 0,
             aside: false,
             long: false,
             first: None,
@@ -364,7 +373,7 @@ impl NextTurn<'_> {
             }
             _ => {
                 queue.aside = true;
-                queue.long = list.0 >= BEFORE || List::LATER.contains(&list);
+                queue.long = list.is_round() || List::LATER.contains(&list);
                 queue.to_move = MOVES;
                 Kind::Listed
             }
@@ -557,7 +566,7 @@ impl AckQueue {
     #[inline]
     fn give_back(&mut self, host: u64, list: List) {
         let first = list == List::FIRST;
-        if first || list.0 >= BEFORE {
+        if first || list.is_round() {
             if let Some(host) = self.hosts.find(host, self.round) {
                 host.take_back(self.round, first);
             }
@@ -585,6 +594,12 @@ impl AckQueue {
         if let Some(count) = self.lists.get_mut(list.index()) {
             *count = count.saturating_add(1);
         }
+        if list.is_round() {
+            if self.in_rounds == 0 {
+                self.before = self.count(List::FIRST);
+            }
+            self.in_rounds = self.in_rounds.saturating_add(1);
+        }
     }
 
     #[inline]
@@ -593,11 +608,19 @@ impl AckQueue {
         if let Some(count) = self.lists.get_mut(list.index()) {
             *count = count.saturating_sub(1);
         }
+        if list.is_round() {
+            self.in_rounds = self.in_rounds.saturating_sub(1);
+        }
+    }
+
+    #[inline]
+    fn count(&self, list: List) -> u32 {
+        self.lists.get(list.index()).copied().unwrap_or(0)
     }
 
     #[inline]
     fn is_empty(&self, list: List) -> bool {
-        self.lists.get(list.index()).is_none_or(|count| *count == 0)
+        self.count(list) == 0
     }
 
     /// Scheduled connections that are not overdue.
@@ -704,7 +727,7 @@ impl AckQueue {
     fn choose(&self) -> List {
         let classes = self.classes();
         let overdue = classes.iter().zip(&self.passed).rev();
-        let overdue = overdue.filter_map(|(list, n)| list.filter(|_| *n >= PASSES_AHEAD));
+        let overdue = overdue.filter_map(|(list, n)| list.filter(|_| *n >= PASSES));
         let mut next = overdue.chain(classes.iter().copied().flatten());
         next.next().or(self.to_move()).unwrap_or(List::ASIDE)
     }
@@ -714,13 +737,20 @@ impl AckQueue {
     fn pass(&mut self, chosen: List) {
         let classes = self.classes();
         let now = List::of_round(self.round);
+        let before = chosen == List::FIRST && self.before > 0;
         for (list, passed) in classes.into_iter().zip(&mut self.passed) {
             *passed = match list {
-                Some(list) if list == chosen => 0,
-                Some(list) if chosen == List::FIRST && list != now => passed.saturating_add(1),
-                Some(_) => passed.saturating_add(PASSES_AHEAD / PASSES),
-                None => 0,
+                Some(list) if list != chosen => {
+                    let counts = !(before && list.is_round() && list != now);
+                    passed.saturating_add(counts.into())
+                }
+                _ => 0,
             };
+        }
+        if chosen == List::FIRST {
+            self.before = self.before.saturating_sub(1);
+        } else if chosen.is_round() {
+            self.before = self.count(List::FIRST);
         }
         self.round = self.round_of(chosen).unwrap_or(self.round);
     }
