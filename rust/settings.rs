@@ -98,7 +98,8 @@ impl RawSock {
     /// `SO_PRIORITY`.
     #[inline]
     pub(crate) fn priority(&self) -> u32 {
-        // SAFETY: A single load, as the core does it.
+        // SAFETY: The socket is valid for the borrow. Another task may set the field meanwhile: it is an aligned
+        // word, which is read by a single load, as the core reads it without the lock.
         unsafe { ptr::read_volatile(field!(self, sk_priority)) }
     }
 
