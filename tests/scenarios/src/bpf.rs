@@ -31,6 +31,10 @@ pub const fn load_byte(offset: u32) -> Instruction {
     instruction(0x30, 0, 0, offset)
 }
 
+/// Loads the VLAN tag that stands beside the packet: priority and number. `SKF_AD_OFF + SKF_AD_VLAN_TAG` of
+/// `<linux/filter.h>`.
+pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
+
 /// Goes on with the next instruction if the accumulator is `k`, else skips one.
 pub const fn if_equal(k: u32) -> Instruction {
     instruction(0x15, 0, 1, k)

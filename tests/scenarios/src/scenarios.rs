@@ -47,6 +47,7 @@ mod netgauge_lab;
 mod netgauge_patterns;
 mod netgauge_transports;
 mod network_cards;
+mod order_of_turns;
 mod proc_files;
 mod receive_steering;
 mod scale;
@@ -109,6 +110,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_faults::ALL,
         faults::ALL,
         flow_control::ALL,
+        order_of_turns::ALL,
         esp_orphans::ALL,
         esp_vanish::ALL,
         esp_forgotten::ALL,

@@ -5,10 +5,13 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
+use crate::bpf;
 use crate::device::{await_carrier, Device};
+use crate::frame::{ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab};
 use crate::netns::Netns;
+use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::{beside, exchange, transfer, transfer_both_ways, transfer_while, Load};
 
@@ -16,6 +19,10 @@ use crate::transfer::{beside, exchange, transfer, transfer_both_ways, transfer_w
 pub const ALL: &[Scenario] = &[
     Scenario::direct("vlans_keep_the_same_ports_apart", vlans),
     Scenario::direct("vlan_within_a_vlan_carries_a_stream", vlan_in_vlan),
+    Scenario::direct(
+        "vlan_maps_a_sockets_priority_to_that_of_its_frames",
+        vlan_priority,
+    ),
     Scenario::direct(
         "vlan_with_its_tag_in_the_header_reaches_its_own_address",
         vlan_header,
@@ -106,6 +113,51 @@ fn vlan_in_vlan(lab: &Lab) -> Outcome {
     let far = Device::ready(&lab.b.namespace, "inner")?;
     let (client, server) = near.stream_to(&far, 851)?;
     transfer_both_ways(&client, &server, LOAD)
+}
+
+/// `SO_PRIORITY` chooses the 802.1p priority by the VLAN's own map, so switches with queues can let these frames pass.
+fn vlan_priority(lab: &Lab) -> Outcome {
+    for host in [&lab.a, &lab.b] {
+        host.namespace.ip(
+            "link add link eth0 name eth0.10 type vlan id 10 egress-qos-map 5:3 6:4\nlink set eth0.10 up\n",
+        )?;
+    }
+    let near = Device::ready(&lab.a.namespace, "eth0.10")?;
+    let far = Device::ready(&lab.b.namespace, "eth0.10")?;
+    let (client, server) = near.stream_to(&far, 855)?;
+    let (from, to) = (near.edp(855)?, far.edp(855)?);
+    let set = |socket: &Socket, priority| {
+        socket.set_int_option(libc::SOL_SOCKET, libc::SO_PRIORITY, priority)
+    };
+    for (priority, mapped) in [(5, 3), (6, 4), (4, 0)] {
+        set(&client, priority)?;
+        set(&from, priority)?;
+        let wire = lab.b.packets(ETH_P_ALL)?;
+        bpf::attach(
+            wire.socket(),
+            &[
+                bpf::LOAD_VLAN_TAG,
+                bpf::if_equal(mapped << 13 | 10),
+                bpf::KEEP_ALL,
+                bpf::keep(0),
+            ],
+        )?;
+        let payload = [b'0' + mapped as u8; 60];
+        client.send_all(&payload)?;
+        server.receive_exact(&mut [0; 60])?;
+        from.send_to(&payload, 0, &near.to(&far, 855))?;
+        await_events(&to, libc::POLLIN)?;
+        to.receive(&mut [0; 60], 0)?;
+        for protocol in [ETH_P_ESP, ETH_P_EDP] {
+            let ours = |frame: &[u8]| {
+                frame.get(12..14) == Some(&protocol.to_be_bytes()) && frame.ends_with(&payload)
+            };
+            wire.wait_for(patience(), ours).with_context(|| {
+                format!("{protocol:#x}: socket priority {priority}, 802.1p {mapped}")
+            })?;
+        }
+    }
+    Ok(())
 }
 
 /// Without `reorder_hdr`, and without offload below, the tag is part of the header that the device makes.
