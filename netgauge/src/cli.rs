@@ -94,7 +94,8 @@ Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, ga
                  flood (small messages without waiting), setup (connections one after the
                  other), recovery (stalls and losses); of many participants, one at a time:
                  one-many (N clients to one server), many-one (the reverse), all-to-all,
-                 bisection (random pairs), esp-params (ESP over its parameters)
+                 bisection (random pairs), beside (questions beside streams),
+                 esp-params (ESP over its parameters)
 
 Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line, 130 if a signal
 ended the run: then the report has the results so far.";

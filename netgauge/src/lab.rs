@@ -37,7 +37,7 @@ Examples:
     netgauge lab all-to-all --hosts 16 -m esp,tcp
     netgauge lab bisection --hosts 16 -m esp,tcp -c 100
 
-Patterns: one-many, many-one, all-to-all, bisection, esp-params. Two hosts suffice for esp-params.
+Patterns: one-many, many-one, all-to-all, bisection, beside, esp-params. Two hosts suffice for esp-params.
 It needs root, the programs of iproute2, and for esp the kernel module enet. The namespaces are
 called h0, h1, ... and switch; they are gone when it ends, also by ctrl-C.";
 

@@ -117,7 +117,7 @@ fn every_number_of_clients_and_every_size_is_measured() {
 #[test]
 fn local_sockets_measure_what_a_host_can_do_without_a_network() {
     let servers = servers(3, "");
-    for pattern in ["one-many", "many-one", "all-to-all", "bisection"] {
+    for pattern in ["one-many", "many-one", "all-to-all", "bisection", "beside"] {
         let options = "-m unix -s 1,64K,1M -c 2 --format json";
         let output = run(coordinator_of(pattern, &servers, options));
         assert!(
@@ -129,6 +129,29 @@ fn local_sockets_measure_what_a_host_can_do_without_a_network() {
         let run = &report["runs"][0];
         assert_eq!(run["transport"], "unix", "{pattern}");
         assert_eq!(run["rows"].as_array().unwrap().len(), 3, "{pattern}");
+    }
+}
+
+#[test]
+fn questions_are_timed_alone_and_beside_streams() {
+    let servers = servers(4, "");
+    let options = "-m tcp -s 100,10000 -c 50 --server-index 0 --rate 1G";
+    let output = run(coordinator_of(
+        "beside",
+        &servers,
+        &format!("{options} --format json"),
+    ));
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
+    for row in &report.runs[0].rows {
+        let questions = row.questions.unwrap();
+        assert_eq!((row.rounds, row.errors), (50, 0), "{row:?}");
+        assert!(questions.median_ns > 0 && questions.p99_ns <= questions.max_ns);
+        assert!(row.goodput_bit_per_s.unwrap().median > 0, "{row:?}");
+    }
+    let table = text(&run(coordinator_of("beside", &servers, options)).stdout);
+    for expected in ["p99 slowdown", "alone median ns", "median share"] {
+        assert!(table.contains(expected), "{table}");
     }
 }
 

@@ -13,7 +13,8 @@ use super::start::Place;
 use crate::picture_file;
 
 /// The group of options in the help.
-const MANY: &str = "Many participants (one-many, many-one, all-to-all, bisection, esp-params)";
+const MANY: &str =
+    "Many participants (one-many, many-one, all-to-all, bisection, beside, esp-params)";
 
 /// The most numbers of one range: far above what a run has time for.
 const MOST: u32 = 1024;

@@ -224,7 +224,7 @@ mod tests {
     fn every_pattern_of_many_is_found_by_its_name() {
         let of_many = |one: &&Pattern| matches!(one.act, Act::Many(_));
         let all: Vec<_> = pattern::PATTERNS.iter().filter(of_many).collect();
-        assert_eq!(all.len(), 5);
+        assert_eq!(all.len(), 6);
         for pattern in all {
             let cli = parse(&format!("-x {} --netns a,b", pattern.name));
             let found = pattern::many(&cli.pattern).unwrap().unwrap();

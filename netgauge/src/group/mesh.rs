@@ -9,6 +9,7 @@ use anyhow::{bail, Context as _, Result};
 use super::exchange::{Span, CLOCK};
 use super::orders::{Answer, Opening, Order};
 use super::participants::Group;
+use super::questions::{Asked, Beside};
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 
@@ -175,6 +176,20 @@ impl<'a> Mesh<'a> {
         (rounds(&spans), result)
     }
 
+    /// Has member 1 ask member 0, as [`gather`](Self::gather): what the two have measured.
+    pub fn ask(&mut self, series: Series, beside: Beside) -> (Asked, Result<()>) {
+        let mut all = Asked::default();
+        let order = |_, _| Order::Ask { series, beside };
+        let result = self.series(&order, &mut |_, answer| {
+            if let Answer::Asked(more) = answer {
+                all.times_ns.extend(more.times_ns);
+                all.bytes += more.bytes;
+                all.ns += more.ns;
+            }
+        });
+        (all, result)
+    }
+
     /// Gives each its order, by its number and how many there are; `take` is given what they have
     /// measured, and who.
     fn series(
@@ -214,7 +229,7 @@ impl<'a> Mesh<'a> {
         self.group
             .listen_to_rounds(&self.members, |who, answer| match answer {
                 Answer::Ready if who == clock => Ok(false),
-                Answer::Rounds(_) | Answer::Spans(_) => {
+                Answer::Rounds(_) | Answer::Spans(_) | Answer::Asked(_) => {
                     take(number(who).context("a stranger measured")?, answer);
                     Ok(false)
                 }

@@ -5,7 +5,7 @@
 //! A coordinator has a control connection to every participant and tells each what to do
 //! ([`orders`]); it takes no part in the traffic itself. A participant is a `netgauge --server` on
 //! its host, or a process that the coordinator starts, here or by ssh ([`start`]). What a
-//! participant does is in [`part`], and its traffic in [`rounds`] and [`exchange`].
+//! participant does is in [`part`], and its traffic in [`rounds`], [`exchange`] and [`questions`].
 //!
 //! ```text
 //! coordinator                 member 0, a server or one of many     the other members
@@ -34,6 +34,7 @@ pub mod participants;
 pub mod patterns;
 pub mod plan;
 pub(crate) mod print;
+pub mod questions;
 pub mod report;
 pub mod rounds;
 pub mod signals;

@@ -6,8 +6,8 @@
 //! to member 0                 to each other one           answers
 //! Listen                      Listen                      Listening
 //! Join                        Join                        Done
-//!                             Exchange or Gather          Ready
-//! Exchange or Gather                                      Ready;  Spans or Rounds, ..., Done
+//!                             Exchange, Gather or Ask     Ready
+//! Exchange, Gather or Ask                                 Ready;  Spans, Rounds or Asked, ..., Done
 //!   ... the same for every further size or pairing ...
 //! Leave                       Leave                       Left
 //! ```
@@ -22,6 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exchange::Span;
 use super::parameters::EspParameters;
+use super::questions::{Asked, Beside};
 use super::rounds::{Round, Series};
 use crate::control::Endpoint;
 use crate::transport::Place;
@@ -53,6 +54,13 @@ pub enum Order {
     },
     /// Member 0: receive from all others in these rounds; the others: send to it.
     Gather(Series),
+    /// Member 0: answer; member 1: ask; the others: send to member 0 until the last answer.
+    Ask {
+        /// The questions.
+        series: Series,
+        /// Who sends beside them.
+        beside: Beside,
+    },
     /// Close the connections.
     Leave,
     /// Say which network namespace this is.
@@ -77,7 +85,7 @@ impl Order {
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
-            Self::Join { .. } | Self::Exchange { .. } | Self::Gather(_)
+            Self::Join { .. } | Self::Exchange { .. } | Self::Gather(_) | Self::Ask { .. }
         )
     }
 }
@@ -93,6 +101,8 @@ pub enum Answer {
     Rounds(Vec<Round>),
     /// The member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),
+    /// What the member knows of the questions.
+    Asked(Asked),
     /// The order is carried out.
     Done,
     /// Others were lost, or nothing came from some for too long.

@@ -10,6 +10,7 @@ use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use super::exchange::{exchange, Link, Lost, Member, CLOCK};
 use super::orders::{Answer, Opening, Order};
 use super::parameters::{EspParameters, Parameters};
+use super::questions::{self, Asked};
 use super::rounds::{self, End, Series};
 use crate::control::{Control, Endpoint, Message};
 use crate::host::wait_readable;
@@ -111,6 +112,22 @@ impl Part {
                 let own = (member, &message[..]);
                 let end = rounds::gather(own, control.as_fd(), series, give_up, keep);
                 tell(control, &rounds, Answer::Rounds)?;
+                return ended(end);
+            }
+            Order::Ask { series, beside } => {
+                let (member, give_up) = self.member(series)?;
+                control.send(&Message::Answer(Answer::Ready))?;
+                let mut asked = Asked::default();
+                let what = (series, beside);
+                let end = questions::ask(member, control.as_fd(), what, give_up, &mut asked);
+                for times in asked.times_ns.chunks(ROUNDS_PER_MESSAGE) {
+                    control.send(&Message::Answer(Answer::Asked(Asked {
+                        times_ns: times.to_vec(),
+                        ..Asked::default()
+                    })))?;
+                }
+                asked.times_ns = Vec::new();
+                control.send(&Message::Answer(Answer::Asked(asked)))?;
                 return ended(end);
             }
             Order::Leave => {

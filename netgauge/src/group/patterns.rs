@@ -18,16 +18,20 @@
 //! its hosts and the other, the effective bisection bandwidth: a network of several switches may
 //! carry less for most pairings than for the best (Hoefler, Schneider and Lumsdaine, "Multistage
 //! switches are not crossbars", 2008).
+//!
+//! *beside*: one client asks one server, while all others send to it without an end. How much longer do the questions take
+//! than without the others?
 
 use std::time::Duration;
 
 use anyhow::{anyhow, Result};
 
 use super::coordinator::{Many, Results};
-use super::figures::{bit_per_s, jain, Fairness};
+use super::figures::{bit_per_s, jain, Fairness, Goodput};
 use super::mesh::{Flows, Mesh, MeshRound, Shape};
 use super::participants::Group;
 use super::plan::{self, Medium, Parts, Plan};
+use super::questions::{Beside, Questions};
 use super::report::{Cast, GroupReport, GroupRow, GroupRun};
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
@@ -97,9 +101,20 @@ pub static BISECTION: Rounds = Rounds {
     title: "in random pairs",
 };
 
+/// One client asks a server that the others stream to.
+pub static BESIDE: Rounds = Rounds {
+    name: "beside",
+    parts: Parts::Clients,
+    shape: Shape::Star,
+    measure: beside,
+    head: "one client asks one server, the others send to it without an end; times of questions without the others and beside them, \
+           and goodput of the others",
+    title: "streams beside questions",
+};
+
 /// The pattern called `name` in a report; of another netgauge's, what is most like it.
 pub(crate) fn named(name: &str) -> &'static Rounds {
-    let others = [&MANY_ONE, &ALL_TO_ALL, &BISECTION];
+    let others = [&MANY_ONE, &ALL_TO_ALL, &BISECTION, &BESIDE];
     let found = others.into_iter().find(|rounds| rounds.name == name);
     found.unwrap_or(&ONE_MANY)
 }
@@ -251,6 +266,37 @@ fn many_one(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()
 
 fn of_clients(mesh: &Mesh<'_>, size: u64, rounds: &[Round], plan: &Plan) -> GroupRow {
     GroupRow::of_clients(size, mesh.clients(), rounds, plan.rounds.warmup, plan.rate)
+}
+
+fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
+    let warmup = plan.rounds.warmup as usize;
+    let (alone, result) = mesh.ask(series(size, plan), Beside::Nothing);
+    if let Err(error) = result {
+        let row = GroupRow {
+            size,
+            ..GroupRow::default()
+        };
+        return (row, Err(error));
+    }
+    let (asked, result) = mesh.ask(series(size, plan), Beside::Streams);
+    let counted = asked.times_ns.get(warmup..).unwrap_or_default();
+    let rate = bit_per_s(asked.bytes, asked.ns).round() as u64;
+    let goodput = (asked.ns > 0).then_some(Goodput {
+        worst: rate,
+        median: rate,
+        best: rate,
+    });
+    let row = GroupRow {
+        size,
+        rounds: counted.len() as u32,
+        goodput_bit_per_s: goodput,
+        share: goodput
+            .zip(plan.rate)
+            .map(|(goodput, rate)| goodput.share(rate)),
+        questions: Questions::of(alone.times_ns.get(warmup..).unwrap_or_default(), counted),
+        ..GroupRow::default()
+    };
+    (row, result)
 }
 
 fn all_to_all(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {

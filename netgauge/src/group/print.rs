@@ -102,9 +102,15 @@ const OF_HOSTS: &str =
     "transport,congestion,hosts,size,rounds,errors,worst_bit_per_s,average_bit_per_s,median_bit_per_s,\
      best_bit_per_s,average_share,total_bit_per_s,bisection_bit_per_s,worst_fairness,median_fairness,error";
 
+/// The same of questions beside streams.
+const OF_QUESTIONS: &str =
+    "transport,congestion,clients,server,size,rounds,errors,alone_median_ns,alone_p99_ns,median_ns,p90_ns,p99_ns,max_ns,\
+     median_slowdown,p99_slowdown,median_bit_per_s,median_share,error";
+
 /// The names of what a pattern's rows have.
 fn names(rounds: &Rounds) -> &'static str {
     match rounds.parts {
+        _ if rounds.name == patterns::BESIDE.name => OF_QUESTIONS,
         Parts::Alike => OF_HOSTS,
         _ => OF_CLIENTS,
     }

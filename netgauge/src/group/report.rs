@@ -8,6 +8,7 @@ use serde::{Deserialize, Serialize};
 use super::figures::{jain, Fairness, Goodput, HostRate, Share};
 use super::mesh::MeshRound;
 use super::plan::Plan;
+use super::questions::Questions;
 use super::rounds::Round;
 use crate::report::{self, End, LeftOut, Outcome};
 use crate::transport;
@@ -69,7 +70,7 @@ pub struct Cast {
 pub struct GroupRow {
     /// Bytes of each message.
     pub size: u64,
-    /// Rounds measured, or pairings.
+    /// Rounds measured, or pairings, or questions.
     pub rounds: u32,
     /// Rounds that broke.
     pub errors: u32,
@@ -92,6 +93,9 @@ pub struct GroupRow {
     /// had everything.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub fairness: Option<Fairness>,
+    /// Beside: how long questions took. The goodput is that of the streams.
+    #[serde(flatten, skip_serializing_if = "Option::is_none")]
+    pub questions: Option<Questions>,
 }
 
 impl GroupRow {

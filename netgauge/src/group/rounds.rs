@@ -151,7 +151,11 @@ pub fn send(
 }
 
 /// Waits for this byte of the server, as long as the coordinator has nothing to say.
-fn expect(socket: &mut dyn StreamSocket, control: BorrowedFd<'_>, byte: u8) -> Result<End> {
+pub(super) fn expect(
+    socket: &mut dyn StreamSocket,
+    control: BorrowedFd<'_>,
+    byte: u8,
+) -> Result<End> {
     let [data, _] = wait_readable([socket.as_fd(), control], None)?;
     if !data {
         return Ok(End::Interrupted);
@@ -168,7 +172,7 @@ fn expect(socket: &mut dyn StreamSocket, control: BorrowedFd<'_>, byte: u8) -> R
     Ok(End::Complete)
 }
 
-fn explain(error: io::Error, doing: &str) -> anyhow::Error {
+pub(super) fn explain(error: io::Error, doing: &str) -> anyhow::Error {
     let text = match error.kind() {
         _ if is_timeout(&error) => format!("{doing}: no progress for too long, is the link up?"),
         ErrorKind::UnexpectedEof => format!("{doing}: the server ended the connection"),

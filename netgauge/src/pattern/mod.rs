@@ -88,7 +88,7 @@ pub trait Two: Sync + fmt::Debug {
 }
 
 /// All patterns, in the order they are listed.
-pub static PATTERNS: [Pattern; 11] = [
+pub static PATTERNS: [Pattern; 12] = [
     Pattern {
         name: "one-one",
         sizes: &[(1, 64 << 10)],
@@ -138,6 +138,13 @@ pub static PATTERNS: [Pattern; 11] = [
     rounds(&patterns::ALL_TO_ALL, 20),
     // Few pairings say little of a network.
     rounds(&patterns::BISECTION, 50),
+    Pattern {
+        name: patterns::BESIDE.name,
+        sizes: &[(100, 100), (10_000, 10_000)],
+        tests: 300,
+        most: MOST_BYTES,
+        act: Act::Many(&patterns::BESIDE),
+    },
     Pattern {
         name: esp_params::NAME,
         sizes: &[(4 << 20, 4 << 20)],

@@ -1,0 +1,485 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The traffic of beside: one client asks the server while others send to it without an end.
+//!
+//! The server gets the streams going with one byte to each. When something has come from all of them, it
+//! begins to count, and tells the asker to ask. A question is a message, its answer is one byte. With
+//! the last answer the server ends the streams, with one byte to each. What a stream sends are
+//! blocks, each of which begins with a byte that says whether it is the last one.
+
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::{Duration, Instant};
+
+use anyhow::{ensure, Context as _, Result};
+use nix::errno::Errno;
+use nix::sys::epoll::{Epoll, EpollEvent, EpollTimeout};
+use serde::{Deserialize, Serialize};
+
+use super::exchange::{watch, Link, Member, CLOCK, CONTROL, PIECE};
+use super::rounds::{expect, explain, is_harmless, message, pattern, End, Series};
+use crate::host::wait_readable;
+use crate::summary::{Percent, Summary};
+
+/// The client that asks.
+const ASKER: u16 = 1;
+
+/// The server's byte that begins the questions, or a stream.
+const GO: u8 = b'G';
+/// The server's answer to a question.
+const ANSWER: u8 = b'A';
+/// The server's byte that ends a stream.
+const ENOUGH: u8 = b'E';
+
+/// Bytes of a stream's block.
+const BLOCK: u64 = 64 << 10;
+/// The first byte of a block that is followed by another one. No byte of a message is as large.
+const MORE: u8 = 0xfe;
+/// The first byte of the last block.
+const LAST: u8 = 0xff;
+
+/// When so much has come from each stream, all of them are under way.
+const UNDER_WAY: u64 = 8 * BLOCK;
+
+/// Who sends beside the questions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Beside {
+    /// Nobody.
+    Nothing,
+    /// All other clients.
+    Streams,
+}
+
+/// What a member has measured.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Asked {
+    /// The asker: how long each question took, nanoseconds.
+    pub times_ns: Vec<u64>,
+    /// The server: bytes that came from all streams while questions were asked.
+    pub bytes: u64,
+    /// The server: how long that was, nanoseconds.
+    pub ns: u64,
+}
+
+/// How long questions took, nanoseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Questions {
+    /// Without streams: the middle one.
+    pub alone_median_ns: u64,
+    /// Without streams: what 99 % do not exceed.
+    pub alone_p99_ns: u64,
+    /// Beside them: the middle one.
+    pub median_ns: u64,
+    /// Beside them: what 90 % do not exceed.
+    pub p90_ns: u64,
+    /// Beside them: what 99 % do not exceed.
+    pub p99_ns: u64,
+    /// Beside them: the longest.
+    pub max_ns: u64,
+    /// The median beside them by that without.
+    pub median_slowdown: f64,
+    /// What 99 % do not exceed, by the median without.
+    pub p99_slowdown: f64,
+}
+
+impl Questions {
+    /// Sums times up; `None` if there are none.
+    pub fn of(alone: &[u64], beside: &[u64]) -> Option<Self> {
+        let percents: [Percent; 2] = ["90".parse().ok()?, "99".parse().ok()?];
+        let sum_up = |times: &[u64]| Summary::with(times.to_vec(), &percents);
+        let (alone, beside) = (sum_up(alone)?, sum_up(beside)?);
+        let of = |summary: &Summary, percent| summary.percentiles.get(&percent).copied();
+        let slowdown = |ns: u64| ns as f64 / alone.median.max(1) as f64;
+        let p99 = of(&beside, percents[1])?;
+        Some(Self {
+            alone_median_ns: alone.median,
+            alone_p99_ns: of(&alone, percents[1])?,
+            median_ns: beside.median,
+            p90_ns: of(&beside, percents[0])?,
+            p99_ns: p99,
+            max_ns: beside.max,
+            median_slowdown: slowdown(beside.median),
+            p99_slowdown: slowdown(p99),
+        })
+    }
+}
+
+/// A member's part: the server's if it keeps the time, the asker's, or that of a stream. `asked` has
+/// what was measured even if it is interrupted.
+///
+/// # Errors
+///
+/// [`Lost`](super::exchange::Lost) where a client is to blame or nothing came for `give_up`; otherwise what the socket or the
+/// system says, or the server said something out of turn.
+pub fn ask(
+    member: &mut Member,
+    control: BorrowedFd<'_>,
+    (series, beside): (Series, Beside),
+    give_up: Duration,
+    asked: &mut Asked,
+) -> Result<End> {
+    let number = member.number;
+    match &mut member.links[..] {
+        [link @ Link { peer: CLOCK, .. }] => {
+            link.socket.set_nonblocking(false)?;
+            match (number, beside) {
+                (ASKER, _) => questions(link, control, series, &mut asked.times_ns),
+                (_, Beside::Streams) => stream(link, control, number),
+                (_, Beside::Nothing) => Ok(End::Complete),
+            }
+        }
+        links => serve(links, control, (series, beside), give_up, asked),
+    }
+}
+
+/// The asker's part.
+fn questions(
+    link: &mut Link,
+    control: BorrowedFd<'_>,
+    series: Series,
+    times: &mut Vec<u64>,
+) -> Result<End> {
+    let question = message(ASKER, series.size);
+    let socket = link.socket.as_mut();
+    if expect(socket, control, GO)? == End::Interrupted {
+        return Ok(End::Interrupted);
+    }
+    for _ in 0..series.rounds {
+        let start = Instant::now();
+        socket
+            .write_all(&question)
+            .map_err(|error| explain(error, "asking"))?;
+        if expect(socket, control, ANSWER)? == End::Interrupted {
+            return Ok(End::Interrupted);
+        }
+        times.push(u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX));
+    }
+    Ok(End::Complete)
+}
+
+/// A stream's part.
+fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> {
+    let mut block = message(number, BLOCK);
+    let socket = link.socket.as_mut();
+    if expect(socket, control, GO)? == End::Interrupted {
+        return Ok(End::Interrupted);
+    }
+    loop {
+        let [word, interrupted] = wait_readable([socket.as_fd(), control], Some(Duration::ZERO))?;
+        if interrupted {
+            return Ok(End::Interrupted);
+        }
+        if word && expect(socket, control, ENOUGH)? == End::Interrupted {
+            return Ok(End::Interrupted);
+        }
+        block[0] = if word { LAST } else { MORE };
+        socket
+            .write_all(&block)
+            .map_err(|error| explain(error, "sending"))?;
+        if word {
+            return Ok(End::Complete);
+        }
+    }
+}
+
+/// What comes from a client.
+#[derive(Clone, Copy, Debug)]
+enum Incoming {
+    /// Nothing.
+    Silent,
+    /// So much of a question.
+    Question(u64),
+    /// So much of a stream, the last block of which is this.
+    Stream(u64, bool),
+    /// A stream has ended.
+    Over,
+}
+
+struct Server<'a> {
+    clients: &'a mut [Link],
+    /// By client.
+    incoming: Vec<Incoming>,
+    buffer: Vec<u8>,
+    size: u64,
+    /// Questions to be answered yet.
+    left: u32,
+    /// Bytes of all streams.
+    streamed: u64,
+    /// When the asker was told to ask, and what had come from the streams by then.
+    begun: Option<(Instant, u64)>,
+}
+
+/// The server's part.
+fn serve(
+    clients: &mut [Link],
+    control: BorrowedFd<'_>,
+    (series, beside): (Series, Beside),
+    give_up: Duration,
+    asked: &mut Asked,
+) -> Result<End> {
+    let epoll = watch(control, clients)?;
+    let incoming = clients.iter().map(|client| match (client.peer, beside) {
+        (ASKER, _) => Incoming::Question(0),
+        (_, Beside::Streams) => Incoming::Stream(0, false),
+        (_, Beside::Nothing) => Incoming::Silent,
+    });
+    let mut server = Server {
+        incoming: incoming.collect(),
+        clients,
+        buffer: vec![0; PIECE],
+        size: series.size,
+        left: series.rounds,
+        streamed: 0,
+        begun: None,
+    };
+    server.tell_streams(GO)?;
+    server.begin_in_time()?;
+    server.run(&epoll, give_up, asked)
+}
+
+impl Server<'_> {
+    fn run(&mut self, epoll: &Epoll, give_up: Duration, asked: &mut Asked) -> Result<End> {
+        let mut events = vec![EpollEvent::empty(); self.clients.len() + 1];
+        let timeout = EpollTimeout::try_from(give_up).unwrap_or(EpollTimeout::MAX);
+        while !self.is_over() {
+            let ready = match epoll.wait(&mut events, timeout) {
+                Err(Errno::EINTR) => continue,
+                Err(error) => return Err(error).context("waiting for the clients"),
+                Ok(0) => anyhow::bail!("nothing came for {} s", give_up.as_secs_f32()),
+                Ok(ready) => ready,
+            };
+            for event in &events[..ready] {
+                if event.data() == CONTROL {
+                    return Ok(End::Interrupted);
+                }
+                self.read(event.data() as usize, asked)?;
+            }
+            self.begin_in_time()?;
+        }
+        Ok(End::Complete)
+    }
+
+    fn is_over(&self) -> bool {
+        let over = |incoming: &Incoming| !matches!(incoming, Incoming::Stream(..));
+        self.left == 0 && self.incoming.iter().all(over)
+    }
+
+    /// Has the asker ask, once all streams are under way.
+    fn begin_in_time(&mut self) -> Result<()> {
+        let waits = |incoming: &Incoming| matches!(incoming, Incoming::Stream(bytes, _) if *bytes < UNDER_WAY);
+        if self.begun.is_some() || self.incoming.iter().any(waits) {
+            return Ok(());
+        }
+        self.begun = Some((Instant::now(), self.streamed));
+        for client in 0..self.clients.len() {
+            if matches!(self.incoming[client], Incoming::Question(_)) {
+                self.tell(client, GO)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn tell_streams(&mut self, byte: u8) -> Result<()> {
+        for client in 0..self.clients.len() {
+            if matches!(self.incoming[client], Incoming::Stream(..)) {
+                self.tell(client, byte)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Sends a client one byte. There is always room for it: a client gets another one when it has read that.
+    fn tell(&mut self, client: usize, byte: u8) -> Result<()> {
+        let socket = self.clients[client].socket.as_mut();
+        match socket.write_all(&[byte]) {
+            Ok(()) => Ok(()),
+            Err(error) => Err(self.clients[client]
+                .lost(&format!("sending it a byte: {error}"))
+                .into()),
+        }
+    }
+
+    /// Reads a piece from a client.
+    fn read(&mut self, client: usize, asked: &mut Asked) -> Result<()> {
+        let read = match self.clients[client].socket.read(&mut self.buffer) {
+            Ok(0) => return Err(self.clients[client].lost("the connection ended").into()),
+            Ok(read) => read,
+            Err(error) if is_harmless(&error) => return Ok(()),
+            Err(error) => {
+                return Err(self.clients[client]
+                    .lost(&format!("receiving: {error}"))
+                    .into())
+            }
+        };
+        match self.incoming[client] {
+            Incoming::Question(before) => self.take_question(client, before, read, asked),
+            Incoming::Stream(before, last) => self.take_stream(client, (before, last), read),
+            Incoming::Silent | Incoming::Over => {
+                Err(self.clients[client].lost("it sends out of turn").into())
+            }
+        }
+    }
+
+    fn take_question(
+        &mut self,
+        client: usize,
+        before: u64,
+        read: usize,
+        asked: &mut Asked,
+    ) -> Result<()> {
+        let after = before + read as u64;
+        let peer = self.clients[client].peer;
+        let ends = [(before, self.buffer[0]), (after - 1, self.buffer[read - 1])];
+        let right = |(offset, byte): (u64, u8)| byte == pattern(peer, offset);
+        if after > self.size || self.left == 0 || !ends.into_iter().all(right) {
+            return Err(self.clients[client].lost("it asks something else").into());
+        }
+        self.incoming[client] = Incoming::Question(after % self.size);
+        if after < self.size {
+            return Ok(());
+        }
+        self.left -= 1;
+        self.tell(client, ANSWER)?;
+        if self.left == 0 {
+            let (start, before) = self.begun.context("a question before the go")?;
+            asked.ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
+            asked.bytes = self.streamed - before;
+            self.tell_streams(ENOUGH)?;
+        }
+        Ok(())
+    }
+
+    fn take_stream(
+        &mut self,
+        client: usize,
+        (before, mut last): (u64, bool),
+        read: usize,
+    ) -> Result<()> {
+        let after = before + read as u64;
+        let first = before.next_multiple_of(BLOCK);
+        if first < after {
+            // A piece is no longer than a block, so no other one begins in it.
+            let mark = self.buffer[(first - before) as usize];
+            ensure!(
+                [MORE, LAST].contains(&mark) && !last,
+                self.clients[client].lost("a block begins with something else")
+            );
+            last = mark == LAST;
+        }
+        let offset = (after - 1) % BLOCK;
+        let byte = self.buffer[read - 1];
+        if offset > 0 && byte != pattern(self.clients[client].peer, offset) {
+            let reason = format!("byte {} of its stream is not what was sent", after - 1);
+            return Err(self.clients[client].lost(&reason).into());
+        }
+        self.streamed += read as u64;
+        self.incoming[client] = match last && after % BLOCK == 0 {
+            true => Incoming::Over,
+            false => Incoming::Stream(after, last),
+        };
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::os::unix::net::UnixStream;
+    use std::thread;
+
+    const GIVE_UP: Duration = Duration::from_secs(10);
+
+    /// The server's member and those of so many clients, connected.
+    fn members(clients: u16) -> (Member, Vec<Member>) {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let link = |peer, socket: TcpStream| Link {
+            peer,
+            socket: Box::new(socket),
+        };
+        let (mut links, mut others) = (Vec::new(), Vec::new());
+        for number in 1..=clients {
+            let client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+            let (server, _) = listener.accept().unwrap();
+            server.set_nonblocking(true).unwrap();
+            links.push(link(number, server));
+            others.push(Member {
+                number,
+                links: vec![link(CLOCK, client)],
+            });
+        }
+        (Member { number: 0, links }, others)
+    }
+
+    #[test]
+    fn questions_are_answered_beside_streams_and_alone_on_the_same_connections() {
+        let (mut server, mut clients) = members(3);
+        let (control, _coordinator) = UnixStream::pair().unwrap();
+        for (size, rounds, beside) in [
+            (100, 7, Beside::Nothing),
+            (100_000, 5, Beside::Streams),
+            (1, 3, Beside::Streams),
+            (1, 2, Beside::Nothing),
+        ] {
+            let series = (Series { size, rounds }, beside);
+            let mut all = thread::scope(|scope| {
+                let others: Vec<_> = clients
+                    .iter_mut()
+                    .map(|member| {
+                        let control = control.as_fd();
+                        scope.spawn(move || {
+                            let mut asked = Asked::default();
+                            let end = ask(member, control, series, GIVE_UP, &mut asked);
+                            assert_eq!(end.unwrap(), End::Complete);
+                            asked
+                        })
+                    })
+                    .collect();
+                let mut asked = Asked::default();
+                let end = ask(&mut server, control.as_fd(), series, GIVE_UP, &mut asked);
+                assert_eq!(end.unwrap(), End::Complete);
+                let others = others.into_iter().map(|other| other.join().unwrap());
+                [asked].into_iter().chain(others).collect::<Vec<_>>()
+            });
+            let asker = all.remove(1);
+            assert_eq!(asker.times_ns.len(), rounds as usize);
+            assert!(asker.times_ns.iter().all(|ns| *ns > 0 && *ns <= all[0].ns));
+            assert!(all.iter().all(|asked| asked.times_ns.is_empty()));
+            assert!(beside == Beside::Streams || all[0].bytes == 0);
+        }
+    }
+
+    #[test]
+    fn a_slowdown_is_by_the_median_without_streams() {
+        let alone: Vec<u64> = (1..=199).collect();
+        let beside: Vec<u64> = (1..=100).map(|ns| ns * 10).collect();
+        let questions = Questions::of(&alone, &beside).unwrap();
+        assert_eq!((questions.alone_median_ns, questions.median_ns), (100, 505));
+        assert_eq!(
+            (questions.p90_ns, questions.p99_ns, questions.max_ns),
+            (900, 990, 1000)
+        );
+        assert_eq!(
+            (questions.median_slowdown, questions.p99_slowdown),
+            (5.05, 9.9)
+        );
+        assert_eq!(Questions::of(&[], &beside), None);
+    }
+
+    #[test]
+    fn a_word_on_the_control_connection_interrupts_all() {
+        let (mut server, mut clients) = members(2);
+        let (control, mut coordinator) = UnixStream::pair().unwrap();
+        std::io::Write::write_all(&mut coordinator, b"x").unwrap();
+        let series = Series {
+            size: 1,
+            rounds: u32::MAX,
+        };
+        for member in [&mut server].into_iter().chain(&mut clients) {
+            let mut asked = Asked::default();
+            let series = (series, Beside::Streams);
+            // The server's bytes have come: the second client would stream, if nobody had something to say.
+            let end = ask(member, control.as_fd(), series, GIVE_UP, &mut asked).unwrap();
+            assert_eq!(end, End::Interrupted);
+        }
+    }
+}
