@@ -12,13 +12,13 @@ use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::Args;
 use serde::Deserialize;
 
+use crate::beside;
 use crate::commands::{json, netgauge_rate, Commands, Verb};
 use crate::layout::Layout;
 use crate::qemu::Clock;
 use crate::step;
 
-/// The host that receives; its port is the bottleneck.
-const RECEIVER: &str = "h0";
+use crate::beside::RECEIVER;
 
 /// Bytes in a port from which on frames are marked for DCTCP, about 20 frames, as its authors chose.
 const MARKING: &str = "30k";
@@ -62,6 +62,9 @@ pub struct Options {
     /// Buffer of each port.
     #[arg(long, default_value = "128k")]
     buffer: String,
+    /// Numbers of streams beside which one more host asks questions; `0` leaves them out.
+    #[arg(long, value_delimiter = ',', default_value = "4,16")]
+    beside: Vec<u32>,
     /// MiB of the stream that is measured with and without loss; 0 leaves it out.
     #[arg(long, default_value_t = 256)]
     stream: u32,
@@ -141,7 +144,9 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
         Clock::Instructions,
         PATIENCE,
     )?;
-    let hosts = options.senders.iter().max().context("no senders")? + 1;
+    let beside = options.beside.iter().map(|streams| streams + 1);
+    let senders = options.senders.iter().copied().chain(beside).max();
+    let hosts = senders.context("no senders")? + 1;
     // Processes of one real-time priority take turns instead of displacing each other, so that senders start together.
     let ended = guest.shell("echo -1 >/proc/sys/kernel/sched_rt_runtime_us")?;
     ensure!(ended.status == 0, "{}", ended.text);
@@ -156,6 +161,13 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
             }
         }
     }
+    let mut questions = Vec::new();
+    for protocol in &options.protocols {
+        for streams in options.beside.iter().filter(|streams| **streams > 0) {
+            step::say(&format!("{protocol}, questions beside {streams} streams"));
+            questions.push(ask(&mut guest, options, protocol, *streams)?);
+        }
+    }
     let streams = if options.stream > 0 {
         Some(streams(&mut guest, options)?)
     } else {
@@ -164,6 +176,10 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     guest.end()?;
     print!("{}", print_table(options, &table));
     let mut faults = judge(options, &table);
+    if !questions.is_empty() {
+        print!("{}", beside::print(&questions));
+        faults.extend(beside::judge(&questions));
+    }
     if let Some(streams) = streams {
         let share = streams.lossy / streams.lossless;
         println!(
@@ -229,16 +245,46 @@ fn make_switch(guest: &mut Commands, options: &Options, hosts: u32, more: &str) 
     Ok(())
 }
 
+/// netgauge's options for a protocol.
+fn mode(protocol: &str) -> String {
+    match protocol {
+        "esp" => "-m esp".to_owned(),
+        congestion => format!("-m tcp --congestion {congestion}"),
+    }
+}
+
+/// Questions of one host beside so many streams.
+fn ask(
+    guest: &mut Commands,
+    options: &Options,
+    protocol: &str,
+    streams: u32,
+) -> Result<beside::Line> {
+    let clients = streams + 1;
+    let netns: Vec<_> = (0..=clients).map(|host| format!("h{host}")).collect();
+    let line = format!(
+        "enet-switch reset && chrt -f 1 netgauge -x beside --netns {} --server-index 0 {} --clients {clients} \
+         --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; exit $status",
+        netns.join(","),
+        mode(protocol),
+        netgauge_rate(&options.rate),
+    );
+    let ended = guest.shell(&line)?;
+    beside::read(&ended.text, protocol, streams).with_context(|| {
+        format!(
+            "{protocol}, questions beside {streams} streams:\n{}",
+            ended.text
+        )
+    })
+}
+
 /// Rounds of one protocol; the inner error is a failure of those rounds, not of the guest.
 fn measure(
     guest: &mut Commands,
     options: &Options,
     (protocol, kib, senders): (&str, u32, u32),
 ) -> Result<Result<Cell, String>> {
-    let mode = match protocol {
-        "esp" => "-m esp".to_owned(),
-        congestion => format!("-m tcp --congestion {congestion}"),
-    };
+    let mode = mode(protocol);
     let netns: Vec<_> = (0..=senders).map(|host| format!("h{host}")).collect();
     let rate = netgauge_rate(&options.rate);
     let line = format!(

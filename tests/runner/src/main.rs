@@ -4,6 +4,7 @@
 
 mod architecture;
 mod bench;
+mod beside;
 mod checks;
 mod commands;
 mod demo;

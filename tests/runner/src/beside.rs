@@ -1,0 +1,211 @@
+//! Questions beside streams, on the switch of [`incast`](super::incast): how long short messages take while long ones have the port.
+
+use std::fmt::Write as _;
+
+use anyhow::{bail, ensure, Context, Result};
+use serde::Deserialize;
+
+use crate::commands::json;
+
+/// The host that is asked; its port is the bottleneck.
+pub const RECEIVER: &str = "h0";
+
+/// The largest time that 99 % of ESP's questions of so many bytes take, microseconds, beside at most so many streams.
+const MOST: [(u64, f64); 2] = [(100, 900.0), (10_000, 2_500.0)];
+const MOST_STREAMS: u32 = 16;
+
+/// The least share of the rate that ESP's streams and questions have together, in payload: 0.983 is the most possible.
+const LEAST_SHARE: f64 = 0.97;
+
+/// One size of questions.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Row {
+    size: u64,
+    errors: u64,
+    alone_median_ns: u64,
+    median_ns: u64,
+    p99_ns: u64,
+    p99_slowdown: f64,
+    share: Share,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Share {
+    median: f64,
+}
+
+/// What was measured of one protocol with so many streams.
+#[derive(Clone, Debug)]
+pub struct Line {
+    /// ESP, or TCP's congestion control.
+    pub protocol: String,
+    /// Streams.
+    pub streams: u32,
+    /// By size.
+    pub rows: Vec<Row>,
+    /// Frames that the receiver's port dropped.
+    pub drops: u64,
+    /// The port's rate, bit/s.
+    pub rate: f64,
+}
+
+/// Reads netgauge's report and the switch's counters, which follow each other.
+///
+/// # Errors
+/// When either is missing, or netgauge's has an error.
+pub fn read(text: &str, protocol: &str, streams: u32) -> Result<Line> {
+    #[derive(Deserialize)]
+    struct Report {
+        rate_bit_per_s: f64,
+        runs: Vec<Run>,
+    }
+    #[derive(Deserialize)]
+    struct Run {
+        error: Option<String>,
+        rows: Vec<Row>,
+    }
+    #[derive(Deserialize)]
+    struct Counters {
+        ports: Vec<Port>,
+    }
+    #[derive(Deserialize)]
+    struct Port {
+        host: String,
+        dropped_packets: u64,
+    }
+    let mut values = json(text);
+    let mut next = || {
+        values
+            .next()
+            .context("netgauge or enet-switch printed no report")?
+    };
+    let report: Report = serde_json::from_value(next()?).context("netgauge's report")?;
+    let counters: Counters = serde_json::from_value(next()?).context("enet-switch's counters")?;
+    let run = report.runs.into_iter().next();
+    let run = run.context("netgauge measured nothing")?;
+    if let Some(error) = run.error {
+        bail!("{error}");
+    }
+    ensure!(
+        run.rows.iter().all(|row| row.errors == 0),
+        "questions failed"
+    );
+    let mut ports = counters.ports.iter();
+    let port = ports.find(|port| port.host == RECEIVER);
+    Ok(Line {
+        protocol: protocol.to_owned(),
+        streams,
+        rows: run.rows,
+        rate: report.rate_bit_per_s,
+        drops: port.context("the receiver has no port")?.dropped_packets,
+    })
+}
+
+impl Row {
+    /// What the streams and the questions have of this rate, bit/s, if the latter take the median time on average.
+    fn all(&self, rate: f64) -> f64 {
+        let questions = self.size as f64 * 8e9 / self.median_ns.max(1) as f64;
+        self.share.median + questions / rate
+    }
+}
+
+/// The table.
+pub fn print(lines: &[Line]) -> String {
+    let mut text = "\nOne host asks while others stream to the same receiver: times of questions in us, without streams and beside \
+                    them;\nthe streams' share of the rate, and that of all; frames dropped with all sizes.\n\n\
+                    protocol  streams  question/B |   alone |     p50      p99  slowdown | streams    all |   drops\n\
+                    ------------------------------+---------+---------------------------+----------------+--------\n"
+        .to_owned();
+    let micros = |ns: u64| ns as f64 / 1e3;
+    for line in lines {
+        for row in &line.rows {
+            let _ = writeln!(
+                text,
+                "{:9} {:7} {:11} | {:>7.0} | {:>7.0} {:>8.0} {:>9.1} |  {:>6.3} {:>6.3} | {:>7}",
+                line.protocol,
+                line.streams,
+                row.size,
+                micros(row.alone_median_ns),
+                micros(row.median_ns),
+                micros(row.p99_ns),
+                row.p99_slowdown,
+                row.share.median,
+                row.all(line.rate),
+                line.drops,
+            );
+        }
+    }
+    text
+}
+
+/// What of it is not as ESP promises.
+pub fn judge(lines: &[Line]) -> Vec<String> {
+    let mut faults = Vec::new();
+    for line in lines.iter().filter(|line| line.protocol == "esp") {
+        let mut fault = |what: String| {
+            faults.push(format!(
+                "esp, questions beside {} streams: {what}",
+                line.streams
+            ));
+        };
+        if line.drops > 0 {
+            fault(format!("{} frames were dropped", line.drops));
+        }
+        for row in &line.rows {
+            let most = MOST.iter().find(|(size, _)| *size == row.size);
+            let most = most.filter(|_| line.streams <= MOST_STREAMS);
+            let micros = row.p99_ns as f64 / 1e3;
+            if let Some((size, most)) = most.filter(|(_, most)| micros > *most) {
+                fault(format!(
+                    "{size} bytes take {micros:.0} us, more than {most}"
+                ));
+            }
+            let all = row.all(line.rate);
+            if all < LEAST_SHARE {
+                fault(format!(
+                    "all have {all:.3} of the rate, less than {LEAST_SHARE}"
+                ));
+            }
+        }
+    }
+    faults
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = r#"{"rate_bit_per_s": 200000000, "runs": [{"transport": "esp", "status": "ok", "rows": [{"size": 10000, "rounds": 300, "errors": 0,
+        "goodput_bit_per_s": {"worst": 1, "median": 1, "best": 1}, "share": {"worst": 0.7, "median": 0.7, "best": 0.7},
+        "alone_median_ns": 592000, "alone_p99_ns": 600000, "median_ns": 1400000, "p90_ns": 1500000, "p99_ns": 1700000,
+        "max_ns": 1800000, "median_slowdown": 2.4, "p99_slowdown": 2.9}]}]}
+        {"ports": [{"host": "h1", "dropped_packets": 9}, {"host": "h0", "dropped_packets": 0}]}"#;
+
+    #[test]
+    fn a_line_has_the_questions_and_the_receivers_drops() {
+        let line = read(TEXT, "esp", 16).unwrap();
+        assert_eq!(line.drops, 0);
+        let text = print(std::slice::from_ref(&line));
+        let expected = "esp            16       10000 |     592 |    1400     1700       2.9 |   0.700  0.986 |       0";
+        assert!(text.contains(expected), "{text}");
+        assert_eq!(judge(&[line]), Vec::<String>::new());
+        assert!(read(&TEXT.replace("h0", "h2"), "esp", 16).is_err());
+    }
+
+    #[test]
+    fn only_esp_is_judged() {
+        let slow = TEXT
+            .replace("1700000", "2600000")
+            .replace(r#""median": 0.7"#, r#""median": 0.6"#);
+        let judged =
+            |text: &str, protocol, streams| judge(&[read(text, protocol, streams).unwrap()]).len();
+        assert_eq!(judged(&slow, "esp", 16), 2);
+        assert_eq!(judged(&slow, "esp", 32), 1);
+        assert_eq!(judged(&slow, "cubic", 16), 0);
+        let drops = TEXT.replace(
+            r#""h0", "dropped_packets": 0"#,
+            r#""h0", "dropped_packets": 1"#,
+        );
+        assert_eq!(judged(&drops, "esp", 4), 1);
+    }
+}
