@@ -3,9 +3,9 @@
 //! What a list stores with a socket is used after the socket may belong to another list.
 
 use crate::net::sock::{Protocol, Sock};
-use crate::net::sock_list::SockList;
+use crate::net::sock_list::SockLists;
 
-fn dismiss_under_a_borrow<P: Protocol>(list: &mut SockList<P>, sock: &Sock<P>) {
+fn dismiss_under_a_borrow<P: Protocol>(list: &mut SockLists<P, 2>, sock: &Sock<P>) {
     let slot = list.slot(sock);
     #[cfg(misuse)]
     let _ = list.dismiss(sock); //~ E0499
