@@ -64,7 +64,7 @@ help:
 	@echo ' Measurements, in guests whose clock counts instructions:'
 	@echo '  make bench      instructions per half round trip and per byte, by protocol; fails if one exceeds its budget in'
 	@echo '                  netgauge/budgets.toml; OPTIONS="--only *byte*" measures less'
-	@echo '  make profile    the instructions of a message by function; PROTOCOL="esp tcp" compares, OPTIONS="--block 1048576" is of a stream'
+	@echo '  make profile    the instructions of a message by function; PROTOCOL="esp tcp" compares, OPTIONS="--block 1048576" is of a stream, "--flood" of a flood'
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
 	@echo '  make params     goodput of one ESP stream over burst_length and packets_to_ack; draws build/esp-params.svg'
