@@ -500,7 +500,7 @@ pub fn silent(socket: &Socket, what: &str) -> Outcome {
 /// Receives once, waiting, and demands that just `bytes` come.
 ///
 /// # Errors
-/// When others come, or none within [`patience`].
+/// When others come, or none within [`patience`](crate::patience::patience).
 pub fn receives(socket: &Socket, bytes: &[u8]) -> Outcome {
     await_events(socket, libc::POLLIN)?;
     let mut room = vec![0; bytes.len() + 64];
