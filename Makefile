@@ -110,8 +110,13 @@ profile: runner
 engine-bench: toolbox
 	@$(in-toolbox) cargo bench --quiet --locked -p edp -p esp -- $(OPTIONS)
 
-incast params performance scale faults: runner
+incast params scale faults: runner
 	@$(run-guests) $@ $(OPTIONS)
+
+# with --redraw only the page is written, from the last results
+performance: runner
+	@$(if $(filter --redraw,$(OPTIONS)),:,$(run-guests) $@ $(OPTIONS))
+	@$(in-toolbox) cargo run --quiet --release --locked -p performance -- build/performance.json docs
 
 fuzz-calls: runner
 	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ --seconds $(or $(SECONDS),300) $(addprefix --seed ,$(SEED))
