@@ -247,7 +247,7 @@ fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u
         what: "receive",
         prepare: &|| {
             a.send_all(bytes)?;
-            arrived(&b, bytes.len())?;
+            arrived(b, bytes.len())?;
             Ok((vec![0; bytes.len()], 0))
         },
         call: &|(room, got)| {
@@ -287,7 +287,7 @@ fn stream_splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8
         what: "splice into a pipe",
         prepare: &|| {
             a.send_all(part)?;
-            arrived(&b, part.len())?;
+            arrived(b, part.len())?;
             Ok((pipe()?, 0))
         },
         call: &|((_out, into), moved)| {
