@@ -48,7 +48,7 @@ pub struct GroupArgs {
     #[command(flatten)]
     pub hosts: HostArgs,
 
-    /// What they do.
+    /// Their work.
     #[command(flatten)]
     pub many: ManyArgs,
 }
@@ -115,7 +115,7 @@ impl GroupArgs {
         Ok(())
     }
 
-    /// Who takes part. `connect` is the server of option --connect, whose client is here.
+    /// The participants. `connect` is the server of option --connect, whose client is here.
     ///
     /// # Errors
     ///

@@ -27,6 +27,7 @@ use anyhow::{ensure, Context};
 
 use crate::harness::{note, Outcome, Scenario};
 use crate::lab::Lab;
+use crate::socket::Socket;
 
 /// Which pair of protocols a behaviour is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -57,6 +58,13 @@ pub struct Difference {
     pub enet: &'static str,
 }
 
+impl Difference {
+    /// What the note `what` says over TCP or UDP, and over ESP or EDP.
+    const fn new(what: &'static str, inet: &'static str, enet: &'static str) -> Self {
+        Self { what, inet, enet }
+    }
+}
+
 /// All behaviours.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     [sockets::ALL, streams::ALL, datagrams::ALL]
@@ -66,8 +74,32 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
         .flatten()
 }
 
-/// What a behaviour does on one side.
-pub type Play = fn(&Side<'_>, &Trace) -> Outcome;
+/// A behaviour on one side, from the first socket on.
+pub type PlayOnSide = fn(&Side<'_>, &Trace) -> Outcome;
+
+/// Two connected sockets: the first is of host `a`, which connected if they are streams.
+pub type Pair = (Socket, Socket);
+
+/// A behaviour of two connected sockets.
+pub type PlayConnected = fn(&Trace, Pair) -> Outcome;
+
+/// A behaviour.
+#[derive(Clone, Copy, Debug)]
+pub enum Play {
+    /// It makes its sockets.
+    OnSide(PlayOnSide),
+    /// It is given them.
+    Connected(PlayConnected),
+}
+
+impl Play {
+    fn on(self, side: &Side<'_>, trace: &Trace) -> Outcome {
+        match self {
+            Self::OnSide(play) => play(side, trace),
+            Self::Connected(play) => play(trace, side.pair(7)?),
+        }
+    }
+}
 
 /// Line with which a behaviour that was compared reports to the runner.
 pub const REPORT: &str = "= ";
@@ -80,7 +112,9 @@ pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) ->
     let run = |family| -> anyhow::Result<Vec<(String, String)>> {
         let trace = Trace::default();
         let side = Side::new(lab, family, kind);
-        let outcome = play(&side, &trace).with_context(|| format!("over {}", side.name()));
+        let outcome = play
+            .on(&side, &trace)
+            .with_context(|| format!("over {}", side.name()));
         if outcome.is_err() {
             for (what, value) in trace.notes() {
                 note(&format!("{}: {what}: {value}", side.name()));
