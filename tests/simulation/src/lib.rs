@@ -5,7 +5,9 @@
 //! kernel module ([`esp::Connection`], [`esp::AckQueue`]); [`esp_testkit`] calls them as the module does. Time is simulated, and
 //! the same seed gives the same result.
 
+pub mod agenda;
 pub mod host;
+pub mod mesh;
 pub mod network;
 pub mod plot;
 pub mod report;

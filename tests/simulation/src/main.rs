@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use esp_simulation::report::write_json;
 use esp_simulation::simulation::Parameters;
 use esp_simulation::studies::{
-    announce, beside, burst, scale, senders, silent, size, table, Common,
+    alltoall, announce, beside, burst, scale, senders, silent, size, table, Common,
 };
 use serde::Serialize;
 
@@ -117,6 +117,28 @@ enum Study {
         #[arg(long, default_value = "16K", value_parser = size)]
         message: u64,
         /// Rate of every link, Mbit/s
+        #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        megabits: u64,
+        /// Buffer of every port
+        #[arg(long, default_value = "128K", value_parser = size)]
+        buffer: u64,
+    },
+    /// All hosts send to all others, as MPI's alltoall
+    Alltoall {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        output: Output,
+        /// Numbers of hosts
+        #[arg(long, value_delimiter = ',', default_value = "8", value_parser = senders)]
+        hosts: Vec<usize>,
+        /// Bytes from each host to each other; without it, 1 to 1M
+        #[arg(long, value_delimiter = ',', value_parser = size)]
+        sizes: Vec<u64>,
+        /// Rate from every host to the switch, Mbit/s
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        wires: u64,
+        /// Rate of every port, Mbit/s
         #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
         megabits: u64,
         /// Buffer of every port
@@ -249,6 +271,29 @@ fn main() -> Result<()> {
             };
             let lines = beside::run(&common, Parameters::default(), &options);
             output.show(&lines, beside::print)
+        }
+        Study::Alltoall {
+            common,
+            output,
+            hosts,
+            sizes,
+            megabits,
+            wires,
+            buffer,
+        } => {
+            let mut options = alltoall::Options {
+                hosts,
+                wires: wires * 1_000_000,
+                bits: megabits * 1_000_000,
+                // At most 1 GiB, as `size` has it.
+                buffer: buffer as u32,
+                ..alltoall::Options::default()
+            };
+            if !sizes.is_empty() {
+                options.sizes = sizes;
+            }
+            let lines = alltoall::run(&common, Parameters::default(), &options);
+            output.show(&lines, alltoall::print)
         }
         Study::Burst {
             common,

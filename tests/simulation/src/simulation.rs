@@ -1,12 +1,10 @@
 //! Events in the order of time: the hosts, the switch between them, and what is seen there.
 
-use std::cmp::{Ordering, Reverse};
-use std::collections::BinaryHeap;
-
 use esp::{Config, Nanos, Seq, Stats};
 use fastrand::Rng;
 use serde::Serialize;
 
+use crate::agenda::Agenda;
 use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
 use crate::network::{frame_bytes, Port, Rate, Wire};
 
@@ -134,34 +132,6 @@ enum Event {
     Answer(u32, u64),
 }
 
-#[derive(Debug)]
-struct Entry {
-    at: Nanos,
-    /// What is put in first happens first.
-    serial: u64,
-    event: Event,
-}
-
-impl PartialEq for Entry {
-    fn eq(&self, other: &Self) -> bool {
-        self.cmp(other) == Ordering::Equal
-    }
-}
-
-impl Eq for Entry {}
-
-impl PartialOrd for Entry {
-    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
-        Some(self.cmp(other))
-    }
-}
-
-impl Ord for Entry {
-    fn cmp(&self, other: &Self) -> Ordering {
-        (self.at, self.serial).cmp(&(other.at, other.serial))
-    }
-}
-
 /// The receiver's counters and its port's, summed up over all connections.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Counts {
@@ -208,11 +178,7 @@ impl Counts {
 #[derive(Debug)]
 pub struct Simulation {
     setup: Setup,
-    now: Nanos,
-    events: BinaryHeap<Reverse<Entry>>,
-    serial: u64,
-    /// Events that have happened.
-    pub happened: u64,
+    agenda: Agenda<Event>,
     hosts: Vec<Host>,
     /// Each sender's host, and its slot there.
     places: Vec<(u32, u32)>,
@@ -258,10 +224,7 @@ impl Simulation {
             numbers[*host as usize].push(number);
         }
         let mut simulation = Self {
-            now: 0,
-            events: BinaryHeap::new(),
-            serial: 0,
-            happened: 0,
+            agenda: Agenda::default(),
             wires: hosts.iter().map(|_| Wire::new(setup.rate)).collect(),
             ports: hosts
                 .iter()
@@ -284,8 +247,8 @@ impl Simulation {
 
     fn establish(&mut self) {
         for sender in 0..self.setup.senders {
-            let at = self.now + HANDSHAKE_INTERVAL * sender as Nanos;
-            self.put(at, Event::Connect(sender as u32));
+            let at = self.agenda.now() + HANDSHAKE_INTERVAL * sender as Nanos;
+            self.agenda.put(at, Event::Connect(sender as u32));
         }
         while !self.hosts.iter().all(Host::is_established) {
             assert!(self.step(), "a timer of each handshake runs");
@@ -299,7 +262,7 @@ impl Simulation {
 
     /// The time, nanoseconds from the beginning.
     pub fn now(&self) -> Nanos {
-        self.now
+        self.agenda.now()
     }
 
     /// What all that is random comes from.
@@ -309,7 +272,7 @@ impl Simulation {
 
     /// A sender has one message of `bytes` to send `at` some time to come.
     pub fn send_at(&mut self, at: Nanos, sender: usize, bytes: u64) {
-        self.put(at, Event::Send(sender as u32, bytes));
+        self.agenda.put(at, Event::Send(sender as u32, bytes));
     }
 
     /// A sender is cut off the network when it has sent `packets` more data packets.
@@ -329,7 +292,8 @@ impl Simulation {
 
     /// The receiver has an answer of `bytes` for a sender, now.
     pub fn answer(&mut self, sender: usize, bytes: u64) {
-        self.put(self.now, Event::Answer(sender as u32, bytes));
+        self.agenda
+            .put(self.agenda.now(), Event::Answer(sender as u32, bytes));
     }
 
     /// The sender that was delivered an answer's data by the event that happened last, if any was; once.
@@ -392,49 +356,38 @@ impl Simulation {
 
     /// When something happens next; `None` for never.
     pub fn next(&self) -> Option<Nanos> {
-        self.events.peek().map(|entry| entry.0.at)
+        self.agenda.next()
     }
 
     /// Lets the next thing happen; `false` when there is none.
     pub fn step(&mut self) -> bool {
-        let Some(Reverse(entry)) = self.events.pop() else {
+        let Some(event) = self.agenda.take() else {
             return false;
         };
-        self.now = entry.at;
-        self.happened += 1;
-        match entry.event {
+        match event {
             Event::Switch(host, slot, packet) => self.forward(host, slot, packet),
             Event::Host(host, slot, packet) => self.arrive(host, slot, &packet),
             Event::Alarm(host, alarm) => {
-                self.hosts[host as usize].wake(alarm, self.now);
+                self.hosts[host as usize].wake(alarm, self.agenda.now());
                 self.drain(host);
             }
             Event::Connect(sender) => {
                 let isn = Seq(self.rng.u16(..));
                 let (host, slot) = self.places[sender as usize];
-                self.hosts[host as usize].open(slot, isn, self.now);
+                self.hosts[host as usize].open(slot, isn, self.agenda.now());
                 self.drain(host);
             }
             Event::Send(sender, bytes) => {
                 let (host, slot) = self.places[sender as usize];
-                self.hosts[host as usize].write(slot, bytes, self.now);
+                self.hosts[host as usize].write(slot, bytes, self.agenda.now());
                 self.drain(host);
             }
             Event::Answer(sender, bytes) => {
-                self.hosts[RECEIVER].write(sender, bytes, self.now);
+                self.hosts[RECEIVER].write(sender, bytes, self.agenda.now());
                 self.drain(RECEIVER as u32);
             }
         }
         true
-    }
-
-    fn put(&mut self, at: Nanos, event: Event) {
-        self.serial += 1;
-        self.events.push(Reverse(Entry {
-            at,
-            serial: self.serial,
-            event,
-        }));
     }
 
     /// Takes what a host sends, and its timers.
@@ -445,7 +398,7 @@ impl Simulation {
         }
         let mut alarms = std::mem::take(&mut self.hosts[host as usize].alarms);
         for (at, alarm) in alarms.drain(..) {
-            self.put(at, Event::Alarm(host, alarm));
+            self.agenda.put(at, Event::Alarm(host, alarm));
         }
         // Given back, so that their memory is used again.
         self.hosts[host as usize].out = out;
@@ -465,9 +418,9 @@ impl Simulation {
             self.lose(to, to_slot, &packet);
             return;
         }
-        let given = self.now + self.setup.processing / 2;
+        let given = self.agenda.now() + self.setup.processing / 2;
         let sent = self.wires[host as usize].send(frame_bytes(packet.header.payload()), given);
-        self.put(
+        self.agenda.put(
             sent + self.setup.propagation,
             Event::Switch(to, to_slot, packet),
         );
@@ -502,10 +455,10 @@ impl Simulation {
         let leaves = if lost {
             None
         } else {
-            self.ports[to as usize].send(frame, self.now)
+            self.ports[to as usize].send(frame, self.agenda.now())
         };
         match leaves {
-            Some(leaves) => self.put(
+            Some(leaves) => self.agenda.put(
                 leaves + self.setup.propagation + self.setup.processing.div_ceil(2),
                 Event::Host(to, slot, packet),
             ),
@@ -527,7 +480,7 @@ impl Simulation {
 
     fn arrive(&mut self, host: u32, slot: u32, packet: &Packet) {
         let isn = Seq(self.rng.u16(..));
-        let arrival = self.hosts[host as usize].arrive(slot, packet, isn, self.now);
+        let arrival = self.hosts[host as usize].arrive(slot, packet, isn, self.agenda.now());
         let delivered = arrival == Arrival::Delivered;
         if host as usize == RECEIVER {
             self.delivery = delivered.then_some(slot as usize);

@@ -1,5 +1,6 @@
 //! What is looked into: each study runs simulations, and shows them as a table, as JSON, and some as a picture.
 
+pub mod alltoall;
 pub mod announce;
 pub mod beside;
 pub mod burst;

@@ -1,0 +1,262 @@
+//! All hosts send to all others: does a port drop packets when each sender has many receivers' turns at once?
+
+use std::collections::VecDeque;
+use std::io::Write;
+
+use esp::Nanos;
+use serde::Serialize;
+
+use super::Common;
+use crate::mesh::Mesh;
+use crate::report::{kib, millis, part, Table};
+use crate::simulation::{Parameters, Setup};
+
+/// A longer message is asked for before it is sent, as MPI libraries do, bytes.
+const EAGER: u64 = 64 << 10;
+/// Bytes of such a question, and of the answer.
+const CONTROL: u64 = 100;
+/// A message is sent in pieces of so many bytes.
+const PIECE: u64 = 128 << 10;
+
+/// What is exchanged.
+#[derive(Clone, Debug, Serialize)]
+pub struct Options {
+    /// Numbers of hosts.
+    pub hosts: Vec<usize>,
+    /// Bytes from each host to each other in a round.
+    pub sizes: Vec<u64>,
+    /// Of every port, bits per second.
+    pub bits: u64,
+    /// From every host to the switch, bits per second.
+    pub wires: u64,
+    /// Of every port, bytes.
+    pub buffer: u32,
+}
+
+impl Default for Options {
+    /// Eight hosts at the switch of `make incast`.
+    fn default() -> Self {
+        Self {
+            hosts: vec![8],
+            sizes: (0..=20).map(|power| 1 << power).collect(),
+            bits: 200_000_000,
+            wires: 10_000_000_000,
+            buffer: 128 << 10,
+        }
+    }
+}
+
+/// One number of hosts with one size.
+#[derive(Clone, Debug, Serialize)]
+pub struct Line {
+    setup: Setup,
+    /// Hosts.
+    pub hosts: usize,
+    /// Bytes of a message.
+    pub size: u64,
+    /// Whether a host sends to all others at once, and not to one after the other.
+    pub at_once: bool,
+    /// The mean time of a round, nanoseconds.
+    pub mean: Nanos,
+    /// The longest, nanoseconds.
+    pub longest: Nanos,
+    /// What each port had, part of what is possible.
+    pub goodput: f64,
+    /// The most bytes in a port.
+    pub peak: u32,
+    /// Packets dropped at ports.
+    pub drops: u64,
+    /// Data packets that left again.
+    pub retransmissions: u64,
+    /// How often a turn was taken from a silent sender.
+    pub overruns: u64,
+}
+
+/// What a part of a stream is.
+#[derive(Clone, Copy, Debug)]
+enum Kind {
+    Question,
+    Answer,
+    Data,
+}
+
+/// The application on all hosts.
+struct Exchange {
+    mesh: Mesh,
+    hosts: usize,
+    size: u64,
+    at_once: bool,
+    /// A message leaves up to so much later than it could, nanoseconds.
+    stagger: Nanos,
+    /// What is on its way from each host to each other: until which byte of the stream it reaches.
+    streams: Vec<VecDeque<(u64, Kind)>>,
+    /// What was ever sent, by stream.
+    sent: Vec<u64>,
+    /// Each host's step: messages that it has received and those of its own that have arrived.
+    steps: Vec<(usize, usize)>,
+    /// With how many hosts each one has begun.
+    begun: Vec<usize>,
+}
+
+impl Exchange {
+    fn new(setup: Setup, wires: u64, size: u64, at_once: bool, stagger: Nanos) -> Self {
+        let hosts = setup.senders;
+        Self {
+            mesh: Mesh::new(setup, wires),
+            stagger,
+            hosts,
+            size,
+            at_once,
+            streams: vec![VecDeque::new(); hosts * hosts],
+            sent: vec![0; hosts * hosts],
+            steps: Vec::new(),
+            begun: Vec::new(),
+        }
+    }
+
+    fn send(&mut self, from: usize, to: usize, bytes: u64, kind: Kind) {
+        let stream = from * self.hosts + to;
+        self.sent[stream] += bytes;
+        self.streams[stream].push_back((self.sent[stream], kind));
+        let mut left = bytes;
+        while left > 0 {
+            let piece = left.min(PIECE);
+            self.mesh.send(from, to, piece, self.stagger);
+            left -= piece;
+        }
+    }
+
+    /// A host begins with its next peers.
+    fn begin(&mut self, host: usize) {
+        let (received, arrived) = self.steps[host];
+        let others = self.hosts - 1;
+        let most = if self.at_once {
+            others
+        } else {
+            received.min(arrived) + 1
+        };
+        while self.begun[host] < most.min(others) {
+            self.begun[host] += 1;
+            let to = (host + self.begun[host]) % self.hosts;
+            if self.size > EAGER {
+                self.send(host, to, CONTROL, Kind::Question);
+            } else {
+                self.send(host, to, self.size, Kind::Data);
+            }
+        }
+    }
+
+    /// Everybody sends to everybody; returns how long it takes.
+    fn round(&mut self) -> Nanos {
+        let start = self.mesh.now();
+        self.steps = vec![(0, 0); self.hosts];
+        self.begun = vec![0; self.hosts];
+        for host in 0..self.hosts {
+            self.begin(host);
+        }
+        let done = (self.hosts - 1, self.hosts - 1);
+        while self.steps.iter().any(|step| *step != done) {
+            let delivered = self.mesh.step().expect("somebody has yet to send");
+            if let Some((from, to)) = delivered {
+                self.delivered(from, to);
+            }
+        }
+        self.mesh.now() - start
+    }
+
+    fn delivered(&mut self, from: usize, to: usize) {
+        let received = self.mesh.received(from, to);
+        let stream = from * self.hosts + to;
+        while let Some(&(until, kind)) = self.streams[stream].front() {
+            if until > received {
+                break;
+            }
+            self.streams[stream].pop_front();
+            match kind {
+                Kind::Question => self.send(to, from, CONTROL, Kind::Answer),
+                Kind::Answer => self.send(to, from, self.size, Kind::Data),
+                Kind::Data => {
+                    self.steps[to].0 += 1;
+                    self.steps[from].1 += 1;
+                    self.begin(to);
+                    self.begin(from);
+                }
+            }
+        }
+    }
+}
+
+/// Runs all sizes with all numbers of hosts.
+pub fn run(common: &Common, esp: Parameters, options: &Options) -> Vec<Line> {
+    let mut lines = Vec::new();
+    for &hosts in &options.hosts {
+        for &size in &options.sizes {
+            for at_once in [false, true] {
+                let setup = common.setup(hosts, options.bits, options.buffer, esp);
+                lines.push(case(setup, options.wires, size, at_once, common));
+            }
+        }
+    }
+    lines
+}
+
+/// Runs one case.
+fn case(setup: Setup, wires: u64, size: u64, at_once: bool, common: &Common) -> Line {
+    let rounds = common.rounds;
+    let mut exchange = Exchange::new(
+        setup.clone(),
+        wires,
+        size,
+        at_once,
+        Common::nanos(common.stagger),
+    );
+    let times: Vec<Nanos> = (0..rounds).map(|_| exchange.round()).collect();
+    let mean = times.iter().sum::<Nanos>() / Nanos::from(rounds);
+    let bytes = size as f64 * (setup.senders - 1) as f64;
+    let mesh = &exchange.mesh;
+    Line {
+        hosts: setup.senders,
+        size,
+        at_once,
+        mean,
+        longest: times.iter().copied().max().unwrap_or(0),
+        goodput: bytes * 8e9 / (mean as f64 * setup.rate.bits as f64) / setup.most_goodput(),
+        peak: mesh.ports.iter().map(|port| port.peak).max().unwrap_or(0),
+        drops: mesh.ports.iter().map(|port| port.drops).sum(),
+        retransmissions: mesh.retransmissions(),
+        overruns: mesh.overruns(),
+        setup,
+    }
+}
+
+/// Prints the table.
+pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
+    let mut table = Table::new(&[
+        "hosts",
+        "bytes",
+        "at once",
+        "mean/ms",
+        "longest/ms",
+        "of possible",
+        "peak/KiB",
+        "drops",
+        "resent",
+        "overruns",
+    ]);
+    for line in lines {
+        table.line([
+            line.hosts.to_string(),
+            line.size.to_string(),
+            line.at_once.to_string(),
+            millis(line.mean),
+            millis(line.longest),
+            part(line.goodput),
+            kib(line.peak),
+            line.drops.to_string(),
+            line.retransmissions.to_string(),
+            line.overruns.to_string(),
+        ]);
+    }
+    table.write(out)?;
+    Ok(())
+}
