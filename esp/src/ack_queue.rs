@@ -28,7 +28,10 @@
 //!   a row is next, so that nobody waits for ever.
 //! * **Beside.** A first turn need not wait for the end of a later one: there may be one of
 //!   each. What is short then costs the long ones the time of its packets, and not that
-//!   of a round trip.
+//!   of a round trip. A port has no room for a third window beside what comes unscheduled, so the
+//!   next turn beside another one waits until that connection has asked again, the device was
+//!   silent, or [`HOLD`] is over. Where transmissions turn out long, their first turns are not
+//!   given beside others: after such a one, [`IN_LINE`] short ones have theirs in line.
 //! * **Hosts.** In the last class each host has one turn in each round, however many
 //!   connections it has. A round has a list; a host remembers the first round in
 //!   which it has no turn yet. A first turn is the host's turn in the round, if it has
@@ -43,11 +46,14 @@
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
 use hosts::Hosts;
-use shares::{Share, Shares};
+use shares::Shares;
 pub use shares::{LAPSE, UNSCHEDULED};
+pub use slot::Slot;
+use slot::{Kind, Position, Turn};
 
 mod hosts;
 mod shares;
+mod slot;
 
 /// How long no packet may arrive at the device while an acknowledgement waits.
 ///
@@ -66,6 +72,9 @@ pub const PASSES: u8 = 3;
 
 /// So many first turns a host may have before the others beyond its turn in each round.
 pub const CREDIT: u8 = 8;
+
+/// After the first turn of a long transmission so many of short ones are given in line, and not beside others.
+pub const IN_LINE: u8 = 8;
 
 /// Of a turn that a transmission ends, the parts are given back that it did not use.
 pub(super) const PARTS: u8 = 16;
@@ -152,8 +161,10 @@ pub struct AckQueue {
     aside: bool,
     /// The turn that was given last is not the first one of a transmission.
     long: bool,
-    /// When a first turn was given beside that, until it is over.
-    first: Option<Nanos>,
+    /// When a turn was given beside that, until its connection asks again.
+    beside: Option<Nanos>,
+    /// First turns are given in line and not beside others until so many have ended their transmissions.
+    in_line: u8,
     /// So many connections that wait for a place in a round are to be looked at.
     to_move: u8,
     /// In which of their lists.
@@ -180,88 +191,13 @@ impl Default for AckQueue {
             in_rounds: 0,
             aside: false,
             long: false,
-            first: None,
+            beside: None,
+            in_line: 0,
             to_move: 0,
             later: 0,
             lists: [0; LISTS],
             hosts: Hosts::default(),
         }
-    }
-}
-
-/// A connection's slot in the ACK queue.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-pub struct Slot {
-    position: Position,
-    share: Option<Share>,
-    /// The queue's `firsts` when it last asked.
-    firsts: u32,
-    /// The sender's host.
-    host: u64,
-    priority: u32,
-}
-
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
-enum Position {
-    /// No transmission is announced.
-    #[default]
-    Unscheduled,
-    /// The sender may send.
-    Turn(Turn),
-    /// In a list.
-    Waiting(List),
-}
-
-/// A turn that was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-struct Turn {
-    /// In this epoch.
-    epoch: u32,
-    /// When.
-    since: Nanos,
-    kind: Kind,
-}
-
-/// How a turn was given.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-enum Kind {
-    /// Not at all: the transmission was announced.
-    Announced,
-    /// At once, as nobody else waited. No round counts it.
-    Alone,
-    /// From a list.
-    Listed,
-    /// From the list of those without trust.
-    Aside,
-    /// A first turn beside one of a long transmission.
-    First,
-}
-
-impl Slot {
-    /// The slot of a connection with a host, which has a number of its own.
-    pub fn of(host: u64) -> Self {
-        Slot {
-            host,
-            ..Slot::default()
-        }
-    }
-
-    /// The socket's priority, 0 for none.
-    #[inline]
-    pub fn set_priority(&mut self, priority: u32) {
-        self.priority = priority;
-    }
-
-    /// Whether the connection is in a list.
-    #[inline]
-    pub fn is_waiting(&self) -> bool {
-        matches!(self.position, Position::Waiting(_))
-    }
-
-    /// Whether the queue counts the connection.
-    #[inline]
-    pub fn is_scheduled(&self) -> bool {
-        self.position != Position::Unscheduled
     }
 }
 
@@ -359,6 +295,7 @@ impl NextTurn<'_> {
                 // As one that is overdue already.
                 epoch = epoch.wrapping_sub(1);
                 queue.overdue = queue.overdue.saturating_add(1);
+                queue.beside = Some(self.now);
             }
             Step::Turn => queue.departed = self.now,
         }
@@ -367,15 +304,16 @@ impl NextTurn<'_> {
                 queue.aside = false;
                 Kind::Aside
             }
-            List::FIRST if self.step == Step::Beside => {
-                queue.first = Some(self.now);
-                Kind::First
-            }
+            List::FIRST if self.step == Step::Beside => Kind::Beside,
             _ => {
                 queue.aside = true;
                 queue.long = list.is_round() || List::LATER.contains(&list);
                 queue.to_move = MOVES;
-                Kind::Listed
+                if list == List::FIRST {
+                    Kind::First
+                } else {
+                    Kind::Listed
+                }
             }
         };
         slot.position = Position::Turn(Turn {
@@ -526,11 +464,19 @@ impl AckQueue {
             self.overdue = self.overdue.saturating_sub(1);
         }
         let late = now.saturating_sub(turn.since) > if ends { LATE_END } else { HOLD };
-        if turn.kind == Kind::First && self.first == Some(turn.since) {
-            self.first = None;
-        }
         let aside = turn.kind == Kind::Aside;
-        let passed = late || (overdue && !aside && turn.kind != Kind::First);
+        let beside = turn.kind == Kind::Beside;
+        if (aside || beside) && self.beside == Some(turn.since) {
+            self.beside = None;
+        }
+        if beside || turn.kind == Kind::First {
+            self.in_line = if ends {
+                self.in_line.saturating_sub(1)
+            } else {
+                IN_LINE
+            };
+        }
+        let passed = late || (overdue && !aside && !beside);
         if passed || aside {
             if let Some(host) = self.hosts.find(host, self.round) {
                 host.judge(passed);
@@ -577,7 +523,7 @@ impl AckQueue {
     #[inline]
     fn refund(&mut self, slot: &Slot, connection: &Connection) {
         let used = match slot.position {
-            Position::Turn(turn) => matches!(turn.kind, Kind::Listed | Kind::First),
+            Position::Turn(turn) => matches!(turn.kind, Kind::Listed | Kind::First | Kind::Beside),
             Position::Unscheduled | Position::Waiting(_) => false,
         };
         if !used || slot.priority > 0 {
@@ -676,13 +622,16 @@ impl AckQueue {
     /// The list whose head is to have a turn beside the one that was given last, and holds nobody up.
     #[inline]
     fn beside(&self, now: Nanos) -> Option<List> {
-        let free = || {
-            self.first
-                .is_none_or(|since| now >= since.saturating_add(IDLE))
-        };
+        let silent = now >= self.heard.saturating_add(IDLE);
+        let free = self
+            .beside
+            .is_none_or(|since| now >= since.saturating_add(if silent { IDLE } else { HOLD }));
+        if !free {
+            return None;
+        }
         if self.aside && !self.is_empty(List::ASIDE) {
             Some(List::ASIDE)
-        } else if self.long && !self.is_empty(List::FIRST) && free() {
+        } else if self.long && self.in_line == 0 && !self.is_empty(List::FIRST) {
             Some(List::FIRST)
         } else {
             None
@@ -718,7 +667,8 @@ impl AckQueue {
         let rounds = (0..ROUNDS).map(|ahead| List::of_round(self.round.wrapping_add(ahead)));
         let rounds = rounds.filter_map(waits).next();
         // Beside long transmissions there are turns enough.
-        let first = waits(List::FIRST).filter(|_| !self.long || rounds.is_none());
+        let first =
+            waits(List::FIRST).filter(|_| !self.long || self.in_line > 0 || rounds.is_none());
         [waits(List::CONTROL), waits(List::PREFERRED), first, rounds]
     }
 
