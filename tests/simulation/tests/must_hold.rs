@@ -6,7 +6,7 @@ use esp::ack_queue;
 use esp_simulation::network::Rate;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
 use esp_simulation::simulation::{Parameters, Setup, Simulation};
-use esp_simulation::studies::{beside, Common};
+use esp_simulation::studies::{alltoall, beside, Common};
 
 const GIGABIT: u64 = 1_000_000_000;
 
@@ -129,6 +129,26 @@ fn a_host_that_announces_again_and_again_takes_its_share_and_no_more() {
         let fair = (line.bulk + line.announced) * streams as f64 / (streams + 1) as f64;
         assert!(line.bulk >= 0.9 * fair, "{line:?}");
         assert!(line.least >= 0.9 * fair, "{line:?}");
+    }
+}
+
+#[test]
+fn all_to_all_on_up_to_32_hosts_drops_nothing() {
+    for stagger in [50.0, 1_000.0, 5_000.0] {
+        let common = Common {
+            framing: 0,
+            stagger,
+            ..Common::default()
+        };
+        let options = alltoall::Options {
+            hosts: vec![8, 32],
+            sizes: vec![8 << 10, 32 << 10, 64 << 10, 128 << 10],
+            ..alltoall::Options::default()
+        };
+        for line in alltoall::run(&common, Parameters::default(), &options) {
+            assert_eq!(line.drops, 0, "{line:?}");
+            assert_eq!(line.retransmissions, 0, "{line:?}");
+        }
     }
 }
 
