@@ -9,6 +9,7 @@ use super::{parameters, Common, GIGABIT};
 use crate::plot::{self, Map};
 use crate::report::{kib, part, rate, Table};
 use crate::rounds::{measure, Message};
+use crate::simulation::Parameters;
 
 const BURSTS: [u16; 13] = [4, 8, 12, 16, 21, 32, 48, 64, 96, 128, 192, 256, 384];
 const ACKS: [u16; 12] = [1, 2, 4, 8, 10, 16, 24, 32, 48, 64, 96, 128];
@@ -35,6 +36,10 @@ pub struct Cell {
     bits: u64,
     burst_length: u16,
     packets_to_ack: u16,
+    /// The receiver grants larger windows where they fit the link: the parameters are the defaults.
+    granted: bool,
+    /// The median of the rounds' goodput with the number of senders that has the least, part of what is possible.
+    median: f64,
     /// The least goodput over the numbers of senders, part of what is possible.
     goodput: f64,
     /// The number of senders with the least goodput.
@@ -51,24 +56,23 @@ pub fn run(common: &Common) -> Vec<Cell> {
     for (bits, bytes, buffer) in LINKS {
         for burst_length in BURSTS {
             for packets_to_ack in ACKS.into_iter().filter(|&ack| ack <= burst_length) {
-                cells.push(cell(
-                    common,
-                    (bits, bytes, buffer),
-                    burst_length,
-                    packets_to_ack,
-                ));
+                let esp = parameters(burst_length, packets_to_ack, 1);
+                cells.push(cell(common, (bits, bytes, buffer), esp));
             }
         }
+        cells.push(cell(common, (bits, bytes, buffer), Parameters::default()));
     }
     cells
 }
 
-fn cell(common: &Common, link: (u64, u64, u32), burst_length: u16, packets_to_ack: u16) -> Cell {
+fn cell(common: &Common, link: (u64, u64, u32), esp: Parameters) -> Cell {
     let (bits, bytes, buffer) = link;
     let mut cell = Cell {
         bits,
-        burst_length,
-        packets_to_ack,
+        burst_length: esp.burst_length,
+        packets_to_ack: esp.packets_to_ack,
+        granted: esp.burst_length_max > esp.burst_length,
+        median: f64::INFINITY,
         goodput: f64::INFINITY,
         senders: 0,
         peak: 0,
@@ -76,11 +80,11 @@ fn cell(common: &Common, link: (u64, u64, u32), burst_length: u16, packets_to_ac
         spurious_requests: 0,
     };
     for senders in SENDERS {
-        let esp = parameters(burst_length, packets_to_ack, 1);
         let setup = common.setup(senders, bits, buffer, esp);
         let possible = setup.most_goodput();
         let workload = common.workload(Message::Bytes(bytes));
         let summary = measure(setup, &workload);
+        cell.median = cell.median.min(summary.goodput / possible);
         let goodput = summary.worst_goodput / possible;
         if goodput < cell.goodput {
             cell.goodput = goodput;
@@ -107,13 +111,25 @@ pub fn print(cells: &[Cell], out: &mut dyn Write) -> anyhow::Result<()> {
         let head: Vec<&str> = head.iter().map(String::as_str).collect();
         let mut table = Table::new(&head);
         for burst in BURSTS {
-            let row = cells
-                .iter()
-                .filter(|cell| cell.bits == bits && cell.burst_length == burst)
+            let row = pairs(cells, bits)
+                .filter(|cell| cell.burst_length == burst)
                 .map(|cell| part(cell.goodput));
             table.line(std::iter::once(burst.to_string()).chain(row));
         }
         table.write(out)?;
+        for cell in cells
+            .iter()
+            .filter(|cell| cell.bits == bits && cell.granted)
+        {
+            let best = pairs(cells, bits).map(|cell| cell.median);
+            writeln!(
+                out,
+                "granted {}, in the worst round {}; the best pair {} (medians of the rounds)",
+                part(cell.median),
+                part(cell.goodput),
+                part(best.fold(0.0, f64::max)),
+            )?;
+        }
     }
     writeln!(out)?;
     let mut table = Table::new(&[
@@ -142,9 +158,15 @@ pub fn print(cells: &[Cell], out: &mut dyn Write) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// The cells of a link with fixed parameters.
+fn pairs(cells: &[Cell], bits: u64) -> impl Iterator<Item = &Cell> {
+    let link = cells.iter().filter(move |cell| cell.bits == bits);
+    link.filter(|cell| !cell.granted)
+}
+
 /// The smallest window that saturates a link without piling up, with the fewest acknowledgements that do.
 fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
-    let link = || cells.iter().filter(|cell| cell.bits == bits);
+    let link = || pairs(cells, bits);
     let best = link().map(|cell| cell.goodput).fold(0.0, f64::max);
     link()
         .filter(|cell| cell.goodput >= SATURATED * best)
@@ -158,9 +180,7 @@ pub fn draw(cells: &[Cell], file: &Path) -> anyhow::Result<()> {
         .iter()
         .map(|&(bits, ..)| Map {
             title: rate(bits),
-            cells: cells
-                .iter()
-                .filter(|cell| cell.bits == bits)
+            cells: pairs(cells, bits)
                 .filter_map(|cell| {
                     let x = ACKS.iter().position(|&ack| ack == cell.packets_to_ack)?;
                     let y = BURSTS
