@@ -8,7 +8,7 @@ use clap::{Parser, Subcommand};
 use esp_simulation::report::write_json;
 use esp_simulation::simulation::Parameters;
 use esp_simulation::studies::{
-    alltoall, announce, beside, burst, scale, senders, silent, size, table, Common,
+    alltoall, announce, beside, burst, scale, senders, silent, size, table, workloads, Common,
 };
 use serde::Serialize;
 
@@ -143,6 +143,31 @@ enum Study {
         megabits: u64,
         /// Buffer of every port
         #[arg(long, default_value = "128K", value_parser = size)]
+        buffer: u64,
+    },
+    /// Messages of published sizes at random times: how much longer they take than on an idle network
+    Workloads {
+        #[command(flatten)]
+        common: Common,
+        #[command(flatten)]
+        output: Output,
+        /// Distributions of sizes
+        #[arg(long, value_delimiter = ',', default_value = "w1,w2,w3,w4,w5")]
+        sizes: Vec<workloads::Sizes>,
+        /// Numbers of senders
+        #[arg(long, value_delimiter = ',', default_value = "10,100,1000", value_parser = senders)]
+        senders: Vec<usize>,
+        /// What all of them send, percent of what the receiver's port can carry
+        #[arg(long, default_value_t = 80, value_parser = clap::value_parser!(u8).range(1..=99))]
+        load: u8,
+        /// Bytes in all
+        #[arg(long, default_value = "256M", value_parser = size)]
+        bytes: u64,
+        /// Rate of every link, Mbit/s
+        #[arg(long, default_value_t = 10_000, value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+        megabits: u64,
+        /// Buffer of every port
+        #[arg(long, default_value = "2M", value_parser = size)]
         buffer: u64,
     },
     /// Goodput over burst_length and packets_to_ack
@@ -294,6 +319,28 @@ fn main() -> Result<()> {
             }
             let lines = alltoall::run(&common, Parameters::default(), &options);
             output.show(&lines, alltoall::print)
+        }
+        Study::Workloads {
+            common,
+            output,
+            sizes,
+            senders,
+            load,
+            bytes,
+            megabits,
+            buffer,
+        } => {
+            let options = workloads::Options {
+                sizes,
+                senders,
+                load: f64::from(load) / 100.0,
+                bytes,
+                bits: megabits * 1_000_000,
+                // At most 1 GiB, as `size` has it.
+                buffer: buffer as u32,
+            };
+            let lines = workloads::run(&common, Parameters::default(), &options);
+            output.show(&lines, workloads::print)
         }
         Study::Burst {
             common,

@@ -7,6 +7,7 @@ pub mod burst;
 pub mod scale;
 pub mod silent;
 pub mod table;
+pub mod workloads;
 
 use anyhow::{ensure, Result};
 use clap::Args;
