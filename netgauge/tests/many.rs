@@ -150,7 +150,7 @@ fn questions_are_timed_alone_and_beside_streams() {
         assert!(row.goodput_bit_per_s.unwrap().median > 0, "{row:?}");
     }
     let table = text(&run(coordinator_of("beside", &servers, options)).stdout);
-    for expected in ["p99 slowdown", "alone median ns", "median share"] {
+    for expected in ["p99 slowdown", "longest pause ns", "median share"] {
         assert!(table.contains(expected), "{table}");
     }
 }

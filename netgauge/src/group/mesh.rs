@@ -185,6 +185,7 @@ impl<'a> Mesh<'a> {
                 all.times_ns.extend(more.times_ns);
                 all.bytes += more.bytes;
                 all.ns += more.ns;
+                all.longest_pause_ns = all.longest_pause_ns.max(more.longest_pause_ns);
             }
         });
         (all, result)

@@ -293,7 +293,11 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
         share: goodput
             .zip(plan.rate)
             .map(|(goodput, rate)| goodput.share(rate)),
-        questions: Questions::of(alone.times_ns.get(warmup..).unwrap_or_default(), counted),
+        questions: Questions::of(
+            alone.times_ns.get(warmup..).unwrap_or_default(),
+            counted,
+            asked.longest_pause_ns,
+        ),
         ..GroupRow::default()
     };
     (row, result)

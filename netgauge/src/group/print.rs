@@ -105,7 +105,7 @@ const OF_HOSTS: &str =
 /// The same of questions beside streams.
 const OF_QUESTIONS: &str =
     "transport,congestion,clients,server,size,rounds,errors,alone_median_ns,alone_p99_ns,median_ns,p90_ns,p99_ns,max_ns,\
-     median_slowdown,p99_slowdown,median_bit_per_s,median_share,error";
+     median_slowdown,p99_slowdown,longest_pause_ns,median_bit_per_s,median_share,error";
 
 /// The names of what a pattern's rows have.
 fn names(rounds: &Rounds) -> &'static str {

@@ -58,6 +58,8 @@ pub struct Asked {
     pub bytes: u64,
     /// The server: how long that was, nanoseconds.
     pub ns: u64,
+    /// The server: the longest time without anything from one of the streams meanwhile, nanoseconds.
+    pub longest_pause_ns: u64,
 }
 
 /// How long questions took, nanoseconds.
@@ -79,11 +81,13 @@ pub struct Questions {
     pub median_slowdown: f64,
     /// What 99 % do not exceed, by the median without.
     pub p99_slowdown: f64,
+    /// The longest time that one of the streams stood still meanwhile.
+    pub longest_pause_ns: u64,
 }
 
 impl Questions {
-    /// Sums times up; `None` if there are none.
-    pub fn of(alone: &[u64], beside: &[u64]) -> Option<Self> {
+    /// Sums times up, and has the streams' longest pause; `None` if there are no times.
+    pub fn of(alone: &[u64], beside: &[u64], longest_pause_ns: u64) -> Option<Self> {
         let percents: [Percent; 2] = ["90".parse().ok()?, "99".parse().ok()?];
         let sum_up = |times: &[u64]| Summary::with(times.to_vec(), &percents);
         let (alone, beside) = (sum_up(alone)?, sum_up(beside)?);
@@ -99,6 +103,7 @@ impl Questions {
             max_ns: beside.max,
             median_slowdown: slowdown(beside.median),
             p99_slowdown: slowdown(p99),
+            longest_pause_ns,
         })
     }
 }
@@ -206,6 +211,8 @@ struct Server<'a> {
     streamed: u64,
     /// When the asker was told to ask, and what had come from the streams by then.
     begun: Option<(Instant, u64)>,
+    /// By client: when something came last, or the questions began.
+    heard: Vec<Instant>,
 }
 
 /// The server's part.
@@ -230,6 +237,7 @@ fn serve(
         left: series.rounds,
         streamed: 0,
         begun: None,
+        heard: Vec::new(),
     };
     server.tell_streams(GO)?;
     server.begin_in_time()?;
@@ -269,7 +277,9 @@ impl Server<'_> {
         if self.begun.is_some() || self.incoming.iter().any(waits) {
             return Ok(());
         }
-        self.begun = Some((Instant::now(), self.streamed));
+        let now = Instant::now();
+        self.begun = Some((now, self.streamed));
+        self.heard = vec![now; self.clients.len()];
         for client in 0..self.clients.len() {
             if matches!(self.incoming[client], Incoming::Question(_)) {
                 self.tell(client, GO)?;
@@ -312,10 +322,25 @@ impl Server<'_> {
         };
         match self.incoming[client] {
             Incoming::Question(before) => self.take_question(client, before, read, asked),
-            Incoming::Stream(before, last) => self.take_stream(client, (before, last), read),
+            Incoming::Stream(before, last) => {
+                if self.left > 0 {
+                    self.note_pause(client, asked);
+                }
+                self.take_stream(client, (before, last), read)
+            }
             Incoming::Silent | Incoming::Over => {
                 Err(self.clients[client].lost("it sends out of turn").into())
             }
+        }
+    }
+
+    /// Something has come from a stream, or the questions are over.
+    fn note_pause(&mut self, client: usize, asked: &mut Asked) {
+        if let Some(heard) = self.heard.get_mut(client) {
+            let now = Instant::now();
+            let pause = u64::try_from((now - *heard).as_nanos()).unwrap_or(u64::MAX);
+            asked.longest_pause_ns = asked.longest_pause_ns.max(pause);
+            *heard = now;
         }
     }
 
@@ -343,6 +368,11 @@ impl Server<'_> {
             let (start, before) = self.begun.context("a question before the go")?;
             asked.ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);
             asked.bytes = self.streamed - before;
+            for client in 0..self.clients.len() {
+                if matches!(self.incoming[client], Incoming::Stream(..)) {
+                    self.note_pause(client, asked);
+                }
+            }
             self.tell_streams(ENOUGH)?;
         }
         Ok(())
@@ -445,6 +475,9 @@ mod tests {
             assert!(asker.times_ns.iter().all(|ns| *ns > 0 && *ns <= all[0].ns));
             assert!(all.iter().all(|asked| asked.times_ns.is_empty()));
             assert!(beside == Beside::Streams || all[0].bytes == 0);
+            let pause = all[0].longest_pause_ns;
+            assert_eq!(beside == Beside::Streams, pause > 0);
+            assert!(pause <= all[0].ns);
         }
     }
 
@@ -452,7 +485,7 @@ mod tests {
     fn a_slowdown_is_by_the_median_without_streams() {
         let alone: Vec<u64> = (1..=199).collect();
         let beside: Vec<u64> = (1..=100).map(|ns| ns * 10).collect();
-        let questions = Questions::of(&alone, &beside).unwrap();
+        let questions = Questions::of(&alone, &beside, 7).unwrap();
         assert_eq!((questions.alone_median_ns, questions.median_ns), (100, 505));
         assert_eq!(
             (questions.p90_ns, questions.p99_ns, questions.max_ns),
@@ -462,7 +495,8 @@ mod tests {
             (questions.median_slowdown, questions.p99_slowdown),
             (5.05, 9.9)
         );
-        assert_eq!(Questions::of(&[], &beside), None);
+        assert_eq!(questions.longest_pause_ns, 7);
+        assert_eq!(Questions::of(&[], &beside, 7), None);
     }
 
     #[test]

@@ -17,6 +17,12 @@ const MOST_STREAMS: u32 = 16;
 /// The least share of the rate that ESP's streams and questions have together, in payload: 0.983 is the most possible.
 const LEAST_SHARE: f64 = 0.97;
 
+/// A stream's turn comes after so many of each of the others at the latest, with all that passes over it.
+const MOST_TURNS: u32 = 4;
+
+/// A turn: 21 packets of 1514 bytes, bits.
+const TURN: u32 = 21 * 1514 * 8;
+
 /// One size of questions.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Row {
@@ -26,6 +32,7 @@ pub struct Row {
     median_ns: u64,
     p99_ns: u64,
     p99_slowdown: f64,
+    longest_pause_ns: u64,
     share: Share,
 }
 
@@ -112,16 +119,17 @@ impl Row {
 /// The table.
 pub fn print(lines: &[Line]) -> String {
     let mut text = "\nOne host asks while others stream to the same receiver: times of questions in us, without streams and beside \
-                    them;\nthe streams' share of the rate, and that of all; frames dropped with all sizes.\n\n\
-                    protocol  streams  question/B |   alone |     p50      p99  slowdown | streams    all |   drops\n\
-                    ------------------------------+---------+---------------------------+----------------+--------\n"
+                    them;\nthe streams' share of the rate, and that of all, and the longest time in ms that a stream waited; frames dropped with all \
+                    sizes.\n\n\
+                    protocol  streams  question/B |   alone |     p50      p99  slowdown | streams    all   longest |   drops\n\
+                    ------------------------------+---------+---------------------------+--------------------------+--------\n"
         .to_owned();
     let micros = |ns: u64| ns as f64 / 1e3;
     for line in lines {
         for row in &line.rows {
             let _ = writeln!(
                 text,
-                "{:9} {:7} {:11} | {:>7.0} | {:>7.0} {:>8.0} {:>9.1} |  {:>6.3} {:>6.3} | {:>7}",
+                "{:9} {:7} {:11} | {:>7.0} | {:>7.0} {:>8.0} {:>9.1} |  {:>6.3} {:>6.3} {:>9.1} | {:>7}",
                 line.protocol,
                 line.streams,
                 row.size,
@@ -131,6 +139,7 @@ pub fn print(lines: &[Line]) -> String {
                 row.p99_slowdown,
                 row.share.median,
                 row.all(line.rate),
+                micros(row.longest_pause_ns) / 1e3,
                 line.drops,
             );
         }
@@ -160,6 +169,13 @@ pub fn judge(lines: &[Line]) -> Vec<String> {
                     "{size} bytes take {micros:.0} us, more than {most}"
                 ));
             }
+            let longest = f64::from(line.streams * MOST_TURNS * TURN) / line.rate * 1e3;
+            let pause = row.longest_pause_ns as f64 / 1e6;
+            if pause > longest {
+                fault(format!(
+                    "a stream waited {pause:.1} ms, more than {longest:.1}"
+                ));
+            }
             let all = row.all(line.rate);
             if all < LEAST_SHARE {
                 fault(format!(
@@ -178,7 +194,7 @@ mod tests {
     const TEXT: &str = r#"{"rate_bit_per_s": 200000000, "runs": [{"transport": "esp", "status": "ok", "rows": [{"size": 10000, "rounds": 300, "errors": 0,
         "goodput_bit_per_s": {"worst": 1, "median": 1, "best": 1}, "share": {"worst": 0.7, "median": 0.7, "best": 0.7},
         "alone_median_ns": 592000, "alone_p99_ns": 600000, "median_ns": 1400000, "p90_ns": 1500000, "p99_ns": 1700000,
-        "max_ns": 1800000, "median_slowdown": 2.4, "p99_slowdown": 2.9}]}]}
+        "max_ns": 1800000, "median_slowdown": 2.4, "p99_slowdown": 2.9, "longest_pause_ns": 19900000}]}]}
         {"ports": [{"host": "h1", "dropped_packets": 9}, {"host": "h0", "dropped_packets": 0}]}"#;
 
     #[test]
@@ -186,7 +202,7 @@ mod tests {
         let line = read(TEXT, "esp", 16).unwrap();
         assert_eq!(line.drops, 0);
         let text = print(std::slice::from_ref(&line));
-        let expected = "esp            16       10000 |     592 |    1400     1700       2.9 |   0.700  0.986 |       0";
+        let expected = "esp            16       10000 |     592 |    1400     1700       2.9 |   0.700  0.986      19.9 |       0";
         assert!(text.contains(expected), "{text}");
         assert_eq!(judge(&[line]), Vec::<String>::new());
         assert!(read(&TEXT.replace("h0", "h2"), "esp", 16).is_err());
@@ -200,6 +216,8 @@ mod tests {
         let judged =
             |text: &str, protocol, streams| judge(&[read(text, protocol, streams).unwrap()]).len();
         assert_eq!(judged(&slow, "esp", 16), 2);
+        let pause = TEXT.replace("19900000", "82000000");
+        assert_eq!(judged(&pause, "esp", 16), 1);
         assert_eq!(judged(&slow, "esp", 32), 1);
         assert_eq!(judged(&slow, "cubic", 16), 0);
         let drops = TEXT.replace(
