@@ -1,4 +1,6 @@
-//! On which processor the calling thread runs, and those that it starts from then on.
+//! Processors: on which one the calling thread runs, with those that it starts from then on, and what each takes in.
+
+use std::fs;
 
 use anyhow::{Context, Result};
 use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
@@ -14,4 +16,16 @@ pub fn run_on(processor: usize) -> Result<()> {
 /// Keeps the thread where it is.
 pub fn stay() -> Result<()> {
     run_on(sched_getcpu()?)
+}
+
+/// Frames that each processor has taken in since the start, for all devices.
+pub fn taken_in() -> Result<Vec<u64>> {
+    let file = "/proc/net/softnet_stat";
+    let text = fs::read_to_string(file).context(file)?;
+    text.lines()
+        .map(|line| {
+            let first = line.split_whitespace().next().context(file)?;
+            u64::from_str_radix(first, 16).context(file)
+        })
+        .collect()
 }

@@ -6,7 +6,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::{await_events, send_single_packets, Lab, DEVICE};
-use crate::processor::run_on;
+use crate::processor::{run_on, taken_in};
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -19,18 +19,6 @@ pub const ALL: &[Scenario] = &[
 
 const CONNECTIONS: u16 = 64;
 const MESSAGES: usize = 20;
-
-/// Frames that each processor has taken in since the start, for all namespaces.
-fn taken_in() -> Result<Vec<u64>> {
-    let file = "/proc/net/softnet_stat";
-    let text = fs::read_to_string(file).context(file)?;
-    text.lines()
-        .map(|line| {
-            let first = line.split_whitespace().next().context(file)?;
-            u64::from_str_radix(first, 16).context(file)
-        })
-        .collect()
-}
 
 /// The share of frames that the second processor takes in while a task on the first one sends over all connections.
 fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
