@@ -36,12 +36,12 @@
 //!   connections it has. A round has a list; a host remembers the first round in
 //!   which it has no turn yet. A first turn is the host's turn in the round, if it has
 //!   none; beyond that a host may have [`CREDIT`] of them, and has to miss rounds before
-//!   it may have more. A host that the [table](Hosts) has no room for has as many turns
+//!   it may have more. A host that the table has no room for has as many turns
 //!   as it has connections.
 //! * **Trust.** A host that lets its turns pass may not hold the queue up again. Its
 //!   connections have turns beside those of others, until it has used some of them.
 //!
-//! The queue also [shares](shares) [`UNSCHEDULED`] packets among the senders.
+//! The queue also shares [`UNSCHEDULED`] packets among the senders.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};

@@ -98,30 +98,34 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
             "they judge times and counts of instructions, which their limits are not for",
         );
     }
-    let mut with_cards = list(layout, names, &["--cards"])?;
-    if layout.architecture != Architecture::Amd64 || !initramfs::has_module(layout, "igb")? {
+    let mut wide = list(layout, names, &["--wide"])?;
+    let mut wire = None;
+    if layout.architecture == Architecture::Amd64 && initramfs::has_module(layout, "igb")? {
+        wire = Some(CARDS);
+    } else {
         leave_out(
-            std::mem::take(&mut with_cards),
+            list(layout, names, &["--cards"])?,
             "they need QEMU's network cards igb, which are for amd64, and a kernel with their driver",
         );
     }
     awaited.retain(|name| !part.left_out.contains(name));
     let mut free = awaited.clone();
-    free.retain(|name| !counted.contains(name) && !with_cards.contains(name));
+    wide.retain(|name| awaited.contains(name));
+    free.retain(|name| !counted.contains(name) && !wide.contains(name));
     let guests = guests.max(1).min(free.len());
     let counting = usize::from(!counted.is_empty());
-    let carded = usize::from(!with_cards.is_empty());
+    let widened = usize::from(!wide.is_empty());
     step::say(&format!(
-        "running {} scenarios in {guests} guests, {} in {carded} with network cards and four processors, and {} in {counting} \
+        "running {} scenarios in {guests} guests, {} in {widened} with four processors, and {} in {counting} \
          whose clock counts instructions, with {}",
         free.len(),
-        with_cards.len(),
+        wide.len(),
         counted.len(),
         layout.release
     ));
     let results = Mutex::new(Scenarios::awaiting(awaited));
     // Taken from the end: there the long ones are, and starting with those leaves no guest alone at the end.
-    let [free, with_cards, counted] = [free, with_cards, counted].map(|names| Work {
+    let [free, wide, counted] = [free, wide, counted].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
@@ -131,9 +135,9 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
             let name = format!("{prefix}scenarios-{index}");
             (name, Clock::Free(2), None, &free)
         })
-        .chain((1..=carded).map(|index| {
-            let name = format!("{prefix}scenarios-cards-{index}");
-            (name, Clock::Free(4), Some(CARDS), &with_cards)
+        .chain((1..=widened).map(|index| {
+            let name = format!("{prefix}scenarios-wide-{index}");
+            (name, Clock::Free(4), wire.clone(), &wide)
         }))
         .chain((1..=counting).map(|index| {
             let name = format!("{prefix}scenarios-counted-{index}");

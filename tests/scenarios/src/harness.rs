@@ -54,6 +54,8 @@ pub struct Scenario {
     pub starved: bool,
     /// It needs two network cards with the driver igb, on one wire.
     pub cards: bool,
+    /// It needs a guest with four processors.
+    pub wide: bool,
     /// What it does.
     pub body: Body,
 }
@@ -127,6 +129,7 @@ impl Scenario {
             counted: false,
             starved: false,
             cards: false,
+            wide: false,
             body,
         }
     }
@@ -155,10 +158,16 @@ impl Scenario {
         }
     }
 
-    /// The same in a guest with two network cards.
+    /// The same in a guest with four processors.
+    pub const fn wide(self) -> Self {
+        Self { wide: true, ..self }
+    }
+
+    /// The same in a guest with two network cards, and four processors.
     pub const fn cards(self) -> Self {
         Self {
             cards: true,
+            wide: true,
             ..self
         }
     }

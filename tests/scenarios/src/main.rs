@@ -68,6 +68,9 @@ struct Options {
     /// With --list: only those that need two network cards with the driver igb.
     #[arg(long, requires = "list", conflicts_with_all = ["counted", "starved"])]
     cards: bool,
+    /// With --list: only those that need a guest with four processors.
+    #[arg(long, requires = "list", conflicts_with_all = ["counted", "starved", "cards"])]
+    wide: bool,
     /// Play a short story of both protocols instead, and print its frames in hexadecimal.
     #[arg(long, conflicts_with = "list")]
     capture: bool,
@@ -194,6 +197,7 @@ fn main() -> ExitCode {
             (scenario.counted || !options.counted)
                 && (scenario.starved || !options.starved)
                 && (scenario.cards || !options.cards)
+                && (scenario.wide || !options.wide)
         };
         for scenario in chosen.into_iter().filter(wanted) {
             println!("{}", scenario.name);
@@ -236,6 +240,7 @@ mod tests {
                 counted: false,
                 starved: false,
                 cards: false,
+                wide: false,
                 scale: None,
                 capture: false,
                 fuzz_calls: None,

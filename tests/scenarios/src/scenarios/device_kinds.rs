@@ -137,7 +137,7 @@ fn vlan_priority(lab: &Lab) -> Outcome {
             wire.socket(),
             &[
                 bpf::LOAD_VLAN_TAG,
-                bpf::if_equal(mapped << 13 | 10),
+                bpf::if_equal((mapped << 13) | 10),
                 bpf::KEEP_ALL,
                 bpf::keep(0),
             ],

@@ -9,7 +9,7 @@ use crate::device::Device;
 use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::eventually;
 use crate::netns::{finish, Netns};
-use crate::processor::taken_in;
+use crate::scenarios::receive_steering::{spread_over_four, steer};
 use crate::transfer::exchange;
 
 /// The scenarios of this file.
@@ -94,48 +94,14 @@ fn cards() -> Result<Vec<String>> {
     Ok(names)
 }
 
-/// The card's rules put all of a protocol that is not IP into one queue; the kernel's steering spreads its connections.
+/// The card's rules put all of a protocol that is not IP into one queue.
 fn steers() -> Outcome {
-    const CONNECTIONS: u16 = 64;
-    const ROUNDS: usize = 20;
     let cards = Cards::new()?;
     for (host, name) in &cards.hosts {
-        host.within_sys(|sys| {
-            let queues = sys.join("class/net").join(name).join("queues");
-            for queue in fs::read_dir(&queues).context("queues")? {
-                let file = queue?.path().join("rps_cpus");
-                if file.exists() {
-                    fs::write(&file, "f\n").with_context(|| file.display().to_string())?;
-                }
-            }
-            Ok(())
-        })?;
+        steer(host, name)?;
     }
     let [near, far] = cards.devices()?;
-    let mut pairs = Vec::new();
-    for number in 0..CONNECTIONS {
-        pairs.push(near.stream_to(&far, PORT + number)?);
-    }
-    let before = taken_in()?;
-    ensure!(before.len() == 4, "{} processors", before.len());
-    for _ in 0..ROUNDS {
-        for (client, server) in &pairs {
-            exchange(client, server)?;
-        }
-    }
-    let frames = growth(&before, &taken_in()?);
-    note(&format!("{frames:?} frames on the processors"));
-    let all: u64 = frames.iter().sum();
-    let most = frames.iter().max().copied().unwrap_or(0);
-    ensure!(
-        all >= u64::from(CONNECTIONS) * ROUNDS as u64,
-        "{all} frames"
-    );
-    ensure!(
-        most * 5 <= all * 2,
-        "one processor has {most} of {all} frames"
-    );
-    Ok(())
+    spread_over_four(&near, &far, PORT)
 }
 
 fn carries() -> Outcome {

@@ -4,13 +4,17 @@ use std::fs;
 
 use anyhow::{ensure, Context, Result};
 
+use crate::device::Device;
 use crate::harness::{growth, note, Outcome, Scenario};
 use crate::lab::{await_events, send_single_packets, Lab, DEVICE};
+use crate::netns::Netns;
 use crate::processor::{run_on, taken_in};
+use crate::transfer::exchange;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::direct("esp_connections_spread_over_processors", spread),
+    Scenario::direct("esp_connections_spread_over_four_processors", four).wide(),
     Scenario::direct(
         "esp_connections_stay_on_one_processor_without_steering",
         together,
@@ -64,6 +68,67 @@ fn share_of_the_other(lab: &Lab, steering: bool) -> Result<f64> {
         "{all} frames"
     );
     Ok(frames[1] as f64 / all as f64)
+}
+
+/// Has a device's packets spread over all of four processors.
+pub fn steer(host: &Netns, device: &str) -> Outcome {
+    host.within_sys(|sys| {
+        let queues = sys.join("class/net").join(device).join("queues");
+        for queue in fs::read_dir(&queues).context("queues")? {
+            let file = queue?.path().join("rps_cpus");
+            if file.exists() {
+                fs::write(&file, "f\n").with_context(|| file.display().to_string())?;
+            }
+        }
+        Ok(())
+    })
+}
+
+/// Connections from one device to another with steering: no processor takes in more than 40 % of the frames.
+pub fn spread_over_four(near: &Device<'_>, far: &Device<'_>, port: u16) -> Outcome {
+    let mut pairs = Vec::new();
+    for number in 0..CONNECTIONS {
+        pairs.push(near.stream_to(far, port + number)?);
+    }
+    let before = taken_in()?;
+    ensure!(before.len() == 4, "{} processors", before.len());
+    for _ in 0..MESSAGES {
+        for (client, server) in &pairs {
+            exchange(client, server)?;
+        }
+    }
+    let frames = growth(&before, &taken_in()?);
+    note(&format!("{frames:?} frames on the processors"));
+    let all: u64 = frames.iter().sum();
+    let most = frames.iter().max().copied().unwrap_or(0);
+    ensure!(
+        all >= MESSAGES as u64 * u64::from(CONNECTIONS),
+        "{all} frames"
+    );
+    ensure!(
+        most * 5 <= all * 2,
+        "one processor has {most} of {all} frames"
+    );
+    Ok(())
+}
+
+fn four(lab: &Lab) -> Outcome {
+    let [a, b]: [&Netns; 2] = [&lab.a.namespace, &lab.b.namespace];
+    a.ip(&format!(
+        "link add multi0 numtxqueues 4 numrxqueues 4 type veth peer name multi0 \
+         numtxqueues 4 numrxqueues 4 netns {}\nlink set multi0 up\n",
+        b.path()
+    ))?;
+    b.ip("link set multi0 up\n")?;
+    for host in [a, b] {
+        host.run("ethtool", &["-K", "multi0", "gro", "on"])?;
+        steer(host, "multi0")?;
+    }
+    let near = Device::ready(a, "multi0")?;
+    let far = Device::ready(b, "multi0")?;
+    spread_over_four(&near, &far, 600)?;
+    lab.await_no_sockets()?;
+    a.ip("link del multi0\n")
 }
 
 fn spread(lab: &Lab) -> Outcome {
