@@ -57,7 +57,7 @@ use crate::net::{
     compat::parameter,
     device::Notifier,
     family::{FamilyRegistration, ProtocolRegistration},
-    namespace, offload, packet_type,
+    inet, namespace, offload, packet_type,
 };
 
 module! {
@@ -87,6 +87,7 @@ module! {
 /// can make sockets any more, then no frame comes in, then the connections end that outlived their
 /// descriptors, and last the protocols go, which waits for their last socket.
 struct Enet {
+    _mapped: inet::Registration,
     _family: FamilyRegistration<family::Enet>,
     _edp_frames: packet_type::Registration<edp_input::Frames>,
     _esp_frames: packet_type::Registration<esp_input::Frames>,
@@ -122,7 +123,9 @@ impl kernel::Module for Enet {
                 parameters.family
             )
         })?;
+        let mapped = inet::Registration::new(uapi::IPPROTO_ENET, module)?;
         Ok(Enet {
+            _mapped: mapped,
             _family: family,
             _edp_frames: edp_frames,
             _esp_frames: esp_frames,

@@ -57,6 +57,14 @@ H(void, sk_mark_napi_id, (struct sock *sk, const struct sk_buff *skb), sk_mark_n
 H(bool, sk_can_busy_loop, (const struct sock *sk), return sk_can_busy_loop(sk))
 H(void, sk_busy_loop, (struct sock *sk, int nonblock), sk_busy_loop(sk, nonblock))
 H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sockcm_init(cookie, sk))
+/* where IPv6 is a module of its own, nothing here is to need that */
+#if IS_BUILTIN(CONFIG_IPV6)
+H(int, inet6_register, (struct inet_protosw *p), return inet6_register_protosw(p))
+H(void, inet6_unregister, (struct inet_protosw *p), inet6_unregister_protosw(p))
+#else
+H(int, inet6_register, (struct inet_protosw *p), return -EAFNOSUPPORT)
+H(void, inet6_unregister, (struct inet_protosw *p), )
+#endif
 H(size_t, memory_size, (void), return totalram_pages() << PAGE_SHIFT)
 H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
 

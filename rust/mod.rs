@@ -47,6 +47,7 @@ pub(crate) mod datagram;
 pub(crate) mod device;
 pub(crate) mod errno;
 pub(crate) mod family;
+pub(crate) mod inet;
 pub(crate) mod joining;
 pub(crate) mod limits;
 mod listed;

@@ -36,6 +36,8 @@ pub enum Body {
     Lab(Wiring, fn(&Lab) -> Outcome),
     /// Works on two hosts made for it, once over the kernel's own protocol and once over ours.
     Alike(Kind, Play, &'static [Difference]),
+    /// Works on two hosts made for it with TCP, and on two others with mapped sockets.
+    Mapped(Play),
     /// Works on two hosts made for it, over a bad wire.
     Faulty(Cell),
 }
@@ -101,7 +103,7 @@ impl Scenario {
                 body: Body::Alike(kind, play, differences),
                 ..self
             },
-            Body::Guest(_) | Body::Lab(..) | Body::Faulty(_) => {
+            Body::Guest(_) | Body::Lab(..) | Body::Mapped(_) | Body::Faulty(_) => {
                 panic!("only comparisons can differ")
             }
         }
@@ -395,6 +397,16 @@ fn play(scenario: &Scenario) -> Outcome {
             lab.give_ip_addresses()?;
             alike::compare(&lab, kind, play, differences)?;
             lab.await_no_sockets()
+        }
+        Body::Mapped(play) => {
+            let lab = || -> Result<Lab> {
+                let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
+                lab.give_ip_addresses()?;
+                Ok(lab)
+            };
+            let (tcp, mapped) = (lab()?, lab()?);
+            alike::compare_mapped([&tcp, &mapped], play)?;
+            mapped.await_no_sockets()
         }
     }
 }

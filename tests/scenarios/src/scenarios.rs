@@ -38,6 +38,7 @@ mod isolation;
 mod library;
 mod macsec;
 mod manual;
+mod mapped_tcp;
 mod memory_cgroup;
 mod memory_fails;
 mod memory_fails_below;
@@ -78,6 +79,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_options::ALL,
         esp_checksum::ALL,
         esp_calls::ALL,
+        mapped_tcp::ALL,
         bad_input::ALL,
         hostile_frames::ALL,
         isolation::ALL,

@@ -25,7 +25,7 @@ pub use trace::{errno_name, events_text, Shown, Trace};
 
 use anyhow::{ensure, Context};
 
-use crate::harness::{note, Outcome, Scenario};
+use crate::harness::{note, Body, Outcome, Scenario};
 use crate::lab::Lab;
 
 /// Which pair of protocols a behaviour is about.
@@ -44,6 +44,8 @@ pub enum Family {
     Inet,
     /// The module's: ESP, EDP.
     Enet,
+    /// Streams of `AF_INET` that the module serves, `IPPROTO_ENET`.
+    Mapped,
 }
 
 /// A note that differs on purpose; `docs/sockets.md` gives the reason.
@@ -57,13 +59,29 @@ pub struct Difference {
     pub enet: &'static str,
 }
 
-/// All behaviours.
+/// All behaviours; those of streams once more for mapped sockets.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    [sockets::ALL, streams::ALL, datagrams::ALL]
-        .into_iter()
-        .flatten()
-        .copied()
-        .flatten()
+    let own = || {
+        [sockets::ALL, streams::ALL, datagrams::ALL]
+            .into_iter()
+            .flatten()
+            .copied()
+            .flatten()
+    };
+    own().chain(own().filter_map(mapped))
+}
+
+/// The behaviour of streams `scenario`, with mapped sockets instead of ESP's.
+fn mapped(scenario: &'static Scenario) -> Option<&'static Scenario> {
+    let Body::Alike(Kind::Stream, play, _) = scenario.body else {
+        return None;
+    };
+    let mapped = Scenario {
+        name: format!("mapped_tcp_{}", scenario.name).leak(),
+        body: Body::Mapped(play),
+        ..*scenario
+    };
+    Some(Box::leak(Box::new(mapped)))
 }
 
 /// What a behaviour does on one side.
@@ -77,7 +95,26 @@ pub const REPORT: &str = "= ";
 /// # Errors
 /// When a call that both sides must get right fails, or the traces differ otherwise than declared.
 pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Outcome {
-    let run = |family| -> anyhow::Result<Vec<(String, String)>> {
+    compare_with([lab, lab], kind, Family::Enet, play, differences)
+}
+
+/// As [`compare`], with TCP and mapped sockets, in a lab for each: a port of TCP stays taken when its connection has
+/// ended.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_mapped(labs: [&Lab; 2], play: Play) -> Outcome {
+    compare_with(labs, Kind::Stream, Family::Mapped, play, &[])
+}
+
+fn compare_with(
+    [first, second]: [&Lab; 2],
+    kind: Kind,
+    family: Family,
+    play: Play,
+    differences: &[Difference],
+) -> Outcome {
+    let run = |lab, family| -> anyhow::Result<Vec<(String, String)>> {
         let trace = Trace::default();
         let side = Side::new(lab, family, kind);
         let outcome = play(&side, &trace).with_context(|| format!("over {}", side.name()));
@@ -89,7 +126,7 @@ pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) ->
         outcome?;
         Ok(trace.into_notes())
     };
-    let (inet, enet) = (run(Family::Inet)?, run(Family::Enet)?);
+    let (inet, enet) = (run(first, Family::Inet)?, run(second, family)?);
     let found = differing(&inet, &enet)?;
     for (what, inet, enet) in &found {
         note(&format!("{what}: {inet}, but here {enet}"));

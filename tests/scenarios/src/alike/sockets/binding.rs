@@ -280,7 +280,7 @@ fn two_connections(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn not_here(side: &Side<'_>, trace: &Trace) -> Outcome {
     let name = match side.family {
-        Family::Inet => {
+        Family::Inet | Family::Mapped => {
             let mut name = side.nobody(9);
             name[7] = 98;
             name
