@@ -41,6 +41,11 @@ mod esp_socket;
 mod esp_stream;
 mod events;
 mod family;
+mod mapped;
+mod mapped_connect;
+mod mapped_ends;
+mod mapped_record;
+mod mapped_refusals;
 mod namespaces;
 mod notes;
 mod parameters;
@@ -87,7 +92,7 @@ module! {
 /// can make sockets any more, then no frame comes in, then the connections end that outlived their
 /// descriptors, and last the protocols go, which waits for their last socket.
 struct Enet {
-    _mapped: inet::Registration,
+    _mapped: inet::Registration<mapped::Mapped>,
     _family: FamilyRegistration<family::Enet>,
     _edp_frames: packet_type::Registration<edp_input::Frames>,
     _esp_frames: packet_type::Registration<esp_input::Frames>,

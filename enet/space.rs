@@ -8,6 +8,7 @@ use crate::{
     edp_peers::Peers,
     edp_sock::Edp,
     esp_sock::Esp,
+    mapped_refusals::Refusals,
     net::{
         limits::Limits,
         map::Map,
@@ -44,6 +45,10 @@ pub(crate) struct Space {
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
     pub(crate) esp_listeners: Table<Esp, LookupLink>,
+    /// Listeners beside ones of TCP's, by port.
+    pub(crate) mapped_listeners: Table<Esp, LookupLink>,
+    /// Destinations that refused a mapped connection.
+    pub(crate) mapped_refusals: Refusals,
     /// The ACK queues, by device.
     pub(crate) esp_queues: AckQueues<Esp>,
     /// How often a device has changed.
@@ -69,6 +74,8 @@ impl Space {
             cookie_secret: Secret::new(),
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
+            mapped_listeners: Table::new(LISTENER_BITS)?,
+            mapped_refusals: Refusals::new(),
             esp_queues: AckQueues::new(settings.live(), statistics.clone())?,
             device_changes: AtomicU32::new(0),
             statistics,

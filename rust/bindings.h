@@ -28,6 +28,7 @@
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/protocol.h>
+#include <net/route.h>
 #include <net/sock.h>
 #include <net/tcp_states.h>
 

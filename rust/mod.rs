@@ -65,6 +65,7 @@ pub(crate) mod procfs;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rcu;
+pub(crate) mod route;
 mod settings;
 pub(crate) mod skb;
 pub(crate) mod sock;

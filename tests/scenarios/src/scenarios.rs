@@ -38,6 +38,7 @@ mod isolation;
 mod library;
 mod macsec;
 mod manual;
+mod mapped_esp;
 mod mapped_tcp;
 mod memory_cgroup;
 mod memory_fails;
@@ -60,6 +61,8 @@ mod transmit_queues;
 mod tun;
 mod virtual_machines;
 
+pub use mapped_esp::make_known;
+
 use crate::alike;
 use crate::harness::Scenario;
 
@@ -80,6 +83,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_checksum::ALL,
         esp_calls::ALL,
         mapped_tcp::ALL,
+        mapped_esp::ALL,
         bad_input::ALL,
         hostile_frames::ALL,
         isolation::ALL,

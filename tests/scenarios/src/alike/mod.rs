@@ -8,6 +8,7 @@
 pub mod asleep;
 mod datagrams;
 mod epoll;
+mod mapped;
 mod moments;
 mod second;
 mod side;
@@ -68,17 +69,38 @@ pub fn all() -> impl Iterator<Item = &'static Scenario> {
             .copied()
             .flatten()
     };
-    own().chain(own().filter_map(mapped))
+    let paths = [Path::Tcp, Path::Esp].into_iter();
+    own()
+        .chain(paths.flat_map(move |path| own().filter_map(move |scenario| mapped(scenario, path))))
+}
+
+/// What carries the connections of mapped sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// TCP: the hosts are not to use ESP.
+    Tcp,
+    /// ESP: the hosts know of each other that they take it.
+    Esp,
 }
 
 /// The behaviour of streams `scenario`, with mapped sockets instead of ESP's.
-fn mapped(scenario: &'static Scenario) -> Option<&'static Scenario> {
+fn mapped(scenario: &'static Scenario, path: Path) -> Option<&'static Scenario> {
     let Body::Alike(Kind::Stream, play, _) = scenario.body else {
         return None;
     };
+    if path == Path::Esp && mapped::WITHOUT_CALLS.contains(&scenario.name) {
+        return None;
+    }
+    let (name, differences) = match path {
+        Path::Tcp => (format!("mapped_tcp_{}", scenario.name), &[][..]),
+        Path::Esp => (
+            format!("mapped_esp_{}", scenario.name),
+            mapped::differences(scenario.name),
+        ),
+    };
     let mapped = Scenario {
-        name: format!("mapped_tcp_{}", scenario.name).leak(),
-        body: Body::Mapped(play),
+        name: name.leak(),
+        body: Body::Mapped(path, play, differences),
         ..*scenario
     };
     Some(Box::leak(Box::new(mapped)))
@@ -103,8 +125,8 @@ pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) ->
 ///
 /// # Errors
 /// As [`compare`].
-pub fn compare_mapped(labs: [&Lab; 2], play: Play) -> Outcome {
-    compare_with(labs, Kind::Stream, Family::Mapped, play, &[])
+pub fn compare_mapped(labs: [&Lab; 2], play: Play, differences: &[Difference]) -> Outcome {
+    compare_with(labs, Kind::Stream, Family::Mapped, play, differences)
 }
 
 fn compare_with(

@@ -8,6 +8,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::address::{internet, internet6, IPPROTO_ENET};
 use crate::harness::{refused, Outcome, Scenario};
+use crate::knobs::Knobs;
 use crate::lab::{Host, Lab, Wiring, DEVICE};
 use crate::module::{self, Restore};
 use crate::relay::Mode;
@@ -31,7 +32,7 @@ const TCP_ULP: (i32, i32) = (libc::IPPROTO_TCP, 31);
 const IPV6_ADDRFORM: i32 = 1;
 
 /// Gives both hosts addresses of either family: 10.0.0.1 and fd00::1, 10.0.0.2 and fd00::2.
-fn addresses(lab: &Lab) -> Outcome {
+pub fn addresses(lab: &Lab) -> Outcome {
     lab.give_ip_addresses()?;
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         (host.namespace).ip(&format!(
@@ -41,8 +42,17 @@ fn addresses(lab: &Lab) -> Outcome {
     Ok(())
 }
 
+/// The same, with mapped sockets left to TCP.
+fn by_tcp(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    for host in [&lab.a, &lab.b] {
+        Knobs(&host.namespace).set("mapped", 0)?;
+    }
+    Ok(())
+}
+
 /// fd00:: and the number.
-fn far6(number: u8) -> [u8; 16] {
+pub fn far6(number: u8) -> [u8; 16] {
     let mut address = [0; 16];
     address[0] = 0xfd;
     address[15] = number;
@@ -50,7 +60,7 @@ fn far6(number: u8) -> [u8; 16] {
 }
 
 /// A stream socket of `host`.
-fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
+pub fn stream(host: &Host, family: i32, protocol: i32) -> Result<Socket> {
     host.namespace
         .within(|| Socket::new(family, libc::SOCK_STREAM, protocol))?
         .with_context(|| format!("a socket of family {family}, protocol {protocol}"))
@@ -84,7 +94,7 @@ fn connect(lab: &Lab, listens: (i32, i32), connects: (i32, i32), port: u16) -> R
 }
 
 fn with_plain(lab: &Lab) -> Outcome {
-    addresses(lab)?;
+    by_tcp(lab)?;
     let (plain, mapped) = (libc::IPPROTO_TCP, IPPROTO_ENET);
     let mut port = 900;
     for (listens, connects) in [(mapped, plain), (plain, mapped), (mapped, mapped)] {
@@ -110,7 +120,7 @@ fn with_plain(lab: &Lab) -> Outcome {
 fn hold_the_module() -> Outcome {
     let _restore = Restore;
     let lab = Lab::new(Wiring::Switched)?;
-    addresses(&lab)?;
+    by_tcp(&lab)?;
     for host in [&lab.a, &lab.b] {
         // The switch passes frames on as they are, and nothing behind it completes TCP's checksums.
         (host.namespace).run("ethtool", &["-K", DEVICE, "tx", "off"])?;
@@ -147,7 +157,7 @@ fn hold_the_module() -> Outcome {
 }
 
 fn keeps_its_calls(lab: &Lab) -> Outcome {
-    addresses(lab)?;
+    by_tcp(lab)?;
     let mapped = (libc::AF_INET6, IPPROTO_ENET);
     let [client, server] = connect(lab, mapped, (libc::AF_INET, IPPROTO_ENET), 920)?;
     for socket in [&client, &server] {
