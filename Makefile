@@ -64,7 +64,7 @@ help:
 	@echo ' Measurements, in guests whose clock counts instructions:'
 	@echo '  make bench      instructions per half round trip and per byte, by protocol; fails if one exceeds its budget in'
 	@echo '                  netgauge/budgets.toml; OPTIONS="--only *byte*" measures less'
-	@echo '  make profile    the instructions of a message by function; PROTOCOL="esp tcp" compares, OPTIONS="--block 1048576" is of a stream'
+	@echo '  make profile    the instructions of a message by function; PROTOCOL="esp tcp" compares, OPTIONS="--block 1048576" is of a stream, "--flood" of a flood'
 	@echo '  make incast     many senders to one receiver on a switch with small buffers: goodput, drops, fairness;'
 	@echo '                  OPTIONS="--protocols esp --senders 32" measures less, OPTIONS=--help lists all'
 	@echo '  make params     goodput of one ESP stream over burst_length and packets_to_ack; draws build/esp-params.svg'
@@ -110,8 +110,13 @@ profile: runner
 engine-bench: toolbox
 	@$(in-toolbox) cargo bench --quiet --locked -p edp -p esp -- $(OPTIONS)
 
-incast params performance scale faults: runner
+incast params scale faults: runner
 	@$(run-guests) $@ $(OPTIONS)
+
+# with --redraw only the page is written, from the last results
+performance: runner
+	@$(if $(filter --redraw,$(OPTIONS)),:,$(run-guests) $@ $(OPTIONS))
+	@$(in-toolbox) cargo run --quiet --release --locked -p performance -- build/performance.json docs
 
 fuzz-calls: runner
 	@$(if $(DEBUG),$(run-debug-guests),$(run-guests)) $@ --seconds $(or $(SECONDS),300) $(addprefix --seed ,$(SEED))

@@ -66,13 +66,9 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         }
         result = queue_message(call, &mut guard, msg, len, &mut timeout, &mut sent);
         let mut esp = guard.locked();
-        if let Some((_, connection)) = parts(&mut esp) {
-            let more = flags & uapi::MSG_MORE != 0;
-            connection
-                .sending
-                .cork(&mut connection.engine, more, timer::now);
+        if !is_settled(&mut esp, flags & uapi::MSG_MORE != 0) {
+            push(&mut esp, timer::now());
         }
-        push(&mut esp, timer::now());
     }
     drop(guard);
     match result {
@@ -87,6 +83,19 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         }
         _ => Ok(sent),
     }
+}
+
+/// At the end of a send call: holds the last packet back if `more` was announced. True if the packet has to wait for the window
+/// anyway, and nothing else is to be done.
+#[inline]
+fn is_settled(esp: &mut LockedEsp<'_>, more: bool) -> bool {
+    let Some((_, connection)) = parts(esp) else {
+        return true;
+    };
+    connection
+        .sending
+        .cork(&mut connection.engine, more, timer::now);
+    !connection.sending.is_corked() && connection.engine.awaits_window()
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.

@@ -13,7 +13,7 @@ use super::{
     bindings,
     skb::{Buffer, Skb},
 };
-use core::ptr;
+use core::{ptr, slice};
 
 /// Packets linked by `next`, with the last one in the first one's `prev`, as `skb_segment` returns them.
 struct Packets {
@@ -68,9 +68,7 @@ pub(super) fn cut(
     let mut start = 0_usize;
     while start < all {
         let len = size.min(all.wrapping_sub(start));
-        // SAFETY: As above. The new buffer is ours, or null.
-        let part = unsafe { Skb::from_raw(bindings::skb_part(whole.as_ptr(), headers as u32)) };
-        let Some(mut part) = part else {
+        let Some(mut part) = part(whole, headers) else {
             return ptr::null_mut();
         };
         if !part.append_view(whole, start, len) {
@@ -83,4 +81,17 @@ pub(super) fn cut(
     let first = packets.first;
     core::mem::forget(packets);
     first
+}
+
+/// A packet of `whole` without data: its `headers` and all that is known of it. `None` without memory.
+fn part(whole: &Buffer, headers: usize) -> Option<Skb> {
+    let before = whole.headroom().checked_sub(headers)?;
+    let mut part = Skb::alloc_fragment(before, headers)?;
+    // SAFETY: Both buffers are valid, and the new one is ours. Its headers are as far from its beginning as those of `whole`, so
+    // the offsets that are copied are right. As many bytes are in front of the data of `whole`, as was just checked.
+    let bytes = unsafe {
+        bindings::skb_take_header(part.as_ptr(), whole.as_ptr());
+        slice::from_raw_parts((*whole.as_ptr()).data.sub(headers), headers)
+    };
+    part.put(bytes).then_some(part)
 }

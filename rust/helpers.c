@@ -126,6 +126,9 @@ H(long, wait_woken, (struct wait_queue_entry *wait, long timeo), return wait_wok
 /* socket buffers */
 H(struct sk_buff *, alloc_skb_fclone, (unsigned int size, gfp_t gfp), return alloc_skb_fclone(size, gfp))
 H(struct sk_buff *, alloc_skb, (unsigned int size, gfp_t gfp), return alloc_skb(size, gfp))
+H(u32, skb_head_align, (u32 size), return SKB_HEAD_ALIGN(size))
+H(struct sk_buff *, build_skb_here, (void *head, u32 size), return in_softirq() ? napi_build_skb(head, size) : build_skb(head, size))
+H(void, skb_free_frag, (void *head), skb_free_frag(head))
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb, gfp_t gfp), skb = skb_share_check(skb, gfp); if (skb) skb_clear_delivery_time(skb); return skb)
@@ -177,7 +180,7 @@ H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), 
 /* Nothing but data in pages behind the headers, for a device that takes such, and nothing that more than one reference to a page would have to keep. */
 H(bool, skb_is_usual_run, (const struct sk_buff *skb, netdev_features_t features), return features & NETIF_F_SG && !skb_headlen(skb) && !skb_has_frag_list(skb) && !skb->encapsulation && !skb->destructor && !skb->pp_recycle && !skb_zcopy((struct sk_buff *)skb) && skb_frags_readable(skb))
 /* A buffer with the headers in front of the data of another, at the same distance from its head, so that the copied offsets are right. */
-H(struct sk_buff *, skb_part, (const struct sk_buff *skb, unsigned int headers), unsigned int start = skb_headroom(skb) - headers; unsigned int size = SKB_HEAD_ALIGN(start + headers); void *head = netdev_alloc_frag(size); struct sk_buff *part = !head ? NULL : in_softirq() ? napi_build_skb(head, size) : build_skb(head, size); if (!part) { if (head) skb_free_frag(head); return NULL; } skb_copy_header(part, skb); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0; skb_reserve(part, start); skb_put_data(part, skb->data - headers, headers); return part)
+H(void, skb_take_header, (struct sk_buff *part, const struct sk_buff *whole), skb_copy_header(part, whole); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0)
 
 /* joining received packets */
 H(u32, skb_gro_offset, (const struct sk_buff *skb), return skb_gro_offset(skb))

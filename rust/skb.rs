@@ -20,7 +20,7 @@ use core::{
     ptr::NonNull,
     slice,
 };
-use kernel::ffi::c_int;
+use kernel::{ffi::c_int, page::PAGE_SIZE};
 
 /// Where memory is asked for.
 #[derive(Clone, Copy)]
@@ -523,12 +523,45 @@ impl Skb {
         unsafe { Self::fresh(bindings::alloc_skb_fclone(total, context.gfp()), headroom) }
     }
 
-    /// As [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller.
+    /// As [`alloc`](Self::alloc), for a buffer that is not cloned: it is smaller, and up to a page it is a
+    /// [fragment](Self::alloc_fragment).
     #[inline]
     pub(crate) fn alloc_single(headroom: usize, size: usize, context: Context) -> Option<Self> {
+        if let Some(skb) = Self::alloc_fragment(headroom, size) {
+            return Some(skb);
+        }
         let total = u32::try_from(headroom.checked_add(size)?).ok()?;
         // SAFETY: As in `alloc`.
         unsafe { Self::fresh(bindings::alloc_skb(total, context.gfp()), headroom) }
+    }
+
+    /// A new buffer in a fragment of a page, as drivers have it for what they receive: the kernel zeroes what it allocates
+    /// (`init_on_alloc`), and fragments are not allocated one by one. `None` also for more than a page.
+    #[inline]
+    pub(super) fn alloc_fragment(headroom: usize, size: usize) -> Option<Self> {
+        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
+        // A larger size could overflow when it is rounded up.
+        if total as usize > PAGE_SIZE {
+            return None;
+        }
+        // SAFETY: Computes a size.
+        let whole = unsafe { bindings::skb_head_align(total) };
+        if whole as usize > PAGE_SIZE {
+            return None;
+        }
+        // SAFETY: Any size up to a page may be asked for. The fragment is ours, and so large that a buffer with `total` bytes of
+        // room fits into it; it becomes the buffer's, or is given back.
+        unsafe {
+            let head = bindings::netdev_alloc_frag(whole);
+            if head.is_null() {
+                return None;
+            }
+            let skb = bindings::build_skb_here(head, whole);
+            if skb.is_null() {
+                bindings::skb_free_frag(head);
+            }
+            Self::fresh(skb, headroom)
+        }
     }
 
     /// # Safety

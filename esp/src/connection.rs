@@ -305,6 +305,16 @@ impl Connection {
         self.sender.seal_last();
     }
 
+    /// Whether all that is to be sent waits for the window to open. Bytes that are appended meanwhile need no
+    /// [`poll_transmit`](Self::poll_transmit), which would find nothing and change nothing.
+    #[inline]
+    pub fn awaits_window(&self) -> bool {
+        matches!(self.state, State::Established | State::CloseWait)
+            && self.sender.awaits_window(&self.config)
+            && self.receiver.has_nothing_to_send()
+            && !self.liveness.has_probe()
+    }
+
     /// Whether bytes may be appended to the last queued packet (S5): it has never
     /// left, and no record ends with it.
     #[inline]

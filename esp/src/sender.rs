@@ -227,6 +227,16 @@ impl Sender {
         left && self.syn_acked && !(self.fin | self.resend_first | self.probe)
     }
 
+    /// Whether packets wait for the window to open, and nothing else is to be done for them now.
+    #[inline]
+    pub(super) fn awaits_window(&self, config: &Config) -> bool {
+        self.syn_acked
+            && self.high != self.tail
+            && !(self.resend_first | self.probe)
+            && self.granted.distance(self.next) >= self.window(config)
+            && (self.timer.is_some() || !self.is_blocked())
+    }
+
     /// Whether a probe for the window's opening is to leave. The next call says no.
     #[inline]
     pub(super) fn take_probe(&mut self) -> bool {

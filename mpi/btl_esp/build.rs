@@ -14,11 +14,14 @@ const FUNCTIONS: &str = concat!(
 
 /// Types that it names.
 const TYPES: &str =
-    "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor)_t|mca_base_component_t";
+    concat!(
+    "mca_btl_base_(component_3_0_0|module|descriptor|segment|receive_descriptor|registration_handle)_t",
+    "|mca_btl_base_rdma_completion_fn_t|mca_base_component_t",
+);
 
 /// Constants that it needs.
 const VALUES: &str = concat!(
-    "MCA_BTL_(FLAGS_SEND|FLAGS_SEND_INPLACE|EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
+    "MCA_BTL_(FLAGS_SEND|FLAGS_SEND_INPLACE|FLAGS_PUT|REG_FLAG_REMOTE_WRITE|EXCLUSIVITY_LOW|NO_ORDER|DES_.*|ERROR_FLAGS_FATAL|TAG_MAX)",
     "|MCA_BASE_(VAR_TYPE_.*|VERSION_M.*|VERSION_R.*)|OPAL_(MAJOR|MINOR|RELEASE)_VERSION",
     "|OPAL_(SUCCESS|ERR_OUT_OF_RESOURCE|ERR_UNREACH|ERR_NOT_AVAILABLE)",
     "|mca_btl_base_active_message_trigger|mca_btl_base_descriptor_t_class|opal_process_info",

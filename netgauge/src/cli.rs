@@ -189,7 +189,7 @@ pub fn is_wrong_line(error: &anyhow::Error) -> bool {
 }
 
 impl Cli {
-    /// What the server needs of it.
+    /// The server's part of it.
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
@@ -198,7 +198,7 @@ impl Cli {
         }
     }
 
-    /// What participants that a coordinator starts need of it.
+    /// The part of participants that a coordinator starts.
     pub fn group_options(&self) -> GroupOptions {
         GroupOptions {
             interface: self.interface.clone(),
@@ -237,7 +237,7 @@ impl Cli {
             .refuse("is the coordinator's to say, not a server's")
     }
 
-    /// What the client needs of it, for the server on `host`.
+    /// The client's part of it, for the server on `host`.
     ///
     /// # Errors
     ///

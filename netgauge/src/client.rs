@@ -21,7 +21,7 @@ use crate::transport::{self, Context, Kind, Role, SocketOptions};
 /// How long to wait between two attempts to reach a server that is not up yet.
 const RETRY: Duration = Duration::from_millis(100);
 
-/// What the client is told.
+/// The client's orders.
 #[derive(Clone)]
 pub struct ClientOptions {
     /// The server's name or address.
@@ -49,7 +49,7 @@ pub struct ClientOptions {
 }
 
 impl ClientOptions {
-    /// What is to be said of options that mean nothing to some of the transports.
+    /// Warnings of options that mean nothing to some of the transports.
     pub fn remarks(&self) -> Vec<String> {
         if self.all {
             return self.sockets.remarks();
@@ -173,12 +173,12 @@ struct Client<'a> {
     gone: Option<String>,
     /// Both ends of the transport that is measured are there.
     opened: bool,
-    /// What the transport that was measured last has to say.
+    /// The remark of the transport that was measured last.
     remark: Option<String>,
 }
 
 impl Client<'_> {
-    /// What is recorded with the results.
+    /// The record of the results.
     fn record(&self) -> Result<Record> {
         let (local, _) = self.control.addresses()?;
         let device = interface_in_use(self.options.interface.as_deref(), Some(local.ip()));

@@ -31,7 +31,7 @@ impl Command {
     ///
     /// # Errors
     ///
-    /// What the subcommand says.
+    /// The subcommand's word.
     pub fn run(&self) -> Result<ExitCode> {
         match self {
             #[cfg(feature = "pictures")]

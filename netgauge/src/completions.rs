@@ -37,7 +37,7 @@ impl CompletionsArgs {
     ///
     /// # Errors
     ///
-    /// What writing says.
+    /// The writer's error.
     pub fn run(&self) -> Result<ExitCode> {
         // Made in memory first: the generator panics where it cannot write.
         io::stdout()

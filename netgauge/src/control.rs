@@ -87,11 +87,11 @@ pub struct Step {
     pub chunk: u32,
     /// Messages, or transfers, if nothing is lost.
     pub rounds: u32,
-    /// What the messages of a bulk transfer or a flood are filled with.
+    /// The bytes that fill the messages of a bulk transfer or a flood.
     pub tag: u8,
 }
 
-/// What is said on the control connection.
+/// Messages on the control connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
     /// Both: the first message.
@@ -390,7 +390,7 @@ impl Control {
     ///
     /// # Errors
     ///
-    /// What `poll(2)` says.
+    /// The error of `poll(2)`.
     pub fn is_ready(&self, timeout: Duration) -> io::Result<bool> {
         if self.has_read_ahead() {
             return Ok(true);

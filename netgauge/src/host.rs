@@ -130,7 +130,7 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
 ///
 /// # Errors
 ///
-/// What `poll(2)` says.
+/// The error of `poll(2)`.
 pub fn wait_readable<const N: usize>(
     fds: [BorrowedFd<'_>; N],
     timeout: Option<Duration>,

@@ -110,7 +110,7 @@ impl LabArgs {
         Ok(ExitCode::from(u8::from(!complete)))
     }
 
-    /// What would be said on the command line to have the same in namespaces that are there.
+    /// The command line that has the same in namespaces that are there.
     fn cli(&self) -> Result<Cli> {
         let hosts = Temporary::hosts(&self.switch);
         let pattern = self.pattern.name;

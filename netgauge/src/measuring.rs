@@ -18,7 +18,7 @@ use crate::transport::{self, Kind, SocketOptions};
 /// two experimental types that EDP and ESP use.
 pub const DEFAULT_ETHERTYPE: u16 = 0x4E47;
 
-/// What option -m says for all transports.
+/// The word of option -m for all transports.
 const ALL: &str = "all";
 
 /// The least number that is an Ethernet type and not a length (`ETH_P_802_3_MIN`).

@@ -12,7 +12,7 @@ pub trait Progress {
     fn begin(&self, transport: &str, pattern: &str);
     /// So many more sizes are done.
     fn advance(&self, sizes: u64);
-    /// What would be reported if the run ended here. Patterns of two tell it at the beginning of each
+    /// The report if the run ended here. Patterns of two tell it at the beginning of each
     /// run, and after each size.
     fn measured(&self, _so_far: Report) {}
 }

@@ -19,7 +19,7 @@ use crate::transport::{self, Context, Role, SocketOptions, Transport};
 /// How often the server looks, while datagrams fail to come, whether the client has given up.
 const LOOK_AROUND: Duration = Duration::from_millis(200);
 
-/// What the server is told.
+/// The server's orders.
 #[derive(Clone, Debug)]
 pub struct ServerOptions {
     /// Interface; without one, that of the control connection.
@@ -78,7 +78,7 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
 ///
 /// # Errors
 ///
-/// What ended the session early.
+/// The error that ended the session early.
 pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
     let part = Part::new(StreamContext {
         local: control.local_ip(),
@@ -98,11 +98,11 @@ pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
 struct Session<'a> {
     control: Control,
     options: &'a ServerOptions,
-    /// What a coordinator has told it to do.
+    /// The coordinator's orders.
     part: Part,
 }
 
-/// What a client has open.
+/// The sockets of a client.
 struct Open {
     transport: Box<dyn Transport>,
     pattern: &'static Pattern,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What is said about a series of measured times.
+//! Figures of a series of measured times.
 
 use std::collections::BTreeMap;
 use std::fmt;

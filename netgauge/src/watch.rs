@@ -41,7 +41,7 @@ impl Watch {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn begin(sizes: u64, format: Format) -> Result<Arc<Self>> {
         let watch = Arc::new(Self {
             bar: Bar::new(sizes),

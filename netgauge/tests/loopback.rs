@@ -370,7 +370,7 @@ fn sizes_beyond_a_pattern_are_refused_before_anything_runs() {
     assert!(error.contains("lower -s"), "{error}");
 }
 
-/// What every kernel has, on one host, with other options than the default.
+/// The transports that every kernel has, on one host, with other options than the default.
 #[test]
 fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
     let all = "tcp,udp,unix,tcp-zerocopy";

@@ -315,7 +315,7 @@ fn bash_takes_the_completions_and_offers_what_begins_so() {
     assert_eq!(text(&output.stdout), "--give-up\n");
 }
 
-/// What it has measured is being printed, so there is nothing left to interrupt.
+/// The process prints what it has measured, so there is nothing left to interrupt.
 #[test]
 fn a_signal_while_the_report_is_printed_does_not_print_it_again() {
     let server = Server::start("");

@@ -115,7 +115,8 @@ unsafe extern "C" fn register() -> c_int {
     module.btl_rdma_pipeline_frag_size = usize::MAX;
     module.btl_min_rdma_pipeline_size = 0;
     module.btl_exclusivity = EXCLUSIVITY;
-    module.btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE;
+    module.btl_flags = MCA_BTL_FLAGS_SEND | MCA_BTL_FLAGS_SEND_INPLACE | MCA_BTL_FLAGS_PUT;
+    module.btl_put_limit = usize::MAX;
     module.btl_latency = 20;
     module.btl_component = &raw mut mca_btl_esp_component;
     module::fill(module);

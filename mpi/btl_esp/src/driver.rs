@@ -115,51 +115,86 @@ pub fn reach(
     engine.as_ref()?.endpoint(peer, module).map(endpoint_of)
 }
 
-/// Sends a message and tells how that went, as `btl_send` does.
-pub fn send(link: LinkId, tag: u8, mut message: Message) -> c_int {
+/// Sends a message; true if it has left at once, and its sender has been told if that was wanted.
+///
+/// # Errors
+///
+/// The message, if the peer is lost.
+pub fn send(link: LinkId, tag: u8, message: Message) -> Result<bool, Message> {
+    hand_over(message, |engine, message| engine.send(link, tag, message))
+}
+
+/// Writes into a peer's memory; the sender is told when the data may be changed again.
+///
+/// # Errors
+///
+/// The message, if the peer is lost.
+pub fn put(link: LinkId, message: Message) -> Result<bool, Message> {
+    hand_over(message, |engine, message| engine.put(link, message))
+}
+
+fn hand_over(
+    mut message: Message,
+    to: impl FnOnce(&mut Engine<Message>, Message) -> Sent<Message>,
+) -> Result<bool, Message> {
     let callback = message.wants_callback();
     // if it does not leave at once, its sender must be told when it has
     message.set_callback(true);
-    let sent = {
-        let mut engine = ENGINE.lock().expect("panics abort");
-        match engine.as_mut() {
-            Some(engine) => engine.send(link, tag, message),
-            None => Sent::Refused(message),
-        }
+    let sent = match ENGINE.lock().expect("panics abort").as_mut() {
+        Some(engine) => to(engine, message),
+        None => Sent::Refused(message),
     };
     match sent {
-        Sent::Queued => OPAL_SUCCESS,
+        Sent::Queued => Ok(false),
         Sent::Done(mut message) => {
             message.set_callback(callback);
             if let Some(message) = message.finish(OPAL_SUCCESS) {
                 module::recycle(message);
             }
-            1
+            Ok(true)
         }
         Sent::Refused(mut message) => {
-            // the caller keeps it
             message.set_callback(callback);
-            OPAL_ERR_UNREACH
+            Err(message)
         }
     }
 }
 
-/// Looks what has come and what can leave; returns how much that was. Another thread that does so already is enough.
+/// Opens memory to peers, and returns the key. `None` if there is no engine.
+///
+/// # Safety
+///
+/// As of [`Windows::open`](crate::windows::Windows::open).
+pub unsafe fn open_window(start: *mut u8, length: usize) -> Option<u64> {
+    let mut engine = ENGINE.lock().expect("panics abort");
+    // SAFETY: the caller's promise.
+    unsafe { engine.as_mut()?.windows().open(start, length) }
+}
+
+/// Closes memory to peers.
+pub fn close_window(key: u64) {
+    if let Some(engine) = ENGINE.lock().expect("panics abort").as_mut() {
+        engine.windows().close(key);
+    }
+}
+
+/// Looks what has come and what can leave; returns how much that was, and no less than 1 if bytes came, since more may be there
+/// by now. Another thread that does so already is enough.
 pub fn progress() -> c_int {
-    let events = {
+    let (events, came) = {
         let Ok(mut engine) = ENGINE.try_lock() else {
             return 0;
         };
         let Some(engine) = engine.as_mut() else {
             return 0;
         };
-        engine.poll();
+        let came = engine.poll();
         if !engine.has_events() {
-            return 0;
+            return c_int::from(came);
         }
-        engine.take_events()
+        (engine.take_events(), came)
     };
-    let count = events.len();
+    let count = events.len().max(usize::from(came));
     for event in events {
         tell(event);
     }

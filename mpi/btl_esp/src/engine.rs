@@ -13,9 +13,11 @@ use std::time::{Duration, Instant};
 use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
 
 use crate::card::Card;
-use crate::link::{read_greeting, Blocks, Link, Payload, State};
+use crate::input::{Blocks, Room};
+use crate::link::{read_greeting, Link, Payload, State};
 use crate::seen::Seen;
 use crate::transport::{Listener, Stream};
+use crate::windows::Windows;
 use crate::wire::{Answer, Hello, Kind, Name, ANSWER, HELLO};
 
 /// From one look at the listeners to the next, in rounds, while no connection is in progress.
@@ -132,6 +134,7 @@ pub struct Engine<P> {
     callers: Vec<Caller>,
     epoll: Epoll,
     blocks: Blocks,
+    windows: Windows,
     events: Vec<Event<P>>,
     round: u32,
     closing: bool,
@@ -157,6 +160,7 @@ impl<P: Payload> Engine<P> {
             callers: Vec::new(),
             epoll: Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC)?,
             blocks: Blocks::new(settings.block),
+            windows: Windows::default(),
             events: Vec::new(),
             round: 0,
             closing: false,
@@ -238,8 +242,22 @@ impl<P: Payload> Engine<P> {
         }
     }
 
+    /// The memory that is open to peers.
+    pub fn windows(&mut self) -> &mut Windows {
+        &mut self.windows
+    }
+
     /// Sends a message by `link`, or by another one if that is broken.
     pub fn send(&mut self, link: LinkId, tag: u8, payload: P) -> Sent<P> {
+        self.transmit(link, Kind::Send, tag, payload)
+    }
+
+    /// Writes into memory of the peer. `payload` begins with the [target](crate::wire::Target).
+    pub fn put(&mut self, link: LinkId, payload: P) -> Sent<P> {
+        self.transmit(link, Kind::Put, 0, payload)
+    }
+
+    fn transmit(&mut self, link: LinkId, kind: Kind, tag: u8, payload: P) -> Sent<P> {
         let link = if self.can_carry(link) {
             link
         } else {
@@ -254,7 +272,7 @@ impl<P: Payload> Engine<P> {
             peer.next - 1
         });
         let first = !self.links[link].has_output();
-        self.links[link].push(tag, payload, number);
+        self.links[link].push(kind, tag, payload, number);
         if !first || !matches!(self.links[link].state, State::Ready(_)) {
             self.open(link);
             return Sent::Queued;
@@ -368,8 +386,8 @@ impl<P: Payload> Engine<P> {
         }
     }
 
-    /// Looks once what has come and what can leave.
-    pub fn poll(&mut self) {
+    /// Looks once what has come and what can leave; true if something came, so that more may have come by now.
+    pub fn poll(&mut self) -> bool {
         self.round = self.round.wrapping_add(1);
         let in_progress = !self.opening.is_empty() || !self.callers.is_empty();
         if in_progress || self.round % LISTEN == 0 {
@@ -377,19 +395,21 @@ impl<P: Payload> Engine<P> {
             self.greet();
             self.advance();
         }
-        if !self.blocked.is_empty() {
-            for link in std::mem::take(&mut self.blocked) {
-                self.flush(link);
-            }
-        }
+        let (asked, mut progress) = self.ask_blocked();
         if self.ready.len() <= self.settings.polled {
             for place in 0..self.ready.len() {
                 // a link that fails leaves the list
                 let Some(link) = self.ready.get(place).copied() else {
                     break;
                 };
-                if self.receive(link) && place > 0 && self.ready.get(place) == Some(&link) {
-                    self.ready[..=place].rotate_right(1);
+                if asked.contains(&link) {
+                    continue;
+                }
+                if self.receive(link) {
+                    progress = true;
+                    if place > 0 && self.ready.get(place) == Some(&link) {
+                        self.ready[..=place].rotate_right(1);
+                    }
                 }
             }
         } else {
@@ -400,9 +420,29 @@ impl<P: Payload> Engine<P> {
                 .wait(&mut reported, EpollTimeout::ZERO)
                 .unwrap_or(0);
             for event in &reported[..count] {
-                self.receive(event.data() as LinkId);
+                progress |= self.receive(event.data() as LinkId);
             }
         }
+        progress
+    }
+
+    /// Asks links with output for room and for input at once: a send and a receive that fail cost more. Returns the links, and
+    /// whether something came.
+    fn ask_blocked(&mut self) -> (Vec<LinkId>, bool) {
+        let mut progress = false;
+        let asked = std::mem::take(&mut self.blocked);
+        for link in asked.iter().copied() {
+            let (input, output) = self.links[link].readiness();
+            if output {
+                self.flush(link);
+            } else {
+                self.block(link);
+            }
+            if input {
+                progress |= self.receive(link);
+            }
+        }
+        (asked, progress)
     }
 
     /// Takes what Open MPI is to be told.
@@ -535,7 +575,12 @@ impl<P: Payload> Engine<P> {
 
     /// Receives by one link; true if something came.
     fn receive(&mut self, id: LinkId) -> bool {
-        let received = match self.links[id].receive(&mut self.blocks) {
+        let peer = self.links[id].peer;
+        let mut room = Room {
+            windows: &mut self.windows,
+            seen: &self.peers[peer].seen,
+        };
+        let received = match self.links[id].receive(&mut self.blocks, &mut room) {
             Ok(received) => received,
             Err(error) => {
                 self.fail(id, &error.to_string());
@@ -543,20 +588,21 @@ impl<P: Payload> Engine<P> {
             }
         };
         if received.frames.is_empty() && !received.ended {
-            return false;
+            self.blocks.give(received.block);
+            return received.progress;
         }
         let mut arrivals = Vec::with_capacity(received.frames.len());
         let mut orderly = false;
         for (header, start) in received.frames {
             let link = &mut self.links[id];
             match header.kind {
-                Kind::Send => {
+                Kind::Send | Kind::Put => {
                     let mut new = true;
                     if header.protected {
                         link.count_arrival();
-                        new = self.peers[link.peer].seen.insert(header.number);
+                        new = self.peers[peer].seen.insert(header.number);
                     }
-                    if new {
+                    if new && header.kind == Kind::Send {
                         arrivals.push(Arrival {
                             tag: header.tag,
                             start,

@@ -2,16 +2,19 @@
 
 //! Messages on their way out: descriptors that Open MPI and the engine hand to each other, in memory that is used again.
 
+use std::ffi::c_void;
 use std::ptr::{self, NonNull};
 use std::slice;
 use std::sync::Mutex;
 
 use crate::ffi::{
     mca_btl_base_descriptor_t, mca_btl_base_descriptor_t_class, mca_btl_base_endpoint_t,
-    mca_btl_base_module_t, mca_btl_base_segment_t, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP,
-    MCA_BTL_DES_SEND_ALWAYS_CALLBACK, MCA_BTL_NO_ORDER,
+    mca_btl_base_module_t, mca_btl_base_rdma_completion_fn_t, mca_btl_base_registration_handle_t,
+    mca_btl_base_segment_t, MCA_BTL_DES_FLAGS_BTL_OWNERSHIP, MCA_BTL_DES_SEND_ALWAYS_CALLBACK,
+    MCA_BTL_NO_ORDER,
 };
 use crate::link::Payload;
+use crate::wire::Target;
 
 /// Fragments of one size that are kept for later.
 const KEPT: usize = 256;
@@ -26,8 +29,25 @@ struct Fragment {
     segments: [mca_btl_base_segment_t; SEGMENTS],
     module: *mut mca_btl_base_module_t,
     endpoint: *mut mca_btl_base_endpoint_t,
+    /// Whom a put tells that it is complete.
+    put: Option<Completion>,
     /// Eight bytes each, so that headers are aligned.
     memory: Box<[u64]>,
+}
+
+/// Whom a put tells that it is complete, and what it tells.
+#[derive(Debug)]
+pub struct Completion {
+    /// Open MPI's function.
+    pub callback: mca_btl_base_rdma_completion_fn_t,
+    /// Where the data is.
+    pub address: *mut c_void,
+    /// Its registration.
+    pub handle: *mut mca_btl_base_registration_handle_t,
+    /// Open MPI's own.
+    pub context: *mut c_void,
+    /// Open MPI's own.
+    pub data: *mut c_void,
 }
 
 /// A fragment that nobody else has.
@@ -79,6 +99,7 @@ impl Pool {
         fragment.descriptor.order = MCA_BTL_NO_ORDER as u8;
         fragment.module = module;
         fragment.endpoint = endpoint;
+        fragment.put = None;
         message
     }
 
@@ -108,6 +129,7 @@ impl Message {
             segments,
             module: ptr::null_mut(),
             endpoint: ptr::null_mut(),
+            put: None,
             memory,
         });
         Self(NonNull::from(Box::leak(fragment)))
@@ -149,11 +171,20 @@ impl Message {
     }
 
     /// Adds bytes of the program's memory, which Open MPI keeps unchanged until the message is complete.
-    pub fn set_outside(&mut self, start: *mut std::ffi::c_void, length: usize) {
+    pub fn set_outside(&mut self, start: *mut c_void, length: usize) {
         let fragment = self.fragment_mut();
         fragment.segments[1].seg_addr.pval = start;
         fragment.segments[1].seg_len = length as u64;
         fragment.descriptor.des_segment_count = 2;
+    }
+
+    /// Makes it a put into `target`, of bytes of the program's memory, which Open MPI keeps unchanged until it is told.
+    pub fn set_put(&mut self, target: &Target, completion: Completion) {
+        let bytes = target.encode();
+        self.memory()[..bytes.len()].copy_from_slice(&bytes);
+        self.set_length(bytes.len());
+        self.set_outside(completion.address, target.length as usize);
+        self.fragment_mut().put = Some(completion);
     }
 
     /// Hands it to Open MPI.
@@ -198,11 +229,23 @@ impl Message {
 
     /// Tells its sender how it went if that is wanted. The message is returned if it is ours to use again; if not, Open MPI
     /// frees it.
-    pub fn finish(self, status: i32) -> Option<Self> {
+    pub fn finish(mut self, status: i32) -> Option<Self> {
+        let put = self.fragment_mut().put.take();
         let fragment = self.fragment();
         let flags = fragment.descriptor.des_flags;
         let callback = fragment.descriptor.des_cbfunc;
         let (module, endpoint) = (fragment.module, fragment.endpoint);
+        if let Some(put) = put {
+            if let Some(callback) = put.callback {
+                let (address, handle) = (put.address, put.handle);
+                // SAFETY: Open MPI passed the callback with these arguments, and module and endpoint are those of the put.
+                unsafe {
+                    let (context, data) = (put.context, put.data);
+                    callback(module, endpoint, address, handle, context, data, status);
+                }
+            }
+            return Some(self);
+        }
         let owned = flags & MCA_BTL_DES_FLAGS_BTL_OWNERSHIP != 0;
         let descriptor = self.into_descriptor();
         if let Some(callback) = callback.filter(|_| flags & MCA_BTL_DES_SEND_ALWAYS_CALLBACK != 0) {

@@ -7,8 +7,9 @@ use std::io::{self, IoSlice};
 use std::time::Instant;
 
 use crate::card::Card;
+use crate::input::{Blocks, Input, Received, Room};
 use crate::transport::Stream;
-use crate::wire::{Foreign, Header, Kind, ANSWER, HEADER};
+use crate::wire::{Foreign, Header, Kind, ANSWER, HEADER, TARGET};
 
 /// What a link carries for Open MPI.
 pub trait Payload {
@@ -120,13 +121,24 @@ impl<P: Payload> Link<P> {
         self.has_output() && matches!(self.state, State::Ready(_))
     }
 
-    /// Queues a message.
-    pub fn push(&mut self, tag: u8, payload: P, number: Option<u64>) {
-        let length: usize = payload.parts().iter().map(|part| part.len()).sum();
+    /// Whether there is input, and room for output. Both, if only the calls can tell.
+    pub fn readiness(&self) -> (bool, bool) {
+        match &self.state {
+            State::Ready(stream) => stream.readiness().unwrap_or((true, true)),
+            _ => (true, true),
+        }
+    }
+
+    /// Queues a message, or a put, which begins with its target.
+    pub fn push(&mut self, kind: Kind, tag: u8, payload: P, number: Option<u64>) {
+        let length = match kind {
+            Kind::Put => TARGET,
+            _ => payload.parts().iter().map(|part| part.len()).sum(),
+        };
         let header = Header {
             length: u32::try_from(length).expect("a message is limited to btl_esp_max_send_size"),
             tag,
-            kind: Kind::Send,
+            kind,
             protected: number.is_some(),
             number: number.unwrap_or(0),
         };
@@ -248,11 +260,17 @@ impl<P: Payload> Link<P> {
     /// # Errors
     ///
     /// When the connection is broken, or the peer sends nonsense.
-    pub fn receive(&mut self, blocks: &mut Blocks) -> io::Result<Received> {
+    pub fn receive(&mut self, blocks: &mut Blocks, room: &mut Room<'_>) -> io::Result<Received> {
         let State::Ready(stream) = &self.state else {
             return Ok(Received::default());
         };
-        self.input.receive(stream, blocks)
+        self.input.receive(stream, blocks, room)
+    }
+
+    /// Whether a put has come in part.
+    #[cfg(test)]
+    pub fn is_amid_put(&self) -> bool {
+        self.input.is_amid_put()
     }
 
     /// Counts a protected frame that came.
@@ -280,101 +298,5 @@ pub fn read_greeting(
             bytes.extend_from_slice(&buffer[..count]);
             Ok((bytes.len() == length).then_some(()))
         }
-    }
-}
-
-/// Blocks of memory to receive into, used again and again.
-#[derive(Debug)]
-pub struct Blocks {
-    size: usize,
-    free: Vec<Vec<u8>>,
-}
-
-/// Blocks that are kept for later.
-const KEPT: usize = 32;
-
-impl Blocks {
-    /// Blocks of `size` bytes.
-    pub const fn new(size: usize) -> Self {
-        Self {
-            size,
-            free: Vec::new(),
-        }
-    }
-
-    fn take(&mut self) -> Vec<u8> {
-        self.free.pop().unwrap_or_else(|| vec![0; self.size])
-    }
-
-    /// Gives a block back.
-    pub fn give(&mut self, block: Vec<u8>) {
-        if self.free.len() < KEPT && block.len() == self.size {
-            self.free.push(block);
-        }
-    }
-}
-
-/// What a link received.
-#[derive(Debug, Default)]
-pub struct Received {
-    /// The memory that holds it; empty if nothing came.
-    pub block: Vec<u8>,
-    /// Headers, and where in the block the bytes of each begin.
-    pub frames: Vec<(Header, usize)>,
-    /// The peer has ended the stream.
-    pub ended: bool,
-}
-
-/// Bytes that came and are no complete frame yet. There is no block while there are none.
-#[derive(Debug, Default)]
-struct Input {
-    block: Vec<u8>,
-    length: usize,
-}
-
-impl Input {
-    fn receive(&mut self, stream: &Stream, blocks: &mut Blocks) -> io::Result<Received> {
-        let mut received = Received::default();
-        if self.block.is_empty() {
-            self.block = blocks.take();
-        }
-        match stream.receive(&mut self.block[self.length..])? {
-            None => {}
-            Some(0) => received.ended = true,
-            Some(count) => self.length += count,
-        }
-        let start = self.parse(&mut received.frames)?;
-        if start > 0 {
-            let rest = start..self.length;
-            received.block = std::mem::take(&mut self.block);
-            self.length = rest.len();
-            if !rest.is_empty() {
-                self.block = blocks.take();
-                self.block[..rest.len()].copy_from_slice(&received.block[rest]);
-            }
-        } else if self.length == 0 {
-            blocks.give(std::mem::take(&mut self.block));
-        }
-        Ok(received)
-    }
-
-    /// Finds complete frames, and the end of the last one.
-    fn parse(&self, frames: &mut Vec<(Header, usize)>) -> io::Result<usize> {
-        let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
-        let mut start = 0;
-        while let Some(header) = self.block[start..self.length].first_chunk::<HEADER>() {
-            let header = Header::decode(header).map_err(wrong)?;
-            let bytes = start + HEADER;
-            let end = bytes + header.length as usize;
-            if end - start > self.block.len() {
-                return Err(wrong(Foreign));
-            }
-            if end > self.length {
-                break;
-            }
-            frames.push((header, bytes));
-            start = end;
-        }
-        Ok(start)
     }
 }

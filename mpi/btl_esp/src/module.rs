@@ -7,14 +7,24 @@ use std::ptr;
 
 use crate::driver;
 use crate::ffi::*;
-use crate::fragment::{Message, Pool};
-use crate::wire::Name;
+use crate::fragment::{Completion, Message, Pool};
+use crate::wire::{Name, Target, TARGET};
 
 /// Messages that fit, with Open MPI's headers, into this go into small fragments.
 const SMALL: usize = 4 << 10;
 
 static SMALL_MESSAGES: Pool = Pool::new();
 static LARGE_MESSAGES: Pool = Pool::new();
+
+/// What Open MPI hands to a peer so that it may write into memory of this process. It is copied byte by byte.
+#[repr(C)]
+#[derive(Clone, Copy)]
+struct Registration {
+    /// Of the window; 0 if peers do not write into the memory.
+    key: u64,
+    /// Where the memory begins here.
+    base: u64,
+}
 
 /// Sets the functions.
 pub fn fill(module: &mut mca_btl_base_module_t) {
@@ -26,6 +36,10 @@ pub fn fill(module: &mut mca_btl_base_module_t) {
     module.btl_prepare_src = Some(prepare_src);
     module.btl_send = Some(send);
     module.btl_sendi = Some(sendi);
+    module.btl_register_mem = Some(register_memory);
+    module.btl_deregister_mem = Some(deregister_memory);
+    module.btl_registration_handle_size = size_of::<Registration>();
+    module.btl_put = Some(put);
     module.btl_dump = Some(mca_btl_base_dump);
     module.btl_register_error = Some(register_error);
 }
@@ -229,7 +243,88 @@ unsafe extern "C" fn send(
     // SAFETY: Open MPI sends descriptors of this component, and does not touch them until they are complete.
     let mut message = unsafe { Message::from_descriptor(descriptor) };
     message.set_way(module, endpoint);
-    driver::send(driver::link_of(endpoint), tag, message)
+    match driver::send(driver::link_of(endpoint), tag, message) {
+        Ok(left) => c_int::from(left),
+        Err(message) => {
+            // Open MPI keeps it
+            message.into_descriptor();
+            OPAL_ERR_UNREACH
+        }
+    }
+}
+
+/// Registers memory. Only memory that peers are to write into is opened to them; the rest needs nothing.
+unsafe extern "C" fn register_memory(
+    _module: *mut mca_btl_base_module_t,
+    _endpoint: *mut mca_btl_base_endpoint_t,
+    base: *mut c_void,
+    size: usize,
+    flags: u32,
+) -> *mut mca_btl_base_registration_handle_t {
+    let mut key = 0;
+    if flags & MCA_BTL_REG_FLAG_REMOTE_WRITE != 0 {
+        // SAFETY: Open MPI registers memory that the program lends it for receiving, and deregisters it before the program
+        // gets it back.
+        match unsafe { driver::open_window(base.cast(), size) } {
+            Some(opened) => key = opened,
+            None => return ptr::null_mut(),
+        }
+    }
+    let base = base.expose_provenance() as u64;
+    Box::into_raw(Box::new(Registration { key, base })).cast()
+}
+
+unsafe extern "C" fn deregister_memory(
+    _module: *mut mca_btl_base_module_t,
+    handle: *mut mca_btl_base_registration_handle_t,
+) -> c_int {
+    if !handle.is_null() {
+        // SAFETY: `register_memory` made the handle by a box, and Open MPI gives it back once.
+        let registration = unsafe { Box::from_raw(handle.cast::<Registration>()) };
+        driver::close_window(registration.key);
+    }
+    OPAL_SUCCESS
+}
+
+/// Writes into memory of a peer, which it has registered.
+unsafe extern "C" fn put(
+    module: *mut mca_btl_base_module_t,
+    endpoint: *mut mca_btl_base_endpoint_t,
+    address: *mut c_void,
+    remote_address: u64,
+    handle: *mut mca_btl_base_registration_handle_t,
+    remote_handle: *mut mca_btl_base_registration_handle_t,
+    size: usize,
+    _flags: c_int,
+    _order: c_int,
+    callback: mca_btl_base_rdma_completion_fn_t,
+    context: *mut c_void,
+    data: *mut c_void,
+) -> c_int {
+    // SAFETY: Open MPI passes a copy of the peer's handle, byte by byte, wherever that is.
+    let remote = unsafe { remote_handle.cast::<Registration>().read_unaligned() };
+    let target = Target {
+        key: remote.key,
+        offset: remote_address.wrapping_sub(remote.base),
+        length: size as u64,
+    };
+    let flags = MCA_BTL_DES_FLAGS_BTL_OWNERSHIP;
+    let mut message = take(TARGET, module, endpoint, flags);
+    let completion = Completion {
+        callback,
+        address,
+        handle,
+        context,
+        data,
+    };
+    message.set_put(&target, completion);
+    match driver::put(driver::link_of(endpoint), message) {
+        Ok(_) => OPAL_SUCCESS,
+        Err(message) => {
+            recycle(message);
+            OPAL_ERR_UNREACH
+        }
+    }
 }
 
 /// Sends a header and data that are copied, so that the sender may go on at once.
@@ -269,7 +364,10 @@ unsafe extern "C" fn sendi(
     }
     message.set_length(header_size + packed);
     match driver::send(driver::link_of(endpoint), tag, message) {
-        result if result >= 0 => OPAL_SUCCESS,
-        error => error,
+        Ok(_) => OPAL_SUCCESS,
+        Err(message) => {
+            recycle(message);
+            OPAL_ERR_UNREACH
+        }
     }
 }

@@ -14,6 +14,11 @@ pub struct Seen {
 }
 
 impl Seen {
+    /// Whether `number` was noted.
+    pub fn contains(&self, number: u64) -> bool {
+        number < self.next || self.above.contains(&number)
+    }
+
     /// Notes `number`; false if it was seen before.
     pub fn insert(&mut self, number: u64) -> bool {
         if number < self.next || !self.above.insert(number) {
@@ -39,6 +44,7 @@ mod tests {
         for number in [0, 1, 2, 3, 5] {
             assert!(!seen.insert(number));
         }
+        assert!(seen.contains(2) && seen.contains(5) && !seen.contains(4) && !seen.contains(6));
         assert!(seen.insert(4));
         assert!(seen.above.is_empty());
     }

@@ -215,20 +215,36 @@ impl Stream {
         }
     }
 
+    /// Whether there is input, and room for output. An error is both.
+    ///
+    /// # Errors
+    ///
+    /// What `poll(2)` says.
+    pub fn readiness(&self) -> io::Result<(bool, bool)> {
+        let flags = PollFlags::POLLIN | PollFlags::POLLOUT;
+        let mut set = [PollFd::new(self.0.as_fd(), flags)];
+        match poll(&mut set, PollTimeout::ZERO) {
+            Ok(0) | Err(nix::errno::Errno::EINTR) => Ok((false, false)),
+            Ok(_) => {
+                let found = set[0].revents().unwrap_or(flags);
+                let broken = PollFlags::POLLERR | PollFlags::POLLHUP;
+                let is = |flag| found.intersects(flag | broken);
+                Ok((is(PollFlags::POLLIN), is(PollFlags::POLLOUT)))
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
     /// Whether the connection is there yet.
     ///
     /// # Errors
     ///
     /// Why it cannot be made.
     pub fn is_connected(&self) -> io::Result<bool> {
-        let mut set = [PollFd::new(self.0.as_fd(), PollFlags::POLLOUT)];
-        match poll(&mut set, PollTimeout::ZERO) {
-            Ok(0) | Err(nix::errno::Errno::EINTR) => Ok(false),
-            Ok(_) => match self.0.take_error()? {
-                Some(error) => Err(error),
-                None => Ok(true),
-            },
-            Err(error) => Err(error.into()),
+        let (_, output) = self.readiness()?;
+        match self.0.take_error()? {
+            Some(error) => Err(error),
+            None => Ok(output),
         }
     }
 

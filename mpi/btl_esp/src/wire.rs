@@ -16,8 +16,11 @@ pub const HELLO: usize = 16;
 /// Bytes of an [`Answer`].
 pub const ANSWER: usize = 4;
 
+/// Bytes of a [`Target`].
+pub const TARGET: usize = 24;
+
 /// The version of all of this.
-pub const VERSION: u8 = 1;
+pub const VERSION: u8 = 2;
 
 /// What a hello and an answer begin with.
 const MAGIC: [u8; 3] = *b"MPI";
@@ -50,6 +53,8 @@ pub enum Kind {
     Acknowledgement = 2,
     /// The sender ends the connection in order; nothing follows.
     End = 3,
+    /// A [`Target`], which the header's length covers, and as many bytes as it says, which go there.
+    Put = 4,
 }
 
 /// What precedes the bytes of a frame.
@@ -107,6 +112,7 @@ impl Header {
             1 => Kind::Send,
             2 => Kind::Acknowledgement,
             3 => Kind::End,
+            4 => Kind::Put,
             _ => return Err(Foreign),
         };
         let flags = u16::from_le_bytes([f0, f1]);
@@ -120,6 +126,42 @@ impl Header {
             protected: flags & PROTECTED != 0,
             number: u64::from_le_bytes(number),
         })
+    }
+}
+
+/// Memory of the receiver that a put writes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Target {
+    /// The receiver's name for memory that it has opened.
+    pub key: u64,
+    /// From there on, in bytes.
+    pub offset: u64,
+    /// So many bytes.
+    pub length: u64,
+}
+
+impl Target {
+    /// The target as bytes.
+    pub fn encode(&self) -> [u8; TARGET] {
+        let mut bytes = [0; TARGET];
+        bytes[..8].copy_from_slice(&self.key.to_le_bytes());
+        bytes[8..16].copy_from_slice(&self.offset.to_le_bytes());
+        bytes[16..].copy_from_slice(&self.length.to_le_bytes());
+        bytes
+    }
+
+    /// Reads a target.
+    pub fn decode(bytes: &[u8; TARGET]) -> Self {
+        let word = |place: usize| {
+            let mut word = [0; 8];
+            word.copy_from_slice(&bytes[place..place + 8]);
+            u64::from_le_bytes(word)
+        };
+        Self {
+            key: word(0),
+            offset: word(8),
+            length: word(16),
+        }
     }
 }
 
@@ -202,7 +244,7 @@ mod tests {
 
     #[test]
     fn headers_are_read_as_they_were_written() {
-        for kind in [Kind::Send, Kind::Acknowledgement, Kind::End] {
+        for kind in [Kind::Send, Kind::Acknowledgement, Kind::End, Kind::Put] {
             for protected in [false, true] {
                 let header = Header {
                     length: 0x0102_0304,
@@ -216,6 +258,16 @@ mod tests {
         }
         assert_eq!(Header::decode(&[0; HEADER]), Err(Foreign));
         assert_eq!(Header::decode(&[0xff; HEADER]), Err(Foreign));
+    }
+
+    #[test]
+    fn targets_are_read_as_they_were_written() {
+        let target = Target {
+            key: u64::MAX - 1,
+            offset: 0x0102_0304_0506_0708,
+            length: 9,
+        };
+        assert_eq!(Target::decode(&target.encode()), target);
     }
 
     #[test]

@@ -47,7 +47,7 @@ pub struct GroupArgs {
     #[command(flatten)]
     pub hosts: HostArgs,
 
-    /// What they do.
+    /// Their work.
     #[command(flatten)]
     pub many: ManyArgs,
 }
@@ -114,7 +114,7 @@ impl GroupArgs {
         Ok(())
     }
 
-    /// Who takes part. `connect` is the server of option --connect, whose client is here.
+    /// The participants. `connect` is the server of option --connect, whose client is here.
     ///
     /// # Errors
     ///

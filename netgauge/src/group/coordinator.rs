@@ -82,7 +82,7 @@ pub struct Coordinator<'a> {
 }
 
 impl<'a> Coordinator<'a> {
-    /// What the command line asks for.
+    /// The command line's wishes.
     ///
     /// # Errors
     ///

@@ -34,7 +34,7 @@ pub struct ParamsReport {
     pub pattern: String,
     /// Their names, by index.
     pub participants: Vec<String>,
-    /// What the choice of the server depended on.
+    /// Decides on the server.
     pub seed: u64,
     /// The server's name.
     pub server: String,
@@ -85,7 +85,7 @@ impl ParamsReport {
         }
     }
 
-    /// What was measured with a pair of parameters.
+    /// The measurement with a pair of parameters.
     pub fn cell(&self, burst_length: u32, packets_to_ack: u32) -> Option<&Cell> {
         let wanted = EspParameters {
             burst_length,

@@ -36,7 +36,7 @@ pub(super) const PIECE: usize = 64 * 1024;
 /// The epoll token of the control connection.
 pub(super) const CONTROL: u64 = u64::MAX;
 
-/// What a member saw of one round.
+/// A member's view of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Span {
     /// From the first go to the last member's word, nanoseconds; member 0's alone is of interest.
@@ -50,7 +50,7 @@ pub struct Span {
 pub struct Lost {
     /// Their numbers.
     pub members: Vec<u16>,
-    /// What happened.
+    /// The event.
     pub reason: String,
 }
 
@@ -88,7 +88,7 @@ pub struct Member {
     pub links: Vec<Link>,
 }
 
-/// What is under way on a link in one round.
+/// The transfer that is under way on a link in one round.
 #[derive(Clone, Debug, Default)]
 struct State {
     /// Does the other one send a message here?
@@ -99,9 +99,9 @@ struct State {
     received: u64,
     /// Bytes of the message there that have been written.
     sent: u64,
-    /// What goes before the message.
+    /// Bytes before the message.
     before: Option<u8>,
-    /// What goes after it.
+    /// Bytes after it.
     after: Option<u8>,
     /// Member 0: has the other one said that it is done?
     done: bool,
@@ -477,7 +477,7 @@ mod tests {
         members
     }
 
-    /// What came of it for each member, where `to` says who sends to whom.
+    /// Each member's outcome, where `to` says who sends to whom.
     fn exchange_all(
         members: &mut [Member],
         series: Series,
@@ -562,7 +562,7 @@ mod tests {
         assert!(named.contains(&vec![2]), "{named:?}");
     }
 
-    /// What member 1 of two says when member 0 writes this and then nothing more.
+    /// The answer of member 1 of two when member 0 writes this and then nothing more.
     fn after(bytes: &[u8], size: u64, give_up: Duration) -> Lost {
         let mut members = members(2);
         let mut clock = members.remove(0);

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What is said about rounds: goodput, its share of the rate, fairness.
+//! Figures of rounds: goodput, its share of the rate, fairness.
 
 use serde::{Deserialize, Serialize};
 
@@ -92,7 +92,7 @@ pub enum Share {
         /// The fastest round's.
         best: f64,
     },
-    /// What one host gets on average.
+    /// A host's part, on average.
     Average(f64),
 }
 

@@ -31,7 +31,7 @@ const SCALE: i32 = 20;
 /// The level from which on a cell is so light that its text is black.
 const LIGHT: f64 = 0.6;
 
-/// What of a text is at its coordinates.
+/// The point of a text that is at its coordinates.
 const START: Pos = Pos {
     h_pos: HPos::Left,
     v_pos: VPos::Center,
@@ -45,10 +45,10 @@ const END: Pos = Pos {
     v_pos: VPos::Center,
 };
 
-/// What is drawn: the cells' values, by row and column, in the order of the axes.
+/// The picture: the cells' values, by row and column, in the order of the axes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct HeatMap {
-    /// What is said above it.
+    /// The line above it.
     pub title: String,
     /// Values of `packets_to_ack`, upwards.
     pub rows: Vec<u32>,
@@ -61,7 +61,7 @@ pub struct HeatMap {
 }
 
 impl HeatMap {
-    /// What a report shows.
+    /// The heat map of a report.
     ///
     /// # Errors
     ///

@@ -15,7 +15,7 @@ use super::signals::is_interrupted;
 /// How long members may take to say what they have measured when the user ends the run.
 const LAST_ROUNDS: Duration = Duration::from_secs(5);
 
-/// Who is connected with whom.
+/// The connections of a mesh.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// Each with member 0.
@@ -24,7 +24,7 @@ pub enum Shape {
     Full,
 }
 
-/// Who sends to whom in a round.
+/// Senders and receivers of a round.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Flows {
     /// Member 0 to every other one.

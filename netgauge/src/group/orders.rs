@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What a coordinator and a participant say to each other on the control connection.
+//! The dialogue of a coordinator and a participant on the control connection.
 //!
 //! ```text
 //! to member 0                 to each other one           answers
@@ -26,7 +26,7 @@ use super::rounds::{Round, Series};
 use crate::control::Endpoint;
 use crate::transport::Place;
 
-/// What a participant is to do next.
+/// The next step of a participant.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Order {
     /// Open a listening socket.
@@ -82,7 +82,7 @@ impl Order {
     }
 }
 
-/// What came of an order.
+/// The outcome of an order.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Answer {
     /// The socket waits there.
@@ -99,7 +99,7 @@ pub enum Answer {
     Broken {
         /// Their numbers.
         places: Vec<u16>,
-        /// What happened.
+        /// The error.
         reason: String,
     },
     /// The connections are closed.

@@ -109,7 +109,7 @@ impl Values {
     }
 }
 
-/// What this process has to restore before it ends: a signal may come at any time.
+/// Values that this process has to restore before it ends: a signal may come at any time.
 static SAVED: Mutex<Option<Values>> = Mutex::new(None);
 
 fn saved() -> MutexGuard<'static, Option<Values>> {
@@ -140,7 +140,7 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// What the kernel says: a value is out of range, or this is not root.
+    /// The kernel's error: a value is out of range, or this is not root.
     pub fn set(&mut self, parameters: EspParameters) -> Result<()> {
         let saved = saved();
         let before = (*saved).context("the parameters were restored already")?;
@@ -151,7 +151,7 @@ impl Parameters {
     ///
     /// # Errors
     ///
-    /// What the kernel says; the text has the values that should be there.
+    /// The kernel's error; the text has the values that should be there.
     pub fn restore(self) -> Result<()> {
         restore()
     }

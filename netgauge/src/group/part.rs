@@ -19,7 +19,7 @@ use crate::transport::{self, Kind, Place};
 /// Rounds or spans in one message to the coordinator, so that it stays well below the longest line.
 const ROUNDS_PER_MESSAGE: usize = 256;
 
-/// What a participant has open.
+/// The sockets of a participant.
 enum Role {
     None,
     Listening(StreamListener),
@@ -28,7 +28,7 @@ enum Role {
 
 /// One participant.
 pub struct Part {
-    /// What it was told when it was started.
+    /// The orders that it was started with.
     options: StreamContext,
     role: Role,
     parameters: Option<Parameters>,
@@ -145,7 +145,7 @@ impl Part {
         }
     }
 
-    /// Who does these rounds, and for how long traffic may stand still.
+    /// The side that does these rounds, and for how long traffic may stand still.
     fn member(&mut self, series: Series) -> Result<(&mut Member, Duration)> {
         series.check()?;
         let Role::Member(member) = &mut self.role else {
@@ -254,7 +254,7 @@ fn ended(end: Result<End>) -> Result<Option<Answer>> {
     })
 }
 
-/// What the transport has for many connections.
+/// The transport's means for many connections.
 fn streams(opening: &Opening) -> Result<&'static StreamKind> {
     let kind = transport::find(&opening.transport)?;
     let streams = stream_kind(kind)?;
@@ -266,7 +266,7 @@ fn streams(opening: &Opening) -> Result<&'static StreamKind> {
     Ok(streams)
 }
 
-/// What `kind` has for patterns of many connections.
+/// The means of `kind` for patterns of many connections.
 ///
 /// # Errors
 ///

@@ -34,7 +34,7 @@ struct Participant {
     gone: Option<String>,
 }
 
-/// What a participant said.
+/// A participant's message.
 enum Heard {
     Answer(Answer),
     Failed(String),
@@ -145,7 +145,7 @@ impl Group {
         names.collect()
     }
 
-    /// What is recorded of a run of theirs that begins now.
+    /// The record of a run of theirs that begins now.
     pub fn record(&self) -> Record {
         let mut record = Record::begin();
         record.add("coordinator", Machine::here(None));
@@ -291,7 +291,7 @@ impl Group {
         }
     }
 
-    /// What it means that one has lost those at these places of `whom`.
+    /// The error of one that has lost those at these places of `whom`.
     fn blame(&self, whom: &[usize], places: &[u16], reason: &str) -> String {
         let names: Vec<_> = places
             .iter()
@@ -406,7 +406,7 @@ fn patience(place: &Place, options: &GroupOptions) -> Duration {
     }
 }
 
-/// What it means that a process does not answer, and what to do.
+/// The error of a process that does not answer, and what to do.
 fn unanswered(place: &Place, patience: Duration) -> String {
     let seconds = patience.as_secs();
     match place {

@@ -43,12 +43,12 @@ pub struct Rounds {
     /// Name in option `-x`.
     pub name: &'static str,
     pub(super) parts: Parts,
-    /// Who is connected with whom.
+    /// The connections.
     shape: Shape,
     measure: Measure,
-    /// What is said above its table, behind its name.
+    /// The line above its table, behind its name.
     pub(super) head: &'static str,
-    /// What is said above its picture.
+    /// The line above its picture.
     #[cfg_attr(not(feature = "pictures"), allow(dead_code))]
     pub(crate) title: &'static str,
 }
@@ -199,7 +199,7 @@ impl Rounds {
         interrupted
     }
 
-    /// Who is what, for the report, and the members of the mesh.
+    /// The parts, for the report, and the members of the mesh.
     fn cast(&self, group: &Group, clients: usize, plan: &Plan) -> (Option<Cast>, Vec<usize>) {
         if self.parts == Parts::Alike {
             return (None, (0..=clients).collect());
@@ -310,7 +310,7 @@ fn pair(hosts: usize, random: &mut fastrand::Rng) -> Vec<Option<u16>> {
     partners
 }
 
-/// What each pair carried each way in a round: by the time of the later of the two, so that one
+/// Each pair's rate each way in a round: by the time of the later of the two, so that one
 /// which was told to go after its partner had sent does not make them faster than they were.
 fn pair_rates(partners: &[Option<u16>], round: &MeshRound, size: u64) -> Vec<f64> {
     let pairs = partners.iter().enumerate().filter_map(|(one, partner)| {

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What a pattern of many is to measure, from the command line.
+//! The plan of a pattern of many, from the command line.
 
 use anyhow::{bail, ensure, Result};
 
@@ -29,7 +29,7 @@ impl Medium {
         SocketOptions::default().describe(self.kind)
     }
 
-    /// What participants are told of it.
+    /// The participants' part of it.
     pub fn opening(&self) -> Opening {
         Opening {
             transport: self.kind.name.to_owned(),
@@ -37,7 +37,7 @@ impl Medium {
         }
     }
 
-    /// What is to be said of it if it has been left out for `reason`.
+    /// The message on it if it has been left out for `reason`.
     pub fn left_out(&self, reason: &anyhow::Error) -> LeftOut {
         LeftOut {
             transport: self.kind.name.to_owned(),
@@ -81,7 +81,7 @@ impl Grid {
     }
 }
 
-/// What the participants of a pattern are.
+/// The parts of a pattern's participants.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Parts {
     /// A server and several numbers of clients.
@@ -92,7 +92,7 @@ pub enum Parts {
     Grid,
 }
 
-/// What is to be measured.
+/// The plan of a measurement.
 #[derive(Clone, Debug)]
 pub struct Plan {
     /// By what the messages go.
@@ -105,14 +105,14 @@ pub struct Plan {
     pub grid: Grid,
     /// Index of the server, if it is not to be drawn.
     pub server: Option<usize>,
-    /// What drawing it, or the pairs, depends on.
+    /// Decides on the server, or the pairs.
     pub seed: u64,
     /// Rate of the server's link, or each host's, bit/s.
     pub rate: Option<u64>,
 }
 
 impl Plan {
-    /// What so many participants are to measure with the pattern called `name`.
+    /// The plan of so many participants for the pattern called `name`.
     ///
     /// # Errors
     ///
@@ -256,7 +256,7 @@ fn server(cli: &Cli, participants: usize) -> Result<Option<usize>> {
     Ok(index.or(cli.connect.as_ref().map(|_| 0)))
 }
 
-/// Who is the server and who the clients, by index: of the first `clients + 1` participants one is
+/// Server and clients, by index: of the first `clients + 1` participants one is
 /// drawn, the same for every transport; or a given one has the first `clients` of the others.
 pub fn cast(server: Option<usize>, seed: u64, clients: usize) -> (usize, Vec<usize>) {
     let server = server.unwrap_or_else(|| {

@@ -382,7 +382,7 @@ mod tests {
     use super::*;
     use serde_json::json;
 
-    /// What is printed of a report.
+    /// A report as it is printed.
     fn printed<R>(report: R, print: fn(&R, &mut dyn Write) -> io::Result<()>) -> String {
         let mut out = Vec::new();
         print(&report, &mut out).unwrap();

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What was measured with a pattern of many, but for `esp-params`, which has a
+//! The results of a pattern of many, but for `esp-params`, which has a
 //! [report of its own](super::esp_params::ParamsReport). Printed as JSON it is what programs read.
 
 use serde::{Deserialize, Serialize};
@@ -21,14 +21,14 @@ pub struct GroupReport {
     pub pattern: String,
     /// Their names, by index.
     pub participants: Vec<String>,
-    /// What the choice of the servers, or of pairs, depended on.
+    /// Decides on the servers, or the pairs.
     pub seed: u64,
     /// Rate of the server's link, or each host's, bit/s.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub rate_bit_per_s: Option<u64>,
     /// One per transport, congestion control and number of clients, in the order measured.
     pub runs: Vec<GroupRun>,
-    /// What does not work here, where all transports were asked for.
+    /// Transports that do not work here, where all transports were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
@@ -43,7 +43,7 @@ pub struct GroupRun {
     /// Name of TCP's congestion control, where one was chosen.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub congestion: Option<String>,
-    /// Who was what, where not all did the same.
+    /// The parts, where not all did the same.
     #[serde(flatten)]
     pub cast: Option<Cast>,
     /// How it ended.
@@ -171,7 +171,7 @@ impl GroupRun {
         transport::medium(&self.transport, self.congestion.as_deref())
     }
 
-    /// What was measured, for messages.
+    /// The run's name in messages.
     pub fn title(&self) -> String {
         let Some(Cast { clients, .. }) = self.cast else {
             return self.medium();

@@ -29,7 +29,7 @@ const DONE: u8 = b'D';
 /// The most bytes that a participant sends in a round: it has them in memory.
 pub const MOST_BYTES: u64 = 1 << 30;
 
-/// What a client sends before it lets others begin, bytes. Enough packets that some still wait for ESP's or TCP's
+/// Bytes that a client sends before it lets others begin: enough packets that some still wait for ESP's or TCP's
 /// window when the rest is written, which then joins them and needs no announcement of its own.
 const FIRST_PIECE: usize = 16 * 1024;
 
@@ -62,7 +62,7 @@ impl Series {
     }
 }
 
-/// What the server saw of one round.
+/// The server's view of one round.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Round {
     /// From the first client's go to the last client's last byte, nanoseconds.
@@ -85,7 +85,7 @@ pub(super) fn pattern(number: u16, offset: u64) -> u8 {
     ((offset + u64::from(number)) % PERIOD) as u8
 }
 
-/// What member `number` sends in a round of `size` bytes.
+/// The bytes that member `number` sends in a round of `size` bytes.
 pub fn message(number: u16, size: u64) -> Vec<u8> {
     (0..size).map(|offset| pattern(number, offset)).collect()
 }
@@ -120,7 +120,7 @@ pub fn gather(
 ///
 /// # Errors
 ///
-/// What the socket says, or the server said something out of turn.
+/// The socket's error, or the server said something out of turn.
 pub fn send(
     socket: &mut dyn StreamSocket,
     control: BorrowedFd<'_>,
@@ -306,7 +306,7 @@ impl Server<'_> {
         }
     }
 
-    /// What has come from each client, bytes, with what waits in the sockets to be read.
+    /// Bytes that have come from each client, with those that wait in the sockets to be read.
     fn arrived(&self) -> Vec<u64> {
         let clients = self.clients.iter();
         let waiting = clients.map(|client| unread(client.socket.as_fd()).unwrap_or(0));

@@ -41,7 +41,7 @@ impl Signals {
     ///
     /// # Errors
     ///
-    /// What the system says.
+    /// The system's error.
     pub fn catch() -> Result<Self> {
         let (reader, writer) = UnixStream::pair()?;
         reader.set_nonblocking(true)?;

@@ -28,10 +28,10 @@ const LAST_BREATH: Duration = Duration::from_secs(1);
 /// How often to look whether it has.
 const LOOK: Duration = Duration::from_millis(10);
 
-/// What a shell ends with when there is no such program.
+/// A shell's exit status when there is no such program.
 const NO_PROGRAM: i32 = 127;
 
-/// Who is to take part.
+/// The participants.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Place {
     /// A `netgauge --server` on another host, or another port.
@@ -70,7 +70,7 @@ pub struct Remote {
     pub program: String,
 }
 
-/// What participants that the coordinator starts are told, and how long to wait for the others.
+/// Arguments of participants that the coordinator starts, and how long they wait for the others.
 #[derive(Clone, Debug)]
 pub struct GroupOptions {
     /// Interface; in a namespace, `eth0` without one.
@@ -84,7 +84,7 @@ pub struct GroupOptions {
 }
 
 impl GroupOptions {
-    /// What a process that is to use `interface` is told.
+    /// Arguments of a process that is to use `interface`.
     fn arguments(&self, interface: Option<&str>) -> Vec<String> {
         let mut arguments = Vec::new();
         if let Some(interface) = interface {
@@ -227,12 +227,12 @@ impl Process {
     }
 }
 
-/// What a process that a coordinator has started does: its control connection is its standard
+/// Runs a process that a coordinator has started: its control connection is its standard
 /// input, or with `stdio` that and its standard output.
 ///
 /// # Errors
 ///
-/// What is said on the control connection is none of netgauge's.
+/// Output that is none of netgauge's on the control connection.
 pub fn participate(namespace: Option<&str>, stdio: bool, options: &ServerOptions) -> Result<()> {
     const PEER: &str = "coordinator";
     let stdin = io::stdin().as_fd().try_clone_to_owned()?;

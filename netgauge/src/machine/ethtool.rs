@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What a network device says of itself: the questions of `ethtool(8)` that need no privileges.
+//! Facts of a network device: the questions of `ethtool(8)` that need no privileges.
 //!
 //! They go by `ioctl` and not by sysfs, since that shows the devices of the network namespace that
 //! mounted it, not of the caller's.
@@ -22,7 +22,7 @@ const SPEED_UNKNOWN: u32 = u32::MAX;
 /// The most words of a link's modes: as many as fit into the count's signed byte.
 const MOST_WORDS: usize = 3 * 127;
 
-/// What can be asked.
+/// The questions.
 ///
 /// # Safety
 ///

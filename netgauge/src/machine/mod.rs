@@ -2,7 +2,7 @@
 
 //! A host as far as it matters to results: kernel, processors, device, settings.
 //!
-//! What cannot be found out is left out.
+//! Facts that cannot be found out are left out.
 
 mod ethtool;
 

@@ -110,7 +110,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
 struct Transfer {
     size: u64,
     chunk: usize,
-    /// What every byte of it is, and of its confirmations.
+    /// The value of each byte of it, and of its confirmations.
     tag: u8,
 }
 

@@ -113,7 +113,7 @@ fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Resu
     })
 }
 
-/// What the follower has seen of a flood.
+/// The follower's view of a flood.
 struct Tally {
     /// Messages.
     came: u32,

@@ -82,7 +82,7 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan, least: &Way) -> Result
     })
 }
 
-/// What is learnt of messages of one size that go from the leader to the follower.
+/// The times of messages of one size that go from the leader to the follower.
 struct Way {
     send_overhead: Summary,
     round_trip: Summary,

@@ -133,7 +133,7 @@ fn patterns() -> impl Iterator<Item = &'static Pattern> {
     of_two().filter(suits)
 }
 
-/// What is lost and of what: a size, and how many datagrams of each side one of is dropped. The second size goes as
+/// The losses of a pattern: a size, and how many datagrams of each side one of is dropped. The second size goes as
 /// several datagrams, so more messages lose one of theirs.
 fn losses_for(pattern: &str) -> Vec<(u64, [u32; 2])> {
     match pattern {

@@ -47,11 +47,11 @@ pub struct Pattern {
     pub tests: u32,
     /// Bytes of the largest size it takes.
     pub most: u64,
-    /// What is done.
+    /// The pattern's work.
     pub act: Act,
 }
 
-/// What those who take part in a pattern do.
+/// The work of those that take part in a pattern.
 #[derive(Clone, Copy, Debug)]
 pub enum Act {
     /// A client and a server.
@@ -60,7 +60,7 @@ pub enum Act {
     Many(&'static dyn Many),
 }
 
-/// What a client and a server do.
+/// The work of a client and a server.
 pub trait Two: Sync + fmt::Debug {
     /// Can it measure this kind of transport?
     ///
@@ -163,7 +163,7 @@ impl Pattern {
         SizeSpec::from(self.sizes)
     }
 
-    /// What participants are, in a pattern of many.
+    /// The participants' parts, in a pattern of many.
     pub fn parts(&self) -> Option<Parts> {
         match self.act {
             Act::Two(_) => None,
@@ -171,7 +171,7 @@ impl Pattern {
         }
     }
 
-    /// What client and server do.
+    /// The work of client and server.
     ///
     /// # Errors
     ///
@@ -254,7 +254,7 @@ pub fn many(option: &str) -> Result<Option<&'static Pattern>> {
     }
 }
 
-/// What is to be measured.
+/// The measurement that was asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Plan {
     /// Sizes in bytes, ascending.
@@ -289,12 +289,12 @@ fn times(tests: u32) -> Vec<u64> {
     Vec::with_capacity(tests.min(RESERVED) as usize)
 }
 
-/// What patterns need that open connections of their own.
+/// The needs of patterns that open connections of their own.
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// How to open them.
     pub kind: &'static StreamKind,
-    /// What the transport has to know for it.
+    /// The transport's knowledge for it.
     pub context: StreamContext,
 }
 
@@ -313,7 +313,7 @@ const LAST_WORD: Duration = Duration::from_secs(1);
 
 /// A connected pair: the transport, and the control connection beside it.
 pub struct Link<'a> {
-    /// What is measured.
+    /// The measurement.
     pub transport: &'a mut dyn Transport,
     /// The connection to agree by.
     pub control: &'a mut Control,
@@ -364,7 +364,7 @@ impl Link<'_> {
         std::os::fd::AsFd::as_fd(&*self.control)
     }
 
-    /// What a failed call on the transport means, with the peer's word on it if there is one.
+    /// The error of a failed call on the transport, with the peer's word on it if there is one.
     fn explain(&mut self, error: io::Error) -> anyhow::Error {
         let seen = match is_timeout(&error) {
             true => anyhow!("nothing came for too long: is the link up?"),
@@ -384,7 +384,7 @@ impl Link<'_> {
         }
     }
 
-    /// What a lost message means: an error once the peer is known to have failed.
+    /// The meaning of a lost message: an error once the peer is known to have failed.
     fn check_peer(&mut self) -> Result<()> {
         if !self.control.is_ready(Duration::ZERO)? {
             return Ok(());
@@ -394,7 +394,7 @@ impl Link<'_> {
     }
 }
 
-/// What is counted as lost: what is repeated as a whole.
+/// The unit of loss: the part that is repeated as a whole.
 #[derive(Clone, Copy)]
 enum Lost {
     /// A message, or its answer.

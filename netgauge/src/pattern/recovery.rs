@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What a loss costs: messages one after the other, each answered with a byte before the next.
+//! The cost of a loss: messages one after the other, each answered with a byte before the next.
 //!
 //! Nothing follows such a message by which its loss could be noticed: only a timer can. A small one
 //! is a short dialogue, a large one a transfer whose tail may be what is lost. An exchange that took

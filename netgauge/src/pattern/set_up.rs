@@ -127,7 +127,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
     })
 }
 
-/// What it means that a connection could not be opened.
+/// The error of a connection that could not be opened.
 fn explain(link: &mut Link<'_>, error: anyhow::Error) -> anyhow::Error {
     let cause = error.downcast_ref::<io::Error>();
     match cause.and_then(io::Error::raw_os_error) {

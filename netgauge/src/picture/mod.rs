@@ -21,14 +21,14 @@ use scaled::Scaled;
 /// The family of all text in pictures.
 pub const FONT: &str = "sans-serif";
 
-/// What of a pixel of the drawing a PNG has, in each direction: enough for paper.
+/// Pixels of a PNG for each of the drawing's, in each direction: enough for paper.
 const DENSITY: u32 = 2;
 /// How many dots a pixel of the PNG is averaged from, in each direction: what [`average`] does.
 const SMOOTHING: u32 = 2;
 /// The most pixels of a drawing that is written as PNG: a hundred times an ordinary one's.
 const MOST_PIXELS: u64 = 50_000_000;
 
-/// What may go wrong on a backend.
+/// Errors of a backend.
 pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
 /// Something to draw.
@@ -40,7 +40,7 @@ pub trait Drawing {
     ///
     /// # Errors
     ///
-    /// What the backend says.
+    /// The backend's error.
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>>;
 }
 
@@ -62,7 +62,7 @@ pub fn save(drawing: &impl Drawing, path: &Path) -> Result<()> {
 ///
 /// # Errors
 ///
-/// What drawing says.
+/// The error of drawing.
 pub fn svg(drawing: &impl Drawing) -> Result<String> {
     know_font();
     let mut text = String::new();

@@ -4,7 +4,7 @@
 
 use crate::sizes::human;
 
-/// What an axis counts.
+/// The unit of an axis.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
     /// Bytes, in powers of two.
@@ -27,7 +27,7 @@ pub enum Scale {
 /// An axis.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Axis {
-    /// What it shows.
+    /// Its label.
     pub(super) label: String,
     /// How it goes.
     pub(super) scale: Scale,
@@ -141,7 +141,7 @@ impl Axis {
         ticks
     }
 
-    /// What is said at a tick.
+    /// The text at a tick.
     pub(super) fn text(&self, tick: f64) -> String {
         match self.unit {
             Unit::Bytes => human(tick.round() as u64),

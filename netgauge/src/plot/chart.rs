@@ -65,7 +65,7 @@ const DASHES: [Option<(i32, i32)>; 4] = [None, Some((10, 5)), Some((3, 4)), Some
 const GRID: RGBColor = RGBColor(210, 210, 210);
 const GREY: RGBColor = RGBColor(90, 90, 90);
 
-/// What a line's places are marked with.
+/// The mark of a line's places.
 #[derive(Clone, Copy, Debug)]
 enum Mark {
     Circle,
@@ -105,7 +105,7 @@ impl Mark {
     }
 }
 
-/// What tells a line from the others.
+/// The style that tells a line from the others.
 #[derive(Clone, Copy)]
 struct Style {
     colour: RGBColor,
@@ -144,7 +144,7 @@ impl Style {
 /// A line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Line {
-    /// What it is of.
+    /// Its name.
     pub label: String,
     /// Its transport, by which it is told from others.
     pub transport: String,
@@ -157,18 +157,18 @@ pub struct Line {
 /// A height that lines are compared with.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Base {
-    /// What is so high.
+    /// Its name.
     pub label: String,
     /// Its value.
     pub value: f64,
 }
 
-/// What is drawn.
+/// The picture.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Chart {
-    /// What it is.
+    /// Its title.
     pub title: String,
-    /// What is said below the title, a line each.
+    /// The lines below the title.
     pub notes: Vec<String>,
     /// The horizontal axis.
     pub x: Axis,
@@ -176,7 +176,7 @@ pub struct Chart {
     pub y: Axis,
     /// The lines, in the order of the legend.
     pub lines: Vec<Line>,
-    /// What they are compared with.
+    /// The height that they are compared with.
     pub base: Option<Base>,
 }
 
@@ -186,7 +186,7 @@ impl Chart {
         TITLE * (self.notes.len() as u32 + 1) + TITLE / 2
     }
 
-    /// What the legend says: the lines, and what they are compared with.
+    /// The legend: the lines, and the height that they are compared with.
     fn labels(&self) -> impl Iterator<Item = &str> {
         let lines = self.lines.iter().map(|line| &line.label[..]);
         lines.chain(self.base.iter().map(|base| &base.label[..]))
@@ -198,7 +198,7 @@ impl Chart {
         STROKE as u32 + 36 + (letters.max().unwrap_or(0) * LETTER) as u32
     }
 
-    /// What tells each line from the others: a transport's first line looks the same in every
+    /// The lines' styles: a transport's first line looks the same in every
     /// picture, and its further ones have its colour, unless it is alone in the picture.
     fn styles(&self) -> Vec<Style> {
         let mut transports: Vec<&str> = transport::KINDS.iter().map(|kind| kind.name).collect();

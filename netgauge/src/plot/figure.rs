@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What of saved results becomes which line.
+//! The lines of saved results.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,19 +13,19 @@ use super::PlotKind;
 use crate::sizes::human;
 use crate::transport::transport_of;
 
-/// What the name of a time has in it that is an overhead: time that a call keeps the processor.
+/// The word in the name of a time that is an overhead: time that a call keeps the processor.
 const OVERHEAD: &str = "overhead";
 
 /// The time of a whole transfer, which is no latency where there is any other.
 const WHOLE: &str = "total";
 
-/// What stalls have cost together, which grows with the number of tests.
+/// The cost of all stalls together, which grows with the number of tests.
 const STALLED: &str = "stalled";
 
 /// A number of the results: where it is, and of what.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Number {
-    /// What it is of.
+    /// The line that it belongs to.
     pub(super) of: Origin,
     /// Bytes of the messages.
     pub(super) size: u64,
@@ -37,7 +37,7 @@ pub(super) struct Number {
     pub(super) ends: Option<(f64, f64)>,
 }
 
-/// What a number is of: numbers of the same origin are on one line.
+/// The origin of a number: numbers of the same origin are on one line.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) struct Origin {
     /// Where its transport is in the order of the files' runs.
@@ -46,7 +46,7 @@ pub(super) struct Origin {
     file: usize,
     /// The size that is not on the horizontal axis; 0 if it is.
     aside: u64,
-    /// What it is called, in parts: those that are the same everywhere need not be said.
+    /// Its name, in parts: those that are the same everywhere need not be said.
     parts: [String; PARTS],
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Place {
 /// The places of each line, from left to right.
 type Places = BTreeMap<Origin, Vec<Place>>;
 
-/// What lines go over.
+/// The horizontal axis of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Over {
     /// The number of clients.
@@ -84,7 +84,7 @@ impl Over {
 pub(super) struct Laid {
     /// The lines.
     pub(super) lines: Places,
-    /// What they go over.
+    /// Their horizontal axis.
     pub(super) over: Over,
     /// The numbers of clients.
     pub(super) clients: BTreeSet<u64>,

@@ -2,7 +2,7 @@
 
 //! Pictures of saved results, `netgauge plot`, and of what was just measured with patterns of many.
 //!
-//! What is drawn goes by what the results have, not by the pattern's name: a new pattern whose
+//! The results decide on the picture, not the pattern's name: a new pattern whose
 //! rows have a size and times or throughput is drawn as it is.
 
 pub mod axis;

@@ -17,18 +17,18 @@ use crate::transport;
 /// How a result file is made, for messages.
 const HOW: &str = "save results with `netgauge --format json ... > FILE`";
 
-/// What a file has.
+/// The contents of a file.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Results {
     /// Name of the file without directory and end.
     pub(super) name: String,
-    /// What was recorded with the results.
+    /// The record of the results.
     pub(super) record: Option<Record>,
-    /// What was measured.
+    /// The measurements.
     pub(super) measured: Measured,
 }
 
-/// What was measured.
+/// The measurements.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Measured {
     /// Transports, by anything.

@@ -13,7 +13,7 @@ use crate::sizes::human;
 /// A line of a form.
 pub(crate) type Line = Map<String, Value>;
 
-/// What something has as JSON.
+/// A value's fields as JSON.
 pub(crate) fn of(what: &impl Serialize) -> Line {
     match serde_json::to_value(what) {
         Ok(Value::Object(line)) => line,

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What the patterns measure of one size: times, and numbers of their own.
+//! Measurements of the patterns of one size: times, and numbers of their own.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::fields;
 use crate::summary::Summary;
 
-/// What a pattern measured of one size. As JSON, its fields stand beside the row's.
+/// A pattern's measurement of one size. As JSON, its fields stand beside the row's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(untagged)]
 pub enum Measured {
@@ -123,7 +123,7 @@ impl Measured {
         TIMES.into_iter().filter_map(of_name).collect()
     }
 
-    /// What the times are of, for people, and how many nanoseconds their unit has.
+    /// The times' heading, for people, and how many nanoseconds their unit has.
     pub(super) fn heading(&self) -> (&'static str, &'static str, f64) {
         match self {
             Self::HalfRoundTrip { .. } => ("half round trip", "us", 1e3),
@@ -160,7 +160,7 @@ impl Measured {
 /// Name in JSON, title, in what unit it is shown, and decimals; of times it is the median.
 type Column = (&'static str, &'static str, fn(f64) -> f64, usize);
 
-/// What patterns have beside their times, for people.
+/// The patterns' numbers beside their times, for people.
 const COLUMNS: [Column; 12] = [
     ("ns_per_byte", "ns/byte", same, 3),
     ("receive_overhead_ns", "receive", us, 2),

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What was measured, and the forms it is printed in.
+//! The results, and the forms they are printed in.
 
 mod csv;
 pub(crate) mod fields;
@@ -34,7 +34,7 @@ pub struct Report {
     pub record: Option<Record>,
     /// One per pattern and transport, in the order measured.
     pub runs: Vec<Run>,
-    /// What does not work here or cannot be measured, where all transports or patterns were asked for.
+    /// Transports that do not work here or cannot be measured, where all transports or patterns were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
 }
@@ -58,7 +58,7 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
-    /// What was left out.
+    /// The name of the part that was left out.
     pub fn title(&self) -> String {
         match &self.pattern {
             None => self.transport.clone(),
@@ -116,7 +116,7 @@ impl Report {
     ///
     /// # Errors
     ///
-    /// What writing says.
+    /// The writer's error.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
         match format {
             Format::Table => table::write(self, out),
@@ -197,7 +197,7 @@ impl Report {
 }
 
 impl Run {
-    /// What was measured.
+    /// The run's name in messages.
     pub fn title(&self) -> String {
         format!("{}, {}", self.transport, self.pattern)
     }
@@ -213,7 +213,7 @@ impl Run {
         self.end().failed_like(&other.end())
     }
 
-    /// What came of `kind`, whose sockets had these options, with `pattern`.
+    /// The run of `kind`, whose sockets had these options, with `pattern`.
     pub fn new(
         kind: &Kind,
         sockets: &SocketOptions,
@@ -239,7 +239,7 @@ pub enum Outcome {
     Ok,
     /// It failed.
     Failed {
-        /// What was wrong and what to do.
+        /// The error, and what to do.
         error: String,
     },
 }
@@ -253,7 +253,7 @@ impl Outcome {
     }
 }
 
-/// What came of a run of any report.
+/// The end of a run of any report.
 pub(crate) struct End<'a> {
     pub(crate) outcome: &'a Outcome,
     /// There is nothing else to report of it.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! What is recorded with results, so that they can be understood and measured again: when, by
+//! The record of results, so that they can be understood and measured again: when, by
 //! which command, on which hosts.
 
 use std::collections::BTreeMap;
@@ -17,7 +17,7 @@ const WIDTH: usize = 98;
 /// Columns that hosts' names take at most before what is said of them.
 const BESIDE: usize = 16;
 
-/// What is recorded.
+/// The record.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Record {

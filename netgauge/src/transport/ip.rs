@@ -42,7 +42,7 @@ pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
     Ok(SocketAddr::new(*ip, 0))
 }
 
-/// What the peer is told of this side's socket at `address`.
+/// The peer's address of this side's socket at `address`.
 pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     let named = context.interface.is_some();
     Endpoint {

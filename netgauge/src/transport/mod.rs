@@ -49,7 +49,7 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// What the socket says. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
+    /// The socket's error. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
     /// transport means that there was no room for all of it in time.
     fn send(&mut self, message: &[u8]) -> io::Result<()>;
 
@@ -70,18 +70,18 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// What the socket says. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
+    /// The socket's error. A timeout ([`is_timeout`](crate::host::is_timeout)) of a datagram
     /// transport means that something got lost.
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
     /// Bytes of the largest message that travels as one datagram; `None` for a reliable stream.
     fn max_datagram(&self) -> Option<usize>;
 
-    /// What this side has sent so far, where the transport counts packets.
+    /// Packets that this side has sent so far, where the transport counts them.
     ///
     /// # Errors
     ///
-    /// What the socket says.
+    /// The socket's error.
     fn packets(&self) -> io::Result<Option<Packets>> {
         Ok(None)
     }
@@ -90,16 +90,16 @@ pub trait Transport: AsFd {
     ///
     /// # Errors
     ///
-    /// What the socket says.
+    /// The socket's error.
     fn discard_pending(&mut self) -> io::Result<()>;
 
-    /// What is to be known of the messages sent so far, beside their times.
+    /// The remark on the messages sent so far, beside their times.
     fn remark(&self) -> Option<String> {
         None
     }
 }
 
-/// What a stream says that has no packets, or none that it keeps records apart in.
+/// The error of a stream that has no packets, or none that it keeps records apart in.
 fn no_records() -> io::Error {
     io::Error::new(
         io::ErrorKind::Unsupported,
@@ -132,7 +132,7 @@ impl Prepared {
     ///
     /// # Errors
     ///
-    /// What the socket says, or the peer did not come in time.
+    /// The socket's error, or the peer did not come in time.
     pub fn open(self, peer: &Endpoint) -> Result<Box<dyn Transport>> {
         (self.open)(peer)
     }
@@ -168,7 +168,7 @@ pub struct Kind {
     pub interface: bool,
     /// Does it keep records apart ([`Transport::send_record`])?
     pub records: bool,
-    /// What it has for patterns of many connections, if it can be used for these.
+    /// Its means for patterns of many connections, if it can be used for these.
     pub streams: Option<StreamKind>,
 }
 
@@ -185,7 +185,7 @@ pub const KINDS: &[Kind] = &[
     mpi::KIND,
 ];
 
-/// What `-m all` means here: all kinds, but mpi only in a job.
+/// The transports of `-m all` here: all kinds, but mpi only in a job.
 pub fn all() -> Vec<&'static Kind> {
     let suits = |kind: &&Kind| kind.name != mpi::KIND.name || mpi::is_started();
     KINDS.iter().filter(suits).collect()
@@ -213,7 +213,7 @@ pub fn stream_names() -> String {
     names.join(", ")
 }
 
-/// What a transport is called together with the congestion control that was chosen, if one was.
+/// A transport's name together with the congestion control that was chosen, if one was.
 pub fn medium(transport: &str, congestion: Option<&str>) -> String {
     match congestion {
         Some(congestion) => format!("{transport} {congestion}"),
@@ -237,7 +237,7 @@ pub enum Role {
     Follower,
 }
 
-/// What a transport needs to know to make its socket.
+/// The options of a transport's socket.
 #[derive(Clone, Debug)]
 pub struct Context {
     /// This side.
@@ -271,7 +271,7 @@ impl Context {
         }
     }
 
-    /// What the transport needs to make more than one connection.
+    /// The needs of a transport that makes more than one connection.
     pub fn of_streams(&self) -> StreamContext {
         StreamContext {
             local: Some(self.local.ip()),
@@ -282,7 +282,7 @@ impl Context {
     }
 }
 
-/// What the peer is told of a socket with this port on an Ethernet interface.
+/// The peer's address of a socket with this port on an Ethernet interface.
 fn at_interface(interface: &Interface, port: u16) -> Endpoint {
     Endpoint {
         port,

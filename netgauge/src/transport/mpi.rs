@@ -42,7 +42,7 @@ const REMEDY: &str = "start both ends by one mpirun, the server with --once: mpi
 
 /// `MPI_THREAD_FUNNELED`: this transport is used by the main thread.
 const FUNNELED: c_int = 1;
-/// What messages are tagged with.
+/// The tag of messages.
 const TAG: c_int = 0;
 /// `MPI_MAX_LIBRARY_VERSION_STRING`.
 const LONGEST_VERSION: usize = 256;
@@ -55,7 +55,7 @@ pub(super) fn is_started() -> bool {
 /// One of the job's two processes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RankOf {
-    /// What mpirun called the job.
+    /// mpirun's name of the job.
     job: String,
     /// 0 or 1.
     rank: c_int,

@@ -173,7 +173,7 @@ impl SocketOptions {
         Ok(())
     }
 
-    /// What is to be said of options that mean nothing to some of all transports.
+    /// Warnings of options that mean nothing to some of all transports.
     pub fn remarks(&self) -> Vec<String> {
         self.given()
             .filter(|(_, takes)| KINDS.iter().any(|kind| !takes(&kind.takes)))

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, AsRawFd};
 
 use sockaddr_en::EspStream;
 
-/// What one side of a connection has sent so far, in packets.
+/// Packets that one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Packets {
     /// All of them.
@@ -17,7 +17,7 @@ pub struct Packets {
 }
 
 impl Packets {
-    /// What has been sent since `before`. The counters wrap.
+    /// Packets that were sent since `before`. The counters wrap.
     pub fn since(self, before: Self) -> Self {
         let since = |now: u64, before: u64| u64::from((now as u32).wrapping_sub(before as u32));
         Self {
@@ -42,7 +42,7 @@ struct TcpInfo {
 ///
 /// # Errors
 ///
-/// What `getsockopt(2)` says.
+/// The error of `getsockopt(2)`.
 pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     let mut info = TcpInfo::default();
     let whole = size_of::<TcpInfo>() as libc::socklen_t;
@@ -72,7 +72,7 @@ pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
 ///
 /// # Errors
 ///
-/// What `getsockopt(2)` says.
+/// The error of `getsockopt(2)`.
 pub(super) fn of_esp(stream: &EspStream) -> io::Result<Option<Packets>> {
     let stats = stream.stats()?;
     Ok(Some(Packets {

@@ -14,7 +14,7 @@ use socket2::SockRef;
 use crate::control::Endpoint;
 use crate::host::Interface;
 
-/// What a stream transport has for patterns of many connections.
+/// A stream transport's means for patterns of many connections.
 #[derive(Debug)]
 pub struct StreamKind {
     /// Opens a listening socket.
@@ -34,7 +34,7 @@ impl StreamKind {
     ///
     /// # Errors
     ///
-    /// What the socket says.
+    /// The socket's error.
     pub fn connect(
         &self,
         context: &StreamContext,
@@ -44,7 +44,7 @@ impl StreamKind {
     }
 }
 
-/// What a transport needs to know to make these sockets.
+/// The options of a transport's sockets.
 #[derive(Clone, Debug)]
 pub struct StreamContext {
     /// This host's address of the control connection, if that has one.
@@ -80,7 +80,7 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
     ///
     /// # Errors
     ///
-    /// What `fcntl(2)` says.
+    /// The error of `fcntl(2)`.
     fn set_nonblocking(&self, nonblocking: bool) -> io::Result<()> {
         SockRef::from(&self.as_fd()).set_nonblocking(nonblocking)
     }
@@ -119,7 +119,7 @@ impl StreamListener {
     ///
     /// # Errors
     ///
-    /// What `accept(2)` says.
+    /// The error of `accept(2)`.
     pub fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
         (self.accept)()
     }

@@ -52,7 +52,7 @@ impl Server {
         }
     }
 
-    /// What it is called among participants.
+    /// Its name among participants.
     pub fn name(&self) -> String {
         format!("127.0.0.1:{}", self.port)
     }
@@ -108,7 +108,7 @@ pub fn run(mut command: Command) -> Output {
     )
 }
 
-/// What a process has printed.
+/// A process's output.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()
 }

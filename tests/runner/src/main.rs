@@ -21,7 +21,6 @@ mod manual;
 mod misuses;
 mod mpi;
 mod params;
-#[cfg(feature = "pictures")]
 mod performance;
 mod profile;
 mod programs;
@@ -93,9 +92,8 @@ enum Verb {
     Params(params::Options),
     /// Print the cost of many connections over ESP and TCP; fail if ESP's exceeds its limits.
     Scale(scale::Options),
-    /// Measure and draw the figures of docs/performance.md, and write the page.
-    #[cfg(feature = "pictures")]
-    Performance(performance::Options),
+    /// Measure what the figures of docs/performance.md show, and keep it in build/performance.json.
+    Performance,
     /// Print the cost of attacks by a host on the same Ethernet; fail if one exceeds its limits.
     Dos,
     /// Make random calls from processes that are killed; fail if a socket or memory is left.
@@ -179,8 +177,7 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Incast(options) => incast::run(&layout, options),
         Verb::Params(options) => params::run(&layout, options),
         Verb::Scale(options) => scale::run(&layout, options),
-        #[cfg(feature = "pictures")]
-        Verb::Performance(options) => performance::run(&layout, options),
+        Verb::Performance => performance::run(&layout).map(|()| true),
         Verb::Dos => dos::run(&layout),
         Verb::FuzzCalls(options) => fuzz_calls::run(&layout, options),
         Verb::Faults(options) => faults::run(&layout, options),

@@ -122,6 +122,9 @@ impl Guest {
                 return Ok(guest);
             }
             guest.end();
+            for shared in boot.shared {
+                shared.wait()?;
+            }
             let kept = guest.console.with_extension(format!("hung-{attempt}.log"));
             fs::rename(&guest.console, &kept)?;
             // Seen on busy machines: emulated time jumps while the kernel measures it, and it waits for ever.
@@ -168,7 +171,7 @@ impl Guest {
         let listener = UnixListener::bind(&port).context("the programs' port")?;
         let console = layout.logs()?.join(format!("{}.console.log", boot.name));
         let errors = errors(layout, boot)?;
-        let mut child = command(layout, boot, directory.path())
+        let mut child = command(layout, boot, directory.path())?
             .stdin(Stdio::null())
             .stdout(Stdio::piped())
             .stderr(File::create(&errors)?)
@@ -362,7 +365,10 @@ const PORTS: &str = "ENET_PORTS";
 const ROOMY: &str = "2048";
 
 /// QEMU's command line without serial ports; its process dies with the runner.
-pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
+///
+/// # Errors
+/// When the server of a shared directory does not start again.
+pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     let mut command = Command::new("setpriv");
     let architecture = layout.architecture;
     command.args(["--pdeathsig", "KILL", architecture.qemu()]);
@@ -422,9 +428,9 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Command {
         attach(&mut command, wire);
     }
     for shared in boot.shared {
-        shared.attach(&mut command);
+        shared.attach(&mut command)?;
     }
-    command
+    Ok(command)
 }
 
 fn attach(command: &mut Command, wire: &Wire) {
@@ -464,8 +470,8 @@ fn attach(command: &mut Command, wire: &Wire) {
     }
 }
 
-fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Command {
-    let mut command = machine(layout, boot);
+fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Result<Command> {
+    let mut command = machine(layout, boot)?;
     let directory = directory.display();
     command.args(["-serial", "stdio", "-chardev"]);
     command.arg(format!(
@@ -473,7 +479,7 @@ fn command(layout: &Layout, boot: &Boot<'_>, directory: &Path) -> Command {
     ));
     command.args(["-serial", "chardev:programs", "-qmp"]);
     command.arg(format!("unix:{directory}/{MONITOR},server=on,wait=off"));
-    command
+    Ok(command)
 }
 
 /// Where what QEMU itself says is kept.

@@ -1,5 +1,6 @@
 //! Directories that guests mount, by virtiofs.
 
+use std::cell::RefCell;
 use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -19,7 +20,11 @@ const PATIENCE: Duration = Duration::from_secs(20);
 pub struct Shared {
     tag: &'static str,
     socket: PathBuf,
-    server: Child,
+    log: PathBuf,
+    directory: PathBuf,
+    read_only: bool,
+    /// Ends when the guest does.
+    server: RefCell<Child>,
 }
 
 impl Shared {
@@ -36,54 +41,86 @@ impl Shared {
     ) -> Result<Self> {
         let socket = place.join(tag);
         let log = layout.logs()?.join(format!("virtiofsd-{tag}.log"));
-        let output = fs::File::create(&log).with_context(|| log.display().to_string())?;
-        let mut command = Command::new("setpriv");
-        command.args(["--pdeathsig", "KILL", "/usr/libexec/virtiofsd"]);
-        command.args(["--sandbox", "none", "--socket-path"]);
-        command.arg(&socket).arg("--shared-dir").arg(directory);
-        if read_only {
-            command.arg("--readonly");
-        }
-        let server = command
-            .stdin(Stdio::null())
-            .stdout(output.try_clone()?)
-            .stderr(output)
-            .spawn()
-            .context("starting virtiofsd")?;
-        let mut shared = Self {
+        let server = start(&socket, &log, directory, read_only)?;
+        Ok(Self {
             tag,
             socket,
-            server,
-        };
-        let started = Instant::now();
-        while !shared.socket.exists() {
-            if let Some(status) = shared.server.try_wait()? {
-                bail!("virtiofsd: {status}:\n{}", step::tail(&log, 10));
-            }
-            ensure!(
-                started.elapsed() < PATIENCE,
-                "virtiofsd does not get ready; its log is {}",
-                log.display()
-            );
-            thread::sleep(Duration::from_millis(20));
-        }
-        Ok(shared)
+            log,
+            directory: directory.to_owned(),
+            read_only,
+            server: RefCell::new(server),
+        })
     }
 
-    /// Adds the device that a guest mounts it from.
-    pub fn attach(&self, command: &mut Command) {
+    /// Adds the device that a guest mounts it from. The process is started again if it ended with an earlier guest.
+    ///
+    /// # Errors
+    /// When virtiofsd does not start.
+    pub fn attach(&self, command: &mut Command) -> Result<()> {
+        let mut server = self.server.borrow_mut();
+        if server.try_wait()?.is_some() {
+            *server = start(&self.socket, &self.log, &self.directory, self.read_only)?;
+        }
         let (tag, socket) = (self.tag, self.socket.display());
         command.arg("-chardev");
         command.arg(format!("socket,id={tag},path={socket}"));
         command.arg("-device");
         command.arg(format!("vhost-user-fs-pci,chardev={tag},tag={tag}"));
+        Ok(())
     }
+
+    /// Waits until the process has ended, as it does when its guest has.
+    ///
+    /// # Errors
+    /// When that takes too long.
+    pub fn wait(&self) -> Result<()> {
+        let mut server = self.server.borrow_mut();
+        until(|| Ok(server.try_wait()?.is_some()))
+    }
+}
+
+fn start(socket: &Path, log: &Path, directory: &Path, read_only: bool) -> Result<Child> {
+    let output = fs::File::create(log).with_context(|| log.display().to_string())?;
+    let mut command = Command::new("setpriv");
+    command.args(["--pdeathsig", "KILL", "/usr/libexec/virtiofsd"]);
+    command.args(["--sandbox", "none", "--socket-path"]);
+    command.arg(socket).arg("--shared-dir").arg(directory);
+    if read_only {
+        command.arg("--readonly");
+    }
+    let mut server = command
+        .stdin(Stdio::null())
+        .stdout(output.try_clone()?)
+        .stderr(output)
+        .spawn()
+        .context("starting virtiofsd")?;
+    until(|| {
+        if let Some(status) = server.try_wait()? {
+            bail!("virtiofsd: {status}:\n{}", step::tail(log, 10));
+        }
+        Ok(socket.exists())
+    })?;
+    Ok(server)
+}
+
+/// Asks until something is so.
+fn until(mut is_so: impl FnMut() -> Result<bool>) -> Result<()> {
+    let started = Instant::now();
+    while !is_so()? {
+        ensure!(
+            started.elapsed() < PATIENCE,
+            "virtiofsd does not get ready or does not end"
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+    Ok(())
 }
 
 impl Drop for Shared {
     fn drop(&mut self) {
         // It may have ended with QEMU.
-        let _ = self.server.kill();
-        let _ = self.server.wait();
+        let server = self.server.get_mut();
+        let _ = server.kill();
+        let _ = server.wait();
     }
 }

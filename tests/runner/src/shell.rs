@@ -64,7 +64,7 @@ pub fn run(layout: &Layout) -> Result<()> {
         share.display()
     ));
     // The second serial port goes nowhere here.
-    let status = machine(layout, &boot)
+    let status = machine(layout, &boot)?
         .args(["-serial", "mon:stdio"])
         .status()
         .context("starting QEMU")?;

@@ -178,6 +178,22 @@ impl PacketSocket {
         self.0.send(frame, 0).map(drop)
     }
 
+    /// Sends an ESP header without a payload from one station to another.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn send_esp(&self, to: [u8; 6], from: [u8; 6], header: EspHeader) -> io::Result<()> {
+        self.send(&ethernet(to, from, ETH_P_ESP, &header.packet(&[])))
+    }
+
+    /// Sends an EDP packet from one station to another.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn send_edp(&self, to: [u8; 6], from: [u8; 6], packet: &[u8]) -> io::Result<()> {
+        self.send(&ethernet(to, from, ETH_P_EDP, packet))
+    }
+
     /// Takes the next frame without waiting.
     ///
     /// # Errors

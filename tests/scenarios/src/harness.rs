@@ -15,11 +15,11 @@ use nix::sys::signal::{killpg, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
 
-use crate::alike::{self, Difference, Kind, Play};
+use crate::alike::{self, Difference, Kind, Play, PlayConnected, PlayOnSide};
 use crate::faults::{self, Cell};
 use crate::kernel_log::{alarms, KernelLog};
 use crate::knobs::Knobs;
-use crate::lab::{eventually, Lab, Wiring};
+use crate::lab::{await_events, eventually, Lab, Wiring};
 use crate::memory;
 use crate::module;
 use crate::patience::allow;
@@ -86,13 +86,26 @@ impl Scenario {
     }
 
     /// A behaviour of streams, over TCP and over ESP.
-    pub const fn stream(name: &'static str, play: Play) -> Self {
-        Self::new(name, Body::Alike(Kind::Stream, play, &[]))
+    pub const fn stream(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Body::Alike(Kind::Stream, Play::OnSide(play), &[]))
     }
 
     /// A behaviour of datagram sockets, over UDP and over EDP.
-    pub const fn datagram(name: &'static str, play: Play) -> Self {
-        Self::new(name, Body::Alike(Kind::Datagram, play, &[]))
+    pub const fn datagram(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Body::Alike(Kind::Datagram, Play::OnSide(play), &[]))
+    }
+
+    /// A behaviour of the two ends of a stream.
+    pub const fn connected_streams(name: &'static str, play: PlayConnected) -> Self {
+        Self::new(name, Body::Alike(Kind::Stream, Play::Connected(play), &[]))
+    }
+
+    /// A behaviour of two datagram sockets that are connected to each other.
+    pub const fn connected_datagrams(name: &'static str, play: PlayConnected) -> Self {
+        Self::new(
+            name,
+            Body::Alike(Kind::Datagram, Play::Connected(play), &[]),
+        )
     }
 
     /// The same behaviour, differing on purpose.
@@ -154,6 +167,15 @@ impl Scenario {
         }
     }
 }
+
+/// A scenario called as its function is: `scenario!(direct, edp_to_itself)` is `Scenario::direct("edp_to_itself",
+/// edp_to_itself)`.
+macro_rules! scenario {
+    ($constructor:ident, $function:ident) => {
+        $crate::harness::Scenario::$constructor(stringify!($function), $function)
+    };
+}
+pub(crate) use scenario;
 
 /// Where [`note`] writes; -1 outside of a scenario.
 static NOTES: AtomicI32 = AtomicI32::new(-1);
@@ -485,6 +507,28 @@ pub fn carries_at_most(socket: &Socket, bytes: i32, what: &str) -> Outcome {
         told == bytes,
         "{what}: the largest payload is {told} bytes, not {bytes}"
     );
+    Ok(())
+}
+
+/// Demands that there is nothing to receive from `socket`.
+///
+/// # Errors
+/// When there is something, or receiving fails otherwise.
+pub fn silent(socket: &Socket, what: &str) -> Outcome {
+    let received = socket.receive(&mut [0; 64], libc::MSG_DONTWAIT);
+    refused(received, libc::EAGAIN, what)
+}
+
+/// Receives once, waiting, and demands that just `bytes` come.
+///
+/// # Errors
+/// When others come, or none within [`patience`](crate::patience::patience).
+pub fn receives(socket: &Socket, bytes: &[u8]) -> Outcome {
+    await_events(socket, libc::POLLIN)?;
+    let mut room = vec![0; bytes.len() + 64];
+    let length = socket.receive(&mut room, libc::MSG_DONTWAIT)?;
+    let came = &room[..length];
+    ensure!(came == bytes, "{:?} came", came.escape_ascii().to_string());
     Ok(())
 }
 

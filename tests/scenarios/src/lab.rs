@@ -8,7 +8,7 @@ use anyhow::{ensure, Context, Result};
 
 use crate::address::Address;
 use crate::frame::{PacketSocket, EDP_HEADER};
-use crate::harness::note;
+use crate::harness::{note, refused};
 use crate::netns::Netns;
 use crate::patience::{factor, patience};
 use crate::relay::Relay;
@@ -111,6 +111,29 @@ impl Host {
             .bind(&self.here(port))
             .with_context(|| format!("binding ESP port {port}"))?;
         socket.listen(backlog).context("listen")?;
+        Ok(socket)
+    }
+
+    /// An ESP socket connected to `address`.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn esp_connected(&self, address: &Address) -> Result<Socket> {
+        let socket = self.esp()?;
+        socket
+            .connect(address)
+            .with_context(|| format!("connecting to ESP port {}", address.port))?;
+        Ok(socket)
+    }
+
+    /// An ESP socket that does not block, on its way to a connection with `address`.
+    ///
+    /// # Errors
+    /// When the attempt ends at once, either way.
+    pub fn esp_attempt(&self, address: &Address) -> Result<Socket> {
+        let socket = self.esp()?;
+        socket.set_nonblocking(true)?;
+        refused(socket.connect(address), libc::EINPROGRESS, "connect")?;
         Ok(socket)
     }
 
@@ -376,10 +399,7 @@ impl Lab {
     /// # Errors
     /// When a call fails.
     pub fn esp_pair_through(&self, listener: &Socket, port: u16) -> Result<(Socket, Socket)> {
-        let client = self.a.esp()?;
-        client
-            .connect(&self.a.to(&self.b, port))
-            .with_context(|| format!("connecting to ESP port {port}"))?;
+        let client = self.a.esp_connected(&self.a.to(&self.b, port))?;
         let (server, _) = listener.accept(0).context("accept")?;
         Ok((client, server))
     }
@@ -453,6 +473,16 @@ pub fn await_events(socket: &Socket, events: i16) -> Result<i16> {
         socket.as_raw_fd()
     );
     Ok(found)
+}
+
+/// Waits until `length` bytes of a stream, or a datagram of that length, can be read.
+///
+/// # Errors
+/// When there are not after [`patience`].
+pub fn arrived(socket: &Socket, length: usize) -> Result<()> {
+    eventually(&format!("{length} bytes to read"), || {
+        Ok(socket.queued(libc::FIONREAD)? == length as i32)
+    })
 }
 
 /// An address in colon notation, for `ip`.

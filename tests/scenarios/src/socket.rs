@@ -151,26 +151,6 @@ impl Socket {
         check(unsafe { libc::connect(self.raw(), name.as_ptr().cast(), length) }).map(drop)
     }
 
-    /// `bind(2)` and `connect(2)` with an address the process may not read: the errnos of both.
-    ///
-    /// # Errors
-    /// The errno of whichever call did not fail with `EFAULT`; success when both did.
-    pub fn names_from_nowhere(&self) -> Result<()> {
-        let length = size_of::<[u8; 16]>() as socklen_t;
-        // SAFETY: the kernel validates the pointer, which is never mapped, and answers EFAULT without touching it.
-        let bound = check(unsafe { libc::bind(self.raw(), NOWHERE.cast(), length) });
-        // SAFETY: as above.
-        let connected = check(unsafe { libc::connect(self.raw(), NOWHERE.cast(), length) });
-        for result in [bound, connected] {
-            match result {
-                Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {}
-                Err(error) => return Err(error),
-                Ok(_) => return Err(Error::other("an unreadable address was accepted")),
-            }
-        }
-        Ok(())
-    }
-
     /// `listen(2)`.
     ///
     /// # Errors

@@ -300,7 +300,8 @@ impl<P: Payload> Socket<P> {
     /// The next packet that the engine wants sent.
     ///
     /// # Panics
-    /// When the engine sends a packet that is not queued, or sends one again that has not left.
+    /// When the engine sends a packet that is not queued, sends one again that has not left, or has something to send though it
+    /// awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
         let place = |seq: Seq| usize::from(head.distance(seq));
@@ -309,7 +310,13 @@ impl<P: Payload> Socket<P> {
             queued.flags.expect("a packet that leaves again has left")
         };
         let conn = self.conn.as_mut()?;
-        let (mut header, resend) = match conn.poll_transmit(now, &mut left)? {
+        let before = conn.awaits_window().then(|| conn.clone());
+        let next = conn.poll_transmit(now, &mut left);
+        if let Some(before) = before {
+            assert_eq!(next, None, "it awaits the window");
+            assert!(*conn == before, "a call that finds nothing changes nothing");
+        }
+        let (mut header, resend) = match next? {
             Transmit::Data {
                 header,
                 count,

@@ -4,6 +4,7 @@
 
 use super::*;
 use crate::transport::Interface;
+use crate::wire::Target;
 
 impl Payload for Vec<u8> {
     fn parts(&self) -> [&[u8]; 2] {
@@ -77,11 +78,33 @@ impl Told {
 
 fn send(engine: &mut Test, told: &mut Told, module: usize, peer: u32, tag: u8, bytes: Vec<u8>) {
     let link = engine.endpoint(Name { job: 1, rank: peer }, module);
-    match engine.send(link.unwrap(), tag, bytes) {
+    count(engine.send(link.unwrap(), tag, bytes), told);
+}
+
+fn count(sent: Sent<Vec<u8>>, told: &mut Told) {
+    match sent {
         Sent::Done(_) => told.sent += 1,
         Sent::Queued => {}
         Sent::Refused(_) => told.unsent += 1,
     }
+}
+
+/// Memory that an engine opens to its peers.
+fn open(engine: &mut Test, memory: &mut [u8]) -> u64 {
+    // SAFETY: the tests use the memory only when its window is closed or the engine does not run.
+    unsafe { engine.windows().open(memory.as_mut_ptr(), memory.len()) }.unwrap()
+}
+
+/// A put of `bytes` to rank 1.
+fn put(engine: &mut Test, told: &mut Told, module: usize, key: u64, offset: usize, bytes: &[u8]) {
+    let target = Target {
+        key,
+        offset: offset as u64,
+        length: bytes.len() as u64,
+    };
+    let payload = [&target.encode(), bytes].concat();
+    let link = engine.endpoint(Name { job: 1, rank: 1 }, module).unwrap();
+    count(engine.put(link, payload), told);
 }
 
 #[track_caller]
@@ -191,6 +214,85 @@ fn a_cut_link_loses_and_repeats_nothing_while_another_one_works() {
     assert!(got == expected);
     assert_eq!((at_a.degraded, at_b.degraded), (1, 1));
     assert_eq!((at_a.lost, at_a.unsent, at_b.lost), (0, 0, 0));
+}
+
+#[test]
+fn puts_write_into_the_window_before_the_next_message_comes() {
+    let (mut a, mut b) = pair(1);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    // more than a block, and than the loopback device takes at once
+    let sizes = [0, 1, 3000, 5000, 100_000, 3_000_000, 7];
+    let bytes: Vec<u8> = (0..3_200_000usize).map(|byte| (byte % 251) as u8).collect();
+    let mut memory = vec![0; bytes.len()];
+    let key = open(&mut b, &mut memory);
+    let mut offset = 0;
+    for (number, size) in sizes.into_iter().enumerate() {
+        let data = &bytes[offset..offset + size];
+        put(&mut a, &mut at_a, 0, key, offset, data);
+        send(&mut a, &mut at_a, 0, 1, number as u8, message(number));
+        offset += size;
+    }
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.messages.len() == sizes.len()
+    });
+    b.windows().close(key);
+    assert!(memory[..offset] == bytes[..offset]);
+    assert!(memory[offset..].iter().all(|byte| *byte == 0));
+    for (number, (tag, bytes)) in at_b.messages.iter().enumerate() {
+        assert_eq!((usize::from(*tag), bytes), (number, &message(number)));
+    }
+    assert_eq!(at_a.sent, 2 * sizes.len());
+}
+
+#[test]
+fn a_put_into_memory_that_is_not_open_ends_the_connection() {
+    let (mut a, mut b) = pair(1);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    let mut memory = [0; 16];
+    let key = open(&mut b, &mut memory);
+    put(&mut a, &mut at_a, 0, key, 8, &[1; 9]);
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_b.lost == 1 && at_a.lost == 1
+    });
+    assert_eq!(memory, [0; 16]);
+}
+
+#[test]
+fn a_put_that_came_by_another_link_is_not_written_again() {
+    let (mut a, mut b) = pair(2);
+    let (mut at_a, mut at_b) = (Told::default(), Told::default());
+    let data = vec![7; 4_000_000];
+    let mut memory = vec![0; data.len()];
+    let key = open(&mut b, &mut memory);
+    put(&mut a, &mut at_a, 0, key, 0, &data);
+    // a part has come by the first link when it breaks for the sender alone
+    until(|| {
+        at_a.listen(&mut a);
+        b.poll();
+        !b.links.is_empty() && b.links[0].is_amid_put()
+    });
+    b.ready.clear();
+    a.fail(0, "cut");
+    until(|| {
+        at_a.listen(&mut a);
+        at_b.listen(&mut b);
+        at_a.sent == 1
+    });
+    b.windows().close(key);
+    assert!(memory == data);
+    // what is left of the first link is dropped, and is no error until it ends
+    memory.fill(0);
+    b.ready.push(0);
+    until(|| {
+        at_b.listen(&mut b);
+        at_b.degraded == 1
+    });
+    assert!(memory.iter().all(|byte| *byte == 0));
+    assert_eq!((at_a.lost, at_b.lost), (0, 0));
 }
 
 #[test]

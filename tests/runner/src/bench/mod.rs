@@ -26,8 +26,7 @@ use crate::profile::Tracer;
 use crate::qemu::Clock;
 use crate::step;
 
-/// netgauge's option for calls without time limits: with one, each call that waits starts and stops a timer.
-pub const UNLIMITED: &str = "--no-timeouts";
+pub use performance::topics::UNLIMITED;
 
 /// netgauge's options to measure with the server in the other namespace, over the usual link, and to report in JSON.
 pub fn to_server() -> String {

@@ -28,6 +28,8 @@ const ROUNDS: [u64; 2] = [100, 400];
 const STREAMS: [u64; 2] = [1, 3];
 /// KiB of one stream.
 const STREAM: u64 = 8192;
+/// Messages of a flood in the first run and in the second.
+const FLOODS: [u64; 2] = [2000, 10_000];
 
 /// What the two runs that are compared do.
 #[derive(Clone, Copy, Debug)]
@@ -36,6 +38,8 @@ enum Work {
     Messages(u64),
     /// A stream in writes of so many bytes.
     Stream(u64),
+    /// Messages of so many bytes, without waiting for answers.
+    Flood(u64),
 }
 
 impl Work {
@@ -52,15 +56,17 @@ impl Work {
                     STREAMS[run]
                 )
             }
+            Self::Flood(size) => format!("-x flood -s {size} -c {} --warmup 200", FLOODS[run]),
         }
     }
 
-    /// How much more the second run does: half round trips, or KiB.
+    /// How much more the second run does: half round trips, KiB, or messages.
     fn difference(self) -> f64 {
         let more = |[first, second]: [u64; 2]| second - first;
         let units = match self {
             Self::Messages(_) => 2 * more(ROUNDS),
             Self::Stream(_) => STREAM * more(STREAMS),
+            Self::Flood(_) => more(FLOODS),
         };
         units as f64
     }
@@ -72,6 +78,7 @@ impl Work {
         let figure = match self {
             Self::Messages(_) => row["half_rtt_ns"]["median"].as_f64(),
             Self::Stream(_) => row["ns_per_byte"].as_f64().map(|byte| 1024.0 * byte),
+            Self::Flood(_) => row["messages_per_s"].as_f64().map(|rate| 1e9 / rate),
         };
         figure.with_context(|| format!("netgauge measured nothing: {run}"))
     }
@@ -82,6 +89,7 @@ impl fmt::Display for Work {
         match self {
             Self::Messages(size) => write!(f, "half round trip of {size} B"),
             Self::Stream(block) => write!(f, "KiB of a stream in writes of {block} B"),
+            Self::Flood(size) => write!(f, "message of {size} B in a flood"),
         }
     }
 }
@@ -98,6 +106,9 @@ pub struct Options {
     /// Profile a stream in writes of so many bytes instead.
     #[arg(long)]
     block: Option<u64>,
+    /// Profile messages that wait for no answer instead.
+    #[arg(long, conflicts_with = "block")]
+    flood: bool,
     /// The link between the hosts, as `make bench` has it.
     #[arg(long, value_enum, default_value_t = Link::Usual)]
     link: Link,
@@ -116,9 +127,11 @@ type Profile = BTreeMap<String, f64>;
 pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let mut guest = bench::boot_named(layout, "profile")?;
     options.link.set_up(&mut guest)?;
-    let work = options
-        .block
-        .map_or(Work::Messages(options.size), Work::Stream);
+    let work = match options.block {
+        Some(block) => Work::Stream(block),
+        None if options.flood => Work::Flood(options.size),
+        None => Work::Messages(options.size),
+    };
     let arguments = |protocol: &str, long| {
         let what = work.arguments(long);
         format!(

@@ -6,91 +6,51 @@ use super::Difference;
 pub const DIFFERENCES: &[(&str, &[Difference])] = &[
     (
         "stream_file_calls",
-        &[Difference {
-            what: "mmap",
-            inet: "mapped",
-            enet: "ENODEV",
-        }],
+        &[Difference::new("mmap", "mapped", "ENODEV")],
     ),
     (
         "stream_zero_copy",
-        &[Difference {
-            what: "SO_ZEROCOPY",
-            inet: "success",
-            enet: "EOPNOTSUPP",
-        }],
+        &[Difference::new("SO_ZEROCOPY", "success", "EOPNOTSUPP")],
     ),
     (
         "stream_urgent_data",
-        &[Difference {
-            what: "send",
-            inet: "1",
-            enet: "EOPNOTSUPP",
-        }],
+        &[Difference::new("send", "1", "EOPNOTSUPP")],
     ),
     (
         "stream_port_bound_again_after_closing_first",
-        &[Difference {
-            what: "bind",
-            inet: "EADDRINUSE",
-            enet: "success",
-        }],
+        &[Difference::new("bind", "EADDRINUSE", "success")],
     ),
     (
         "stream_port_of_a_closed_listener",
-        &[Difference {
-            what: "bind again beside a connection",
-            inet: "EADDRINUSE",
-            enet: "success",
-        }],
+        &[Difference::new(
+            "bind again beside a connection",
+            "EADDRINUSE",
+            "success",
+        )],
     ),
     (
         "stream_filter_sees_the_header",
         &[
-            Difference {
-                what: "attach",
-                inet: "success",
-                enet: "EOPNOTSUPP",
-            },
-            Difference {
-                what: "attach another",
-                inet: "success",
-                enet: "EOPNOTSUPP",
-            },
+            Difference::new("attach", "success", "EOPNOTSUPP"),
+            Difference::new("attach another", "success", "EOPNOTSUPP"),
         ],
     ),
     (
         "stream_filter_extended",
         &[
-            Difference {
-                what: "no descriptor",
-                inet: "EBADF",
-                enet: "EOPNOTSUPP",
-            },
-            Difference {
-                what: "no program",
-                inet: "EINVAL",
-                enet: "EOPNOTSUPP",
-            },
-            Difference {
-                what: "attach",
-                inet: "success",
-                enet: "EOPNOTSUPP",
-            },
-            Difference {
-                what: "detach",
-                inet: "success",
-                enet: "ENOENT",
-            },
+            Difference::new("no descriptor", "EBADF", "EOPNOTSUPP"),
+            Difference::new("no program", "EINVAL", "EOPNOTSUPP"),
+            Difference::new("attach", "success", "EOPNOTSUPP"),
+            Difference::new("detach", "success", "ENOENT"),
         ],
     ),
     (
         "stream_option_memory",
-        &[Difference {
-            what: "more is charged than the payload",
-            inet: "true",
-            enet: "false",
-        }],
+        &[Difference::new(
+            "more is charged than the payload",
+            "true",
+            "false",
+        )],
     ),
 ];
 

@@ -28,6 +28,7 @@ use anyhow::{ensure, Context};
 
 use crate::harness::{note, Body, Outcome, Scenario};
 use crate::lab::Lab;
+use crate::socket::Socket;
 
 /// Which pair of protocols a behaviour is about.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +59,13 @@ pub struct Difference {
     pub inet: &'static str,
     /// What it says over ESP or EDP.
     pub enet: &'static str,
+}
+
+impl Difference {
+    /// What the note `what` says over TCP or UDP, and over ESP or EDP.
+    const fn new(what: &'static str, inet: &'static str, enet: &'static str) -> Self {
+        Self { what, inet, enet }
+    }
 }
 
 /// All behaviours; those of streams once more for mapped sockets.
@@ -106,8 +114,32 @@ fn mapped(scenario: &'static Scenario, path: Path) -> Option<&'static Scenario> 
     Some(Box::leak(Box::new(mapped)))
 }
 
-/// What a behaviour does on one side.
-pub type Play = fn(&Side<'_>, &Trace) -> Outcome;
+/// A behaviour on one side, from the first socket on.
+pub type PlayOnSide = fn(&Side<'_>, &Trace) -> Outcome;
+
+/// Two connected sockets: the first is of host `a`, which connected if they are streams.
+pub type Pair = (Socket, Socket);
+
+/// A behaviour of two connected sockets.
+pub type PlayConnected = fn(&Trace, Pair) -> Outcome;
+
+/// A behaviour.
+#[derive(Clone, Copy, Debug)]
+pub enum Play {
+    /// It makes its sockets.
+    OnSide(PlayOnSide),
+    /// It is given them.
+    Connected(PlayConnected),
+}
+
+impl Play {
+    fn on(self, side: &Side<'_>, trace: &Trace) -> Outcome {
+        match self {
+            Self::OnSide(play) => play(side, trace),
+            Self::Connected(play) => play(trace, side.pair(7)?),
+        }
+    }
+}
 
 /// Line with which a behaviour that was compared reports to the runner.
 pub const REPORT: &str = "= ";
@@ -139,7 +171,9 @@ fn compare_with(
     let run = |lab, family| -> anyhow::Result<Vec<(String, String)>> {
         let trace = Trace::default();
         let side = Side::new(lab, family, kind);
-        let outcome = play(&side, &trace).with_context(|| format!("over {}", side.name()));
+        let outcome = play
+            .on(&side, &trace)
+            .with_context(|| format!("over {}", side.name()));
         if outcome.is_err() {
             for (what, value) in trace.notes() {
                 note(&format!("{}: {what}: {value}", side.name()));

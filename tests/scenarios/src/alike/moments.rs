@@ -5,6 +5,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 
 use super::Trace;
+pub use crate::lab::arrived;
 use crate::lab::eventually;
 use crate::patience::patience;
 use crate::socket::Socket;
@@ -16,16 +17,6 @@ use crate::socket::Socket;
 pub fn acknowledged(socket: &Socket) -> Result<()> {
     eventually("acknowledgement of everything", || {
         Ok(socket.queued(libc::TIOCOUTQ)? == 0)
-    })
-}
-
-/// Waits until `length` bytes of a stream, or a datagram of that length, can be read.
-///
-/// # Errors
-/// When there are not after [`patience`].
-pub fn arrived(socket: &Socket, length: usize) -> Result<()> {
-    eventually(&format!("{length} bytes to read"), || {
-        Ok(socket.queued(libc::FIONREAD)? == length as i32)
     })
 }
 

@@ -141,12 +141,6 @@ impl Trace {
         self.0.borrow_mut().push((what.to_owned(), value.shown()));
     }
 
-    /// Notes a call's result, and hands it on.
-    pub fn call<T: Shown>(&self, what: &str, result: io::Result<T>) -> io::Result<T> {
-        self.see(what, result.shown());
-        result
-    }
-
     /// Notes bytes: as text where they are printable.
     pub fn bytes(&self, what: &str, bytes: &[u8]) {
         self.see(

@@ -143,8 +143,7 @@ pub const STRAYS: Attack = Attack {
 /// A connection of b with a, and packets that pretend to be b's with every number but the right ones.
 fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let listener = lab.a.esp_listener(PORT, 16)?;
-    let client = lab.b.esp()?;
-    client.connect(&lab.b.to(&lab.a, PORT))?;
+    let client = lab.b.esp_connected(&lab.b.to(&lab.a, PORT))?;
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
     let source = client.local_address()?.port;
@@ -285,8 +284,7 @@ fn unread(lab: &Lab) -> Result<Figures> {
     let alone = usual_goodput(&from, &to)?;
     let mut pairs = Vec::new();
     for _ in 0..COUNT {
-        let client = lab.b.esp()?;
-        client.connect(&lab.b.to(&lab.a, PORT))?;
+        let client = lab.b.esp_connected(&lab.b.to(&lab.a, PORT))?;
         let (server, _) = listener.accept(0)?;
         client.set_nonblocking(true)?;
         while client.send(&[1; 3000], libc::MSG_NOSIGNAL).is_ok() {}

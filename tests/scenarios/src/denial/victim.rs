@@ -48,8 +48,10 @@ pub fn goodput(from: &Socket, to: &Socket) -> Result<f64> {
 /// When a call fails.
 pub fn stream(lab: &Lab, port: u16, backlog: i32) -> Result<(Socket, Socket, Socket)> {
     let listener = lab.a.esp_listener(port, backlog)?;
-    let from = lab.b.esp()?;
-    from.connect(&lab.b.to(&lab.a, port)).context("connect")?;
+    let from = lab
+        .b
+        .esp_connected(&lab.b.to(&lab.a, port))
+        .context("connect")?;
     let (to, _) = listener.accept(0).context("accept")?;
     Ok((from, to, listener))
 }

@@ -55,8 +55,9 @@ pub enum Side {
     Server,
 }
 
-/// What the program is told.
+/// The command line's part for one of two guests. It has no group: clap would name that after the type, as another's.
 #[derive(Debug, Default, Args)]
+#[group(skip)]
 pub struct Options {
     /// Instead of scenarios: be one of two guests whose link is cut and restored; the runner is the other end.
     #[arg(long, value_name = "SIDE", conflicts_with_all = ["list", "shard", "names"])]

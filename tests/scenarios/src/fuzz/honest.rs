@@ -73,8 +73,7 @@ impl<'a> Honest<'a> {
 
     fn connection(&self, number: u64) -> Result<()> {
         let (honest, b) = (&self.world.honest, &self.world.b);
-        let client = b.esp()?;
-        client.connect(&b.to(honest, PORT)).context("connect")?;
+        let client = b.esp_connected(&b.to(honest, PORT)).context("connect")?;
         let (server, _) = self.listener.accept(0).context("accept")?;
         let load = Load {
             total: TOTAL,

@@ -81,6 +81,26 @@ impl<T> Trial<'_, T> {
         }
         bail!("{}: still no end after {MANY} allocations", self.what)
     }
+
+    /// As [`Self::run`], and demands that the call allocates.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and when the call allocates nothing.
+    pub fn allocates(&self, injection: &Injection) -> Result<Tally> {
+        let tally = self.run(injection)?;
+        ensure!(tally.allocations > 0, "{}: {tally:?}", self.what);
+        Ok(tally)
+    }
+
+    /// As [`Self::run`], and demands that the caller is told of some failures.
+    ///
+    /// # Errors
+    /// As [`Self::run`], and when the call is never refused.
+    pub fn refuses(&self, injection: &Injection) -> Result<Tally> {
+        let tally = self.run(injection)?;
+        ensure!(tally.refused > 0, "{}: {tally:?}", self.what);
+        Ok(tally)
+    }
 }
 
 /// Lets `story` take place with what `prepare` made, the first allocation failing, then the second, and so on until none

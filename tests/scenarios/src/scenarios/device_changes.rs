@@ -8,8 +8,8 @@ use anyhow::{anyhow, ensure, Context, Result};
 
 use crate::alike::asleep;
 use crate::device::{await_carrier, failed, gone, Device};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, print_mac, Host, Lab, DEVICE};
+use crate::harness::{receives, refused, Outcome, Scenario};
+use crate::lab::{arrived, await_events, eventually, print_mac, Host, Lab, DEVICE};
 use crate::transfer::{beside, exchange, random, transfer, transfer_while, Load};
 
 /// The scenarios of this file.
@@ -73,13 +73,7 @@ fn down_and_waiting(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(802, 4)?;
     let (a, b) = lab.edp_pair(803)?;
     lab.b.namespace.ip("link set eth0 down\n")?;
-    let attempt = lab.a.esp()?;
-    attempt.set_nonblocking(true)?;
-    refused(
-        attempt.connect(&lab.a.to(&lab.b, 802)),
-        libc::EINPROGRESS,
-        "connect to a host whose device is down",
-    )?;
+    let attempt = lab.a.esp_attempt(&lab.a.to(&lab.b, 802))?;
     lab.a.namespace.ip("link set eth0 down\n")?;
     for (socket, what) in [(&client, "stream"), (&listener, "listener"), (&a, "socket")] {
         let events = socket.poll(libc::POLLIN, Duration::ZERO)?;
@@ -113,7 +107,7 @@ fn down_and_waiting(lab: &Lab) -> Outcome {
     exchange(&attempt, &accepted)?;
     a.send(b"x", 0)
         .context("a datagram on the device that is up again")?;
-    ensure!(b.receive(&mut [0; 4], 0)? == 1, "the datagram");
+    receives(&b, b"x")?;
     Ok(())
 }
 
@@ -127,9 +121,8 @@ fn renamed(lab: &Lab) -> Outcome {
     await_carrier(&lab.a.namespace, "other0")?;
     exchange(&client, &server)?;
     a.send(b"hello", 0)?;
-    ensure!(b.receive(&mut [0; 8], 0)? == 5, "a's datagram");
-    let caller = lab.b.esp()?;
-    caller.connect(&lab.b.to(&lab.a, 805))?;
+    receives(&b, b"hello")?;
+    let caller = lab.b.esp_connected(&lab.b.to(&lab.a, 805))?;
     let (accepted, _) = listener.accept(0)?;
     exchange(&caller, &accepted)?;
     lab.a.namespace.ip("link set other0 name eth0\n")?;
@@ -147,8 +140,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(806)?;
     let (inner, inners_peer) = {
         let listener = lab.a.esp_listener(807, 4)?;
-        let client = lab.a.esp()?;
-        client.connect(&lab.a.to(&lab.a, 807))?;
+        let client = lab.a.esp_connected(&lab.a.to(&lab.a, 807))?;
         let (server, _) = listener.accept(0)?;
         (client, server)
     };
@@ -160,9 +152,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     exchange(&inner, &inners_peer)?;
     // Data that has arrived is not lost.
     server.send_all(b"unread")?;
-    eventually("the data's arrival", || {
-        Ok(client.queued(libc::FIONREAD)? == 6)
-    })?;
+    arrived(&client, 6)?;
 
     let blocked = || Ok(server.receive(&mut [0; 4], 0));
     let (ended, ()) = beside(blocked, || change(new))?;
@@ -198,8 +188,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     ensure!(here.mac == new, "the device has {:?}", here.mac);
     ensure!(bound.local_address()?.mac == new, "getsockname");
     let there = Device::named(&lab.b.namespace, DEVICE)?;
-    let caller = lab.b.esp()?;
-    caller.connect(&there.to(&here, 808))?;
+    let caller = lab.b.esp_connected(&there.to(&here, 808))?;
     let (accepted, _) = listener.accept(0)?;
     exchange(&caller, &accepted)?;
     lab.b.edp()?.send_to(b"new", 0, &there.to(&here, 806))?;
@@ -211,13 +200,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     // An attempt to connect goes on from the new address.
     let far = lab.b.esp_listener(809, 4)?;
     lab.b.namespace.ip("link set eth0 down\n")?;
-    let attempt = lab.a.esp()?;
-    attempt.set_nonblocking(true)?;
-    refused(
-        attempt.connect(&lab.a.to(&lab.b, 809)),
-        libc::EINPROGRESS,
-        "connect",
-    )?;
+    let attempt = lab.a.esp_attempt(&lab.a.to(&lab.b, 809))?;
     change(lab.a.mac)?;
     lab.b.namespace.ip("link set eth0 up\n")?;
     await_events(&attempt, libc::POLLOUT)?;
@@ -250,8 +233,7 @@ fn removed(lab: &Lab) -> Outcome {
     let own = lab.a.esp_listener(811, 4)?;
     let quiet = lab.a.esp_listener(812, 4)?;
     let waiting = lab.a.esp_listener(813, 4)?;
-    let unaccepted = lab.b.esp()?;
-    unaccepted.connect(&lab.b.to(&lab.a, 813))?;
+    let _unaccepted = lab.b.esp_connected(&lab.b.to(&lab.a, 813))?;
     await_events(&waiting, libc::POLLIN)?;
     let attempt = lab.a.esp()?;
     let bound = lab.a.edp_bound(811)?;
@@ -262,9 +244,7 @@ fn removed(lab: &Lab) -> Outcome {
     tied.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"eth0\0")?;
     tied.bind(&lab.a.anywhere(814))?;
     idles_peer.send_all(b"unread")?;
-    eventually("the data's arrival", || {
-        Ok(idle.queued(libc::FIONREAD)? == 6)
-    })?;
+    arrived(&idle, 6)?;
     let message = random(32 << 20, 810);
 
     thread::scope(|scope| -> Outcome {
@@ -379,12 +359,11 @@ fn others_stay(lab: &Lab) -> Outcome {
     )?;
     let far = Device::ready(&lab.a.namespace, "far1")?;
     let near = Device::ready(&lab.a.namespace, "eth1")?;
-    let caller = lab.a.esp()?;
-    caller.connect(&far.to(&near, 820))?;
+    let caller = lab.a.esp_connected(&far.to(&near, 820))?;
     let (accepted, _) = listener.accept(0)?;
     exchange(&caller, &accepted)?;
     lab.a.edp()?.send_to(b"new", 0, &far.to(&near, 820))?;
-    ensure!(any.receive(&mut [0; 8], 0)? == 3, "the datagram");
+    receives(&any, b"new")?;
     let load = Load {
         total: 1 << 20,
         chunk: 30_000,
@@ -414,9 +393,7 @@ fn retyped() -> Outcome {
             .ok_or(error)
     })?;
     let bound = bond.edp(831)?;
-    let attempt = host.esp()?;
-    attempt.set_nonblocking(true)?;
-    refused(attempt.connect(&nobody), libc::EINPROGRESS, "connect")?;
+    let attempt = host.esp_attempt(&nobody)?;
     let listener = bond.listener(832)?;
     host.namespace.ip("link set tunnel0 master bond0\n")?;
     let text = host.namespace.run("ip", &["link", "show", "bond0"])?;

@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::{ensure, Context, Result};
 
 use crate::device::{await_carrier, Device};
-use crate::harness::{refused, Outcome, Scenario};
+use crate::harness::{receives, refused, Outcome, Scenario};
 use crate::lab::{await_events, eventually, Lab};
 use crate::netns::Netns;
 use crate::socket::Socket;
@@ -359,11 +359,8 @@ fn tied(lab: &Lab) -> Outcome {
         "connect by another device",
     )?;
     sender.send_to(b"mac1", 0, &far.to(&near, 875))?;
-    let mut got = [0; 16];
-    let length = datagrams.receive(&mut got, 0)?;
-    ensure!(&got[..length] == b"mac1", "{:?} arrived", &got[..length]);
-    let client = lab.b.esp()?;
-    client.connect(&far.to(&near, 875))?;
+    receives(&datagrams, b"mac1")?;
+    let client = lab.b.esp_connected(&far.to(&near, 875))?;
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)?;
     drop((client, server, listener, datagrams));

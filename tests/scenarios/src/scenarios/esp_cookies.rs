@@ -103,7 +103,7 @@ fn flood(lab: &Lab) -> Outcome {
                 ..EspHeader::default()
             };
             let source = [2, 0, 0, 1, round, number];
-            wire.send(&ethernet(lab.a.mac, source, ETH_P_ESP, &syn.packet(&[])))?;
+            wire.send_esp(lab.a.mac, source, syn)?;
         }
         thread::sleep(Duration::from_millis(50));
     }

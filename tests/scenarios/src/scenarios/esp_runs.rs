@@ -173,8 +173,7 @@ fn both_ways(lab: &Lab) -> Outcome {
 
 fn own_host(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(402, 1)?;
-    let client = lab.a.esp()?;
-    client.connect(&lab.a.to(&lab.a, 402))?;
+    let client = lab.a.esp_connected(&lab.a.to(&lab.a, 402))?;
     let (server, _) = listener.accept(0)?;
     transfer(&client, &server, LOAD)
 }

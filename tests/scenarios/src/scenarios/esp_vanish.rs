@@ -33,13 +33,7 @@ fn silent_host(lab: &Lab) -> Outcome {
         libc::EINPROGRESS,
         "connect with a time limit",
     )?;
-    let background = lab.a.esp()?;
-    background.set_nonblocking(true)?;
-    refused(
-        background.connect(&lab.a.to_nobody(1)),
-        libc::EINPROGRESS,
-        "connect",
-    )?;
+    let background = lab.a.esp_attempt(&lab.a.to_nobody(1))?;
 
     let blocked = lab.a.esp()?;
     refused(

@@ -367,8 +367,7 @@ fn killed_sender() -> Outcome {
     let listener = receiver.esp_listener(812, 8)?;
     let child = start_process(|| {
         let send = || -> Result<()> {
-            let socket = victim.esp()?;
-            socket.connect(&victim.to(receiver, 812))?;
+            let socket = victim.esp_connected(&victim.to(receiver, 812))?;
             let message = random(MIB, 4);
             loop {
                 socket.send_all(&message)?;

@@ -4,8 +4,8 @@ use anyhow::{ensure, Context, Result};
 use fastrand::Rng;
 
 use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab};
+use crate::harness::{receives, refused, silent, Outcome, Scenario};
+use crate::lab::{eventually, Lab};
 use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::{exchange, random};
@@ -43,19 +43,8 @@ fn edp_frames(lab: &Lab) -> Outcome {
     send(&edp(1, 96, 2, b"??"))?;
     // Padding is no lie.
     send(&edp(1, 95, 5, b"valid and padded"))?;
-    await_events(&socket, libc::POLLIN)?;
-    let mut bytes = [0; 2048];
-    let got = socket.receive(&mut bytes, 0)?;
-    ensure!(
-        &bytes[..got] == b"valid",
-        "{:?} came through",
-        &bytes[..got]
-    );
-    refused(
-        socket.receive(&mut bytes, libc::MSG_DONTWAIT),
-        libc::EAGAIN,
-        "a hostile frame",
-    )?;
+    receives(&socket, b"valid")?;
+    silent(&socket, "a hostile frame")?;
     let stats = socket.counters(4)?;
     ensure!(stats[2] == 1, "pkt_rx is {}", stats[2]);
     lab.a.await_counter("EdpInMalformed", 5 + 4)?;
@@ -117,26 +106,24 @@ fn esp_frames(lab: &Lab) -> Outcome {
         };
         send(&far.packet(b"far!"))?;
         let acknowledgement = next.acknowledgement.wrapping_add(distance);
-        send(
-            &EspHeader {
-                acknowledgement,
-                ..next
-            }
-            .packet(&[]),
-        )?;
+        let packet = EspHeader {
+            acknowledgement,
+            ..next
+        }
+        .packet(&[]);
+        send(&packet)?;
     }
     // Every combination of flags that cannot belong here: all of them contain SYN, none is a reset.
     for flags in 0..=u8::MAX {
         if flags & flag::SYN != 0 && flags & flag::RST == 0 {
             let sequence = next.sequence.wrapping_add(0x2000);
-            send(
-                &EspHeader {
-                    flags,
-                    sequence,
-                    ..next
-                }
-                .packet(&[]),
-            )?;
+            let packet = EspHeader {
+                flags,
+                sequence,
+                ..next
+            }
+            .packet(&[]);
+            send(&packet)?;
         }
     }
     exchange(&client, &server).context("the connection after all of this")?;
@@ -160,43 +147,20 @@ fn to_others(lab: &Lab) -> Outcome {
         ..EspHeader::default()
     };
     for other in others {
-        edp_wire.send(&ethernet(
-            other,
-            lab.b.mac,
-            ETH_P_EDP,
-            &edp(9, 97, 5, b"other"),
-        ))?;
-        edp_wire.send(&ethernet(
-            other,
-            lab.b.mac,
-            ETH_P_EDP,
-            &edp(9, 0, 2, &[1, 2]),
-        ))?;
-        esp_wire.send(&ethernet(other, lab.b.mac, ETH_P_ESP, &syn.packet(&[])))?;
+        edp_wire.send_edp(other, lab.b.mac, &edp(9, 97, 5, b"other"))?;
+        edp_wire.send_edp(other, lab.b.mac, &edp(9, 0, 2, &[1, 2]))?;
+        esp_wire.send_esp(other, lab.b.mac, syn)?;
         let stray = EspHeader {
             destination: 98,
             flags: flag::ACK,
             ..syn
         };
-        esp_wire.send(&ethernet(other, lab.b.mac, ETH_P_ESP, &stray.packet(&[])))?;
+        esp_wire.send_esp(other, lab.b.mac, stray)?;
     }
     // What belongs to us comes after all of that, and so does its answer.
-    edp_wire.send(&ethernet(
-        lab.a.mac,
-        lab.b.mac,
-        ETH_P_EDP,
-        &edp(9, 97, 4, b"ours"),
-    ))?;
-    await_events(&socket, libc::POLLIN)?;
-    let mut bytes = [0; 16];
-    let got = socket.receive(&mut bytes, 0)?;
-    ensure!(&bytes[..got] == b"ours", "{:?} came through", &bytes[..got]);
-    edp_wire.send(&ethernet(
-        lab.a.mac,
-        lab.b.mac,
-        ETH_P_EDP,
-        &edp(10, 0, 2, &[1, 77]),
-    ))?;
+    edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(9, 97, 4, b"ours"))?;
+    receives(&socket, b"ours")?;
+    edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(10, 0, 2, &[1, 77]))?;
     let reply = edp_wire.wait_for(patience(), |_| true)?;
     ensure!(
         reply[14..22] == edp(0, 10, 2, &[2, 77]),
@@ -213,12 +177,7 @@ fn to_others(lab: &Lab) -> Outcome {
         flags: flag::SYN,
         ..EspHeader::default()
     };
-    esp_wire.send(&ethernet(
-        lab.a.mac,
-        lab.b.mac,
-        ETH_P_ESP,
-        &probe.packet(&[]),
-    ))?;
+    esp_wire.send_esp(lab.a.mac, lab.b.mac, probe)?;
     let reply = esp_wire.wait_for(patience(), |_| true)?;
     let header = EspHeader::of_frame(&reply).context("no ESP header")?;
     ensure!(
@@ -251,41 +210,33 @@ fn no_answer(lab: &Lab) -> Outcome {
     ] {
         for destination in [920, 921] {
             for flags in [flag::SYN, flag::ACK, !flag::RST, flag::FIN | flag::ACK] {
-                let packet = EspHeader {
+                let header = EspHeader {
                     flags,
                     destination,
                     ..header
-                }
-                .packet(&[]);
-                wire.send(&ethernet(lab.a.mac, source, ETH_P_ESP, &packet))?;
+                };
+                wire.send_esp(lab.a.mac, source, header)?;
             }
         }
-        edp_wire.send(&ethernet(
-            lab.a.mac,
-            source,
-            ETH_P_EDP,
-            &edp(12, 0, 2, &[1, 2]),
-        ))?;
+        edp_wire.send_edp(lab.a.mac, source, &edp(12, 0, 2, &[1, 2]))?;
     }
     for flags in [flag::RST, flag::RST | flag::ACK, 0xff] {
-        let packet = EspHeader {
+        let header = EspHeader {
             flags,
             destination: 921,
             ..header
-        }
-        .packet(&[]);
-        wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_ESP, &packet))?;
+        };
+        wire.send_esp(lab.a.mac, lab.b.mac, header)?;
     }
     // To everybody: neither a connection nor a reset can come of it.
     for destination in [[0xff; 6], [0x01, 0, 0x5e, 0, 0, 1]] {
         for port in [920, 921] {
-            let packet = EspHeader {
+            let header = EspHeader {
                 flags: flag::SYN,
                 destination: port,
                 ..header
-            }
-            .packet(&[]);
-            wire.send(&ethernet(destination, lab.b.mac, ETH_P_ESP, &packet))?;
+            };
+            wire.send_esp(destination, lab.b.mac, header)?;
         }
     }
     // Any answer would have come before this one's.
@@ -295,12 +246,7 @@ fn no_answer(lab: &Lab) -> Outcome {
         flags: flag::SYN,
         ..header
     };
-    wire.send(&ethernet(
-        lab.a.mac,
-        lab.b.mac,
-        ETH_P_ESP,
-        &probe.packet(&[]),
-    ))?;
+    wire.send_esp(lab.a.mac, lab.b.mac, probe)?;
     let reply = wire.wait_for(patience(), |_| true)?;
     let answer = EspHeader::of_frame(&reply).context("no ESP header")?;
     ensure!(
@@ -313,12 +259,7 @@ fn no_answer(lab: &Lab) -> Outcome {
         libc::EAGAIN,
         "a connection from nowhere",
     )?;
-    edp_wire.send(&ethernet(
-        lab.a.mac,
-        lab.b.mac,
-        ETH_P_EDP,
-        &edp(14, 0, 1, &[1]),
-    ))?;
+    edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(14, 0, 1, &[1]))?;
     let reply = edp_wire.wait_for(patience(), |_| true)?;
     ensure!(
         reply[14..20] == edp(0, 14, 1, &[]),
@@ -341,12 +282,7 @@ fn wild_resets(lab: &Lab) -> Outcome {
             acknowledgement: seen.sequence.wrapping_add(1),
             flags: flag::RST | flag::ACK,
         };
-        wire.send(&ethernet(
-            lab.b.mac,
-            lab.a.mac,
-            ETH_P_ESP,
-            &reset.packet(&[]),
-        ))?;
+        wire.send_esp(lab.b.mac, lab.a.mac, reset)?;
     }
     exchange(&client, &server).context("the connection after resets outside its window")?;
     let reset = EspHeader {
@@ -358,12 +294,7 @@ fn wild_resets(lab: &Lab) -> Outcome {
         acknowledgement: seen.sequence.wrapping_add(1),
         flags: flag::RST | flag::ACK,
     };
-    wire.send(&ethernet(
-        lab.b.mac,
-        lab.a.mac,
-        ETH_P_ESP,
-        &reset.packet(&[]),
-    ))?;
+    wire.send_esp(lab.b.mac, lab.a.mac, reset)?;
     refused(
         server.receive(&mut [0; 4], 0),
         libc::ECONNRESET,
@@ -385,7 +316,7 @@ fn syn_flood(lab: &Lab) -> Outcome {
             ..EspHeader::default()
         };
         let source = [2, 0, 0, 1, high, low];
-        wire.send(&ethernet(lab.b.mac, source, ETH_P_ESP, &syn.packet(&[])))?;
+        wire.send_esp(lab.b.mac, source, syn)?;
     }
     let listed = lab.b.namespace.proc_net("esp")?.lines().count();
     ensure!(
@@ -447,14 +378,7 @@ fn random_frames(lab: &Lab) -> Outcome {
         );
     }
     a.send(b"alive", 0)?;
-    await_events(&b, libc::POLLIN)?;
-    let mut bytes = [0; 8];
-    let got = b.receive(&mut bytes, 0)?;
-    ensure!(
-        &bytes[..got] == b"alive",
-        "{:?} at a connected socket",
-        &bytes[..got]
-    );
+    receives(&b, b"alive").context("at a connected socket")?;
     let stats = open.counters(4)?;
     ensure!(
         stats[2] > 0,

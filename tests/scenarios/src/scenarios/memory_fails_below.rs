@@ -9,7 +9,7 @@ use std::thread;
 use anyhow::{anyhow, ensure, Context, Result};
 use nix::sched::{unshare, CloneFlags};
 
-use super::memory_fails::{carries, on_hosts};
+use super::memory_fails::{carries, on_hosts, starved};
 use super::memory_fails_on_the_way::{receive_all, send_all};
 use crate::device::{failed, gone, Device};
 use crate::harness::{Outcome, Scenario};
@@ -21,15 +21,9 @@ use crate::transfer::random;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::guest("memory_fails_in_new_namespaces", namespaces)
-        .within(240)
-        .starved(),
-    Scenario::guest("memory_fails_when_devices_change", devices)
-        .within(290)
-        .starved(),
-    Scenario::guest("memory_fails_when_the_module_starts", start)
-        .within(240)
-        .starved(),
+    starved("memory_fails_in_new_namespaces", namespaces),
+    starved("memory_fails_when_devices_change", devices).within(290),
+    starved("memory_fails_when_the_module_starts", start),
 ];
 
 /// Gives the thread a new network namespace.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 
-use super::memory_fails::{carries, on_hosts};
+use super::memory_fails::{carries, on_hosts, starved};
 use crate::address::{EDP_SO_CHECKSUM, SOL_EP};
 use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{tell, Outcome, Scenario};
@@ -19,27 +19,13 @@ use crate::transfer::random;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::guest("memory_fails_during_connections", connections)
-        .within(290)
-        .starved(),
-    Scenario::guest("memory_fails_during_connections_with_large_packets", large)
-        .within(290)
-        .starved(),
-    Scenario::guest("memory_fails_during_connections_with_checksums", summed)
-        .within(290)
-        .starved(),
-    Scenario::guest("memory_fails_during_refusals", refusals)
-        .within(240)
-        .starved(),
-    Scenario::guest("memory_fails_during_datagrams_and_echoes", datagrams)
-        .within(240)
-        .starved(),
-    Scenario::guest("memory_fails_and_an_announcement_is_repeated", announcement)
-        .within(240)
-        .starved(),
-    Scenario::guest("memory_fails_often_under_load", load)
-        .within(240)
-        .starved(),
+    starved("memory_fails_during_connections", connections).within(290),
+    starved("memory_fails_during_connections_with_large_packets", large).within(290),
+    starved("memory_fails_during_connections_with_checksums", summed).within(290),
+    starved("memory_fails_during_refusals", refusals),
+    starved("memory_fails_during_datagrams_and_echoes", datagrams),
+    starved("memory_fails_and_an_announcement_is_repeated", announcement),
+    starved("memory_fails_often_under_load", load),
 ];
 
 /// What a story works on that begins at the beginning.
@@ -296,7 +282,7 @@ fn announcement() -> Outcome {
 fn load() -> Outcome {
     on_hosts(Wiring::Direct, |lab| {
         let injection = Injection::new(Within::Module)?;
-        let bytes = random(200_000, 5);
+        let bytes = random(600_000, 5);
         const MOST: u32 = 100_000;
         let order = injection.often(10, MOST)?;
         let mut refused = 0;

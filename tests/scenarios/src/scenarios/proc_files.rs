@@ -9,7 +9,7 @@ use nix::sched::{unshare, CloneFlags};
 
 use crate::address::Address;
 use crate::harness::{note, well_in_process, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Host, Lab};
+use crate::lab::{arrived, await_events, eventually, Host, Lab};
 use crate::socket::{check, Socket};
 
 /// The scenarios of this file.
@@ -105,9 +105,7 @@ fn esp(lab: &Lab) -> Outcome {
     let remote = format!("02:00:00:00:00:02%{}:2805", lab.a.ifindex);
     ensure!(fields[1] == remote, "the peer: {fields:?}");
     client.send_all(&[0; 5000])?;
-    eventually("the data's arrival", || {
-        Ok(server.queued(libc::FIONREAD)? == 5000)
-    })?;
+    arrived(&server, 5000)?;
     let lines = lab.b.namespace.proc_net("esp")?.lines().count();
     ensure!(
         lines == 3,

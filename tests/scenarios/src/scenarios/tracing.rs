@@ -295,7 +295,7 @@ fn drops(lab: &Lab) -> Outcome {
     }
     await_freed(&tracer, ETH_P_ESP, "PKT_TOO_SMALL")?;
     // To somebody else.
-    wire.send(&ethernet([0xff; 6], lab.a.mac, ETH_P_ESP, &lie.packet(&[])))?;
+    wire.send_esp([0xff; 6], lab.a.mac, lie)?;
     let told = [("sport", "98"), ("dport", "7"), ("reason", "not-ours")];
     await_event(&tracer, &lab.b, "esp_drop", &told)?;
     await_freed(&tracer, ETH_P_ESP, "OTHERHOST")?;

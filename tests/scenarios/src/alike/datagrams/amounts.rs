@@ -6,30 +6,29 @@ use nix::sys::uio::{readv, writev};
 use nix::unistd::{read, write};
 
 use super::super::moments::{arrived, deliver};
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::{Piece, PieceMut};
 use crate::transfer::random;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_truncated", cut_off),
-    Scenario::datagram("datagram_truncated_in_pieces", cut_off_pieces),
-    Scenario::datagram("datagram_too_large", too_large),
-    Scenario::datagram("datagram_as_large_as_a_packet", large),
-    Scenario::datagram("datagram_empty", empty),
-    Scenario::datagram("datagram_waitall_takes_one", wait_all),
-    Scenario::datagram("datagram_vectors", vectors),
-    Scenario::datagram("datagram_longest_vectors", longest),
-    Scenario::datagram("datagram_bad_memory", bad_memory),
-    Scenario::datagram("datagram_bad_memory_half_way", half_way),
-    Scenario::datagram("datagram_queue_lengths", queue_lengths),
+    Scenario::connected_datagrams("datagram_truncated", cut_off),
+    scenario!(connected_datagrams, datagram_truncated_in_pieces),
+    scenario!(connected_datagrams, datagram_too_large),
+    scenario!(connected_datagrams, datagram_as_large_as_a_packet),
+    scenario!(connected_datagrams, datagram_empty),
+    scenario!(connected_datagrams, datagram_waitall_takes_one),
+    scenario!(connected_datagrams, datagram_vectors),
+    scenario!(connected_datagrams, datagram_longest_vectors),
+    Scenario::connected_datagrams("datagram_bad_memory", bad_memory),
+    scenario!(connected_datagrams, datagram_bad_memory_half_way),
+    scenario!(connected_datagrams, datagram_queue_lengths),
 ];
 
 const NOW: i32 = libc::MSG_DONTWAIT;
 
-fn cut_off(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn cut_off(trace: &Trace, (a, b): Pair) -> Outcome {
     for _ in 0..3 {
         deliver(&a, &b, b"hello world")?;
     }
@@ -44,8 +43,7 @@ fn cut_off(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn cut_off_pieces(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_truncated_in_pieces(trace: &Trace, (a, b): Pair) -> Outcome {
     deliver(&a, &b, b"hello world")?;
     let (mut first, mut second) = ([0; 2], [0; 4]);
     let pieces = &mut [PieceMut::Good(&mut first), PieceMut::Good(&mut second)];
@@ -58,8 +56,7 @@ fn cut_off_pieces(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn too_large(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_too_large(trace: &Trace, (a, b): Pair) -> Outcome {
     for length in [65536, 70_000, 1_000_000] {
         trace.see(&format!("{length} bytes"), a.send(&vec![0; length], 0));
     }
@@ -72,8 +69,7 @@ fn too_large(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn large(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_as_large_as_a_packet(trace: &Trace, (a, b): Pair) -> Outcome {
     let bytes = random(1400, 7);
     trace.see("send", a.send(&bytes, 0));
     let mut got = vec![0; 2000];
@@ -82,8 +78,7 @@ fn large(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn empty(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_empty(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("send", a.send(b"", 0));
     trace.poll_until("something came", &b, libc::POLLIN)?;
     trace.see("its length", b.queued(libc::FIONREAD));
@@ -92,6 +87,7 @@ fn empty(side: &Side<'_>, trace: &Trace) -> Outcome {
     let received = b.receive_message(&mut [PieceMut::Good(&mut room)], 0);
     trace.see("receive", received);
     trace.poll("then", &b)?;
+    trace.receive("no more", &b, 10, NOW);
     trace.see("write", write(&a, b""));
     trace.see("writev", writev(&a, &[IoSlice::new(b"")]));
     trace.see("a message of no pieces", a.send_message(&[], 0, &[]));
@@ -113,8 +109,7 @@ fn empty(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn wait_all(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_waitall_takes_one(trace: &Trace, (a, b): Pair) -> Outcome {
     deliver(&a, &b, b"abc")?;
     deliver(&a, &b, b"def")?;
     trace.receive("the first", &b, 100, libc::MSG_WAITALL);
@@ -123,8 +118,7 @@ fn wait_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn vectors(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_vectors(trace: &Trace, (a, b): Pair) -> Outcome {
     let parts = [&b"one"[..], b"", b"twotwo", b"3"];
     trace.see("writev", writev(&a, &parts.map(IoSlice::new)));
     let (mut c, mut d) = ([0; 4], [0; 20]);
@@ -139,8 +133,7 @@ fn vectors(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn longest(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_longest_vectors(trace: &Trace, (a, b): Pair) -> Outcome {
     let bytes = random(1025, 7);
     let slices: Vec<_> = bytes.chunks(1).map(IoSlice::new).collect();
     let pieces: Vec<_> = bytes.chunks(1).map(Piece::Good).collect();
@@ -156,8 +149,7 @@ fn longest(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn bad_memory(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn bad_memory(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("send", a.send_message(&[Piece::Bad(5)], 0, &[]));
     let nothing = b.receive_message(&mut [PieceMut::Bad(5)], NOW);
     trace.see("receive nothing", nothing);
@@ -171,8 +163,7 @@ fn bad_memory(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn half_way(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_bad_memory_half_way(trace: &Trace, (a, b): Pair) -> Outcome {
     let pieces = [Piece::Good(b"good"), Piece::Bad(5)];
     trace.see("send", a.send_message(&pieces, 0, &[]));
     deliver(&a, &b, b"hello")?;
@@ -187,14 +178,15 @@ fn half_way(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn queue_lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_queue_lengths(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("in, at first", b.queued(libc::FIONREAD));
     trace.see("out, at first", a.queued(libc::TIOCOUTQ));
     deliver(&a, &b, b"hello")?;
     deliver(&a, &b, b"hello world")?;
     arrived(&b, 5)?;
     trace.see("the first alone counts", b.queued(libc::FIONREAD));
+    trace.receive("peek", &b, 3, libc::MSG_PEEK);
+    trace.see("unread after a look", b.queued(libc::FIONREAD));
     b.receive(&mut [0; 2], 0)?;
     trace.see("then the second", b.queued(libc::FIONREAD));
     b.receive(&mut [0; 2], 0)?;

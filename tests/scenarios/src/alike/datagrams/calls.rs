@@ -3,40 +3,36 @@
 use std::time::Duration;
 
 use super::super::moments::deliver;
-use super::super::{Side, Trace};
+use super::super::{Pair, Side, Trace};
 use crate::calls::{control, receive_many, send_control, send_many, with_sigpipe};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::{Piece, PieceMut};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_sends_many", sends_many),
-    Scenario::datagram("datagram_receives_many", receives_many),
-    Scenario::datagram("datagram_receives_many_with_a_time_limit", receives_in_time),
-    Scenario::datagram(
-        "datagram_receives_many_until_an_error",
-        receives_until_error,
+    scenario!(connected_datagrams, datagram_sends_many),
+    Scenario::connected_datagrams("datagram_receives_many", receives_many),
+    scenario!(
+        connected_datagrams,
+        datagram_receives_many_with_a_time_limit
     ),
-    Scenario::datagram("datagram_control_data", control_data),
-    Scenario::datagram("datagram_urgent_and_error_queue", urgent),
-    Scenario::datagram("datagram_msg_more_is_one_datagram", more),
-    Scenario::datagram("datagram_msg_more_never_completed", more_dropped),
-    Scenario::datagram(
-        "datagram_msg_more_goes_to_the_first_address",
-        more_addresses,
-    ),
-    Scenario::datagram("datagram_msg_more_ends_with_an_error", more_wrong),
-    Scenario::datagram("datagram_send_without_a_destination", no_destination),
-    Scenario::datagram("datagram_send_to_another_address_when_connected", elsewhere),
-    Scenario::datagram("datagram_sigpipe", sigpipe),
-    Scenario::datagram("datagram_flags_of_a_received_message", message),
+    scenario!(connected_datagrams, datagram_receives_many_until_an_error),
+    scenario!(connected_datagrams, datagram_control_data),
+    scenario!(connected_datagrams, datagram_urgent_and_error_queue),
+    scenario!(connected_datagrams, datagram_msg_more_is_one_datagram),
+    scenario!(datagram, datagram_msg_more_never_completed),
+    scenario!(datagram, datagram_msg_more_goes_to_the_first_address),
+    scenario!(connected_datagrams, datagram_msg_more_ends_with_an_error),
+    scenario!(datagram, datagram_send_without_a_destination),
+    scenario!(datagram, datagram_send_to_another_address_when_connected),
+    scenario!(datagram, datagram_sigpipe),
+    scenario!(datagram, datagram_flags_of_a_received_message),
 ];
 
 const NOW: i32 = libc::MSG_DONTWAIT;
 const MORE: i32 = libc::MSG_MORE;
 
-fn sends_many(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_sends_many(trace: &Trace, (a, b): Pair) -> Outcome {
     let good = [Piece::Good(b"abc"), Piece::Good(b""), Piece::Good(b"defg")];
     trace.see("send", send_many(&a, &good, 0));
     for _ in 0..3 {
@@ -58,8 +54,7 @@ fn lengths(got: std::io::Result<Vec<(usize, i32)>>) -> std::io::Result<String> {
     got.map(|got| format!("{got:?}"))
 }
 
-fn receives_many(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn receives_many(trace: &Trace, (a, b): Pair) -> Outcome {
     let (mut c, mut d, mut e) = ([0; 4], [0; 4], [0; 4]);
     let mut receive = |flags| {
         let pieces = &mut [
@@ -84,8 +79,7 @@ fn receives_many(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn receives_in_time(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_receives_many_with_a_time_limit(trace: &Trace, (a, b): Pair) -> Outcome {
     for text in [b"abc", b"def", b"ghi"] {
         deliver(&a, &b, text)?;
     }
@@ -104,8 +98,7 @@ fn receives_in_time(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn receives_until_error(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_receives_many_until_an_error(trace: &Trace, (a, b): Pair) -> Outcome {
     for text in [b"abc", b"def", b"ghi"] {
         deliver(&a, &b, text)?;
     }
@@ -120,8 +113,7 @@ fn receives_until_error(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn control_data(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_control_data(trace: &Trace, (a, b): Pair) -> Outcome {
     let socket = libc::SOL_SOCKET;
     let unknown = send_control(&a, b"a", &control(socket, 0x7777, &[0; 4], 0));
     trace.see("unknown at the socket level", unknown);
@@ -145,8 +137,7 @@ fn control_data(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn urgent(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_urgent_and_error_queue(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("send urgently", a.send(b"!", libc::MSG_OOB));
     deliver(&a, &b, b"hello")?;
     trace.receive("error queue", &b, 10, libc::MSG_ERRQUEUE);
@@ -164,8 +155,7 @@ fn urgent(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn more(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_msg_more_is_one_datagram(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("begin", a.send(b"one ", MORE));
     trace.see("go on", a.send(b"two ", MORE));
     trace.see("nothing more", a.send(b"", MORE));
@@ -180,7 +170,7 @@ fn more(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn more_dropped(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_msg_more_never_completed(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     trace.see("begin", a.send(b"unfinished", MORE));
     drop(a);
@@ -192,7 +182,7 @@ fn more_dropped(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn more_addresses(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_msg_more_goes_to_the_first_address(side: &Side<'_>, trace: &Trace) -> Outcome {
     let a = side.socket(&side.lab.a)?;
     let (first, second) = (side.bound(&side.lab.b, 7)?, side.bound(&side.lab.b, 8)?);
     trace.see("begin", a.send_to_bytes(b"one ", MORE, &side.far(7)));
@@ -204,8 +194,7 @@ fn more_addresses(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn more_wrong(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_msg_more_ends_with_an_error(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("begin", a.send(b"one ", MORE));
     let bad = a.send_message(&[Piece::Bad(5)], MORE, &[]);
     trace.see("bad memory", bad);
@@ -220,7 +209,7 @@ fn more_wrong(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn no_destination(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_send_without_a_destination(side: &Side<'_>, trace: &Trace) -> Outcome {
     let fresh = side.socket(&side.lab.a)?;
     trace.see("send", fresh.send(b"x", 0));
     trace.see("send nothing", fresh.send(b"", 0));
@@ -242,7 +231,7 @@ fn no_destination(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn elsewhere(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_send_to_another_address_when_connected(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     let other = side.bound(&side.lab.b, 8)?;
     trace.see("send elsewhere", a.send_to_bytes(b"hello", 0, &side.far(8)));
@@ -257,7 +246,7 @@ fn elsewhere(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sigpipe(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_sigpipe(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, _b) = side.datagrams(7)?;
     trace.see("shutdown", a.shutdown(libc::SHUT_WR));
     let (sent, signal) = with_sigpipe(|| a.send(b"x", 0));
@@ -271,7 +260,7 @@ fn sigpipe(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn message(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_flags_of_a_received_message(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     for _ in 0..3 {
         deliver(&a, &b, b"hello")?;

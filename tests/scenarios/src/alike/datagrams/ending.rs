@@ -10,27 +10,27 @@ use super::super::asleep::{alias, asleep};
 use super::super::moments::deliver;
 use super::super::side::NOTHING;
 use super::super::sockets::names::see_names;
-use super::super::{Side, Trace};
-use crate::harness::{start_process, Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, start_process, Outcome, Scenario};
 use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_shutdown_of_each_half", each_half),
-    Scenario::datagram("datagram_shutdown_unconnected", unconnected),
-    Scenario::datagram("datagram_shutdown_with_data_queued", queued),
-    Scenario::datagram("datagram_peer_is_not_told_of_a_close", peer_knows_nothing),
-    Scenario::datagram("datagram_port_bound_again_after_close", port_again),
-    Scenario::datagram("datagram_last_descriptor_closes", last_descriptor),
-    Scenario::datagram("datagram_killed_process_frees_the_port", killed),
-    Scenario::datagram("datagram_closed_under_a_reader", closed_under_reader),
-    Scenario::datagram("datagram_names_in_each_state", names),
-    Scenario::datagram("datagram_connects_to_several_peers_in_turn", connects_again),
-    Scenario::datagram("datagram_keeps_datagrams_queued_before_connect", keeps),
+    scenario!(datagram, datagram_shutdown_of_each_half),
+    scenario!(datagram, datagram_shutdown_unconnected),
+    scenario!(connected_datagrams, datagram_shutdown_with_data_queued),
+    scenario!(connected_datagrams, datagram_peer_is_not_told_of_a_close),
+    scenario!(datagram, datagram_port_bound_again_after_close),
+    scenario!(datagram, datagram_last_descriptor_closes),
+    scenario!(datagram, datagram_killed_process_frees_the_port),
+    scenario!(connected_datagrams, datagram_closed_under_a_reader),
+    scenario!(datagram, datagram_names_in_each_state),
+    scenario!(datagram, datagram_connects_to_several_peers_in_turn),
+    scenario!(datagram, datagram_keeps_datagrams_queued_before_connect),
 ];
 
 const NOW: i32 = libc::MSG_DONTWAIT;
-fn each_half(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_shutdown_of_each_half(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (what, how) in [
         ("reading", libc::SHUT_RD),
         ("writing", libc::SHUT_WR),
@@ -42,17 +42,20 @@ fn each_half(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.see(&format!("again, {what}"), a.shutdown(how));
         trace.see(&format!("send, {what}"), a.send(b"x", 0));
         trace.receive(&format!("receive, {what}"), &a, 10, NOW);
-        b.send(b"hello", 0)?;
+        deliver(&b, &a, b"hello")?;
+        trace.receive(&format!("what comes, {what}"), &a, 10, NOW);
         trace.pending_error(&format!("pending, {what}"), &a);
     }
-    let (a, _b) = side.datagrams(20)?;
-    for how in [-1, 3] {
+    let (a, b) = side.datagrams(20)?;
+    for how in [-1, 3, i32::MAX] {
         trace.see("an unknown half", a.shutdown(how));
     }
+    a.send(b"still there", 0)?;
+    trace.receive("nothing was shut down", &b, 100, 0);
     Ok(())
 }
 
-fn unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_shutdown_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.bound(&side.lab.a, 7)?;
     let far = side.bound(&side.lab.b, 7)?;
     trace.see("shutdown of writing", socket.shutdown(libc::SHUT_WR));
@@ -67,8 +70,7 @@ fn unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn queued(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_shutdown_with_data_queued(trace: &Trace, (a, b): Pair) -> Outcome {
     deliver(&a, &b, b"before")?;
     trace.see("shutdown", b.shutdown(libc::SHUT_RD));
     trace.receive("what came before", &b, 100, 0);
@@ -80,8 +82,7 @@ fn queued(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn peer_knows_nothing(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_peer_is_not_told_of_a_close(trace: &Trace, (a, b): Pair) -> Outcome {
     deliver(&a, &b, b"last words")?;
     a.shutdown(libc::SHUT_RDWR)?;
     drop(a);
@@ -92,7 +93,7 @@ fn peer_knows_nothing(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn port_again(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_port_bound_again_after_close(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     deliver(&a, &b, b"unread")?;
     let other = side.socket(&side.lab.b)?;
@@ -107,7 +108,7 @@ fn port_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn last_descriptor(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_last_descriptor_closes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     let second = dup(a.as_fd())?;
     drop(a);
@@ -121,7 +122,7 @@ fn last_descriptor(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn killed(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_killed_process_frees_the_port(side: &Side<'_>, trace: &Trace) -> Outcome {
     let a = side.bound(&side.lab.a, 7)?;
     let child = start_process(|| loop {
         nix::unistd::pause();
@@ -136,8 +137,7 @@ fn killed(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn closed_under_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_closed_under_a_reader(trace: &Trace, (a, b): Pair) -> Outcome {
     let other = alias(&b);
     let read = || other.receive(&mut [0; 10], 0);
     let (_, got, ()) = asleep(libc::SYS_recvfrom, read, |sleeper| {
@@ -150,7 +150,7 @@ fn closed_under_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn names(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_names_in_each_state(side: &Side<'_>, trace: &Trace) -> Outcome {
     let a = side.socket(&side.lab.a)?;
     see_names(side, trace, "fresh", &a);
     a.send_to_bytes(b"x", 0, &side.far(7))?;
@@ -169,7 +169,7 @@ fn names(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn connects_again(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_connects_to_several_peers_in_turn(side: &Side<'_>, trace: &Trace) -> Outcome {
     let a = side.bound(&side.lab.a, 70)?;
     let (first, second) = (side.bound(&side.lab.b, 7)?, side.bound(&side.lab.b, 8)?);
     let back = side.address(&side.lab.b, &side.lab.a, 70);
@@ -195,7 +195,7 @@ fn connects_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn keeps(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_keeps_datagrams_queued_before_connect(side: &Side<'_>, trace: &Trace) -> Outcome {
     let a = side.bound(&side.lab.a, 70)?;
     let (first, _second) = (side.bound(&side.lab.b, 7)?, side.bound(&side.lab.b, 8)?);
     first.connect_bytes(&side.address(&side.lab.b, &side.lab.a, 70))?;

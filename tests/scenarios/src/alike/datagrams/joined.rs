@@ -13,27 +13,27 @@ use nix::unistd::{pipe, read, write};
 use super::super::moments::deliver;
 use super::super::streams::files::{aio_once, see_no_file, PREAD, PWRITE};
 use super::super::uring::Ring;
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_sendfile", from_file),
-    Scenario::datagram("datagram_splice_from_a_pipe", from_pipe),
-    Scenario::datagram("datagram_splice_into_a_pipe", into_pipe),
-    Scenario::datagram("datagram_splice_msg_more", splice_more),
-    Scenario::datagram("datagram_read_and_write", read_write),
-    Scenario::datagram("datagram_file_calls", no_file),
-    Scenario::datagram("datagram_aio", aio),
-    Scenario::datagram("datagram_uring_sends_and_receives", uring),
-    Scenario::datagram("datagram_uring_cancels_and_polls", uring_waits),
-    Scenario::datagram("datagram_uring_messages", uring_messages),
+    scenario!(datagram, datagram_sendfile),
+    scenario!(connected_datagrams, datagram_splice_from_a_pipe),
+    scenario!(connected_datagrams, datagram_splice_into_a_pipe),
+    scenario!(connected_datagrams, datagram_splice_msg_more),
+    scenario!(connected_datagrams, datagram_read_and_write),
+    scenario!(connected_datagrams, datagram_file_calls),
+    scenario!(connected_datagrams, datagram_aio),
+    scenario!(datagram, datagram_uring_sends_and_receives),
+    scenario!(connected_datagrams, datagram_uring_cancels_and_polls),
+    scenario!(connected_datagrams, datagram_uring_messages),
 ];
 
 const NONE: SpliceFFlags = SpliceFFlags::empty();
 const NOW: i32 = libc::MSG_DONTWAIT;
 
-fn from_file(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_sendfile(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     let mut file = File::from(memfd_create("contents", MFdFlags::empty())?);
     file.write_all(b"the contents of a file")?;
@@ -52,8 +52,7 @@ fn from_file(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn from_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_splice_from_a_pipe(trace: &Trace, (a, b): Pair) -> Outcome {
     let (out, into) = pipe()?;
     write(&into, b"through a pipe")?;
     trace.see("a part", splice(&out, None, &a, None, 7, NONE));
@@ -63,8 +62,7 @@ fn from_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn into_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_splice_into_a_pipe(trace: &Trace, (a, b): Pair) -> Outcome {
     let ((out, into), (copy_out, copy_into)) = (pipe()?, pipe()?);
     deliver(&a, &b, b"first")?;
     deliver(&a, &b, b"second")?;
@@ -83,8 +81,7 @@ fn into_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn splice_more(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_splice_msg_more(trace: &Trace, (a, b): Pair) -> Outcome {
     let (out, into) = pipe()?;
     write(&into, b"one two")?;
     let more = SpliceFFlags::SPLICE_F_MORE;
@@ -95,8 +92,7 @@ fn splice_more(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn read_write(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_read_and_write(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.see("write", write(&a, b"hello"));
     let mut bytes = [0; 10];
     trace.see("read", read(&b, &mut bytes));
@@ -106,13 +102,11 @@ fn read_write(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn no_file(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (_a, b) = side.datagrams(7)?;
+fn datagram_file_calls(trace: &Trace, (_a, b): Pair) -> Outcome {
     see_no_file(trace, &b)
 }
 
-fn aio(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_aio(trace: &Trace, (a, b): Pair) -> Outcome {
     let mut bytes = *b"hello";
     trace.see("write", aio_once(&a, PWRITE, &mut bytes, 0));
     let mut got = [0; 10];
@@ -121,7 +115,7 @@ fn aio(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn uring(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_uring_sends_and_receives(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     let mut ring = Ring::new()?;
     let (bytes, to) = (*b"hello", side.far(7));
@@ -158,8 +152,7 @@ fn uring(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn uring_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_uring_cancels_and_polls(trace: &Trace, (a, b): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let mut room = [0; 10];
     // SAFETY: the buffer lives to the end of this function, and the operations are waited for.
@@ -181,8 +174,7 @@ fn uring_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn uring_messages(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_uring_messages(trace: &Trace, (a, b): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let mut bytes = *b"hello";
     let mut name = [0u64; 16];

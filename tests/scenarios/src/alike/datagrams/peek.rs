@@ -1,23 +1,22 @@
 //! Looking at datagrams without taking them: `MSG_PEEK` and `SO_PEEK_OFF`.
 
 use super::super::moments::deliver;
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_peek_leaves_the_first", leaves),
-    Scenario::datagram("datagram_peek_at_a_part", part),
-    Scenario::datagram("datagram_peek_offset_moves_on", offset_moves),
-    Scenario::datagram("datagram_peek_offset_and_lengths", offset_lengths),
+    scenario!(connected_datagrams, datagram_peek_leaves_the_first),
+    scenario!(connected_datagrams, datagram_peek_at_a_part),
+    scenario!(connected_datagrams, datagram_peek_offset_moves_on),
+    scenario!(connected_datagrams, datagram_peek_offset_and_lengths),
 ];
 
 const PEEK: i32 = libc::MSG_PEEK;
 const TRUNC: i32 = libc::MSG_TRUNC;
 const NOW: i32 = libc::MSG_DONTWAIT;
 
-fn leaves(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_peek_leaves_the_first(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.receive("peek at nothing", &b, 10, PEEK | NOW);
     deliver(&a, &b, b"first")?;
     deliver(&a, &b, b"second")?;
@@ -30,8 +29,7 @@ fn leaves(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn part(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_peek_at_a_part(trace: &Trace, (a, b): Pair) -> Outcome {
     deliver(&a, &b, b"hello")?;
     trace.receive("peek at a part", &b, 3, PEEK);
     let mut room = [0; 3];
@@ -45,8 +43,7 @@ fn offset(trace: &Trace, what: &str, socket: &crate::socket::Socket) {
     trace.see(what, socket.int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF));
 }
 
-fn offset_moves(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_peek_offset_moves_on(trace: &Trace, (a, b): Pair) -> Outcome {
     offset(trace, "at first", &b);
     deliver(&a, &b, b"hello")?;
     deliver(&a, &b, b"world")?;
@@ -72,8 +69,7 @@ fn offset_moves(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn offset_lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_peek_offset_and_lengths(trace: &Trace, (a, b): Pair) -> Outcome {
     deliver(&a, &b, b"hello world")?;
     b.set_int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF, 6)?;
     let mut room = [0; 20];

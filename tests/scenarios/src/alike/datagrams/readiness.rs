@@ -3,45 +3,36 @@
 use super::super::epoll::{events, Epoll};
 use super::super::moments::deliver;
 use super::super::signals::Driven;
-use super::super::{Difference, Side, Trace};
+use super::super::{Difference, Pair, Side, Trace};
 use super::waiting::{small, stuff};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 
 use events::{EDGE, IN, ONCE, OUT, RDHUP};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_poll_before_a_datagram", before),
-    Scenario::datagram("datagram_poll_with_datagrams", with_datagrams),
-    Scenario::datagram("datagram_poll_of_an_empty_datagram", empty),
-    Scenario::datagram("datagram_poll_after_shutdown", after_shutdown),
-    Scenario::datagram(
-        "datagram_poll_after_shutdown_without_a_peer",
-        shutdown_unconnected,
-    ),
-    Scenario::datagram("datagram_poll_after_sending_to_an_unused_port", nobody).differs(&[
-        Difference {
-            what: "poll",
-            inet: "OUT|ERR|WRNORM|WRBAND",
-            enet: "OUT|WRNORM|WRBAND",
-        },
-        Difference {
-            what: "error",
-            inet: "ECONNREFUSED",
-            enet: "0",
-        },
+    scenario!(datagram, datagram_poll_before_a_datagram),
+    scenario!(connected_datagrams, datagram_poll_with_datagrams),
+    Scenario::connected_datagrams("datagram_poll_after_shutdown", after_shutdown),
+    scenario!(datagram, datagram_poll_after_shutdown_without_a_peer),
+    scenario!(datagram, datagram_poll_after_sending_to_an_unused_port).differs(&[
+        Difference::new("poll", "OUT|ERR|WRNORM|WRBAND", "OUT|WRNORM|WRBAND"),
+        Difference::new("error", "ECONNREFUSED", "0"),
     ]),
-    Scenario::datagram("datagram_poll_ignores_the_low_water_mark", low_water),
-    Scenario::datagram("datagram_select_and_poll_agree", select),
-    Scenario::datagram("datagram_epoll_edge_for_each_datagram", edges),
-    Scenario::datagram("datagram_epoll_level_and_oneshot", level),
-    Scenario::datagram("datagram_epoll_edge_of_shutdown", edge_of_shutdown),
-    Scenario::datagram("datagram_epoll_edge_when_room_comes", room),
-    Scenario::datagram("datagram_signals", signals),
-    Scenario::datagram("datagram_signal_for_room", signal_for_room),
+    scenario!(
+        connected_datagrams,
+        datagram_poll_ignores_the_low_water_mark
+    ),
+    scenario!(connected_datagrams, datagram_select_and_poll_agree),
+    scenario!(connected_datagrams, datagram_epoll_edge_for_each_datagram),
+    scenario!(connected_datagrams, datagram_epoll_level_and_oneshot),
+    scenario!(connected_datagrams, datagram_epoll_edge_of_shutdown),
+    scenario!(datagram, datagram_epoll_edge_when_room_comes),
+    scenario!(connected_datagrams, datagram_signals),
+    scenario!(datagram, datagram_signal_for_room),
 ];
 
-fn before(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_poll_before_a_datagram(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     trace.poll("new", &socket)?;
     socket.bind_bytes(&side.here(&side.lab.a, 20))?;
@@ -52,8 +43,7 @@ fn before(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn with_datagrams(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(21)?;
+fn datagram_poll_with_datagrams(trace: &Trace, (a, b): Pair) -> Outcome {
     a.send(b"one", 0)?;
     a.send(b"two", 0)?;
     trace.poll_until("they come", &b, libc::POLLIN)?;
@@ -65,50 +55,39 @@ fn with_datagrams(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn empty(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(22)?;
-    let _ = trace.call("send", a.send(b"", 0));
-    trace.poll_until("it comes", &b, libc::POLLIN)?;
-    trace.receive("it", &b, 10, 0);
-    trace.poll("no more", &b)?;
-    trace.receive("no more indeed", &b, 10, libc::MSG_DONTWAIT);
-    Ok(())
-}
-
-fn after_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(23)?;
-    let _ = trace.call("reading", b.shutdown(libc::SHUT_RD));
+fn after_shutdown(trace: &Trace, (a, b): Pair) -> Outcome {
+    trace.see("reading", b.shutdown(libc::SHUT_RD));
     trace.poll("reading ended", &b)?;
     trace.receive("receive", &b, 10, 0);
     trace.receive("receive at once", &b, 10, libc::MSG_DONTWAIT);
     // No event announces it, since the socket was readable before.
     deliver(&a, &b, b"late")?;
     trace.receive("what comes all the same", &b, 10, 0);
-    let _ = trace.call("send", b.send(b"answer", libc::MSG_NOSIGNAL));
+    trace.see("send", b.send(b"answer", libc::MSG_NOSIGNAL));
     trace.receive("the answer", &a, 10, 0);
-    let _ = trace.call("writing", b.shutdown(libc::SHUT_WR));
+    trace.see("writing", b.shutdown(libc::SHUT_WR));
     trace.poll("both ended", &b)?;
-    let _ = trace.call("send then", b.send(b"x", libc::MSG_NOSIGNAL));
-    let _ = trace.call("again", b.shutdown(libc::SHUT_RDWR));
+    trace.see("send then", b.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("again", b.shutdown(libc::SHUT_RDWR));
     Ok(())
 }
 
-fn shutdown_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_poll_after_shutdown_without_a_peer(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.bound(&side.lab.b, 24)?;
-    let _ = trace.call("shutdown", socket.shutdown(libc::SHUT_RDWR));
+    trace.see("shutdown", socket.shutdown(libc::SHUT_RDWR));
     trace.poll("refused, and yet", &socket)?;
     trace.receive("receive", &socket, 10, 0);
-    let _ = trace.call("send", {
+    trace.see("send", {
         let to = side.address(&side.lab.b, &side.lab.a, 24);
         socket.send_to_bytes(b"x", libc::MSG_NOSIGNAL, &to)
     });
     Ok(())
 }
 
-fn nobody(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_poll_after_sending_to_an_unused_port(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.bound(&side.lab.a, 25)?;
     socket.connect_bytes(&side.far(25))?;
-    let _ = trace.call("send", socket.send(b"anybody?", 0));
+    trace.see("send", socket.send(b"anybody?", 0));
     // Whatever answers is there before an answer to this.
     let (a, b) = side.datagrams(26)?;
     for _ in 0..3 {
@@ -120,12 +99,11 @@ fn nobody(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll("poll", &socket)?;
     trace.pending_error("error", &socket);
     trace.poll("then", &socket)?;
-    let _ = trace.call("send again", socket.send(b"anybody?", 0));
+    trace.see("send again", socket.send(b"anybody?", 0));
     Ok(())
 }
 
-fn low_water(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(27)?;
+fn datagram_poll_ignores_the_low_water_mark(trace: &Trace, (a, b): Pair) -> Outcome {
     b.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 100)?;
     trace.see(
         "the mark",
@@ -137,8 +115,7 @@ fn low_water(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn select(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(28)?;
+fn datagram_select_and_poll_agree(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.select("nothing", &b)?;
     a.send(b"x", 0)?;
     trace.poll_until("a datagram", &b, libc::POLLIN)?;
@@ -149,8 +126,7 @@ fn select(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn edges(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(29)?;
+fn datagram_epoll_edge_for_each_datagram(trace: &Trace, (a, b): Pair) -> Outcome {
     let epoll = Epoll::of(&b, IN | OUT | RDHUP | EDGE)?;
     trace.epoll("at first", &epoll)?;
     for round in 1..=3 {
@@ -165,8 +141,7 @@ fn edges(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn level(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(30)?;
+fn datagram_epoll_level_and_oneshot(trace: &Trace, (a, b): Pair) -> Outcome {
     let (level, once) = (Epoll::of(&b, IN)?, Epoll::of(&b, IN | ONCE)?);
     a.send(b"data", 0)?;
     trace.epoll_next("level", &level)?;
@@ -180,8 +155,7 @@ fn level(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn edge_of_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (_a, b) = side.datagrams(31)?;
+fn datagram_epoll_edge_of_shutdown(trace: &Trace, (_a, b): Pair) -> Outcome {
     let epoll = Epoll::of(&b, IN | OUT | RDHUP | EDGE)?;
     trace.epoll("at first", &epoll)?;
     b.shutdown(libc::SHUT_RD)?;
@@ -192,25 +166,24 @@ fn edge_of_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn room(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_epoll_edge_when_room_comes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, _b) = small(side, 32)?;
     let epoll = Epoll::of(&a, OUT | EDGE)?;
     trace.epoll("at first", &epoll)?;
     side.delaying_frames(|| {
         stuff(&a);
         trace.poll("full", &a)?;
-        let _ = trace.call("send", a.send(&[7; 1000], libc::MSG_DONTWAIT));
+        trace.see("send", a.send(&[7; 1000], libc::MSG_DONTWAIT));
         trace.epoll("no edge", &epoll)?;
         Ok(())
     })?;
     trace.epoll_next("room", &epoll)?;
     trace.poll_until("and writable", &a, libc::POLLOUT)?;
-    let _ = trace.call("send then", a.send(&[7; 1000], libc::MSG_DONTWAIT));
+    trace.see("send then", a.send(&[7; 1000], libc::MSG_DONTWAIT));
     Ok(())
 }
 
-fn signals(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(33)?;
+fn datagram_signals(trace: &Trace, (a, b): Pair) -> Outcome {
     let driven = Driven::new(&b)?;
     trace.signals("nothing", &driven);
     for round in 1..=2 {
@@ -223,7 +196,7 @@ fn signals(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, _b) = small(side, 34)?;
     let driven = Driven::new(&a)?;
     side.delaying_frames(|| {

@@ -7,22 +7,21 @@ use nix::sys::wait::waitpid;
 
 use super::super::asleep::crowd;
 use super::super::sockets::waiting::receives_shut_down;
-use super::super::{Side, Trace};
-use crate::harness::{start_process, Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, start_process, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_threads_receive_one_each", receivers),
-    Scenario::datagram("datagram_threads_send_by_one_socket", senders),
-    Scenario::datagram(
-        "datagram_shutdown_beside_receives_that_wait",
-        shutdown_beside,
+    scenario!(connected_datagrams, datagram_threads_receive_one_each),
+    scenario!(connected_datagrams, datagram_threads_send_by_one_socket),
+    scenario!(
+        connected_datagrams,
+        datagram_shutdown_beside_receives_that_wait
     ),
-    Scenario::datagram("datagram_fork_shares_a_socket", fork_shares),
+    scenario!(datagram, datagram_fork_shares_a_socket),
 ];
 
-fn receivers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_threads_receive_one_each(trace: &Trace, (a, b): Pair) -> Outcome {
     let got = crowd(
         libc::SYS_recvfrom,
         4,
@@ -45,8 +44,7 @@ fn receivers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn senders(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_threads_send_by_one_socket(trace: &Trace, (a, b): Pair) -> Outcome {
     thread::scope(|scope| {
         let send = |number: u8| {
             let a = &a;
@@ -73,14 +71,13 @@ fn senders(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn shutdown_beside(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_shutdown_beside_receives_that_wait(trace: &Trace, (a, b): Pair) -> Outcome {
     receives_shut_down(trace, &b)?;
     trace.receive("receive", &a, 10, 0);
     Ok(())
 }
 
-fn fork_shares(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_fork_shares_a_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     let child = start_process(|| {
         let answer = b

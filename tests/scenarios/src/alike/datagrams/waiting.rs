@@ -5,34 +5,30 @@ use std::time::{Duration, Instant};
 use super::super::asleep::{crowd, left_asleep, POLL};
 use super::super::side::NOTHING;
 use super::super::signals::catch;
-use super::super::{Shown, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Shown, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::patience::patience;
 use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_receive_time_limit", receive_limit),
-    Scenario::datagram("datagram_dontwait", dontwait),
-    Scenario::datagram("datagram_receive_woken_by_a_datagram", woken),
-    Scenario::datagram("datagram_receive_woken_by_shutdown", woken_by_shutdown),
-    Scenario::datagram(
-        "datagram_receive_without_a_peer_woken_by_shutdown",
-        woken_unconnected,
-    ),
-    Scenario::datagram("datagram_receive_of_several_threads", several),
-    Scenario::datagram("datagram_send_waits_for_room", send_waits),
-    Scenario::datagram("datagram_send_time_limit", send_limit),
-    Scenario::datagram("datagram_send_interrupted", send_interrupted),
-    Scenario::datagram("datagram_send_woken_by_shutdown", send_shut_down),
-    Scenario::datagram("datagram_calls_that_streams_have", stream_calls),
-    Scenario::datagram("datagram_disconnect", undo),
+    scenario!(connected_datagrams, datagram_receive_time_limit),
+    scenario!(connected_datagrams, datagram_dontwait),
+    scenario!(connected_datagrams, datagram_receive_woken_by_a_datagram),
+    scenario!(datagram, datagram_receive_woken_by_shutdown),
+    scenario!(datagram, datagram_receive_without_a_peer_woken_by_shutdown),
+    scenario!(connected_datagrams, datagram_receive_of_several_threads),
+    scenario!(datagram, datagram_send_waits_for_room),
+    scenario!(datagram, datagram_send_time_limit),
+    scenario!(datagram, datagram_send_interrupted),
+    scenario!(datagram, datagram_send_woken_by_shutdown),
+    scenario!(datagram, datagram_calls_that_streams_have),
+    scenario!(datagram, datagram_disconnect),
 ];
 
 const LIMIT: Duration = Duration::from_millis(100);
 
-fn receive_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(50)?;
+fn datagram_receive_time_limit(trace: &Trace, (a, b): Pair) -> Outcome {
     b.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
     let start = Instant::now();
     trace.receive("nothing comes", &b, 10, 0);
@@ -44,25 +40,23 @@ fn receive_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn dontwait(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(51)?;
+fn datagram_dontwait(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.receive("flag", &b, 10, libc::MSG_DONTWAIT);
     b.set_nonblocking(true)?;
     trace.receive("O_NONBLOCK", &b, 10, 0);
-    let _ = trace.call("send", a.send(b"data", libc::MSG_DONTWAIT));
+    trace.see("send", a.send(b"data", libc::MSG_DONTWAIT));
     trace.poll_until("it comes", &b, libc::POLLIN)?;
     trace.receive("it", &b, 10, 0);
     trace.receive("no more", &b, 10, 0);
     Ok(())
 }
 
-fn woken(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(52)?;
+fn datagram_receive_woken_by_a_datagram(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.sleeping_receive(&b, || Ok(a.send(b"data", 0).map(drop)?))?;
     trace.sleeping_receive(&b, || Ok(a.send(b"", 0).map(drop)?))
 }
 
-fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_receive_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, how) in [(53, libc::SHUT_RD), (54, libc::SHUT_RDWR)] {
         let (_a, b) = side.datagrams(port)?;
         trace.sleeping_receive(&b, || Ok(b.shutdown(how)?))?;
@@ -70,14 +64,14 @@ fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn woken_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_receive_without_a_peer_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.bound(&side.lab.b, 55)?;
     let mut refused = Ok(());
     trace.sleeping_receive(&socket, || {
         refused = socket.shutdown(libc::SHUT_RD);
         Ok(())
     })?;
-    let _ = trace.call("shutdown", refused);
+    trace.see("shutdown", refused);
     let call = || {
         let events = libc::POLLPRI;
         socket
@@ -91,8 +85,7 @@ fn woken_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn several(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(60)?;
+fn datagram_receive_of_several_threads(trace: &Trace, (a, b): Pair) -> Outcome {
     let call = || b.receive(&mut [0; 10], 0);
     let mut left = 0;
     let values = crowd(libc::SYS_recvfrom, 3, call, |threads| {
@@ -104,7 +97,7 @@ fn several(side: &Side<'_>, trace: &Trace) -> Outcome {
     })?;
     trace.see("asleep after one datagram", left);
     for value in values {
-        let _ = trace.call("received", value);
+        trace.see("received", value);
     }
     Ok(())
 }
@@ -121,7 +114,7 @@ pub fn stuff(socket: &Socket) {
     while socket.send(&[7; 1000], libc::MSG_DONTWAIT).is_ok() {}
 }
 
-fn send_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_send_waits_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, _b) = small(side, 61)?;
     let mut delayed = false;
     let call = || a.send(&[7; 1000], 0);
@@ -135,21 +128,21 @@ fn send_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn send_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_send_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, _b) = small(side, 62)?;
     a.set_timeout(libc::SO_SNDTIMEO, LIMIT)?;
     side.delaying_frames(|| {
         stuff(&a);
         let start = Instant::now();
-        let _ = trace.call("send", a.send(&[7; 1000], 0));
+        trace.see("send", a.send(&[7; 1000], 0));
         trace.see("waited", start.elapsed() >= LIMIT / 2);
-        let _ = trace.call("send at once", a.send(&[7; 1000], libc::MSG_DONTWAIT));
+        trace.see("send at once", a.send(&[7; 1000], libc::MSG_DONTWAIT));
         trace.poll("poll", &a)?;
         Ok(())
     })
 }
 
-fn send_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_send_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(false)?;
     let (a, _b) = small(side, 63)?;
     side.delaying_frames(|| {
@@ -162,7 +155,7 @@ fn send_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-fn send_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_send_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, _b) = small(side, 64)?;
     side.delaying_frames(|| {
         stuff(&a);
@@ -174,34 +167,34 @@ fn send_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-fn stream_calls(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_calls_that_streams_have(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, _b) = side.datagrams(65)?;
-    let _ = trace.call("listen", a.listen(1));
-    let _ = trace.call("accept", a.accept(0).map(drop));
-    let _ = trace.call(
+    trace.see("listen", a.listen(1));
+    trace.see("accept", a.accept(0).map(drop));
+    trace.see(
         "accept, a bad flag",
         a.accept_with_flags(0x4000_0000).map(drop),
     );
     a.set_nonblocking(true)?;
     // There is nothing to wait for.
-    let _ = trace.call("connect again", a.connect_bytes(&side.far(66)));
+    trace.see("connect again", a.connect_bytes(&side.far(66)));
     trace.poll("connected", &a)?;
     Ok(())
 }
 
-fn undo(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_disconnect(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(67)?;
     let other = side.bound(&side.lab.a, 68)?;
     other.connect_bytes(&side.far(67))?;
-    let _ = trace.call("connect to nothing", b.connect_bytes(&NOTHING));
-    let _ = trace.call("getpeername", b.peer_name().map(drop));
-    let _ = trace.call("send", b.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("connect to nothing", b.connect_bytes(&NOTHING));
+    trace.see("getpeername", b.peer_name().map(drop));
+    trace.see("send", b.send(b"x", libc::MSG_NOSIGNAL));
     other.send(b"who was kept out", 0)?;
     trace.receive("from another", &b, 100, 0);
     a.send(b"the former peer", 0)?;
     trace.receive("and from the peer", &b, 100, 0);
-    let _ = trace.call("shutdown", b.shutdown(libc::SHUT_RD));
-    let _ = trace.call("two bytes", b.connect_bytes(&[0, 0]));
+    trace.see("shutdown", b.shutdown(libc::SHUT_RD));
+    trace.see("two bytes", b.connect_bytes(&[0, 0]));
     trace.see(
         "woken readers",
         b.receive(&mut [0; 4], libc::MSG_DONTWAIT).shown(),

@@ -8,20 +8,20 @@ use libc::{SOL_SOCKET, SO_BINDTODEVICE, SO_REUSEADDR};
 use super::super::second::{SecondWire, SECOND};
 use super::super::{Difference, Family, Side, Trace};
 use crate::address::Address;
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::lab::DEVICE;
 use crate::socket::Socket;
 
-const NO_DEVICE: &[Difference] = &[Difference {
-    what: "bind to an address that is not here",
-    inet: "EADDRNOTAVAIL",
-    enet: "ENODEV",
-}];
-const NO_WAIT: &[Difference] = &[Difference {
-    what: "bind again beside a connection",
-    inet: "EADDRINUSE",
-    enet: "success",
-}];
+const NO_DEVICE: &[Difference] = &[Difference::new(
+    "bind to an address that is not here",
+    "EADDRNOTAVAIL",
+    "ENODEV",
+)];
+const NO_WAIT: &[Difference] = &[Difference::new(
+    "bind again beside a connection",
+    "EADDRINUSE",
+    "success",
+)];
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
@@ -29,29 +29,23 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_port_belongs_to_one_socket", plain),
     Scenario::stream("stream_port_sharing_needs_both", sharing),
     Scenario::datagram("datagram_port_sharing_needs_both", sharing),
-    Scenario::stream("stream_port_of_a_listener_is_not_shared", listeners),
+    scenario!(stream, stream_port_of_a_listener_is_not_shared),
     Scenario::stream("stream_port_of_each_device", tied),
     Scenario::datagram("datagram_port_of_each_device", tied),
-    Scenario::stream("stream_port_listens_once", listen_once),
+    scenario!(stream, stream_port_listens_once),
     Scenario::stream("stream_port_chosen_by_the_system", chosen),
     Scenario::datagram("datagram_port_chosen_by_the_system", chosen),
-    Scenario::stream("stream_port_chosen_by_listen", chosen_by_listen),
-    Scenario::datagram("datagram_port_chosen_by_sending", chosen_by_sending),
-    Scenario::stream("stream_port_is_free_after_close", given_back),
-    Scenario::datagram("datagram_port_is_free_after_close", given_back),
-    Scenario::stream("stream_port_of_a_closed_listener", listener_went).differs(NO_WAIT),
-    Scenario::stream("stream_port_shared_by_two_connections", two_connections),
+    scenario!(datagram, datagram_port_chosen_by_sending),
+    scenario!(stream, stream_port_of_a_closed_listener).differs(NO_WAIT),
+    scenario!(stream, stream_port_shared_by_two_connections),
     Scenario::stream("stream_bind_to_a_foreign_address", not_here).differs(NO_DEVICE),
     Scenario::datagram("datagram_bind_to_a_foreign_address", not_here).differs(NO_DEVICE),
-    Scenario::stream("stream_bind_to_device", stream_tie),
-    Scenario::datagram("datagram_bind_to_device", datagram_tie),
-    Scenario::stream("stream_bound_to_one_address", stream_one_address),
-    Scenario::datagram("datagram_bound_to_one_address", datagram_one_address),
-    Scenario::datagram("datagram_goes_to_the_most_specific_socket", best),
-    Scenario::datagram(
-        "datagram_goes_to_the_last_bound_of_equal_sockets",
-        last_of_equals,
-    ),
+    scenario!(stream, stream_bind_to_device),
+    scenario!(datagram, datagram_bind_to_device),
+    scenario!(stream, stream_bound_to_one_address),
+    scenario!(datagram, datagram_bound_to_one_address),
+    scenario!(datagram, datagram_goes_to_the_most_specific_socket),
+    scenario!(datagram, datagram_goes_to_the_last_bound_of_equal_sockets),
 ];
 
 /// The ways to bind in host b.
@@ -101,7 +95,7 @@ fn sharing(side: &Side<'_>, trace: &Trace) -> Outcome {
     conflicts(side, trace, [false, true], false)
 }
 
-fn listeners(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_port_of_a_listener_is_not_shared(side: &Side<'_>, trace: &Trace) -> Outcome {
     conflicts(side, trace, [true, true], true)?;
     conflicts(side, trace, [false, false], true)
 }
@@ -128,7 +122,7 @@ fn tied(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn listen_once(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_port_listens_once(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (one, other) = (socket(side, true)?, socket(side, true)?);
     for socket in [&one, &other] {
         socket.bind_bytes(&side.anywhere(7))?;
@@ -184,18 +178,7 @@ fn chosen(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn chosen_by_listen(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let listener = side.socket(&side.lab.b)?;
-    trace.see("listen unbound", listener.listen(1));
-    let port = side.port(&listener.local_name()?);
-    trace.see("a port of its own", port >= 1024);
-    let client = side.dial(port)?;
-    trace.see("accept", listener.accept(0));
-    trace.see("connected to it", side.port(&client.peer_name()?) == port);
-    Ok(())
-}
-
-fn chosen_by_sending(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_port_chosen_by_sending(side: &Side<'_>, trace: &Trace) -> Outcome {
     let b = side.bound(&side.lab.b, 7)?;
     let a = side.socket(&side.lab.a)?;
     trace.see("port before", side.port(&a.local_name()?));
@@ -210,28 +193,7 @@ fn chosen_by_sending(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn given_back(side: &Side<'_>, trace: &Trace) -> Outcome {
-    for round in 0..3 {
-        let socket = side.bound(&side.lab.b, 7)?;
-        if side.is_stream() && round > 0 {
-            socket.listen(1)?;
-        }
-        trace.see(
-            "while it is had",
-            side.bound(&side.lab.b, 7)
-                .map_err(|_| std::io::Error::from_raw_os_error(libc::EADDRINUSE)),
-        );
-        drop(socket);
-        trace.see(
-            "afterwards",
-            side.bound(&side.lab.b, 7)
-                .map_err(|_| std::io::Error::from_raw_os_error(libc::EADDRINUSE)),
-        );
-    }
-    Ok(())
-}
-
-fn listener_went(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_port_of_a_closed_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = socket(side, true)?;
     listener.bind_bytes(&side.here(&side.lab.b, 7))?;
     listener.listen(1)?;
@@ -257,7 +219,7 @@ fn listener_went(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn two_connections(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_port_shared_by_two_connections(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (one, other) = (side.listener(7, 2)?, side.listener(8, 2)?);
     let client = || -> Result<Socket> {
         let socket = side.socket(&side.lab.a)?;
@@ -305,7 +267,7 @@ fn not_here(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn stream_tie(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_bind_to_device(side: &Side<'_>, trace: &Trace) -> Outcome {
     let second = SecondWire::of(side)?;
     let listener = side.socket(&side.lab.b)?;
     tie(&listener, SECOND)?;
@@ -332,7 +294,7 @@ fn stream_tie(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn datagram_tie(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_bind_to_device(side: &Side<'_>, trace: &Trace) -> Outcome {
     let second = SecondWire::of(side)?;
     let b = side.socket(&side.lab.b)?;
     tie(&b, SECOND)?;
@@ -349,7 +311,7 @@ fn datagram_tie(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn stream_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_bound_to_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
     let second = SecondWire::of(side)?;
     let (one, other) = (side.listener(7, 4)?, socket(side, false)?);
     other.bind_bytes(&second.here_b(7))?;
@@ -375,7 +337,7 @@ fn stream_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn datagram_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_bound_to_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
     let second = SecondWire::of(side)?;
     let (one, other) = (side.bound(&side.lab.b, 7)?, socket(side, false)?);
     other.bind_bytes(&second.here_b(7))?;
@@ -389,7 +351,7 @@ fn datagram_one_address(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn best(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_goes_to_the_most_specific_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     SecondWire::of(side)?;
     let a = side.bound(&side.lab.a, 1999)?;
     // The better, the earlier: of equals the last one would win.
@@ -416,7 +378,7 @@ fn best(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn last_of_equals(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_goes_to_the_last_bound_of_equal_sockets(side: &Side<'_>, trace: &Trace) -> Outcome {
     let a = side.socket(&side.lab.a)?;
     let mut all = Vec::new();
     for _ in 0..3 {

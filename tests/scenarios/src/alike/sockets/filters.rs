@@ -4,11 +4,11 @@ use std::os::fd::AsRawFd;
 
 use libc::SOL_SOCKET;
 
-use super::super::{Family, Side, Trace};
+use super::super::{Family, Pair, Side, Trace};
 use crate::bpf::{
     attach, attach_extended, detach, if_equal, keep, load_byte, load_extended, load_half, KEEP_ALL,
 };
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::Socket;
 
 /// The behaviours of this file.
@@ -19,16 +19,16 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_filter_lock", lock),
     Scenario::stream("stream_filter_extended", extended),
     Scenario::datagram("datagram_filter_extended", extended),
-    Scenario::datagram("datagram_filter_drops", drops),
-    Scenario::datagram("datagram_filter_sees_the_header", sees_the_header),
-    Scenario::datagram("datagram_filter_sees_the_payload", sees_the_payload),
-    Scenario::datagram("datagram_filter_cuts", cuts),
-    Scenario::stream("stream_filter_sees_the_header", stream_header),
-    Scenario::stream(
-        "stream_filter_of_a_listener_holds_for_its_connections",
-        of_a_listener,
+    scenario!(connected_datagrams, datagram_filter_drops),
+    scenario!(connected_datagrams, datagram_filter_sees_the_header),
+    scenario!(datagram, datagram_filter_sees_the_payload),
+    scenario!(datagram, datagram_filter_cuts),
+    scenario!(stream, stream_filter_sees_the_header),
+    scenario!(
+        stream,
+        stream_filter_of_a_listener_holds_for_its_connections
     ),
-    Scenario::stream("stream_filter_refuses_everybody", refuses_everybody),
+    scenario!(stream, stream_filter_refuses_everybody),
 ];
 
 fn calls(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -120,8 +120,7 @@ fn probe(trace: &Trace, a: &Socket, b: &Socket, payloads: &[&[u8]]) -> Outcome {
     Ok(())
 }
 
-fn drops(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_filter_drops(trace: &Trace, (a, b): Pair) -> Outcome {
     attach(&b, &[keep(0)])?;
     a.send(b"refused", 0)?;
     let memory = || b.option(SOL_SOCKET, libc::SO_MEMINFO, 64, 64);
@@ -130,8 +129,7 @@ fn drops(side: &Side<'_>, trace: &Trace) -> Outcome {
     probe(trace, &a, &b, &[])
 }
 
-fn sees_the_header(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+fn datagram_filter_sees_the_header(trace: &Trace, (a, b): Pair) -> Outcome {
     // The port of the sender is the first thing in either header, that of the receiver the second.
     attach(&b, &[load_half(0), if_equal(7), KEEP_ALL, keep(0)])?;
     a.send(b"from port 7", 0)?;
@@ -142,7 +140,7 @@ fn sees_the_header(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sees_the_payload(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_filter_sees_the_payload(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     attach(
         &b,
@@ -163,7 +161,7 @@ fn sees_the_payload(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn cuts(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_filter_cuts(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.datagrams(7)?;
     for (label, kept) in [
         ("three bytes", 3),
@@ -181,7 +179,7 @@ fn cuts(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn stream_header(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_filter_sees_the_header(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.stream(7)?;
     let port = u32::from(side.port(&a.local_name()?));
     let program = [load_half(0), if_equal(port), KEEP_ALL, keep(0)];
@@ -197,7 +195,10 @@ fn stream_header(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn of_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_filter_of_a_listener_holds_for_its_connections(
+    side: &Side<'_>,
+    trace: &Trace,
+) -> Outcome {
     let listener = side.listener(7, 4)?;
     attach(&listener, &[KEEP_ALL])?;
     let client = side.dial(7)?;
@@ -211,7 +212,7 @@ fn of_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     attach(&listener, &[keep(0)])?;
     let client = side.socket(&side.lab.a)?;

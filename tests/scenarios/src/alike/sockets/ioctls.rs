@@ -22,15 +22,10 @@ const SIOCGSTAMP: c_ulong = 0x8906;
 const SIOCGSTAMPNS: c_ulong = 0x8907;
 const SIOCOUTQ: c_ulong = 0x5411;
 
-const NO_IP: &[Difference] = &[Difference {
-    what: "SIOCGIFADDR",
-    inet: "2",
-    enet: "ENOTTY",
-}];
+const NO_IP: &[Difference] = &[Difference::new("SIOCGIFADDR", "2", "ENOTTY")];
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::datagram("datagram_ioctl_queue_lengths", queue_lengths),
     Scenario::stream("stream_ioctl_nonblocking", nonblocking),
     Scenario::datagram("datagram_ioctl_nonblocking", nonblocking),
     Scenario::stream("stream_ioctl_owner", owner),
@@ -59,21 +54,6 @@ fn int(bytes: &[u8]) -> i32 {
 
 fn ask(socket: &Socket, request: c_ulong) -> std::io::Result<i32> {
     ioctl(socket, request, &[]).map(|bytes| int(&bytes))
-}
-
-fn queue_lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
-    trace.see("unread at first", ask(&b, libc::FIONREAD));
-    trace.see("unsent at first", ask(&a, SIOCOUTQ));
-    let _ = trace.call("send", a.send(b"twelve bytes", 0));
-    trace.poll_until("something came", &b, libc::POLLIN)?;
-    trace.see("unread", ask(&b, libc::FIONREAD));
-    trace.receive("peek", &b, 5, libc::MSG_PEEK);
-    trace.see("unread after a look", ask(&b, libc::FIONREAD));
-    crate::lab::eventually("what was sent has left", || Ok(ask(&a, SIOCOUTQ)? == 0))?;
-    trace.receive("read", &b, 100, 0);
-    trace.see("unread after all was read", ask(&b, libc::FIONREAD));
-    Ok(())
 }
 
 fn nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {

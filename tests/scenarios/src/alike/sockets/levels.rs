@@ -3,37 +3,17 @@
 use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET};
 
 use super::super::{Difference, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 
 const OF_TCP: &[Difference] = &[
-    Difference {
-        what: "set TCP_NODELAY",
-        inet: "success",
-        enet: "ENOPROTOOPT",
-    },
-    Difference {
-        what: "get TCP_NODELAY",
-        inet: "1",
-        enet: "EOPNOTSUPP",
-    },
+    Difference::new("set TCP_NODELAY", "success", "ENOPROTOOPT"),
+    Difference::new("get TCP_NODELAY", "1", "EOPNOTSUPP"),
 ];
 const OF_IP: &[Difference] = &[
-    Difference {
-        what: "set IP_TTL",
-        inet: "success",
-        enet: "ENOPROTOOPT",
-    },
-    Difference {
-        what: "get IP_TTL",
-        inet: "9",
-        enet: "EOPNOTSUPP",
-    },
+    Difference::new("set IP_TTL", "success", "ENOPROTOOPT"),
+    Difference::new("get IP_TTL", "9", "EOPNOTSUPP"),
 ];
-const NO_GROUPS: &[Difference] = &[Difference {
-    what: "send to everybody, allowed",
-    inet: "1",
-    enet: "EACCES",
-}];
+const NO_GROUPS: &[Difference] = &[Difference::new("send to everybody, allowed", "1", "EACCES")];
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
@@ -41,9 +21,9 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_options_of_tcp", of_tcp),
     Scenario::stream("stream_options_of_ip", of_ip).differs(OF_IP),
     Scenario::datagram("datagram_options_of_ip", of_ip).differs(OF_IP),
-    Scenario::stream("stream_options_of_udp", of_udp),
-    Scenario::datagram("datagram_send_to_broadcast", to_everybody).differs(NO_GROUPS),
-    Scenario::stream("stream_connect_to_broadcast", connect_everybody),
+    scenario!(stream, stream_options_of_udp),
+    scenario!(datagram, datagram_send_to_broadcast).differs(NO_GROUPS),
+    scenario!(stream, stream_connect_to_broadcast),
 ];
 
 fn option(
@@ -78,11 +58,11 @@ fn of_ip(side: &Side<'_>, trace: &Trace) -> Outcome {
     option(side, trace, "IP_TTL", IPPROTO_IP, libc::IP_TTL, 9)
 }
 
-fn of_udp(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_options_of_udp(side: &Side<'_>, trace: &Trace) -> Outcome {
     option(side, trace, "UDP_CORK", IPPROTO_UDP, libc::UDP_CORK, 1)
 }
 
-fn to_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_send_to_broadcast(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     let all = side.everybody(7);
     trace.see("send to everybody", socket.send_to_bytes(b"x", 0, &all));
@@ -95,7 +75,7 @@ fn to_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn connect_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_to_broadcast(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     trace.see(
         "connect to everybody",

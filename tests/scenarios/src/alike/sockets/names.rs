@@ -6,22 +6,10 @@ use crate::raw_calls::{give_name, own_name_to_nowhere, take_name, Giving, Pointe
 use crate::socket::Socket;
 
 /// TCP and UDP take a name without a family for one of their own, as programs of 4.2BSD gave it.
-const NO_FAMILY: &[Difference] = &[Difference {
-    what: "bind, family 0",
-    inet: "success",
-    enet: "EAFNOSUPPORT",
-}];
+const NO_FAMILY: &[Difference] = &[Difference::new("bind, family 0", "success", "EAFNOSUPPORT")];
 const NO_FAMILY_OF_DATAGRAMS: &[Difference] = &[
-    Difference {
-        what: "bind, family 0",
-        inet: "success",
-        enet: "EAFNOSUPPORT",
-    },
-    Difference {
-        what: "sendto, family 0",
-        inet: "1",
-        enet: "EAFNOSUPPORT",
-    },
+    Difference::new("bind, family 0", "success", "EAFNOSUPPORT"),
+    Difference::new("sendto, family 0", "1", "EAFNOSUPPORT"),
 ];
 
 /// The behaviours of this file.
@@ -51,7 +39,7 @@ fn lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
     if side.is_stream() {
         listener.listen(16)?;
     }
-    for length in [1, 2, 8, 15, 16, 17, 100, 128] {
+    for length in (1..=17).chain([100, 128]) {
         let socket = side.socket(&side.lab.a)?;
         let bound = socket.bind_bytes(&cut(&side.here(&side.lab.a, 9), length));
         trace.see(&format!("bind of {length} bytes"), bound);
@@ -214,6 +202,11 @@ fn both_ends(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
     let far = side.far(7);
     trace.see("a's peer is what it connected to", a.peer_name()? == far);
+    for (socket, host) in [(&a, &side.lab.a), (&b, &side.lab.b)] {
+        let own = socket.local_name()?;
+        let address = side.address(host, host, side.port(&own));
+        trace.see("its own name is its host's address", own == address);
+    }
     trace.see("b's own port", side.port(&b.local_name()?));
     trace.see(
         "the ports agree",

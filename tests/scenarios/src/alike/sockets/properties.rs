@@ -5,7 +5,7 @@ use libc::SOL_SOCKET;
 use super::super::second::SECOND;
 use super::super::{Difference, Side, Trace};
 use super::options::{get, set};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::lab::DEVICE;
 use crate::privilege::without_capabilities;
 
@@ -15,45 +15,17 @@ const SO_PASSPIDFD: i32 = 76;
 const SO_PEERPIDFD: i32 = 77;
 
 const NUMBERS: &[Difference] = &[
-    Difference {
-        what: "the family",
-        inet: "2",
-        enet: "28",
-    },
-    Difference {
-        what: "the protocol",
-        inet: "6",
-        enet: "0",
-    },
+    Difference::new("the family", "2", "28"),
+    Difference::new("the protocol", "6", "0"),
 ];
 const NUMBERS_OF_DATAGRAMS: &[Difference] = &[
-    Difference {
-        what: "the family",
-        inet: "2",
-        enet: "28",
-    },
-    Difference {
-        what: "the protocol",
-        inet: "17",
-        enet: "0",
-    },
+    Difference::new("the family", "2", "28"),
+    Difference::new("the protocol", "17", "0"),
 ];
 
-const NO_PORT_SHARING: &[Difference] = &[Difference {
-    what: "SO_REUSEPORT",
-    inet: "success",
-    enet: "EOPNOTSUPP",
-}];
-const NO_ZERO_COPY: &[Difference] = &[Difference {
-    what: "SO_ZEROCOPY",
-    inet: "success",
-    enet: "EOPNOTSUPP",
-}];
-const NO_ROUTES: &[Difference] = &[Difference {
-    what: "SO_TXREHASH",
-    inet: "success",
-    enet: "EOPNOTSUPP",
-}];
+const NO_PORT_SHARING: &[Difference] = &[Difference::new("SO_REUSEPORT", "success", "EOPNOTSUPP")];
+const NO_ZERO_COPY: &[Difference] = &[Difference::new("SO_ZEROCOPY", "success", "EOPNOTSUPP")];
+const NO_ROUTES: &[Difference] = &[Difference::new("SO_TXREHASH", "success", "EOPNOTSUPP")];
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
@@ -72,8 +44,8 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_option_pacing", pacing),
     Scenario::stream("stream_option_port_sharing", port_sharing).differs(NO_PORT_SHARING),
     Scenario::datagram("datagram_option_port_sharing", port_sharing).differs(NO_PORT_SHARING),
-    Scenario::datagram("datagram_option_zero_copy", zero_copy).differs(NO_ZERO_COPY),
-    Scenario::stream("stream_option_route_hash", route_hash).differs(NO_ROUTES),
+    scenario!(datagram, datagram_option_zero_copy).differs(NO_ZERO_COPY),
+    scenario!(stream, stream_option_route_hash).differs(NO_ROUTES),
     Scenario::stream("stream_option_device_by_name", device_by_name),
     Scenario::datagram("datagram_option_device_by_name", device_by_name),
     Scenario::stream("stream_option_device_by_index", device_by_index),
@@ -164,7 +136,7 @@ fn cookies(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn memory(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
-    let _ = trace.call("send", a.send(&[7; 100], 0));
+    trace.see("send", a.send(&[7; 100], 0));
     trace.poll_until("something came", &b, libc::POLLIN)?;
     let read = || -> anyhow::Result<Vec<u32>> {
         let bytes = b.option(SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
@@ -268,7 +240,7 @@ fn port_sharing(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn zero_copy(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_option_zero_copy(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     get(trace, &socket, "SO_ZEROCOPY at first", libc::SO_ZEROCOPY);
     let set = socket.set_int_option(SOL_SOCKET, libc::SO_ZEROCOPY, 1);
@@ -276,7 +248,7 @@ fn zero_copy(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn route_hash(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_option_route_hash(side: &Side<'_>, trace: &Trace) -> Outcome {
     const SO_TXREHASH: i32 = 74;
     let socket = side.socket(&side.lab.a)?;
     let set = socket.set_int_option(SOL_SOCKET, SO_TXREHASH, 1);

@@ -7,7 +7,7 @@ use libc::SOL_SOCKET;
 
 use super::super::{Side, Trace};
 use crate::control::{receive_with_control, send_with_control, Control};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::lab::eventually;
 use crate::patience::patience;
 use crate::socket::Socket;
@@ -33,9 +33,9 @@ pub const ALL: &[Scenario] = &[
     Scenario::datagram("datagram_timestamp_of_a_peek", look),
     Scenario::stream("stream_processor_of_the_last_packet", processor),
     Scenario::datagram("datagram_processor_of_the_last_packet", processor),
-    Scenario::datagram("datagram_drop_counter", lost),
-    Scenario::datagram("datagram_mark_and_priority", mark_and_priority),
-    Scenario::datagram("datagram_transmit_time", time_to_leave),
+    scenario!(datagram, datagram_drop_counter),
+    scenario!(datagram, datagram_mark_and_priority),
+    scenario!(datagram, datagram_transmit_time),
 ];
 
 /// Sends until the receiver, which has `room` for control messages, is told something or that there was no room for it.
@@ -150,7 +150,7 @@ fn processor(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn lost(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_drop_counter(side: &Side<'_>, trace: &Trace) -> Outcome {
     const SENT: u32 = 40;
     let (a, b) = side.datagrams(7)?;
     b.set_int_option(SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
@@ -181,7 +181,7 @@ fn lost(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
     // Within one host, for what crosses to another loses both.
     let host = &side.lab.a;
     let (from, to) = (side.socket(host)?, side.bound(host, 7)?);
@@ -221,7 +221,7 @@ fn mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
     receive("after these")
 }
 
-fn time_to_leave(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn datagram_transmit_time(side: &Side<'_>, trace: &Trace) -> Outcome {
     const SO_TXTIME: i32 = 61;
     let (a, b) = side.datagrams(7)?;
     let control = |length| Control {

@@ -5,51 +5,48 @@ use std::os::fd::AsRawFd;
 use super::super::asleep::{crowd, left_asleep};
 use super::super::moments::{acknowledged, reset};
 use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::{check, Socket};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_accept_of_what_does_not_listen", not_listening),
-    Scenario::stream("stream_accept_without_blocking", nonblocking),
-    Scenario::stream("stream_accept_flags", flags),
-    Scenario::stream("stream_accept_does_not_inherit_nonblocking", not_inherited),
-    Scenario::stream("stream_accept_in_order", order),
-    Scenario::stream("stream_accept_of_a_connection_that_is_over", over),
-    Scenario::stream("stream_accept_woken_by_shutdown", woken_by_shutdown),
+    scenario!(stream, stream_accept_of_what_does_not_listen),
+    scenario!(stream, stream_accept_without_blocking),
+    scenario!(stream, stream_accept_flags),
+    scenario!(stream, stream_accept_does_not_inherit_nonblocking),
+    scenario!(stream, stream_accept_in_order),
+    scenario!(stream, stream_accept_of_a_connection_that_is_over),
+    scenario!(stream, stream_accept_woken_by_shutdown),
     Scenario::stream("stream_accept_of_several_threads", several),
-    Scenario::stream(
-        "stream_accept_of_several_threads_woken_by_shutdown",
-        several_shut_down,
-    ),
-    Scenario::stream("stream_listen_states", listen_states),
-    Scenario::stream("stream_listen_without_a_name", unnamed),
-    Scenario::stream("stream_backlog_of_0_accepts_one", backlog_none),
-    Scenario::stream("stream_backlog_overflows_and_recovers", overflow),
-    Scenario::stream("stream_listen_again_with_a_larger_backlog", larger),
-    Scenario::stream("stream_listen_again_with_a_smaller_backlog", smaller),
-    Scenario::stream("stream_backlog_below_0", negative),
+    scenario!(stream, stream_accept_of_several_threads_woken_by_shutdown),
+    scenario!(stream, stream_listen_states),
+    scenario!(stream, stream_listen_without_a_name),
+    scenario!(stream, stream_backlog_of_0_accepts_one),
+    scenario!(stream, stream_backlog_overflows_and_recovers),
+    scenario!(stream, stream_listen_again_with_a_larger_backlog),
+    scenario!(stream, stream_listen_again_with_a_smaller_backlog),
+    scenario!(stream, stream_backlog_below_0),
 ];
 
-fn not_listening(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_of_what_does_not_listen(side: &Side<'_>, trace: &Trace) -> Outcome {
     let fresh = side.socket(&side.lab.b)?;
-    let _ = trace.call("new", fresh.accept(0).map(drop));
+    trace.see("new", fresh.accept(0).map(drop));
     let bound = side.bound(&side.lab.b, 160)?;
-    let _ = trace.call("bound", bound.accept(0).map(drop));
+    trace.see("bound", bound.accept(0).map(drop));
     let (client, server) = side.stream(161)?;
-    let _ = trace.call("connected", client.accept(0).map(drop));
-    let _ = trace.call("accepted", server.accept(0).map(drop));
+    trace.see("connected", client.accept(0).map(drop));
+    trace.see("accepted", server.accept(0).map(drop));
     Ok(())
 }
 
-fn nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_without_blocking(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(162, 4)?;
     listener.set_nonblocking(true)?;
-    let _ = trace.call("nobody", listener.accept(0).map(drop));
+    trace.see("nobody", listener.accept(0).map(drop));
     let _client = side.dial(162)?;
     trace.poll_until("one", &listener, libc::POLLIN)?;
-    let _ = trace.call("accept", listener.accept(0).map(drop));
-    let _ = trace.call("nobody else", listener.accept(0).map(drop));
+    trace.see("accept", listener.accept(0).map(drop));
+    trace.see("nobody else", listener.accept(0).map(drop));
     trace.pending_error("no error", &listener);
     Ok(())
 }
@@ -74,7 +71,7 @@ fn descriptor_flags(trace: &Trace, what: &str, socket: &impl AsRawFd) -> Outcome
     Ok(())
 }
 
-fn flags(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(163, 8)?;
     for (what, flags) in [
         ("none", 0),
@@ -86,12 +83,13 @@ fn flags(side: &Side<'_>, trace: &Trace) -> Outcome {
         let accepted = listener.accept_with_flags(flags)?;
         descriptor_flags(trace, what, &accepted)?;
     }
-    let invalid = listener.accept_with_flags(0x4000_0000).map(drop);
-    let _ = trace.call("a flag that is none", invalid);
+    for invalid in [1, 0x4_0000, 0x4000_0000] {
+        trace.see("a flag that is none", listener.accept_with_flags(invalid));
+    }
     Ok(())
 }
 
-fn not_inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_does_not_inherit_nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(164, 4)?;
     listener.set_nonblocking(true)?;
     let client = side.dial(164)?;
@@ -105,7 +103,7 @@ fn not_inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn order(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_in_order(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(165, 8)?;
     let clients: Vec<Socket> = (0..4)
         .map(|_| side.dial(165))
@@ -114,13 +112,14 @@ fn order(side: &Side<'_>, trace: &Trace) -> Outcome {
         client.send_all(&[b'0' + number as u8])?;
     }
     for number in 0..4 {
-        let (server, _) = listener.accept(0)?;
+        let (server, name) = listener.accept(0)?;
+        trace.see("accept tells its peer", name == server.peer_name()?);
         trace.receive(&format!("from number {number}"), &server, 10, 0);
     }
     Ok(())
 }
 
-fn over(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_of_a_connection_that_is_over(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(166, 4)?;
     let client = side.dial(166)?;
     client.send_all(b"last words")?;
@@ -129,6 +128,7 @@ fn over(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll_until("it has ended", &server, libc::POLLRDHUP)?;
     trace.receive("said", &server, 100, 0);
     trace.receive("then", &server, 100, 0);
+    trace.see("getpeername", server.peer_name().map(drop));
 
     let client = side.dial(166)?;
     trace.poll_until("another", &listener, libc::POLLIN)?;
@@ -141,7 +141,7 @@ fn over(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, how) in [(167, libc::SHUT_RD), (168, libc::SHUT_RDWR)] {
         let listener = side.listener(port, 4)?;
         let call = || listener.accept(0).map(drop);
@@ -166,48 +166,50 @@ fn several(side: &Side<'_>, trace: &Trace) -> Outcome {
     })?;
     trace.see("asleep after one connection", left[0]);
     for value in values {
-        let _ = trace.call("accept", value);
+        trace.see("accept", value);
     }
     Ok(())
 }
 
-fn several_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_of_several_threads_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(170, 8)?;
     let call = || listener.accept(0).map(drop);
     let values = crowd(libc::SYS_accept4, 3, call, |_| {
         Ok(listener.shutdown(libc::SHUT_RD)?)
     })?;
     for value in values {
-        let _ = trace.call("accept", value);
+        trace.see("accept", value);
     }
     Ok(())
 }
 
-fn listen_states(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_listen_states(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(171, 4)?;
-    let _ = trace.call("again", listener.listen(4));
+    trace.see("again", listener.listen(4));
     let client = side.dial(171)?;
     let (server, _) = listener.accept(0)?;
-    let _ = trace.call("connected", client.listen(4));
-    let _ = trace.call("accepted", server.listen(4));
+    trace.see("connected", client.listen(4));
+    trace.see("accepted", server.listen(4));
+    client.send_all(b"still there")?;
+    trace.receive("the connection", &server, 100, 0);
     let refused = side.socket(&side.lab.a)?;
     refused.set_nonblocking(true)?;
-    let _ = trace.call("connect", refused.connect_bytes(&side.far(172)));
+    trace.see("connect", refused.connect_bytes(&side.far(172)));
     trace.poll_until("refused", &refused, libc::POLLERR)?;
-    let _ = trace.call("refused, but not told", refused.listen(4));
-    let _ = trace.call("told", refused.connect_bytes(&side.far(172)));
-    let _ = trace.call("refused and told", refused.listen(4));
+    trace.see("refused, but not told", refused.listen(4));
+    trace.see("told", refused.connect_bytes(&side.far(172)));
+    trace.see("refused and told", refused.listen(4));
     Ok(())
 }
 
-fn unnamed(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_listen_without_a_name(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.socket(&side.lab.b)?;
-    let _ = trace.call("listen", listener.listen(4));
+    trace.see("listen", listener.listen(4));
     let port = side.port(&listener.local_name()?);
     trace.see("it has a port", port != 0);
     let client = side.socket(&side.lab.a)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(port)));
-    let _ = trace.call("accept", listener.accept(0).map(drop));
+    trace.see("connect", client.connect_bytes(&side.far(port)));
+    trace.see("accept", listener.accept(0).map(drop));
     Ok(())
 }
 
@@ -228,42 +230,42 @@ fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socke
 fn finds_no_room(side: &Side<'_>, trace: &Trace, what: &str, port: u16) -> anyhow::Result<Socket> {
     let late = side.socket(&side.lab.a)?;
     late.set_timeout(libc::SO_SNDTIMEO, std::time::Duration::from_millis(200))?;
-    let _ = trace.call(what, late.connect_bytes(&side.far(port)));
+    trace.see(what, late.connect_bytes(&side.far(port)));
     trace.poll("it is under way", &late)?;
     Ok(late)
 }
 
-fn backlog_none(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_backlog_of_0_accepts_one(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(173, 0)?;
     let _waiting = waiting(side, 173, 1)?;
     let late = finds_no_room(side, trace, "the second", 173)?;
-    let _ = trace.call("accept", listener.accept(0).map(drop));
+    trace.see("accept", listener.accept(0).map(drop));
     // It repeats its SYN.
     trace.poll_until("there is room now", &late, libc::POLLOUT)?;
-    let _ = trace.call("accept the second", listener.accept(0).map(drop));
+    trace.see("accept the second", listener.accept(0).map(drop));
     Ok(())
 }
 
-fn overflow(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_backlog_overflows_and_recovers(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(174, 2)?;
     let _waiting = waiting(side, 174, 3)?;
     let late = finds_no_room(side, trace, "the fourth", 174)?;
     for number in 1..=3 {
-        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+        trace.see(&format!("accept {number}"), listener.accept(0).map(drop));
     }
     trace.poll_until("there is room now", &late, libc::POLLOUT)?;
-    let _ = trace.call("accept 4", listener.accept(0).map(drop));
+    trace.see("accept 4", listener.accept(0).map(drop));
     listener.set_nonblocking(true)?;
-    let _ = trace.call("no more", listener.accept(0).map(drop));
+    trace.see("no more", listener.accept(0).map(drop));
     Ok(())
 }
 
-fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_listen_again_with_a_larger_backlog(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(175, 1)?;
     let waiting_first = waiting(side, 175, 2)?;
     // It would go on trying, and might take one of the places to come.
     drop(finds_no_room(side, trace, "the third", 175)?);
-    let _ = trace.call("listen", listener.listen(8));
+    trace.see("listen", listener.listen(8));
     let more = waiting(side, 175, 4)?;
     for number in 1..=6 {
         let (server, _) = listener.accept(0)?;
@@ -273,28 +275,28 @@ fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn smaller(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_listen_again_with_a_smaller_backlog(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(176, 8)?;
     let _waiting = waiting(side, 176, 3)?;
-    let _ = trace.call("listen", listener.listen(1));
+    trace.see("listen", listener.listen(1));
     let late = finds_no_room(side, trace, "the fourth", 176)?;
     // Those that wait already stay.
     for number in 1..=2 {
-        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+        trace.see(&format!("accept {number}"), listener.accept(0).map(drop));
     }
     trace.poll_until("there is room now", &late, libc::POLLOUT)?;
     for number in 3..=4 {
-        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+        trace.see(&format!("accept {number}"), listener.accept(0).map(drop));
     }
     Ok(())
 }
 
-fn negative(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_backlog_below_0(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.bound(&side.lab.b, 177)?;
-    let _ = trace.call("listen", listener.listen(-1));
+    trace.see("listen", listener.listen(-1));
     let _waiting = waiting(side, 177, 12)?;
     for number in 1..=12 {
-        let _ = trace.call(&format!("accept {number}"), listener.accept(0).map(drop));
+        trace.see(&format!("accept {number}"), listener.accept(0).map(drop));
     }
     Ok(())
 }

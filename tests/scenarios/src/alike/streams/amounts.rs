@@ -4,23 +4,26 @@ use std::time::Duration;
 
 use super::super::asleep::asleep;
 use super::super::moments::{arrived, reset, send_apart};
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::{PieceMut, Socket};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_waitall_waits_for_all", waits_for_all),
-    Scenario::stream("stream_waitall_ends_with_the_stream", with_the_stream),
-    Scenario::stream("stream_waitall_ends_with_the_time", with_the_time),
-    Scenario::stream("stream_waitall_ends_with_a_reset", with_a_reset),
-    Scenario::stream("stream_waitall_without_waiting", without_waiting),
-    Scenario::stream("stream_waitall_and_the_low_water_mark", low_water),
-    Scenario::stream("stream_truncate_discards_bytes", truncate),
-    Scenario::stream("stream_zero_bytes_sent", zero_sent),
+    scenario!(connected_streams, stream_waitall_waits_for_all),
+    scenario!(connected_streams, stream_waitall_ends_with_the_stream),
+    scenario!(connected_streams, stream_waitall_ends_with_the_time),
+    scenario!(connected_streams, stream_waitall_ends_with_a_reset),
+    scenario!(connected_streams, stream_waitall_without_waiting),
+    scenario!(connected_streams, stream_waitall_and_the_low_water_mark),
+    scenario!(connected_streams, stream_truncate_discards_bytes),
+    scenario!(connected_streams, stream_zero_bytes_sent),
     Scenario::stream("stream_zero_bytes_received", zero_received),
-    Scenario::stream("stream_zero_bytes_received_waits", zero_waits),
-    Scenario::stream("stream_flags_and_name_of_a_received_message", message),
+    scenario!(connected_streams, stream_zero_bytes_received_waits),
+    scenario!(
+        connected_streams,
+        stream_flags_and_name_of_a_received_message
+    ),
 ];
 
 fn text(bytes: &[u8]) -> String {
@@ -33,8 +36,7 @@ fn read(socket: &Socket, room: usize, flags: i32) -> std::io::Result<String> {
     Ok(text(&bytes[..length]))
 }
 
-fn waits_for_all(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_waitall_waits_for_all(trace: &Trace, (client, server): Pair) -> Outcome {
     let receive = || read(&server, 9, libc::MSG_WAITALL);
     let (_, received, ()) = asleep(libc::SYS_recvfrom, receive, |sleeper| {
         for piece in [b"abc", b"def"] {
@@ -49,8 +51,7 @@ fn waits_for_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn with_the_stream(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_waitall_ends_with_the_stream(trace: &Trace, (client, server): Pair) -> Outcome {
     let receive = || read(&server, 9, libc::MSG_WAITALL);
     let (_, received, ()) = asleep(libc::SYS_recvfrom, receive, |_| {
         send_apart(&client, &[b"abc"])?;
@@ -61,8 +62,7 @@ fn with_the_stream(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn with_the_time(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_waitall_ends_with_the_time(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc"])?;
     arrived(&server, 3)?;
     server.set_timeout(libc::SO_RCVTIMEO, Duration::from_millis(100))?;
@@ -71,8 +71,7 @@ fn with_the_time(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn with_a_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_waitall_ends_with_a_reset(trace: &Trace, (client, server): Pair) -> Outcome {
     let receive = || read(&server, 9, libc::MSG_WAITALL);
     let (_, received, ()) = asleep(libc::SYS_recvfrom, receive, |sleeper| {
         send_apart(&client, &[b"abc"])?;
@@ -86,8 +85,7 @@ fn with_a_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn without_waiting(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_waitall_without_waiting(trace: &Trace, (client, server): Pair) -> Outcome {
     let flags = libc::MSG_WAITALL | libc::MSG_DONTWAIT;
     trace.see("nothing there", read(&server, 9, flags));
     send_apart(&client, &[b"abc"])?;
@@ -96,8 +94,7 @@ fn without_waiting(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn low_water(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_waitall_and_the_low_water_mark(trace: &Trace, (client, server): Pair) -> Outcome {
     server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 5)?;
     let receive = || read(&server, 100, 0);
     let (_, received, ()) = asleep(libc::SYS_recvfrom, receive, |sleeper| {
@@ -114,8 +111,7 @@ fn low_water(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn truncate(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_truncate_discards_bytes(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc", b"defgh"])?;
     arrived(&server, 8)?;
     let mut bytes = *b"-----";
@@ -129,8 +125,7 @@ fn truncate(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn zero_sent(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_zero_bytes_sent(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("send", client.send(b"", 0));
     trace.see(
         "send a message of no pieces",
@@ -168,8 +163,7 @@ fn zero_received(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn zero_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_zero_bytes_received_waits(trace: &Trace, (client, server): Pair) -> Outcome {
     let (_, received, ()) = asleep(
         libc::SYS_recvfrom,
         || read(&server, 0, 0),
@@ -183,8 +177,7 @@ fn zero_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn message(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_flags_and_name_of_a_received_message(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("send with MSG_EOR", client.send(b"record", libc::MSG_EOR));
     trace.see("send behind it", client.send(b"more", 0));
     arrived(&server, 10)?;

@@ -6,38 +6,39 @@ use nix::sys::wait::{waitpid, WaitStatus};
 use nix::unistd::{pipe, read, write};
 
 use super::super::moments::{acknowledged, arrived, reset, see_end, SOON};
-use super::super::{Side, Trace};
-use crate::harness::{start_process, Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, start_process, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_close_is_a_clean_end", clean),
-    Scenario::stream("stream_close_delivers_queued_data", delivers),
-    Scenario::stream("stream_close_with_unread_data_resets", unread),
-    Scenario::stream("stream_close_with_unread_data_after_a_reply", unread_reply),
-    Scenario::stream("stream_close_with_unread_data_after_the_end", unread_ended),
-    Scenario::stream("stream_close_with_no_linger_time_resets", linger_zero),
-    Scenario::stream(
-        "stream_close_with_no_linger_time_drops_data",
-        linger_zero_drops,
+    scenario!(connected_streams, stream_close_is_a_clean_end),
+    scenario!(connected_streams, stream_close_delivers_queued_data),
+    scenario!(stream, stream_close_with_unread_data_resets),
+    scenario!(
+        connected_streams,
+        stream_close_with_unread_data_after_a_reply
     ),
-    Scenario::stream("stream_close_lingers_until_acknowledged", lingers),
-    Scenario::stream(
-        "stream_close_lingers_no_longer_than_its_timeout",
-        lingers_in_vain,
-    )
-    .within(120),
-    Scenario::stream("stream_process_end_does_not_linger", end_does_not_linger).within(120),
-    Scenario::stream("stream_close_does_not_wait", does_not_wait).within(120),
-    Scenario::stream("stream_sending_to_a_closed_peer", to_closed),
-    Scenario::stream(
-        "stream_sending_to_a_closed_peer_that_wrote",
-        to_closed_unread,
+    scenario!(
+        connected_streams,
+        stream_close_with_unread_data_after_the_end
+    ),
+    scenario!(connected_streams, stream_close_with_no_linger_time_resets),
+    scenario!(
+        connected_streams,
+        stream_close_with_no_linger_time_drops_data
+    ),
+    scenario!(connected_streams, stream_close_lingers_until_acknowledged),
+    scenario!(stream, stream_close_lingers_no_longer_than_its_timeout).within(120),
+    scenario!(stream, stream_process_end_does_not_linger).within(120),
+    scenario!(stream, stream_close_does_not_wait).within(120),
+    Scenario::connected_streams("stream_sending_to_a_closed_peer", to_closed),
+    scenario!(
+        connected_streams,
+        stream_sending_to_a_closed_peer_that_wrote
     ),
 ];
 
-fn clean(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_close_is_a_clean_end(trace: &Trace, (client, server): Pair) -> Outcome {
     drop(client);
     trace.poll_until("server", &server, libc::POLLRDHUP)?;
     trace.receive("read", &server, 10, 0);
@@ -47,8 +48,7 @@ fn clean(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn delivers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_close_delivers_queued_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = crate::transfer::random(40_000, 7);
     client.send_all(&bytes)?;
     drop(client);
@@ -59,7 +59,7 @@ fn delivers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn unread(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_close_with_unread_data_resets(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, order) in [(7, "rrse"), (8, "ssre"), (9, "errs")] {
         let (client, server) = side.stream(port)?;
         client.send_all(b"unread")?;
@@ -73,8 +73,7 @@ fn unread(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn unread_reply(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_close_with_unread_data_after_a_reply(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"request and more")?;
     arrived(&server, 16)?;
     server.receive(&mut [0; 7], 0)?;
@@ -90,8 +89,7 @@ fn unread_reply(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn unread_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_close_with_unread_data_after_the_end(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"unread")?;
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("server", &server, libc::POLLRDHUP)?;
@@ -102,8 +100,7 @@ fn unread_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn linger_zero(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_close_with_no_linger_time_resets(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"last words")?;
     arrived(&server, 10)?;
     acknowledged(&client)?;
@@ -114,8 +111,7 @@ fn linger_zero(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn linger_zero_drops(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_close_with_no_linger_time_drops_data(trace: &Trace, (client, server): Pair) -> Outcome {
     client.set_nonblocking(true)?;
     while client.send(&[7; 65536], 0).is_ok() {}
     reset(client)?;
@@ -131,8 +127,7 @@ fn linger_zero_drops(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn lingers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_close_lingers_until_acknowledged(trace: &Trace, (client, server): Pair) -> Outcome {
     client.set_linger(Some(50))?;
     client.send_all(b"last words")?;
     let start = Instant::now();
@@ -143,7 +138,7 @@ fn lingers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn lingers_in_vain(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_close_lingers_no_longer_than_its_timeout(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     client.set_linger(Some(1))?;
     side.cut_wire(true)?;
@@ -160,7 +155,7 @@ fn lingers_in_vain(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_process_end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     client.set_linger(Some(50))?;
     let (wait, go) = pipe()?;
@@ -179,7 +174,7 @@ fn end_does_not_linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn does_not_wait(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_close_does_not_wait(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     side.cut_wire(true)?;
     client.send_all(b"last words")?;
@@ -192,8 +187,7 @@ fn does_not_wait(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn to_closed(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn to_closed(trace: &Trace, (client, server): Pair) -> Outcome {
     drop(client);
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;
     trace.see("the first goes", server.send(b"x", libc::MSG_NOSIGNAL));
@@ -202,8 +196,7 @@ fn to_closed(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn to_closed_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_sending_to_a_closed_peer_that_wrote(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"last words")?;
     drop(client);
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;

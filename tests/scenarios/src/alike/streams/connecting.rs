@@ -3,214 +3,214 @@
 use std::time::{Duration, Instant};
 
 use super::super::side::NOTHING;
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_connect_without_blocking", nonblocking),
-    Scenario::stream("stream_connect_while_it_is_under_way", under_way),
-    Scenario::stream("stream_connect_time_limit", time_limit),
-    Scenario::stream("stream_connect_timed_out", timed_out),
+    scenario!(stream, stream_connect_without_blocking),
+    scenario!(stream, stream_connect_while_it_is_under_way),
+    scenario!(stream, stream_connect_time_limit),
+    scenario!(stream, stream_connect_timed_out),
     Scenario::stream("stream_connect_again_after_a_refusal", after_refusal),
-    Scenario::stream(
-        "stream_connect_again_after_a_refusal_without_blocking",
-        after_refusal_nonblocking,
+    scenario!(
+        stream,
+        stream_connect_again_after_a_refusal_without_blocking
     ),
-    Scenario::stream("stream_failed_connect_releases_its_port", lapsed_port),
-    Scenario::stream(
-        "stream_connect_in_states_that_do_not_allow_it",
-        wrong_states,
-    ),
-    Scenario::stream("stream_disconnect_ends_a_connection", undo_connection),
-    Scenario::stream("stream_disconnect_ends_an_attempt", undo_attempt),
-    Scenario::stream("stream_disconnect_ends_listening", undo_listening),
-    Scenario::stream("stream_disconnect_without_a_connection", undo_nothing),
-    Scenario::stream("stream_disconnect_wakes_a_receiver", undo_wakes_receiver),
-    Scenario::stream("stream_disconnect_wakes_an_acceptor", undo_wakes_acceptor),
-    Scenario::stream("stream_connect_woken_by_shutdown", woken_by_shutdown),
-    Scenario::stream("stream_connect_woken_by_disconnect", woken_by_undoing),
-    Scenario::stream("stream_send_and_receive_wait_for_the_connect", calls_wait),
-    Scenario::stream("stream_shutdown_after_a_refusal", shutdown_after_refusal),
+    scenario!(stream, stream_failed_connect_releases_its_port),
+    scenario!(stream, stream_connect_in_states_that_do_not_allow_it),
+    scenario!(stream, stream_disconnect_ends_a_connection),
+    scenario!(stream, stream_disconnect_ends_an_attempt),
+    scenario!(stream, stream_disconnect_ends_listening),
+    scenario!(stream, stream_disconnect_without_a_connection),
+    scenario!(connected_streams, stream_disconnect_wakes_a_receiver),
+    scenario!(stream, stream_disconnect_wakes_an_acceptor),
+    scenario!(stream, stream_connect_woken_by_shutdown),
+    scenario!(stream, stream_connect_woken_by_disconnect),
+    scenario!(stream, stream_send_and_receive_wait_for_the_connect),
+    scenario!(stream, stream_shutdown_after_a_refusal),
 ];
 
-fn nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_without_blocking(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(140, 4)?;
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
     side.losing_frames(|| {
-        let _ = trace.call("connect", client.connect_bytes(&side.far(140)));
-        let _ = trace.call("again", client.connect_bytes(&side.far(140)));
-        let _ = trace.call("elsewhere", client.connect_bytes(&side.far(141)));
+        trace.see("connect", client.connect_bytes(&side.far(140)));
+        trace.see("again", client.connect_bytes(&side.far(140)));
+        trace.see("elsewhere", client.connect_bytes(&side.far(141)));
         trace.poll("under way", &client)?;
         Ok(())
     })?;
     trace.poll_until("connected", &client, libc::POLLOUT)?;
     trace.pending_error("no error", &client);
-    let _ = trace.call("connect tells", client.connect_bytes(&side.far(140)));
-    let _ = trace.call("connect once more", client.connect_bytes(&side.far(140)));
+    trace.see("connect tells", client.connect_bytes(&side.far(140)));
+    trace.see("connect once more", client.connect_bytes(&side.far(140)));
     let (server, _) = listener.accept(0)?;
-    let _ = trace.call("send", client.send(b"data", 0));
+    trace.see("send", client.send(b"data", 0));
     trace.receive("received", &server, 10, 0);
     Ok(())
 }
 
-fn under_way(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_while_it_is_under_way(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.nobody(142)));
+    trace.see("connect", client.connect_bytes(&side.nobody(142)));
     client.set_nonblocking(false)?;
     client.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
     // A call that waits for an attempt that another one began.
-    let _ = trace.call("and wait", client.connect_bytes(&side.nobody(142)));
-    let _ = trace.call("listen", client.listen(1));
-    let _ = trace.call("bind", client.bind_bytes(&side.anywhere(143)));
-    let _ = trace.call("accept", client.accept(libc::SOCK_NONBLOCK).map(drop));
+    trace.see("and wait", client.connect_bytes(&side.nobody(142)));
+    trace.see("listen", client.listen(1));
+    trace.see("bind", client.bind_bytes(&side.anywhere(143)));
+    trace.see("accept", client.accept(libc::SOCK_NONBLOCK).map(drop));
     trace.poll("under way", &client)?;
     Ok(())
 }
 
-fn time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(100))?;
     let start = Instant::now();
-    let _ = trace.call("connect", client.connect_bytes(&side.nobody(144)));
+    trace.see("connect", client.connect_bytes(&side.nobody(144)));
     trace.see("waited", start.elapsed() >= Duration::from_millis(50));
-    let _ = trace.call("connect again", client.connect_bytes(&side.nobody(144)));
+    trace.see("connect again", client.connect_bytes(&side.nobody(144)));
     trace.poll("under way", &client)?;
     trace.pending_error("no error", &client);
     Ok(())
 }
 
-fn timed_out(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_timed_out(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.nobody(145)));
+    trace.see("connect", client.connect_bytes(&side.nobody(145)));
     trace.poll("then", &client)?;
     trace.pending_error("reported once", &client);
     trace.receive("receive", &client, 1, 0);
     let listener = side.listener(145, 4)?;
-    let _ = trace.call("connect elsewhere", client.connect_bytes(&side.far(145)));
-    let _ = trace.call("accept", listener.accept(0).map(drop));
+    trace.see("connect elsewhere", client.connect_bytes(&side.far(145)));
+    trace.see("accept", listener.accept(0).map(drop));
     Ok(())
 }
 
 fn after_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.bound(&side.lab.a, 146)?;
     for round in 1..=2 {
-        let _ = trace.call(
+        trace.see(
             &format!("attempt {round}"),
             client.connect_bytes(&side.far(146)),
         );
         trace.poll(&format!("after {round}"), &client)?;
         trace.receive(&format!("receive {round}"), &client, 1, 0);
-        let _ = trace.call(
+        trace.see(
             &format!("send {round}"),
             client.send(b"x", libc::MSG_NOSIGNAL),
         );
-        let _ = trace.call(
+        trace.see(
             &format!("getpeername {round}"),
             client.peer_name().map(drop),
         );
     }
     let listener = side.listener(146, 4)?;
-    let _ = trace.call("attempt 3", client.connect_bytes(&side.far(146)));
+    trace.see("attempt 3", client.connect_bytes(&side.far(146)));
     let (server, _) = listener.accept(0)?;
     trace.see("the port that was bound", side.port(&client.local_name()?));
     trace.poll("connected", &client)?;
-    let _ = trace.call("send", client.send(b"data", 0));
+    trace.see("send", client.send(b"data", 0));
     trace.receive("received", &server, 10, 0);
     Ok(())
 }
 
-fn after_refusal_nonblocking(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_again_after_a_refusal_without_blocking(
+    side: &Side<'_>,
+    trace: &Trace,
+) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("attempt 1", client.connect_bytes(&side.far(147)));
+    trace.see("attempt 1", client.connect_bytes(&side.far(147)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
     // The failure is told by the next call, whatever that is.
-    let _ = trace.call("attempt 2 tells", client.connect_bytes(&side.far(147)));
+    trace.see("attempt 2 tells", client.connect_bytes(&side.far(147)));
     let listener = side.listener(147, 4)?;
-    let _ = trace.call("attempt 3", client.connect_bytes(&side.far(147)));
+    trace.see("attempt 3", client.connect_bytes(&side.far(147)));
     trace.poll_until("connected", &client, libc::POLLOUT)?;
     let (server, _) = listener.accept(0)?;
-    let _ = trace.call("send", client.send(b"data", 0));
+    trace.see("send", client.send(b"data", 0));
     trace.receive("received", &server, 10, 0);
     Ok(())
 }
 
-fn lapsed_port(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_failed_connect_releases_its_port(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(141)));
+    trace.see("connect", client.connect_bytes(&side.far(141)));
     // It is shown still, and anybody's.
     let port = side.port(&client.local_name()?);
     trace.see("a port", port != 0);
     let other = side.socket(&side.lab.a)?;
-    let _ = trace.call(
+    trace.see(
         "bind another to it",
         other.bind_bytes(&side.here(&side.lab.a, port)),
     );
-    let _ = trace.call(
+    trace.see(
         "bind elsewhere",
         client.bind_bytes(&side.here(&side.lab.a, 141)),
     );
     trace.see("the port then", side.port(&client.local_name()?));
-    let _ = trace.call("connect again", client.connect_bytes(&side.far(141)));
-    let _ = trace.call(
+    trace.see("connect again", client.connect_bytes(&side.far(141)));
+    trace.see(
         "bind again",
         client.bind_bytes(&side.here(&side.lab.a, 142)),
     );
-    let _ = trace.call("bind another to that", {
+    trace.see("bind another to that", {
         let third = side.socket(&side.lab.a)?;
         third.bind_bytes(&side.here(&side.lab.a, 141))
     });
     Ok(())
 }
 
-fn wrong_states(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_in_states_that_do_not_allow_it(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(148, 4)?;
     let far = side.address(&side.lab.b, &side.lab.a, 149);
-    let _ = trace.call("a listener", listener.connect_bytes(&far));
+    trace.see("a listener", listener.connect_bytes(&far));
     let client = side.dial(148)?;
     let (server, _) = listener.accept(0)?;
-    let _ = trace.call("connected", client.connect_bytes(&side.far(148)));
-    let _ = trace.call("accepted", server.connect_bytes(&far));
-    let _ = trace.call("listen of a connected one", client.listen(1));
+    trace.see("connected", client.connect_bytes(&side.far(148)));
+    trace.see("accepted", server.connect_bytes(&far));
+    trace.see("listen of a connected one", client.listen(1));
     client.shutdown(libc::SHUT_WR)?;
     server.shutdown(libc::SHUT_WR)?;
     trace.poll_until("both ended", &client, libc::POLLHUP)?;
     trace.poll_until("there too", &server, libc::POLLHUP)?;
-    let _ = trace.call(
+    trace.see(
         "a connection that is over",
         client.connect_bytes(&side.far(148)),
     );
-    let _ = trace.call("listen of it", client.listen(1));
-    let _ = trace.call("accept of it", client.accept(libc::SOCK_NONBLOCK).map(drop));
-    let _ = trace.call("shutdown of it", client.shutdown(libc::SHUT_WR));
+    trace.see("listen of it", client.listen(1));
+    trace.see("accept of it", client.accept(libc::SOCK_NONBLOCK).map(drop));
+    trace.see("shutdown of it", client.shutdown(libc::SHUT_WR));
     Ok(())
 }
 
-fn undo_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_disconnect_ends_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(150, 4)?;
     let client = side.dial(150)?;
     let (server, _) = listener.accept(0)?;
     server.send_all(b"never read")?;
     trace.poll_until("data", &client, libc::POLLIN)?;
-    let _ = trace.call("connect to nothing", client.connect_bytes(&NOTHING));
+    trace.see("connect to nothing", client.connect_bytes(&NOTHING));
     trace.poll("then", &client)?;
     trace.pending_error("its error", &client);
     trace.poll("without the error", &client)?;
     trace.receive("receive", &client, 100, 0);
-    let _ = trace.call("getpeername", client.peer_name().map(drop));
+    trace.see("getpeername", client.peer_name().map(drop));
     trace.poll_until("the other end", &server, libc::POLLERR)?;
     trace.pending_error("its own error", &server);
-    let _ = trace.call("connect", client.connect_bytes(&side.far(150)));
+    trace.see("connect", client.connect_bytes(&side.far(150)));
     let (server, _) = listener.accept(0)?;
     server.send_all(b"new")?;
     trace.receive("received", &client, 100, 0);
-    let _ = trace.call("undo the accepted end", server.connect_bytes(&NOTHING));
+    trace.see("undo the accepted end", server.connect_bytes(&NOTHING));
     trace.poll_until("seen here", &client, libc::POLLERR)?;
-    let _ = trace.call("listen with it", server.listen(1));
-    let _ = trace.call(
+    trace.see("listen with it", server.listen(1));
+    trace.see(
         "the listener is as it was",
         side.dial(150).map(drop).map_err(to_io),
     );
@@ -223,56 +223,55 @@ fn to_io(error: anyhow::Error) -> std::io::Error {
         .unwrap_or_else(|error: anyhow::Error| std::io::Error::other(error.to_string()))
 }
 
-fn undo_attempt(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_disconnect_ends_an_attempt(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.nobody(151)));
-    let _ = trace.call("connect to nothing", client.connect_bytes(&NOTHING));
+    trace.see("connect", client.connect_bytes(&side.nobody(151)));
+    trace.see("connect to nothing", client.connect_bytes(&NOTHING));
     trace.poll("then", &client)?;
     trace.pending_error("its error", &client);
     let listener = side.listener(151, 4)?;
-    let _ = trace.call("connect elsewhere", client.connect_bytes(&side.far(151)));
+    trace.see("connect elsewhere", client.connect_bytes(&side.far(151)));
     trace.poll_until("connected", &client, libc::POLLOUT)?;
-    let _ = trace.call("accept", listener.accept(0).map(drop));
+    trace.see("accept", listener.accept(0).map(drop));
     Ok(())
 }
 
-fn undo_listening(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_disconnect_ends_listening(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(152, 4)?;
     let client = side.dial(152)?;
     trace.poll_until("one waits", &listener, libc::POLLIN)?;
-    let _ = trace.call("connect to nothing", listener.connect_bytes(&NOTHING));
+    trace.see("connect to nothing", listener.connect_bytes(&NOTHING));
     trace.poll("then", &listener)?;
     trace.pending_error("its error", &listener);
-    let _ = trace.call("accept", listener.accept(libc::SOCK_NONBLOCK).map(drop));
+    trace.see("accept", listener.accept(libc::SOCK_NONBLOCK).map(drop));
     trace.poll_until("who waited", &client, libc::POLLERR)?;
-    let _ = trace.call("listen again", listener.listen(4));
-    let _ = trace.call("connect", side.dial(152).map(drop).map_err(to_io));
+    trace.see("listen again", listener.listen(4));
+    trace.see("connect", side.dial(152).map(drop).map_err(to_io));
     Ok(())
 }
 
-fn undo_nothing(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_disconnect_without_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
-    let _ = trace.call("new", socket.connect_bytes(&NOTHING));
-    let _ = trace.call("two bytes", socket.connect_bytes(&[0, 0]));
-    let _ = trace.call("one byte", socket.connect_bytes(&[0]));
+    trace.see("new", socket.connect_bytes(&NOTHING));
+    trace.see("two bytes", socket.connect_bytes(&[0, 0]));
+    trace.see("one byte", socket.connect_bytes(&[0]));
     trace.poll("as before", &socket)?;
     trace.pending_error("no error", &socket);
     socket.bind_bytes(&side.here(&side.lab.a, 153))?;
-    let _ = trace.call("bound", socket.connect_bytes(&NOTHING));
+    trace.see("bound", socket.connect_bytes(&NOTHING));
     trace.see("its port", side.port(&socket.local_name()?));
     // A shutdown that came too early is undone too.
-    let _ = trace.call("shutdown", socket.shutdown(libc::SHUT_RDWR));
-    let _ = trace.call("after shutdown", socket.connect_bytes(&NOTHING));
+    trace.see("shutdown", socket.shutdown(libc::SHUT_RDWR));
+    trace.see("after shutdown", socket.connect_bytes(&NOTHING));
     trace.poll("as new", &socket)?;
     let listener = side.listener(153, 4)?;
-    let _ = trace.call("connect", socket.connect_bytes(&side.far(153)));
-    let _ = trace.call("accept", listener.accept(0).map(drop));
+    trace.see("connect", socket.connect_bytes(&side.far(153)));
+    trace.see("accept", listener.accept(0).map(drop));
     Ok(())
 }
 
-fn undo_wakes_receiver(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, _server) = side.stream(154)?;
+fn stream_disconnect_wakes_a_receiver(trace: &Trace, (client, _server): Pair) -> Outcome {
     let call = || client.receive(&mut [0; 10], 0);
     let _ = trace.sleeping("receive", libc::SYS_recvfrom, call, |_| {
         Ok(client.connect_bytes(&NOTHING)?)
@@ -282,7 +281,7 @@ fn undo_wakes_receiver(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn undo_wakes_acceptor(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_disconnect_wakes_an_acceptor(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(155, 4)?;
     let call = || listener.accept(0).map(drop);
     let _ = trace.sleeping("accept", libc::SYS_accept4, call, |_| {
@@ -291,7 +290,7 @@ fn undo_wakes_acceptor(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     let call = || client.connect_bytes(&side.nobody(156));
     let _ = trace.sleeping("connect", libc::SYS_connect, call, |_| {
@@ -302,7 +301,7 @@ fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn woken_by_undoing(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_woken_by_disconnect(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     let call = || client.connect_bytes(&side.nobody(157));
     let _ = trace.sleeping("connect", libc::SYS_connect, call, |_| {
@@ -312,42 +311,42 @@ fn woken_by_undoing(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn calls_wait(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_send_and_receive_wait_for_the_connect(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(158, 4)?;
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
     side.losing_frames(|| {
-        let _ = trace.call("connect", client.connect_bytes(&side.far(158)));
-        let _ = trace.call("send does not wait", client.send(b"x", 0));
+        trace.see("connect", client.connect_bytes(&side.far(158)));
+        trace.see("send does not wait", client.send(b"x", 0));
         trace.receive("nor does receive", &client, 1, 0);
         Ok(())
     })?;
     client.set_nonblocking(false)?;
-    let _ = trace.call("send waits", client.send(b"data", 0));
+    trace.see("send waits", client.send(b"data", 0));
     let (accepted, _) = listener.accept(0)?;
     trace.receive("received", &accepted, 10, 0);
 
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect to nobody", client.connect_bytes(&side.nobody(158)));
+    trace.see("connect to nobody", client.connect_bytes(&side.nobody(158)));
     client.set_nonblocking(false)?;
     client.set_timeout(libc::SO_SNDTIMEO, Duration::from_millis(50))?;
     client.set_timeout(libc::SO_RCVTIMEO, Duration::from_millis(50))?;
-    let _ = trace.call("send waits in vain", client.send(b"data", 0));
+    trace.see("send waits in vain", client.send(b"data", 0));
     trace.receive("so does receive", &client, 10, 0);
     Ok(())
 }
 
-fn shutdown_after_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_shutdown_after_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(159)));
+    trace.see("connect", client.connect_bytes(&side.far(159)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
-    let _ = trace.call("shutdown", client.shutdown(libc::SHUT_RDWR));
-    let _ = trace.call("connect again", client.connect_bytes(&side.far(159)));
+    trace.see("shutdown", client.shutdown(libc::SHUT_RDWR));
+    trace.see("connect again", client.connect_bytes(&side.far(159)));
     trace.pending_error("the error", &client);
-    let _ = trace.call("connect once more", client.connect_bytes(&side.far(159)));
-    let _ = trace.call("connect to nothing", client.connect_bytes(&NOTHING));
-    let _ = trace.call("and again", client.connect_bytes(&side.far(159)));
+    trace.see("connect once more", client.connect_bytes(&side.far(159)));
+    trace.see("connect to nothing", client.connect_bytes(&NOTHING));
+    trace.see("and again", client.connect_bytes(&side.far(159)));
     Ok(())
 }

@@ -1,27 +1,26 @@
 //! Control data and flags of `sendmsg` that streams know or ignore.
 
 use super::super::moments::{acknowledged, arrived, await_poll};
-use super::super::{Difference, Side, Trace};
+use super::super::{Difference, Pair, Side, Trace};
 use crate::calls::{control, send_control};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_control_data", control_data),
-    Scenario::stream("stream_send_with_an_address", with_address),
-    Scenario::stream("stream_error_queue_is_empty", error_queue),
-    Scenario::stream("stream_msg_more_is_held_back", held_back),
-    Scenario::stream("stream_msg_more_is_sent_after_a_time", arrives_anyway),
-    Scenario::stream("stream_msg_more_before_the_end", more_and_the_end),
-    Scenario::stream("stream_urgent_data", urgent).differs(&[Difference {
-        what: "send",
-        inet: "1",
-        enet: "EOPNOTSUPP",
-    }]),
+    scenario!(connected_streams, stream_control_data),
+    scenario!(stream, stream_send_with_an_address),
+    scenario!(connected_streams, stream_error_queue_is_empty),
+    scenario!(connected_streams, stream_msg_more_is_held_back),
+    scenario!(connected_streams, stream_msg_more_is_sent_after_a_time),
+    scenario!(stream, stream_msg_more_before_the_end),
+    scenario!(connected_streams, stream_urgent_data).differs(&[Difference::new(
+        "send",
+        "1",
+        "EOPNOTSUPP",
+    )]),
 ];
 
-fn control_data(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_control_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let socket = libc::SOL_SOCKET;
     let unknown = send_control(&client, b"a", &control(socket, 0x7777, &[0; 4], 0));
     trace.see("unknown at the socket level", unknown);
@@ -44,7 +43,7 @@ fn control_data(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn with_address(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_send_with_an_address(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let elsewhere = client.send_to_bytes(b"abc", 0, &side.nobody(8));
     trace.see("to another address", elsewhere);
@@ -57,8 +56,7 @@ fn with_address(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn error_queue(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_error_queue_is_empty(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"abc")?;
     arrived(&server, 3)?;
     trace.receive("with data there", &server, 10, libc::MSG_ERRQUEUE);
@@ -70,8 +68,7 @@ fn error_queue(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// A pause between the two sends may use up the time for which the first is held back, so more than one try counts.
-fn held_back(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_msg_more_is_held_back(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut held = false;
     for _ in 0..20 {
         client.send(b"first ", libc::MSG_MORE)?;
@@ -88,8 +85,7 @@ fn held_back(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn arrives_anyway(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_msg_more_is_sent_after_a_time(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("send", client.send(b"alone", libc::MSG_MORE));
     await_poll(&server, libc::POLLIN)?;
     trace.receive("receive", &server, 100, 0);
@@ -101,7 +97,7 @@ fn arrives_anyway(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn more_and_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_msg_more_before_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     trace.see("send", client.send(b"abc", libc::MSG_MORE));
     trace.see("end", client.shutdown(libc::SHUT_WR));
@@ -115,8 +111,7 @@ fn more_and_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn urgent(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_urgent_data(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.receive("none there", &server, 1, libc::MSG_OOB | libc::MSG_DONTWAIT);
     trace.see("send", client.send(b"!", libc::MSG_OOB));
     Ok(())

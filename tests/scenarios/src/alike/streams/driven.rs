@@ -1,26 +1,25 @@
 //! Signal-driven I/O: `F_SETOWN`, `F_SETSIG` and `O_ASYNC`.
 
 use super::super::signals::Driven;
-use super::super::{Side, Trace};
+use super::super::{Pair, Side, Trace};
 use super::waiting::small_stream;
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::processor;
 use crate::transfer::fill;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_signal_for_data", data),
-    Scenario::stream("stream_signal_for_the_end", end),
-    Scenario::stream("stream_signal_for_a_connection", connection),
+    scenario!(connected_streams, stream_signal_for_data),
+    scenario!(stream, stream_signal_for_the_end),
+    scenario!(stream, stream_signal_for_a_connection),
     Scenario::stream("stream_signal_for_a_connect", connect),
-    Scenario::stream("stream_signal_for_a_refusal", refusal),
-    Scenario::stream("stream_signal_for_a_reset", reset),
-    Scenario::stream("stream_signal_for_room", room),
-    Scenario::stream("stream_signal_omitted_for_a_sleeping_reader", spared),
+    scenario!(stream, stream_signal_for_a_refusal),
+    scenario!(connected_streams, stream_signal_for_a_reset),
+    scenario!(stream, stream_signal_for_room),
+    scenario!(stream, stream_signal_omitted_for_a_sleeping_reader),
 ];
 
-fn data(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(130)?;
+fn stream_signal_for_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let driven = Driven::new(&server)?;
     trace.signals("nothing", &driven);
     for round in 1..=3 {
@@ -29,13 +28,13 @@ fn data(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     trace.receive("all of it", &server, 100, 0);
     trace.signals("reading is no news", &driven);
-    let _ = trace.call("send", server.send(b"answer", 0));
+    trace.see("send", server.send(b"answer", 0));
     trace.receive("the answer", &client, 100, 0);
     trace.signals("nor is writing with room", &driven);
     Ok(())
 }
 
-fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_signal_for_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(131)?;
     let driven = Driven::new(&server)?;
     client.shutdown(libc::SHUT_WR)?;
@@ -52,7 +51,7 @@ fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn connection(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_signal_for_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(133, 4)?;
     let driven = Driven::new(&listener)?;
     trace.signals("nobody", &driven);
@@ -72,24 +71,23 @@ fn connect(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
     let driven = Driven::new(&client)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(134)));
+    trace.see("connect", client.connect_bytes(&side.far(134)));
     trace.signals_until("connected", &driven, "POLL_OUT");
     trace.poll("so it is", &client)?;
     drop(listener);
     Ok(())
 }
 
-fn refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_signal_for_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
     let driven = Driven::new(&client)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(135)));
+    trace.see("connect", client.connect_bytes(&side.far(135)));
     trace.signals_until("refused", &driven, "POLL_ERR");
     Ok(())
 }
 
-fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(136)?;
+fn stream_signal_for_a_reset(trace: &Trace, (client, server): Pair) -> Outcome {
     server.send_all(b"never read")?;
     trace.poll_until("it came", &client, libc::POLLIN)?;
     let driven = Driven::new(&server)?;
@@ -98,7 +96,7 @@ fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn room(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 137)?;
     let full = fill(&client)?;
     let driven = Driven::new(&client)?;
@@ -107,11 +105,11 @@ fn room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let mut all = vec![0; full];
     server.receive_exact(&mut all)?;
     trace.signals_until("room", &driven, "POLL_OUT");
-    let _ = trace.call("send", client.send(b"x", 0));
+    trace.see("send", client.send(b"x", 0));
     Ok(())
 }
 
-fn spared(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_signal_omitted_for_a_sleeping_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     // Who delivers data wakes the reader first and then looks whether it sleeps: elsewhere it could be awake by then.
     processor::stay()?;
     let (client, server) = side.stream(138)?;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use super::super::asleep::{crowd, left_asleep, EPOLL_WAIT};
 use super::super::epoll::{events, Epoll};
 use super::super::moments::acknowledged;
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::patience::patience;
 use crate::socket::Socket;
 
@@ -14,31 +14,33 @@ use events::{EDGE, EXCLUSIVE, IN, ONCE, OUT, RDHUP};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_epoll_level", level),
-    Scenario::stream("stream_epoll_edge_for_each_arrival", each_arrival),
-    Scenario::stream("stream_epoll_edge_after_a_part_was_read", part_read),
-    Scenario::stream("stream_epoll_edge_when_added_or_modified", added),
-    Scenario::stream("stream_epoll_edge_of_a_connect", connect),
-    Scenario::stream("stream_epoll_edge_of_a_refusal", refusal),
-    Scenario::stream("stream_epoll_edge_of_a_listener", listener),
-    Scenario::stream("stream_epoll_edge_of_the_end", end),
-    Scenario::stream("stream_epoll_edge_of_the_own_shutdown", own_shutdown),
-    Scenario::stream("stream_epoll_edge_of_a_reset", reset),
-    Scenario::stream("stream_epoll_edge_none_for_acknowledgements", sending),
-    Scenario::stream("stream_epoll_oneshot", oneshot),
-    Scenario::stream("stream_epoll_exclusive_wakes_one", exclusive),
-    Scenario::stream("stream_epoll_shared_wakes_all", shared),
-    Scenario::stream("stream_epoll_nested", nested),
-    Scenario::stream("stream_epoll_control_errors", control_errors),
-    Scenario::stream("stream_epoll_of_a_closed_socket", closed),
-    Scenario::stream("stream_epoll_of_a_duplicate", duplicate),
-    Scenario::stream("stream_epoll_without_a_connection", unconnected),
+    scenario!(connected_streams, stream_epoll_level),
+    scenario!(connected_streams, stream_epoll_edge_for_each_arrival),
+    scenario!(connected_streams, stream_epoll_edge_after_a_part_was_read),
+    scenario!(connected_streams, stream_epoll_edge_when_added_or_modified),
+    scenario!(stream, stream_epoll_edge_of_a_connect),
+    scenario!(stream, stream_epoll_edge_of_a_refusal),
+    scenario!(stream, stream_epoll_edge_of_a_listener),
+    scenario!(stream, stream_epoll_edge_of_the_end),
+    scenario!(connected_streams, stream_epoll_edge_of_the_own_shutdown),
+    scenario!(connected_streams, stream_epoll_edge_of_a_reset),
+    scenario!(
+        connected_streams,
+        stream_epoll_edge_none_for_acknowledgements
+    ),
+    scenario!(connected_streams, stream_epoll_oneshot),
+    scenario!(stream, stream_epoll_exclusive_wakes_one),
+    scenario!(stream, stream_epoll_shared_wakes_all),
+    scenario!(connected_streams, stream_epoll_nested),
+    scenario!(connected_streams, stream_epoll_control_errors),
+    scenario!(stream, stream_epoll_of_a_closed_socket),
+    scenario!(connected_streams, stream_epoll_of_a_duplicate),
+    scenario!(stream, stream_epoll_without_a_connection),
 ];
 
 const ALL_EDGES: u32 = IN | OUT | RDHUP | EDGE;
 
-fn level(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(60)?;
+fn stream_epoll_level(trace: &Trace, (client, server): Pair) -> Outcome {
     let epoll = Epoll::of(&server, IN)?;
     trace.epoll("nothing", &epoll)?;
     client.send_all(b"data")?;
@@ -56,8 +58,7 @@ fn level(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn each_arrival(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(61)?;
+fn stream_epoll_edge_for_each_arrival(trace: &Trace, (client, server): Pair) -> Outcome {
     let epoll = Epoll::of(&server, ALL_EDGES)?;
     trace.epoll("at first", &epoll)?;
     trace.epoll("nothing new", &epoll)?;
@@ -68,7 +69,7 @@ fn each_arrival(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     trace.receive("all of it", &server, 100, 0);
     trace.epoll("reading is no edge", &epoll)?;
-    let _ = trace.call("send", server.send(b"answer", 0));
+    trace.see("send", server.send(b"answer", 0));
     trace.receive("answer", &client, 100, 0);
     client.send_all(b"x")?;
     trace.epoll_next("one more", &epoll)?;
@@ -76,8 +77,7 @@ fn each_arrival(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn part_read(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(62)?;
+fn stream_epoll_edge_after_a_part_was_read(trace: &Trace, (client, server): Pair) -> Outcome {
     let epoll = Epoll::of(&server, IN | EDGE)?;
     client.send_all(b"0123456789")?;
     trace.epoll_next("data", &epoll)?;
@@ -93,8 +93,7 @@ fn part_read(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn added(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(63)?;
+fn stream_epoll_edge_when_added_or_modified(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"early")?;
     trace.poll_until("data", &server, libc::POLLIN)?;
     let epoll = Epoll::of(&server, IN | EDGE)?;
@@ -115,29 +114,29 @@ fn raw(socket: &Socket) -> i32 {
     std::os::fd::AsRawFd::as_raw_fd(socket)
 }
 
-fn connect(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_edge_of_a_connect(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(64, 4)?;
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
     let epoll = Epoll::of(&client, ALL_EDGES)?;
     trace.epoll("before", &epoll)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(64)));
+    trace.see("connect", client.connect_bytes(&side.far(64)));
     trace.epoll_until("connected", &epoll, OUT)?;
     let _ = listener.accept(0)?;
     Ok(())
 }
 
-fn refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_edge_of_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(65)));
+    trace.see("connect", client.connect_bytes(&side.far(65)));
     let epoll = Epoll::of(&client, ALL_EDGES)?;
     trace.epoll_until("refused", &epoll, libc::EPOLLERR as u32)?;
     trace.pending_error("by", &client);
     Ok(())
 }
 
-fn listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_edge_of_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(66, 4)?;
     listener.set_nonblocking(true)?;
     let epoll = Epoll::of(&listener, IN | OUT | RDHUP | EDGE)?;
@@ -148,19 +147,19 @@ fn listener(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.epoll_next(&format!("connection {round}"), &epoll)?;
         trace.epoll(&format!("no other than {round}"), &epoll)?;
     }
-    let _ = trace.call("accept", listener.accept(0).map(drop));
+    trace.see("accept", listener.accept(0).map(drop));
     trace.epoll("two wait, no edge", &epoll)?;
     trace.poll("though readable", &listener)?;
     clients.push(side.dial(66)?);
     trace.epoll_next("connection 4", &epoll)?;
     for round in 2..=5 {
-        let _ = trace.call(&format!("accept {round}"), listener.accept(0).map(drop));
+        trace.see(&format!("accept {round}"), listener.accept(0).map(drop));
     }
     trace.epoll("done", &epoll)?;
     Ok(())
 }
 
-fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_edge_of_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(67)?;
     let epoll = Epoll::of(&server, ALL_EDGES)?;
     trace.epoll("at first", &epoll)?;
@@ -169,13 +168,12 @@ fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.receive("it", &server, 10, 0);
     // What the other side still does is an edge here only when it changes something here.
     client.shutdown(libc::SHUT_RD)?;
-    let _ = trace.call("shutdown", server.shutdown(libc::SHUT_WR));
+    trace.see("shutdown", server.shutdown(libc::SHUT_WR));
     trace.epoll_until("both ends", &epoll, libc::EPOLLHUP as u32)?;
     Ok(())
 }
 
-fn own_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(68)?;
+fn stream_epoll_edge_of_the_own_shutdown(trace: &Trace, (client, server): Pair) -> Outcome {
     let epoll = Epoll::of(&server, ALL_EDGES)?;
     trace.epoll("at first", &epoll)?;
     server.shutdown(libc::SHUT_RD)?;
@@ -186,8 +184,7 @@ fn own_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(69)?;
+fn stream_epoll_edge_of_a_reset(trace: &Trace, (client, server): Pair) -> Outcome {
     server.send_all(b"never read")?;
     trace.poll_until("data", &client, libc::POLLIN)?;
     let epoll = Epoll::of(&server, ALL_EDGES)?;
@@ -198,8 +195,7 @@ fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(70)?;
+fn stream_epoll_edge_none_for_acknowledgements(trace: &Trace, (client, server): Pair) -> Outcome {
     let epoll = Epoll::of(&client, ALL_EDGES)?;
     trace.epoll("at first", &epoll)?;
     for round in 1..=3 {
@@ -213,8 +209,7 @@ fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn oneshot(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(71)?;
+fn stream_epoll_oneshot(trace: &Trace, (client, server): Pair) -> Outcome {
     let epoll = Epoll::of(&server, IN | ONCE)?;
     client.send_all(b"one")?;
     trace.epoll_next("one", &epoll)?;
@@ -263,16 +258,15 @@ fn two_instances(side: &Side<'_>, trace: &Trace, port: u16, mode: u32) -> Outcom
     Ok(())
 }
 
-fn exclusive(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_exclusive_wakes_one(side: &Side<'_>, trace: &Trace) -> Outcome {
     two_instances(side, trace, 72, EXCLUSIVE)
 }
 
-fn shared(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_shared_wakes_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     two_instances(side, trace, 73, 0)
 }
 
-fn nested(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(74)?;
+fn stream_epoll_nested(trace: &Trace, (client, server): Pair) -> Outcome {
     let inner = Epoll::of(&server, IN | EDGE)?;
     let outer = Epoll::of(&inner, IN)?;
     trace.epoll("nothing", &outer)?;
@@ -286,24 +280,23 @@ fn nested(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn control_errors(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(75)?;
+fn stream_epoll_control_errors(trace: &Trace, (client, server): Pair) -> Outcome {
     let epoll = Epoll::of(&server, IN)?;
-    let _ = trace.call("twice", epoll.add(&server, IN, 0));
-    let _ = trace.call("modify what is not there", epoll.modify(&client, IN, 0));
+    trace.see("twice", epoll.add(&server, IN, 0));
+    trace.see("modify what is not there", epoll.modify(&client, IN, 0));
     let removed = epoll.control(libc::EPOLL_CTL_DEL, raw(&client), 0, 0);
-    let _ = trace.call("remove what is not there", removed);
-    let _ = trace.call(
+    trace.see("remove what is not there", removed);
+    trace.see(
         "a bad descriptor",
         epoll.control(libc::EPOLL_CTL_ADD, -1, IN, 0),
     );
-    let _ = trace.call("a bad operation", epoll.control(77, raw(&server), IN, 0));
-    let _ = trace.call("exclusive later", epoll.modify(&server, IN | EXCLUSIVE, 0));
-    let _ = trace.call(
+    trace.see("a bad operation", epoll.control(77, raw(&server), IN, 0));
+    trace.see("exclusive later", epoll.modify(&server, IN | EXCLUSIVE, 0));
+    trace.see(
         "exclusive and once",
         epoll.add(&client, IN | EXCLUSIVE | ONCE, 0),
     );
-    let _ = trace.call("on a socket", {
+    trace.see("on a socket", {
         let mut event = libc::epoll_event { events: IN, u64: 0 };
         // SAFETY: `event` is readable; the kernel refuses a descriptor that is no epoll instance.
         crate::socket::check(unsafe {
@@ -313,7 +306,7 @@ fn control_errors(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn closed(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_of_a_closed_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(76)?;
     let (other_client, other) = side.stream(77)?;
     let epoll = Epoll::new()?;
@@ -329,8 +322,7 @@ fn closed(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn duplicate(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(78)?;
+fn stream_epoll_of_a_duplicate(trace: &Trace, (client, server): Pair) -> Outcome {
     let copy = server.duplicate()?;
     let epoll = Epoll::new()?;
     epoll.add(&server, IN | EDGE, 1)?;
@@ -347,14 +339,14 @@ fn duplicate(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_epoll_without_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     let epoll = Epoll::of(&socket, ALL_EDGES)?;
     trace.epoll("new", &epoll)?;
     trace.epoll("once", &epoll)?;
     socket.bind_bytes(&side.here(&side.lab.a, 79))?;
     trace.epoll("bound", &epoll)?;
-    let _ = trace.call("listen", socket.listen(1));
+    trace.see("listen", socket.listen(1));
     trace.epoll("listening", &epoll)?;
     Ok(())
 }

@@ -6,23 +6,19 @@ use nix::sys::stat::fstat;
 use nix::unistd::{lseek, read, write, Whence};
 
 use super::super::moments::arrived;
-use super::super::{Difference, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Difference, Pair, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::{check, Socket};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_read_and_write", read_write),
-    Scenario::stream("stream_file_calls", no_file).differs(&[Difference {
-        what: "mmap",
-        inet: "mapped",
-        enet: "ENODEV",
-    }]),
-    Scenario::stream("stream_aio", aio),
+    scenario!(connected_streams, stream_read_and_write),
+    scenario!(connected_streams, stream_file_calls)
+        .differs(&[Difference::new("mmap", "mapped", "ENODEV")]),
+    scenario!(connected_streams, stream_aio),
 ];
 
-fn read_write(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_read_and_write(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("write", write(&client, b"hello"));
     let mut bytes = [0; 10];
     trace.see("read", read(&server, &mut bytes));
@@ -74,8 +70,7 @@ pub fn see_no_file(trace: &Trace, socket: &Socket) -> Outcome {
     Ok(())
 }
 
-fn no_file(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (_client, server) = side.stream(7)?;
+fn stream_file_calls(trace: &Trace, (_client, server): Pair) -> Outcome {
     see_no_file(trace, &server)
 }
 
@@ -151,8 +146,7 @@ pub const PREAD: u16 = 0;
 /// `IOCB_CMD_PWRITE`.
 pub const PWRITE: u16 = 1;
 
-fn aio(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_aio(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut bytes = *b"hello";
     trace.see("write", aio_once(&client, PWRITE, &mut bytes, 0));
     arrived(&server, 5)?;

@@ -2,36 +2,35 @@
 
 use super::super::asleep::asleep;
 use super::super::moments::{acknowledged, arrived, see_end, send_apart};
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::Socket;
 use crate::transfer::beside;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_half_closed_still_answers", answers),
-    Scenario::stream("stream_half_closed_by_the_server", by_the_server),
-    Scenario::stream("stream_shutdown_of_reading", of_reading),
-    Scenario::stream(
-        "stream_shutdown_of_reading_with_data_queued",
-        reading_queued,
+    scenario!(connected_streams, stream_half_closed_still_answers),
+    scenario!(connected_streams, stream_half_closed_by_the_server),
+    Scenario::connected_streams("stream_shutdown_of_reading", of_reading),
+    scenario!(
+        connected_streams,
+        stream_shutdown_of_reading_with_data_queued
     ),
-    Scenario::stream("stream_shutdown_of_both", of_both),
-    Scenario::stream("stream_shutdown_twice", twice),
-    Scenario::stream("stream_shutdown_after_the_peer", after_the_peer),
-    Scenario::stream("stream_shutdown_after_a_clean_end", after_the_end),
-    Scenario::stream("stream_shutdown_stops_a_blocked_sender", stops_sender),
-    Scenario::stream("stream_end_behind_unread_data", behind_unread),
-    Scenario::stream("stream_ends_cross", cross),
-    Scenario::stream("stream_data_and_ends_cross", data_crosses),
+    scenario!(connected_streams, stream_shutdown_of_both),
+    scenario!(stream, stream_shutdown_twice),
+    scenario!(connected_streams, stream_shutdown_after_the_peer),
+    scenario!(connected_streams, stream_shutdown_after_a_clean_end),
+    scenario!(connected_streams, stream_shutdown_stops_a_blocked_sender),
+    scenario!(connected_streams, stream_end_behind_unread_data),
+    scenario!(connected_streams, stream_ends_cross),
+    scenario!(connected_streams, stream_data_and_ends_cross),
 ];
 
 fn see(trace: &Trace, who: &str, socket: &Socket) {
     see_end(trace, who, socket, "rse");
 }
 
-fn answers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_half_closed_still_answers(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"question")?;
     trace.see("client ends", client.shutdown(libc::SHUT_WR));
     trace.receive("server reads", &server, 8, libc::MSG_WAITALL);
@@ -51,8 +50,7 @@ fn answers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn by_the_server(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_half_closed_by_the_server(trace: &Trace, (client, server): Pair) -> Outcome {
     server.send_all(b"greeting")?;
     trace.see("server ends", server.shutdown(libc::SHUT_WR));
     trace.receive("client reads", &client, 8, libc::MSG_WAITALL);
@@ -65,8 +63,7 @@ fn by_the_server(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn of_reading(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn of_reading(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("shutdown", server.shutdown(libc::SHUT_RD));
     trace.poll("server", &server)?;
     trace.receive("read", &server, 100, 0);
@@ -81,8 +78,7 @@ fn of_reading(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn reading_queued(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_shutdown_of_reading_with_data_queued(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"queued")?;
     arrived(&server, 6)?;
     trace.see("shutdown", server.shutdown(libc::SHUT_RD));
@@ -94,8 +90,7 @@ fn reading_queued(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn of_both(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_shutdown_of_both(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("shutdown", client.shutdown(libc::SHUT_RDWR));
     trace.poll("client", &client)?;
     see(trace, "client", &client);
@@ -109,7 +104,7 @@ fn of_both(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn twice(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_shutdown_twice(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (what, how) in [
         ("reading", libc::SHUT_RD),
         ("writing", libc::SHUT_WR),
@@ -124,15 +119,16 @@ fn twice(side: &Side<'_>, trace: &Trace) -> Outcome {
         );
         trace.receive(&format!("the peer, after {what}"), &server, 10, 0);
     }
-    let (client, _server) = side.stream(20)?;
+    let (client, server) = side.stream(20)?;
     for how in [-1, 3, i32::MAX] {
         trace.see("an unknown half", client.shutdown(how));
     }
+    client.send_all(b"still there")?;
+    trace.receive("nothing was shut down", &server, 100, 0);
     Ok(())
 }
 
-fn after_the_peer(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_shutdown_after_the_peer(trace: &Trace, (client, server): Pair) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;
     trace.see("reading", server.shutdown(libc::SHUT_RD));
@@ -143,8 +139,7 @@ fn after_the_peer(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn after_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_shutdown_after_a_clean_end(trace: &Trace, (client, server): Pair) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     trace.receive("the end", &server, 1, 0);
     server.shutdown(libc::SHUT_WR)?;
@@ -158,8 +153,7 @@ fn after_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn stops_sender(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_shutdown_stops_a_blocked_sender(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = vec![7; 16_000_000];
     let send = || client.send(&bytes, libc::MSG_NOSIGNAL);
     let (_, sent, ()) = asleep(libc::SYS_sendto, send, |sleeper| {
@@ -175,8 +169,7 @@ fn stops_sender(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn behind_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_end_behind_unread_data(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc", b"def"])?;
     drop(client);
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;
@@ -189,8 +182,7 @@ fn behind_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn cross(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_ends_cross(trace: &Trace, (client, server): Pair) -> Outcome {
     let (there, here) = beside(
         || Ok(server.shutdown(libc::SHUT_WR)),
         || Ok(client.shutdown(libc::SHUT_WR)),
@@ -206,8 +198,7 @@ fn cross(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn data_crosses(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_data_and_ends_cross(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = crate::transfer::random(50_000, 7);
     let play = |socket: &Socket| {
         socket.send_all(&bytes)?;

@@ -5,7 +5,7 @@ use std::time::Duration;
 use libc::SOL_SOCKET;
 
 use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::lab::DEVICE;
 use crate::raw_calls::fcntl;
 use crate::socket::Socket;
@@ -13,10 +13,10 @@ use crate::socket::Socket;
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
     Scenario::stream("stream_accepted_has_the_listeners_flags", flags),
-    Scenario::stream("stream_accepted_has_the_listeners_numbers", numbers),
-    Scenario::stream("stream_accepted_has_the_listeners_structures", structures),
-    Scenario::stream("stream_accepted_has_flags_of_its_own", own_flags),
-    Scenario::stream("stream_accepted_is_independent", independent),
+    scenario!(stream, stream_accepted_has_the_listeners_numbers),
+    scenario!(stream, stream_accepted_has_the_listeners_structures),
+    scenario!(stream, stream_accepted_has_flags_of_its_own),
+    scenario!(stream, stream_accepted_is_independent),
 ];
 
 fn accepted(
@@ -61,7 +61,7 @@ fn flags(side: &Side<'_>, trace: &Trace) -> Outcome {
     )
 }
 
-fn numbers(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accepted_has_the_listeners_numbers(side: &Side<'_>, trace: &Trace) -> Outcome {
     inherited(
         side,
         trace,
@@ -81,7 +81,7 @@ fn numbers(side: &Side<'_>, trace: &Trace) -> Outcome {
     )
 }
 
-fn structures(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accepted_has_the_listeners_structures(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (_listener, _client, server) = accepted(side, |listener| {
         listener.set_linger(Some(9))?;
         listener.set_timeout(libc::SO_RCVTIMEO, Duration::from_secs(50))?;
@@ -101,7 +101,7 @@ fn structures(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn own_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accepted_has_flags_of_its_own(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     listener.set_nonblocking(true)?;
     // SAFETY: getpid takes nothing.
@@ -122,7 +122,7 @@ fn own_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn independent(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accepted_is_independent(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (listener, client, server) = accepted(side, |_| Ok(()))?;
     listener.set_int_option(SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
     server.set_int_option(SOL_SOCKET, libc::SO_OOBINLINE, 1)?;

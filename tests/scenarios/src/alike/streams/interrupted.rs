@@ -7,24 +7,24 @@ use super::super::asleep::POLL;
 use super::super::signals::{catch, caught, each_way, interrupted};
 use super::super::{Side, Trace};
 use super::waiting::small_stream;
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::patience::patience;
 use crate::socket::{check, Socket};
 use crate::transfer::fill;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_receive_all_interrupted", receive_all),
+    scenario!(stream, stream_receive_all_interrupted),
     Scenario::stream("stream_send_interrupted", send),
-    Scenario::stream("stream_send_interrupted_half_way", send_part),
-    Scenario::stream("stream_accept_interrupted", accept),
+    scenario!(stream, stream_send_interrupted_half_way),
+    scenario!(stream, stream_accept_interrupted),
     Scenario::stream("stream_connect_interrupted", connect),
-    Scenario::stream("stream_connect_interrupted_then_polled", connect_then_poll),
-    Scenario::stream("stream_poll_interrupted", poll),
-    Scenario::stream("stream_ppoll_unblocks_a_signal", ppoll),
+    scenario!(stream, stream_connect_interrupted_then_polled),
+    scenario!(stream, stream_poll_interrupted),
+    scenario!(stream, stream_ppoll_unblocks_a_signal),
 ];
 
-fn receive_all(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_receive_all_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, limit, port| {
         let (client, server) = side.stream(port)?;
         server.set_timeout(libc::SO_RCVTIMEO, limit)?;
@@ -52,7 +52,7 @@ fn send(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-fn send_part(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_send_interrupted_half_way(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, limit, port| {
         let (client, _server) = small_stream(side, port)?;
         client.set_timeout(libc::SO_SNDTIMEO, limit)?;
@@ -67,7 +67,7 @@ fn send_part(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-fn accept(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, limit, port| {
         let listener = side.listener(port, 4)?;
         listener.set_timeout(libc::SO_RCVTIMEO, limit)?;
@@ -94,7 +94,7 @@ fn connect(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-fn connect_then_poll(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_interrupted_then_polled(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(false)?;
     let listener = side.listener(120, 4)?;
     let client = side.socket(&side.lab.a)?;
@@ -103,24 +103,24 @@ fn connect_then_poll(side: &Side<'_>, trace: &Trace) -> Outcome {
         let _ = interrupted(trace, "connect", libc::SYS_connect, call, || Ok(()))?;
         trace.poll("under way", &client)?;
         client.set_nonblocking(true)?;
-        let _ = trace.call("connect again", client.connect_bytes(&side.far(120)));
+        trace.see("connect again", client.connect_bytes(&side.far(120)));
         Ok(())
     })?;
     trace.poll_until("connected", &client, libc::POLLOUT)?;
     trace.pending_error("no error", &client);
-    let _ = trace.call("connect once more", client.connect_bytes(&side.far(120)));
-    let _ = trace.call("and again", client.connect_bytes(&side.far(120)));
+    trace.see("connect once more", client.connect_bytes(&side.far(120)));
+    trace.see("and again", client.connect_bytes(&side.far(120)));
     let (server, _) = listener.accept(0)?;
     exchange_noted(trace, &client, &server)
 }
 
 fn exchange_noted(trace: &Trace, client: &Socket, server: &Socket) -> Outcome {
-    let _ = trace.call("send", client.send(b"data", 0));
+    trace.see("send", client.send(b"data", 0));
     trace.receive("received", server, 10, 0);
     Ok(())
 }
 
-fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, _limit, port| {
         let (_client, server) = side.stream(port)?;
         let call = || server.poll(libc::POLLIN, patience());
@@ -131,7 +131,7 @@ fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// A signal that is blocked but for the call, as programs wait for either a signal or a socket without a race.
-fn ppoll(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_ppoll_unblocks_a_signal(side: &Side<'_>, trace: &Trace) -> Outcome {
     catch(true)?;
     let (client, server) = side.stream(121)?;
     let waits = |limit: Duration| {
@@ -168,12 +168,12 @@ fn ppoll(side: &Side<'_>, trace: &Trace) -> Outcome {
         (found, caught_now)
     };
     let (found, signal) = waits(patience());
-    let _ = trace.call("ppoll", found);
+    trace.see("ppoll", found);
     trace.see("the signal", signal);
     client.send_all(b"data")?;
     trace.poll_until("data", &server, libc::POLLIN)?;
     // What is ready comes before the signal.
     let (found, _) = waits(patience());
-    let _ = trace.call("ppoll with data", found);
+    trace.see("ppoll with data", found);
     Ok(())
 }

@@ -4,36 +4,26 @@ use super::super::moments::{acknowledged, await_poll, reset};
 use super::super::side::NOTHING;
 use super::super::sockets::names::see_names;
 use super::super::{Difference, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_names_in_each_state", names),
-    Scenario::stream("stream_names_after_a_reset", names_after_reset),
-    Scenario::stream("stream_connect_after_a_connection_ended", connect_again),
-    Scenario::stream(
-        "stream_bind_and_listen_after_a_connection_ended",
-        bind_again,
-    ),
-    Scenario::stream("stream_socket_disconnected_and_used_again", used_again),
-    Scenario::stream("stream_port_bound_again_after_close", port_after_close),
-    Scenario::stream(
-        "stream_port_bound_again_after_the_peer_closed_first",
-        port_after_peer,
-    ),
-    Scenario::stream(
-        "stream_port_bound_again_after_closing_first",
-        port_after_first,
-    )
-    .differs(&[Difference {
-        what: "bind",
-        inet: "EADDRINUSE",
-        enet: "success",
-    }]),
-    Scenario::stream("stream_same_pair_of_ports_again", same_pair),
+    scenario!(stream, stream_names_in_each_state),
+    scenario!(stream, stream_names_after_a_reset),
+    scenario!(stream, stream_connect_after_a_connection_ended),
+    scenario!(stream, stream_bind_and_listen_after_a_connection_ended),
+    scenario!(stream, stream_socket_disconnected_and_used_again),
+    scenario!(stream, stream_port_bound_again_after_close),
+    scenario!(stream, stream_port_bound_again_after_the_peer_closed_first),
+    scenario!(stream, stream_port_bound_again_after_closing_first).differs(&[Difference::new(
+        "bind",
+        "EADDRINUSE",
+        "success",
+    )]),
+    scenario!(stream, stream_same_pair_of_ports_again),
 ];
 
-fn names(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_names_in_each_state(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     see_names(side, trace, "fresh", &client);
     client.bind_bytes(&side.anywhere(0))?;
@@ -65,7 +55,7 @@ fn names(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn names_after_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_names_after_a_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     reset(server)?;
     await_poll(&client, libc::POLLHUP)?;
@@ -77,7 +67,7 @@ fn names_after_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn connect_again(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_connect_after_a_connection_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     let (server, _) = listener.accept(0)?;
@@ -102,7 +92,7 @@ fn connect_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn bind_again(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_bind_and_listen_after_a_connection_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let here = side.here(&side.lab.a, 70);
     trace.see("bind, connected", client.bind_bytes(&here));
@@ -113,7 +103,7 @@ fn bind_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn used_again(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_socket_disconnected_and_used_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     let (server, _) = listener.accept(0)?;
@@ -137,7 +127,7 @@ fn used_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn port_after_close(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_port_bound_again_after_close(side: &Side<'_>, trace: &Trace) -> Outcome {
     let bound = side.bound(&side.lab.b, 7)?;
     let second = side.socket(&side.lab.b)?;
     trace.see("taken", second.bind_bytes(&side.here(&side.lab.b, 7)));
@@ -150,7 +140,7 @@ fn port_after_close(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn port_after_peer(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_port_bound_again_after_the_peer_closed_first(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     let (server, _) = listener.accept(0)?;
@@ -164,7 +154,7 @@ fn port_after_peer(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn port_after_first(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_port_bound_again_after_closing_first(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     let (server, _) = listener.accept(0)?;
@@ -179,7 +169,7 @@ fn port_after_first(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn same_pair(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_same_pair_of_ports_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     for round in ["first", "second"] {
         let client = side.bound(&side.lab.a, 70)?;

@@ -5,8 +5,8 @@ use std::time::Duration;
 use super::super::asleep::{asleep, POLL};
 use super::super::epoll::{events, Epoll};
 use super::super::moments::arrived;
-use super::super::{Shown, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Shown, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::patience::patience;
 use crate::socket::Socket;
 
@@ -14,15 +14,18 @@ use events::{EDGE, IN, OUT, RDHUP};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_low_water_poll", poll),
-    Scenario::stream("stream_low_water_edge", edge),
-    Scenario::stream("stream_low_water_receive", receive),
-    Scenario::stream("stream_low_water_receive_time_limit", time_limit),
-    Scenario::stream("stream_low_water_above_the_requested_length", short),
-    Scenario::stream("stream_low_water_and_the_end", end),
-    Scenario::stream("stream_low_water_lowered_wakes", lowered),
-    Scenario::stream("stream_low_water_is_inherited", inherited),
-    Scenario::stream("stream_low_water_of_sending_is_fixed", sending),
+    scenario!(connected_streams, stream_low_water_poll),
+    scenario!(connected_streams, stream_low_water_edge),
+    Scenario::connected_streams("stream_low_water_receive", receive),
+    scenario!(connected_streams, stream_low_water_receive_time_limit),
+    scenario!(
+        connected_streams,
+        stream_low_water_above_the_requested_length
+    ),
+    scenario!(connected_streams, stream_low_water_and_the_end),
+    scenario!(connected_streams, stream_low_water_lowered_wakes),
+    scenario!(stream, stream_low_water_is_inherited),
+    scenario!(connected_streams, stream_low_water_of_sending_is_fixed),
 ];
 
 fn set(socket: &Socket, mark: i32) -> std::io::Result<()> {
@@ -33,11 +36,10 @@ fn mark(socket: &Socket) -> std::io::Result<i32> {
     socket.int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT)
 }
 
-fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(190)?;
-    let _ = trace.call("at first", mark(&server));
-    let _ = trace.call("set", set(&server, 10));
-    let _ = trace.call("then", mark(&server));
+fn stream_low_water_poll(trace: &Trace, (client, server): Pair) -> Outcome {
+    trace.see("at first", mark(&server));
+    trace.see("set", set(&server, 10));
+    trace.see("then", mark(&server));
     client.send_all(b"12345")?;
     arrived(&server, 5)?;
     trace.poll("five", &server)?;
@@ -46,13 +48,12 @@ fn poll(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.receive("one of them", &server, 1, libc::MSG_DONTWAIT);
     trace.poll("nine", &server)?;
     trace.receive("what is there", &server, 100, libc::MSG_DONTWAIT);
-    let _ = trace.call("none", set(&server, 0));
-    let _ = trace.call("is one", mark(&server));
+    trace.see("none", set(&server, 0));
+    trace.see("is one", mark(&server));
     Ok(())
 }
 
-fn edge(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(191)?;
+fn stream_low_water_edge(trace: &Trace, (client, server): Pair) -> Outcome {
     set(&server, 10)?;
     let epoll = Epoll::of(&server, IN | OUT | RDHUP | EDGE)?;
     trace.epoll("at first", &epoll)?;
@@ -70,8 +71,7 @@ fn edge(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn receive(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(192)?;
+fn receive(trace: &Trace, (client, server): Pair) -> Outcome {
     set(&server, 10)?;
     client.send_all(b"12345")?;
     arrived(&server, 5)?;
@@ -86,8 +86,7 @@ fn receive(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(193)?;
+fn stream_low_water_receive_time_limit(trace: &Trace, (client, server): Pair) -> Outcome {
     set(&server, 10)?;
     server.set_timeout(libc::SO_RCVTIMEO, Duration::from_millis(100))?;
     client.send_all(b"12345")?;
@@ -97,8 +96,7 @@ fn time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn short(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(194)?;
+fn stream_low_water_above_the_requested_length(trace: &Trace, (client, server): Pair) -> Outcome {
     set(&server, 10)?;
     client.send_all(b"12345")?;
     arrived(&server, 5)?;
@@ -107,8 +105,7 @@ fn short(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(195)?;
+fn stream_low_water_and_the_end(trace: &Trace, (client, server): Pair) -> Outcome {
     set(&server, 10)?;
     client.send_all(b"12345")?;
     arrived(&server, 5)?;
@@ -122,8 +119,7 @@ fn end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn lowered(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(196)?;
+fn stream_low_water_lowered_wakes(trace: &Trace, (client, server): Pair) -> Outcome {
     set(&server, 10)?;
     client.send_all(b"12345")?;
     arrived(&server, 5)?;
@@ -136,26 +132,25 @@ fn lowered(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_low_water_is_inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(197, 4)?;
     set(&listener, 7)?;
     let client = side.dial(197)?;
     let (server, _) = listener.accept(0)?;
-    let _ = trace.call("the accepted one's", mark(&server));
-    let _ = trace.call("the client's", mark(&client));
+    trace.see("the accepted one's", mark(&server));
+    trace.see("the client's", mark(&client));
     trace.poll("a listener has no use for it", &listener)?;
     let _other = side.dial(197)?;
     trace.poll_until("one connection is enough", &listener, libc::POLLIN)?;
     Ok(())
 }
 
-fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, _server) = side.stream(198)?;
-    let _ = trace.call(
+fn stream_low_water_of_sending_is_fixed(trace: &Trace, (client, _server): Pair) -> Outcome {
+    trace.see(
         "get",
         client.int_option(libc::SOL_SOCKET, libc::SO_SNDLOWAT),
     );
-    let _ = trace.call(
+    trace.see(
         "set",
         client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDLOWAT, 10),
     );

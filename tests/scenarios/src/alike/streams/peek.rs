@@ -4,29 +4,28 @@ use std::time::Duration;
 
 use super::super::asleep::asleep;
 use super::super::moments::{acknowledged, arrived, send_apart};
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_peek_leaves_the_bytes", leaves),
-    Scenario::stream("stream_peek_looks_across_packets", across_packets),
-    Scenario::stream("stream_peek_waits_for_data", waits),
-    Scenario::stream("stream_peek_with_waitall_waits_for_all", waits_for_all),
-    Scenario::stream("stream_peek_at_the_end", at_the_end),
-    Scenario::stream("stream_peek_with_truncate_counts", counts),
-    Scenario::stream("stream_peek_offset_moves_on", offset_moves),
-    Scenario::stream("stream_peek_offset_across_packets", offset_across),
-    Scenario::stream("stream_peek_offset_beyond_what_is_there", offset_beyond),
-    Scenario::stream("stream_peek_offset_of_an_accepted_socket", offset_accepted),
+    scenario!(connected_streams, stream_peek_leaves_the_bytes),
+    scenario!(connected_streams, stream_peek_looks_across_packets),
+    scenario!(connected_streams, stream_peek_waits_for_data),
+    scenario!(connected_streams, stream_peek_with_waitall_waits_for_all),
+    scenario!(connected_streams, stream_peek_at_the_end),
+    scenario!(connected_streams, stream_peek_with_truncate_counts),
+    scenario!(connected_streams, stream_peek_offset_moves_on),
+    scenario!(connected_streams, stream_peek_offset_across_packets),
+    scenario!(connected_streams, stream_peek_offset_beyond_what_is_there),
+    scenario!(stream, stream_peek_offset_of_an_accepted_socket),
 ];
 
 const PEEK: i32 = libc::MSG_PEEK;
 const NOW: i32 = libc::MSG_DONTWAIT;
 
-fn leaves(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_leaves_the_bytes(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.receive("peek at nothing", &server, 10, PEEK | NOW);
     client.send_all(b"hello")?;
     arrived(&server, 5)?;
@@ -40,8 +39,7 @@ fn leaves(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn across_packets(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_looks_across_packets(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc", b"def", b"ghi"])?;
     arrived(&server, 9)?;
     trace.receive("peek at all three", &server, 100, PEEK);
@@ -52,8 +50,7 @@ fn across_packets(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn waits(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_waits_for_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let peek = || {
         let mut bytes = [0; 10];
         server.receive(&mut bytes, PEEK)
@@ -69,8 +66,7 @@ fn waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn waits_for_all(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_with_waitall_waits_for_all(trace: &Trace, (client, server): Pair) -> Outcome {
     let peek = || {
         let mut bytes = [0; 6];
         server
@@ -88,8 +84,7 @@ fn waits_for_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_at_the_end(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"hello")?;
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("data and the end", &server, libc::POLLIN | libc::POLLRDHUP)?;
@@ -112,8 +107,7 @@ fn at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn counts(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_with_truncate_counts(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc", b"def"])?;
     arrived(&server, 6)?;
     let mut bytes = *b"------";
@@ -132,8 +126,7 @@ fn set_peek_offset(socket: &Socket, offset: i32) -> std::io::Result<()> {
     socket.set_int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset)
 }
 
-fn offset_moves(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_offset_moves_on(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("at first", peek_offset(&server));
     client.send_all(b"hello world")?;
     arrived(&server, 11)?;
@@ -153,8 +146,7 @@ fn offset_moves(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn offset_across(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_offset_across_packets(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc", b"def", b"ghi"])?;
     arrived(&server, 9)?;
     trace.see("set", set_peek_offset(&server, 2));
@@ -170,8 +162,7 @@ fn offset_across(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn offset_beyond(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_peek_offset_beyond_what_is_there(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("set", set_peek_offset(&server, 5));
     client.send_all(b"abc")?;
     arrived(&server, 3)?;
@@ -194,7 +185,7 @@ fn offset_beyond(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn offset_accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_peek_offset_of_an_accepted_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     trace.see("set on the listener", set_peek_offset(&listener, 1));
     let client = side.dial(7)?;

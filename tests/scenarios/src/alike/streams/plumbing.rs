@@ -12,22 +12,22 @@ use nix::unistd::{pipe, read, write};
 
 use super::super::asleep::asleep;
 use super::super::moments::{arrived, reset};
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::Socket;
 use crate::transfer::{beside, random};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_sendfile", whole_file),
-    Scenario::stream("stream_sendfile_refused", sendfile_refused),
-    Scenario::stream("stream_splice_from_a_pipe", from_pipe),
-    Scenario::stream("stream_splice_into_a_pipe", into_pipe),
-    Scenario::stream("stream_splice_blocking_and_nonblocking", splice_waits),
-    Scenario::stream("stream_splice_at_the_end", splice_at_the_end),
-    Scenario::stream("stream_splice_through_two_streams", through),
-    Scenario::stream("stream_splice_of_memory", memory),
-    Scenario::stream("stream_splice_into_a_full_stream", full),
+    Scenario::connected_streams("stream_sendfile", whole_file),
+    scenario!(connected_streams, stream_sendfile_refused),
+    scenario!(connected_streams, stream_splice_from_a_pipe),
+    scenario!(stream, stream_splice_into_a_pipe),
+    scenario!(connected_streams, stream_splice_blocking_and_nonblocking),
+    scenario!(stream, stream_splice_at_the_end),
+    scenario!(stream, stream_splice_through_two_streams),
+    scenario!(connected_streams, stream_splice_of_memory),
+    scenario!(connected_streams, stream_splice_into_a_full_stream),
 ];
 
 const NONE: SpliceFFlags = SpliceFFlags::empty();
@@ -45,8 +45,7 @@ fn receive(socket: &Socket, length: usize) -> anyhow::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-fn whole_file(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn whole_file(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = random(300_000, 7);
     let file = file_of(&bytes)?;
     let send = || {
@@ -73,8 +72,7 @@ fn whole_file(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sendfile_refused(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_sendfile_refused(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"abc")?;
     arrived(&server, 3)?;
     let file = file_of(b"hello")?;
@@ -96,8 +94,7 @@ fn piped(bytes: &[u8]) -> anyhow::Result<(OwnedFd, OwnedFd)> {
     Ok(ends)
 }
 
-fn from_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_splice_from_a_pipe(trace: &Trace, (client, server): Pair) -> Outcome {
     let (out, _in) = piped(b"through a pipe")?;
     trace.see("some", splice(&out, None, &client, None, 7, NONE));
     trace.see(
@@ -129,7 +126,7 @@ fn from_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn into_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_splice_into_a_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let (out, into) = pipe()?;
     client.send_all(b"through a pipe")?;
@@ -153,8 +150,7 @@ fn into_pipe(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn splice_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_splice_blocking_and_nonblocking(trace: &Trace, (client, server): Pair) -> Outcome {
     let (out, into) = pipe()?;
     for (what, flags) in [
         ("plain", NONE),
@@ -183,7 +179,7 @@ fn splice_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn splice_at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_splice_at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let (_out, into) = pipe()?;
     client.send_all(b"last words")?;
@@ -203,7 +199,7 @@ fn splice_at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// A proxy: from one stream into a pipe, with a copy kept by `tee`, and on into another stream.
-fn through(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_splice_through_two_streams(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (from, proxy_in) = side.stream(7)?;
     let (proxy_out, to) = side.stream(8)?;
     let bytes = random(400_000, 7);
@@ -260,8 +256,7 @@ fn through(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn memory(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_splice_of_memory(trace: &Trace, (client, server): Pair) -> Outcome {
     let (out, into) = pipe()?;
     let bytes = random(10_000, 7);
     let slices = [IoSlice::new(&bytes[..5000]), IoSlice::new(&bytes[5000..])];
@@ -274,8 +269,7 @@ fn memory(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn full(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_splice_into_a_full_stream(trace: &Trace, (client, server): Pair) -> Outcome {
     let (out, into) = pipe()?;
     let (mut out, mut into) = (File::from(out), File::from(into));
     client.set_nonblocking(true)?;

@@ -2,46 +2,38 @@
 
 use std::time::Duration;
 
-use super::super::{moments, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{moments, Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::patience::patience;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_poll_before_a_connection", before),
+    scenario!(stream, stream_poll_before_a_connection),
     Scenario::stream("stream_poll_of_a_listener", listener),
-    Scenario::stream(
-        "stream_poll_of_a_listener_that_was_shut_down",
-        listener_shut,
-    ),
-    Scenario::stream("stream_poll_while_connecting", connecting),
-    Scenario::stream("stream_poll_after_a_refusal", refused),
-    Scenario::stream("stream_poll_after_a_connect_timed_out", timed_out),
-    Scenario::stream("stream_poll_when_the_peer_ended_its_half", peer_ended),
-    Scenario::stream("stream_poll_when_the_own_half_is_ended", own_ended),
-    Scenario::stream("stream_poll_when_both_halves_are_ended", both_ended),
-    Scenario::stream("stream_poll_when_reading_was_shut_down", reading_shut),
+    scenario!(stream, stream_poll_of_a_listener_that_was_shut_down),
+    scenario!(stream, stream_poll_while_connecting),
+    scenario!(stream, stream_poll_after_a_refusal),
+    scenario!(stream, stream_poll_after_a_connect_timed_out),
+    scenario!(connected_streams, stream_poll_when_the_peer_ended_its_half),
+    scenario!(connected_streams, stream_poll_when_the_own_half_is_ended),
+    scenario!(connected_streams, stream_poll_when_both_halves_are_ended),
+    scenario!(connected_streams, stream_poll_when_reading_was_shut_down),
     Scenario::stream("stream_poll_after_a_reset", reset),
-    Scenario::stream("stream_poll_after_a_reset_with_data_unread", reset_unread),
-    Scenario::stream("stream_poll_after_a_reset_behind_the_end", reset_behind_end),
-    Scenario::stream(
-        "stream_poll_after_the_peer_closed_without_reading",
-        peer_did_not_read,
-    ),
-    Scenario::stream("stream_poll_reports_only_requested_events", asked),
+    scenario!(connected_streams, stream_poll_after_a_reset_behind_the_end),
+    scenario!(connected_streams, stream_poll_reports_only_requested_events),
     Scenario::stream("stream_select_and_poll_agree", select),
-    Scenario::stream("stream_poll_of_a_duplicate", duplicate),
+    scenario!(connected_streams, stream_poll_of_a_duplicate),
 ];
 
-fn before(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_before_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     trace.poll("new", &socket)?;
     socket.bind_bytes(&side.here(&side.lab.a, 40))?;
     trace.poll("bound", &socket)?;
-    let _ = trace.call("shutdown", socket.shutdown(libc::SHUT_RDWR));
+    trace.see("shutdown", socket.shutdown(libc::SHUT_RDWR));
     trace.poll("after shutdown was refused", &socket)?;
     trace.receive("receive then", &socket, 1, 0);
-    let _ = trace.call("send then", socket.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("send then", socket.send(b"x", libc::MSG_NOSIGNAL));
     trace.poll("at last", &socket)?;
     Ok(())
 }
@@ -54,78 +46,77 @@ fn listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.pending_error("an error", &listener);
     let _server = listener.accept(0)?;
     trace.poll("accepted", &listener)?;
-    let _ = trace.call("shutdown of writing", listener.shutdown(libc::SHUT_WR));
+    trace.see("shutdown of writing", listener.shutdown(libc::SHUT_WR));
     trace.poll("after that", &listener)?;
     let _two = side.dial(41)?;
     trace.poll_until("another waits", &listener, libc::POLLIN)?;
     Ok(())
 }
 
-fn listener_shut(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_of_a_listener_that_was_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(42, 4)?;
     let client = side.dial(42)?;
     trace.poll_until("one waits", &listener, libc::POLLIN)?;
-    let _ = trace.call("shutdown", listener.shutdown(libc::SHUT_RD));
+    trace.see("shutdown", listener.shutdown(libc::SHUT_RD));
     trace.poll("after shutdown", &listener)?;
     trace.pending_error("its error", &listener);
-    let _ = trace.call("accept", listener.accept(libc::SOCK_NONBLOCK).map(drop));
+    trace.see("accept", listener.accept(libc::SOCK_NONBLOCK).map(drop));
     trace.poll_until("who waited was reset", &client, libc::POLLERR)?;
     trace.pending_error("by", &client);
     let late = side.socket(&side.lab.a)?;
-    let _ = trace.call("who comes later", late.connect_bytes(&side.far(42)));
-    let _ = trace.call("shutdown again", listener.shutdown(libc::SHUT_RD));
-    let _ = trace.call("listen again", listener.listen(4));
+    trace.see("who comes later", late.connect_bytes(&side.far(42)));
+    trace.see("shutdown again", listener.shutdown(libc::SHUT_RD));
+    trace.see("listen again", listener.listen(4));
     trace.poll("listening again", &listener)?;
     let third = side.socket(&side.lab.a)?;
-    let _ = trace.call("connect", third.connect_bytes(&side.far(42)));
-    let _ = trace.call("accept again", listener.accept(0).map(drop));
+    trace.see("connect", third.connect_bytes(&side.far(42)));
+    trace.see("accept again", listener.accept(0).map(drop));
     Ok(())
 }
 
-fn connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_while_connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.nobody(43)));
+    trace.see("connect", client.connect_bytes(&side.nobody(43)));
     trace.poll("while connecting", &client)?;
     trace.select("selected", &client)?;
     trace.pending_error("no error yet", &client);
-    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("send", client.send(b"x", libc::MSG_NOSIGNAL));
     trace.receive("receive", &client, 1, 0);
-    let _ = trace.call("getpeername", client.peer_name().map(drop));
-    let _ = trace.call("shutdown", client.shutdown(libc::SHUT_WR));
+    trace.see("getpeername", client.peer_name().map(drop));
+    trace.see("shutdown", client.shutdown(libc::SHUT_WR));
     trace.poll("after shutdown", &client)?;
     trace.pending_error("its error", &client);
     trace.poll("without the error", &client)?;
     Ok(())
 }
 
-fn refused(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_after_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.far(44)));
+    trace.see("connect", client.connect_bytes(&side.far(44)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
     trace.select("selected", &client)?;
     trace.pending_error("by", &client);
     trace.poll("without the error", &client)?;
     trace.receive("receive", &client, 1, 0);
-    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
-    let _ = trace.call("connect again", client.connect_bytes(&side.far(44)));
+    trace.see("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("connect again", client.connect_bytes(&side.far(44)));
     trace.poll("after that", &client)?;
     Ok(())
 }
 
-fn timed_out(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_after_a_connect_timed_out(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    let _ = trace.call("connect", client.connect_bytes(&side.nobody(45)));
+    trace.see("connect", client.connect_bytes(&side.nobody(45)));
     trace.poll_until("timed out", &client, libc::POLLERR)?;
     trace.pending_error("by", &client);
     trace.poll("without the error", &client)?;
     Ok(())
 }
 
-fn peer_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(46)?;
+fn stream_poll_when_the_peer_ended_its_half(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"last words")?;
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("data and the end", &server, libc::POLLRDHUP)?;
@@ -136,28 +127,26 @@ fn peer_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.receive("the end again", &server, 100, 0);
     trace.poll("still", &server)?;
     trace.pending_error("no error", &server);
-    let _ = trace.call("send the other way", server.send(b"yes", 0));
+    trace.see("send the other way", server.send(b"yes", 0));
     trace.receive("received there", &client, 100, 0);
     Ok(())
 }
 
-fn own_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(47)?;
-    let _ = trace.call("shutdown", client.shutdown(libc::SHUT_WR));
+fn stream_poll_when_the_own_half_is_ended(trace: &Trace, (client, server): Pair) -> Outcome {
+    trace.see("shutdown", client.shutdown(libc::SHUT_WR));
     trace.poll_until("at the other end", &server, libc::POLLRDHUP)?;
     trace.poll("nothing came", &client)?;
     trace.select("selected", &client)?;
     server.send_all(b"data")?;
     trace.poll_until("data came", &client, libc::POLLIN)?;
-    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
-    let _ = trace.call("shutdown again", client.shutdown(libc::SHUT_WR));
+    trace.see("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("shutdown again", client.shutdown(libc::SHUT_WR));
     trace.receive("the data", &client, 100, 0);
     trace.poll("nothing left", &client)?;
     Ok(())
 }
 
-fn both_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(48)?;
+fn stream_poll_when_both_halves_are_ended(trace: &Trace, (client, server): Pair) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("half", &server, libc::POLLRDHUP)?;
     server.send_all(b"data")?;
@@ -168,7 +157,7 @@ fn both_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll("who ended first", &client)?;
     trace.receive("its end", &client, 100, 0);
     trace.receive("the other's end", &server, 100, 0);
-    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("send", client.send(b"x", libc::MSG_NOSIGNAL));
     trace.pending_error("no error here", &client);
     trace.pending_error("no error there", &server);
     trace.poll("at last here", &client)?;
@@ -176,21 +165,20 @@ fn both_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn reading_shut(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(49)?;
-    let _ = trace.call("shutdown", server.shutdown(libc::SHUT_RD));
+fn stream_poll_when_reading_was_shut_down(trace: &Trace, (client, server): Pair) -> Outcome {
+    trace.see("shutdown", server.shutdown(libc::SHUT_RD));
     trace.poll("no data", &server)?;
     trace.poll("the other end", &client)?;
     trace.receive("receive", &server, 100, 0);
-    let _ = trace.call("the peer sends", client.send(b"data", 0));
+    trace.see("the peer sends", client.send(b"data", 0));
     // No event announces it, since the socket was readable before.
     moments::arrived(&server, 4)?;
     trace.poll("with data", &server)?;
     trace.receive("the data", &server, 100, 0);
     trace.receive("no more", &server, 100, 0);
-    let _ = trace.call("send the other way", server.send(b"yes", 0));
+    trace.see("send the other way", server.send(b"yes", 0));
     trace.receive("received there", &client, 100, 0);
-    let _ = trace.call("shutdown of the rest", server.shutdown(libc::SHUT_WR));
+    trace.see("shutdown of the rest", server.shutdown(libc::SHUT_WR));
     trace.poll("both halves", &server)?;
     Ok(())
 }
@@ -203,8 +191,8 @@ fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.receive("receive", &server, 100, 0);
     trace.poll("once reported", &server)?;
     trace.receive("receive again", &server, 100, 0);
-    let _ = trace.call("send", server.send(b"x", libc::MSG_NOSIGNAL));
-    let _ = trace.call("shutdown", server.shutdown(libc::SHUT_WR));
+    trace.see("send", server.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("shutdown", server.shutdown(libc::SHUT_WR));
 
     let (client, server) = side.stream(51)?;
     moments::reset(client)?;
@@ -216,52 +204,24 @@ fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(52)?;
     moments::reset(client)?;
     trace.poll_until("and again", &server, libc::POLLERR)?;
-    let _ = trace.call("send tells", server.send(b"x", libc::MSG_NOSIGNAL));
-    let _ = trace.call("send then", server.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("send tells", server.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("send then", server.send(b"x", libc::MSG_NOSIGNAL));
     Ok(())
 }
 
-fn reset_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(53)?;
-    client.send_all(b"data")?;
-    trace.poll_until("data", &server, libc::POLLIN)?;
-    moments::reset(client)?;
-    trace.poll_until("reset", &server, libc::POLLERR)?;
-    trace.receive("the data", &server, 2, 0);
-    trace.receive("all of it", &server, 100, 0);
-    trace.poll("nothing left", &server)?;
-    trace.receive("then", &server, 100, 0);
-    trace.receive("at last", &server, 100, 0);
-    trace.poll("at last", &server)?;
-    Ok(())
-}
-
-fn reset_behind_end(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(54)?;
+fn stream_poll_after_a_reset_behind_the_end(trace: &Trace, (client, server): Pair) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;
     moments::reset(client)?;
     trace.poll_until("reset", &server, libc::POLLERR)?;
     trace.receive("receive", &server, 100, 0);
     trace.poll("after that", &server)?;
-    let _ = trace.call("send", server.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("send", server.send(b"x", libc::MSG_NOSIGNAL));
     trace.pending_error("left", &server);
     Ok(())
 }
 
-fn peer_did_not_read(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(55)?;
-    client.send_all(b"never read")?;
-    trace.poll_until("there it is", &server, libc::POLLIN)?;
-    drop(server);
-    trace.poll_until("reset", &client, libc::POLLERR)?;
-    trace.pending_error("by", &client);
-    trace.receive("receive", &client, 100, 0);
-    Ok(())
-}
-
-fn asked(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(56)?;
+fn stream_poll_reports_only_requested_events(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"data")?;
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("everything", &server, libc::POLLRDHUP)?;
@@ -307,8 +267,7 @@ fn select(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn duplicate(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(58)?;
+fn stream_poll_of_a_duplicate(trace: &Trace, (client, server): Pair) -> Outcome {
     let copy = server.duplicate()?;
     client.send_all(b"data")?;
     trace.poll_until("the one", &server, libc::POLLIN)?;
@@ -319,7 +278,7 @@ fn duplicate(side: &Side<'_>, trace: &Trace) -> Outcome {
     client.send_all(b"more")?;
     trace.poll_until("the one is closed", &copy, libc::POLLIN)?;
     trace.receive("read", &copy, 100, 0);
-    let _ = trace.call("send", copy.send(b"yes", 0));
+    trace.see("send", copy.send(b"yes", 0));
     trace.receive("received", &client, 100, 0);
     drop(copy);
     trace.receive("when both are closed", &client, 100, 0);

@@ -4,14 +4,14 @@ use anyhow::Context;
 
 use super::super::moments::acknowledged;
 use super::super::{Family, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_record_is_not_joined_by_the_next", not_joined),
-    Scenario::stream("stream_record_in_several_calls", in_several_calls),
-    Scenario::stream("stream_record_of_0_bytes", of_nothing),
+    scenario!(stream, stream_record_is_not_joined_by_the_next),
+    scenario!(stream, stream_record_in_several_calls),
+    scenario!(stream, stream_record_of_0_bytes),
 ];
 
 const MORE: i32 = libc::MSG_MORE;
@@ -54,7 +54,7 @@ fn packets_of(side: &Side<'_>, port: u16, calls: &[(&[u8], i32)]) -> anyhow::Res
     Ok(least)
 }
 
-fn not_joined(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_record_is_not_joined_by_the_next(side: &Side<'_>, trace: &Trace) -> Outcome {
     let plain = packets_of(side, 7, &[(b"a", MORE), (b"b", 0)])?;
     trace.see("packets without a record", plain);
     let record = packets_of(side, 8, &[(b"a", MORE | EOR), (b"b", 0)])?;
@@ -64,7 +64,7 @@ fn not_joined(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn in_several_calls(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_record_in_several_calls(side: &Side<'_>, trace: &Trace) -> Outcome {
     let calls: &[(&[u8], i32)] = &[
         (b"a", MORE),
         (b"b", MORE | EOR),
@@ -77,7 +77,7 @@ fn in_several_calls(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// A call without bytes has no last packet that it could close.
-fn of_nothing(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_record_of_0_bytes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let calls: &[(&[u8], i32)] = &[(b"a", MORE), (b"", MORE | EOR), (b"b", 0)];
     trace.see("packets", packets_of(side, 7, calls)?);
     Ok(())

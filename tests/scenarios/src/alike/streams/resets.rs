@@ -2,45 +2,32 @@
 
 use super::super::asleep::asleep;
 use super::super::moments::{acknowledged, arrived, await_poll, reset, see_end};
-use super::super::{Side, Trace};
+use super::super::{Pair, Side, Trace};
 use crate::calls::with_sigpipe;
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_reset_reported_by_each_call", each_call),
-    Scenario::stream("stream_reset_while_sending", sending),
-    Scenario::stream("stream_reset_with_data_queued", queued),
-    Scenario::stream("stream_reset_after_own_end", after_own_end),
+    scenario!(stream, stream_reset_reported_by_each_call),
+    scenario!(connected_streams, stream_reset_while_sending),
+    scenario!(stream, stream_reset_with_data_queued),
+    scenario!(connected_streams, stream_reset_after_own_end),
     Scenario::stream("stream_reset_after_the_peers_end", after_peers_end),
-    Scenario::stream(
-        "stream_reset_after_the_peers_end_unread",
-        after_peers_end_unread,
-    ),
+    scenario!(connected_streams, stream_reset_after_the_peers_end_unread),
     Scenario::stream("stream_reset_before_accept", before_accept),
-    Scenario::stream(
-        "stream_reset_before_accept_with_data",
-        before_accept_with_data,
+    scenario!(stream, stream_reset_before_accept_with_data),
+    scenario!(stream, stream_data_before_accept),
+    scenario!(stream, stream_listener_closed_with_connections_waiting),
+    scenario!(stream, stream_listener_closed_with_data_waiting),
+    scenario!(stream, stream_listener_closed_leaves_accepted_alone),
+    scenario!(stream, stream_reset_both_ways),
+    scenario!(
+        connected_streams,
+        stream_reset_and_readiness_without_reading
     ),
-    Scenario::stream("stream_closed_before_accept", closed_before_accept),
-    Scenario::stream("stream_data_before_accept", data_before_accept),
-    Scenario::stream(
-        "stream_listener_closed_with_connections_waiting",
-        listener_closed,
-    ),
-    Scenario::stream(
-        "stream_listener_closed_with_data_waiting",
-        listener_closed_data,
-    ),
-    Scenario::stream(
-        "stream_listener_closed_leaves_accepted_alone",
-        accepted_stays,
-    ),
-    Scenario::stream("stream_reset_both_ways", both_ways),
-    Scenario::stream("stream_reset_and_readiness_without_reading", readiness),
 ];
 
-fn each_call(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_reset_reported_by_each_call(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, order) in ["rrrse", "sssre", "erse", "srse", "rsse"]
         .iter()
         .enumerate()
@@ -54,8 +41,7 @@ fn each_call(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_reset_while_sending(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = vec![7; 16_000_000];
     let send = || with_sigpipe(|| client.send(&bytes, 0));
     let (_, sent, ()) = asleep(libc::SYS_sendto, send, |sleeper| {
@@ -74,7 +60,7 @@ fn sending(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn queued(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_reset_with_data_queued(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     client.send_all(b"hello world")?;
     arrived(&server, 11)?;
@@ -96,8 +82,7 @@ fn queued(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn after_own_end(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_reset_after_own_end(trace: &Trace, (client, server): Pair) -> Outcome {
     client.shutdown(libc::SHUT_WR)?;
     trace.receive("the end", &server, 10, 0);
     acknowledged(&client)?;
@@ -122,8 +107,7 @@ fn after_peers_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn after_peers_end_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_reset_after_the_peers_end_unread(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"last words")?;
     client.shutdown(libc::SHUT_WR)?;
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;
@@ -157,7 +141,7 @@ fn before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn before_accept_with_data(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_reset_before_accept_with_data(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     client.send_all(b"last words")?;
@@ -173,20 +157,7 @@ fn before_accept_with_data(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn closed_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let listener = side.listener(7, 4)?;
-    let client = side.dial(7)?;
-    client.send_all(b"last words")?;
-    drop(client);
-    let (server, _) = listener.accept(0)?;
-    trace.poll_until("accepted", &server, libc::POLLIN | libc::POLLRDHUP)?;
-    trace.receive("what came", &server, 100, 0);
-    trace.receive("the end", &server, 100, 0);
-    trace.see("getpeername", server.peer_name().map(|_| ()));
-    Ok(())
-}
-
-fn data_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_data_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     let bytes = crate::transfer::random(20_000, 7);
@@ -200,7 +171,7 @@ fn data_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn listener_closed(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_listener_closed_with_connections_waiting(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let clients = [side.dial(7)?, side.dial(7)?];
     // A last acknowledgement of the handshake may still be under way.
@@ -218,7 +189,7 @@ fn listener_closed(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn listener_closed_data(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_listener_closed_with_data_waiting(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     client.send_all(b"request")?;
@@ -230,7 +201,7 @@ fn listener_closed_data(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn accepted_stays(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_listener_closed_leaves_accepted_alone(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.dial(7)?;
     let (server, _) = listener.accept(0)?;
@@ -242,7 +213,7 @@ fn accepted_stays(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_reset_both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     client.send_all(b"unread")?;
     server.send_all(b"unread")?;
@@ -256,8 +227,7 @@ fn both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn readiness(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_reset_and_readiness_without_reading(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"unread")?;
     arrived(&server, 6)?;
     acknowledged(&client)?;

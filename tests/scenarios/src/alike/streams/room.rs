@@ -6,9 +6,9 @@ use std::time::Duration;
 use super::super::asleep::POLL;
 use super::super::epoll::{events, Epoll};
 use super::super::moments::acknowledged;
-use super::super::{Side, Trace};
+use super::super::{Pair, Side, Trace};
 use super::waiting::small_stream;
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::fill;
@@ -17,25 +17,16 @@ use events::{EDGE, IN, OUT, RDHUP};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_writable_when_the_peer_has_read_all", all_read),
-    Scenario::stream(
-        "stream_not_writable_when_the_peer_has_read_a_byte",
-        byte_read,
-    ),
-    Scenario::stream(
-        "stream_writable_edge_after_a_refused_send",
-        edge_after_refusal,
-    ),
-    Scenario::stream(
-        "stream_writable_edge_after_a_poll_of_a_full_stream",
-        edge_after_poll,
-    ),
-    Scenario::stream("stream_writable_edge_only_after_full", no_edge),
-    Scenario::stream("stream_poll_needs_more_room_than_send", third),
-    Scenario::stream("stream_full_and_shut_down", shut_down),
-    Scenario::stream("stream_full_and_reset", reset),
-    Scenario::stream("stream_full_and_readable", readable),
-    Scenario::stream("stream_larger_send_buffer_makes_room", larger),
+    scenario!(stream, stream_writable_when_the_peer_has_read_all),
+    scenario!(stream, stream_not_writable_when_the_peer_has_read_a_byte),
+    scenario!(stream, stream_writable_edge_after_a_refused_send),
+    scenario!(stream, stream_writable_edge_after_a_poll_of_a_full_stream),
+    scenario!(connected_streams, stream_writable_edge_only_after_full),
+    scenario!(stream, stream_poll_needs_more_room_than_send),
+    scenario!(stream, stream_full_and_shut_down),
+    scenario!(stream, stream_full_and_reset),
+    scenario!(stream, stream_full_and_readable),
+    scenario!(stream, stream_larger_send_buffer_makes_room),
 ];
 
 fn read_all(socket: &Socket, total: usize) -> Outcome {
@@ -43,7 +34,7 @@ fn read_all(socket: &Socket, total: usize) -> Outcome {
     Ok(socket.receive_exact(&mut all)?)
 }
 
-fn all_read(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_writable_when_the_peer_has_read_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 180)?;
     let full = fill(&client)?;
     trace.poll("full", &client)?;
@@ -53,12 +44,12 @@ fn all_read(side: &Side<'_>, trace: &Trace) -> Outcome {
     read_all(&server, full)?;
     trace.poll_until("read", &client, libc::POLLOUT)?;
     trace.epoll("by epoll then", &level)?;
-    let _ = trace.call("send", client.send(b"x", libc::MSG_DONTWAIT));
+    trace.see("send", client.send(b"x", libc::MSG_DONTWAIT));
     trace.receive("received", &server, 10, 0);
     Ok(())
 }
 
-fn byte_read(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_not_writable_when_the_peer_has_read_a_byte(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 181)?;
     fill(&client)?;
     let edge = Epoll::of(&client, OUT | EDGE)?;
@@ -68,11 +59,11 @@ fn byte_read(side: &Side<'_>, trace: &Trace) -> Outcome {
     thread::sleep(Duration::from_millis(50));
     trace.poll("a byte was read", &client)?;
     trace.epoll("no edge", &edge)?;
-    let _ = trace.call("send", client.send(b"x", libc::MSG_DONTWAIT));
+    trace.see("send", client.send(b"x", libc::MSG_DONTWAIT));
     Ok(())
 }
 
-fn edge_after_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_writable_edge_after_a_refused_send(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 182)?;
     let edge = Epoll::of(&client, IN | OUT | RDHUP | EDGE)?;
     trace.epoll("at first", &edge)?;
@@ -82,7 +73,7 @@ fn edge_after_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
         let full = fill(&client)?;
         total += full;
         while !edge.wait(Duration::ZERO)?.is_empty() {}
-        let _ = trace.call(
+        trace.see(
             &format!("send {round}"),
             client.send(b"x", libc::MSG_DONTWAIT),
         );
@@ -94,7 +85,7 @@ fn edge_after_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn edge_after_poll(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_writable_edge_after_a_poll_of_a_full_stream(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 183)?;
     let full = fill(&client)?;
     // Asking is enough: who added the socket when it was full is told.
@@ -106,8 +97,7 @@ fn edge_after_poll(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn no_edge(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(184)?;
+fn stream_writable_edge_only_after_full(trace: &Trace, (client, server): Pair) -> Outcome {
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("at first", &edge)?;
     let block = [7; 20_000];
@@ -120,7 +110,7 @@ fn no_edge(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn third(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_needs_more_room_than_send(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(185)?;
     client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 64 << 10)?;
     let mut sent = 0;
@@ -131,13 +121,13 @@ fn third(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.poll("less than a third is free", &client)?;
         let more = client.send(&[7; 1000], libc::MSG_DONTWAIT);
         sent += *more.as_ref().unwrap_or(&0);
-        let _ = trace.call("send takes more", more);
+        trace.see("send takes more", more);
         let before = sent;
         while let Ok(took) = client.send(&[7; 1000], libc::MSG_DONTWAIT) {
             sent += took;
         }
         trace.see("much more", sent - before > 4000);
-        let _ = trace.call("full", client.send(b"x", libc::MSG_DONTWAIT));
+        trace.see("full", client.send(b"x", libc::MSG_DONTWAIT));
         Ok(())
     })?;
     read_all(&server, sent)?;
@@ -145,16 +135,16 @@ fn third(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_full_and_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 186)?;
     let full = fill(&client)?;
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
-    let _ = trace.call("shutdown", client.shutdown(libc::SHUT_WR));
+    trace.see("shutdown", client.shutdown(libc::SHUT_WR));
     // There is no room, and no need to wait for it: send fails at once.
     trace.poll("then", &client)?;
     trace.epoll("an edge", &edge)?;
-    let _ = trace.call(
+    trace.see(
         "send",
         client.send(b"x", libc::MSG_DONTWAIT | libc::MSG_NOSIGNAL),
     );
@@ -163,18 +153,18 @@ fn shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_full_and_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 187)?;
     fill(&client)?;
     let edge = Epoll::of(&client, OUT | EDGE)?;
     trace.epoll("full", &edge)?;
     drop(server);
     trace.epoll_until("reset", &edge, libc::EPOLLERR as u32)?;
-    let _ = trace.call("send", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("send", client.send(b"x", libc::MSG_NOSIGNAL));
     Ok(())
 }
 
-fn readable(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_full_and_readable(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 188)?;
     fill(&client)?;
     server.send_all(b"the other way")?;
@@ -185,7 +175,7 @@ fn readable(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_larger_send_buffer_makes_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, _server) = small_stream(side, 189)?;
     fill(&client)?;
     trace.poll("full", &client)?;
@@ -197,6 +187,6 @@ fn larger(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _ = trace.sleeping("poll", POLL, call, |_| {
         Ok(client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 100_000)?)
     })?;
-    let _ = trace.call("send", client.send(b"x", libc::MSG_DONTWAIT));
+    trace.see("send", client.send(b"x", libc::MSG_DONTWAIT));
     Ok(())
 }

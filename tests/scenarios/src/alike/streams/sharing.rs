@@ -16,35 +16,34 @@ use nix::unistd::{dup, pipe, read, write};
 
 use super::super::asleep::{alias, asleep};
 use super::super::moments::{acknowledged, arrived, await_poll, see_end};
-use super::super::{Side, Trace};
-use crate::harness::{start_process, Outcome, Scenario};
+use super::super::{Pair, Side, Trace};
+use crate::harness::{scenario, start_process, Outcome, Scenario};
 use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_last_descriptor_closes", last_descriptor),
-    Scenario::stream(
-        "stream_shutdown_reaches_all_descriptors",
-        shutdown_reaches_all,
+    scenario!(connected_streams, stream_last_descriptor_closes),
+    scenario!(connected_streams, stream_shutdown_reaches_all_descriptors),
+    scenario!(
+        connected_streams,
+        stream_forked_process_holds_the_connection
     ),
-    Scenario::stream("stream_forked_process_holds_the_connection", forked),
-    Scenario::stream("stream_killed_process_ends_the_connection", killed),
-    Scenario::stream("stream_killed_process_with_unread_data", killed_unread),
-    Scenario::stream("stream_killed_listener", killed_listener),
-    Scenario::stream("stream_exec_closes_or_keeps", exec),
-    Scenario::stream("stream_served_by_another_program", another_program),
-    Scenario::stream("stream_descriptor_passed_on", passed),
-    Scenario::stream("stream_descriptor_lost_in_a_message", lost),
-    Scenario::stream("stream_closed_under_a_reader", closed_under_reader),
-    Scenario::stream("stream_readers_share_a_stream", readers_share),
+    scenario!(connected_streams, stream_killed_process_ends_the_connection),
+    scenario!(connected_streams, stream_killed_process_with_unread_data),
+    scenario!(stream, stream_killed_listener),
+    scenario!(stream, stream_exec_closes_or_keeps),
+    scenario!(connected_streams, stream_served_by_another_program),
+    scenario!(connected_streams, stream_descriptor_passed_on),
+    scenario!(connected_streams, stream_descriptor_lost_in_a_message),
+    scenario!(connected_streams, stream_closed_under_a_reader),
+    scenario!(connected_streams, stream_readers_share_a_stream),
 ];
 
 fn copy(socket: &Socket) -> anyhow::Result<OwnedFd> {
     dup(socket.as_fd()).context("dup")
 }
 
-fn last_descriptor(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_last_descriptor_closes(trace: &Trace, (client, server): Pair) -> Outcome {
     let second = copy(&client)?;
     drop(client);
     trace.see("the second writes", write(&second, b"hello"));
@@ -55,8 +54,7 @@ fn last_descriptor(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn shutdown_reaches_all(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_shutdown_reaches_all_descriptors(trace: &Trace, (client, server): Pair) -> Outcome {
     let second = copy(&client)?;
     trace.see("shutdown", client.shutdown(libc::SHUT_WR));
     trace.see("the second writes", write(&second, b"hello"));
@@ -64,8 +62,7 @@ fn shutdown_reaches_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn forked(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_forked_process_holds_the_connection(trace: &Trace, (client, server): Pair) -> Outcome {
     let (wait, go) = pipe()?;
     let child = start_process(|| {
         let sent = client.send(b"from the child", 0);
@@ -95,8 +92,7 @@ fn murder(child: nix::unistd::Pid) -> Outcome {
     Ok(())
 }
 
-fn killed(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_killed_process_ends_the_connection(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"last words")?;
     let child = held()?;
     drop(client);
@@ -107,8 +103,7 @@ fn killed(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn killed_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_killed_process_with_unread_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let child = held()?;
     server.send_all(b"unread")?;
     acknowledged(&server)?;
@@ -119,7 +114,7 @@ fn killed_unread(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn killed_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_killed_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let child = held()?;
     drop(listener);
@@ -145,7 +140,7 @@ fn keep_open(socket: &Socket, keep: bool) -> Outcome {
     Ok(())
 }
 
-fn exec(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_exec_closes_or_keeps(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, keep, what) in [(7, false, "close-on-exec"), (8, true, "kept")] {
         let (client, server) = side.stream(port)?;
         keep_open(&client, keep)?;
@@ -171,8 +166,7 @@ fn exec(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// As inetd does it: the connection is another program's input and output.
-fn another_program(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_served_by_another_program(trace: &Trace, (client, server): Pair) -> Outcome {
     let server = OwnedFd::from(server);
     let output = server.try_clone()?;
     let mut child = Command::new("cat")
@@ -201,8 +195,7 @@ fn hand_over(way: &OwnedFd, socket: &Socket) -> Outcome {
     Ok(())
 }
 
-fn passed(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_descriptor_passed_on(trace: &Trace, (client, server): Pair) -> Outcome {
     let (from, to) = courier()?;
     hand_over(&from, &server)?;
     drop(server);
@@ -232,8 +225,7 @@ fn passed(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn lost(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_descriptor_lost_in_a_message(trace: &Trace, (client, server): Pair) -> Outcome {
     let (from, to) = courier()?;
     hand_over(&from, &server)?;
     drop(server);
@@ -245,8 +237,7 @@ fn lost(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn closed_under_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_closed_under_a_reader(trace: &Trace, (client, server): Pair) -> Outcome {
     let other = alias(&server);
     let read = || other.receive(&mut [0; 10], 0);
     let (_, got, ()) = asleep(libc::SYS_recvfrom, read, |sleeper| {
@@ -259,8 +250,7 @@ fn closed_under_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn readers_share(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_readers_share_a_stream(trace: &Trace, (client, server): Pair) -> Outcome {
     let second = Socket::from(copy(&server)?);
     let read = || second.receive(&mut [0; 3], 0);
     let (_, got, ()) = asleep(libc::SYS_recvfrom, read, |_| {

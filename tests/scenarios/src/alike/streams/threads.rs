@@ -8,37 +8,28 @@ use nix::sys::wait::waitpid;
 
 use super::super::asleep::{alias, asleep, crowd};
 use super::super::sockets::waiting::receives_shut_down;
-use super::super::{Shown, Side, Trace};
-use crate::harness::{start_process, Outcome, Scenario};
+use super::super::{Pair, Shown, Side, Trace};
+use crate::harness::{scenario, start_process, Outcome, Scenario};
 use crate::lab::await_events;
 use crate::socket::Socket;
 use crate::transfer::beside;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_threads_read_one_stream", readers),
-    Scenario::stream("stream_threads_write_one_stream", writers),
-    Scenario::stream("stream_threads_work_both_ways", both_ways),
-    Scenario::stream("stream_threads_accept_one_connection_each", accepters),
-    Scenario::stream("stream_threads_woken_by_one_packet", one_for_all),
-    Scenario::stream("stream_threads_open_and_close", open_and_close),
-    Scenario::stream("stream_threads_query_during_a_transfer", asking),
-    Scenario::stream("stream_close_beside_a_send_that_waits", close_beside_send),
-    Scenario::stream(
-        "stream_close_beside_an_accept_that_waits",
-        close_beside_accept,
-    ),
-    Scenario::stream(
-        "stream_shutdown_beside_receives_that_wait",
-        shutdown_beside_receives,
-    ),
-    Scenario::stream(
-        "stream_shutdown_beside_accepts_that_wait",
-        shutdown_beside_accepts,
-    ),
-    Scenario::stream("stream_shutdown_amid_a_transfer", shutdown_amid),
-    Scenario::stream("stream_receiver_closes_amid_a_transfer", receiver_closes),
-    Scenario::stream("stream_fork_shares_a_listener", fork_listener),
+    scenario!(stream, stream_threads_read_one_stream),
+    scenario!(connected_streams, stream_threads_write_one_stream),
+    scenario!(stream, stream_threads_work_both_ways),
+    scenario!(stream, stream_threads_accept_one_connection_each),
+    scenario!(connected_streams, stream_threads_woken_by_one_packet),
+    scenario!(stream, stream_threads_open_and_close),
+    scenario!(stream, stream_threads_query_during_a_transfer),
+    scenario!(stream, stream_close_beside_a_send_that_waits),
+    scenario!(stream, stream_close_beside_an_accept_that_waits),
+    scenario!(connected_streams, stream_shutdown_beside_receives_that_wait),
+    scenario!(stream, stream_shutdown_beside_accepts_that_wait),
+    scenario!(connected_streams, stream_shutdown_amid_a_transfer),
+    scenario!(connected_streams, stream_receiver_closes_amid_a_transfer),
+    scenario!(stream, stream_fork_shares_a_listener),
 ];
 
 /// Receives to the end of the stream: the bytes, and how many of each value.
@@ -70,7 +61,7 @@ fn threads<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> R
     })
 }
 
-fn readers(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_threads_read_one_stream(side: &Side<'_>, trace: &Trace) -> Outcome {
     const TOTAL: usize = 400_000;
     let (a, b) = side.stream(7)?;
     let send = || {
@@ -84,8 +75,7 @@ fn readers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn writers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.stream(7)?;
+fn stream_threads_write_one_stream(trace: &Trace, (a, b): Pair) -> Outcome {
     let send = || {
         threads(4, |number| {
             for _ in 0..100 {
@@ -104,7 +94,7 @@ fn writers(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_threads_work_both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
     const EACH: usize = 150_000;
     let (a, b) = side.stream(7)?;
     let end = |socket: &Socket| -> Result<usize> {
@@ -128,7 +118,7 @@ fn both_ways(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn accepters(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_threads_accept_one_connection_each(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 16)?;
     let mut clients = Vec::new();
     let accepted = crowd(
@@ -158,8 +148,7 @@ fn accepters(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn one_for_all(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.stream(7)?;
+fn stream_threads_woken_by_one_packet(trace: &Trace, (a, b): Pair) -> Outcome {
     let read = crowd(
         libc::SYS_recvfrom,
         3,
@@ -180,7 +169,7 @@ fn one_for_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_threads_open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
     const ROUNDS: usize = 20;
     let listener = side.listener(7, 64)?;
     let serve = || {
@@ -219,7 +208,7 @@ fn open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn asking(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_threads_query_during_a_transfer(side: &Side<'_>, trace: &Trace) -> Outcome {
     const TOTAL: usize = 300_000;
     let (a, b) = side.stream(7)?;
     let (name, peer) = (a.local_name()?, a.peer_name()?);
@@ -258,7 +247,7 @@ fn asking(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn close_beside_send(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_close_beside_a_send_that_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     const TOTAL: usize = 8 << 20;
     let (a, b) = side.stream(7)?;
     let other = alias(&a);
@@ -277,7 +266,7 @@ fn close_beside_send(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn close_beside_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_close_beside_an_accept_that_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let other = alias(&listener);
     let (slept, accepted, client) = asleep(
@@ -298,12 +287,11 @@ fn close_beside_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn shutdown_beside_receives(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (_a, b) = side.stream(7)?;
+fn stream_shutdown_beside_receives_that_wait(trace: &Trace, (_a, b): Pair) -> Outcome {
     receives_shut_down(trace, &b)
 }
 
-fn shutdown_beside_accepts(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_shutdown_beside_accepts_that_wait(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let got = crowd(
         libc::SYS_accept4,
@@ -335,8 +323,7 @@ fn send_on(socket: &Socket) -> (usize, std::io::Error) {
     }
 }
 
-fn shutdown_amid(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.stream(7)?;
+fn stream_shutdown_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
     let receive = || {
         let mut some = vec![0; 100_000];
         b.receive_exact(&mut some)?;
@@ -351,8 +338,7 @@ fn shutdown_amid(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn receiver_closes(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.stream(7)?;
+fn stream_receiver_closes_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
     let receive = move || {
         let mut some = vec![0; 100_000];
         b.receive_exact(&mut some)?;
@@ -369,7 +355,7 @@ fn receiver_closes(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn fork_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_fork_shares_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let mut children = Vec::new();
     for _ in 0..2 {

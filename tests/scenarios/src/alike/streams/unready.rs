@@ -6,25 +6,22 @@ use nix::sys::uio::writev;
 use nix::unistd::write;
 
 use super::super::moments::{acknowledged, arrived, reset};
-use super::super::{Side, Trace};
+use super::super::{Pair, Side, Trace};
 use crate::calls::{send_many, with_sigpipe};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::{Piece, Socket};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_data_calls_unconnected", unconnected),
-    Scenario::stream("stream_data_calls_on_a_listener", on_listener),
-    Scenario::stream("stream_data_calls_while_connecting", connecting),
-    Scenario::stream("stream_data_calls_after_a_refusal", refused),
-    Scenario::stream("stream_sigpipe_by_call", by_call),
-    Scenario::stream("stream_sigpipe_unconnected", sigpipe_unconnected),
-    Scenario::stream("stream_queue_lengths", queue_lengths),
-    Scenario::stream(
-        "stream_queue_lengths_without_a_connection",
-        lengths_unconnected,
-    ),
-    Scenario::stream("stream_queue_lengths_after_a_reset", lengths_after_reset),
+    scenario!(stream, stream_data_calls_unconnected),
+    scenario!(stream, stream_data_calls_on_a_listener),
+    scenario!(stream, stream_data_calls_while_connecting),
+    scenario!(stream, stream_data_calls_after_a_refusal),
+    scenario!(connected_streams, stream_sigpipe_by_call),
+    scenario!(stream, stream_sigpipe_unconnected),
+    Scenario::connected_streams("stream_queue_lengths", queue_lengths),
+    scenario!(stream, stream_queue_lengths_without_a_connection),
+    scenario!(connected_streams, stream_queue_lengths_after_a_reset),
 ];
 
 const NOW: i32 = libc::MSG_DONTWAIT;
@@ -45,7 +42,7 @@ fn see_calls(trace: &Trace, socket: &Socket) {
     trace.pending_error("pending", socket);
 }
 
-fn unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_data_calls_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     see_calls(trace, &socket);
     let bound = side.bound(&side.lab.a, 7)?;
@@ -53,7 +50,7 @@ fn unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn on_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_data_calls_on_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     see_calls(trace, &listener);
     let _client = side.dial(7)?;
@@ -62,7 +59,7 @@ fn on_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_data_calls_while_connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
     trace.see("connect", client.connect_bytes(&side.nobody(7)));
@@ -72,7 +69,7 @@ fn connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn refused(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_data_calls_after_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     trace.see("connect", client.connect_bytes(&side.far(7)));
     see_calls(trace, &client);
@@ -87,8 +84,7 @@ fn refused(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn by_call(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, _server) = side.stream(7)?;
+fn stream_sigpipe_by_call(trace: &Trace, (client, _server): Pair) -> Outcome {
     let all_sent = with_sigpipe(|| client.send(b"x", 0));
     trace.see("while it goes well", all_sent.0);
     trace.see("no SIGPIPE", all_sent.1);
@@ -112,7 +108,7 @@ fn by_call(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sigpipe_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_sigpipe_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     let fresh = side.socket(&side.lab.a)?;
     let (sent, signal) = with_sigpipe(|| fresh.send(b"x", 0));
     trace.see("unconnected", sent);
@@ -131,8 +127,7 @@ fn sigpipe_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
 /// `SIOCOUTQNSD`: bytes that were not sent yet.
 const SIOCOUTQNSD: libc::c_ulong = 0x894b;
 
-fn queue_lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn queue_lengths(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("in, at first", server.queued(libc::FIONREAD));
     trace.see("out, at first", client.queued(libc::TIOCOUTQ));
     client.send_all(b"hello")?;
@@ -155,7 +150,7 @@ fn queue_lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn lengths_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_queue_lengths_without_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (what, socket) in [
         ("fresh", side.socket(&side.lab.a)?),
         ("listening", side.listener(7, 4)?),
@@ -172,8 +167,7 @@ fn lengths_unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn lengths_after_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_queue_lengths_after_a_reset(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"hello")?;
     acknowledged(&client)?;
     reset(client)?;

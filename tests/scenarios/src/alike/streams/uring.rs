@@ -6,29 +6,29 @@ use io_uring::{opcode, squeue, types::Fd};
 
 use super::super::moments::{arrived, reset};
 use super::super::uring::Ring;
-use super::super::{Difference, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Difference, Pair, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::Socket;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_uring_sends_and_receives", dialogue),
-    Scenario::stream("stream_uring_receive_waits", waits),
-    Scenario::stream("stream_uring_receive_at_the_end", at_the_end),
-    Scenario::stream("stream_uring_cancels_what_waits", cancels),
-    Scenario::stream("stream_uring_polls", polls),
-    Scenario::stream("stream_uring_accepts_and_connects", connects),
-    Scenario::stream("stream_uring_accepts_again_and_again", accepts_more),
-    Scenario::stream("stream_uring_connect_refused", refused),
-    Scenario::stream("stream_uring_shuts_down_and_closes", closes),
-    Scenario::stream("stream_uring_messages", messages),
-    Scenario::stream("stream_uring_reports_more_data", tells_more),
-    Scenario::stream("stream_uring_sends_all", sends_all).within(90),
-    Scenario::stream("stream_zero_copy", zero_copy).differs(&[Difference {
-        what: "SO_ZEROCOPY",
-        inet: "success",
-        enet: "EOPNOTSUPP",
-    }]),
+    scenario!(connected_streams, stream_uring_sends_and_receives),
+    scenario!(connected_streams, stream_uring_receive_waits),
+    scenario!(stream, stream_uring_receive_at_the_end),
+    scenario!(stream, stream_uring_cancels_what_waits),
+    scenario!(connected_streams, stream_uring_polls),
+    scenario!(stream, stream_uring_accepts_and_connects),
+    scenario!(stream, stream_uring_accepts_again_and_again),
+    scenario!(stream, stream_uring_connect_refused),
+    scenario!(stream, stream_uring_shuts_down_and_closes),
+    scenario!(connected_streams, stream_uring_messages),
+    scenario!(connected_streams, stream_uring_reports_more_data),
+    scenario!(connected_streams, stream_uring_sends_all).within(90),
+    scenario!(connected_streams, stream_zero_copy).differs(&[Difference::new(
+        "SO_ZEROCOPY",
+        "success",
+        "EOPNOTSUPP",
+    )]),
 ];
 
 fn fd(socket: &Socket) -> Fd {
@@ -47,8 +47,7 @@ fn receive(socket: &Socket, bytes: &mut [u8], flags: i32) -> squeue::Entry {
         .build()
 }
 
-fn dialogue(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_uring_sends_and_receives(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let (question, mut room) = (*b"question", [0; 20]);
     // SAFETY: the buffers live to the end of this function, and each operation is waited for.
@@ -71,8 +70,7 @@ fn dialogue(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn waits(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_uring_receive_waits(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let (mut room, mut more) = ([0; 20], [0; 6]);
     // SAFETY: as in `dialogue`.
@@ -94,7 +92,7 @@ fn waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_uring_receive_at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let mut ring = Ring::new()?;
     let mut room = [0; 20];
@@ -114,7 +112,7 @@ fn at_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn cancels(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_uring_cancels_what_waits(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let listener = side.listener(8, 4)?;
     let mut ring = Ring::new()?;
@@ -138,8 +136,7 @@ fn cancels(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn polls(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_uring_polls(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let poll = |events: i16| opcode::PollAdd::new(fd(&server), events as u32).build();
     let events = |completion: super::super::uring::Completion| {
@@ -166,7 +163,7 @@ fn descriptor(completion: super::super::uring::Completion) -> Option<OwnedFd> {
     (completion.result >= 0).then(|| unsafe { OwnedFd::from_raw_fd(completion.result) })
 }
 
-fn connects(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_uring_accepts_and_connects(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let client = side.socket(&side.lab.a)?;
     let mut ring = Ring::new()?;
@@ -193,7 +190,7 @@ fn connects(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn accepts_more(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_uring_accepts_again_and_again(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(7, 4)?;
     let mut ring = Ring::new()?;
     let mut clients = Vec::new();
@@ -215,7 +212,7 @@ fn accepts_more(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn refused(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_uring_connect_refused(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;
     let mut ring = Ring::new()?;
     let to = side.far(7);
@@ -231,7 +228,7 @@ fn refused(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn closes(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_uring_shuts_down_and_closes(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
     let mut ring = Ring::new()?;
     // SAFETY: the operations point to nothing.
@@ -249,8 +246,7 @@ fn closes(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn messages(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_uring_messages(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let (mut first, mut second) = (*b"hello ", *b"world");
     let mut vector = [&mut first[..], &mut second[..]].map(|bytes| libc::iovec {
@@ -277,8 +273,7 @@ fn messages(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// `IORING_CQE_F_SOCK_NONEMPTY`: a program reads again at once.
-fn tells_more(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_uring_reports_more_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let mut room = [0; 4];
     client.send_all(b"hello")?;
@@ -294,8 +289,7 @@ fn tells_more(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// More than both buffers hold: the operation goes on by itself while the reader makes room.
-fn sends_all(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_uring_sends_all(trace: &Trace, (client, server): Pair) -> Outcome {
     let mut ring = Ring::new()?;
     let bytes = crate::transfer::random(8_000_000, 7);
     let mut got = vec![0; bytes.len()];
@@ -307,8 +301,7 @@ fn sends_all(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn zero_copy(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_zero_copy(trace: &Trace, (client, server): Pair) -> Outcome {
     let flagged = client.send(b"abc", libc::MSG_ZEROCOPY);
     trace.see("the flag alone does nothing", flagged);
     trace.see(

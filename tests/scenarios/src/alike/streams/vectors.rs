@@ -6,26 +6,25 @@ use std::time::Duration;
 use nix::sys::uio::{readv, writev};
 
 use super::super::moments::{arrived, send_apart};
-use super::super::{Side, Trace};
+use super::super::{Pair, Trace};
 use crate::calls::{receive_many, send_many};
-use crate::harness::{Outcome, Scenario};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::{Piece, PieceMut};
 use crate::transfer::{beside, random};
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_vectors", vectors),
-    Scenario::stream("stream_longest_vectors", longest),
-    Scenario::stream("stream_bad_memory", bad_memory),
-    Scenario::stream("stream_bad_memory_half_way", half_way),
-    Scenario::stream("stream_bad_memory_far_into_a_send", far_into),
-    Scenario::stream("stream_sends_many_messages", sends_many),
-    Scenario::stream("stream_receives_many_messages", receives_many),
-    Scenario::stream("stream_receives_many_until_an_error", receives_until_error),
+    scenario!(connected_streams, stream_vectors),
+    scenario!(connected_streams, stream_longest_vectors),
+    Scenario::connected_streams("stream_bad_memory", bad_memory),
+    scenario!(connected_streams, stream_bad_memory_half_way),
+    scenario!(connected_streams, stream_bad_memory_far_into_a_send),
+    scenario!(connected_streams, stream_sends_many_messages),
+    scenario!(connected_streams, stream_receives_many_messages),
+    scenario!(connected_streams, stream_receives_many_until_an_error),
 ];
 
-fn vectors(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_vectors(trace: &Trace, (client, server): Pair) -> Outcome {
     let parts = [&b"one"[..], b"", b"twotwo", b"3"];
     trace.see("writev", writev(&client, &parts.map(IoSlice::new)));
     arrived(&server, 10)?;
@@ -40,13 +39,22 @@ fn vectors(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.bytes("first", &a);
     trace.bytes("second", &b);
     trace.bytes("third", &c);
+    // Pieces that end within packets, and packets that end within pieces.
+    let bytes = random(10_000, 7);
+    let parts = [&bytes[..1], &bytes[1..7000], &bytes[7000..]].map(Piece::Good);
+    trace.see("sendmsg of much", client.send_message(&parts, 0, &[]));
+    let mut got = vec![0; bytes.len()];
+    let (a, rest) = got.split_at_mut(1500);
+    let (b, c) = rest.split_at_mut(3);
+    let rooms = &mut [a, b, c].map(PieceMut::Good);
+    trace.see("recvmsg", server.receive_message(rooms, libc::MSG_WAITALL));
+    trace.see("as sent", got == bytes);
     trace.see("writev of nothing", writev(&client, &[IoSlice::new(b"")]));
     trace.see("writev of no pieces", writev(&client, &[]));
     Ok(())
 }
 
-fn longest(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_longest_vectors(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = random(1025, 7);
     let slices: Vec<_> = bytes.chunks(1).map(IoSlice::new).collect();
     let pieces: Vec<_> = bytes.chunks(1).map(Piece::Good).collect();
@@ -70,8 +78,7 @@ fn longest(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn bad_memory(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn bad_memory(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("send", client.send_message(&[Piece::Bad(5)], 0, &[]));
     trace.see(
         "send none of it",
@@ -95,8 +102,7 @@ fn bad_memory(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn half_way(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_bad_memory_half_way(trace: &Trace, (client, server): Pair) -> Outcome {
     let pieces = [Piece::Good(b"good"), Piece::Bad(5)];
     trace.see("send", client.send_message(&pieces, 0, &[]));
     client.send_all(b"hello")?;
@@ -112,8 +118,7 @@ fn half_way(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn far_into(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_bad_memory_far_into_a_send(trace: &Trace, (client, server): Pair) -> Outcome {
     let bytes = random(200_000, 7);
     let send = || {
         let sent = client.send_message(&[Piece::Good(&bytes), Piece::Bad(100_000)], 0, &[]);
@@ -138,8 +143,7 @@ fn far_into(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn sends_many(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_sends_many_messages(trace: &Trace, (client, server): Pair) -> Outcome {
     let good = [Piece::Good(b"abc"), Piece::Good(b""), Piece::Good(b"defg")];
     trace.see("send", send_many(&client, &good, 0));
     arrived(&server, 7)?;
@@ -156,8 +160,7 @@ fn sends_many(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn receives_many(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_receives_many_messages(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc", b"def", b"gh"])?;
     arrived(&server, 8)?;
     let (mut a, mut b, mut c, mut d) = ([0; 3], [0; 3], [0; 3], [0; 3]);
@@ -186,8 +189,7 @@ fn receives_many(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn receives_until_error(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(7)?;
+fn stream_receives_many_until_an_error(trace: &Trace, (client, server): Pair) -> Outcome {
     send_apart(&client, &[b"abc", b"def"])?;
     arrived(&server, 6)?;
     let mut good = [0; 3];

@@ -4,37 +4,34 @@ use std::time::{Duration, Instant};
 
 use super::super::asleep::{alias, asleep, crowd, left_asleep, POLL};
 use super::super::moments::{arrived, await_poll, reset};
-use super::super::{Shown, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::{Pair, Shown, Side, Trace};
+use crate::harness::{scenario, Outcome, Scenario};
 use crate::patience::patience;
 use crate::socket::Socket;
 use crate::transfer::fill;
 
 /// The behaviours of this file.
 pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_receive_time_limit", receive_limit),
-    Scenario::stream("stream_receive_all_within_a_time_limit", receive_all_limit),
-    Scenario::stream("stream_accept_time_limit", accept_limit),
-    Scenario::stream("stream_send_time_limit", send_limit),
-    Scenario::stream("stream_dontwait", dontwait),
-    Scenario::stream("stream_dontwait_send_takes_a_part", dontwait_send),
-    Scenario::stream("stream_receive_woken_by_data", woken_by_data),
-    Scenario::stream("stream_receive_woken_by_the_end", woken_by_end),
-    Scenario::stream(
-        "stream_receive_woken_by_the_own_shutdown",
-        woken_by_shutdown,
+    scenario!(connected_streams, stream_receive_time_limit),
+    scenario!(connected_streams, stream_receive_all_within_a_time_limit),
+    scenario!(stream, stream_accept_time_limit),
+    scenario!(stream, stream_send_time_limit),
+    Scenario::connected_streams("stream_dontwait", dontwait),
+    scenario!(stream, stream_dontwait_send_takes_a_part),
+    scenario!(connected_streams, stream_receive_woken_by_data),
+    scenario!(stream, stream_receive_woken_by_the_end),
+    scenario!(stream, stream_receive_woken_by_the_own_shutdown),
+    scenario!(
+        connected_streams,
+        stream_receive_not_woken_by_shutdown_of_writing
     ),
-    Scenario::stream("stream_receive_not_woken_by_shutdown_of_writing", not_woken),
-    Scenario::stream("stream_receive_woken_by_a_reset", woken_by_reset),
-    Scenario::stream("stream_receive_of_two_threads", two_receivers),
-    Scenario::stream("stream_send_woken_by_the_reader", send_woken_by_reader),
-    Scenario::stream(
-        "stream_send_woken_by_the_own_shutdown",
-        send_woken_by_shutdown,
-    ),
-    Scenario::stream("stream_send_woken_by_a_reset", send_woken_by_reset),
-    Scenario::stream("stream_poll_woken_by_each_change", poll_woken),
-    Scenario::stream("stream_closed_while_calls_sleep", closed_meanwhile),
+    scenario!(connected_streams, stream_receive_woken_by_a_reset),
+    scenario!(connected_streams, stream_receive_of_two_threads),
+    scenario!(stream, stream_send_woken_by_the_reader),
+    scenario!(stream, stream_send_woken_by_the_own_shutdown),
+    scenario!(stream, stream_send_woken_by_a_reset),
+    scenario!(stream, stream_poll_woken_by_each_change),
+    scenario!(stream, stream_closed_while_calls_sleep),
 ];
 
 /// A stream with small buffers.
@@ -60,8 +57,7 @@ fn timed<T: Shown>(trace: &Trace, what: &str, call: impl FnOnce() -> std::io::Re
     trace.see(&format!("{what}: waited"), took >= LIMIT / 2);
 }
 
-fn receive_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(80)?;
+fn stream_receive_time_limit(trace: &Trace, (client, server): Pair) -> Outcome {
     server.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
     timed(trace, "nothing comes", || server.receive(&mut [0; 4], 0));
     client.send_all(b"data")?;
@@ -76,8 +72,7 @@ fn receive_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn receive_all_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(81)?;
+fn stream_receive_all_within_a_time_limit(trace: &Trace, (client, server): Pair) -> Outcome {
     client.send_all(b"half")?;
     server.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
     trace.poll_until("half is there", &server, libc::POLLIN)?;
@@ -96,7 +91,7 @@ fn receive_all_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn accept_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_accept_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(82, 4)?;
     listener.set_timeout(libc::SO_RCVTIMEO, LIMIT)?;
     timed(trace, "nobody comes", || listener.accept(0).map(drop));
@@ -108,7 +103,7 @@ fn accept_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn send_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_send_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 83)?;
     client.set_timeout(libc::SO_SNDTIMEO, LIMIT)?;
     let large = vec![7; 4 << 20];
@@ -126,8 +121,7 @@ fn send_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn dontwait(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(84)?;
+fn dontwait(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.receive("flag", &server, 4, libc::MSG_DONTWAIT);
     trace.receive(
         "flag and WAITALL",
@@ -147,34 +141,33 @@ fn dontwait(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn dontwait_send(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_dontwait_send_takes_a_part(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 85)?;
     let large = vec![7; 4 << 20];
     let took = client.send(&large, libc::MSG_DONTWAIT)?;
     trace.see("a part was taken", took > 0 && took < large.len());
     let more = fill(&client)?;
-    let _ = trace.call("nothing fits", client.send(b"x", libc::MSG_DONTWAIT));
-    let _ = trace.call("nor with the flag on the file", {
+    trace.see("nothing fits", client.send(b"x", libc::MSG_DONTWAIT));
+    trace.see("nor with the flag on the file", {
         client.set_nonblocking(true)?;
         client.send(&large, 0)
     });
-    let _ = trace.call(
+    trace.see(
         "nothing of nothing fits",
         client.send(b"", libc::MSG_DONTWAIT),
     );
     let mut all = vec![0; took + more];
     server.receive_exact(&mut all)?;
     trace.poll_until("room again", &client, libc::POLLOUT)?;
-    let _ = trace.call("a byte fits", client.send(b"x", 0));
+    trace.see("a byte fits", client.send(b"x", 0));
     Ok(())
 }
 
-fn woken_by_data(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(86)?;
+fn stream_receive_woken_by_data(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.sleeping_receive(&server, || Ok(client.send_all(b"data")?))
 }
 
-fn woken_by_end(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_receive_woken_by_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(87)?;
     trace.sleeping_receive(&server, || Ok(client.shutdown(libc::SHUT_WR)?))?;
     let (client, server) = side.stream(88)?;
@@ -184,7 +177,7 @@ fn woken_by_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     })
 }
 
-fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_receive_woken_by_the_own_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, how) in [(89, libc::SHUT_RD), (90, libc::SHUT_RDWR)] {
         let (client, server) = side.stream(port)?;
         trace.sleeping_receive(&server, || Ok(server.shutdown(how)?))?;
@@ -194,8 +187,10 @@ fn woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn not_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(91)?;
+fn stream_receive_not_woken_by_shutdown_of_writing(
+    trace: &Trace,
+    (client, server): Pair,
+) -> Outcome {
     let call = || server.receive(&mut [0; 100], 0);
     let (_, value, still) = asleep(libc::SYS_recvfrom, call, |reader| {
         server.shutdown(libc::SHUT_WR)?;
@@ -210,16 +205,14 @@ fn not_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn woken_by_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(92)?;
+fn stream_receive_woken_by_a_reset(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.sleeping_receive(&server, || reset(client))?;
     trace.receive("once more", &server, 10, 0);
     trace.poll("then", &server)?;
     Ok(())
 }
 
-fn two_receivers(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (client, server) = side.stream(93)?;
+fn stream_receive_of_two_threads(trace: &Trace, (client, server): Pair) -> Outcome {
     let call = || server.receive(&mut [0; 4], 0);
     let mut left = 0;
     let values = crowd(libc::SYS_recvfrom, 2, call, |readers| {
@@ -246,7 +239,7 @@ fn sleeping_send(
     Ok(())
 }
 
-fn send_woken_by_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_send_woken_by_the_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 94)?;
     let full = fill(&client)?;
     sleeping_send(trace, &client, || {
@@ -257,7 +250,7 @@ fn send_woken_by_reader(side: &Side<'_>, trace: &Trace) -> Outcome {
     Ok(())
 }
 
-fn send_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_send_woken_by_the_own_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, _server) = small_stream(side, 95)?;
     fill(&client)?;
     sleeping_send(trace, &client, || Ok(client.shutdown(libc::SHUT_WR)?))?;
@@ -271,11 +264,11 @@ fn send_woken_by_shutdown(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _ = trace.sleeping("send took a part", libc::SYS_sendto, call, |_| {
         Ok(client.shutdown(libc::SHUT_RDWR)?)
     })?;
-    let _ = trace.call("the next", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("the next", client.send(b"x", libc::MSG_NOSIGNAL));
     Ok(())
 }
 
-fn send_woken_by_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_send_woken_by_a_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = small_stream(side, 97)?;
     fill(&client)?;
     // With data unread, closing resets.
@@ -283,12 +276,12 @@ fn send_woken_by_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
         drop(server);
         Ok(())
     })?;
-    let _ = trace.call("the next", client.send(b"x", libc::MSG_NOSIGNAL));
+    trace.see("the next", client.send(b"x", libc::MSG_NOSIGNAL));
     trace.poll("then", &client)?;
     Ok(())
 }
 
-fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_poll_woken_by_each_change(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(98)?;
     let asked = libc::POLLIN | libc::POLLRDHUP;
     let wait = |what: &str, meanwhile: &dyn Fn() -> anyhow::Result<()>| -> Outcome {
@@ -326,7 +319,7 @@ fn poll_woken(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 /// A descriptor that another thread closes: the calls that sleep with it hold the socket, and go on.
-fn closed_meanwhile(side: &Side<'_>, trace: &Trace) -> Outcome {
+fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(101)?;
     let other = alias(&server);
     let call = || {

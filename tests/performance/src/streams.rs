@@ -5,14 +5,14 @@ use netgauge::plot::axis::{Scale, Unit};
 use netgauge::plot::chart::Line;
 use serde_json::Value;
 
-use super::measure::{Topic, ACKS, BUFFER, LOSS, PACKETS, PAYLOAD, RATE};
-use super::page::{ahead, chart, line, lines, over_sizes, table, Section};
-use super::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
-use super::words::{beside, list, number, Better, KIB, MIB};
+use crate::page::{ahead, chart, line, lines, over_sizes, table, Section};
+use crate::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
+use crate::topics::{Topic, ACKS, BUFFER, LOSS, PACKETS, PAYLOAD, RATE};
+use crate::words::{beside, list, number, Better, KIB, MIB};
 
 /// `ESP 11,238, EDP 11,061`: what each series has at `size`.
 fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
-    let told: Vec<_> = super::results::ALL
+    let told: Vec<_> = crate::results::ALL
         .into_iter()
         .filter_map(|series| {
             let value = at(&results.points(topic, series, path), size)?;
@@ -199,7 +199,7 @@ pub fn losses(results: &Results) -> Result<Section> {
     let loss = f64::from(LOSS) / 100.0;
     // By packets instead of bytes.
     let by_packets = |value: &dyn Fn(&Value) -> Option<f64>| -> Vec<Line> {
-        let drawn = super::results::ALL.into_iter().map(|series| {
+        let drawn = crate::results::ALL.into_iter().map(|series| {
             let rows = results.rows("loss", series);
             let point =
                 |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));

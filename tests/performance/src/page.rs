@@ -7,8 +7,8 @@ use netgauge::picture;
 use netgauge::plot::axis::{Axis, Scale, Unit};
 use netgauge::plot::chart::{Chart, Line};
 
-use super::results::{at, Points, Results, Series, ALL};
-use super::{overheads, streams, words};
+use crate::results::{at, Points, Results, Series, ALL};
+use crate::{overheads, streams, words};
 
 /// Where pictures are, beside the page.
 pub const PICTURES: &str = "performance";
@@ -217,8 +217,8 @@ flow control. Each group of commands shows netgauge's part of the measurement.
 
 #[cfg(test)]
 mod tests {
-    use super::super::results::{ESP, TCP};
     use super::*;
+    use crate::results::{ESP, TCP};
 
     fn drawn(scale: Scale, lines: Vec<Line>) -> Result<String> {
         let mut section = Section::default();

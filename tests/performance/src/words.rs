@@ -70,7 +70,7 @@ pub fn ahead(
     // At each size that both have: by how much `other` is better.
     let mut leads = Vec::new();
     for (x, mine) in one.1 {
-        let Some(theirs) = super::results::at(other.1, *x) else {
+        let Some(theirs) = crate::results::at(other.1, *x) else {
             continue;
         };
         let ratio = match better {

@@ -5,10 +5,10 @@ use std::fmt::Write as _;
 use anyhow::Result;
 use netgauge::plot::axis::Scale;
 
-use super::measure::Topic;
-use super::page::{ahead, line, lines, over_sizes, table, Section};
-use super::results::{at, Results, ALL, ESP, PLAIN_TCP, TCP, UDP};
-use super::words::{beside, number, Better, KIB, MIB};
+use crate::page::{ahead, line, lines, over_sizes, table, Section};
+use crate::results::{at, Results, ALL, ESP, PLAIN_TCP, TCP, UDP};
+use crate::topics::Topic;
+use crate::words::{beside, number, Better, KIB, MIB};
 
 /// Treydte 17 and 18.
 pub fn logp(results: &Results) -> Result<Section> {

@@ -1,0 +1,244 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! What comes in by a connection: frames in blocks of memory, and the data of puts straight where it belongs.
+
+use std::io;
+
+use crate::seen::Seen;
+use crate::transport::Stream;
+use crate::windows::Windows;
+use crate::wire::{Foreign, Header, Kind, Target, HEADER, TARGET};
+
+/// Blocks that are kept for later.
+const KEPT: usize = 32;
+
+/// While a window is open, data for it may follow. More than so many bytes are then not received into a block, from which they
+/// would have to be copied.
+const NEAR: usize = 4 << 10;
+
+/// Blocks of memory to receive into, used again and again.
+#[derive(Debug)]
+pub struct Blocks {
+    size: usize,
+    free: Vec<Vec<u8>>,
+}
+
+impl Blocks {
+    /// Blocks of `size` bytes.
+    pub const fn new(size: usize) -> Self {
+        Self {
+            size,
+            free: Vec::new(),
+        }
+    }
+
+    fn take(&mut self) -> Vec<u8> {
+        self.free.pop().unwrap_or_else(|| vec![0; self.size])
+    }
+
+    /// Gives a block back.
+    pub fn give(&mut self, block: Vec<u8>) {
+        if self.free.len() < KEPT && block.len() == self.size {
+            self.free.push(block);
+        }
+    }
+}
+
+/// Where the data of puts goes.
+#[derive(Debug)]
+pub struct Room<'a> {
+    /// The memory that is open to peers.
+    pub windows: &'a mut Windows,
+    /// What has come from this peer.
+    pub seen: &'a Seen,
+}
+
+impl Room<'_> {
+    /// The memory for what is missing of a put. `None` if the whole put came by another connection: its memory may be the
+    /// program's again.
+    fn of(&mut self, put: &Put) -> io::Result<Option<&mut [u8]>> {
+        if put.header.protected && self.seen.contains(put.header.number) {
+            return Ok(None);
+        }
+        let memory = self.windows.memory(&put.target, put.received);
+        memory.map(Some).ok_or_else(|| {
+            let what = "it writes to memory that is not open to it";
+            io::Error::new(io::ErrorKind::InvalidData, what)
+        })
+    }
+}
+
+/// What a link received.
+#[derive(Debug, Default)]
+pub struct Received {
+    /// The memory that holds it; empty if nothing came.
+    pub block: Vec<u8>,
+    /// Headers of complete frames, and where in the block the bytes of each begin. Those of a put are in its memory already.
+    pub frames: Vec<(Header, usize)>,
+    /// Something came, and be it a part of a frame.
+    pub progress: bool,
+    /// The peer has ended the stream.
+    pub ended: bool,
+}
+
+/// A put whose data is on its way.
+#[derive(Debug)]
+struct Put {
+    header: Header,
+    target: Target,
+    received: u64,
+}
+
+impl Put {
+    fn missing(&self) -> u64 {
+        self.target.length - self.received
+    }
+}
+
+/// Bytes that came and are no complete frame yet. There is no block while there are none.
+#[derive(Debug, Default)]
+pub struct Input {
+    block: Vec<u8>,
+    length: usize,
+    put: Option<Put>,
+}
+
+impl Input {
+    /// Receives what has come.
+    ///
+    /// # Errors
+    ///
+    /// When the connection is broken, or the peer sends nonsense.
+    pub fn receive(
+        &mut self,
+        stream: &Stream,
+        blocks: &mut Blocks,
+        room: &mut Room<'_>,
+    ) -> io::Result<Received> {
+        if let Some(put) = self.put.take() {
+            return self.receive_put(put, stream, blocks, room);
+        }
+        let mut received = Received::default();
+        if self.block.is_empty() {
+            self.block = blocks.take();
+        }
+        let end = if room.windows.is_empty() {
+            self.block.len()
+        } else {
+            self.block.len().min(self.length + self.missing().max(NEAR))
+        };
+        match stream.receive(&mut self.block[self.length..end])? {
+            None => {}
+            Some(0) => received.ended = true,
+            Some(count) => {
+                self.length += count;
+                received.progress = true;
+            }
+        }
+        let start = self.parse(&mut received.frames, room)?;
+        if start > 0 {
+            let rest = start..self.length;
+            received.block = std::mem::take(&mut self.block);
+            self.length = rest.len();
+            if !rest.is_empty() {
+                self.block = blocks.take();
+                self.block[..rest.len()].copy_from_slice(&received.block[rest]);
+            }
+        } else if self.length == 0 {
+            blocks.give(std::mem::take(&mut self.block));
+        }
+        Ok(received)
+    }
+
+    /// Receives data of a put.
+    fn receive_put(
+        &mut self,
+        mut put: Put,
+        stream: &Stream,
+        blocks: &mut Blocks,
+        room: &mut Room<'_>,
+    ) -> io::Result<Received> {
+        let mut received = Received::default();
+        let count = match room.of(&put)? {
+            Some(memory) => stream.receive(memory)?,
+            None => {
+                let mut block = blocks.take();
+                let length = put.missing().min(block.len() as u64) as usize;
+                let count = stream.receive(&mut block[..length]);
+                blocks.give(block);
+                count?
+            }
+        };
+        received.ended = count == Some(0);
+        let count = count.unwrap_or(0) as u64;
+        received.progress = count > 0;
+        put.received += count;
+        if put.missing() == 0 {
+            received.frames.push((put.header, 0));
+        } else {
+            self.put = Some(put);
+        }
+        Ok(received)
+    }
+
+    /// Whether a put has come in part.
+    #[cfg(test)]
+    pub fn is_amid_put(&self) -> bool {
+        self.put.is_some()
+    }
+
+    /// Bytes that are missing of the frame that has begun, as far as they are known.
+    fn missing(&self) -> usize {
+        let header = self.block[..self.length].first_chunk().map(Header::decode);
+        match header {
+            Some(Ok(header)) => (HEADER + header.length as usize).saturating_sub(self.length),
+            _ => 0,
+        }
+    }
+
+    /// Finds complete frames, and the end of the last one, or of what came of a put that is not complete.
+    fn parse(
+        &mut self,
+        frames: &mut Vec<(Header, usize)>,
+        room: &mut Room<'_>,
+    ) -> io::Result<usize> {
+        let wrong = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+        let mut start = 0;
+        while let Some(header) = self.block[start..self.length].first_chunk::<HEADER>() {
+            let header = Header::decode(header).map_err(wrong)?;
+            let bytes = start + HEADER;
+            let end = bytes + header.length as usize;
+            let is_odd_put = header.kind == Kind::Put && header.length as usize != TARGET;
+            if end - start > self.block.len() || is_odd_put {
+                return Err(wrong(Foreign));
+            }
+            if end > self.length {
+                break;
+            }
+            start = end;
+            if header.kind != Kind::Put {
+                frames.push((header, bytes));
+                continue;
+            }
+            let target = self.block[bytes..end].first_chunk().map(Target::decode);
+            let mut put = Put {
+                header,
+                target: target.expect("its length was checked"),
+                received: 0,
+            };
+            let memory = room.of(&put)?;
+            let here = put.missing().min((self.length - start) as u64) as usize;
+            if let Some(memory) = memory {
+                memory[..here].copy_from_slice(&self.block[start..start + here]);
+            }
+            put.received = here as u64;
+            start += here;
+            if put.missing() > 0 {
+                self.put = Some(put);
+                break;
+            }
+            frames.push((header, bytes));
+        }
+        Ok(start)
+    }
+}

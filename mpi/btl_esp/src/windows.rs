@@ -1,0 +1,105 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Memory of the program that peers may write into, for as long as it is registered.
+
+use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::ptr::NonNull;
+use std::slice;
+
+use crate::wire::Target;
+
+/// Memory that is open to peers.
+#[derive(Debug)]
+struct Window {
+    start: NonNull<u8>,
+    length: usize,
+}
+
+// SAFETY: whoever opens a window leaves its memory to the table, from whatever thread.
+unsafe impl Send for Window {}
+
+/// The memory that is open to peers, by keys. A peer has to know the key, so that a stranger who connects writes nowhere.
+#[derive(Debug, Default)]
+pub struct Windows {
+    open: HashMap<u64, Window>,
+    /// Makes keys out of numbers that nobody can guess.
+    secret: RandomState,
+    next: u64,
+}
+
+impl Windows {
+    /// Opens `length` bytes from `start` on, and returns the key, which is never 0. `None` for a null pointer.
+    ///
+    /// # Safety
+    ///
+    /// Until [`Windows::close`] of that key the memory is there and may be written, and nobody uses a reference to it.
+    pub unsafe fn open(&mut self, start: *mut u8, length: usize) -> Option<u64> {
+        let start = NonNull::new(start)?;
+        loop {
+            let key = self.secret.hash_one(self.next);
+            self.next += 1;
+            if key != 0 && !self.open.contains_key(&key) {
+                self.open.insert(key, Window { start, length });
+                return Some(key);
+            }
+        }
+    }
+
+    /// Closes a window. Nothing is written into its memory from now on.
+    pub fn close(&mut self, key: u64) {
+        self.open.remove(&key);
+    }
+
+    /// Whether no window is open.
+    pub fn is_empty(&self) -> bool {
+        self.open.is_empty()
+    }
+
+    /// The memory that `target` names, without the first `skipped` bytes. `None` if no window has all of it.
+    pub fn memory(&mut self, target: &Target, skipped: u64) -> Option<&mut [u8]> {
+        let window = self.open.get_mut(&target.key)?;
+        let end = target.offset.checked_add(target.length)?;
+        if end > window.length as u64 || skipped > target.length {
+            return None;
+        }
+        // SAFETY: `open` was promised that so many bytes are there and that nobody uses a reference to them; the table is
+        // borrowed for as long as this one lives. The numbers fit, since they do not exceed the window's length.
+        Some(unsafe {
+            slice::from_raw_parts_mut(
+                window
+                    .start
+                    .as_ptr()
+                    .add((target.offset + skipped) as usize),
+                (target.length - skipped) as usize,
+            )
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_window_has_no_memory_beyond_its_ends() {
+        let mut memory = [1u8, 2, 3, 4];
+        let mut windows = Windows::default();
+        // SAFETY: the memory outlives the table and is used through it alone meanwhile.
+        let key = unsafe { windows.open(memory.as_mut_ptr(), 4) }.unwrap();
+        let target = |key, offset, length| Target {
+            key,
+            offset,
+            length,
+        };
+        assert_eq!(windows.memory(&target(key, 1, 3), 1), Some(&mut [3, 4][..]));
+        assert_eq!(windows.memory(&target(key, 4, 0), 0), Some(&mut [][..]));
+        for (offset, length, skipped) in [(1, 4, 0), (5, 0, 0), (u64::MAX, 2, 0), (0, 2, 3)] {
+            assert_eq!(windows.memory(&target(key, offset, length), skipped), None);
+        }
+        assert_eq!(windows.memory(&target(key ^ 1, 0, 1), 0), None);
+        windows.close(key);
+        assert_eq!(windows.memory(&target(key, 0, 1), 0), None);
+        assert!(windows.is_empty());
+    }
+}

@@ -1,0 +1,142 @@
+//! What is measured for the figures, and how: netgauge's arguments.
+
+use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
+
+/// netgauge's option for calls without time limits: with one, each call that waits starts and stops a timer.
+pub const UNLIMITED: &str = "--no-timeouts";
+
+/// Of each port of the switch, as `enet-switch` writes it, as netgauge does, and in bits per second.
+pub const RATE: (&str, &str, f64) = ("200mbit", "200M", 200e6);
+/// Of each port of the switch.
+pub const BUFFER: &str = "128k";
+
+/// Values of `packets_to_ack`.
+pub const ACKS: [u32; 5] = [1, 2, 5, 10, 15];
+/// Frames that the lossy cable loses, percent.
+pub const LOSS: u32 = 2;
+/// Packets of a message on the lossy cable.
+pub const PACKETS: [u32; 6] = [1, 2, 4, 8, 16, 32];
+/// Payload that every transport puts into one packet.
+pub const PAYLOAD: u32 = 1448;
+
+/// All that go with offloads as they are.
+pub const OTHERS: [Series; 5] = [TCP, UDP, RAW, EDP, ESP];
+
+/// Something that netgauge measures.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Topic {
+    /// Dialogues.
+    Dialogue,
+    /// Dialogues of messages that only streams carry.
+    LargeDialogue,
+    /// One way.
+    Bulk,
+    /// Dialogues over ESP with a value of `packets_to_ack`.
+    Acks(u32),
+    /// Overheads.
+    LogP,
+    /// Many small messages.
+    Flood,
+    /// The same, each in a packet of its own.
+    Records,
+    /// Messages over the lossy cable.
+    Loss,
+    /// Dialogues over the switch.
+    Link,
+    /// Of messages that only streams carry.
+    LargeLink,
+    /// Two senders to one receiver over the switch.
+    Many,
+    /// One ESP stream over its parameters.
+    Parameters,
+}
+
+impl Topic {
+    /// Its key in the results; what only streams carry continues the same lines.
+    pub fn key(self) -> String {
+        match self {
+            Self::Dialogue | Self::LargeDialogue => "dialogue".to_owned(),
+            Self::Bulk => "bulk".to_owned(),
+            Self::Acks(value) => format!("acks-{value}"),
+            Self::LogP => "logp".to_owned(),
+            Self::Flood => "flood".to_owned(),
+            Self::Records => "records".to_owned(),
+            Self::Loss => "loss".to_owned(),
+            Self::Link | Self::LargeLink => "link".to_owned(),
+            Self::Many => "many".to_owned(),
+            Self::Parameters => "parameters".to_owned(),
+        }
+    }
+
+    /// What netgauge is told, beside transports and addresses. Calls go without time limits only where no datagram gets
+    /// lost.
+    pub fn arguments(self) -> String {
+        match self {
+            Self::Dialogue => format!("-x one-one -s 1-64K -c 30 --warmup 5 {UNLIMITED}"),
+            Self::LargeDialogue => format!("-x one-one -s 128K-1M -c 5 --warmup 1 {UNLIMITED}"),
+            Self::Bulk => format!("-x bulk -s 4M -c 3 --warmup 1 {UNLIMITED}"),
+            Self::Acks(_) => format!("-x one-one -s 1-1M -c 5 --warmup 1 {UNLIMITED}"),
+            Self::LogP => "-x logp -s 1,16,256,1K,4K,16K,64K -c 10 --warmup 2".to_owned(),
+            Self::Flood => "-x flood -s 1,4,16,64,256,1K -c 3000 --warmup 100".to_owned(),
+            Self::Records => format!("{} --eor", Self::Flood.arguments()),
+            Self::Loss => {
+                let sizes = PACKETS.map(|packets| (packets * PAYLOAD).to_string());
+                format!("-x recovery -s {} -c 200 --warmup 0", sizes.join(","))
+            }
+            Self::Link => "-x one-one -s 1K-64K -c 5 --warmup 1".to_owned(),
+            Self::LargeLink => "-x one-one -s 128K-1M -c 3 --warmup 1".to_owned(),
+            Self::Many => format!(
+                "-x one-many --netns h0,h1,h2 --server-index 0 --clients 2 -s 1K-1M -c 5 --warmup 1 --rate {}",
+                RATE.1
+            ),
+            Self::Parameters => {
+                let values = "1,2,3,4,6,8,10,12,16,21,24,28,32";
+                format!(
+                    "-x esp-params --netns h0,h1 --server-index 0 --burst {values} --ack {values} -s 512K -c 1 \
+                     --warmup 0 --rate {}",
+                    RATE.1
+                )
+            }
+        }
+    }
+
+    /// netgauge's command line between two hosts, for people.
+    pub fn command(self) -> String {
+        format!("netgauge --connect HOST -m TRANSPORTS {}", self.arguments())
+    }
+
+    /// Whether a transport can do it.
+    pub fn suits(self, series: Series) -> bool {
+        match self {
+            Self::Acks(_) | Self::Parameters => series == ESP,
+            Self::LargeDialogue | Self::LargeLink | Self::Records | Self::Many => {
+                matches!(series, ESP | TCP | PLAIN_TCP)
+            }
+            _ => true,
+        }
+    }
+}
+
+/// The transports' names, for netgauge.
+pub fn transports(series: &[Series]) -> String {
+    let names: Vec<_> = series.iter().map(|one| one.transport).collect();
+    names.join(",")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn topics_are_measured_over_what_can_do_them() {
+        let all = |topic: Topic| OTHERS.iter().filter(|one| topic.suits(**one)).count();
+        assert_eq!(all(Topic::Dialogue), 5);
+        assert_eq!(all(Topic::LargeDialogue), 2);
+        assert_eq!(all(Topic::Acks(1)), 1);
+        assert!(Topic::Many.suits(PLAIN_TCP) && !Topic::Many.suits(EDP));
+        assert_eq!(transports(&[ESP, PLAIN_TCP]), "esp,tcp");
+        assert_eq!(Topic::LargeDialogue.key(), Topic::Dialogue.key());
+        assert!(Topic::Loss.arguments().contains("-s 1448,2896,"));
+        assert!(Topic::Records.arguments().ends_with("--eor"));
+    }
+}
