@@ -44,8 +44,11 @@ mod family;
 mod mapped;
 mod mapped_connect;
 mod mapped_ends;
+mod mapped_files;
+mod mapped_list;
 mod mapped_record;
 mod mapped_refusals;
+mod mapped_rules;
 mod namespaces;
 mod notes;
 mod parameters;
@@ -71,7 +74,8 @@ module! {
     authors: ["The enet authors"],
     description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
     license: "GPL",
-    alias: ["net-pf-28"],
+    // The last two are of mapped sockets: a program whose sockets are mapped loads the module by them.
+    alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
     params: {
         family: u16 {
             default: 28,

@@ -183,7 +183,7 @@ fn mapped_listener<'a>(
         return None;
     }
     let port = destination.port;
-    space
+    let listener = space
         .mapped_listeners
         .find_best(port.into(), section, |sock| {
             let twin = sock.shared().twin.as_ref()?;
@@ -196,7 +196,12 @@ fn mapped_listener<'a>(
             let from = peer.mac.to_bits() << 16 | u64::from(peer.port);
             let share = space.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 1;
             Some(share | u32::from(!twin.own.is_any()) << 31)
-        })
+        })?;
+    if !space.mapped_rules.allow(listener, from, port) {
+        space.statistics.count(Statistic::MappedInPolicy);
+        return None;
+    }
+    Some(listener)
 }
 
 /// Processes a packet that waited while a task owned the socket.

@@ -12,6 +12,7 @@ use crate::{
     esp_connection::is_connecting,
     esp_sock::{Chosen, Esp, Shared, State, Twin},
     esp_socket, mapped_connect, mapped_ends,
+    mapped_list::Carrier,
     mapped_record::{Phase, Record},
     net::{
         family::Operations,
@@ -19,7 +20,7 @@ use crate::{
             Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, Streams, Tables,
         },
         namespace::PerNet,
-        sock::TcpState,
+        sock::{RawSock, TcpState},
     },
     space::Space,
     statistics::Statistic,
@@ -42,10 +43,15 @@ impl Streams for Mapped {
         &TABLES
     }
 
+    fn released(sock: &RawSock) {
+        Space::of(sock.net()).mapped_connections.forget(sock.inode());
+    }
+
     fn connect(call: &Call<'_>, address: &[u8], nonblocking: bool) -> Result {
         if !Address::is_unspecified(address) {
             return mapped_connect::connect(call, address, nonblocking);
         }
+        Self::released(call.sock());
         let Some(companion) = call.companion() else {
             return call.connect(address, nonblocking);
         };
@@ -121,6 +127,7 @@ impl Streams for Mapped {
             for tcp in [tcp_first, !tcp_first] {
                 if tcp {
                     if new.accept_of_tcp(call)? {
+                        note(call, new, Carrier::TcpByPeer);
                         return Ok(());
                     }
                 } else if accept_of_esp(call, companion, new)? {
@@ -217,11 +224,22 @@ fn accept_of_esp(
         Ok(()) => {
             let statistics = &Space::of(call.sock().net()).statistics;
             statistics.count(Statistic::MappedPassiveOpens);
+            let ends = child.lock().locked().state.mapped;
+            if let Some(ends) = ends {
+                note(call, new, Carrier::Esp(ends.destination, ends.source));
+            }
             Ok(true)
         }
         Err(error) => {
             esp_socket::give_up_child(&child);
             Err(error)
         }
+    }
+}
+
+/// Keeps what carries a new connection.
+fn note(call: &Call<'_>, new: &NewStream<'_, Mapped>, carrier: Carrier) {
+    if let Some(inode) = new.inode() {
+        (Space::of(call.sock().net()).mapped_connections).note(inode, carrier);
     }
 }

@@ -14,6 +14,7 @@ use crate::{
     edp_control, esp,
     esp_sock::{Chosen, Esp, Shared, State},
     mapped_ends,
+    mapped_list::Carrier,
     mapped_record::{Attempt, Phase, Record},
     net::{
         device::Device,
@@ -58,6 +59,9 @@ fn plan<M: Mapped>(call: &StreamCall<'_, M>, name: &[u8]) -> Result<Plan, Statis
         own = InternetEnd::of_v4([0; 4], own.port);
     }
     let from = own.v4().ok_or(Statistic::MappedTcpAddress)?;
+    if !space.mapped_rules.allow(sock, to, destination.port) {
+        return Err(Statistic::MappedTcpPolicy);
+    }
     if call.is_v6() && call.is_v6_only() {
         return Err(Statistic::MappedTcpAddress);
     }
@@ -129,7 +133,10 @@ pub(crate) fn connect<M: Mapped>(
         Ok(None) if nonblocking => Err(EINPROGRESS),
         Ok(None) => finish(call, nonblocking, EINPROGRESS),
         Err(reason) => {
-            Space::of(call.sock().net()).statistics.count(reason);
+            let space = Space::of(call.sock().net());
+            space.statistics.count(reason);
+            let carrier = Carrier::Tcp(reason);
+            (space.mapped_connections).note(call.sock().inode(), carrier);
             call.connect(name, nonblocking)
         }
     }
@@ -231,6 +238,15 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             call.adopt(companion);
             record.set_phase(Phase::Esp);
             space.statistics.count(Statistic::MappedActiveOpens);
+            let ends = companion.sock().lock().locked().state.mapped;
+            if let Some(esp::Mapped {
+                source,
+                destination,
+            }) = ends
+            {
+                let carrier = Carrier::Esp(source, destination);
+                (space.mapped_connections).note(call.sock().inode(), carrier);
+            }
             return Server::Companion;
         }
         Err(EALREADY | EINPROGRESS) => return Server::Nobody,
@@ -239,6 +255,7 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
         Err(_) => Statistic::MappedTcpError,
     };
     space.statistics.count(reason);
+    (space.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
     record.set_phase(Phase::Tcp);
     call.set_asked(false);
     if let Some(attempt) = &*attempt {

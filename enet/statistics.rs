@@ -117,8 +117,12 @@ statistics! {
     MappedPassiveOpens,
     /// SYNs of mapped connections that came from another host than they said, or for another one.
     MappedInForeign,
+    /// SYNs of mapped connections that `/proc/net/enet_policy` forbids.
+    MappedInPolicy,
     /// Attempts to connect that went to TCP: `mapped` is 0.
     MappedTcpSetting,
+    /// Because `/proc/net/enet_policy` forbids it.
+    MappedTcpPolicy,
     /// Because the address is not one of IPv4.
     MappedTcpAddress,
     /// Because the socket wants what only TCP does.

@@ -94,6 +94,12 @@ H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))
 H(bool, neighbour_address, (struct net_device *dev, __be32 ip, u8 *address), bool valid = false; struct neighbour *n; rcu_read_lock(); n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); if (n && READ_ONCE(n->nud_state) & NUD_VALID) { neigh_ha_snapshot(address, n, dev); valid = true; } rcu_read_unlock(); return valid)
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
 
+#ifdef CONFIG_SOCK_CGROUP_DATA
+H(u64, sk_group_at, (struct sock *sk, int level), struct cgroup *group = cgroup_ancestor(sock_cgroup_ptr(&sk->sk_cgrp_data), level); return group ? cgroup_id(group) : 0)
+#else
+H(u64, sk_group_at, (struct sock *sk, int level), return 0)
+#endif
+
 #ifdef CONFIG_CGROUP_BPF
 H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(sk, CGROUP_INET_INGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET_EGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_SOCK_OPS))
 #else
@@ -217,6 +223,8 @@ H(void *, net_generic, (const struct net *net, unsigned int id), return net_gene
 H(void *, net_generic_rcu, (const struct net *net, unsigned int id), return rcu_dereference(net->gen)->ptr[id])
 H(struct proc_dir_entry *, proc_net, (const struct net *net), return net->proc_net)
 H(struct net *, seq_file_net, (struct seq_file *seq), return seq_file_net(seq))
+H(struct seq_file *, file_seq, (struct file *file), return file->private_data)
+H(bool, file_may_configure, (const struct file *file, const struct net *net), return file_ns_capable(file, net->user_ns, CAP_NET_ADMIN))
 H(size_t, seq_room, (const struct seq_file *seq), return seq->size - seq->count)
 H(u32, seq_sk_uid, (struct seq_file *seq, const struct sock *sk), return from_kuid_munged(seq_user_ns(seq), sk_uid(sk)))
 

@@ -157,6 +157,8 @@ pub(crate) trait Streams: Sized + 'static {
     fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Result;
     /// Whether an option level is the companions' protocol's.
     fn has_option_level(level: i32) -> bool;
+    /// The descriptor with this socket of TCP's goes.
+    fn released(sock: &RawSock);
     /// TCP's socket may have stopped listening.
     fn look_at_listener(call: &StreamCall<'_, Self>, companion: &Companion<Self>);
 }

@@ -42,6 +42,7 @@ pub(crate) mod alarm;
 pub(crate) mod bh_lock;
 pub(crate) mod checksum;
 pub(crate) mod compat;
+mod control_group;
 mod cutting;
 pub(crate) mod datagram;
 pub(crate) mod device;

@@ -33,6 +33,13 @@ impl<M: Streams> NewStream<'_, M> {
         unsafe { !(*self.socket).sk.is_null() }
     }
 
+    /// The number of the descriptor's inode, once it has a connection.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        // SAFETY: The descriptor is ours, and so is its socket, if there is one.
+        self.is_used()
+            .then(|| unsafe { RawSock::from_raw((*self.socket).sk) }.inode())
+    }
+
     /// Accepts one of TCP's connections, if there is one; `false` if there is none.
     ///
     /// # Errors

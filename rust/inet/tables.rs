@@ -298,6 +298,7 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
             Some(sk) => sk.__sk_common.skc_family,
             None => return 0,
         };
+        M::released(RawSock::from_raw((*socket).sk));
         match M::tables().of(family).tcp().release {
             Some(tcp) => tcp(socket),
             None => 0,

@@ -243,8 +243,16 @@ const MEANINGS: &[(&str, &str)] = &[
         "SYNs of mapped connections were refused: their sender is not the neighbour with the IP address that they tell, or they mean another host.",
     ),
     (
+        "MappedInPolicy",
+        "SYNs of mapped connections were refused: /proc/net/enet_policy forbids ESP with that peer or port.",
+    ),
+    (
         "MappedTcpSetting",
         "Mapped sockets connected by TCP: `/proc/sys/esp/mapped` is 0.",
+    ),
+    (
+        "MappedTcpPolicy",
+        "Mapped sockets connected by TCP: /proc/net/enet_policy forbids ESP with that peer or port.",
     ),
     (
         "MappedTcpAddress",
