@@ -15,6 +15,7 @@ mod edp_ports;
 mod edp_query;
 mod edp_sums;
 mod endurance;
+mod enet_run;
 mod enet_tool;
 mod error_queue;
 mod esp_bulk;
@@ -63,6 +64,12 @@ mod virtual_machines;
 
 pub use mapped_esp::make_known;
 
+/// What other files use of the scenarios of mapped sockets.
+pub mod mapped {
+    pub use super::mapped_esp::option;
+    pub use super::mapped_tcp::stream;
+}
+
 use crate::alike;
 use crate::harness::Scenario;
 
@@ -84,6 +91,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_calls::ALL,
         mapped_tcp::ALL,
         mapped_esp::ALL,
+        enet_run::ALL,
         bad_input::ALL,
         hostile_frames::ALL,
         isolation::ALL,

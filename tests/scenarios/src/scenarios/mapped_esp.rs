@@ -1,7 +1,10 @@
 //! Mapped sockets, those of `IPPROTO_ENET`, whose connections ESP carries, and the ways back to TCP. How their calls
 //! behave is compared with TCP's in `alike`.
 
-use anyhow::{ensure, Context, Result};
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure, Context, Result};
 
 use super::mapped_tcp::{addresses, far6, stream};
 use crate::address::{internet, internet6, Address, ESP_SO_CHECKSUM, IPPROTO_ENET, SOL_EP};
@@ -22,6 +25,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("mapped_client_of_an_unwilling_host_goes_to_tcp", unwilling),
     Scenario::direct("mapped_client_that_is_not_answered_goes_to_tcp", silent),
     Scenario::direct("mapped_listener_accepts_from_both", accepts_from_both),
+    Scenario::direct("mapped_accept_that_sleeps_takes_either", accept_sleeps),
     Scenario::direct("mapped_connect_without_waiting", without_waiting),
     Scenario::direct("mapped_syn_of_a_stranger_is_refused", stranger),
     Scenario::direct("mapped_and_own_ports_are_apart", ports_apart),
@@ -29,8 +33,10 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("mapped_listener_that_stops_takes_no_esp", stopped_listener),
 ];
 
-const MAPPED: (i32, i32) = (libc::AF_INET, IPPROTO_ENET);
-const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
+/// Family and protocol of a mapped socket.
+pub const MAPPED: (i32, i32) = (libc::AF_INET, IPPROTO_ENET);
+/// Those of TCP's.
+pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
 
 /// Has each host know that the other takes mapped connections: it asks when it first connects.
 ///
@@ -50,12 +56,19 @@ pub fn make_known(lab: &Lab) -> Outcome {
 }
 
 /// A lab whose hosts know each other.
-fn known(lab: &Lab) -> Outcome {
+///
+/// # Errors
+/// When a call fails.
+pub fn known(lab: &Lab) -> Outcome {
     addresses(lab)?;
     make_known(lab)
 }
 
-fn listener(host: &Host, kind: (i32, i32), port: u16, backlog: i32) -> Result<Socket> {
+/// A listener of `host` on all addresses.
+///
+/// # Errors
+/// When a call fails.
+pub fn listener(host: &Host, kind: (i32, i32), port: u16, backlog: i32) -> Result<Socket> {
     let listener = stream(host, kind.0, kind.1)?;
     listener.bind_bytes(&match kind.0 {
         libc::AF_INET6 => internet6([0; 16], port),
@@ -65,7 +78,11 @@ fn listener(host: &Host, kind: (i32, i32), port: u16, backlog: i32) -> Result<So
     Ok(listener)
 }
 
-fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
+/// A connection from `host` to `b`.
+///
+/// # Errors
+/// When a call fails.
+pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
     let client = stream(host, kind.0, kind.1)?;
     client
         .connect_bytes(&internet([10, 0, 0, 2], port))
@@ -74,7 +91,7 @@ fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
 }
 
 /// Whether ESP carries the connection: options of ESP's are answered then.
-fn is_esp(socket: &Socket) -> bool {
+pub fn is_esp(socket: &Socket) -> bool {
     socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
 }
 
@@ -237,6 +254,24 @@ fn accepts_from_both(lab: &Lab) -> Outcome {
     Ok(())
 }
 
+fn accept_sleeps(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 943, 4)?;
+    for kind in [MAPPED, PLAIN, PLAIN, MAPPED] {
+        thread::scope(|scope| {
+            let accepting = scope.spawn(|| listener.accept(0));
+            // If it does not sleep by then, it has less to show.
+            thread::sleep(Duration::from_millis(50));
+            let client = dial(&lab.a, kind, 943)?;
+            let accepted = accepting.join().map_err(|_| anyhow!("accept panicked"))?;
+            let (server, _) = accepted?;
+            ensure!(is_esp(&client) == (kind == MAPPED));
+            exchange(&client, &server)
+        })?;
+    }
+    Ok(())
+}
+
 /// Starts to connect without waiting, waits by `poll`, and returns the socket.
 fn start_and_poll(lab: &Lab, port: u16) -> Result<Socket> {
     let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
@@ -272,8 +307,8 @@ fn without_waiting(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// The option that tells the ends of a mapped connection.
-fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
+/// The option that tells the ends of a mapped connection, from port 5000.
+pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
     let end = |address: [u8; 4], port: u16| {
         let mut end = vec![0; 10];
         end.extend([0xff, 0xff]);
