@@ -50,6 +50,8 @@ help:
 	@echo '                  by apt in a fresh system and boots it; make package-test-dkms does so with DKMS and the newest kernel'
 	@echo '  make mpi-test   build the Open MPI component of mpi/, and run four ranks over its test mode; needs no module;'
 	@echo '                  make mpi-hosts runs Open MPI over ESP between hosts in a guest, ONLY="name ..." selects tests'
+	@echo '  make programs   run iperf3, redis, nginx, postgres and others of Debian, unchanged, over mapped sockets between hosts in a'
+	@echo '                  guest, ONLY="name ..." selects some; ONLY=measure COUNTED=1 prints instructions per request over ESP and TCP'
 	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
 	@echo '                  build/share is its /share'
 	@echo
@@ -175,6 +177,9 @@ mpi-test:
 
 mpi-hosts:
 	@set -f; mk/mpi hosts $(ONLY)
+
+programs:
+	@set -f; mk/programs $(ONLY)
 
 releases:
 	@mk/kernel list

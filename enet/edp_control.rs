@@ -98,6 +98,7 @@ fn answer(
         burst_length: config.burst_length,
         initial_ack_burst_length: config.initial_ack_burst_length,
         packets_to_ack: config.packets_to_ack,
+        mapped: space.sysctl.mapped(),
     };
     let header = query::answer_to(query);
     send_payload(device, &header, &host.answer(nonce), to)?;

@@ -53,9 +53,9 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
     }
     let space = Space::of(device.net());
     match space.edp_peers.look_up(to) {
-        Known::Largest(largest) if len > largest.into() => return Err(EMSGSIZE),
+        Known::Told(told) if len > told.largest.into() => return Err(EMSGSIZE),
         Known::Ask(nonce) => edp_control::ask(device, nonce, to.mac, space),
-        Known::Largest(_) | Known::Nothing => {}
+        Known::Told(_) | Known::Nothing => {}
     }
     Ok(())
 }

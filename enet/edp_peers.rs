@@ -76,7 +76,7 @@ impl Peers {
         })?
     }
 
-    /// Looks up `to`, for which a large datagram leaves.
+    /// Looks up `to`, for which something leaves that not every host takes.
     pub(crate) fn look_up(&self, to: &Address) -> Known {
         let nonce = || random::u32().to_be_bytes();
         self.with(to.mac, to.ifindex, |bucket, peer, now| {
@@ -94,9 +94,14 @@ impl Peers {
         told: &Capabilities,
     ) -> bool {
         self.with(source, device.index(), |bucket, peer, now| {
-            bucket.answer(peer, now, nonce, told.largest_datagram)
+            bucket.answer(peer, now, nonce, told)
         })
         .unwrap_or(false)
+    }
+
+    /// Forgets what `peer` has told, which may be true no more.
+    pub(crate) fn doubt(&self, peer: &Address) {
+        self.with(peer.mac, peer.ifindex, |bucket, peer, _| bucket.doubt(peer));
     }
 
     /// Forgets the hosts behind device `ifindex`, which is gone.

@@ -41,6 +41,14 @@ mod esp_socket;
 mod esp_stream;
 mod events;
 mod family;
+mod mapped;
+mod mapped_connect;
+mod mapped_ends;
+mod mapped_files;
+mod mapped_list;
+mod mapped_record;
+mod mapped_refusals;
+mod mapped_rules;
 mod namespaces;
 mod notes;
 mod parameters;
@@ -57,7 +65,7 @@ use crate::net::{
     compat::parameter,
     device::Notifier,
     family::{FamilyRegistration, ProtocolRegistration},
-    namespace, offload, packet_type,
+    inet, namespace, offload, packet_type,
 };
 
 module! {
@@ -66,7 +74,8 @@ module! {
     authors: ["The enet authors"],
     description: "PF_ENET: datagrams (EDP) and reliable streams (ESP) straight on Ethernet",
     license: "GPL",
-    alias: ["net-pf-28"],
+    // The last two are of mapped sockets: a program whose sockets are mapped loads the module by them.
+    alias: ["net-pf-28", "net-pf-2-proto-259-type-1", "net-pf-10-proto-259-type-1"],
     params: {
         family: u16 {
             default: 28,
@@ -87,6 +96,7 @@ module! {
 /// can make sockets any more, then no frame comes in, then the connections end that outlived their
 /// descriptors, and last the protocols go, which waits for their last socket.
 struct Enet {
+    _mapped: inet::Registration<mapped::Mapped>,
     _family: FamilyRegistration<family::Enet>,
     _edp_frames: packet_type::Registration<edp_input::Frames>,
     _esp_frames: packet_type::Registration<esp_input::Frames>,
@@ -122,7 +132,9 @@ impl kernel::Module for Enet {
                 parameters.family
             )
         })?;
+        let mapped = inet::Registration::new(uapi::IPPROTO_ENET, module)?;
         Ok(Enet {
+            _mapped: mapped,
             _family: family,
             _edp_frames: edp_frames,
             _esp_frames: esp_frames,

@@ -12,14 +12,14 @@ use crate::{
     esp_life::Parent,
     esp_output::{self, push},
     esp_sock::{key, parts, serve_by_timer, Connection, Esp, LockedEsp, Role, Shared, State},
-    events,
+    events, mapped_ends,
     net::{
         device::Device,
         errno::EEXIST,
         namespace::PerNet,
         offload::Contents,
         packet_type::Handler,
-        rcu,
+        rcu, route,
         skb::Skb,
         sock::{NewChild, Sock, TcpState},
         softirq::Softirq,
@@ -31,6 +31,9 @@ use crate::{
     space::Space,
     statistics::Statistic,
 };
+
+/// The network of addresses that are not on the wire, 127.0.0.0/8.
+const LOOPBACK: u8 = 127;
 
 /// Takes the frames of ESP's Ethernet type.
 pub(crate) struct Frames;
@@ -94,6 +97,9 @@ impl Handler for Frames {
             .esp_connections
             .find(&key(header.dst, &peer), section)
             .or_else(|| {
+                if let Some(mapped) = mapped(&skb, &header) {
+                    return mapped_listener(space, &mapped, &peer, device, section);
+                }
                 space
                     .esp_listeners
                     .find(header.dst.into(), section, |sock| {
@@ -143,6 +149,59 @@ impl Handler for Frames {
             ack_queue::serve(&queue, now, softirq);
         }
     }
+}
+
+/// The ends of the connection that a SYN opens, if that stands for one of TCP.
+#[inline]
+fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
+    if !header.opens() {
+        return None;
+    }
+    options(skb).mapped
+}
+
+/// The listener for a connection from `peer` that stands for one of TCP. Its sender says who it is: it has to be
+/// the neighbour with that address, and to mean one of ours. Of several listeners that share the port each
+/// gets a share of the peers.
+#[cold]
+#[inline(never)]
+fn mapped_listener<'a>(
+    space: &Space,
+    mapped: &esp::Mapped,
+    peer: &Address,
+    device: &Device,
+    section: &'a rcu::Read,
+) -> Option<&'a Sock<Esp>> {
+    let source = mapped_ends::from_wire(&mapped.source);
+    let destination = mapped_ends::from_wire(&mapped.destination);
+    let (from, to) = (source.v4()?, destination.v4()?);
+    // What is bound to 127.0.0.1 is for the host itself, as IP has it.
+    let [network, ..] = to;
+    let meant = network != LOOPBACK && route::is_own(device, to);
+    if !meant || route::is_own(device, from) || !route::is_neighbour(device, from, peer.mac) {
+        space.statistics.count(Statistic::MappedInForeign);
+        return None;
+    }
+    let port = destination.port;
+    let listener = space
+        .mapped_listeners
+        .find_best(port.into(), section, |sock| {
+            let twin = sock.shared().twin.as_ref()?;
+            if !twin.takes(&destination)
+                || !sock.hears(peer.ifindex)
+                || sock.is_filtered_by_group()
+            {
+                return None;
+            }
+            let from = peer.mac.to_bits() << 16 | u64::from(peer.port);
+            let share = space.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 1;
+            Some(share | u32::from(!twin.own.is_any()) << 31)
+        })?;
+    if !space.mapped_rules.allow(listener, from, port) {
+        space.statistics.count(Statistic::MappedInPolicy);
+        return None;
+    }
+    Some(listener)
 }
 
 /// Processes a packet that waited while a task owned the socket.
@@ -379,6 +438,10 @@ fn answer(
     let admission = queue.lock().admit(now);
     let summed = syn.is_summed() || esp.state.chosen.sums(&space.sysctl);
     let cookie = || client(peer).cookie(syn, now, |words| space.cookie_secret.hash(words));
+    let twin = listener.shared().twin.is_some();
+    if twin && options.mapped.is_none() {
+        return Err(DropReason::BadState);
+    }
     match admission {
         Admission::Child(slot) => {
             let port = listener.shared().binding.port();
@@ -386,12 +449,18 @@ fn answer(
             let engine = esp::Connection::accept(port, syn, cookie(), config, now);
             let mut child = spawn(esp, device, peer, engine, slot, softirq)?;
             let mut esp = child.locked();
+            esp.state.mapped = options.mapped;
             esp_devices::limited(&mut esp, options, now);
             if summed {
                 esp_devices::sum(&mut esp, now);
             }
             push(&mut esp, now);
             Ok(())
+        }
+        // A cookie has no room for the ends that the SYN told. Its sender has TCP to go back to.
+        Admission::Cookie if twin => {
+            listener.count_drop();
+            Err(DropReason::ListenQueue)
         }
         Admission::Cookie => {
             space.statistics.count(Statistic::EspOutCookies);

@@ -6,7 +6,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::Due,
     address::Address,
-    esp::{self, flags, Header, Options, Transmit, HEADER_LEN, OPTIONS_LEN, SUM_LEN},
+    esp::{self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, OPTIONS_LEN, SUM_LEN},
     esp_sock::{parts, serve_by_timer, Connection, Esp, LockedEsp},
     events,
     net::{
@@ -84,7 +84,8 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
             (Transmit::Control { header, resend }, Some(device)) => {
                 let processor = connection.sending.processor();
                 let header = header.summed(connection.sending.is_summed());
-                control(sock, processor, device, &peer, header, resend)
+                let mapped = connection.mapped.as_ref();
+                control(sock, processor, device, &peer, header, mapped, resend)
             }
             (Transmit::Probe(header), Some(device)) => {
                 let header = header.summed(connection.sending.is_summed());
@@ -156,10 +157,11 @@ fn control(
     device: &Device,
     peer: &Address,
     header: Header,
+    mapped: Option<&esp::Mapped>,
     resend: bool,
 ) -> Result {
     let mut skb = if header.has(flags::SYN) {
-        opening(device, header)?
+        opening(device, header, mapped)?
     } else {
         empty(device, &header)?
     };
@@ -201,16 +203,25 @@ fn packet(device: &Device, header: &Header, payload: &[u8]) -> Result<Skb> {
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// A SYN or SYN|ACK, with the options of a host that has this device.
+/// A SYN or SYN|ACK, with the options of a host that has this device, and of a connection that stands for
+/// one of TCP.
 #[cold]
-fn opening(device: &Device, header: Header) -> Result<Skb> {
-    let header = Header {
-        len: OPTIONS_LEN as u16,
-        ..header
-    };
+fn opening(device: &Device, header: Header, mapped: Option<&esp::Mapped>) -> Result<Skb> {
+    const MOST: usize = OPTIONS_LEN + MAPPED_LEN;
     let config = Space::of(device.net()).sysctl.config();
     let options = Options::emit(esp::mss(device.mtu()), &config);
-    packet(device, &header, &options)
+    let mapped = mapped.map(esp::Mapped::emit);
+    let mapped: &[u8] = mapped.as_ref().map_or(&[], |option| option);
+    let mut bytes = [0; MOST];
+    for (to, byte) in bytes.iter_mut().zip(options.iter().chain(mapped)) {
+        *to = *byte;
+    }
+    let len = OPTIONS_LEN.saturating_add(mapped.len()).min(MOST);
+    let header = Header {
+        len: len as u16,
+        ..header
+    };
+    packet(device, &header, bytes.get(..len).unwrap_or(&bytes))
 }
 
 /// Sends a packet without payload to the socket's peer, outside the engine's order.
@@ -224,7 +235,7 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
     let section = rcu::Read::enter();
     let sent = Device::find(sock.net(), peer.ifindex, &section)
         .ok_or(ENODEV)
-        .and_then(|device| control(sock, sender, device, &peer, header, false));
+        .and_then(|device| control(sock, sender, device, &peer, header, None, false));
     let stats = &mut connection.engine.stats;
     let statistics = connection.place.statistics();
     match sent {
@@ -256,7 +267,7 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
 
 /// Answers a SYN, and keeps nothing of it.
 pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header) {
-    if let Ok(skb) = opening(device, answer) {
+    if let Ok(skb) = opening(device, answer, None) {
         // If the answer is lost, the SYN comes again.
         let _ = device.send(skb, parameters::esp_type(), to);
     }

@@ -5,7 +5,7 @@
 
 use crate::{
     ack_queue::{self, Due, Place},
-    address::{Address, Peer},
+    address::{Address, Peer, INTERFACE_ANY},
     counters::Counter,
     esp,
     esp_accept::SharedQueue,
@@ -14,6 +14,7 @@ use crate::{
     esp_sending::{Sending, Unacknowledged},
     net::{
         device::{Device, Mac},
+        inet::InternetEnd,
         map::Key,
         sock::{Locked, Sock},
     },
@@ -32,6 +33,8 @@ pub(crate) type LockedEsp<'a> = Locked<'a, Esp>;
 #[derive(Default)]
 pub(crate) struct Shared {
     pub(crate) binding: Binding,
+    /// Of a listener beside one of TCP's.
+    pub(crate) twin: Option<Twin>,
     peer: Peer,
     pub(crate) unread: Unread,
     pub(crate) unacknowledged: Unacknowledged,
@@ -40,6 +43,23 @@ pub(crate) struct Shared {
     /// The last change of a device that the connection was told of.
     told: AtomicU32,
     missed: AtomicU8,
+}
+
+/// A listener beside one of TCP's, which takes connections that stand for that one's.
+pub(crate) struct Twin {
+    /// Where the listener of TCP's is bound to.
+    pub(crate) own: InternetEnd,
+    /// Whether it takes connections of IPv4.
+    pub(crate) takes_v4: bool,
+}
+
+impl Twin {
+    /// Whether a connection to `destination` is for this listener.
+    pub(crate) fn takes(&self, destination: &InternetEnd) -> bool {
+        self.takes_v4
+            && self.own.port == destination.port
+            && (self.own.is_any() || self.own == *destination)
+    }
 }
 
 /// An event that came while a task owned the socket, to be handled when the task releases it.
@@ -53,6 +73,15 @@ pub(crate) enum Missed {
 }
 
 impl Shared {
+    /// The part of a listener beside one of TCP's.
+    pub(crate) fn of_twin(twin: Twin) -> Self {
+        Shared {
+            binding: Binding::fixed(twin.own.port, INTERFACE_ANY),
+            twin: Some(twin),
+            ..Shared::default()
+        }
+    }
+
     /// The part of a child.
     pub(crate) fn of_child(local_port: u16, peer: &Address) -> Self {
         let shared = Shared {
@@ -132,6 +161,8 @@ pub(crate) struct Connection {
     pub(crate) receiving: Receiving,
     pub(crate) place: Place<Esp>,
     pub(crate) life: Life<Esp>,
+    /// What the SYN tells of the connection that this one stands for.
+    pub(crate) mapped: Option<esp::Mapped>,
     /// The own Ethernet address that the peer knows.
     pub(crate) local: Mac,
     /// When the socket's timer is armed for; `u64::MAX` if it is not.
@@ -153,6 +184,7 @@ impl Connection {
             sending,
             place: Place::new(sock, sock.shared().peer().mac, queue),
             life: Life::new(),
+            mapped: None,
             local: device.address(),
             armed: u64::MAX,
         }
@@ -217,6 +249,8 @@ impl Chosen {
 pub(crate) struct State {
     pub(crate) role: Role,
     pub(crate) chosen: Chosen,
+    /// The ends of the connection of TCP's that the socket's connection stands for.
+    pub(crate) mapped: Option<esp::Mapped>,
     /// How many calls sleep for data, whichever connection that comes by.
     readers: u32,
 }
@@ -227,6 +261,7 @@ impl State {
         State {
             role: Role::Idle,
             chosen,
+            mapped: None,
             readers: 0,
         }
     }

@@ -27,7 +27,7 @@ use crate::{
         options::{IntArgument, OptionBuffer, OptionValue},
         random, rcu,
         skb::Skb,
-        sock::{self, task_is_exiting, Guard, Protocol, Sock, TcpState},
+        sock::{self, task_is_exiting, Guard, Protocol, Sock, SockRef, TcpState},
         softirq::{self, Softirq},
         timer, uapi,
         wait::Waiter,
@@ -45,6 +45,9 @@ const ESP_SO_MTU: i32 = 1;
 const ESP_SO_STATS: i32 = 2;
 const ESP_SO_USER_TIMEOUT: i32 = 3;
 const ESP_SO_CHECKSUM: i32 = 4;
+
+/// How often the SYN of a mapped connection leaves: an attempt ends after 0.6 s.
+const MAPPED_SYN_TRIES: u8 = 2;
 
 static VTABLE: Vtable<Esp> = Vtable::new(b"ESP");
 
@@ -204,10 +207,20 @@ impl Esp {
         let config = space.sysctl.config();
         let mut engine = esp::Connection::new(port, peer.port, config);
         engine.set_user_timeout(esp.state.chosen.user_timeout, config);
+        let mapped = esp.state.mapped.as_mut().map(|mapped| {
+            // TCP is the other way there, and must not be late.
+            engine.set_syn_tries(MAPPED_SYN_TRIES);
+            if mapped.source.port == 0 {
+                mapped.source.port = port;
+            }
+            *mapped
+        });
         let now = timer::now();
         engine.connect(Seq(random::u16()), now);
         // The device is measured when changes are heard of already.
-        esp.state.role = Role::Connection(Connection::new(sock, engine, device, queue));
+        let mut connection = Connection::new(sock, engine, device, queue);
+        connection.mapped = mapped;
+        esp.state.role = Role::Connection(connection);
         if esp.state.chosen.sums(&space.sysctl) {
             esp_devices::sum(esp, now);
         }
@@ -227,7 +240,10 @@ impl Esp {
             return;
         };
         esp.state.role = Role::Idle;
-        let listed = Space::of(sock.net()).esp_listeners.lock().remove(sock);
+        let space = Space::of(sock.net());
+        let listed = space.esp_listeners.lock().remove(sock);
+        drop(listed);
+        let listed = space.mapped_listeners.lock().remove(sock);
         drop(listed);
         esp_connection::set_state(sock, TcpState::Close);
         let listener = queue.lock().close();
@@ -320,6 +336,60 @@ fn set_checksum(sock: &Sock<Esp>, value: u32) -> Result {
     }
     esp.state.chosen.checksum = Some(value != 0);
     Ok(())
+}
+
+/// Listens beside a socket of TCP's, as which the caller has made the one of `call`.
+pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
+    let sock = call.sock();
+    let mut guard = call.lock();
+    let esp = guard.locked();
+    if let Some(queue) = esp.state.listening() {
+        esp_accept::set_backlog(queue, backlog)?;
+        sock.backlog_limit().store(backlog, Relaxed);
+        return Ok(());
+    }
+    let twin = sock.shared().twin.as_ref().ok_or(EINVAL)?;
+    if sock.tcp_state() != TcpState::Close as u8 {
+        return Err(EINVAL);
+    }
+    let queue = esp_accept::Queue::new(call.hold(), backlog)?;
+    let space = Space::of(sock.net());
+    esp_connection::set_state(sock, TcpState::Listen);
+    let listed = space
+        .mapped_listeners
+        .lock()
+        .insert(twin.own.port.into(), sock);
+    if let Err(e) = listed {
+        esp_connection::set_state(sock, TcpState::Close);
+        drop(queue.lock().close());
+        return Err(e);
+    }
+    esp.state.role = Role::Listener(queue);
+    sock.backlog_limit().store(backlog, Relaxed);
+    Ok(())
+}
+
+/// Ends [`listen_as_twin`].
+pub(crate) fn stop_twin(sock: &Sock<Esp>) {
+    let mut guard = sock.lock();
+    Esp::stop_listening(&mut guard);
+}
+
+/// The connection that has waited longest for a listener's `accept`, if one has.
+pub(crate) fn take_child(listener: &Sock<Esp>) -> Option<SockRef<Esp>> {
+    let mut guard = listener.lock();
+    let queue = guard.locked().state.listening()?.clone();
+    drop(guard);
+    let child = queue.lock().pop_ready();
+    child
+}
+
+/// Ends a connection that cannot be given a descriptor.
+pub(crate) fn give_up_child(child: &Sock<Esp>) {
+    let mut guard = child.lock();
+    let mut esp = guard.locked();
+    softirq::disabled(|_| esp_connection::abort(&mut esp));
+    esp_connection::end(child);
 }
 
 impl Operations for Esp {

@@ -100,6 +100,11 @@ impl Binding {
         self.port.store(port, Relaxed);
     }
 
+    /// The socket has a port that is another's to give out. It is in no table, and locked.
+    pub(crate) fn fix(&self, port: u16) {
+        self.set(port, 0, false);
+    }
+
     /// Whether the port was asked for by its number.
     pub(crate) fn is_asked_for(&self) -> bool {
         self.asked_for.load(Relaxed)

@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! `/proc/net/edp`, `/proc/net/esp`: the sockets of a namespace. `/proc/net/enet`: its counters.
+//! `/proc/net/edp`, `/proc/net/esp`: the sockets of a namespace. `/proc/net/enet`: its counters. All its files.
 
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     edp_sock::Edp,
     esp_sock::Esp,
+    mapped_files::{MappedFile, PolicyFile},
     net::{
         device::Mac,
         namespace::{Net, Operations, PerNet},
@@ -31,6 +32,8 @@ pub(crate) struct Files {
     _edp: File<EdpFile>,
     _esp: File<EspFile>,
     _enet: File<EnetFile>,
+    _mapped: File<MappedFile>,
+    _policy: File<PolicyFile>,
 }
 
 static FILES: Operations<Files> = Operations::new();
@@ -47,6 +50,8 @@ unsafe impl PerNet for Files {
             _edp: File::new(net)?,
             _esp: File::new(net)?,
             _enet: File::new(net)?,
+            _mapped: File::new(net)?,
+            _policy: File::editable(net)?,
         })
     }
 }

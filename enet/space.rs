@@ -8,6 +8,9 @@ use crate::{
     edp_peers::Peers,
     edp_sock::Edp,
     esp_sock::Esp,
+    mapped_list::Connections,
+    mapped_refusals::Refusals,
+    mapped_rules::Rules,
     net::{
         limits::Limits,
         map::Map,
@@ -44,6 +47,14 @@ pub(crate) struct Space {
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
     pub(crate) esp_listeners: Table<Esp, LookupLink>,
+    /// Listeners beside ones of TCP's, by port.
+    pub(crate) mapped_listeners: Table<Esp, LookupLink>,
+    /// Destinations that refused a mapped connection.
+    pub(crate) mapped_refusals: Refusals,
+    /// For whom mapped sockets may use ESP.
+    pub(crate) mapped_rules: Rules,
+    /// What carries the connections of mapped sockets.
+    pub(crate) mapped_connections: Connections,
     /// The ACK queues, by device.
     pub(crate) esp_queues: AckQueues<Esp>,
     /// How often a device has changed.
@@ -69,6 +80,10 @@ impl Space {
             cookie_secret: Secret::new(),
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
+            mapped_listeners: Table::new(LISTENER_BITS)?,
+            mapped_refusals: Refusals::new(),
+            mapped_rules: Rules::new()?,
+            mapped_connections: Connections::new()?,
             esp_queues: AckQueues::new(settings.live(), statistics.clone())?,
             device_changes: AtomicU32::new(0),
             statistics,

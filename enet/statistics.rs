@@ -8,7 +8,7 @@ use crate::net::{percpu::PerCpu, trace::DropReason};
 macro_rules! statistics {
     ($($(#[$doc:meta])* $name:ident,)*) => {
         /// A counter of a namespace. The names are the users'.
-        #[derive(Clone, Copy)]
+        #[derive(Clone, Copy, PartialEq, Eq)]
         pub(crate) enum Statistic {
             $($(#[$doc])* $name,)*
         }
@@ -111,6 +111,38 @@ statistics! {
     EdpInReceiveBuffer,
     /// The sum is wrong.
     EdpInCsumErrors,
+    /// Connections of mapped sockets that ESP carries, opened here.
+    MappedActiveOpens,
+    /// The same, accepted here.
+    MappedPassiveOpens,
+    /// SYNs of mapped connections that came from another host than they said, or for another one.
+    MappedInForeign,
+    /// SYNs of mapped connections that `/proc/net/enet_policy` forbids.
+    MappedInPolicy,
+    /// Attempts to connect that went to TCP: `mapped` is 0.
+    MappedTcpSetting,
+    /// Because `/proc/net/enet_policy` forbids it.
+    MappedTcpPolicy,
+    /// Because the address is not one of IPv4.
+    MappedTcpAddress,
+    /// Because the socket wants what only TCP does.
+    MappedTcpOption,
+    /// Because programs attached to the control group look at IP.
+    MappedTcpGroup,
+    /// Because the destination is not on the own Ethernet.
+    MappedTcpRoute,
+    /// Because the neighbour's Ethernet address was not known.
+    MappedTcpNeighbour,
+    /// Because it was not known whether the peer speaks ESP.
+    MappedTcpUnknown,
+    /// Because the peer does not take mapped connections.
+    MappedTcpPeer,
+    /// Because the peer refused, now or a short time ago.
+    MappedTcpRefused,
+    /// Because the peer did not answer.
+    MappedTcpSilent,
+    /// Because of an error here: no memory, no port, no device.
+    MappedTcpError,
 }
 
 /// The counter of ESP frames that are dropped for `reason`.

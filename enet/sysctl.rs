@@ -40,6 +40,8 @@ pub(crate) struct Settings {
     send_buffer: AtomicU32,
     /// Bytes; 0 if never written.
     receive_buffer: AtomicU32,
+    /// Whether mapped sockets use ESP: 0 or 1.
+    mapped: AtomicU32,
 }
 
 /// The part that packets look at.
@@ -103,6 +105,7 @@ pub(crate) enum Setting {
     RetransmissionTimeMin,
     UserTimeout,
     Checksum,
+    Mapped,
     /// A buffer's size, and which of two limits is its.
     Buffer(fn(&Settings) -> &AtomicU32, fn(Limits) -> u32),
 }
@@ -174,6 +177,7 @@ impl Settings {
             new_limits,
             send_buffer: AtomicU32::new(0),
             receive_buffer: AtomicU32::new(0),
+            mapped: AtomicU32::new(1),
         })
     }
 
@@ -190,6 +194,11 @@ impl Settings {
     /// Whether new connections ask for sums.
     pub(crate) fn checksum(&self) -> bool {
         self.live.checksum.load(Relaxed) != 0
+    }
+
+    /// Whether mapped sockets use ESP.
+    pub(crate) fn mapped(&self) -> bool {
+        self.mapped.load(Relaxed) != 0
     }
 
     /// Gives a socket that nobody else has yet the buffers that were set, if they were: a new one, or
@@ -259,6 +268,7 @@ impl Numbers for Settings {
             c"initial_ack_burst_length",
             Setting::Packets(|window| &mut window.initial_ack_burst_length),
         ),
+        (c"mapped", Setting::Mapped),
         (
             c"packets_to_ack",
             Setting::Packets(|window| &mut window.packets_to_ack),
@@ -284,6 +294,7 @@ impl Numbers for Settings {
             Setting::RetransmissionTimeMin => Ok(self.live.retransmission_time_min.load(Relaxed)),
             Setting::UserTimeout => Ok(self.live.user_timeout.load(Relaxed)),
             Setting::Checksum => Ok(self.live.checksum.load(Relaxed)),
+            Setting::Mapped => Ok(self.mapped.load(Relaxed)),
             Setting::Buffer(buffer, which) => match buffer(self).load(Relaxed) {
                 0 => (self.new_limits)().map(which),
                 bytes => Ok(bytes),
@@ -309,6 +320,7 @@ impl Numbers for Settings {
             ),
             Setting::UserTimeout => store(&live.user_timeout, USER_TIMEOUT, number),
             Setting::Checksum => store(&live.checksum, 0..=1, number),
+            Setting::Mapped => store(&self.mapped, 0..=1, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),
                 which(Limits::LEAST)..=which(Limits::most()),

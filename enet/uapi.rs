@@ -2,6 +2,9 @@
 
 //! Numbers of the user interface, as `af_enet.h` has them.
 
+/// Protocol number of `AF_INET` and `AF_INET6`: streams that are TCP's. The kernel uses 256 and 262 of the numbers
+/// beyond those of IP, and takes up to 262.
+pub(crate) const IPPROTO_ENET: u16 = 259;
 /// Level of socket options of both protocols: "EP".
 pub(crate) const SOL_EP: i32 = 0x4550;
 /// The level in the first header of 2006. Linux has given the number to another protocol since.

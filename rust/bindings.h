@@ -8,6 +8,7 @@
 #include <linux/etherdevice.h>
 #include <linux/hrtimer.h>
 #include <linux/if_arp.h>
+#include <linux/in.h>
 #include <linux/module.h>
 #include <linux/net.h>
 #include <linux/netdevice.h>
@@ -22,9 +23,12 @@
 #include <linux/sockios.h>
 #include <linux/splice.h>
 #include <linux/sysctl.h>
+#include <linux/tcp.h>
 #include <linux/termios.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
+#include <net/protocol.h>
+#include <net/route.h>
 #include <net/sock.h>
 #include <net/tcp_states.h>
 

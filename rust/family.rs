@@ -12,7 +12,7 @@ use super::{
     options::{IntArgument, OptionBuffer, OptionValue},
     rcu,
     skb::{Context, Skb},
-    sock::{Protocol, RawSock, Sock},
+    sock::{Protocol, RawSock, Sock, SockRef},
     softirq::Softirq,
 };
 use crate::net::errno::prelude::*;
@@ -311,14 +311,52 @@ impl<'a> NewSocket<'a> {
         unsafe {
             let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
-            (*sk).sk_protocol = protocol as u16;
-            // For the buffers that the core allocates in send calls.
-            (*sk).sk_allocation = Context::Task.gfp();
-            (*sk).sk_backlog_rcv = Some(backlog::<P>);
-            Sock::<P>::init(sk, shared, state);
+            set_up::<P>(sk, protocol, shared, state);
             (*self.socket).ops = vtable.ops.get();
             Ok(Sock::from_raw(sk))
         }
+    }
+}
+
+/// Makes a socket of protocol `P` that has no descriptor, in the namespace of `other`.
+///
+/// # Errors
+///
+/// `ENOBUFS` without memory, `ENODEV` if the protocol is not registered.
+pub(super) fn without_descriptor<P: Operations>(
+    other: &RawSock,
+    protocol: i32,
+    shared: P::Shared,
+    state: P::State,
+) -> Result<SockRef<P>> {
+    // SAFETY: `other` holds the namespace. What is allocated is ours, with the reference that it is born with;
+    // its own parts are made before anyone else has it.
+    unsafe {
+        let sk = P::vtable().alloc(bindings::sock_net(other.as_ptr()), false)?;
+        bindings::sock_init_data(ptr::null_mut(), sk);
+        set_up::<P>(sk, protocol, shared, state);
+        Ok(SockRef::from_raw(sk))
+    }
+}
+
+/// Makes what the core has allocated and initialised a socket of `P`.
+///
+/// # Safety
+///
+/// Nobody else has `sk`, which was allocated by `P`'s table.
+unsafe fn set_up<P: Operations>(
+    sk: *mut bindings::sock,
+    protocol: i32,
+    shared: P::Shared,
+    state: P::State,
+) {
+    // SAFETY: The caller's promise.
+    unsafe {
+        (*sk).sk_protocol = protocol as u16;
+        // For the buffers that the core allocates in send calls.
+        (*sk).sk_allocation = Context::Task.gfp();
+        (*sk).sk_backlog_rcv = Some(backlog::<P>);
+        Sock::<P>::init(sk, shared, state);
     }
 }
 

@@ -4,6 +4,7 @@
  * call. One line each: nothing is decided here.
  */
 #include "bindings.h"
+#include <linux/bpf-cgroup.h>
 #include <linux/filter.h>
 #include <linux/jhash.h>
 #include <linux/mm.h>
@@ -13,10 +14,16 @@
 #include <linux/sctp.h>
 #include <linux/skbuff_ref.h>
 #include <linux/sockptr.h>
+#include <net/arp.h>
 #include <net/busy_poll.h>
 #include <net/gro.h>
+#include <net/inet_connection_sock.h>
 #include <net/ip.h>
+#include <net/ipv6.h>
+#include <net/route.h>
 #include <net/rps.h>
+#include <net/tcp.h>
+#include <net/xfrm.h>
 
 /* Only bindgen and Rust know these names, so no header declares them. */
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
@@ -57,6 +64,56 @@ H(void, sk_mark_napi_id, (struct sock *sk, const struct sk_buff *skb), sk_mark_n
 H(bool, sk_can_busy_loop, (const struct sock *sk), return sk_can_busy_loop(sk))
 H(void, sk_busy_loop, (struct sock *sk, int nonblock), sk_busy_loop(sk, nonblock))
 H(void, sockcm_init, (struct sockcm_cookie *cookie, const struct sock *sk), sockcm_init(cookie, sk))
+/* streams of the Internet families, and companions beside them: the socket file system leaves the inode's pointer alone */
+H(void *, socket_companion, (struct socket *sock), return smp_load_acquire(&SOCK_INODE(sock)->i_private))
+H(bool, socket_set_companion, (struct socket *sock, void *companion), if (cmpxchg(&SOCK_INODE(sock)->i_private, NULL, companion)) return false; set_bit(SOCK_CUSTOM_SOCKOPT, &sock->flags); return true)
+H(void *, socket_take_companion, (struct socket *sock), return xchg(&SOCK_INODE(sock)->i_private, NULL))
+H(void, socket_set_ops, (struct socket *sock, const struct proto_ops *ops), WRITE_ONCE(sock->ops, ops))
+H(void, sk_accompany, (struct sock *sk, struct socket *sock), write_lock_bh(&sk->sk_callback_lock); rcu_assign_pointer(sk->sk_wq, &sock->wq); sk_set_socket(sk, sock); sk->sk_type = sock->type; WRITE_ONCE(sk->sk_uid, sk_uid(sock->sk)); sock_hold(sock->sk); WRITE_ONCE(*(void **)&sk->sk_user_data, sock->sk); if (READ_ONCE(sk->sk_err)) WRITE_ONCE(sock->sk->sk_err, xchg(&sk->sk_err, 0)); write_unlock_bh(&sk->sk_callback_lock))
+H(void, sk_forget_front, (struct sock *sk), WRITE_ONCE(*(void **)&sk->sk_user_data, NULL))
+H(void, sock_valbool_flag, (struct sock *sk, enum sock_flags bit, bool on), sock_valbool_flag(sk, bit, on))
+H(void, tcp_inherit, (struct sock *to, const struct sock *from), sock_valbool_flag(to, SOCK_BROADCAST, sock_flag(from, SOCK_BROADCAST)); sock_valbool_flag(to, SOCK_DBG, sock_flag(from, SOCK_DBG)); sock_valbool_flag(to, SOCK_RXQ_OVFL, sock_flag(from, SOCK_RXQ_OVFL)); to->sk_priority = 0; to->sk_rcvlowat = from->sk_rcvlowat; to->sk_peek_off = READ_ONCE(from->sk_peek_off); to->sk_reuse = from->sk_reuse; to->sk_reuseport = from->sk_reuseport; tcp_sk(to)->nonagle = tcp_sk(from)->nonagle; tcp_sk(to)->keepalive_time = tcp_sk(from)->keepalive_time; tcp_sk(to)->keepalive_intvl = tcp_sk(from)->keepalive_intvl; tcp_sk(to)->keepalive_probes = tcp_sk(from)->keepalive_probes; inet_csk(to)->icsk_user_timeout = inet_csk(from)->icsk_user_timeout; inet_sk(to)->tos = inet_sk(from)->tos; inet_sk(to)->uc_ttl = inet_sk(from)->uc_ttl)
+H(bool, tcp_has_child, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
+H(bool, inet_v6only, (const struct sock *sk), return ipv6_only_sock(sk))
+H(u16, inet_own_end, (const struct sock *sk, u8 *address), struct in6_addr own = {}; if (sk->sk_family == AF_INET6) own = *inet6_rcv_saddr(sk); else ipv6_addr_set_v4mapped(inet_sk(sk)->inet_rcv_saddr, &own); memcpy(address, &own, sizeof(own)); return READ_ONCE(inet_sk(sk)->inet_num))
+H(int, inet_write_name, (void *name, bool v6, const u8 *address, u16 port), if (v6) { struct sockaddr_in6 sin6 = { .sin6_family = AF_INET6, .sin6_port = htons(port) }; memcpy(&sin6.sin6_addr, address, 16); memcpy(name, &sin6, sizeof(sin6)); return sizeof(sin6); } struct sockaddr_in sin = { .sin_family = AF_INET, .sin_port = htons(port) }; memcpy(&sin.sin_addr, address + 12, 4); memcpy(name, &sin, sizeof(sin)); return sizeof(sin))
+
+#ifdef CONFIG_NET_RX_BUSY_POLL
+H(void, sk_show_arrival, (struct sock *to, const struct sock *from), WRITE_ONCE(to->sk_incoming_cpu, READ_ONCE(from->sk_incoming_cpu)); WRITE_ONCE(to->sk_napi_id, READ_ONCE(from->sk_napi_id)))
+H(void, sk_inherit_busy_poll, (struct sock *to, const struct sock *from), WRITE_ONCE(to->sk_prefer_busy_poll, READ_ONCE(from->sk_prefer_busy_poll)); WRITE_ONCE(to->sk_busy_poll_budget, READ_ONCE(from->sk_busy_poll_budget)))
+#else
+H(void, sk_show_arrival, (struct sock *to, const struct sock *from), WRITE_ONCE(to->sk_incoming_cpu, READ_ONCE(from->sk_incoming_cpu)))
+H(void, sk_inherit_busy_poll, (struct sock *to, const struct sock *from), )
+#endif
+
+/* routes and neighbours */
+H(struct rtable *, route_output, (struct sock *sk, __be32 *saddr, __be32 daddr, __be16 dport), struct flowi4 fl4 = { .flowi4_oif = READ_ONCE(sk->sk_bound_dev_if), .flowi4_mark = READ_ONCE(sk->sk_mark), .flowi4_proto = IPPROTO_TCP, .flowi4_uid = sk_uid(sk), .daddr = daddr, .saddr = *saddr, .fl4_dport = dport }; struct rtable *rt = ip_route_output_flow(sock_net(sk), &fl4, sk); *saddr = fl4.saddr; return rt)
+H(bool, rt_is_on_link, (const struct rtable *rt), return rt->rt_type == RTN_UNICAST && !rt->rt_uses_gateway && !rt->rt_gw_family && !dst_xfrm(&rt->dst))
+H(struct net_device *, rt_dev, (const struct rtable *rt), return rt->dst.dev)
+H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))
+H(bool, neighbour_address, (struct net_device *dev, __be32 ip, u8 *address), bool valid = false; struct neighbour *n; rcu_read_lock(); n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); if (n && READ_ONCE(n->nud_state) & NUD_VALID) { neigh_ha_snapshot(address, n, dev); valid = true; } rcu_read_unlock(); return valid)
+H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)
+
+#ifdef CONFIG_SOCK_CGROUP_DATA
+H(u64, sk_group_at, (struct sock *sk, int level), struct cgroup *group = cgroup_ancestor(sock_cgroup_ptr(&sk->sk_cgrp_data), level); return group ? cgroup_id(group) : 0)
+#else
+H(u64, sk_group_at, (struct sock *sk, int level), return 0)
+#endif
+
+#ifdef CONFIG_CGROUP_BPF
+H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(sk, CGROUP_INET_INGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET_EGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_SOCK_OPS))
+#else
+H(bool, cgroup_filters_inet, (struct sock *sk), return false)
+#endif
+
+/* where IPv6 is a module of its own, nothing here is to need that */
+#if IS_BUILTIN(CONFIG_IPV6)
+H(int, inet6_register, (struct inet_protosw *p), return inet6_register_protosw(p))
+H(void, inet6_unregister, (struct inet_protosw *p), inet6_unregister_protosw(p))
+#else
+H(int, inet6_register, (struct inet_protosw *p), return -EAFNOSUPPORT)
+H(void, inet6_unregister, (struct inet_protosw *p), )
+#endif
 H(size_t, memory_size, (void), return totalram_pages() << PAGE_SHIFT)
 H(u64, sock_ino, (const struct sock *sk), return sock_i_ino(sk))
 
@@ -166,6 +223,8 @@ H(void *, net_generic, (const struct net *net, unsigned int id), return net_gene
 H(void *, net_generic_rcu, (const struct net *net, unsigned int id), return rcu_dereference(net->gen)->ptr[id])
 H(struct proc_dir_entry *, proc_net, (const struct net *net), return net->proc_net)
 H(struct net *, seq_file_net, (struct seq_file *seq), return seq_file_net(seq))
+H(struct seq_file *, file_seq, (struct file *file), return file->private_data)
+H(bool, file_may_configure, (const struct file *file, const struct net *net), return file_ns_capable(file, net->user_ns, CAP_NET_ADMIN))
 H(size_t, seq_room, (const struct seq_file *seq), return seq->size - seq->count)
 H(u32, seq_sk_uid, (struct seq_file *seq, const struct sock *sk), return from_kuid_munged(seq_user_ns(seq), sk_uid(sk)))
 

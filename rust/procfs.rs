@@ -16,7 +16,7 @@ use core::{
     marker::PhantomData,
     mem, ptr,
 };
-use kernel::ffi::{c_int, c_void};
+use kernel::ffi::{c_char, c_int, c_void};
 use kernel::str::CStrExt;
 
 /// A text that is cut where `N` bytes are full.
@@ -133,6 +133,16 @@ pub(crate) trait Show: 'static {
     fn show(net: &Net, place: &mut Place, out: &mut Output) -> Result<(), Full>;
 }
 
+/// A file that takes text, too.
+pub(crate) trait Edit: Show {
+    /// Takes what was written in one call, from a writer that may configure the namespace's network.
+    ///
+    /// # Errors
+    ///
+    /// Those of the write; then nothing of the text is taken.
+    fn edit(net: &Net, text: &[u8]) -> Result;
+}
+
 /// The tables by which the kernel calls a file.
 pub(crate) struct Table<S: Show>(UnsafeCell<bindings::seq_operations>, PhantomData<S>);
 
@@ -190,6 +200,37 @@ impl<S: Show> File<S> {
                 0o444,
                 directory,
                 S::table().0.get(),
+                mem::size_of::<Reader>() as u32,
+                ptr::null_mut(),
+            );
+            if entry.is_null() {
+                return Err(ENOMEM);
+            }
+            Ok(File {
+                directory,
+                _show: PhantomData,
+            })
+        }
+    }
+
+    /// Makes the file, readable by all, and writable with `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn editable(net: &Net) -> Result<Self>
+    where
+        S: Edit,
+    {
+        // SAFETY: As in `new`; the function is for files of `S`.
+        unsafe {
+            let directory = bindings::proc_net(net.as_ptr());
+            let entry = bindings::proc_create_net_data_write(
+                S::NAME.as_char_ptr(),
+                0o644,
+                directory,
+                S::table().0.get(),
+                Some(write::<S>),
                 mem::size_of::<Reader>() as u32,
                 ptr::null_mut(),
             );
@@ -273,4 +314,28 @@ unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut 
     let mut out = Output { file, begun: false };
     reader.done = S::show(net, &mut reader.place, &mut out).is_ok();
     0
+}
+
+/// # Safety
+///
+/// Called by the core, in a `write` call on an open file that [`File::editable`] made, with a copy of `len` bytes in the kernel's
+/// memory.
+unsafe extern "C" fn write<S: Edit>(
+    file: *mut bindings::file,
+    text: *mut c_char,
+    len: usize,
+) -> c_int {
+    // SAFETY: A file of `/proc/net` has a `seq_file`, made for a namespace, which its opener holds; the rest is as the core promises.
+    let (net, text) = unsafe {
+        let net = Net::from_raw(bindings::seq_file_net(bindings::file_seq(file)));
+        // Whoever opened the file has to have the right, not only whoever writes by its descriptor.
+        if !bindings::file_may_configure(file, net.as_ptr()) {
+            return EPERM.to_errno();
+        }
+        (net, core::slice::from_raw_parts(text.cast::<u8>(), len))
+    };
+    match S::edit(net, text) {
+        Ok(()) => 0,
+        Err(error) => error.to_errno(),
+    }
 }

@@ -10,7 +10,7 @@
 use super::{
     bindings,
     skb::Skb,
-    sock::{field, RawSock},
+    sock::{field, Protocol, RawSock, Sock},
 };
 use core::{
     ptr,
@@ -71,21 +71,22 @@ impl RawSock {
     #[inline]
     pub(crate) fn peek_offset(&self) -> usize {
         // SAFETY: A single load, as the core does it; negative is off.
-        unsafe { ptr::read_volatile(field!(self, sk_peek_off)).max(0) as usize }
+        unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off).max(0) as usize }
     }
 
     /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a look returned, or back by
     /// those that were taken from the head.
     #[inline]
     pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
+        let sk = self.front();
         // SAFETY: As in `peek_offset`.
-        if unsafe { ptr::read_volatile(field!(self, sk_peek_off)) } < 0 {
+        if unsafe { ptr::read_volatile(&raw const (*sk).sk_peek_off) } < 0 {
             return;
         }
         let n = c_int::try_from(n).unwrap_or(c_int::MAX);
         let back = if peeked { -n } else { n };
         // SAFETY: The socket is valid; the function does nothing when the offset is off.
-        unsafe { bindings::sk_peek_offset_bwd(self.as_ptr(), back) };
+        unsafe { bindings::sk_peek_offset_bwd(sk, back) };
     }
 
     /// `SO_BINDTODEVICE`: the index of the only device to use, or 0.
@@ -133,11 +134,103 @@ impl RawSock {
         pacing != 0 || self.has_flag(bindings::sock_flags_SOCK_TXTIME)
     }
 
+    /// Whether a filter is attached (`SO_ATTACH_FILTER` and the like).
+    pub(super) fn has_filter(&self) -> bool {
+        // SAFETY: A single load of a pointer that is not followed.
+        unsafe { !ptr::read_volatile(field!(self, sk_filter)).is_null() }
+    }
+
+    /// Takes over what users have set at the socket level for `other`, in single loads and stores.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else writes this socket's flags: it is locked, or nobody else has it.
+    unsafe fn copy_options(&self, other: &RawSock) {
+        const FLAGS: [bindings::sock_flags; 8] = [
+            bindings::sock_flags_SOCK_LINGER,
+            bindings::sock_flags_SOCK_KEEPOPEN,
+            bindings::sock_flags_SOCK_URGINLINE,
+            bindings::sock_flags_SOCK_LOCALROUTE,
+            bindings::sock_flags_SOCK_RCVTSTAMP,
+            bindings::sock_flags_SOCK_RCVTSTAMPNS,
+            bindings::sock_flags_SOCK_TSTAMP_NEW,
+            bindings::sock_flags_SOCK_SELECT_ERR_QUEUE,
+        ];
+        macro_rules! copy {
+            ($($field:ident)+) => {
+                // SAFETY: The same field of two valid sockets, a number that the core too reads and writes at any time.
+                $(unsafe {
+                    ptr::write_volatile(field!(self, $field), ptr::read_volatile(field!(other, $field)));
+                })+
+            };
+        }
+        copy! {
+            sk_rcvtimeo sk_sndtimeo sk_lingertime sk_priority sk_mark sk_ll_usec sk_tsflags
+            sk_max_pacing_rate sk_pacing_status
+        }
+        // SAFETY: As in `copy`.
+        unsafe {
+            let device = ptr::read_volatile(field!(other, __sk_common.skc_bound_dev_if));
+            ptr::write_volatile(field!(self, __sk_common.skc_bound_dev_if), device);
+        }
+        for flag in FLAGS {
+            // SAFETY: By the caller's promise.
+            unsafe { bindings::sock_valbool_flag(self.as_ptr(), flag, other.has_flag(flag)) };
+        }
+        // SAFETY: A read of a valid socket's field; limits count once a user has set them.
+        let locks = unsafe { ptr::read_volatile(field!(other, sk_userlocks)) };
+        let limits = locks & (bindings::SOCK_SNDBUF_LOCK | bindings::SOCK_RCVBUF_LOCK) as u8;
+        if limits & bindings::SOCK_SNDBUF_LOCK as u8 != 0 {
+            copy!(sk_sndbuf);
+        }
+        if limits & bindings::SOCK_RCVBUF_LOCK as u8 != 0 {
+            copy!(sk_rcvbuf);
+        }
+        // SAFETY: Written with the socket locked, or by the only one who has it.
+        unsafe { *field!(self, sk_userlocks) |= limits };
+    }
+
+    /// Gives a new socket of TCP's, which nobody else has, what `listener`'s children have from it.
+    ///
+    /// # Safety
+    ///
+    /// Both are TCP's, and nobody else has this one.
+    pub(super) unsafe fn inherit_options(&self, listener: &RawSock) {
+        // SAFETY: The caller's promise.
+        unsafe {
+            self.copy_options(listener);
+            bindings::tcp_inherit(self.as_ptr(), listener.as_ptr());
+            bindings::sk_inherit_busy_poll(self.as_ptr(), listener.as_ptr());
+        }
+    }
+
     /// Whether the socket's filter (`SO_ATTACH_FILTER`) and the security modules let `skb` in. A
     /// filter may cut it, but not into its first `header` bytes.
     #[inline]
     pub(crate) fn filter(&self, skb: &mut Skb, header: usize) -> bool {
         // SAFETY: Both are valid; a filter may trim the buffer, which is ours.
         unsafe { bindings::sk_filter(self.as_ptr(), skb.as_ptr(), header as u32) }
+    }
+}
+
+impl<P: Protocol> Sock<P> {
+    /// Takes over the options of `front`, before which this is the companion. A `SO_RCVLOWAT` that is another than
+    /// before is left to the protocol.
+    pub(super) fn adopt_options(&self, front: &RawSock) -> Option<c_int> {
+        let _guard = self.lock();
+        // SAFETY: The lock is held.
+        unsafe {
+            self.copy_options(front);
+            // Signals are of the descriptor, whose list the core looks at; the flag only says that it may.
+            bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
+        }
+        // SAFETY: Single loads.
+        let (mark, own) = unsafe {
+            (
+                ptr::read_volatile(field!(front, sk_rcvlowat)),
+                ptr::read_volatile(field!(self, sk_rcvlowat)),
+            )
+        };
+        (mark != own).then_some(mark)
     }
 }

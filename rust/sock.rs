@@ -114,6 +114,22 @@ impl RawSock {
         self.0.get()
     }
 
+    /// # Safety
+    ///
+    /// `sk` is valid for as long as `'a`.
+    #[inline]
+    pub(super) unsafe fn from_raw<'a>(sk: *mut bindings::sock) -> &'a Self {
+        // SAFETY: Transparent over `sock`; the rest is the caller's promise.
+        unsafe { &*sk.cast() }
+    }
+
+    /// The family of addresses, `AF_*`.
+    #[inline]
+    pub(super) fn family(&self) -> u16 {
+        // SAFETY: Written before anyone else had the socket.
+        unsafe { (*self.as_ptr()).__sk_common.skc_family }
+    }
+
     /// The namespace the socket was made in.
     #[inline]
     pub(crate) fn net(&self) -> &Net {
@@ -152,10 +168,24 @@ impl RawSock {
         self.shutdown_cell().load(Relaxed)
     }
 
+    /// The socket in front of a companion, which has a reference to it until its end, or this one: whose fields
+    /// the core looks at on behalf of the descriptor. Valid as long as this socket.
+    #[inline]
+    pub(super) fn front(&self) -> *mut bindings::sock {
+        // SAFETY: A single load. The pointer of a socket of ours is written by `super::inet` only.
+        let front = unsafe { ptr::read_volatile(field!(self, sk_user_data)) };
+        if front.is_null() {
+            self.as_ptr()
+        } else {
+            front.cast()
+        }
+    }
+
+    /// The pending error: a companion's is that of the socket in front of it.
     #[inline]
     fn error_cell(&self) -> &AtomicI32 {
-        // SAFETY: As in `state_cell`.
-        unsafe { AtomicI32::from_ptr(field!(self, sk_err)) }
+        // SAFETY: An aligned word of a valid socket.
+        unsafe { AtomicI32::from_ptr(ptr::addr_of_mut!((*self.front()).sk_err)) }
     }
 
     /// Whether an error is pending. Code that has read the state before sees the error that was
@@ -259,6 +289,12 @@ impl RawSock {
     pub(crate) fn note_arrival(&self, skb: &Buffer) {
         // SAFETY: Both are valid; single stores, as the core does them without the lock.
         unsafe { bindings::sk_note_arrival(self.as_ptr(), skb.as_ptr()) };
+    }
+
+    /// Has a companion's front show the processor and the queue that its last packet came by.
+    pub(super) fn show_arrival(&self) {
+        // SAFETY: Both are valid; single stores, as the core does them.
+        unsafe { bindings::sk_show_arrival(self.front(), self.as_ptr()) };
     }
 
     /// Has receive flow steering bring the socket's packets to the processor that runs this.
@@ -425,6 +461,10 @@ impl<P: Protocol> Sock<P> {
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_receive_queue)).purge();
             // Reports that no call took; the core leaves them to the protocol.
             Queue::from_raw(ptr::addr_of_mut!((*sk).sk_error_queue)).purge();
+            let front = (*this).front();
+            if front != sk {
+                bindings::sock_put(front);
+            }
             ptr::drop_in_place(ptr::addr_of_mut!((*this).shared));
             ptr::drop_in_place(ptr::addr_of_mut!((*this).state));
             ptr::drop_in_place(ptr::addr_of_mut!((*this).links));
@@ -720,6 +760,8 @@ impl<P: Protocol> NewChild<P> {
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
+            // The listener's own, of which the copy has no reference.
+            bindings::sk_forget_front(sk);
         }
         // SAFETY: `sk_clone` made two references: a descriptor's, which the child does not have yet,
         // and ours.

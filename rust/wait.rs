@@ -97,8 +97,31 @@ impl<P: Protocol> Call<'_, P> {
     ///
     /// As [`Guard::wait`].
     #[inline]
-    pub(crate) fn wait(&self, timeout: &mut c_long, mut ready: impl FnMut() -> bool) -> Result {
-        self.among_waiters(Waiter::Shared, |entry| {
+    pub(crate) fn wait(&self, timeout: &mut c_long, ready: impl FnMut() -> bool) -> Result {
+        self.wait_as(Waiter::Shared, timeout, ready)
+    }
+
+    /// As [`Call::wait`], as one of those of whom an event wakes one.
+    ///
+    /// # Errors
+    ///
+    /// As [`Guard::wait`].
+    pub(crate) fn wait_exclusive(
+        &self,
+        timeout: &mut c_long,
+        ready: impl FnMut() -> bool,
+    ) -> Result {
+        self.wait_as(Waiter::Exclusive, timeout, ready)
+    }
+
+    #[inline]
+    fn wait_as(
+        &self,
+        waiter: Waiter,
+        timeout: &mut c_long,
+        mut ready: impl FnMut() -> bool,
+    ) -> Result {
+        self.among_waiters(waiter, |entry| {
             // Wakers change something and then look for waiters: one of the two sees the other.
             fence(SeqCst);
             while !ready() {

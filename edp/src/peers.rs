@@ -9,7 +9,7 @@
 //!
 //! Times are nanoseconds of a monotonic clock.
 
-use super::query::Nonce;
+use super::query::{flags, Capabilities, Nonce};
 
 /// Peers in a bucket.
 const WAYS: usize = 4;
@@ -33,6 +33,15 @@ pub struct Peer {
     pub ifindex: u32,
 }
 
+/// What a peer has told.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Told {
+    /// The largest datagram that it takes, bytes.
+    pub largest: u16,
+    /// Whether it takes connections that stand for ones of TCP.
+    pub mapped: bool,
+}
+
 #[derive(Clone, Copy, Debug, Default)]
 enum State {
     #[default]
@@ -40,7 +49,7 @@ enum State {
     /// Asked with this, and not answered yet.
     Asked(Nonce),
     /// Answered.
-    Told { largest: u16, at: u64 },
+    Told { told: Told, at: u64 },
 }
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -77,11 +86,11 @@ impl Entry {
     }
 }
 
-/// The cache's answer to a sender that has a large datagram for a peer.
+/// The cache's answer to a sender for which it matters what a peer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// The largest datagram that it takes, bytes.
-    Largest(u16),
+    /// What it has told.
+    Told(Told),
     /// Nothing.
     Nothing,
     /// Nothing, and a query with this nonce is to leave.
@@ -93,20 +102,25 @@ pub enum Known {
 pub struct Bucket([Entry; WAYS]);
 
 impl Bucket {
-    /// The largest datagram that `peer` takes, bytes, if it has told that and the answer counts at `now`.
-    pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
+    /// What `peer` has told, if the answer counts at `now`.
+    pub fn told(&self, peer: &Peer, now: u64) -> Option<Told> {
         let entry = self.0.iter().find(|entry| entry.is_of(peer))?;
         match entry.state {
-            State::Told { largest, .. } if entry.is_fresh(now) => Some(largest),
+            State::Told { told, .. } if entry.is_fresh(now) => Some(told),
             _ => None,
         }
+    }
+
+    /// The largest datagram that `peer` takes, bytes, if it has told that and the answer counts at `now`.
+    pub fn largest(&self, peer: &Peer, now: u64) -> Option<u16> {
+        self.told(peer, now).map(|told| told.largest)
     }
 
     /// Looks `peer` up at `now`. If the caller is to ask it, `nonce` makes the query's nonce,
     /// and the query counts as sent.
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
-        if let Some(largest) = self.largest(peer, now) {
-            return Known::Largest(largest);
+        if let Some(told) = self.told(peer, now) {
+            return Known::Told(told);
         }
         let entries = &mut self.0;
         let place = match entries.iter().position(|entry| entry.is_of(peer)) {
@@ -128,9 +142,9 @@ impl Bucket {
         Known::Ask(nonce)
     }
 
-    /// Takes the answer of `peer` at `now`: `largest` if it told that. `false` if it was not
-    /// asked, or with another nonce; then nothing changes.
-    pub fn answer(&mut self, peer: &Peer, now: u64, nonce: Nonce, largest: Option<u16>) -> bool {
+    /// Takes the answer of `peer` at `now`. `false` if it was not asked, or with another
+    /// nonce; then nothing changes.
+    pub fn answer(&mut self, peer: &Peer, now: u64, nonce: Nonce, answer: &Capabilities) -> bool {
         let asked = |entry: &&mut Entry| {
             let pending = matches!(entry.state, State::Asked(asked) if asked == nonce);
             pending && entry.is_of(peer) && entry.is_fresh(now)
@@ -138,11 +152,21 @@ impl Bucket {
         let Some(entry) = self.0.iter_mut().find(asked) else {
             return false;
         };
-        entry.state = State::Told {
-            largest: largest.unwrap_or(u16::MAX),
-            at: now,
+        let told = Told {
+            largest: answer.largest_datagram.unwrap_or(u16::MAX),
+            mapped: answer.flags.unwrap_or(0) & flags::MAPPED != 0,
         };
+        entry.state = State::Told { told, at: now };
         true
+    }
+
+    /// Forgets what `peer` has told. It is asked again when its next turn comes.
+    pub fn doubt(&mut self, peer: &Peer) {
+        let told =
+            |entry: &&mut Entry| matches!(entry.state, State::Told { .. }) && entry.is_of(peer);
+        if let Some(entry) = self.0.iter_mut().find(told) {
+            *entry = Entry::default();
+        }
     }
 
     /// Forgets the peers that the device with index `ifindex` led to.

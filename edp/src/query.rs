@@ -46,6 +46,8 @@ pub mod flags {
     pub const ESP: u16 = 1 << 0;
     /// It takes datagrams and packets with a sum.
     pub const SUMS: u16 = 1 << 1;
+    /// It takes connections of ESP that stand for ones of TCP.
+    pub const MAPPED: u16 = 1 << 2;
 }
 
 /// Types of options.
@@ -78,6 +80,8 @@ pub struct Host {
     pub initial_ack_burst_length: u16,
     /// ESP's setting.
     pub packets_to_ack: u16,
+    /// Whether it takes connections that stand for ones of TCP.
+    pub mapped: bool,
 }
 
 /// Another host's answer.
@@ -127,7 +131,8 @@ impl Host {
     pub fn answer(&self, nonce: Nonce) -> [u8; ANSWER_LEN] {
         let short = |number: u32| u16::try_from(number).unwrap_or(u16::MAX).to_be_bytes();
         let [n0, n1, n2, n3] = nonce;
-        let [f0, f1] = (flags::ESP | flags::SUMS).to_be_bytes();
+        let mapped = if self.mapped { flags::MAPPED } else { 0 };
+        let [f0, f1] = (flags::ESP | flags::SUMS | mapped).to_be_bytes();
         let [d0, d1] = short(self.largest_datagram);
         let [p0, p1] = short(self.largest_payload);
         let [b0, b1] = self.burst_length.to_be_bytes();

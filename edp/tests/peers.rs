@@ -4,7 +4,8 @@
 
 use std::collections::HashMap;
 
-use edp::peers::{Bucket, Known, Peer, ASK_AGAIN, SILENT_FOR, TOLD_FOR};
+use edp::peers::{Bucket, Known, Peer, Told, ASK_AGAIN, SILENT_FOR, TOLD_FOR};
+use edp::query::{flags, Capabilities};
 use proptest::prelude::*;
 
 const START: u64 = 1_000_000_000_000;
@@ -20,6 +21,41 @@ fn nonce(number: u32) -> [u8; 4] {
     number.to_be_bytes()
 }
 
+/// The answer of a host that tells this as its largest datagram.
+fn takes(largest_datagram: Option<u16>) -> Capabilities {
+    Capabilities {
+        largest_datagram,
+        ..Capabilities::default()
+    }
+}
+
+#[test]
+fn a_peer_that_takes_mapped_connections_is_asked_again_once_it_is_doubted() {
+    let mut bucket = Bucket::default();
+    let p = peer(1);
+    bucket.look_up(&p, START, || nonce(7));
+    let answer = Capabilities {
+        flags: Some(flags::ESP | flags::MAPPED),
+        ..takes(Some(100))
+    };
+    assert!(bucket.answer(&p, START, nonce(7), &answer));
+    let told = Told {
+        largest: 100,
+        mapped: true,
+    };
+    let known = bucket.look_up(&p, START, || nonce(8));
+    assert_eq!(known, Known::Told(told));
+    bucket.doubt(&peer(2));
+    assert_eq!(bucket.told(&p, START), Some(told));
+    bucket.doubt(&p);
+    assert_eq!(bucket.told(&p, START), None);
+    let known = bucket.look_up(&p, START, || nonce(9));
+    assert_eq!(known, Known::Ask(nonce(9)));
+    // A query that is on its way is not doubted.
+    bucket.doubt(&p);
+    assert!(bucket.answer(&p, START, nonce(9), &answer));
+}
+
 #[test]
 fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
     let mut bucket = Bucket::default();
@@ -27,10 +63,13 @@ fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
     assert_eq!(bucket.look_up(&p, START, || nonce(7)), Known::Ask(nonce(7)));
     assert_eq!(bucket.look_up(&p, START + 1, || nonce(8)), Known::Nothing);
     assert_eq!(bucket.largest(&p, START + 1), None);
-    assert!(bucket.answer(&p, START + 2, nonce(7), Some(1_494)));
+    assert!(bucket.answer(&p, START + 2, nonce(7), &takes(Some(1_494))));
     assert_eq!(
         bucket.look_up(&p, START + 3, || nonce(8)),
-        Known::Largest(1_494)
+        Known::Told(Told {
+            largest: 1_494,
+            mapped: false
+        })
     );
     let end = START + 2 + TOLD_FOR;
     assert_eq!(bucket.largest(&p, end - 1), Some(1_494));
@@ -42,15 +81,15 @@ fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
 fn only_the_asked_peer_answers_by_the_asked_device_with_the_nonce_and_once() {
     let mut bucket = Bucket::default();
     let p = peer(1);
-    assert!(!bucket.answer(&p, START, nonce(7), Some(100)));
+    assert!(!bucket.answer(&p, START, nonce(7), &takes(Some(100))));
     bucket.look_up(&p, START, || nonce(7));
     let elsewhere = Peer { ifindex: 4, ..p };
-    assert!(!bucket.answer(&p, START, nonce(8), Some(100)));
-    assert!(!bucket.answer(&peer(2), START, nonce(7), Some(100)));
-    assert!(!bucket.answer(&elsewhere, START, nonce(7), Some(100)));
+    assert!(!bucket.answer(&p, START, nonce(8), &takes(Some(100))));
+    assert!(!bucket.answer(&peer(2), START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.answer(&elsewhere, START, nonce(7), &takes(Some(100))));
     assert_eq!(bucket.largest(&p, START), None);
-    assert!(bucket.answer(&p, START, nonce(7), Some(100)));
-    assert!(!bucket.answer(&p, START, nonce(7), Some(200)));
+    assert!(bucket.answer(&p, START, nonce(7), &takes(Some(100))));
+    assert!(!bucket.answer(&p, START, nonce(7), &takes(Some(200))));
     assert_eq!(bucket.largest(&p, START), Some(100));
 }
 
@@ -63,11 +102,11 @@ fn a_silent_peer_is_asked_again_after_a_while() {
     assert_eq!(bucket.look_up(&p, end - 1, || nonce(8)), Known::Nothing);
     // A late answer still counts; one that is later than the next query does not.
     let mut late = bucket;
-    assert!(late.answer(&p, end - 1, nonce(7), Some(100)));
-    assert!(!bucket.answer(&p, end, nonce(7), Some(100)));
+    assert!(late.answer(&p, end - 1, nonce(7), &takes(Some(100))));
+    assert!(!bucket.answer(&p, end, nonce(7), &takes(Some(100))));
     assert_eq!(bucket.look_up(&p, end, || nonce(8)), Known::Ask(nonce(8)));
-    assert!(!bucket.answer(&p, end, nonce(7), Some(100)));
-    assert!(bucket.answer(&p, end, nonce(8), None));
+    assert!(!bucket.answer(&p, end, nonce(7), &takes(Some(100))));
+    assert!(bucket.answer(&p, end, nonce(8), &takes(None)));
     assert_eq!(bucket.largest(&p, end), Some(u16::MAX));
 }
 
@@ -83,7 +122,7 @@ fn a_peer_without_a_place_is_not_asked() {
         Known::Nothing
     );
     // An answer stays for longer than a silent peer.
-    assert!(bucket.answer(&peer(0), START, nonce(7), Some(100)));
+    assert!(bucket.answer(&peer(0), START, nonce(7), &takes(Some(100))));
     let later = START + ASK_AGAIN;
     for number in 10..13 {
         let known = bucket.look_up(&peer(number), later, || nonce(8));
@@ -103,7 +142,7 @@ fn peers_behind_a_device_that_is_gone_are_forgotten() {
     };
     for p in [peer(1), elsewhere] {
         bucket.look_up(&p, START, || nonce(7));
-        bucket.answer(&p, START, nonce(7), Some(100));
+        bucket.answer(&p, START, nonce(7), &takes(Some(100)));
     }
     bucket.forget(3);
     assert_eq!(bucket.largest(&peer(1), START), None);
@@ -136,7 +175,7 @@ proptest! {
                         prop_assert!(now - at >= ASK_AGAIN);
                     }
                 }
-                Known::Largest(known) => {
+                Known::Told(Told { largest: known, .. }) => {
                     let (at, value) = told[&number];
                     prop_assert!(known == value && now < at + TOLD_FOR);
                 }
@@ -145,7 +184,7 @@ proptest! {
             if answers {
                 let (_, last) = asked.get(&number).copied().unwrap_or_default();
                 let used = if right { last } else { nonce(u32::MAX) };
-                if bucket.answer(&p, now, used, Some(largest)) {
+                if bucket.answer(&p, now, used, &takes(Some(largest))) {
                     prop_assert!(right);
                     told.insert(number, (now, largest));
                     prop_assert_eq!(bucket.largest(&p, now), Some(largest));

@@ -12,6 +12,7 @@ const HOST: Host = Host {
     burst_length: 21,
     initial_ack_burst_length: 1,
     packets_to_ack: 10,
+    mapped: true,
 };
 
 const NONCE: query::Nonce = [0xaa, 0xbb, 0xcc, 0xdd];
@@ -22,7 +23,7 @@ fn the_answer_has_every_option_in_its_place() {
     let expected = [
         &[4, 0xaa, 0xbb, 0xcc, 0xdd][..],
         &[1, 1, 1],
-        &[2, 2, 0, 3],
+        &[2, 2, 0, 7],
         &[3, 2, 0x23, 0x22],
         &[4, 2, 0x23, 0x1d],
         &[5, 4, 0, 21, 0, 1],
@@ -32,7 +33,7 @@ fn the_answer_has_every_option_in_its_place() {
     assert_eq!(answer[..], expected);
     let told = Capabilities {
         version: Some(1),
-        flags: Some(flags::ESP | flags::SUMS),
+        flags: Some(flags::ESP | flags::SUMS | flags::MAPPED),
         largest_datagram: Some(8_994),
         largest_payload: Some(8_989),
         window: Some((21, 1)),
@@ -149,6 +150,7 @@ proptest! {
             burst_length,
             initial_ack_burst_length: initial,
             packets_to_ack,
+            mapped: false,
         };
         let (answered, told) = Capabilities::of_answer(&host.answer(nonce)).unwrap();
         prop_assert_eq!(answered, nonce);

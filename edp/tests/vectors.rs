@@ -14,6 +14,7 @@ const HOST: Host = Host {
     burst_length: 21,
     initial_ack_burst_length: 1,
     packets_to_ack: 10,
+    mapped: true,
 };
 
 fn bytes(hexadecimal: &str) -> Vec<u8> {

@@ -112,6 +112,8 @@ pub struct Connection {
     config: Config,
     /// The user's value in place of [`Config::user_timeout`], 0 for none.
     user_timeout: u32,
+    /// How often a SYN leaves.
+    syn_tries: u8,
     sender: Sender,
     receiver: Receiver,
     rtt: Rtt,
@@ -132,6 +134,7 @@ impl Connection {
             failure: None,
             config,
             user_timeout: 0,
+            syn_tries: SYN_TRIES,
             sender: Sender::new(Seq(0)),
             receiver: Receiver::new(Seq(0), 0),
             rtt: Rtt::default(),
@@ -140,6 +143,11 @@ impl Connection {
             reader: Reader::Open,
             reset: PendingReset::None,
         }
+    }
+
+    /// The caller has another way to the peer: a SYN leaves `tries` times at most.
+    pub fn set_syn_tries(&mut self, tries: u8) {
+        self.syn_tries = tries;
     }
 
     /// Opens the connection: a SYN with the random number `isn` is due.
@@ -585,7 +593,7 @@ impl Connection {
         let gone = match timer {
             Timer::Retransmission => {
                 let tries = if self.state == State::SynSent {
-                    SYN_TRIES
+                    self.syn_tries
                 } else {
                     SYN_ACK_TRIES
                 };

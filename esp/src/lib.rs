@@ -40,7 +40,7 @@ pub mod wire;
 pub use self::ack_queue::{AckQueue, Demand, List, Slot, Verdict};
 pub use self::config::{Config, Stats};
 pub use self::connection::Connection;
-pub use self::options::{Options, OPTIONS_LEN, OPTIONS_MAX};
+pub use self::options::{InternetEnd, Mapped, Options, MAPPED_LEN, OPTIONS_LEN, OPTIONS_MAX};
 pub use self::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 pub use self::seq::Seq;
 pub use self::state::{Failure, State};

@@ -10,6 +10,8 @@
 //!            4                              2  most payload of one packet, bytes
 //!            5                              4  burst_length, initial_ack_burst_length
 //!            7                              1  the largest window that its receiver can grant, 0 for none
+//!            8                             36  source and destination of a mapped connection (SYN only):
+//!                                              IPv6 address and port, of IPv4 the mapped address
 //! ```
 //!
 //! The types are those of an answer on EDP's port 0, which has more of them.
@@ -32,6 +34,65 @@ mod kind {
     pub const LARGEST_PAYLOAD: u8 = 4;
     pub const WINDOW: u8 = 5;
     pub const GRANTS: u8 = 7;
+    pub const MAPPED: u8 = 8;
+}
+
+/// Bytes of the option that [`Mapped::emit`] gives.
+pub const MAPPED_LEN: usize = 38;
+
+/// An end of a connection as the program knows it: an address of IPv6, or of IPv4 as
+/// `::ffff:a.b.c.d`, and a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct InternetEnd {
+    /// The address.
+    pub address: [u8; 16],
+    /// The port.
+    pub port: u16,
+}
+
+/// The two ends of a connection that stands for one of TCP. A SYN that tells them opens a
+/// connection to a listener of that kind only.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub struct Mapped {
+    /// The end of the SYN's sender.
+    pub source: InternetEnd,
+    /// The end of its receiver.
+    pub destination: InternetEnd,
+}
+
+impl Mapped {
+    /// The option as it stands on the wire.
+    pub fn emit(&self) -> [u8; MAPPED_LEN] {
+        let mut bytes = [0; MAPPED_LEN];
+        let ends = [self.source, self.destination];
+        let value = ends.iter().flat_map(|end| {
+            let [high, low] = end.port.to_be_bytes();
+            end.address.into_iter().chain([high, low])
+        });
+        let start = [kind::MAPPED, (MAPPED_LEN - 2) as u8];
+        for (to, byte) in bytes.iter_mut().zip(start.into_iter().chain(value)) {
+            *to = byte;
+        }
+        bytes
+    }
+
+    /// Reads the option's value.
+    fn parse(value: &[u8]) -> Option<Self> {
+        let (source, rest) = value.split_first_chunk::<16>()?;
+        let (source_port, rest) = rest.split_first_chunk::<2>()?;
+        let (destination, rest) = rest.split_first_chunk::<16>()?;
+        let port = <[u8; 2]>::try_from(rest).ok()?;
+        Some(Self {
+            source: InternetEnd {
+                address: *source,
+                port: u16::from_be_bytes(*source_port),
+            },
+            destination: InternetEnd {
+                address: *destination,
+                port: u16::from_be_bytes(port),
+            },
+        })
+    }
 }
 
 /// The version of the protocol that is written here. A host that tells none has it too.
@@ -65,6 +126,8 @@ pub struct Options {
     pub version: Option<u8>,
     /// The largest window that a [`Grant`](super::Grant) can give it, 0 for none.
     pub largest_grant: u8,
+    /// The ends of a mapped connection; in a SYN only.
+    pub mapped: Option<Mapped>,
 }
 
 impl Options {
@@ -75,6 +138,7 @@ impl Options {
             window: None,
             version: None,
             largest_grant: 0,
+            mapped: None,
         }
     }
 
@@ -127,6 +191,10 @@ impl Options {
                 }
                 (kind::VERSION, &[version]) => options.version = Some(version),
                 (kind::GRANTS, &[packets]) => options.largest_grant = packets,
+                (kind::MAPPED, value) => match Mapped::parse(value) {
+                    Some(mapped) => options.mapped = Some(mapped),
+                    None => break,
+                },
                 (kind::LARGEST_PAYLOAD | kind::WINDOW | kind::VERSION | kind::GRANTS, _) => break,
                 _ => {}
             }

@@ -2,7 +2,7 @@
 
 //! What the sides tell each other in SYN and SYN|ACK.
 
-use esp::options::{Options, Window, OPTIONS_LEN};
+use esp::options::{InternetEnd, Mapped, Options, Window, MAPPED_LEN, OPTIONS_LEN, OPTIONS_MAX};
 use esp::{flags, Config, Header, Seq, State};
 use esp_testkit::pair::*;
 use proptest::prelude::*;
@@ -29,6 +29,59 @@ fn options_are_as_documented() {
 fn nothing_tells_nothing() {
     assert_eq!(Options::parse(&[]), Options::default());
     assert_eq!(Options::parse(&[4]), Options::default());
+}
+
+#[test]
+fn the_ends_of_a_mapped_connection_are_as_documented() {
+    let end = |last: u8, port| InternetEnd {
+        address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, 10, 0, 0, last],
+        port,
+    };
+    let mapped = Mapped {
+        source: end(1, 0x1234),
+        destination: end(2, 80),
+    };
+    let bytes = mapped.emit();
+    assert_eq!(bytes[..2], [8, 36]);
+    assert_eq!(bytes[12..20], [0xff, 0xff, 10, 0, 0, 1, 0x12, 0x34]);
+    assert_eq!(bytes[30..], [0xff, 0xff, 10, 0, 0, 2, 0, 80]);
+    assert_eq!(Options::parse(&bytes).mapped, Some(mapped));
+    for cut in 0..MAPPED_LEN {
+        assert_eq!(Options::parse(&bytes[..cut]).mapped, None, "{cut} bytes");
+    }
+    let mut longer = [&bytes[..], &[0]].concat();
+    longer[1] = 37;
+    assert_eq!(Options::parse(&longer).mapped, None);
+    // A SYN has them behind the others.
+    let all = [&Options::emit(1489, &Config::default())[..], &bytes].concat();
+    assert!(all.len() <= OPTIONS_MAX);
+    let told = Options::parse(&all);
+    assert_eq!(
+        (told.mapped, told.largest_payload),
+        (Some(mapped), Some(1489))
+    );
+}
+
+#[test]
+fn a_syn_with_fewer_tries_gives_up_sooner() {
+    let failed_after = |tries: Option<u8>| {
+        let mut connection = esp::Connection::new(1, 2, Config::default());
+        if let Some(tries) = tries {
+            connection.set_syn_tries(tries);
+        }
+        connection.connect(Seq(7), 0);
+        let mut none = |_: Seq| 0;
+        let mut now = 0;
+        loop {
+            while connection.poll_transmit(now, &mut none).is_some() {}
+            now = connection.deadline().expect("it waits for an answer");
+            if connection.on_deadline(now, now).failed.is_some() {
+                return now / 1_000_000;
+            }
+        }
+    };
+    assert_eq!(failed_after(None), 12_600);
+    assert_eq!(failed_after(Some(2)), 600);
 }
 
 #[test]

@@ -67,6 +67,16 @@ impl<'a, P: Protocol> Call<'a, P> {
         }
     }
 
+    /// A call on a socket beside the descriptor's own.
+    ///
+    /// # Safety
+    ///
+    /// The descriptor is held for as long as `'a`, and `sock` has its wait queue meanwhile.
+    #[inline]
+    pub(in crate::net) unsafe fn of(sock: &'a Sock<P>, socket: *mut bindings::socket) -> Self {
+        Call { sock, socket }
+    }
+
     /// The socket.
     #[inline]
     pub(crate) fn sock(&self) -> &'a Sock<P> {
@@ -113,7 +123,17 @@ impl<P: Protocol> Deref for Call<'_, P> {
 /// the protocol may still hold the socket.
 pub(crate) struct Closing<'a, P: Protocol>(Call<'a, P>);
 
-impl<P: Protocol> Closing<'_, P> {
+impl<'a, P: Protocol> Closing<'a, P> {
+    /// The end of a socket beside the descriptor's own.
+    ///
+    /// # Safety
+    ///
+    /// As [`Call::of`], in the descriptor's last call.
+    pub(in crate::net) unsafe fn of(sock: &'a Sock<P>, socket: *mut bindings::socket) -> Self {
+        // SAFETY: The caller's promise.
+        Closing(unsafe { Call::of(sock, socket) })
+    }
+
     /// # Safety
     ///
     /// As [`Call::new`], in the descriptor's last call.

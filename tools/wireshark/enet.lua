@@ -62,12 +62,17 @@ local function add_option_fields(fields, name)
     fields.capabilities = ProtoField.uint16(name .. ".capabilities", "Capabilities", base.HEX)
     fields.has_esp = ProtoField.bool(name .. ".capabilities.esp", "ESP", 16, nil, 0x0001)
     fields.has_sums = ProtoField.bool(name .. ".capabilities.checksums", "Checksums", 16, nil, 0x0002)
+    fields.takes_mapped = ProtoField.bool(name .. ".capabilities.mapped", "Mapped connections", 16, nil, 0x0004)
     fields.datagram = ProtoField.uint16(name .. ".largest_datagram", "Largest datagram")
     fields.largest = ProtoField.uint16(name .. ".largest_payload", "Largest payload of ESP")
     fields.burst = ProtoField.uint16(name .. ".burst_length", "burst_length")
     fields.initial = ProtoField.uint16(name .. ".initial_ack_burst_length", "initial_ack_burst_length")
     fields.packets_to_ack = ProtoField.uint16(name .. ".packets_to_ack", "packets_to_ack")
     fields.most_granted = ProtoField.uint8(name .. ".largest_grant", "Largest grant")
+    fields.mapped_src = ProtoField.ipv6(name .. ".mapped.src", "Mapped source")
+    fields.mapped_srcport = ProtoField.uint16(name .. ".mapped.srcport", "Mapped source port")
+    fields.mapped_dst = ProtoField.ipv6(name .. ".mapped.dst", "Mapped destination")
+    fields.mapped_dstport = ProtoField.uint16(name .. ".mapped.dstport", "Mapped destination port")
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
 
@@ -78,6 +83,7 @@ local known_options = {
         local bits = tree:add(fields.capabilities, value)
         bits:add(fields.has_esp, value)
         bits:add(fields.has_sums, value)
+        bits:add(fields.takes_mapped, value)
     end },
     { 2, function(tree, fields, value) tree:add(fields.datagram, value) end },
     { 2, function(tree, fields, value) tree:add(fields.largest, value) end },
@@ -87,6 +93,12 @@ local known_options = {
     end },
     { 2, function(tree, fields, value) tree:add(fields.packets_to_ack, value) end },
     { 1, function(tree, fields, value) tree:add(fields.most_granted, value) end },
+    { 36, function(tree, fields, value)
+        tree:add(fields.mapped_src, value(0, 16))
+        tree:add(fields.mapped_srcport, value(16, 2))
+        tree:add(fields.mapped_dst, value(18, 16))
+        tree:add(fields.mapped_dstport, value(34, 2))
+    end },
 }
 
 -- Adds options; what cannot be read is remarked on.

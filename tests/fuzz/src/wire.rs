@@ -64,6 +64,7 @@ fn control_message(header: &wire::Header, payload: &[u8]) {
         burst_length,
         initial_ack_burst_length,
         packets_to_ack: told.packets_to_ack.unwrap_or_default(),
+        mapped: told.flags.unwrap_or_default() & query::flags::MAPPED != 0,
     };
     let answer = host.answer(nonce);
     assert_eq!(query::nonce_of_query(&answer), None);
@@ -96,8 +97,12 @@ fn peers(steps: &[u8]) {
         }
         let (_, right) = asked[number];
         let largest = u16::from(step[2]);
-        assert!(!bucket.answer(&peer, now, [0xff; 4], Some(largest)));
-        if step[0] >= 128 && bucket.answer(&peer, now, right, Some(largest)) {
+        let answer = Capabilities {
+            largest_datagram: Some(largest),
+            ..Capabilities::default()
+        };
+        assert!(!bucket.answer(&peer, now, [0xff; 4], &answer));
+        if step[0] >= 128 && bucket.answer(&peer, now, right, &answer) {
             assert_eq!(bucket.largest(&peer, now), Some(largest));
         }
     }

@@ -14,13 +14,13 @@ mod endurance;
 mod faults;
 mod fuzz_calls;
 mod fuzz_frames;
+mod hosts;
 mod incast;
 mod initramfs;
 mod judge;
 mod layout;
 mod manual;
 mod misuses;
-mod mpi;
 mod params;
 mod performance;
 mod profile;
@@ -115,7 +115,9 @@ enum Verb {
         counted: bool,
     },
     /// Run Open MPI over ESP between hosts in a guest.
-    Mpi(mpi::Options),
+    Mpi(hosts::Options),
+    /// Run programs of TCP over mapped sockets between two hosts in a guest.
+    Programs(hosts::Options),
     /// Open a shell in a guest with two hosts.
     Shell,
 }
@@ -185,7 +187,8 @@ fn run(options: &Options) -> Result<bool> {
         Verb::FuzzFrames(options) => fuzz_frames::run(&layout, options),
         Verb::Endurance(options) => endurance::run(&layout, options),
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
-        Verb::Mpi(options) => judge(mpi::run(&layout, options)?),
+        Verb::Mpi(options) => judge(hosts::run(&layout, "mpi", options)?),
+        Verb::Programs(options) => judge(hosts::run(&layout, "programs", options)?),
         Verb::Shell => shell::run(&layout).map(|()| true),
     }
 }

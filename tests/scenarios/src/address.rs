@@ -7,6 +7,8 @@ use anyhow::{ensure, Result};
 
 /// `AF_ENET`, the family's default number.
 pub const AF_ENET: i32 = 28;
+/// `IPPROTO_ENET`: streams of `AF_INET` and `AF_INET6` that the module serves.
+pub const IPPROTO_ENET: i32 = 259;
 /// `SOL_EP`, the option level of both protocols.
 pub const SOL_EP: i32 = 0x4550;
 /// The level in the first header of 2006.
@@ -97,6 +99,15 @@ pub fn internet(address: [u8; 4], port: u16) -> Vec<u8> {
     name[..2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
     name[2..4].copy_from_slice(&port.to_be_bytes());
     name[4..8].copy_from_slice(&address);
+    name
+}
+
+/// `struct sockaddr_in6`.
+pub fn internet6(address: [u8; 16], port: u16) -> Vec<u8> {
+    let mut name = vec![0; 28];
+    name[..2].copy_from_slice(&(libc::AF_INET6 as u16).to_ne_bytes());
+    name[2..4].copy_from_slice(&port.to_be_bytes());
+    name[8..24].copy_from_slice(&address);
     name
 }
 

@@ -18,10 +18,12 @@ use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
 use crate::alike::{self, Difference, Kind, Play, PlayConnected, PlayOnSide};
 use crate::faults::{self, Cell};
 use crate::kernel_log::{alarms, KernelLog};
+use crate::knobs::Knobs;
 use crate::lab::{await_events, eventually, Lab, Wiring};
 use crate::memory;
 use crate::module;
 use crate::patience::allow;
+use crate::scenarios;
 use crate::socket::{check, Socket};
 
 /// How a scenario ends: with a reason when it failed.
@@ -36,6 +38,8 @@ pub enum Body {
     Lab(Wiring, fn(&Lab) -> Outcome),
     /// Works on two hosts made for it, once over the kernel's own protocol and once over ours.
     Alike(Kind, Play, &'static [Difference]),
+    /// Works on two hosts made for it with TCP, and on two others with mapped sockets.
+    Mapped(alike::Path, Play, &'static [Difference]),
     /// Works on two hosts made for it, over a bad wire.
     Faulty(Cell),
 }
@@ -116,7 +120,7 @@ impl Scenario {
                 body: Body::Alike(kind, play, differences),
                 ..self
             },
-            Body::Guest(_) | Body::Lab(..) | Body::Faulty(_) => {
+            Body::Guest(_) | Body::Lab(..) | Body::Mapped(..) | Body::Faulty(_) => {
                 panic!("only comparisons can differ")
             }
         }
@@ -426,6 +430,24 @@ fn play(scenario: &Scenario) -> Outcome {
             lab.give_ip_addresses()?;
             alike::compare(&lab, kind, play, differences)?;
             lab.await_no_sockets()
+        }
+        Body::Mapped(path, play, differences) => {
+            let lab = || -> Result<Lab> {
+                let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
+                lab.give_ip_addresses()?;
+                Ok(lab)
+            };
+            let (tcp, mapped) = (lab()?, lab()?);
+            match path {
+                alike::Path::Tcp => {
+                    for host in [&mapped.a, &mapped.b] {
+                        Knobs(&host.namespace).set("mapped", 0)?;
+                    }
+                }
+                alike::Path::Esp => scenarios::make_known(&mapped)?,
+            }
+            alike::compare_mapped([&tcp, &mapped], play, differences)?;
+            mapped.await_no_sockets()
         }
     }
 }

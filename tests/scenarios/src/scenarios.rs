@@ -15,6 +15,7 @@ mod edp_ports;
 mod edp_query;
 mod edp_sums;
 mod endurance;
+mod enet_run;
 mod enet_tool;
 mod error_queue;
 mod esp_bulk;
@@ -38,6 +39,8 @@ mod isolation;
 mod library;
 mod macsec;
 mod manual;
+mod mapped_esp;
+mod mapped_tcp;
 mod memory_cgroup;
 mod memory_fails;
 mod memory_fails_below;
@@ -60,6 +63,14 @@ mod transmit_queues;
 mod tun;
 mod virtual_machines;
 
+pub use mapped_esp::make_known;
+
+/// What other files use of the scenarios of mapped sockets.
+pub mod mapped {
+    pub use super::mapped_esp::option;
+    pub use super::mapped_tcp::stream;
+}
+
 use crate::alike;
 use crate::harness::Scenario;
 
@@ -79,6 +90,9 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_options::ALL,
         esp_checksum::ALL,
         esp_calls::ALL,
+        mapped_tcp::ALL,
+        mapped_esp::ALL,
+        enet_run::ALL,
         bad_input::ALL,
         hostile_frames::ALL,
         isolation::ALL,

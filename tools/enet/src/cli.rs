@@ -10,6 +10,7 @@ use clap::{Parser, Subcommand};
 use crate::completions::CompletionsArgs;
 use crate::exporter::ExporterArgs;
 use crate::ping::PingArgs;
+use crate::run::{MapArgs, RunArgs, UnmapArgs};
 use crate::ss::SsArgs;
 use crate::stats::StatsArgs;
 
@@ -26,13 +27,16 @@ Examples:
   Counters that are not zero, each with its meaning:
     enet stats
 
+  A program of TCP over ESP, to the hosts that speak it, on one port alone:
+    enet run --allow :6379 -- redis-server --bind 0.0.0.0
+
   Metrics for Prometheus:
     enet exporter --listen 127.0.0.1:9817
 
 Exit status: 0 on success, 2 for a wrong command line. ping: 0 if the host answered, 1 if not, 2 for
-an error; other commands: 1 for an error.";
+an error; run: the command's, 127 if there is none of that name; other commands: 1 for an error.";
 
-/// Lists PF_ENET sockets, explains counters, and finds out why a host does not answer.
+/// Lists PF_ENET sockets, explains counters, finds out why a host does not answer, and runs programs of TCP over ESP.
 #[derive(Debug, Parser)]
 #[command(name = "enet", version, after_help = EXAMPLES)]
 pub struct Cli {
@@ -50,6 +54,12 @@ enum Verb {
     Stats(StatsArgs),
     /// Serve counters and numbers of sockets to Prometheus
     Exporter(ExporterArgs),
+    /// Run a command whose TCP sockets are mapped: ESP carries connections to hosts that speak it
+    Run(RunArgs),
+    /// Map the TCP sockets of a control group, until enet unmap
+    Map(MapArgs),
+    /// End enet map
+    Unmap(UnmapArgs),
     /// Print the completions of the command line for a shell
     Completions(CompletionsArgs),
 }
@@ -63,6 +73,9 @@ impl Cli {
             Verb::Ping(arguments) => (arguments.run(), 2),
             Verb::Stats(arguments) => (done(arguments.run()), 1),
             Verb::Exporter(arguments) => (done(arguments.run()), 1),
+            Verb::Run(arguments) => (arguments.run(), 1),
+            Verb::Map(arguments) => (done(arguments.run()), 1),
+            Verb::Unmap(arguments) => (done(arguments.run()), 1),
             Verb::Completions(arguments) => (done(arguments.run()), 1),
         };
         outcome.unwrap_or_else(|error| {

@@ -230,6 +230,70 @@ const MEANINGS: &[(&str, &str)] = &[
         "EdpInCsumErrors",
         "EDP frames were dropped: their checksum is wrong; a card, a switch or memory on the way damages frames.",
     ),
+    (
+        "MappedActiveOpens",
+        "Mapped sockets connected, and ESP carries the connection.",
+    ),
+    (
+        "MappedPassiveOpens",
+        "Mapped listeners accepted connections that ESP carries.",
+    ),
+    (
+        "MappedInForeign",
+        "SYNs of mapped connections were refused: their sender is not the neighbour with the IP address that they tell, or they mean another host.",
+    ),
+    (
+        "MappedInPolicy",
+        "SYNs of mapped connections were refused: /proc/net/enet_policy forbids ESP with that peer or port.",
+    ),
+    (
+        "MappedTcpSetting",
+        "Mapped sockets connected by TCP: `/proc/sys/esp/mapped` is 0.",
+    ),
+    (
+        "MappedTcpPolicy",
+        "Mapped sockets connected by TCP: /proc/net/enet_policy forbids ESP with that peer or port.",
+    ),
+    (
+        "MappedTcpAddress",
+        "Mapped sockets connected by TCP: the address is not one of IPv4.",
+    ),
+    (
+        "MappedTcpOption",
+        "Mapped sockets connected by TCP: the socket has SO_ZEROCOPY set or a filter, or has listened before.",
+    ),
+    (
+        "MappedTcpGroup",
+        "Mapped sockets connected by TCP: BPF programs of the control group look at packets or calls of IP.",
+    ),
+    (
+        "MappedTcpRoute",
+        "Mapped sockets connected by TCP: the destination is not on the same Ethernet.",
+    ),
+    (
+        "MappedTcpNeighbour",
+        "Mapped sockets connected by TCP: the destination's Ethernet address was not known yet.",
+    ),
+    (
+        "MappedTcpUnknown",
+        "Mapped sockets connected by TCP: it was not known whether the peer takes mapped connections; it was asked meanwhile.",
+    ),
+    (
+        "MappedTcpPeer",
+        "Mapped sockets connected by TCP: the peer takes no mapped connections.",
+    ),
+    (
+        "MappedTcpRefused",
+        "Mapped sockets connected by TCP: the peer has no mapped listener on that port, or had none in the last 10 seconds.",
+    ),
+    (
+        "MappedTcpSilent",
+        "Mapped sockets connected by TCP: the peer did not answer ESP's SYN.",
+    ),
+    (
+        "MappedTcpError",
+        "Mapped sockets connected by TCP: ESP had no memory, port or device for the connection.",
+    ),
 ];
 
 #[cfg(test)]

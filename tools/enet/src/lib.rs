@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! The program `enet`: lists sockets, sends echo requests, explains counters and exports them.
+//! The program `enet`: lists sockets, sends echo requests, explains counters and exports them, and runs programs of TCP over ESP.
 //!
 //! Parsers take text and printers return it, so that tests need neither the module nor a network.
 
-#![forbid(unsafe_code)]
+#![deny(unsafe_code)]
 
 pub mod cli;
 mod completions;
@@ -13,11 +13,13 @@ pub mod endpoint;
 mod exporter;
 pub mod http;
 mod interfaces;
+mod mapped;
 pub mod metrics;
 mod output;
 mod owners;
 mod ping;
 mod proc_file;
+mod run;
 pub mod sockets;
 mod ss;
 mod stats;

@@ -27,6 +27,16 @@ pub struct Owner {
     pub fd: i32,
 }
 
+impl Owner {
+    /// Some, as tables have them: `NAME[PID]:FD`.
+    pub fn print<'a>(owners: impl Iterator<Item = &'a Self>) -> String {
+        owners
+            .map(|owner| format!("{}[{}]:{}", owner.name, owner.pid, owner.fd))
+            .collect::<Vec<_>>()
+            .join(",")
+    }
+}
+
 /// Processes by the inode numbers of their sockets.
 #[derive(Debug, Default)]
 pub struct Owners(HashMap<u64, Vec<Owner>>);

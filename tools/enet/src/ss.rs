@@ -10,6 +10,7 @@ use nix::unistd::{Uid, User};
 use serde::Serialize;
 
 use crate::endpoint::{port, Endpoint, Names};
+use crate::mapped;
 use crate::owners::{self, Owner, Owners};
 use crate::sockets::{self, Protocol, Socket, State};
 use crate::table::{self, Align};
@@ -33,6 +34,10 @@ pub struct SsArgs {
     /// List all sockets; without this and -l those that have a peer
     #[arg(short, long, conflicts_with_all = ["listening", "state"])]
     all: bool,
+
+    /// List connections of mapped sockets instead: by ESP or TCP, and why by TCP
+    #[arg(short, long, conflicts_with_all = ["esp", "edp", "listening", "all", "state", "interface", "counters"])]
+    mapped: bool,
 
     /// List sockets in this state; can be repeated
     #[arg(long, value_name = "STATE")]
@@ -69,6 +74,9 @@ impl SsArgs {
     /// # Errors
     /// When the module is not loaded, or its files have another format.
     pub fn run(&self) -> Result<()> {
+        if self.mapped {
+            return self.run_mapped();
+        }
         let mut names = Names::default();
         let mut sockets = Vec::new();
         for protocol in Protocol::ALL {
@@ -86,6 +94,28 @@ impl SsArgs {
             serde_json::to_string_pretty(&listed)? + "\n"
         } else {
             self.print(&listed)
+        })
+    }
+
+    /// Lists connections of mapped sockets.
+    fn run_mapped(&self) -> Result<()> {
+        let text = proc_file::read(mapped::FILE)?;
+        let mut connections = mapped::parse(&text, &mapped::tcp_names())?;
+        connections.retain(|found| {
+            let mut ends = found.local.iter().chain(&found.peer);
+            self.port
+                .is_none_or(|port| ends.any(|end| end.port() == port))
+        });
+        if self.processes {
+            let owners = Owners::find();
+            for found in &mut connections {
+                found.processes = Some(owners.of(found.inode).to_vec());
+            }
+        }
+        output::print(&if self.json {
+            serde_json::to_string_pretty(&connections)? + "\n"
+        } else {
+            mapped::print(&connections, !self.no_header)
         })
     }
 
@@ -204,12 +234,7 @@ impl Listed {
             socket.drops.to_string(),
             self.user.clone(),
             socket.inode.to_string(),
-            self.processes
-                .iter()
-                .flatten()
-                .map(|owner| format!("{}[{}]:{}", owner.name, owner.pid, owner.fd))
-                .collect::<Vec<_>>()
-                .join(","),
+            Owner::print(self.processes.iter().flatten()),
         ]
     }
 

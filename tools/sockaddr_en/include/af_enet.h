@@ -37,6 +37,9 @@
 /* with SOCK_STREAM */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
+/* with SOCK_STREAM of AF_INET and AF_INET6: streams that the module serves, TCP's in all calls */
+#define IPPROTO_ENET 259
+
 /* sen_ifindex in bind: receive on every interface. */
 #define ENET_INTERFACE_ANY 0
 

@@ -21,6 +21,10 @@ pub const EPPROTO_EZDP: i32 = 1;
 /// Protocol of a `SOCK_STREAM` socket: Ethernet Streaming Protocol.
 pub const EPPROTO_ESP: i32 = 0;
 
+/// Protocol of a `SOCK_STREAM` socket of `AF_INET` or `AF_INET6` that the module serves: TCP's in all
+/// calls.
+pub const IPPROTO_ENET: i32 = 259;
+
 /// Interface number that means every interface in `bind`.
 pub const ENET_INTERFACE_ANY: u32 = 0;
 

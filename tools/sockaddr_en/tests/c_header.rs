@@ -27,6 +27,7 @@ fn expected() -> BTreeMap<&'static str, i64> {
         EPPROTO_EDP,
         EPPROTO_EZDP,
         EPPROTO_ESP,
+        IPPROTO_ENET,
         ENET_INTERFACE_ANY,
         EDP_SO_MTU,
         EDP_SO_STATS,

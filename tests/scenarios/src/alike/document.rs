@@ -27,7 +27,7 @@ fn rows() -> BTreeSet<[String; 4]> {
 fn differences_are_those_of_the_document() {
     let mut declared = BTreeSet::new();
     for scenario in scenarios::all() {
-        if let Body::Alike(_, _, differences) = scenario.body {
+        if let Body::Alike(_, _, differences) | Body::Mapped(_, _, differences) = scenario.body {
             for known in differences {
                 declared
                     .insert([scenario.name, known.what, known.inet, known.enet].map(String::from));

@@ -8,6 +8,7 @@
 pub mod asleep;
 mod datagrams;
 mod epoll;
+mod mapped;
 mod moments;
 mod second;
 mod side;
@@ -25,7 +26,7 @@ pub use trace::{errno_name, events_text, Shown, Trace};
 
 use anyhow::{ensure, Context};
 
-use crate::harness::{note, Outcome, Scenario};
+use crate::harness::{note, Body, Outcome, Scenario};
 use crate::lab::Lab;
 use crate::socket::Socket;
 
@@ -45,6 +46,8 @@ pub enum Family {
     Inet,
     /// The module's: ESP, EDP.
     Enet,
+    /// Streams of `AF_INET` that the module serves, `IPPROTO_ENET`.
+    Mapped,
 }
 
 /// A note that differs on purpose; `docs/sockets.md` gives the reason.
@@ -65,13 +68,50 @@ impl Difference {
     }
 }
 
-/// All behaviours.
+/// All behaviours; those of streams once more for mapped sockets.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
-    [sockets::ALL, streams::ALL, datagrams::ALL]
-        .into_iter()
-        .flatten()
-        .copied()
-        .flatten()
+    let own = || {
+        [sockets::ALL, streams::ALL, datagrams::ALL]
+            .into_iter()
+            .flatten()
+            .copied()
+            .flatten()
+    };
+    let paths = [Path::Tcp, Path::Esp].into_iter();
+    own()
+        .chain(paths.flat_map(move |path| own().filter_map(move |scenario| mapped(scenario, path))))
+}
+
+/// What carries the connections of mapped sockets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Path {
+    /// TCP: the hosts are not to use ESP.
+    Tcp,
+    /// ESP: the hosts know of each other that they take it.
+    Esp,
+}
+
+/// The behaviour of streams `scenario`, with mapped sockets instead of ESP's.
+fn mapped(scenario: &'static Scenario, path: Path) -> Option<&'static Scenario> {
+    let Body::Alike(Kind::Stream, play, _) = scenario.body else {
+        return None;
+    };
+    if path == Path::Esp && mapped::WITHOUT_CALLS.contains(&scenario.name) {
+        return None;
+    }
+    let (name, differences) = match path {
+        Path::Tcp => (format!("mapped_tcp_{}", scenario.name), &[][..]),
+        Path::Esp => (
+            format!("mapped_esp_{}", scenario.name),
+            mapped::differences(scenario.name),
+        ),
+    };
+    let mapped = Scenario {
+        name: name.leak(),
+        body: Body::Mapped(path, play, differences),
+        ..*scenario
+    };
+    Some(Box::leak(Box::new(mapped)))
 }
 
 /// A behaviour on one side, from the first socket on.
@@ -109,7 +149,26 @@ pub const REPORT: &str = "= ";
 /// # Errors
 /// When a call that both sides must get right fails, or the traces differ otherwise than declared.
 pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) -> Outcome {
-    let run = |family| -> anyhow::Result<Vec<(String, String)>> {
+    compare_with([lab, lab], kind, Family::Enet, play, differences)
+}
+
+/// As [`compare`], with TCP and mapped sockets, in a lab for each: a port of TCP stays taken when its connection has
+/// ended.
+///
+/// # Errors
+/// As [`compare`].
+pub fn compare_mapped(labs: [&Lab; 2], play: Play, differences: &[Difference]) -> Outcome {
+    compare_with(labs, Kind::Stream, Family::Mapped, play, differences)
+}
+
+fn compare_with(
+    [first, second]: [&Lab; 2],
+    kind: Kind,
+    family: Family,
+    play: Play,
+    differences: &[Difference],
+) -> Outcome {
+    let run = |lab, family| -> anyhow::Result<Vec<(String, String)>> {
         let trace = Trace::default();
         let side = Side::new(lab, family, kind);
         let outcome = play
@@ -123,7 +182,7 @@ pub fn compare(lab: &Lab, kind: Kind, play: Play, differences: &[Difference]) ->
         outcome?;
         Ok(trace.into_notes())
     };
-    let (inet, enet) = (run(Family::Inet)?, run(Family::Enet)?);
+    let (inet, enet) = (run(first, Family::Inet)?, run(second, family)?);
     let found = differing(&inet, &enet)?;
     for (what, inet, enet) in &found {
         note(&format!("{what}: {inet}, but here {enet}"));

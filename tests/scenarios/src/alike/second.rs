@@ -58,7 +58,7 @@ impl<'a> SecondWire<'a> {
     /// `port` of `b`'s second address, to bind to.
     pub fn here_b(&self, port: u16) -> Vec<u8> {
         match self.side.family {
-            Family::Inet => internet([10, 0, 1, 2], port),
+            Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),
             Family::Enet => Self::enet(port, self.b, [0; 6]),
         }
     }
@@ -66,7 +66,7 @@ impl<'a> SecondWire<'a> {
     /// `port` of `b`'s second address as `a` addresses it.
     pub fn far(&self, port: u16) -> Vec<u8> {
         match self.side.family {
-            Family::Inet => internet([10, 0, 1, 2], port),
+            Family::Inet | Family::Mapped => internet([10, 0, 1, 2], port),
             Family::Enet => Self::enet(port, self.a, [2, 0, 0, 0, 0, 0x12]),
         }
     }

@@ -3,7 +3,7 @@
 use anyhow::{Context, Result};
 
 use super::{Family, Kind};
-use crate::address::{internet, Address, AF_ENET};
+use crate::address::{internet, Address, AF_ENET, IPPROTO_ENET};
 use crate::lab::{Host, Lab};
 use crate::socket::Socket;
 
@@ -34,7 +34,8 @@ impl<'a> Side<'a> {
         match (self.kind, self.family) {
             (Kind::Stream, Family::Inet) => "TCP",
             (Kind::Stream, Family::Enet) => "ESP",
-            (Kind::Datagram, Family::Inet) => "UDP",
+            (Kind::Stream, Family::Mapped) => "mapped TCP",
+            (Kind::Datagram, Family::Inet | Family::Mapped) => "UDP",
             (Kind::Datagram, Family::Enet) => "EDP",
         }
     }
@@ -42,14 +43,18 @@ impl<'a> Side<'a> {
     /// Family, type and protocol for `socket(2)`.
     pub fn numbers(&self) -> (i32, i32, i32) {
         let family = match self.family {
-            Family::Inet => libc::AF_INET,
+            Family::Inet | Family::Mapped => libc::AF_INET,
             Family::Enet => AF_ENET,
         };
         let kind = match self.kind {
             Kind::Stream => libc::SOCK_STREAM,
             Kind::Datagram => libc::SOCK_DGRAM,
         };
-        (family, kind, 0)
+        let protocol = match self.family {
+            Family::Mapped => IPPROTO_ENET,
+            Family::Inet | Family::Enet => 0,
+        };
+        (family, kind, protocol)
     }
 
     /// A new socket of `host`.
@@ -90,7 +95,7 @@ impl<'a> Side<'a> {
     /// `port` of `host`'s own address, to bind to.
     pub fn here(&self, host: &Host, port: u16) -> Vec<u8> {
         match self.family {
-            Family::Inet => Self::inet(if self.is_a(host) { 1 } else { 2 }, port),
+            Family::Inet | Family::Mapped => Self::inet(if self.is_a(host) { 1 } else { 2 }, port),
             Family::Enet => host.here(port).to_bytes().to_vec(),
         }
     }
@@ -98,7 +103,7 @@ impl<'a> Side<'a> {
     /// `port` of all of a host's addresses, to bind to.
     pub fn anywhere(&self, port: u16) -> Vec<u8> {
         match self.family {
-            Family::Inet => internet([0; 4], port),
+            Family::Inet | Family::Mapped => internet([0; 4], port),
             Family::Enet => Address {
                 port,
                 ..Address::default()
@@ -111,7 +116,7 @@ impl<'a> Side<'a> {
     /// `port` of `to`, as `from` addresses it; `to` may be `from` itself.
     pub fn address(&self, from: &Host, to: &Host, port: u16) -> Vec<u8> {
         match self.family {
-            Family::Inet => Self::inet(if self.is_a(to) { 1 } else { 2 }, port),
+            Family::Inet | Family::Mapped => Self::inet(if self.is_a(to) { 1 } else { 2 }, port),
             Family::Enet => from.to(to, port).to_bytes().to_vec(),
         }
     }
@@ -124,7 +129,7 @@ impl<'a> Side<'a> {
     /// `port` of a station that does not exist, as `a` addresses it: nothing ever answers.
     pub fn nobody(&self, port: u16) -> Vec<u8> {
         match self.family {
-            Family::Inet => Self::inet(99, port),
+            Family::Inet | Family::Mapped => Self::inet(99, port),
             Family::Enet => self.lab.a.to_nobody(port).to_bytes().to_vec(),
         }
     }
@@ -132,7 +137,7 @@ impl<'a> Side<'a> {
     /// `port` of every station, as `a` addresses it.
     pub fn everybody(&self, port: u16) -> Vec<u8> {
         match self.family {
-            Family::Inet => Self::inet(255, port),
+            Family::Inet | Family::Mapped => Self::inet(255, port),
             Family::Enet => {
                 let mut address = self.lab.a.to_nobody(port);
                 address.mac = [0xff; 6];

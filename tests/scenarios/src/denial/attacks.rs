@@ -6,9 +6,12 @@ use super::dialer::{address, Dialed};
 use super::flood::{cost, during, wire};
 use super::victim::{goodput, held, stream, usual_goodput};
 use super::{Bounds, Figures};
+use crate::address::{internet, IPPROTO_ENET};
 use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::note;
-use crate::lab::Lab;
+use crate::lab::{Lab, DEVICE};
+use crate::scenarios::mapped;
+use crate::socket::Socket;
 use crate::station::Station;
 use crate::transfer::exchange;
 
@@ -35,6 +38,8 @@ const fn bounds(cost: f64, share: f64, held: f64, of: &'static str) -> Bounds {
 /// All of them, in the order of the table.
 pub const ALL: &[Attack] = &[
     SYNS,
+    MAPPED_SYNS,
+    FOREIGN_SYNS,
     STRAYS,
     FORGED,
     GUESSED_REQUESTS,
@@ -122,6 +127,74 @@ fn syns(lab: &Lab) -> Result<Figures> {
     figures.held = Some(most as f64);
     Ok(figures)
 }
+
+/// A SYN of a mapped connection from port `number` of b, or of what pretends to be b's address elsewhere.
+fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
+    let options = mapped::option([10, 0, 0, 2], [10, 0, 0, 1], port);
+    let header = EspHeader {
+        source: 1 + number as u16 % 60_000,
+        destination: port,
+        length: options.len() as u16,
+        sequence: number as u16,
+        flags: flag::SYN,
+        ..EspHeader::default()
+    };
+    ethernet(lab.a.mac, from, ETH_P_ESP, &header.packet(&options))
+}
+
+/// A mapped listener of host a, which knows b's Ethernet address.
+fn mapped_listener(lab: &Lab, port: u16) -> Result<Socket> {
+    for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
+        // Another attack may have done so before.
+        (host.namespace).ip(&format!(
+            "address replace 10.0.0.{number}/24 dev {DEVICE}\n"
+        ))?;
+    }
+    let listener = mapped::stream(&lab.a, libc::AF_INET, IPPROTO_ENET)?;
+    listener.bind_bytes(&internet([0; 4], port))?;
+    listener.listen(BACKLOG)?;
+    let client = mapped::stream(&lab.b, libc::AF_INET, libc::IPPROTO_TCP)?;
+    client.connect_bytes(&internet([10, 0, 0, 1], port))?;
+    listener.accept(0)?;
+    Ok(listener)
+}
+
+/// The figures, with the half-open connections that host a has now.
+fn half_open(lab: &Lab, figures: Figures) -> Result<Figures> {
+    let text = lab.a.namespace.proc_net("esp")?;
+    let half_open = text.lines().filter(|line| line.contains(" syn-recv "));
+    Ok(Figures {
+        held: Some(half_open.count() as f64),
+        ..figures
+    })
+}
+
+/// SYNs of mapped connections from the neighbour that has the address: children until the backlog is full, and nothing then.
+pub const MAPPED_SYNS: Attack = Attack {
+    what: "SYNs of mapped connections",
+    make: |lab| {
+        let port = PORT + 1;
+        let _listener = mapped_listener(lab, port)?;
+        let mut syn = |number| mapped_syn(lab, lab.b.mac, port, number);
+        let figures = beside_a_stream(lab, &mut syn)?;
+        half_open(lab, figures)
+    },
+    // Each makes a connection, which the neighbour resets.
+    bounds: bounds(24_000.0, 0.6, 160.0, "half-open connections"),
+};
+
+/// The same from hosts that have not the address: each is answered by a reset, and nothing is kept.
+pub const FOREIGN_SYNS: Attack = Attack {
+    what: "SYNs of mapped connections from strangers",
+    make: |lab| {
+        let port = PORT + 2;
+        let _listener = mapped_listener(lab, port)?;
+        let mut syn = |number| mapped_syn(lab, address(number), port, number);
+        let figures = beside_a_stream(lab, &mut syn)?;
+        half_open(lab, figures)
+    },
+    bounds: bounds(8_000.0, 0.7, 0.0, "half-open connections"),
+};
 
 /// Packets for no socket: each is answered by a reset of the same length.
 pub const STRAYS: Attack = Attack {

@@ -1,8 +1,8 @@
 //! Attacks by whoever is on the same Ethernet, each within its bounds: `make dos` prints the figures.
 
 use crate::denial::attacks::{
-    ECHOES, EDP_NOBODY, EDP_UNREAD, FORGED, GUESSED_REQUESTS, REQUESTS, SILENT, STRAYS, SYNS,
-    TEASING, UNREAD, WINDOWLESS,
+    ECHOES, EDP_NOBODY, EDP_UNREAD, FOREIGN_SYNS, FORGED, GUESSED_REQUESTS, MAPPED_SYNS, REQUESTS,
+    SILENT, STRAYS, SYNS, TEASING, UNREAD, WINDOWLESS,
 };
 use crate::denial::{judge, make, Attack};
 use crate::harness::{note, Outcome, Scenario};
@@ -11,6 +11,12 @@ use crate::lab::Lab;
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
     attack("dos_syns_from_nowhere", |lab| bounded(lab, &SYNS)),
+    attack("dos_syns_of_mapped_connections", |lab| {
+        bounded(lab, &MAPPED_SYNS)
+    }),
+    attack("dos_syns_of_mapped_connections_from_strangers", |lab| {
+        bounded(lab, &FOREIGN_SYNS)
+    }),
     attack("dos_packets_for_nobody", |lab| bounded(lab, &STRAYS)),
     attack("dos_guessed_acknowledgements", |lab| bounded(lab, &FORGED)),
     attack("dos_guessed_requests", |lab| {

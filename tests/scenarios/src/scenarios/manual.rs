@@ -89,16 +89,20 @@ fn number_in(path: &str) -> Result<u32> {
     text.trim().parse().with_context(|| path.to_owned())
 }
 
+/// Counters begin with a capital, trace events do not.
+fn is_counter(name: &str) -> bool {
+    name.starts_with(|first: char| first.is_ascii_uppercase())
+}
+
 fn proc_files(lab: &Lab) -> Outcome {
     let text = lab.a.namespace.proc_net("enet")?;
     let counters = text
         .lines()
         .filter_map(|line| Some(line.split_once(' ')?.0));
     let told = items(ENET, "Va");
-    // Counters begin with a capital, trace events do not.
     same(
         "counters",
-        told.into_iter().filter(|name| name.starts_with('E')),
+        told.into_iter().filter(|name| is_counter(name)),
         counters,
     )?;
     for (file, page) in [("edp", EDP), ("esp", ESP)] {
@@ -139,7 +143,7 @@ fn events() -> Outcome {
     let told = items(ENET, "Va");
     same(
         "events",
-        told.into_iter().filter(|name| !name.starts_with('E')),
+        told.into_iter().filter(|name| !is_counter(name)),
         names.iter().map(String::as_str),
     )?;
     let format = |event: &str| fs::read_to_string(format!("{directory}/{event}/format"));

@@ -31,7 +31,7 @@ pub const ALL: &[Scenario] = &[
 ];
 
 /// All files with their numbers, but for the buffers.
-const DEFAULTS: [(&str, u32); 8] = [
+const DEFAULTS: [(&str, u32); 9] = [
     ("burst_length", 21),
     ("burst_length_max", 255),
     ("initial_ack_burst_length", 1),
@@ -40,6 +40,7 @@ const DEFAULTS: [(&str, u32); 8] = [
     ("retransmission_time_min", 10_000),
     ("user_timeout", 15_000),
     ("checksum", 0),
+    ("mapped", 1),
 ];
 
 /// The buffers: the file, the name in `net.core`, and the socket option.
@@ -171,6 +172,7 @@ fn ranges() -> Outcome {
     spans(knobs, "retransmission_time_min", 2_000, 1_000_000)?;
     spans(knobs, "user_timeout", 100, 86_400_000)?;
     spans(knobs, "checksum", 0, 1)?;
+    spans(knobs, "mapped", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
         // What the core makes of the smallest wish is the least that it accepts.
         let socket = namespace.within(Socket::esp)??;

@@ -242,7 +242,7 @@ fn stream_port_shared_by_two_connections(side: &Side<'_>, trace: &Trace) -> Outc
 
 fn not_here(side: &Side<'_>, trace: &Trace) -> Outcome {
     let name = match side.family {
-        Family::Inet => {
+        Family::Inet | Family::Mapped => {
             let mut name = side.nobody(9);
             name[7] = 98;
             name

@@ -98,7 +98,7 @@ fn extended(side: &Side<'_>, trace: &Trace) -> Outcome {
 /// Bytes in front of the payload as a filter sees it.
 fn header(side: &Side<'_>) -> u32 {
     match side.family {
-        Family::Inet => 8,
+        Family::Inet | Family::Mapped => 8,
         Family::Enet => 6,
     }
 }

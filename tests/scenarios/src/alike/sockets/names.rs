@@ -186,7 +186,7 @@ fn fresh_names(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("port", side.port(&own));
     // The length of the address proper is all that an unbound enet name tells.
     let address = match side.family {
-        Family::Inet => &own[4..8],
+        Family::Inet | Family::Mapped => &own[4..8],
         Family::Enet => &own[9..15],
     };
     trace.see("an address", address.iter().any(|byte| *byte != 0));

@@ -23,7 +23,8 @@ const DATA_SEGS_OUT: usize = 156;
 /// Packets that `socket` has sent so far. One that only receives acknowledgements sends none of its own.
 fn packets(side: &Side<'_>, socket: &Socket) -> anyhow::Result<u32> {
     match side.family {
-        Family::Inet => {
+        Family::Mapped if socket.counters(1).is_ok() => Ok(socket.counters(1)?[0]),
+        Family::Inet | Family::Mapped => {
             let room = DATA_SEGS_OUT + 4;
             let info = socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, room, room as i32)?;
             let field = info.get(DATA_SEGS_OUT..).and_then(<[u8]>::first_chunk);

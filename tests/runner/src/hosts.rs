@@ -1,6 +1,8 @@
-//! `make mpi-hosts`: Open MPI over ESP between hosts, which are namespaces of a guest.
+//! `make mpi-hosts`: Open MPI over ESP between hosts, which are namespaces of a guest. `make programs`: programs of TCP over mapped
+//! sockets.
 //!
-//! The guest's root is the toolbox of mk/mpi, which has Open MPI; mpi/tests/hosts sets the hosts up and runs jobs on them.
+//! The guest's root is a toolbox that has the programs; a script, mpi/tests/hosts or tests/programs/hosts, sets the hosts up and
+//! runs the programs on them.
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -26,26 +28,26 @@ const HOSTS: &str = "bash /share/hosts";
 /// Where to find things.
 #[derive(Debug, Args)]
 pub struct Options {
-    /// The tree with Open MPI that becomes the guest's root.
+    /// The tree with the programs, which becomes the guest's root.
     #[arg(long)]
     tree: PathBuf,
-    /// The directory with the component and the test programs.
+    /// The directory with the script, and what it needs.
     #[arg(long)]
     share: PathBuf,
     /// Use one processor whose clock counts instructions.
     #[arg(long)]
     counted: bool,
-    /// Parts of mpi/tests/hosts; all that are no measurement if there are none.
+    /// Parts of the script; all that are no measurement if there are none.
     parts: Vec<String>,
 }
 
-/// Runs the parts, each of which is a test.
+/// Runs the parts, each of which is a test, of what is called `name`.
 ///
 /// # Errors
 /// When the guest does not boot, or the hosts cannot be set up.
-pub fn run(layout: &Layout, options: &Options) -> Result<Part> {
-    let initramfs = initramfs::with_module(layout, "guest-mpi", Vec::new())?;
-    let directory = TempDir::with_prefix("mpi-").context("a temporary directory")?;
+pub fn run(layout: &Layout, name: &'static str, options: &Options) -> Result<Part> {
+    let initramfs = initramfs::with_module(layout, &format!("guest-{name}"), Vec::new())?;
+    let directory = TempDir::with_prefix(format!("{name}-")).context("a temporary directory")?;
     let serve = |tag, served: &Path, read_only| {
         Shared::serve(layout, directory.path(), tag, served, read_only)
     };
@@ -58,7 +60,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Part> {
     } else {
         Clock::Free(2)
     };
-    let mut guest = Commands::boot_tree(layout, ("mpi", &initramfs), &shared, clock, PATIENCE)?;
+    let mut guest = Commands::boot_tree(layout, (name, &initramfs), &shared, clock, PATIENCE)?;
     let parts = if options.parts.is_empty() {
         let listed = guest.ask(&format!("{HOSTS} list"))?;
         ensure!(listed.status == 0, "hosts list:\n{}", listed.text);
@@ -66,9 +68,9 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Part> {
     } else {
         options.parts.clone()
     };
-    let mut results = Part::new("mpi");
+    let mut results = Part::new(name);
     for part in &parts {
-        step::say(&format!("mpi: {part}"));
+        step::say(&format!("{name}: {part}"));
         let status = guest.run(&format!("{HOSTS} {part}"), |line| println!("{line}"))?;
         let outcome = (status == 0)
             .then_some(())

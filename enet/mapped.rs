@@ -1,0 +1,245 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Mapped sockets: streams of `AF_INET` and `AF_INET6` whose connections ESP carries, where both hosts speak it
+//! and are on one Ethernet, and TCP everywhere else.
+//!
+//! Which of the two it is, is decided while the program connects and before it learns that it is connected,
+//! and does not change later. A listener of TCP's has a twin of ESP's, and `accept` takes from both.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    esp_connection::is_connecting,
+    esp_sock::{Chosen, Esp, Shared, State, Twin},
+    esp_socket, mapped_connect, mapped_ends,
+    mapped_list::Carrier,
+    mapped_record::{Phase, Record},
+    net::{
+        family::Operations,
+        inet::{
+            Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, Streams, Tables,
+        },
+        namespace::PerNet,
+        sock::{RawSock, TcpState},
+    },
+    space::Space,
+    statistics::Statistic,
+    uapi::is_own_level,
+};
+
+/// How mapped sockets are served.
+pub(crate) struct Mapped;
+
+static TABLES: Tables<Mapped> = Tables::new();
+
+/// A call on a mapped socket.
+type Call<'a> = StreamCall<'a, Mapped>;
+
+impl Streams for Mapped {
+    type Protocol = Esp;
+    type Record = Record;
+
+    fn tables() -> &'static Tables<Self> {
+        &TABLES
+    }
+
+    fn released(sock: &RawSock) {
+        Space::of(sock.net()).mapped_connections.forget(sock.inode());
+    }
+
+    fn connect(call: &Call<'_>, address: &[u8], nonblocking: bool) -> Result {
+        if !Address::is_unspecified(address) {
+            return mapped_connect::connect(call, address, nonblocking);
+        }
+        Self::released(call.sock());
+        let Some(companion) = call.companion() else {
+            return call.connect(address, nonblocking);
+        };
+        match companion.record.phase() {
+            Phase::Tcp => call.connect(address, nonblocking),
+            Phase::Listening => {
+                let result = call.connect(address, nonblocking);
+                Self::look_at_listener(call, companion);
+                result
+            }
+            Phase::Connecting | Phase::Esp => {
+                let _decision = companion.record.decide();
+                let result = Esp::connect(&call.on(companion), address, nonblocking);
+                companion.record.set_phase(Phase::Tcp);
+                call.set_asked(false);
+                result
+            }
+        }
+    }
+
+    fn listen(call: &Call<'_>, backlog: u32) -> Result {
+        if let Some(companion) = call.companion() {
+            if let Phase::Connecting | Phase::Esp = companion.record.phase() {
+                return Err(EINVAL);
+            }
+        }
+        call.listen(backlog)?;
+        let space = Space::of(call.sock().net());
+        if !space.sysctl.mapped() || call.is_filtered() {
+            return Ok(());
+        }
+        let twin = Twin {
+            own: call.own_end(),
+            takes_v4: !call.is_v6() || !call.is_v6_only(),
+        };
+        let made = call.accompany(0, || {
+            Ok(Parts {
+                shared: Shared::of_twin(twin),
+                state: State::idle(Chosen::default()),
+                record: Record::new(false)?,
+            })
+        });
+        // Without memory for a twin TCP listens alone. It does too if the companion is another's twin: the socket
+        // has tried to connect, or has listened elsewhere, before.
+        let own = call.own_end();
+        let is_ours = |companion: &&Companion<Self>| {
+            let twin = companion.sock().shared().twin.as_ref();
+            twin.is_some_and(|twin| twin.own == own)
+        };
+        let Some(companion) = made.ok().filter(is_ours) else {
+            return Ok(());
+        };
+        space.sysctl.limit_buffers(companion.sock());
+        // The core has cut the number already, as TCP has it.
+        let most = backlog.min(u16::MAX.into());
+        if esp_socket::listen_as_twin(&call.on(companion), most).is_ok() {
+            companion.record.set_phase(Phase::Listening);
+            call.set_asked(true);
+        }
+        Ok(())
+    }
+
+    fn accept(call: &Call<'_>, new: &mut NewStream<'_, Self>, nonblocking: bool) -> Result {
+        let Some(companion) = call.companion() else {
+            return new
+                .accept_of_tcp(call)
+                .and_then(|done| done.then_some(()).ok_or(EAGAIN));
+        };
+        let mut timeout = call.sock().receive_timeout(nonblocking);
+        loop {
+            // Each of the two is asked first every other time, so that neither starves the other.
+            let tcp_first = companion.record.take_turn();
+            for tcp in [tcp_first, !tcp_first] {
+                if tcp {
+                    if new.accept_of_tcp(call)? {
+                        note(call, new, Carrier::TcpByPeer);
+                        return Ok(());
+                    }
+                } else if accept_of_esp(call, companion, new)? {
+                    return Ok(());
+                }
+            }
+            let listener = companion.sock();
+            call.on(companion).wait_exclusive(&mut timeout, || {
+                call.tcp_accepts() || listener.shared().unread.count() > 0
+            })?;
+        }
+    }
+
+    fn server(call: &Call<'_>, companion: &Companion<Self>) -> Server {
+        match companion.record.phase() {
+            Phase::Tcp => Server::Tcp,
+            Phase::Listening => Server::Both,
+            Phase::Esp => Server::Companion,
+            Phase::Connecting => mapped_connect::settle(call),
+        }
+    }
+
+    fn await_server(
+        call: &Call<'_>,
+        companion: &Companion<Self>,
+        timeout: kernel::ffi::c_long,
+    ) -> Result<Server> {
+        let mut left = timeout;
+        loop {
+            let server = Self::server(call, companion);
+            let Some(companion) = call.companion().filter(|_| server == Server::Nobody) else {
+                return Ok(server);
+            };
+            let sock = companion.sock();
+            let waited = call
+                .on(companion)
+                .wait(&mut left, || !is_connecting(sock.tcp_state()));
+            match waited {
+                // Another call has ended the attempt, which the next look tells.
+                Err(EPIPE) => {}
+                other => other?,
+            }
+        }
+    }
+
+    fn name(_call: &Call<'_>, companion: &Companion<Self>, end: End) -> Result<InternetEnd> {
+        let sock = companion.sock();
+        let mapped = sock.lock().locked().state.mapped.ok_or(ENOTCONN)?;
+        let (own, peer) = match companion.record.is_accepted() {
+            true => (&mapped.destination, &mapped.source),
+            false => (&mapped.source, &mapped.destination),
+        };
+        let state = sock.tcp_state();
+        match end {
+            End::Own => Ok(mapped_ends::from_wire(own)),
+            End::Peer if state == TcpState::Close as u8 || is_connecting(state) => Err(ENOTCONN),
+            End::Peer | End::Accepted => Ok(mapped_ends::from_wire(peer)),
+        }
+    }
+
+    fn give_up(call: &Call<'_>, companion: &Companion<Self>) -> Result {
+        mapped_connect::give_up(call, companion)
+    }
+
+    fn has_option_level(level: i32) -> bool {
+        is_own_level(level)
+    }
+
+    fn look_at_listener(call: &Call<'_>, companion: &Companion<Self>) {
+        let listens = call.sock().tcp_state() == TcpState::Listen as u8 && !call.is_filtered();
+        if companion.record.phase() == Phase::Listening && !listens {
+            esp_socket::stop_twin(companion.sock());
+            companion.record.set_phase(Phase::Tcp);
+            call.set_asked(false);
+        }
+    }
+}
+
+/// Gives `new` the connection of ESP's that has waited longest, if one has.
+fn accept_of_esp(
+    call: &Call<'_>,
+    companion: &Companion<Mapped>,
+    new: &mut NewStream<'_, Mapped>,
+) -> Result<bool> {
+    if companion.sock().shared().unread.count() == 0 {
+        return Ok(false);
+    }
+    // All that can fail comes first, as far as it can.
+    let record = Record::new(true)?;
+    let Some(child) = esp_socket::take_child(companion.sock()) else {
+        return Ok(false);
+    };
+    match new.serve(call, child.clone(), record) {
+        Ok(()) => {
+            let statistics = &Space::of(call.sock().net()).statistics;
+            statistics.count(Statistic::MappedPassiveOpens);
+            let ends = child.lock().locked().state.mapped;
+            if let Some(ends) = ends {
+                note(call, new, Carrier::Esp(ends.destination, ends.source));
+            }
+            Ok(true)
+        }
+        Err(error) => {
+            esp_socket::give_up_child(&child);
+            Err(error)
+        }
+    }
+}
+
+/// Keeps what carries a new connection.
+fn note(call: &Call<'_>, new: &NewStream<'_, Mapped>, carrier: Carrier) {
+    if let Some(inode) = new.inode() {
+        (Space::of(call.sock().net()).mapped_connections).note(inode, carrier);
+    }
+}

@@ -1,0 +1,292 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Which protocol carries a connection that a mapped socket opens.
+//!
+//! ESP is tried if the peer is on the own Ethernet and has told that it takes such connections. Until one of
+//! the two is sure, calls are nobody's: the program is still connecting. If ESP is refused, or not answered for
+//! some round trips, TCP's SYN leaves, by whichever call comes first: `connect`, `poll`, or another that waits
+//! for the connection.
+
+use crate::net::errno::prelude::*;
+use crate::{
+    address::Address,
+    edp::peers::Known,
+    edp_control, esp,
+    esp_sock::{Chosen, Esp, Shared, State},
+    mapped_ends,
+    mapped_list::Carrier,
+    mapped_record::{Attempt, Phase, Record},
+    net::{
+        device::Device,
+        family::{Operations, SocketState},
+        inet::{Companion, InternetEnd, Parts, Server, StreamCall, Streams},
+        namespace::PerNet,
+        rcu,
+        route::NoHop,
+        sock::TcpState,
+    },
+    space::Space,
+    statistics::Statistic,
+    ties::usable,
+};
+
+/// Streams that are served as mapped sockets are.
+pub(crate) trait Mapped: Streams<Protocol = Esp, Record = Record> {}
+
+impl<M: Streams<Protocol = Esp, Record = Record>> Mapped for M {}
+
+/// A connection that ESP can try to open.
+struct Plan {
+    to: Address,
+    ends: esp::Mapped,
+}
+
+/// Finds out whether ESP may carry a connection to the address that a program passed.
+///
+/// # Errors
+///
+/// The reason why not, as it is counted.
+fn plan<M: Mapped>(call: &StreamCall<'_, M>, name: &[u8]) -> Result<Plan, Statistic> {
+    let sock = call.sock();
+    let space = Space::of(sock.net());
+    if !space.sysctl.mapped() {
+        return Err(Statistic::MappedTcpSetting);
+    }
+    let destination = InternetEnd::parse(name).ok_or(Statistic::MappedTcpAddress)?;
+    let to = destination.v4().ok_or(Statistic::MappedTcpAddress)?;
+    let mut own = call.own_end();
+    if own.is_any() {
+        own = InternetEnd::of_v4([0; 4], own.port);
+    }
+    let from = own.v4().ok_or(Statistic::MappedTcpAddress)?;
+    if !space.mapped_rules.allow(sock, to, destination.port) {
+        return Err(Statistic::MappedTcpPolicy);
+    }
+    if call.is_v6() && call.is_v6_only() {
+        return Err(Statistic::MappedTcpAddress);
+    }
+    if call.sends_in_place() || call.is_filtered() {
+        return Err(Statistic::MappedTcpOption);
+    }
+    if sock.is_filtered_by_group() {
+        return Err(Statistic::MappedTcpGroup);
+    }
+    let hop = sock
+        .next_hop(from, to, destination.port)
+        .map_err(|why| match why {
+            NoHop::NotOnLink => Statistic::MappedTcpRoute,
+            NoHop::NoNeighbour => Statistic::MappedTcpNeighbour,
+        })?;
+    let peer = Address {
+        port: destination.port,
+        ifindex: hop.ifindex,
+        mac: hop.mac,
+    };
+    if space.mapped_refusals.contains(&peer) {
+        return Err(Statistic::MappedTcpRefused);
+    }
+    let section = rcu::Read::enter();
+    let device = Device::find(sock.net(), hop.ifindex, &section);
+    let device = device
+        .filter(|device| usable(device).is_ok())
+        .ok_or(Statistic::MappedTcpRoute)?;
+    match space.edp_peers.look_up(&peer) {
+        Known::Told(told) if told.mapped => {}
+        Known::Told(_) => return Err(Statistic::MappedTcpPeer),
+        Known::Ask(nonce) => {
+            edp_control::ask(device, nonce, peer.mac, space);
+            return Err(Statistic::MappedTcpUnknown);
+        }
+        Known::Nothing => return Err(Statistic::MappedTcpUnknown),
+    }
+    Ok(Plan {
+        to: peer,
+        ends: esp::Mapped {
+            source: mapped_ends::to_wire(&InternetEnd::of_v4(hop.source, own.port)),
+            destination: mapped_ends::to_wire(&destination),
+        },
+    })
+}
+
+/// `connect` to an address.
+pub(crate) fn connect<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    name: &[u8],
+    nonblocking: bool,
+) -> Result {
+    if let Some(companion) = call.companion() {
+        match companion.record.phase() {
+            Phase::Tcp => {}
+            Phase::Listening => return call.connect(name, nonblocking),
+            Phase::Connecting => return finish(call, nonblocking, EALREADY),
+            Phase::Esp if companion.record.tell() => return Err(EISCONN),
+            Phase::Esp => return Ok(()),
+        }
+    }
+    if call.sock().tcp_state() != TcpState::Close as u8 || !call.is_unconnected() {
+        return call.connect(name, nonblocking);
+    }
+    match attempt(call, name) {
+        // The program has chosen a port from which there is such a connection.
+        Ok(Some(error)) => Err(error),
+        // As TCP says it, also if the answer is there already.
+        Ok(None) if nonblocking => Err(EINPROGRESS),
+        Ok(None) => finish(call, nonblocking, EINPROGRESS),
+        Err(reason) => {
+            let space = Space::of(call.sock().net());
+            space.statistics.count(reason);
+            let carrier = Carrier::Tcp(reason);
+            (space.mapped_connections).note(call.sock().inode(), carrier);
+            call.connect(name, nonblocking)
+        }
+    }
+}
+
+/// Sends ESP's SYN. `Some` is an error with which `connect` fails.
+///
+/// # Errors
+///
+/// Why TCP's is to be sent instead.
+fn attempt<M: Mapped>(call: &StreamCall<'_, M>, name: &[u8]) -> Result<Option<Error>, Statistic> {
+    let plan = plan(call, name)?;
+    let failed = |_| Statistic::MappedTcpError;
+    let companion = call
+        .accompany(0, || {
+            Ok(Parts {
+                shared: Shared::default(),
+                state: State::idle(Chosen::default()),
+                record: Record::new(false)?,
+            })
+        })
+        .map_err(failed)?;
+    let record = &companion.record;
+    let sock = companion.sock();
+    if sock.shared().twin.is_some() {
+        // It has listened before.
+        return Err(Statistic::MappedTcpOption);
+    }
+    Space::of(sock.net()).sysctl.limit_buffers(sock);
+    let mut attempt = record.decide();
+    if record.phase() != Phase::Tcp {
+        // Another call was first; this one waits for the same connection.
+        return Ok(None);
+    }
+    let chosen = plan.ends.source.port;
+    let mut guard = sock.lock();
+    guard.locked().state.mapped = Some(plan.ends);
+    if chosen != 0 {
+        sock.shared().binding.fix(chosen);
+    }
+    drop(guard);
+    match Esp::connect(&call.on(companion), &plan.to.emit(), true) {
+        Ok(()) | Err(EINPROGRESS) => {}
+        Err(EADDRNOTAVAIL) if chosen != 0 => return Ok(Some(EADDRNOTAVAIL)),
+        Err(_) => return Err(Statistic::MappedTcpError),
+    }
+    *attempt = Some(Attempt::new(name, plan.to));
+    record.tell_again();
+    record.set_phase(Phase::Connecting);
+    call.set_asked(true);
+    Ok(None)
+}
+
+/// Waits for the connection, as `connect` does; `pending` is what it says if it does not wait.
+fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error) -> Result {
+    let companion = call.companion().ok_or(EINVAL)?;
+    let timeout = call.sock().send_timeout(nonblocking);
+    let server = match M::await_server(call, companion, timeout) {
+        Err(EAGAIN) => return Err(pending),
+        other => other?,
+    };
+    if server == Server::Companion {
+        companion.record.tell();
+        return Ok(());
+    }
+    let (name, given_up) = {
+        let attempt = companion.record.decide();
+        let attempt = attempt.as_ref().ok_or(ECONNABORTED)?;
+        (Attempt::new(attempt.name(), attempt.to), attempt.given_up)
+    };
+    if given_up {
+        return Err(ECONNABORTED);
+    }
+    // TCP is connecting already: this waits for it.
+    match call.connect(name.name(), nonblocking) {
+        Err(EALREADY) => Err(pending),
+        other => other,
+    }
+}
+
+/// Looks how the attempt stands, and decides if it can.
+#[cold]
+pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
+    let Some(companion) = call.companion() else {
+        return Server::Tcp;
+    };
+    let record = &companion.record;
+    let attempt = record.decide();
+    match record.phase() {
+        Phase::Connecting => {}
+        Phase::Esp => return Server::Companion,
+        Phase::Listening => return Server::Both,
+        Phase::Tcp => return Server::Tcp,
+    }
+    let space = Space::of(call.sock().net());
+    let reason = match Esp::connect(&call.on(companion), &[], true) {
+        Ok(()) => {
+            // What was set since the SYN left counts too.
+            call.adopt(companion);
+            record.set_phase(Phase::Esp);
+            space.statistics.count(Statistic::MappedActiveOpens);
+            let ends = companion.sock().lock().locked().state.mapped;
+            if let Some(esp::Mapped {
+                source,
+                destination,
+            }) = ends
+            {
+                let carrier = Carrier::Esp(source, destination);
+                (space.mapped_connections).note(call.sock().inode(), carrier);
+            }
+            return Server::Companion;
+        }
+        Err(EALREADY | EINPROGRESS) => return Server::Nobody,
+        Err(ECONNREFUSED) => Statistic::MappedTcpRefused,
+        Err(ETIMEDOUT) => Statistic::MappedTcpSilent,
+        Err(_) => Statistic::MappedTcpError,
+    };
+    space.statistics.count(reason);
+    (space.mapped_connections).note(call.sock().inode(), Carrier::Tcp(reason));
+    record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+    if let Some(attempt) = &*attempt {
+        if reason == Statistic::MappedTcpSilent {
+            // It may have lost the module: it is asked before the next attempt.
+            space.edp_peers.doubt(&attempt.to);
+        }
+        space.mapped_refusals.add(&attempt.to);
+        match call.connect(attempt.name(), true) {
+            Ok(()) | Err(EINPROGRESS) => {}
+            Err(error) => call.sock().report_error(error),
+        }
+    }
+    Server::Tcp
+}
+
+/// `shutdown` while ESP's SYN is on its way.
+pub(crate) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion<M>) -> Result {
+    let mut attempt = companion.record.decide();
+    if companion.record.phase() != Phase::Connecting {
+        return Err(ENOTCONN);
+    }
+    if let Some(attempt) = &mut *attempt {
+        attempt.given_up = true;
+    }
+    companion.record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+    let Some(companion) = call.companion() else {
+        return Err(ENOTCONN);
+    };
+    let result = Esp::shutdown(&call.on(companion), crate::net::uapi::SHUTDOWN_MASK);
+    call.on(companion).set_state(SocketState::Unconnected);
+    result
+}

@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! For which peers and server ports mapped sockets may use ESP, by control group.
+//!
+//! The rules of a group hold for the sockets that its processes made, those of group 0 for all of the namespace. A rule that
+//! denies goes before all that allow; where a group has such that allow, one of them has to.
+
+use crate::net::errno::prelude::*;
+use crate::net::{bh_lock::BhLock, sock::RawSock};
+use core::{fmt, net::Ipv4Addr, ops::RangeInclusive};
+use kernel::static_lock_class;
+
+/// The most of a namespace.
+const MOST: usize = 256;
+
+/// A rule.
+#[derive(Clone, PartialEq, Eq)]
+pub(crate) struct Rule {
+    /// The control group, 0 for all.
+    group: u64,
+    allows: bool,
+    network: Ipv4Addr,
+    /// How many of the network's bits count.
+    bits: u8,
+    /// Ports of servers.
+    ports: RangeInclusive<u16>,
+}
+
+impl Rule {
+    fn is_about(&self, peer: Ipv4Addr, port: u16) -> bool {
+        let rest = 32_u32.saturating_sub(self.bits.into());
+        // A shift by all 32 bits leaves none, so all addresses agree.
+        let network = |address: Ipv4Addr| u32::from(address).checked_shr(rest).unwrap_or(0);
+        network(peer) == network(self.network) && self.ports.contains(&port)
+    }
+
+    /// Reads `allow|deny ADDRESS/BITS FIRST-LAST GROUP`.
+    pub(crate) fn parse<'a>(word: &str, mut words: impl Iterator<Item = &'a str>) -> Option<Self> {
+        let allows = match word {
+            "allow" => true,
+            "deny" => false,
+            _ => return None,
+        };
+        let (network, bits) = words.next()?.split_once('/')?;
+        let (first, last) = words.next()?.split_once('-')?;
+        let rule = Rule {
+            group: words.next()?.parse().ok()?,
+            allows,
+            network: network.parse().ok()?,
+            bits: bits.parse().ok().filter(|bits| *bits <= 32)?,
+            ports: first.parse().ok()?..=last.parse().ok()?,
+        };
+        (words.next().is_none() && !rule.ports.is_empty()).then_some(rule)
+    }
+}
+
+impl fmt::Display for Rule {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let word = if self.allows { "allow" } else { "deny" };
+        let (first, last) = (self.ports.start(), self.ports.end());
+        write!(
+            f,
+            "{word} {}/{} {first}-{last} {}",
+            self.network, self.bits, self.group
+        )
+    }
+}
+
+/// The rules of a namespace, those of each group together.
+pub(crate) struct Rules(BhLock<KVec<Rule>>);
+
+impl Rules {
+    /// None.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Ok(Rules(BhLock::new(KVec::new(), static_lock_class!())?))
+    }
+
+    /// Whether ESP may carry a connection of `sock` with `peer` to the server port `port`.
+    pub(crate) fn allow(&self, sock: &RawSock, peer: [u8; 4], port: u16) -> bool {
+        let rules = self.0.lock();
+        let peer = Ipv4Addr::from(peer);
+        let mut groups = rules.chunk_by(|one, other| one.group == other.group);
+        groups.all(|rules| {
+            let applies = rules
+                .first()
+                .is_some_and(|rule| rule.group == 0 || sock.is_in_group(rule.group));
+            if !applies {
+                return true;
+            }
+            let mut about = rules.iter().filter(|rule| rule.is_about(peer, port));
+            match rules.iter().any(|rule| rule.allows) {
+                true => about.clone().all(|rule| rule.allows) && about.next().is_some(),
+                false => about.next().is_none(),
+            }
+        })
+    }
+
+    /// Adds a rule.
+    ///
+    /// # Errors
+    ///
+    /// `ENOSPC`, `ENOMEM`.
+    pub(crate) fn add(&self, rule: Rule) -> Result {
+        // The first rule brings the room for all: nothing is allocated while the lock is held.
+        let mut room = KVec::new();
+        if self.0.lock().capacity() == 0 {
+            room = KVec::with_capacity(MOST, GFP_KERNEL)?;
+        }
+        let mut rules = self.0.lock();
+        if rules.capacity() == 0 {
+            core::mem::swap(&mut *rules, &mut room);
+        }
+        let place = rules
+            .iter()
+            .rposition(|other| other.group == rule.group)
+            .map_or(rules.len(), |last| last.saturating_add(1));
+        let added = rules.insert_within_capacity(place, rule);
+        drop(rules);
+        added.map_err(|_| ENOSPC)
+    }
+
+    /// Removes those of a group.
+    pub(crate) fn flush(&self, group: u64) {
+        self.0.lock().retain(|rule| rule.group != group);
+    }
+
+    /// One of them, in the order in which they are kept.
+    pub(crate) fn get(&self, index: usize) -> Option<Rule> {
+        self.0.lock().get(index).cloned()
+    }
+}

@@ -1,0 +1,398 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Stream sockets of the Internet families under a protocol number of the module's own.
+//!
+//! The kernel makes such a socket as it makes one of TCP, and TCP's it then is: the descriptor's `struct sock`
+//! is TCP's in every respect as long as the descriptor lasts, and a connection of it may outlive this
+//! module. Only the descriptor's table of functions is the module's, a copy of TCP's in which some calls
+//! come here first.
+//!
+//! A descriptor may get a *companion*, a socket of the module's own protocol, once. The two share the
+//! descriptor's wait queue, so whoever waits is woken by either; they share one pending error, which is TCP's
+//! socket's; and the options of the socket level are TCP's socket's, of which the companion has copies. Which of
+//! the two serves a call is for the [`Streams`] to say. Since the descriptor's socket never changes, a
+//! call that has come to the wrong one finds a TCP socket that is not connected.
+//!
+//! The companion hangs on the inode of the descriptor, whose private pointer the socket file system
+//! leaves alone.
+//!
+//! C headers: [`include/net/protocol.h`](srctree/include/net/protocol.h),
+//! [`include/net/inet_common.h`](srctree/include/net/inet_common.h)
+
+use super::{
+    bindings,
+    family::{without_descriptor, Call, Closing, Operations},
+    message::Message,
+    options::{IntArgument, OptionBuffer},
+    sock::{Protocol, RawSock, Sock, SockRef},
+    uapi,
+};
+use crate::net::errno::prelude::*;
+use core::{
+    cell::UnsafeCell,
+    marker::PhantomData,
+    mem, ptr,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
+};
+use kernel::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
+
+mod accept;
+pub(crate) use accept::NewStream;
+mod tables;
+pub(crate) use tables::{Registration, Tables};
+
+const AF_INET6: u16 = bindings::AF_INET6 as u16;
+const SOL_SOCKET: c_int = bindings::SOL_SOCKET as c_int;
+
+/// Whose a call is.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Server {
+    /// TCP's.
+    Tcp,
+    /// The companion's.
+    Companion,
+    /// Both are to be asked: they listen.
+    Both,
+    /// Nobody's yet: it is being decided.
+    Nobody,
+}
+
+/// The end that a name is asked of.
+pub(crate) use super::family::End;
+
+/// An end of a connection: an address of IPv6, or of IPv4 as `::ffff:a.b.c.d`, and a port.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct InternetEnd {
+    pub(crate) address: [u8; 16],
+    pub(crate) port: u16,
+}
+
+impl InternetEnd {
+    /// The address of IPv4 that it stands for, if it does.
+    pub(crate) fn v4(&self) -> Option<[u8; 4]> {
+        match self.address {
+            [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d] => Some([a, b, c, d]),
+            _ => None,
+        }
+    }
+
+    /// An end with an address of IPv4.
+    pub(crate) fn of_v4([a, b, c, d]: [u8; 4], port: u16) -> Self {
+        InternetEnd {
+            address: [0, 0, 0, 0, 0, 0, 0, 0, 0, 0, 0xff, 0xff, a, b, c, d],
+            port,
+        }
+    }
+
+    /// Whether the address is none: a listener's that takes all.
+    pub(crate) fn is_any(&self) -> bool {
+        self.address == [0; 16] || self.v4() == Some([0; 4])
+    }
+
+    /// Reads what a program passed to `connect`; `None` for what is not a whole address of `AF_INET` or
+    /// `AF_INET6`.
+    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+        const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
+        const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
+        // The shortest that the kernel takes; the newer end of `struct sockaddr_in6` may be missing.
+        const INET_LEN: usize = 16;
+        const INET6_LEN: usize = 24;
+        let (family, rest) = bytes.split_first_chunk::<2>()?;
+        let (port, rest) = rest.split_first_chunk::<2>()?;
+        let port = u16::from_be_bytes(*port);
+        match *family {
+            INET if bytes.len() >= INET_LEN => Some(Self::of_v4(*rest.first_chunk()?, port)),
+            INET6 if bytes.len() >= INET6_LEN => Some(InternetEnd {
+                address: *rest.get(4..)?.first_chunk()?,
+                port,
+            }),
+            _ => None,
+        }
+    }
+}
+
+/// How the streams under the module's protocol number are served. The functions run in socket calls, and may
+/// sleep, also in `poll`.
+pub(crate) trait Streams: Sized + 'static {
+    /// The companions' protocol.
+    type Protocol: Operations;
+    /// What is kept with a companion.
+    type Record: Send + Sync;
+
+    /// The tables that the kernel calls by.
+    fn tables() -> &'static Tables<Self>;
+    /// `connect`.
+    fn connect(call: &StreamCall<'_, Self>, address: &[u8], nonblocking: bool) -> Result;
+    /// `listen`.
+    fn listen(call: &StreamCall<'_, Self>, backlog: u32) -> Result;
+    /// `accept`, of a descriptor with a companion.
+    fn accept(
+        call: &StreamCall<'_, Self>,
+        new: &mut NewStream<'_, Self>,
+        nonblocking: bool,
+    ) -> Result;
+    /// Whose the calls are, of a descriptor with a companion. May decide.
+    fn server(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Server;
+    /// As [`Streams::server`], but waits while it is nobody's, for `timeout` at most.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when the time is up, and those of waiting.
+    fn await_server(
+        call: &StreamCall<'_, Self>,
+        companion: &Companion<Self>,
+        timeout: c_long,
+    ) -> Result<Server>;
+    /// A name of a connection that is the companion's, or is to be.
+    ///
+    /// # Errors
+    ///
+    /// `ENOTCONN`.
+    fn name(
+        call: &StreamCall<'_, Self>,
+        companion: &Companion<Self>,
+        end: End,
+    ) -> Result<InternetEnd>;
+    /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while nobody serves calls.
+    fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Result;
+    /// Whether an option level is the companions' protocol's.
+    fn has_option_level(level: i32) -> bool;
+    /// The descriptor with this socket of TCP's goes.
+    fn released(sock: &RawSock);
+    /// TCP's socket may have stopped listening.
+    fn look_at_listener(call: &StreamCall<'_, Self>, companion: &Companion<Self>);
+}
+
+/// What a companion is made of.
+pub(crate) struct Parts<M: Streams> {
+    pub(crate) shared: <M::Protocol as Protocol>::Shared,
+    pub(crate) state: <M::Protocol as Protocol>::State,
+    pub(crate) record: M::Record,
+}
+
+/// A descriptor's companion.
+pub(crate) struct Companion<M: Streams> {
+    sock: SockRef<M::Protocol>,
+    /// What is kept with it.
+    pub(crate) record: M::Record,
+}
+
+impl<M: Streams> Companion<M> {
+    /// The socket.
+    pub(crate) fn sock(&self) -> &Sock<M::Protocol> {
+        &self.sock
+    }
+}
+
+/// A call that runs on a descriptor of our protocol number.
+pub(crate) struct StreamCall<'a, M: Streams> {
+    socket: *mut bindings::socket,
+    _call: PhantomData<(&'a (), fn() -> M)>,
+}
+
+impl<'a, M: Streams> StreamCall<'a, M> {
+    /// # Safety
+    ///
+    /// `socket` is a descriptor of `M`'s tables with a socket, held for as long as `'a`.
+    unsafe fn new(socket: *mut bindings::socket) -> Self {
+        StreamCall {
+            socket,
+            _call: PhantomData,
+        }
+    }
+
+    /// The descriptor's socket, TCP's.
+    pub(crate) fn sock(&self) -> &'a RawSock {
+        // SAFETY: A descriptor's socket stays the same, and the call holds the descriptor.
+        unsafe { RawSock::from_raw((*self.socket).sk) }
+    }
+
+    /// Whether the descriptor is one of `AF_INET6`.
+    pub(crate) fn is_v6(&self) -> bool {
+        self.sock().family() == AF_INET6
+    }
+
+    /// The companion, if there is one.
+    pub(crate) fn companion(&self) -> Option<&'a Companion<M>> {
+        // SAFETY: What hangs on the inode is a companion that `accompany` or `serve` has published whole, or
+        // nothing. It stays until the descriptor's end, which waits for calls.
+        unsafe {
+            bindings::socket_companion(self.socket)
+                .cast::<Companion<M>>()
+                .as_ref()
+        }
+    }
+
+    /// The call as one on the companion.
+    pub(crate) fn on(&self, companion: &'a Companion<M>) -> Call<'a, M::Protocol> {
+        // SAFETY: The companion is of this descriptor and stays as long as it, and has its wait queue. A companion
+        // cannot be lent for longer than the call that it was got by.
+        unsafe { Call::of(&companion.sock, self.socket) }
+    }
+
+    /// Gives the descriptor a companion, if it has none; `make` makes its parts.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`, `ENOBUFS`, `ENODEV`: then it has none.
+    pub(crate) fn accompany(
+        &self,
+        protocol: i32,
+        make: impl FnOnce() -> Result<Parts<M>>,
+    ) -> Result<&'a Companion<M>> {
+        if let Some(companion) = self.companion() {
+            return Ok(companion);
+        }
+        let Parts {
+            shared,
+            state,
+            record,
+        } = make()?;
+        let sock = without_descriptor::<M::Protocol>(self.sock(), protocol, shared, state)?;
+        let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL)?;
+        // SAFETY: The socket is new and the call holds the descriptor. If another call was first, the socket
+        // is cut off again before it goes.
+        unsafe { attach(self.socket, &companion.sock) };
+        self.adopt(&companion);
+        let raw = KBox::into_raw(companion);
+        // SAFETY: The companion is complete. It becomes the inode's, or stays ours.
+        unsafe {
+            let first = bindings::socket_set_companion(self.socket, raw.cast());
+            if !first {
+                detach(&KBox::from_raw(raw).sock);
+            }
+        }
+        self.companion().ok_or(EINVAL)
+    }
+
+    /// Gives the companion the options that TCP's socket has.
+    pub(crate) fn adopt(&self, companion: &Companion<M>) {
+        let low_water = companion.sock.adopt_options(self.sock());
+        if let Some(mark) = low_water {
+            M::Protocol::set_low_water(&companion.sock, mark);
+        }
+    }
+
+    /// From now on calls ask whose they are, or no more.
+    pub(crate) fn set_asked(&self, asked: bool) {
+        let table = M::tables().of(self.sock().family());
+        let ops = if asked {
+            table.asking()
+        } else {
+            table.passing()
+        };
+        // SAFETY: The call holds the descriptor. Both tables are static, whole, and of the same owner; the core
+        // reads the pointer once for each call.
+        unsafe { bindings::socket_set_ops(self.socket, ops) };
+    }
+
+    fn tcp_ops(&self) -> &'static bindings::proto_ops {
+        M::tables().of(self.sock().family()).tcp()
+    }
+
+    /// TCP's `connect`, with a kernel copy of the address.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub(crate) fn connect(&self, address: &[u8], nonblocking: bool) -> Result {
+        const SOCKADDR_STORAGE: usize = 128;
+        let mut storage = [0_u64; SOCKADDR_STORAGE / 8];
+        let room = mem::size_of_val(&storage);
+        let len = address.len().min(room);
+        let call = self.tcp_ops().connect.ok_or(EOPNOTSUPP)?;
+        let flags = if nonblocking {
+            bindings::O_NONBLOCK as c_int
+        } else {
+            0
+        };
+        // SAFETY: The socket is TCP's; the address is aligned kernel memory with room for any, of which `len`
+        // bytes are the user's.
+        to_result(unsafe {
+            ptr::copy_nonoverlapping(address.as_ptr(), storage.as_mut_ptr().cast(), len);
+            call(
+                self.socket,
+                storage.as_mut_ptr().cast(),
+                len as c_int,
+                flags,
+            )
+        })
+    }
+
+    /// TCP's `listen`.
+    ///
+    /// # Errors
+    ///
+    /// TCP's.
+    pub(crate) fn listen(&self, backlog: u32) -> Result {
+        let call = self.tcp_ops().listen.ok_or(EOPNOTSUPP)?;
+        // SAFETY: The socket is TCP's.
+        to_result(unsafe { call(self.socket, c_int::try_from(backlog).unwrap_or(c_int::MAX)) })
+    }
+
+    /// TCP's readiness. The task is in the wait queue already.
+    fn poll(&self, file: *mut bindings::file) -> u32 {
+        match self.tcp_ops().poll {
+            // SAFETY: The socket is TCP's, and the file the call's; without a table nothing is entered.
+            Some(call) => unsafe { call(file, self.socket, ptr::null_mut()) },
+            None => 0,
+        }
+    }
+
+    /// The own end of TCP's socket, as far as it is bound.
+    pub(crate) fn own_end(&self) -> InternetEnd {
+        let mut end = InternetEnd::default();
+        // SAFETY: The socket is one of TCP's, hence of the Internet; single loads. The address has room for 16
+        // bytes.
+        end.port =
+            unsafe { bindings::inet_own_end(self.sock().as_ptr(), end.address.as_mut_ptr()) };
+        end
+    }
+
+    /// Whether the descriptor has no connection, and none is being opened.
+    pub(crate) fn is_unconnected(&self) -> bool {
+        // SAFETY: The call holds the descriptor; a single load.
+        let state = unsafe { ptr::read_volatile(&raw const (*self.socket).state) };
+        state == bindings::socket_state_SS_UNCONNECTED
+    }
+
+    /// Whether an `AF_INET6` socket leaves IPv4 alone.
+    pub(crate) fn is_v6_only(&self) -> bool {
+        // SAFETY: As above.
+        unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
+    }
+
+    /// Whether the socket asks for sends without a copy (`SO_ZEROCOPY`).
+    pub(crate) fn sends_in_place(&self) -> bool {
+        self.sock().has_flag(bindings::sock_flags_SOCK_ZEROCOPY)
+    }
+
+    /// Whether a filter is attached to the socket, which expects headers of TCP.
+    pub(crate) fn is_filtered(&self) -> bool {
+        self.sock().has_filter()
+    }
+
+    /// Whether `accept` of TCP's socket would find a connection, or fail.
+    pub(crate) fn tcp_accepts(&self) -> bool {
+        // SAFETY: The socket is TCP's, and a listener's queue is looked at as `poll` does.
+        unsafe { bindings::tcp_has_child(self.sock().as_ptr()) }
+    }
+}
+
+/// Ties a companion to a descriptor, to its wait queue, and to its socket, to which the companion gets a reference
+/// until its own end.
+///
+/// # Safety
+///
+/// Nobody else ties the companion meanwhile: it is new, or locked and has neither descriptor nor front. It is cut off
+/// before the descriptor goes.
+unsafe fn attach<P: Operations>(socket: *mut bindings::socket, companion: &Sock<P>) {
+    // SAFETY: Both are valid, and the socket's own pointer is the module's.
+    unsafe { bindings::sk_accompany(companion.as_ptr(), socket) };
+}
+
+/// Cuts a companion off the descriptor's wait queue.
+fn detach<P: Operations>(companion: &Sock<P>) {
+    // SAFETY: The socket is valid; the function may be called again.
+    unsafe { bindings::sock_orphan(companion.as_ptr()) };
+}

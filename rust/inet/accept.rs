@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The new descriptor of an `accept` call.
+
+use super::{tables::IPPROTO_TCP, *};
+
+/// A descriptor without a socket, to be given a connection of TCP's or a companion's.
+pub(crate) struct NewStream<'a, M: Streams> {
+    socket: *mut bindings::socket,
+    argument: *mut bindings::proto_accept_arg,
+    _call: PhantomData<(&'a mut (), fn() -> M)>,
+}
+
+impl<M: Streams> NewStream<'_, M> {
+    /// # Safety
+    ///
+    /// `socket` is a descriptor of `M`'s passing table, without a socket, which nobody else uses as long as this
+    /// lasts, and `argument` that of the `accept` call.
+    pub(super) unsafe fn new(
+        socket: *mut bindings::socket,
+        argument: *mut bindings::proto_accept_arg,
+    ) -> Self {
+        NewStream {
+            socket,
+            argument,
+            _call: PhantomData,
+        }
+    }
+
+    /// Whether the descriptor has got its connection.
+    fn is_used(&self) -> bool {
+        // SAFETY: The descriptor is ours.
+        unsafe { !(*self.socket).sk.is_null() }
+    }
+
+    /// The number of the descriptor's inode, once it has a connection.
+    pub(crate) fn inode(&self) -> Option<u64> {
+        // SAFETY: The descriptor is ours, and so is its socket, if there is one.
+        self.is_used()
+            .then(|| unsafe { RawSock::from_raw((*self.socket).sk) }.inode())
+    }
+
+    /// Accepts one of TCP's connections, if there is one; `false` if there is none.
+    ///
+    /// # Errors
+    ///
+    /// TCP's, but for `EAGAIN`; `EINVAL` if the descriptor has a connection already.
+    pub(crate) fn accept_of_tcp(&mut self, listener: &StreamCall<'_, M>) -> Result<bool> {
+        if self.is_used() {
+            return Err(EINVAL);
+        }
+        let call = listener.tcp_ops().accept.ok_or(EOPNOTSUPP)?;
+        // SAFETY: The listener is TCP's, the descriptor without a socket, and the argument the call's.
+        let result = to_result(unsafe {
+            (*self.argument).flags |= bindings::O_NONBLOCK as c_int;
+            call(listener.socket, self.socket, self.argument)
+        });
+        match result {
+            Ok(()) => Ok(true),
+            Err(error) if error == EAGAIN => Ok(false),
+            Err(error) => Err(error),
+        }
+    }
+
+    /// Makes `child` the companion behind the descriptor, which gets a socket of TCP's with the listener's options in
+    /// front of it.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` if the descriptor has a connection already, or the child a descriptor; those of making a socket. Then
+    /// the child is as it was.
+    pub(crate) fn serve(
+        &mut self,
+        listener: &StreamCall<'_, M>,
+        child: SockRef<M::Protocol>,
+        record: M::Record,
+    ) -> Result {
+        if self.is_used() {
+            return Err(EINVAL);
+        }
+        let companion = KBox::new(
+            Companion::<M> {
+                sock: child,
+                record,
+            },
+            GFP_KERNEL,
+        )?;
+        let front = listener.sock();
+        let mut made: *mut bindings::socket = ptr::null_mut();
+        // SAFETY: The listener holds its namespace; `made` is written if the function succeeds.
+        to_result(unsafe {
+            bindings::__sock_create(
+                bindings::sock_net(front.as_ptr()),
+                front.family().into(),
+                bindings::sock_type_SOCK_STREAM as c_int,
+                IPPROTO_TCP as c_int,
+                &mut made,
+                0,
+            )
+        })?;
+        // SAFETY: Both descriptors are ours. The socket of TCP's moves from the one to the other, which is of a
+        // table for it; the empty one goes.
+        unsafe {
+            let sk = (*made).sk;
+            (*made).sk = ptr::null_mut();
+            bindings::sock_graft(sk, self.socket);
+            bindings::sock_release(made);
+            RawSock::from_raw(sk).inherit_options(front);
+        }
+        let guard = companion.sock.lock();
+        // SAFETY: The child is locked, so that no other call gives it a descriptor meanwhile, and had none. It is cut
+        // off before the descriptor goes, in `release`.
+        unsafe {
+            if !(*companion.sock.as_ptr()).sk_socket.is_null() || companion.sock.is_dead() {
+                return Err(EINVAL);
+            }
+            attach(self.socket, &companion.sock);
+        }
+        drop(guard);
+        // SAFETY: The descriptor is ours and has a socket now.
+        let call = unsafe { StreamCall::<M>::new(self.socket) };
+        call.adopt(&companion);
+        // SAFETY: Nobody else has the descriptor; the companion is complete, and becomes its inode's.
+        unsafe {
+            bindings::socket_set_companion(self.socket, KBox::into_raw(companion).cast());
+            (*self.socket).state = bindings::socket_state_SS_CONNECTED;
+        }
+        call.set_asked(true);
+        Ok(())
+    }
+}

@@ -1,0 +1,609 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The tables that the kernel calls streams by, and their registration.
+
+use super::*;
+
+const AF_INET: c_int = bindings::AF_INET as c_int;
+const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
+pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
+
+/// What the kernel has for one of the two families, complete before it is registered.
+pub(crate) struct Table {
+    /// TCP's own.
+    tcp: *mut bindings::proto,
+    /// TCP's, but for `init`. Sockets are allocated by it, and have TCP's own from then on.
+    proto: bindings::proto,
+    /// TCP's own.
+    tcp_ops: *const bindings::proto_ops,
+    /// TCP's, but for the owner and the calls that may lead to a companion.
+    passing: bindings::proto_ops,
+    /// TCP's, but for the owner and the calls that ask whose they are.
+    asking: bindings::proto_ops,
+    switch: bindings::inet_protosw,
+}
+
+impl Table {
+    /// TCP's functions. They are there: a descriptor has got this far.
+    pub(super) fn tcp(&self) -> &'static bindings::proto_ops {
+        // SAFETY: TCP is no module, and its tables are static. Without them there is no registration, hence no
+        // descriptor that could ask.
+        unsafe { &*self.tcp_ops }
+    }
+
+    pub(super) fn passing(&self) -> *const bindings::proto_ops {
+        &self.passing
+    }
+
+    pub(super) fn asking(&self) -> *const bindings::proto_ops {
+        &self.asking
+    }
+}
+
+/// The tables of both families.
+pub(crate) struct Tables<M: Streams> {
+    inet: UnsafeCell<Table>,
+    inet6: UnsafeCell<Table>,
+    /// There is, or was, a registration, which alone may write the tables.
+    taken: AtomicBool,
+    _streams: PhantomData<fn() -> M>,
+}
+
+// SAFETY: The tables are written by the one registration, before the kernel learns of them, and read after.
+unsafe impl<M: Streams> Sync for Tables<M> {}
+
+impl<M: Streams> Tables<M> {
+    /// Empty ones.
+    pub(crate) const fn new() -> Self {
+        // SAFETY: Pointers, numbers and functions that may be missing: zeroes are values of each.
+        unsafe {
+            Tables {
+                inet: UnsafeCell::new(mem::zeroed()),
+                inet6: UnsafeCell::new(mem::zeroed()),
+                taken: AtomicBool::new(false),
+                _streams: PhantomData,
+            }
+        }
+    }
+
+    fn place(&self, family: u16) -> *mut Table {
+        match family {
+            AF_INET6 => self.inet6.get(),
+            _ => self.inet.get(),
+        }
+    }
+
+    /// The table of a family, which some socket has.
+    pub(super) fn of(&self, family: u16) -> &Table {
+        // SAFETY: Complete since before the kernel learnt of it; a socket is made after that.
+        unsafe { &*self.place(family) }
+    }
+
+    /// Copies TCP's tables for `family`.
+    ///
+    /// # Errors
+    ///
+    /// `EAFNOSUPPORT` if the kernel has no such family, `ENOMEM` and the like without memory.
+    ///
+    /// # Safety
+    ///
+    /// For the one registration, before the kernel learns of the table.
+    unsafe fn fill(&self, family: c_int, protocol: u16, module: &'static ThisModule) -> Result {
+        let mut socket: *mut bindings::socket = ptr::null_mut();
+        // SAFETY: The first namespace is always there; `socket` is written if the function succeeds.
+        to_result(unsafe {
+            bindings::sock_create_kern(
+                &raw mut bindings::init_net,
+                family,
+                SOCK_STREAM as c_int,
+                IPPROTO_TCP as c_int,
+                &mut socket,
+            )
+        })?;
+        // SAFETY: Nobody else looks at the table, by the caller's promise.
+        let table = unsafe { &mut *self.place(family as u16) };
+        // SAFETY: The socket is ours until it is released. TCP's tables, which it names, are static, since TCP
+        // is no module; they consist of numbers and pointers to what is static too.
+        unsafe {
+            table.tcp = (*(*socket).sk).__sk_common.skc_prot;
+            table.proto = ptr::read(table.tcp);
+            table.tcp_ops = (*socket).ops;
+            table.passing = ptr::read(table.tcp_ops);
+            bindings::sock_release(socket);
+        }
+        table.proto.init = Some(init::<M>);
+        let ops = &mut table.passing;
+        ops.owner = module.as_ptr().cast();
+        ops.release = Some(release::<M>);
+        ops.connect = Some(connect::<M>);
+        ops.listen = Some(listen::<M>);
+        ops.setsockopt = Some(setsockopt::<M>);
+        table.asking = *ops;
+        let ops = &mut table.asking;
+        ops.bind = Some(bind::<M>);
+        ops.accept = Some(accept::<M>);
+        ops.getname = Some(getname::<M>);
+        ops.poll = Some(poll::<M>);
+        ops.ioctl = Some(ioctl::<M>);
+        // TCP's for compatible calls knows what is laid out otherwise there, and leaves the rest to `ioctl`.
+        ops.shutdown = Some(shutdown::<M>);
+        ops.getsockopt = Some(getsockopt::<M>);
+        ops.sendmsg = Some(sendmsg::<M>);
+        ops.recvmsg = Some(recvmsg::<M>);
+        ops.splice_eof = Some(splice_eof::<M>);
+        // The core then reads by `recvmsg`.
+        ops.splice_read = None;
+        ops.mmap = Some(bindings::sock_no_mmap);
+        table.switch.type_ = SOCK_STREAM as u16;
+        table.switch.protocol = protocol;
+        table.switch.prot = &raw mut table.proto;
+        table.switch.ops = &raw const table.passing;
+        table.switch.flags = bindings::INET_PROTOSW_ICSK as u8;
+        Ok(())
+    }
+}
+
+/// The protocol number, registered for both families; given back when dropped.
+pub(crate) struct Registration<M: Streams> {
+    has_inet6: bool,
+    _streams: PhantomData<fn() -> M>,
+}
+
+impl<M: Streams> Registration<M> {
+    /// Registers `protocol` for streams of `AF_INET` and, if the kernel has it, `AF_INET6`, once.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if that was done before, or the number is the kernel's; those of making a socket.
+    pub(crate) fn new(protocol: u16, module: &'static ThisModule) -> Result<Self> {
+        let tables = M::tables();
+        if tables.taken.swap(true, Relaxed) {
+            return Err(EEXIST);
+        }
+        // SAFETY: This is the only registration there ever is.
+        unsafe { tables.fill(AF_INET, protocol, module)? };
+        // SAFETY: As above.
+        let has_inet6 = match unsafe { tables.fill(AF_INET6.into(), protocol, module) } {
+            Ok(()) => true,
+            Err(error) if error == EAFNOSUPPORT => false,
+            Err(error) => return Err(error),
+        };
+        // SAFETY: The table is complete, and static.
+        unsafe {
+            let switch = &raw mut (*tables.inet.get()).switch;
+            bindings::inet_register_protosw(switch);
+            // The function only logs that it has refused.
+            if (*switch).list.next.is_null() {
+                return Err(EEXIST);
+            }
+        }
+        let mut registration = Registration {
+            has_inet6: false,
+            _streams: PhantomData,
+        };
+        if has_inet6 {
+            // SAFETY: As above.
+            let result = to_result(unsafe {
+                bindings::inet6_register(&raw mut (*tables.inet6.get()).switch)
+            });
+            match result {
+                Ok(()) => registration.has_inet6 = true,
+                Err(error) if error == EAFNOSUPPORT => {}
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(registration)
+    }
+}
+
+impl<M: Streams> Drop for Registration<M> {
+    fn drop(&mut self) {
+        let tables = M::tables();
+        // SAFETY: Registered by `new`. Both functions wait for those that look for a protocol. Sockets that were
+        // made are TCP's, and have no descriptor any more, since that would hold the module.
+        unsafe {
+            if self.has_inet6 {
+                bindings::inet6_unregister(&raw mut (*tables.inet6.get()).switch);
+            }
+            bindings::inet_unregister_protosw(&raw mut (*tables.inet.get()).switch);
+        }
+    }
+}
+
+/// Makes a new socket TCP's.
+///
+/// # Safety
+///
+/// Called by the core, with a new socket that was allocated by our copy of TCP's table.
+unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
+    // SAFETY: Nobody else has the socket yet. It was allocated as TCP's are, from the same memory and with
+    // the same count of references to the module that owns the table, none; so it may be TCP's from here on,
+    // and be freed as such.
+    unsafe {
+        let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;
+        (*sk).sk_protocol = IPPROTO_TCP as u16;
+        (*sk).__sk_common.skc_prot = tcp;
+        (*sk).sk_prot_creator = tcp;
+        match (*tcp).init {
+            Some(init) => init(sk),
+            None => 0,
+        }
+    }
+}
+
+fn code(result: Result) -> c_int {
+    match result {
+        Ok(()) => 0,
+        Err(error) => error.to_errno(),
+    }
+}
+
+fn count(result: Result<usize>) -> c_int {
+    match result {
+        Ok(n) => c_int::try_from(n).unwrap_or(c_int::MAX),
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// Hands a call on to TCP, whose socket it is.
+macro_rules! by_tcp {
+    ($call:ident, $name:ident($($argument:expr),*)) => {
+        match $call.tcp_ops().$name {
+            // SAFETY: The descriptor's socket is TCP's, of the family that the function is for, and the arguments
+            // are the core's own.
+            Some(tcp) => unsafe { tcp($($argument),*) },
+            None => EOPNOTSUPP.to_errno(),
+        }
+    };
+}
+
+/// Whose a call is. Without a companion, as it may be while one is being made, it is TCP's.
+fn served<'a, M: Streams>(call: &StreamCall<'a, M>) -> (Server, Option<&'a Companion<M>>) {
+    match call.companion() {
+        Some(companion) => (M::server(call, companion), Some(companion)),
+        None => (Server::Tcp, None),
+    }
+}
+
+/// As [`served`], after waiting for the decision. Calls that only one of two listeners could take are TCP's, which
+/// refuses them.
+fn awaited<'a, M: Streams>(
+    call: &StreamCall<'a, M>,
+    timeout: c_long,
+) -> Result<Option<&'a Companion<M>>> {
+    let Some(companion) = call.companion() else {
+        return Ok(None);
+    };
+    let server = M::await_server(call, companion, timeout)?;
+    Ok((server == Server::Companion).then_some(companion))
+}
+
+/// # Safety
+///
+/// Called by the core, once for a descriptor of ours, which has a socket unless making or accepting one failed.
+unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int {
+    // SAFETY: The last call on the descriptor. What hangs on the inode is ours or nothing.
+    let companion = unsafe { bindings::socket_take_companion(socket) }.cast::<Companion<M>>();
+    if !companion.is_null() {
+        // SAFETY: Made by `KBox::into_raw`, and taken off the inode by the one that does.
+        let companion = unsafe { KBox::from_raw(companion) };
+        // SAFETY: This is the descriptor's last call, and the companion has its wait queue until it is closed.
+        M::Protocol::release(unsafe { Closing::of(&companion.sock, socket) });
+        detach(&companion.sock);
+    }
+    // SAFETY: The socket, if there is one, is TCP's, and all of the families release it alike: without one it
+    // does nothing.
+    unsafe {
+        let family = match (*socket).sk.as_ref() {
+            Some(sk) => sk.__sk_common.skc_family,
+            None => return 0,
+        };
+        M::released(RawSock::from_raw((*socket).sk));
+        match M::tables().of(family).tcp().release {
+            Some(tcp) => tcp(socket),
+            None => 0,
+        }
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `bind` call on a descriptor of ours, with `len` bytes of kernel memory.
+unsafe extern "C" fn bind<M: Streams>(
+    socket: *mut bindings::socket,
+    address: *mut bindings::sockaddr_unsized,
+    len: c_int,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    match served(&call).0 {
+        Server::Companion | Server::Nobody => EINVAL.to_errno(),
+        Server::Tcp | Server::Both => by_tcp!(call, bind(socket, address, len)),
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `connect` call on a descriptor of ours, with `len` bytes of kernel memory.
+unsafe extern "C" fn connect<M: Streams>(
+    socket: *mut bindings::socket,
+    address: *mut bindings::sockaddr_unsized,
+    len: c_int,
+    flags: c_int,
+) -> c_int {
+    let nonblocking = flags & bindings::O_NONBLOCK as c_int != 0;
+    // SAFETY: A call that runs on `socket`, with a kernel copy of the address, whose length is not negative.
+    unsafe {
+        let call = StreamCall::<M>::new(socket);
+        let len = usize::try_from(len).unwrap_or(0);
+        let address = core::slice::from_raw_parts(address.cast::<u8>(), len);
+        code(M::connect(&call, address, nonblocking))
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `listen` call on a descriptor of ours.
+unsafe extern "C" fn listen<M: Streams>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    // TCP takes the number as one without a sign.
+    code(M::listen(&call, backlog as u32))
+}
+
+/// # Safety
+///
+/// Called by the core, in an `accept` call on a descriptor of ours, with one that has no socket, and valid
+/// arguments.
+unsafe extern "C" fn accept<M: Streams>(
+    socket: *mut bindings::socket,
+    new: *mut bindings::socket,
+    argument: *mut bindings::proto_accept_arg,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`; the new descriptor is this call's.
+    unsafe {
+        let call = StreamCall::<M>::new(socket);
+        let nonblocking = (*argument).flags & bindings::O_NONBLOCK as c_int != 0;
+        // Until it is the companion's, if it becomes so.
+        let table = M::tables().of(call.sock().family());
+        bindings::socket_set_ops(new, table.passing());
+        let mut new = NewStream::new(new, argument);
+        code(M::accept(&call, &mut new, nonblocking))
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a call that asks for a name of a descriptor of ours, with room for a `sockaddr_storage`;
+/// after `accept` the descriptor may be of the passing table.
+unsafe extern "C" fn getname<M: Streams>(
+    socket: *mut bindings::socket,
+    address: *mut bindings::sockaddr,
+    peer: c_int,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    let end = match peer {
+        0 => End::Own,
+        1 => End::Peer,
+        _ => End::Accepted,
+    };
+    let (server, companion) = served(&call);
+    let companion = match server {
+        Server::Companion | Server::Nobody => companion,
+        Server::Tcp | Server::Both => None,
+    };
+    let Some(companion) = companion else {
+        return by_tcp!(call, getname(socket, address, peer));
+    };
+    match M::name(&call, companion, end) {
+        // SAFETY: The core passes room for a `sockaddr_storage`, of which the helper writes the start.
+        Ok(end) => unsafe {
+            bindings::inet_write_name(address.cast(), call.is_v6(), end.address.as_ptr(), end.port)
+        },
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `poll` call on a descriptor of ours, with its file and its wait table.
+unsafe extern "C" fn poll<M: Streams>(
+    file: *mut bindings::file,
+    socket: *mut bindings::socket,
+    wait: *mut bindings::poll_table_struct,
+) -> bindings::__poll_t {
+    // SAFETY: A call that runs on `socket`, with file and table of its own.
+    let call = unsafe {
+        bindings::sock_poll_wait(file, socket, wait);
+        StreamCall::<M>::new(socket)
+    };
+    let (server, companion) = served(&call);
+    let mut ready = 0;
+    if let Some(companion) = companion {
+        if server == Server::Companion || server == Server::Both {
+            ready |= M::Protocol::poll(&call.on(companion));
+        }
+    }
+    if server == Server::Tcp || server == Server::Both {
+        ready |= call.poll(file);
+    }
+    ready
+}
+
+/// # Safety
+///
+/// Called by the core, in an `ioctl` call on a descriptor of ours.
+unsafe extern "C" fn ioctl<M: Streams>(
+    socket: *mut bindings::socket,
+    command: c_uint,
+    argument: c_ulong,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    if let (Server::Companion, Some(companion)) = served(&call) {
+        match M::Protocol::ioctl(&companion.sock, command, IntArgument::new(argument)) {
+            Err(error) if error == ENOIOCTLCMD => {}
+            other => return code(other),
+        }
+    }
+    by_tcp!(call, ioctl(socket, command, argument))
+}
+
+/// # Safety
+///
+/// Called by the core, in a `shutdown` call on a descriptor of ours.
+unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_int) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    // SHUT_RD, SHUT_WR and SHUT_RDWR are one less than the halves they mean.
+    let halves = match how {
+        0..=2 => (how + 1) as u8,
+        _ => return EINVAL.to_errno(),
+    };
+    match served(&call) {
+        (Server::Companion, Some(companion)) => {
+            code(M::Protocol::shutdown(&call.on(companion), halves))
+        }
+        (Server::Nobody, Some(companion)) => code(M::give_up(&call, companion)),
+        (_, companion) => {
+            let result = by_tcp!(call, shutdown(socket, how));
+            if let Some(companion) = companion {
+                M::look_at_listener(&call, companion);
+            }
+            result
+        }
+    }
+}
+
+/// Whether an option would exchange the descriptor's table of functions for another one, and with it the
+/// module that the descriptor holds.
+fn exchanges_table(level: c_int, name: c_int) -> bool {
+    const TCP_ULP: (c_int, c_int) = (bindings::SOL_TCP as c_int, bindings::TCP_ULP as c_int);
+    const IPV6_ADDRFORM: (c_int, c_int) = (
+        bindings::SOL_IPV6 as c_int,
+        bindings::IPV6_ADDRFORM as c_int,
+    );
+    (level, name) == TCP_ULP || (level, name) == IPV6_ADDRFORM
+}
+
+/// # Safety
+///
+/// Called by the core, in a `setsockopt` call on a descriptor of ours; `value` is the user's, or kernel memory
+/// of `len` bytes. Of the socket level only if there is a companion.
+unsafe extern "C" fn setsockopt<M: Streams>(
+    socket: *mut bindings::socket,
+    level: c_int,
+    name: c_int,
+    value: bindings::sockptr_t,
+    len: c_uint,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    if exchanges_table(level, name) {
+        // What a kernel without TLS says: libraries go on without it.
+        return ENOENT.to_errno();
+    }
+    if level != SOL_SOCKET {
+        return by_tcp!(call, setsockopt(socket, level, name, value, len));
+    }
+    let (server, companion) = served(&call);
+    let by_tcp_only = [
+        bindings::SO_ZEROCOPY,
+        bindings::SO_ATTACH_FILTER,
+        bindings::SO_ATTACH_BPF,
+    ];
+    if matches!(server, Server::Companion | Server::Nobody) && by_tcp_only.contains(&(name as u32))
+    {
+        return EOPNOTSUPP.to_errno();
+    }
+    // SAFETY: What the core itself would have called.
+    let result = unsafe { bindings::sock_setsockopt(socket, level, name, value, len) };
+    if let Some(companion) = companion {
+        call.adopt(companion);
+        M::look_at_listener(&call, companion);
+    }
+    result
+}
+
+/// # Safety
+///
+/// Called by the core, in a `getsockopt` call on a descriptor of ours; the two addresses are the user's.
+unsafe extern "C" fn getsockopt<M: Streams>(
+    socket: *mut bindings::socket,
+    level: c_int,
+    name: c_int,
+    value: *mut c_char,
+    len: *mut c_int,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    if let (Server::Companion, Some(companion)) = served(&call) {
+        if M::has_option_level(level) {
+            let value = OptionBuffer::new(value.cast(), len);
+            return code(M::Protocol::get_option(&companion.sock, level, name, value));
+        }
+    }
+    by_tcp!(call, getsockopt(socket, level, name, value, len))
+}
+
+/// # Safety
+///
+/// Called by the core, in a `sendmsg` call on a descriptor of ours, with that call's message.
+unsafe extern "C" fn sendmsg<M: Streams>(
+    socket: *mut bindings::socket,
+    message: *mut bindings::msghdr,
+    len: usize,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`, with its own message.
+    let (call, flags) = unsafe { (StreamCall::<M>::new(socket), (*message).msg_flags as c_int) };
+    let timeout = call.sock().send_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    match awaited(&call, timeout) {
+        // SAFETY: As above.
+        Ok(Some(companion)) => count(unsafe {
+            M::Protocol::send(&call.on(companion), &mut Message::from_raw(message), len)
+        }),
+        Ok(None) => by_tcp!(call, sendmsg(socket, message, len)),
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `recvmsg` call on a descriptor of ours, with that call's message.
+unsafe extern "C" fn recvmsg<M: Streams>(
+    socket: *mut bindings::socket,
+    message: *mut bindings::msghdr,
+    len: usize,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    let timeout = call.sock().receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
+    match awaited(&call, timeout) {
+        Ok(Some(companion)) => {
+            // SAFETY: As above, with the call's own message.
+            let mut message = unsafe { Message::from_raw(message) };
+            let result = M::Protocol::receive(&call.on(companion), &mut message, len, flags);
+            companion.sock.show_arrival();
+            count(result)
+        }
+        Ok(None) => by_tcp!(call, recvmsg(socket, message, len, flags)),
+        Err(error) => error.to_errno(),
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `splice` or `sendfile` call on a descriptor of ours.
+unsafe extern "C" fn splice_eof<M: Streams>(socket: *mut bindings::socket) {
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { StreamCall::<M>::new(socket) };
+    if let (Server::Companion, Some(companion)) = served(&call) {
+        return M::Protocol::no_more(&companion.sock);
+    }
+    if let Some(tcp) = call.tcp_ops().splice_eof {
+        // SAFETY: The socket is TCP's.
+        unsafe { tcp(socket) };
+    }
+}

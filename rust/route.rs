@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Routes and neighbours of IPv4: where a packet to an address would go, and by which Ethernet address.
+//!
+//! C headers: [`include/net/route.h`](srctree/include/net/route.h),
+//! [`include/net/arp.h`](srctree/include/net/arp.h)
+
+use super::{
+    bindings,
+    device::{Device, Mac},
+    sock::RawSock,
+};
+
+/// Room for the address of any device (`MAX_ADDR_LEN`).
+const ADDRESS_MAX: usize = 32;
+
+/// A destination on the own Ethernet.
+pub(crate) struct Hop {
+    /// The device that leads there.
+    pub(crate) ifindex: u32,
+    /// The Ethernet address of the destination.
+    pub(crate) mac: Mac,
+    /// The own address by which it would see us.
+    pub(crate) source: [u8; 4],
+}
+
+/// Why there is no [`Hop`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum NoHop {
+    /// No route, one by a gateway, or one that encrypts; no single host; or no Ethernet.
+    NotOnLink,
+    /// The neighbour's address is not known.
+    NoNeighbour,
+}
+
+fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
+    if !device.is_ethernet() {
+        return None;
+    }
+    let mut address = [0; ADDRESS_MAX];
+    // SAFETY: The device is valid, and has an address no longer than there is room.
+    let known = unsafe {
+        bindings::neighbour_address(
+            device.as_ptr(),
+            u32::from_ne_bytes(ip),
+            address.as_mut_ptr(),
+        )
+    };
+    known.then(|| Mac(*address.first_chunk().unwrap_or(&[0; 6])))
+}
+
+/// Whether the host with address `ip` is the neighbour with address `mac` behind `device`.
+pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
+    neighbour(device, ip) == Some(mac)
+}
+
+/// Whether the address is one of this host, as packets that come by `device` are looked at.
+pub(crate) fn is_own(device: &Device, ip: [u8; 4]) -> bool {
+    // SAFETY: The device is valid; the function may be called in any context.
+    unsafe { bindings::inet_is_own(device.as_ptr(), u32::from_ne_bytes(ip)) }
+}
+
+impl RawSock {
+    /// The destination of what the socket would send from `from` (zeroes for any of the own addresses) to port `port`
+    /// of `to`.
+    ///
+    /// # Errors
+    ///
+    /// If it is not on the own Ethernet, or its Ethernet address is not known.
+    pub(crate) fn next_hop(&self, from: [u8; 4], to: [u8; 4], port: u16) -> Result<Hop, NoHop> {
+        let mut source = u32::from_ne_bytes(from);
+        // SAFETY: The socket is valid; the function asks for generic fields of it only, and returns a route that is
+        // ours, or an error.
+        let route = unsafe {
+            bindings::route_output(
+                self.as_ptr(),
+                &mut source,
+                u32::from_ne_bytes(to),
+                port.to_be(),
+            )
+        };
+        // SAFETY: Only the address is looked at.
+        if unsafe { bindings::is_err(route.cast()) } {
+            return Err(NoHop::NotOnLink);
+        }
+        // SAFETY: The route holds its device, and is given back when both have been asked.
+        let hop = unsafe {
+            let hop = if bindings::rt_is_on_link(route) {
+                let device = Device::from_raw(bindings::rt_dev(route));
+                match neighbour(device, to) {
+                    Some(mac) => Ok((device.index(), mac)),
+                    None if device.is_ethernet() => Err(NoHop::NoNeighbour),
+                    None => Err(NoHop::NotOnLink),
+                }
+            } else {
+                Err(NoHop::NotOnLink)
+            };
+            bindings::rt_put(route);
+            hop
+        };
+        hop.map(|(ifindex, mac)| Hop {
+            ifindex,
+            mac,
+            source: source.to_ne_bytes(),
+        })
+    }
+}

@@ -1,0 +1,67 @@
+//! Where mapped sockets over ESP differ from TCP on purpose; `docs/sockets.md` gives the reasons.
+
+use super::Difference;
+
+/// By behaviour.
+pub const DIFFERENCES: &[(&str, &[Difference])] = &[
+    (
+        "stream_file_calls",
+        &[Difference::new("mmap", "mapped", "ENODEV")],
+    ),
+    (
+        "stream_zero_copy",
+        &[Difference::new("SO_ZEROCOPY", "success", "EOPNOTSUPP")],
+    ),
+    (
+        "stream_urgent_data",
+        &[Difference::new("send", "1", "EOPNOTSUPP")],
+    ),
+    (
+        "stream_port_bound_again_after_closing_first",
+        &[Difference::new("bind", "EADDRINUSE", "success")],
+    ),
+    (
+        "stream_port_of_a_closed_listener",
+        &[Difference::new(
+            "bind again beside a connection",
+            "EADDRINUSE",
+            "success",
+        )],
+    ),
+    (
+        "stream_filter_sees_the_header",
+        &[
+            Difference::new("attach", "success", "EOPNOTSUPP"),
+            Difference::new("attach another", "success", "EOPNOTSUPP"),
+        ],
+    ),
+    (
+        "stream_filter_extended",
+        &[
+            Difference::new("no descriptor", "EBADF", "EOPNOTSUPP"),
+            Difference::new("no program", "EINVAL", "EOPNOTSUPP"),
+            Difference::new("attach", "success", "EOPNOTSUPP"),
+            Difference::new("detach", "success", "ENOENT"),
+        ],
+    ),
+    (
+        "stream_option_memory",
+        &[Difference::new(
+            "more is charged than the payload",
+            "true",
+            "false",
+        )],
+    ),
+];
+
+/// Behaviours that do not end where ESP is tried first: once ESP is refused, TCP's SYN leaves by the next call on the
+/// socket, `poll` or another, and these wait for it without one.
+pub const WITHOUT_CALLS: &[&str] = &["stream_filter_refuses_everybody"];
+
+/// The differences of the behaviour `name`.
+pub fn differences(name: &str) -> &'static [Difference] {
+    DIFFERENCES
+        .iter()
+        .find_map(|(behaviour, all)| (*behaviour == name).then_some(*all))
+        .unwrap_or(&[])
+}

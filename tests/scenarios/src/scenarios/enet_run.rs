@@ -1,0 +1,259 @@
+//! `enet run`: programs that know nothing of mapped sockets, and the rules for whom ESP may carry their connections.
+
+use std::fs;
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use anyhow::{ensure, Context, Result};
+use nix::mount::{mount, MsFlags};
+
+use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
+use crate::harness::{note, refused, Outcome, Scenario};
+use crate::lab::{eventually, Lab};
+use crate::patience::patience;
+use crate::privilege::without_capabilities;
+use crate::transfer::exchange;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("enet_run_maps_programs_by_bpf", by_bpf),
+    Scenario::direct("enet_run_keeps_rules_for_its_programs", own_rules),
+    Scenario::direct("enet_policy_holds_for_both_ends", policy),
+    Scenario::direct("enet_policy_refuses_what_it_does_not_know", bad_rules),
+    Scenario::direct("enet_mapped_says_what_carries_a_connection", carriers),
+];
+
+const GROUPS: &str = "/sys/fs/cgroup";
+/// What `enet run` needs of the kernel, and a kernel for debugging has not.
+const TYPES: &str = "/sys/kernel/btf/vmlinux";
+const POLICY: &str = "/proc/net/enet_policy";
+
+/// Mounts the control groups, which nothing else does in a guest.
+fn mount_groups() -> Outcome {
+    if Path::new(GROUPS).join("cgroup.procs").exists() {
+        return Ok(());
+    }
+    let none: Option<&str> = None;
+    mount(
+        Some("cgroup2"),
+        GROUPS,
+        Some("cgroup2"),
+        MsFlags::empty(),
+        none,
+    )
+    .context("cgroup2")
+}
+
+/// Groups that `enet run` has made.
+fn groups_of_runs() -> Result<usize> {
+    let names = fs::read_dir(GROUPS)?.map(|entry| Ok(entry?.file_name()));
+    let names = names.collect::<Result<Vec<_>>>()?;
+    let of_runs = |name: &&std::ffi::OsString| name.to_string_lossy().starts_with("enet-run-");
+    Ok(names.iter().filter(of_runs).count())
+}
+
+/// Has a program of host `a` that is linked statically connect to `port` of `b`, by `enet run` with `options`; whether ESP carries
+/// the connection.
+fn connects_by_esp(lab: &Lab, options: &str, port: u16) -> Result<bool> {
+    let listener = listener(&lab.b, MAPPED, port, 4)?;
+    let mut command = Command::new("enet");
+    command
+        .args(["run", "--by", "bpf"])
+        .args(options.split_whitespace())
+        .args(["--", "busybox", "nc", "10.0.0.2", &port.to_string()])
+        .stdin(Stdio::piped())
+        .stdout(Stdio::null())
+        .stderr(Stdio::piped());
+    let mut child = lab.a.namespace.within(|| command.spawn())??;
+    let came = listener.poll(libc::POLLIN, patience());
+    let accepted = came.and_then(|_| listener.accept(libc::SOCK_NONBLOCK));
+    drop(child.stdin.take());
+    let (server, _) = accepted?;
+    let by_esp = is_esp(&server);
+    drop(server);
+    let ended = child.wait_with_output()?;
+    let said = String::from_utf8_lossy(&ended.stderr).into_owned();
+    ensure!(said.contains("mapped by BPF"), "it says {said:?}");
+    Ok(by_esp)
+}
+
+fn by_bpf(lab: &Lab) -> Outcome {
+    if !Path::new(TYPES).exists() {
+        note("this kernel has no BTF");
+        return Ok(());
+    }
+    mount_groups()?;
+    known(lab)?;
+    ensure!(connects_by_esp(lab, "", 980)?, "TCP carries the connection");
+    // What comes after the command is as before, and nothing is left of it.
+    eventually("the control group goes", || Ok(groups_of_runs()? == 0))?;
+    let listener = listener(&lab.b, PLAIN, 981, 4)?;
+    let client = dial(&lab.a, PLAIN, 981)?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)
+}
+
+fn own_rules(lab: &Lab) -> Outcome {
+    if !Path::new(TYPES).exists() {
+        note("this kernel has no BTF");
+        return Ok(());
+    }
+    mount_groups()?;
+    known(lab)?;
+    for (options, port, wanted) in [
+        ("--allow :982", 982, true),
+        ("--allow :982", 983, false),
+        ("--allow 10.0.0.0/24:980-990", 984, true),
+        ("--deny 10.0.0.2", 985, false),
+        ("--deny 10.0.0.3", 986, true),
+        ("--allow 10.0.0.0/24 --deny :987", 987, false),
+    ] {
+        let by_esp = connects_by_esp(lab, options, port)?;
+        ensure!(by_esp == wanted, "{options}: port {port}: ESP {by_esp}");
+    }
+    ensure!(lab.a.counter("MappedTcpPolicy")? == 3);
+    // The rules are of those programs alone, and go with them.
+    let rules = || lab.a.namespace.proc_net("enet_policy");
+    eventually("the rules go", || Ok(rules()?.is_empty()))?;
+    eventually("the control groups go", || Ok(groups_of_runs()? == 0))
+}
+
+/// Writes a line to the policy of `a` or `b`.
+fn rule(lab: &Lab, on_b: bool, line: &str) -> Result<std::io::Result<()>> {
+    let host = if on_b { &lab.b } else { &lab.a };
+    host.namespace.within(|| fs::write(POLICY, line))
+}
+
+fn policy(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 990, 8)?;
+    let connect = |by_esp: bool| -> Outcome {
+        let client = dial(&lab.a, MAPPED, 990)?;
+        let (server, _) = listener.accept(0)?;
+        ensure!(is_esp(&client) == by_esp, "ESP: {}", !by_esp);
+        exchange(&client, &server)
+    };
+    connect(true)?;
+    rule(lab, false, "deny 10.0.0.0/30 990-990 0")??;
+    connect(false)?;
+    ensure!(lab.a.counter("MappedTcpPolicy")? == 1);
+    rule(lab, false, "flush 0\n")??;
+    // A rule of a group that no socket here is of.
+    rule(lab, false, "deny 0.0.0.0/0 0-65535 4711")??;
+    connect(true)?;
+    // The server's rules: the client goes to TCP.
+    rule(lab, true, "allow 10.0.0.7/32 0-65535 0")??;
+    connect(false)?;
+    ensure!(lab.b.counter("MappedInPolicy")? == 1);
+    ensure!(lab.a.counter("MappedTcpRefused")? == 1);
+    Ok(())
+}
+
+fn bad_rules(lab: &Lab) -> Outcome {
+    let rules = || lab.a.namespace.proc_net("enet_policy");
+    for line in [
+        "",
+        "\n",
+        "permit 10.0.0.0/24 0-1 0",
+        "allow",
+        "allow 10.0.0.0 0-1 0",
+        "allow 10.0.0.0/33 0-1 0",
+        "allow 10.0.0/8 0-1 0",
+        "allow 10.0.0.0/24 2-1 0",
+        "allow 10.0.0.0/24 0-65536 0",
+        "allow 10.0.0.0/24 0-1",
+        "allow 10.0.0.0/24 0-1 0 more",
+        "allow 10.0.0.0/24 0-1 -1",
+        "flush",
+        "flush all",
+        "flush 0 0",
+        "allow \u{fc}",
+    ] {
+        // Nothing at all is no call.
+        if !line.is_empty() {
+            refused(rule(lab, false, line)?, libc::EINVAL, line)?;
+        }
+    }
+    ensure!(rules()?.is_empty());
+    for number in 0..256 {
+        rule(
+            lab,
+            false,
+            &format!("deny 0.0.0.0/0 {number}-{number} {}", number % 7),
+        )??;
+    }
+    let last = rule(lab, false, "deny 0.0.0.0/0 256-256 0")?;
+    refused(last, libc::ENOSPC, "the rule after the last")?;
+    let text = rules()?;
+    ensure!(text.lines().count() == 256, "{text}");
+    // Those of a group stand together, in the order in which they came.
+    let first = text.lines().take(2).collect::<Vec<_>>();
+    ensure!(
+        first == ["deny 0.0.0.0/0 0-0 0", "deny 0.0.0.0/0 7-7 0"],
+        "{first:?}"
+    );
+    rule(lab, false, "flush 0")??;
+    ensure!(rules()?.lines().count() == 256 - 37);
+    let user = lab
+        .a
+        .namespace
+        .within(|| without_capabilities(|| fs::write(POLICY, "flush 1")))??;
+    ensure!(
+        user.is_err(),
+        "a user without capabilities changes the rules"
+    );
+    Ok(())
+}
+
+fn carriers(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let lines = |on_b: bool| -> Result<Vec<String>> {
+        let host = if on_b { &lab.b } else { &lab.a };
+        let text = host.namespace.proc_net("enet_mapped")?;
+        // Without the inode.
+        let words = |line: &str| {
+            line.split_whitespace()
+                .skip(1)
+                .collect::<Vec<_>>()
+                .join(" ")
+        };
+        Ok(text.lines().skip(1).map(words).collect())
+    };
+    let takes_both = listener(&lab.b, MAPPED, 995, 4)?;
+    let plain = listener(&lab.b, PLAIN, 996, 4)?;
+    let by_esp = dial(&lab.a, MAPPED, 995)?;
+    let (server, from) = takes_both.accept(0)?;
+    let port = u16::from_be_bytes([from[2], from[3]]);
+    let (own, far) = (format!("10.0.0.1:{port}"), "10.0.0.2:995");
+    ensure!(lines(false)? == [format!("esp - {own} {far}")]);
+    ensure!(lines(true)? == [format!("esp - {far} {own}")]);
+    let refused = dial(&lab.a, MAPPED, 996)?;
+    let again = dial(&lab.a, PLAIN, 995)?;
+    let (by_peer, _) = takes_both.accept(0)?;
+    let (_plain_server, _) = plain.accept(0)?;
+    ensure!(
+        lines(false)?[1..] == ["tcp refused - -"],
+        "{:?}",
+        lines(false)?
+    );
+    ensure!(
+        lines(true)?[1..] == ["tcp by-peer - -"],
+        "{:?}",
+        lines(true)?
+    );
+    let listed = lab.a.namespace.run("enet", &["ss", "--mapped", "-H"])?;
+    let wanted = [
+        "esp ",
+        "10.0.0.2:995 ",
+        "tcp ",
+        "10.0.0.2:996 ",
+        "no mapped listener",
+    ];
+    ensure!(wanted.iter().all(|word| listed.contains(word)), "{listed}");
+    // A line goes with its descriptor.
+    drop((by_esp, refused, again));
+    ensure!(lines(false)?.is_empty());
+    drop((server, by_peer));
+    ensure!(lines(true)?.is_empty());
+    Ok(())
+}

@@ -1,0 +1,437 @@
+//! Mapped sockets, those of `IPPROTO_ENET`, whose connections ESP carries, and the ways back to TCP. How their calls
+//! behave is compared with TCP's in `alike`.
+
+use std::thread;
+use std::time::Duration;
+
+use anyhow::{anyhow, ensure, Context, Result};
+
+use super::mapped_tcp::{addresses, far6, stream};
+use crate::address::{internet, internet6, Address, ESP_SO_CHECKSUM, IPPROTO_ENET, SOL_EP};
+use crate::frame::{ethernet, flag, EspHeader, ETH_P_ESP};
+use crate::harness::{refused, Outcome, Scenario};
+use crate::knobs::Knobs;
+use crate::lab::{Host, Lab};
+use crate::module;
+use crate::patience::patience;
+use crate::socket::Socket;
+use crate::transfer::exchange;
+
+/// The scenarios of this file.
+pub const ALL: &[Scenario] = &[
+    Scenario::direct("mapped_client_and_server_talk_esp", both_mapped),
+    Scenario::direct("mapped_connections_have_the_names_of_tcp", names),
+    Scenario::direct("mapped_client_of_a_plain_server_goes_to_tcp", plain_server),
+    Scenario::direct("mapped_client_of_an_unwilling_host_goes_to_tcp", unwilling),
+    Scenario::direct("mapped_client_that_is_not_answered_goes_to_tcp", silent),
+    Scenario::direct("mapped_listener_accepts_from_both", accepts_from_both),
+    Scenario::direct("mapped_accept_that_sleeps_takes_either", accept_sleeps),
+    Scenario::direct("mapped_connect_without_waiting", without_waiting),
+    Scenario::direct("mapped_syn_of_a_stranger_is_refused", stranger),
+    Scenario::direct("mapped_and_own_ports_are_apart", ports_apart),
+    Scenario::direct("mapped_socket_used_again_after_esp", used_again),
+    Scenario::direct("mapped_listener_that_stops_takes_no_esp", stopped_listener),
+];
+
+/// Family and protocol of a mapped socket.
+pub const MAPPED: (i32, i32) = (libc::AF_INET, IPPROTO_ENET);
+/// Those of TCP's.
+pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
+
+/// Has each host know that the other takes mapped connections: it asks when it first connects.
+///
+/// # Errors
+/// When a host does not learn it.
+pub fn make_known(lab: &Lab) -> Outcome {
+    for (from, to, number) in [(&lab.a, &lab.b, 2), (&lab.b, &lab.a, 1)] {
+        let listener = stream(to, MAPPED.0, MAPPED.1)?;
+        listener.bind_bytes(&internet([0; 4], 99))?;
+        listener.listen(1)?;
+        let client = stream(from, MAPPED.0, MAPPED.1)?;
+        client.connect_bytes(&internet([10, 0, 0, number], 99))?;
+        from.await_counter("EdpInAnswers", 1)?;
+        ensure!(from.counter("MappedTcpUnknown")? == 1, "nobody was asked");
+    }
+    Ok(())
+}
+
+/// A lab whose hosts know each other.
+///
+/// # Errors
+/// When a call fails.
+pub fn known(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    make_known(lab)
+}
+
+/// A listener of `host` on all addresses.
+///
+/// # Errors
+/// When a call fails.
+pub fn listener(host: &Host, kind: (i32, i32), port: u16, backlog: i32) -> Result<Socket> {
+    let listener = stream(host, kind.0, kind.1)?;
+    listener.bind_bytes(&match kind.0 {
+        libc::AF_INET6 => internet6([0; 16], port),
+        _ => internet([0; 4], port),
+    })?;
+    listener.listen(backlog)?;
+    Ok(listener)
+}
+
+/// A connection from `host` to `b`.
+///
+/// # Errors
+/// When a call fails.
+pub fn dial(host: &Host, kind: (i32, i32), port: u16) -> Result<Socket> {
+    let client = stream(host, kind.0, kind.1)?;
+    client
+        .connect_bytes(&internet([10, 0, 0, 2], port))
+        .context("connect")?;
+    Ok(client)
+}
+
+/// Whether ESP carries the connection: options of ESP's are answered then.
+pub fn is_esp(socket: &Socket) -> bool {
+    socket.int_option(SOL_EP, ESP_SO_CHECKSUM).is_ok()
+}
+
+fn carried_by_esp(ends: [&Socket; 2]) -> Outcome {
+    for end in ends {
+        ensure!(is_esp(end), "an end is TCP's");
+    }
+    exchange(ends[0], ends[1])
+}
+
+fn carried_by_tcp(ends: [&Socket; 2]) -> Outcome {
+    for end in ends {
+        ensure!(!is_esp(end), "an end is ESP's");
+    }
+    exchange(ends[0], ends[1])
+}
+
+fn both_mapped(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 930, 4)?;
+    for round in 1..=3 {
+        let client = dial(&lab.a, MAPPED, 930)?;
+        let (server, _) = listener.accept(0)?;
+        carried_by_esp([&client, &server])?;
+        ensure!(lab.a.counter("MappedActiveOpens")? == round);
+        ensure!(lab.b.counter("MappedPassiveOpens")? == round);
+        refused(module::try_unload(), libc::EWOULDBLOCK, "delete_module")?;
+        let tcp = lab
+            .a
+            .namespace
+            .run("ss", &["-tanH", "state", "established"])?;
+        ensure!(tcp.is_empty(), "TCP has connections: {tcp}");
+    }
+    drop(listener);
+    module::await_unused()
+}
+
+fn names(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let six = (libc::AF_INET6, IPPROTO_ENET);
+    let mut v4 = [0; 16];
+    v4[10..].copy_from_slice(&[0xff, 0xff, 10, 0, 0, 0]);
+    let mapped = |number, port| {
+        let mut address = v4;
+        address[15] = number;
+        internet6(address, port)
+    };
+    for (listens, connects, port) in [(MAPPED, MAPPED, 931), (six, MAPPED, 932), (six, six, 933)] {
+        let listener = listener(&lab.b, listens, port, 1)?;
+        let client = stream(&lab.a, connects.0, connects.1)?;
+        client.connect_bytes(&match connects.0 {
+            libc::AF_INET6 => mapped(2, port),
+            _ => internet([10, 0, 0, 2], port),
+        })?;
+        let (server, from) = listener.accept(0)?;
+        carried_by_esp([&client, &server])?;
+        let own = client.local_name()?;
+        let chosen = u16::from_be_bytes([own[2], own[3]]);
+        ensure!(chosen != 0, "no port");
+        let name = |family, number, port| match family {
+            libc::AF_INET6 => mapped(number, port),
+            _ => internet([10, 0, 0, number], port),
+        };
+        ensure!(own == name(connects.0, 1, chosen), "own name {own:?}");
+        ensure!(client.peer_name()? == name(connects.0, 2, port));
+        ensure!(server.local_name()? == name(listens.0, 2, port));
+        ensure!(server.peer_name()? == name(listens.0, 1, chosen));
+        ensure!(from == name(listens.0, 1, chosen), "accept: {from:?}");
+        for (socket, family) in [(&client, connects.0), (&server, listens.0)] {
+            let domain = socket.int_option(libc::SOL_SOCKET, libc::SO_DOMAIN)?;
+            let protocol = socket.int_option(libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+            ensure!((domain, protocol) == (family, libc::IPPROTO_TCP));
+        }
+    }
+    // A port that the program has chosen is the one that the server sees.
+    let listener = listener(&lab.b, MAPPED, 934, 1)?;
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    client.bind_bytes(&internet([10, 0, 0, 1], 4711))?;
+    client.connect_bytes(&internet([10, 0, 0, 2], 934))?;
+    let (server, from) = listener.accept(0)?;
+    ensure!(from == internet([10, 0, 0, 1], 4711), "accept: {from:?}");
+    ensure!(client.local_name()? == from);
+    carried_by_esp([&client, &server])
+}
+
+fn plain_server(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, PLAIN, 935, 4)?;
+    for round in 1..=3 {
+        let client = dial(&lab.a, MAPPED, 935)?;
+        let (server, _) = listener.accept(0)?;
+        carried_by_tcp([&client, &server])?;
+        ensure!(lab.a.counter("MappedTcpRefused")? == round);
+    }
+    // The refusal is remembered.
+    ensure!(lab.a.counter("EspActiveOpens")? == 1);
+    Ok(())
+}
+
+fn unwilling(lab: &Lab) -> Outcome {
+    addresses(lab)?;
+    Knobs(&lab.b.namespace).set("mapped", 0)?;
+    let listener = listener(&lab.b, MAPPED, 936, 4)?;
+    let first = dial(&lab.a, MAPPED, 936)?;
+    let (server, _) = listener.accept(0)?;
+    carried_by_tcp([&first, &server])?;
+    lab.a.await_counter("EdpInAnswers", 1)?;
+    let second = dial(&lab.a, MAPPED, 936)?;
+    let (server, _) = listener.accept(0)?;
+    carried_by_tcp([&second, &server])?;
+    ensure!(lab.a.counter("MappedTcpPeer")? == 1);
+    ensure!(lab.a.counter("EspActiveOpens")? == 0);
+    Ok(())
+}
+
+fn silent(lab: &Lab) -> Outcome {
+    known(lab)?;
+    // ESP drops SYNs while nobody accepts; TCP has room of its own.
+    let listener = listener(&lab.b, MAPPED, 937, 0)?;
+    let first = dial(&lab.a, MAPPED, 937)?;
+    let second = dial(&lab.a, MAPPED, 937)?;
+    ensure!(is_esp(&first) && !is_esp(&second));
+    ensure!(lab.a.counter("MappedTcpSilent")? == 1);
+    let servers = [listener.accept(0)?.0, listener.accept(0)?.0];
+    let (by_esp, by_tcp) = match is_esp(&servers[0]) {
+        true => (&servers[0], &servers[1]),
+        false => (&servers[1], &servers[0]),
+    };
+    carried_by_esp([&first, by_esp])?;
+    carried_by_tcp([&second, by_tcp])?;
+    // The host may have changed: it is asked again.
+    lab.a.await_counter("EdpInAnswers", 1)?;
+    let third = dial(&lab.a, MAPPED, 938);
+    ensure!(third.is_err(), "nobody listens there");
+    lab.a.await_counter("EdpInAnswers", 2)
+}
+
+fn accepts_from_both(lab: &Lab) -> Outcome {
+    known(lab)?;
+    for kind in [MAPPED, (libc::AF_INET6, IPPROTO_ENET)] {
+        let port = 940 + kind.0 as u16;
+        let listener = listener(&lab.b, kind, port, 16)?;
+        let clients: Vec<Socket> = [MAPPED, PLAIN, PLAIN, MAPPED, MAPPED, PLAIN]
+            .iter()
+            .map(|kind| dial(&lab.a, *kind, port))
+            .collect::<Result<_>>()?;
+        listener.poll(libc::POLLIN, patience())?;
+        for _ in &clients {
+            let (server, from) = listener.accept(0)?;
+            let client = clients
+                .iter()
+                .find(|client| client.local_name().is_ok_and(|own| own[2..4] == from[2..4]));
+            let client = client.context("a client that nobody is")?;
+            ensure!(is_esp(client) == is_esp(&server));
+            exchange(client, &server)?;
+        }
+        listener.set_nonblocking(true)?;
+        refused(listener.accept(0).map(drop), libc::EAGAIN, "accept")?;
+    }
+    Ok(())
+}
+
+fn accept_sleeps(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 943, 4)?;
+    for kind in [MAPPED, PLAIN, PLAIN, MAPPED] {
+        thread::scope(|scope| {
+            let accepting = scope.spawn(|| listener.accept(0));
+            // If it does not sleep by then, it has less to show.
+            thread::sleep(Duration::from_millis(50));
+            let client = dial(&lab.a, kind, 943)?;
+            let accepted = accepting.join().map_err(|_| anyhow!("accept panicked"))?;
+            let (server, _) = accepted?;
+            ensure!(is_esp(&client) == (kind == MAPPED));
+            exchange(&client, &server)
+        })?;
+    }
+    Ok(())
+}
+
+/// Starts to connect without waiting, waits by `poll`, and returns the socket.
+fn start_and_poll(lab: &Lab, port: u16) -> Result<Socket> {
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    client.set_nonblocking(true)?;
+    let to = internet([10, 0, 0, 2], port);
+    refused(client.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
+    let ready = client.poll(libc::POLLOUT, patience())?;
+    ensure!(ready == libc::POLLOUT, "poll: {ready:#x}");
+    ensure!(client.pending_error()? == 0);
+    client.set_nonblocking(false)?;
+    Ok(client)
+}
+
+fn without_waiting(lab: &Lab) -> Outcome {
+    known(lab)?;
+    for (kind, port) in [(MAPPED, 945), (PLAIN, 946)] {
+        let listener = listener(&lab.b, kind, port, 4)?;
+        let client = start_and_poll(lab, port)?;
+        let (server, _) = listener.accept(0)?;
+        match kind {
+            MAPPED => carried_by_esp([&client, &server])?,
+            _ => carried_by_tcp([&client, &server])?,
+        }
+    }
+    // A connection that nobody takes: TCP's refusal is what the program learns.
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    client.set_nonblocking(true)?;
+    let to = internet([10, 0, 0, 2], 947);
+    refused(client.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
+    let ready = client.poll(libc::POLLOUT, patience())?;
+    ensure!(ready & libc::POLLERR != 0, "poll: {ready:#x}");
+    ensure!(client.pending_error()? == libc::ECONNREFUSED);
+    Ok(())
+}
+
+/// The option that tells the ends of a mapped connection, from port 5000.
+pub fn option(from: [u8; 4], to: [u8; 4], port: u16) -> Vec<u8> {
+    let end = |address: [u8; 4], port: u16| {
+        let mut end = vec![0; 10];
+        end.extend([0xff, 0xff]);
+        end.extend(address);
+        end.extend(port.to_be_bytes());
+        end
+    };
+    [vec![8, 36], end(from, 5000), end(to, port)].concat()
+}
+
+/// Sends a SYN with `options` from `a`, as a station that writes its frames itself, and returns the answer's flags.
+fn answer_to(lab: &Lab, options: &[u8], from: u16, to: u16) -> Result<u8> {
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let syn = EspHeader {
+        source: from,
+        destination: to,
+        length: options.len() as u16,
+        sequence: 7,
+        acknowledgement: 0,
+        flags: flag::SYN,
+    };
+    wire.send(&ethernet(
+        lab.b.mac,
+        lab.a.mac,
+        ETH_P_ESP,
+        &syn.packet(options),
+    ))?;
+    let wanted = |frame: &[u8]| EspHeader::of_frame(frame).filter(|got| got.destination == from);
+    let frame = wire.wait_for(patience(), |frame| wanted(frame).is_some())?;
+    Ok(wanted(&frame).context("no ESP")?.flags)
+}
+
+fn stranger(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let _listener = listener(&lab.b, MAPPED, 950, 4)?;
+    let (own, far) = ([10, 0, 0, 1], [10, 0, 0, 2]);
+    let right = option(own, far, 950);
+    ensure!(answer_to(lab, &right, 3000, 950)? & flag::SYN != 0);
+    let wrong = [
+        // Another host's address, the server's own, none, one that is not the server's, and another port.
+        option([10, 0, 0, 99], far, 950),
+        option(far, far, 950),
+        option([10, 9, 9, 9], far, 950),
+        option([0; 4], far, 950),
+        option(own, [10, 0, 0, 99], 950),
+        option(own, far, 951),
+        right[..37].to_vec(),
+        Vec::new(),
+    ];
+    for (index, options) in wrong.iter().enumerate() {
+        let flags = answer_to(lab, options, 3001 + index as u16, 950)?;
+        ensure!(
+            flags & flag::RST != 0,
+            "SYN {index} was answered: {flags:#x}"
+        );
+    }
+    ensure!(lab.b.counter("MappedInForeign")? == 5);
+    // A listener for the host itself is not reached from outside.
+    let inside = stream(&lab.b, MAPPED.0, MAPPED.1)?;
+    inside.bind_bytes(&internet([127, 0, 0, 1], 952))?;
+    inside.listen(4)?;
+    let options = option(own, [127, 0, 0, 1], 952);
+    ensure!(answer_to(lab, &options, 3100, 952)? & flag::RST != 0);
+    // Nor is one of another device.
+    let elsewhere = stream(&lab.b, MAPPED.0, MAPPED.1)?;
+    elsewhere.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"lo\0")?;
+    elsewhere.bind_bytes(&internet([0; 4], 953))?;
+    elsewhere.listen(4)?;
+    ensure!(answer_to(lab, &option(own, far, 953), 3101, 953)? & flag::RST != 0);
+    Ok(())
+}
+
+fn ports_apart(lab: &Lab) -> Outcome {
+    known(lab)?;
+    // Whoever listens on ESP's port of the same number gets nothing that is meant for TCP's.
+    let own = lab.b.esp_listener(960, 4)?;
+    let client = dial(&lab.a, MAPPED, 960);
+    ensure!(client.is_err(), "a mapped client reached an ESP listener");
+    let listener = listener(&lab.b, MAPPED, 960, 4)?;
+    let by_esp = lab.a.esp()?;
+    by_esp.connect(&Address {
+        port: 960,
+        ..lab.a.to(&lab.b, 960)
+    })?;
+    let (server, _) = own.accept(0)?;
+    exchange(&by_esp, &server)?;
+    listener.set_nonblocking(true)?;
+    refused(listener.accept(0).map(drop), libc::EAGAIN, "accept")
+}
+
+fn used_again(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 965, 4)?;
+    let plain = self::listener(&lab.b, PLAIN, 966, 4)?;
+    let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+    for round in 0..3 {
+        client.connect_bytes(&internet([10, 0, 0, 2], 965))?;
+        let (server, _) = listener.accept(0)?;
+        carried_by_esp([&client, &server]).with_context(|| format!("round {round}"))?;
+        client.connect_bytes(&[0; 16])?;
+        client.connect_bytes(&internet([10, 0, 0, 2], 966))?;
+        let (server, _) = plain.accept(0)?;
+        carried_by_tcp([&client, &server]).with_context(|| format!("round {round}"))?;
+        client.connect_bytes(&[0; 16])?;
+    }
+    Ok(())
+}
+
+fn stopped_listener(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 970, 4)?;
+    let waiting = dial(&lab.a, MAPPED, 970)?;
+    ensure!(is_esp(&waiting));
+    listener.shutdown(libc::SHUT_RD)?;
+    let mut byte = [0];
+    refused(waiting.receive(&mut byte, 0), libc::ECONNRESET, "receive")?;
+    ensure!(dial(&lab.a, MAPPED, 970).is_err(), "it still listens");
+    listener.listen(4)?;
+    let client = dial(&lab.a, PLAIN, 970)?;
+    let (server, _) = listener.accept(0)?;
+    exchange(&client, &server)?;
+    // Not reachable by IPv6 neighbours that do not know the host: the address family is no reason to fail.
+    let six = stream(&lab.a, libc::AF_INET6, IPPROTO_ENET)?;
+    ensure!(six.connect_bytes(&internet6(far6(2), 970)).is_err());
+    Ok(())
+}

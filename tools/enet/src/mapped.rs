@@ -1,0 +1,182 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `enet ss --mapped`: which protocol carries the connection of each mapped socket, and why TCP does.
+
+use std::collections::HashMap;
+use std::net::SocketAddr;
+
+use anyhow::{Context, Result};
+use serde::Serialize;
+
+use crate::owners::Owner;
+use crate::table::{self, Align};
+
+/// The module's file.
+pub const FILE: &str = "enet_mapped";
+
+/// A connection.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Mapped {
+    /// What carries it: `esp` or `tcp`.
+    pub carrier: String,
+    /// Why TCP does, as the module says it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+    /// The reason as a sentence.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<&'static str>,
+    /// Own address and port; none for a connection of TCP's that has ended.
+    pub local: Option<SocketAddr>,
+    /// Those of the peer.
+    pub peer: Option<SocketAddr>,
+    /// Inode number of the descriptor.
+    pub inode: u64,
+    /// The processes that have it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub processes: Option<Vec<Owner>>,
+}
+
+/// The module's words, and what they mean.
+const REASONS: &[(&str, &str)] = &[
+    ("by-peer", "the peer connected by TCP"),
+    ("setting", "sysctl esp.mapped is 0"),
+    ("policy", "/proc/net/enet_policy forbids ESP"),
+    ("address", "the address is not one of IPv4"),
+    (
+        "option",
+        "the socket has SO_ZEROCOPY or a filter, or has listened before",
+    ),
+    (
+        "group",
+        "BPF programs of the control group look at packets or calls of IP",
+    ),
+    ("route", "the peer is not on the same Ethernet"),
+    ("neighbour", "the peer's Ethernet address was not known yet"),
+    (
+        "unknown-peer",
+        "it was not known whether the peer takes mapped connections",
+    ),
+    ("unwilling-peer", "the peer takes no mapped connections"),
+    ("refused", "the peer has no mapped listener on that port"),
+    ("silence", "the peer did not answer ESP's SYN"),
+    ("error", "ESP had no memory, port or device"),
+];
+
+/// The ends of TCP's sockets, by inode number.
+pub type Names = HashMap<u64, (SocketAddr, SocketAddr)>;
+
+/// Those of this network namespace.
+pub fn tcp_names() -> Names {
+    // A kernel without IPv6 has one of them only.
+    [procfs::net::tcp(), procfs::net::tcp6()]
+        .into_iter()
+        .flatten()
+        .flatten()
+        .map(|entry| (entry.inode, (entry.local_address, entry.remote_address)))
+        .collect()
+}
+
+/// Parses the module's file. The names of connections that TCP carries are in `tcp`.
+///
+/// # Errors
+/// When a line is no connection.
+pub fn parse(text: &str, tcp: &Names) -> Result<Vec<Mapped>> {
+    text.lines()
+        .skip(1)
+        .map(|line| parse_line(line, tcp).with_context(|| format!("/proc/net/{FILE}: {line:?}")))
+        .collect()
+}
+
+fn parse_line(line: &str, names: &Names) -> Result<Mapped> {
+    let mut words = line.split_whitespace();
+    let mut word = || words.next().context("a column is missing");
+    let inode = word()?.parse()?;
+    let carrier = word()?.to_owned();
+    let reason = Some(word()?).filter(|reason| *reason != "-");
+    let (local, peer) = (word()?, word()?);
+    let end = |text: &str| (text != "-").then(|| text.parse()).transpose();
+    let by_tcp = names.get(&inode);
+    let explanation = REASONS
+        .iter()
+        .find_map(|(word, meaning)| (reason == Some(word)).then_some(*meaning));
+    Ok(Mapped {
+        carrier,
+        explanation,
+        local: end(local)?.or(by_tcp.map(|(local, _)| *local)),
+        peer: end(peer)?.or(by_tcp.map(|(_, peer)| *peer)),
+        reason: reason.map(str::to_owned),
+        inode,
+        processes: None,
+    })
+}
+
+/// Prints a table, with a header if `header`.
+pub fn print(connections: &[Mapped], header: bool) -> String {
+    const COLUMNS: [(&str, Align); 6] = [
+        ("Carrier", Align::Left),
+        ("Local Address:Port", Align::Left),
+        ("Peer Address:Port", Align::Left),
+        ("Inode", Align::Right),
+        ("Processes", Align::Left),
+        ("Why", Align::Left),
+    ];
+    let with_processes = connections.iter().any(|found| found.processes.is_some());
+    let kept = |index: &usize| with_processes || *index != 4;
+    let columns: Vec<usize> = (0..COLUMNS.len()).filter(kept).collect();
+    let choose = |row: [String; 6]| columns.iter().map(|index| row[*index].clone()).collect();
+    let mut rows: Vec<Vec<String>> = Vec::new();
+    if header {
+        rows.push(choose(COLUMNS.map(|(name, _)| name.to_owned())));
+    }
+    let end = |end: Option<SocketAddr>| end.map_or_else(|| "*:*".to_owned(), |end| end.to_string());
+    rows.extend(connections.iter().map(|found| {
+        let why = found.explanation.or(found.reason.as_deref());
+        choose([
+            found.carrier.clone(),
+            end(found.local),
+            end(found.peer),
+            found.inode.to_string(),
+            Owner::print(found.processes.iter().flatten()),
+            why.unwrap_or_default().to_owned(),
+        ])
+    }));
+    let aligns: Vec<_> = columns.iter().map(|index| COLUMNS[*index].1).collect();
+    table::print(&aligns, &rows)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TEXT: &str = "\
+     inode carrier reason         local                 remote
+       871 esp     -              10.0.0.1:40000        10.0.0.2:6379
+       872 tcp     refused        -                     -
+       873 tcp     dreaming       -                     -
+";
+
+    #[test]
+    fn lines_are_connections_with_names() {
+        let ends = ["10.0.0.1:40001", "10.0.0.2:22"].map(|end| end.parse().unwrap());
+        let names = Names::from([(872, ends.into())]);
+        let found = parse(TEXT, &names).unwrap();
+        assert_eq!(
+            print(&found, true),
+            "\
+Carrier  Local Address:Port  Peer Address:Port  Inode  Why
+esp      10.0.0.1:40000      10.0.0.2:6379        871
+tcp      10.0.0.1:40001      10.0.0.2:22          872  the peer has no mapped listener on that port
+tcp      *:*                 *:*                  873  dreaming
+"
+        );
+        assert!(parse("heading\n1 esp -\n", &names).is_err());
+    }
+
+    #[test]
+    fn reasons_are_the_modules_words() {
+        let source = include_str!("../../../enet/mapped_list.rs");
+        for (word, _) in REASONS {
+            assert!(source.contains(&format!("\"{word}\"")), "{word}");
+        }
+    }
+}

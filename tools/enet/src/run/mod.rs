@@ -1,0 +1,228 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! `enet run`, `enet map` and `enet unmap`: have the kernel make mapped sockets where programs ask for ones of TCP.
+//!
+//! The programs of a control group are mapped by a BPF program. Where that is not possible, a library that is loaded before all
+//! others exchanges the protocol number in `socket()`.
+
+mod bpf;
+mod btf;
+mod group;
+mod keeper;
+mod rules;
+
+use std::env;
+use std::ffi::OsString;
+use std::fs;
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::process::CommandExt;
+use std::path::{Path, PathBuf};
+use std::process::{Command, ExitCode};
+
+use anyhow::{anyhow, bail, ensure, Context, Result};
+use clap::{Args, ValueEnum};
+use rustix::net::{socket, AddressFamily, Protocol, SocketType};
+use sockaddr_en::constants::IPPROTO_ENET;
+
+use self::bpf::Link;
+use self::group::Group;
+use self::rules::Rules;
+
+/// Where programs that stay attached without a process have their names.
+const PINS: &str = "/sys/fs/bpf";
+
+/// The library that maps without BPF.
+const PRELOAD: &str = "libenet_preload.so";
+
+/// Names a library to use instead of the installed one.
+const PRELOAD_VARIABLE: &str = "ENET_PRELOAD";
+
+/// How the sockets of a command are mapped.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Way {
+    /// By BPF, for all programs; by a library where the kernel or the user's rights are not enough
+    Auto,
+    /// By BPF
+    Bpf,
+    /// By a library: for programs that are linked dynamically, and call socket() of the C library
+    Preload,
+}
+
+/// Arguments of `run`.
+#[derive(Debug, Args)]
+pub struct RunArgs {
+    #[command(flatten)]
+    rules: Rules,
+
+    /// How sockets are mapped
+    #[arg(long, value_name = "WAY", value_enum, default_value_t = Way::Auto)]
+    by: Way,
+
+    /// Do not say how sockets are mapped
+    #[arg(short, long)]
+    quiet: bool,
+
+    /// The command, and its arguments
+    #[arg(required = true, trailing_var_arg = true, value_name = "COMMAND")]
+    command: Vec<OsString>,
+}
+
+impl RunArgs {
+    /// Becomes the command.
+    ///
+    /// # Errors
+    /// When the module is not loaded, no way is possible, or the command cannot be started.
+    pub fn run(&self) -> Result<ExitCode> {
+        let module = hold_module()?;
+        let mut command = Command::new(&self.command[0]);
+        command.args(&self.command[1..]);
+        // Rules are of control groups, so one is needed for them by any way.
+        let group = (self.by != Way::Preload || !self.rules.is_empty()).then(make_group);
+        let link = match (&group, self.by) {
+            (_, Way::Preload) | (None, _) => Err(anyhow!("as demanded")),
+            (Some(Ok(group)), _) => Link::attach(group.as_fd()),
+            (Some(Err(error)), _) => Err(anyhow!("{error:#}")),
+        };
+        let said = match &link {
+            Ok(_) => "by BPF".to_owned(),
+            Err(error) if self.by == Way::Bpf => bail!("not possible by BPF: {error:#}"),
+            Err(error) => {
+                let library = preload()?;
+                let said = format!("by {}, not by BPF: {error:#}", library.display());
+                preload_in(&mut command, &library);
+                said
+            }
+        };
+        match group {
+            Some(Ok(group)) => keeper::start(group, &self.rules, link.ok(), module)?,
+            Some(Err(error)) if !self.rules.is_empty() => {
+                return Err(error.context("--allow and --deny need a control group"))
+            }
+            _ => {}
+        }
+        if !self.quiet {
+            eprintln!("enet: TCP sockets are mapped {said}");
+        }
+        let error = command.exec();
+        let code = match error.kind() {
+            ErrorKind::NotFound => 127,
+            _ => 126,
+        };
+        eprintln!("enet: {}: {error}", self.command[0].to_string_lossy());
+        Ok(ExitCode::from(code))
+    }
+}
+
+/// A group of its own for the command.
+fn make_group() -> Result<Group> {
+    Group::own()?.child(&format!("enet-run-{}", std::process::id()))
+}
+
+/// A mapped socket: the module stays as long as this.
+fn hold_module() -> Result<OwnedFd> {
+    let protocol = u32::try_from(IPPROTO_ENET)
+        .ok()
+        .and_then(|number| number.try_into().ok());
+    let protocol = protocol.map(Protocol::from_raw);
+    socket(AddressFamily::INET, SocketType::STREAM, protocol).map_err(|error| match error {
+        rustix::io::Errno::PROTONOSUPPORT => {
+            anyhow!("the module is not loaded; load it with `modprobe enet`")
+        }
+        error => anyhow!(error).context("making a mapped socket"),
+    })
+}
+
+/// Where the library is: beside this program as it is built, or in the directories that packages install it in.
+fn preload() -> Result<PathBuf> {
+    if let Some(path) = env::var_os(PRELOAD_VARIABLE) {
+        return Ok(path.into());
+    }
+    let program = env::current_exe().context("finding this program")?;
+    let directory = program.parent().unwrap_or(Path::new("/usr/bin"));
+    let places = [
+        directory.join(PRELOAD),
+        directory.join("../lib/enet").join(PRELOAD),
+    ];
+    let found = places.into_iter().find(|place| place.exists());
+    let found = found.with_context(|| format!("{PRELOAD} is not installed"))?;
+    Ok(found.canonicalize()?)
+}
+
+fn preload_in(command: &mut Command, library: &Path) {
+    let mut value = library.as_os_str().to_owned();
+    if let Some(others) = env::var_os("LD_PRELOAD").filter(|others| !others.is_empty()) {
+        value.push(":");
+        value.push(others);
+    }
+    command.env("LD_PRELOAD", value);
+}
+
+/// Arguments of `map`.
+#[derive(Debug, Args)]
+pub struct MapArgs {
+    #[command(flatten)]
+    rules: Rules,
+
+    /// Directory of the control group; without it the one of the caller
+    group: Option<PathBuf>,
+}
+
+impl MapArgs {
+    /// Maps the sockets that the processes of a group make from now on, until `enet unmap`.
+    ///
+    /// # Errors
+    /// When the module is not loaded, or BPF not possible.
+    pub fn run(&self) -> Result<()> {
+        let _module = hold_module()?;
+        let group = find_group(self.group.as_deref())?;
+        let pin = pin(&group)?;
+        ensure!(
+            !pin.exists(),
+            "{} is mapped already",
+            group.path().display()
+        );
+        if !self.rules.is_empty() {
+            self.rules.keep(group.id()?)?;
+        }
+        Link::attach(group.as_fd())?.pin(&pin)
+    }
+}
+
+/// Arguments of `unmap`.
+#[derive(Debug, Args)]
+pub struct UnmapArgs {
+    /// Directory of the control group; without it the one of the caller
+    group: Option<PathBuf>,
+}
+
+impl UnmapArgs {
+    /// Ends `enet map`. Sockets that are there stay mapped.
+    ///
+    /// # Errors
+    /// When the group was not mapped.
+    pub fn run(&self) -> Result<()> {
+        let group = find_group(self.group.as_deref())?;
+        let pin = pin(&group)?;
+        match fs::remove_file(&pin) {
+            Ok(()) => {}
+            Err(error) if error.kind() == ErrorKind::NotFound => {
+                bail!("{} is not mapped", group.path().display())
+            }
+            Err(error) => return Err(error).with_context(|| pin.display().to_string()),
+        }
+        // Nothing is kept if the module is gone.
+        match rules::forget(group.id()?) {
+            Err(error) if crate::proc_file::module_is_loaded() => Err(error),
+            _ => Ok(()),
+        }
+    }
+}
+
+fn find_group(path: Option<&Path>) -> Result<Group> {
+    path.map_or_else(Group::own, Group::open)
+}
+
+fn pin(group: &Group) -> io::Result<PathBuf> {
+    Ok(Path::new(PINS).join(format!("enet_{}", group.id()?)))
+}

@@ -1,0 +1,159 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Peers and ports for which mapped sockets may use ESP.
+
+use std::fmt;
+use std::fs;
+use std::net::Ipv4Addr;
+use std::str::FromStr;
+
+use anyhow::{ensure, Context, Error, Result};
+
+/// The module's file of them.
+const FILE: &str = "/proc/net/enet_policy";
+
+/// Some peers, and ports of servers.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Peers {
+    network: Ipv4Addr,
+    bits: u8,
+    first: u16,
+    last: u16,
+}
+
+impl FromStr for Peers {
+    type Err = Error;
+
+    /// Reads `ADDRESS[/BITS][:PORT[-PORT]]`, of which address or port may be missing.
+    fn from_str(text: &str) -> Result<Self> {
+        let (place, ports) = match text.split_once(':') {
+            Some((place, ports)) => (place, Some(ports)),
+            None => (text, None),
+        };
+        ensure!(
+            !place.is_empty() || ports.is_some(),
+            "neither an address nor a port"
+        );
+        let (network, bits) = match place.split_once('/') {
+            _ if place.is_empty() => (Ipv4Addr::UNSPECIFIED, 0),
+            Some((network, bits)) => (network.parse()?, bits.parse()?),
+            None => (place.parse()?, 32),
+        };
+        ensure!(bits <= 32, "an IPv4 address has 32 bits");
+        let (first, last) = match ports.map(|ports| ports.split_once('-').unwrap_or((ports, ports)))
+        {
+            Some((first, last)) => (first.parse()?, last.parse()?),
+            None => (0, u16::MAX),
+        };
+        ensure!(first <= last, "the first port is behind the last");
+        Ok(Self {
+            network,
+            bits,
+            first,
+            last,
+        })
+    }
+}
+
+impl fmt::Display for Peers {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            network,
+            bits,
+            first,
+            last,
+        } = self;
+        write!(f, "{network}/{bits} {first}-{last}")
+    }
+}
+
+/// What is allowed and denied.
+#[derive(Debug, Default, clap::Args)]
+pub struct Rules {
+    /// Let ESP carry connections with these peers and server ports alone, as 10.0.0.0/24:6379 or :5432; can be repeated
+    #[arg(long, value_name = "PEERS", value_parser = Peers::from_str)]
+    allow: Vec<Peers>,
+
+    /// Leave connections with these peers and server ports to TCP; can be repeated, and goes before --allow
+    #[arg(long, value_name = "PEERS", value_parser = Peers::from_str)]
+    deny: Vec<Peers>,
+}
+
+impl Rules {
+    /// Whether there are none.
+    pub fn is_empty(&self) -> bool {
+        self.allow.is_empty() && self.deny.is_empty()
+    }
+
+    /// The lines that have the module keep them for the control group with this number.
+    fn lines(&self, group: u64) -> impl Iterator<Item = String> + '_ {
+        let allow = self.allow.iter().map(|peers| ("allow", peers));
+        let deny = self.deny.iter().map(|peers| ("deny", peers));
+        // First those that forbid: between two lines sockets may connect.
+        deny.chain(allow)
+            .map(move |(word, peers)| format!("{word} {peers} {group}\n"))
+    }
+
+    /// Has the module keep them for a control group, in place of those that it has.
+    ///
+    /// # Errors
+    /// When this user may not (`CAP_NET_ADMIN`), or there are too many.
+    pub fn keep(&self, group: u64) -> Result<()> {
+        forget(group)?;
+        self.lines(group)
+            .try_for_each(|line| write(&line).with_context(|| format!("{line:?}")))
+    }
+}
+
+/// Has the module forget what it keeps for a control group.
+///
+/// # Errors
+/// As [`Rules::keep`].
+pub fn forget(group: u64) -> Result<()> {
+    write(&format!("flush {group}\n"))
+}
+
+fn write(line: &str) -> Result<()> {
+    fs::write(FILE, line).with_context(|| format!("writing {FILE}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn peers_are_networks_and_ports() {
+        let read = |text: &str| text.parse::<Peers>().map(|peers| peers.to_string()).ok();
+        for (text, wanted) in [
+            ("10.0.0.1", "10.0.0.1/32 0-65535"),
+            ("10.0.0.0/24", "10.0.0.0/24 0-65535"),
+            ("10.0.0.0/24:6379", "10.0.0.0/24 6379-6379"),
+            (":5432-5440", "0.0.0.0/0 5432-5440"),
+        ] {
+            assert_eq!(read(text).as_deref(), Some(wanted), "{text}");
+        }
+        for text in [
+            "",
+            ":",
+            "10.0.0",
+            "10.0.0.1/33",
+            ":9-8",
+            ":65536",
+            "fd00::1",
+            "a",
+        ] {
+            assert_eq!(read(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn lines_forbid_first() {
+        let rules = Rules {
+            allow: vec![":80".parse().unwrap()],
+            deny: vec!["10.0.0.9".parse().unwrap()],
+        };
+        let lines: Vec<_> = rules.lines(7).collect();
+        let wanted = ["deny 10.0.0.9/32 0-65535 7\n", "allow 0.0.0.0/0 80-80 7\n"];
+        assert_eq!(lines, wanted);
+    }
+}
