@@ -166,7 +166,9 @@ pub fn give_name(socket: &Socket, call: Giving, told: i32) -> Result<(Vec<u8>, i
             ) as i64,
         }
     })?;
-    let written = room.iter().take_while(|byte| **byte != 0xa5).count();
+    // From the end, since a port may have such a byte.
+    let written = room.iter().rposition(|byte| *byte != 0xa5);
+    let written = written.map_or(0, |last| last + 1);
     Ok((room[..written].to_vec(), length as i32))
 }
 
