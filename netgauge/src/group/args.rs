@@ -16,6 +16,9 @@ use crate::picture_file;
 const MANY: &str =
     "Many participants (one-many, many-one, all-to-all, bisection, beside, esp-params)";
 
+/// The longest pause, milliseconds: the server gives up after a while without a byte.
+const MOST_PAUSE: i64 = 1000;
+
 /// The most numbers of one range: far above what a run has time for.
 const MOST: u32 = 1024;
 
@@ -70,6 +73,10 @@ pub struct ManyArgs {
     #[arg(long, value_name = "NAMES", value_delimiter = ',')]
     pub congestion: Vec<String>,
 
+    /// beside: milliseconds from an answer to the next question [default: 0]
+    #[arg(long, value_name = "MILLISECONDS", value_parser = clap::value_parser!(u32).range(..=MOST_PAUSE))]
+    pub pause: Option<u32>,
+
     /// esp-params: values of burst_length [default: 1,2,4,8,12,16,21,24,32,48,64]
     #[arg(long, value_name = "NUMBERS")]
     pub burst: Option<Numbers>,
@@ -96,6 +103,7 @@ impl GroupArgs {
             clients,
             server_index,
             congestion,
+            pause,
             burst,
             ack,
             plot,
@@ -106,6 +114,7 @@ impl GroupArgs {
             (clients.is_some(), "--clients"),
             (server_index.is_some(), "--server-index"),
             (!congestion.is_empty(), "--congestion"),
+            (pause.is_some(), "--pause"),
             (burst.is_some(), "--burst"),
             (ack.is_some(), "--ack"),
             (plot.is_some(), "--plot"),

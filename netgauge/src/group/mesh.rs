@@ -9,7 +9,7 @@ use anyhow::{bail, Context as _, Result};
 use super::exchange::{Span, CLOCK};
 use super::orders::{Answer, Opening, Order};
 use super::participants::Group;
-use super::questions::{Asked, Beside};
+use super::questions::{Asked, Questioning};
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 
@@ -177,9 +177,9 @@ impl<'a> Mesh<'a> {
     }
 
     /// Has member 1 ask member 0, as [`gather`](Self::gather): what the two have measured.
-    pub fn ask(&mut self, series: Series, beside: Beside) -> (Asked, Result<()>) {
+    pub fn ask(&mut self, what: Questioning) -> (Asked, Result<()>) {
         let mut all = Asked::default();
-        let order = |_, _| Order::Ask { series, beside };
+        let order = |_, _| Order::Ask(what);
         let result = self.series(&order, &mut |_, answer| {
             if let Answer::Asked(more) = answer {
                 all.times_ns.extend(more.times_ns);

@@ -22,7 +22,7 @@ use serde::{Deserialize, Serialize};
 
 use super::exchange::Span;
 use super::parameters::EspParameters;
-use super::questions::{Asked, Beside};
+use super::questions::{Asked, Questioning};
 use super::rounds::{Round, Series};
 use crate::control::Endpoint;
 use crate::transport::Place;
@@ -55,12 +55,7 @@ pub enum Order {
     /// Member 0: receive from all others in these rounds; the others: send to it.
     Gather(Series),
     /// Member 0: answer; member 1: ask; the others: send to member 0 until the last answer.
-    Ask {
-        /// The questions.
-        series: Series,
-        /// Who sends beside them.
-        beside: Beside,
-    },
+    Ask(Questioning),
     /// Close the connections.
     Leave,
     /// Say which network namespace this is.
@@ -85,7 +80,7 @@ impl Order {
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
-            Self::Join { .. } | Self::Exchange { .. } | Self::Gather(_) | Self::Ask { .. }
+            Self::Join { .. } | Self::Exchange { .. } | Self::Gather(_) | Self::Ask(_)
         )
     }
 }

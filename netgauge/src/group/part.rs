@@ -114,11 +114,10 @@ impl Part {
                 tell(control, &rounds, Answer::Rounds)?;
                 return ended(end);
             }
-            Order::Ask { series, beside } => {
-                let (member, give_up) = self.member(series)?;
+            Order::Ask(what) => {
+                let (member, give_up) = self.member(what.series)?;
                 control.send(&Message::Answer(Answer::Ready))?;
                 let mut asked = Asked::default();
-                let what = (series, beside);
                 let end = questions::ask(member, control.as_fd(), what, give_up, &mut asked);
                 for times in asked.times_ns.chunks(ROUNDS_PER_MESSAGE) {
                     control.send(&Message::Answer(Answer::Asked(Asked {

@@ -31,7 +31,7 @@ use super::figures::{bit_per_s, jain, Fairness, Goodput};
 use super::mesh::{Flows, Mesh, MeshRound, Shape};
 use super::participants::Group;
 use super::plan::{self, Medium, Parts, Plan};
-use super::questions::{Beside, Questions};
+use super::questions::{Beside, Questioning, Questions};
 use super::report::{Cast, GroupReport, GroupRow, GroupRun};
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
@@ -270,7 +270,14 @@ fn of_clients(mesh: &Mesh<'_>, size: u64, rounds: &[Round], plan: &Plan) -> Grou
 
 fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
     let warmup = plan.rounds.warmup as usize;
-    let (alone, result) = mesh.ask(series(size, plan), Beside::Nothing);
+    let mut ask = |beside| {
+        mesh.ask(Questioning {
+            series: series(size, plan),
+            beside,
+            pause_ms: plan.pause_ms,
+        })
+    };
+    let (alone, result) = ask(Beside::Nothing);
     if let Err(error) = result {
         let row = GroupRow {
             size,
@@ -278,7 +285,7 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
         };
         return (row, Err(error));
     }
-    let (asked, result) = mesh.ask(series(size, plan), Beside::Streams);
+    let (asked, result) = ask(Beside::Streams);
     let counted = asked.times_ns.get(warmup..).unwrap_or_default();
     let rate = bit_per_s(asked.bytes, asked.ns).round() as u64;
     let goodput = (asked.ns > 0).then_some(Goodput {

@@ -8,6 +8,7 @@ use super::args::{ManyArgs, Numbers};
 use super::orders::Opening;
 use super::parameters::EspParameters;
 use super::part::stream_kind;
+use super::patterns::BESIDE;
 use crate::cli::Cli;
 use crate::report::LeftOut;
 use crate::transport::{self, Kind, SocketOptions};
@@ -107,6 +108,8 @@ pub struct Plan {
     pub server: Option<usize>,
     /// Decides on the server, or the pairs.
     pub seed: u64,
+    /// The time from an answer to the next question, milliseconds.
+    pub pause_ms: u32,
     /// Rate of the server's link, or each host's, bit/s.
     pub rate: Option<u64>,
 }
@@ -134,6 +137,11 @@ impl Plan {
                 ensure!(many.ack.is_none(), "--ack is for esp-params");
             }
         }
+        ensure!(
+            many.pause.is_none() || name == BESIDE.name,
+            "--pause is for {}",
+            BESIDE.name
+        );
         for (given, option) in [
             (many.clients.is_some(), "--clients"),
             (many.server_index.is_some(), "--server-index"),
@@ -165,6 +173,7 @@ impl Plan {
             grid,
             server: server(cli, participants)?,
             seed: cli.group.seed.unwrap_or_else(|| fastrand::u64(..)),
+            pause_ms: many.pause.unwrap_or(0),
             rate: cli.group.rate.map(|rate| rate.0),
         })
     }

@@ -49,6 +49,17 @@ pub enum Beside {
     Streams,
 }
 
+/// Questions of one size, and the circumstances.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Questioning {
+    /// The questions.
+    pub series: Series,
+    /// Who sends beside them.
+    pub beside: Beside,
+    /// The time from an answer to the next question, milliseconds.
+    pub pause_ms: u32,
+}
+
 /// What a member has measured.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Asked {
@@ -118,7 +129,7 @@ impl Questions {
 pub fn ask(
     member: &mut Member,
     control: BorrowedFd<'_>,
-    (series, beside): (Series, Beside),
+    what: Questioning,
     give_up: Duration,
     asked: &mut Asked,
 ) -> Result<End> {
@@ -126,13 +137,13 @@ pub fn ask(
     match &mut member.links[..] {
         [link @ Link { peer: CLOCK, .. }] => {
             link.socket.set_nonblocking(false)?;
-            match (number, beside) {
-                (ASKER, _) => questions(link, control, series, &mut asked.times_ns),
+            match (number, what.beside) {
+                (ASKER, _) => questions(link, control, what, &mut asked.times_ns),
                 (_, Beside::Streams) => stream(link, control, number),
                 (_, Beside::Nothing) => Ok(End::Complete),
             }
         }
-        links => serve(links, control, (series, beside), give_up, asked),
+        links => serve(links, control, what, give_up, asked),
     }
 }
 
@@ -140,15 +151,22 @@ pub fn ask(
 fn questions(
     link: &mut Link,
     control: BorrowedFd<'_>,
-    series: Series,
+    what: Questioning,
     times: &mut Vec<u64>,
 ) -> Result<End> {
-    let question = message(ASKER, series.size);
+    let question = message(ASKER, what.series.size);
+    let pause = Duration::from_millis(what.pause_ms.into());
     let socket = link.socket.as_mut();
     if expect(socket, control, GO)? == End::Interrupted {
         return Ok(End::Interrupted);
     }
-    for _ in 0..series.rounds {
+    for number in 0..what.series.rounds {
+        if number > 0 && !pause.is_zero() {
+            let [interrupted] = wait_readable([control], Some(pause))?;
+            if interrupted {
+                return Ok(End::Interrupted);
+            }
+        }
         let start = Instant::now();
         socket
             .write_all(&question)
@@ -219,22 +237,24 @@ struct Server<'a> {
 fn serve(
     clients: &mut [Link],
     control: BorrowedFd<'_>,
-    (series, beside): (Series, Beside),
+    what: Questioning,
     give_up: Duration,
     asked: &mut Asked,
 ) -> Result<End> {
     let epoll = watch(control, clients)?;
-    let incoming = clients.iter().map(|client| match (client.peer, beside) {
-        (ASKER, _) => Incoming::Question(0),
-        (_, Beside::Streams) => Incoming::Stream(0, false),
-        (_, Beside::Nothing) => Incoming::Silent,
-    });
+    let incoming = clients
+        .iter()
+        .map(|client| match (client.peer, what.beside) {
+            (ASKER, _) => Incoming::Question(0),
+            (_, Beside::Streams) => Incoming::Stream(0, false),
+            (_, Beside::Nothing) => Incoming::Silent,
+        });
     let mut server = Server {
         incoming: incoming.collect(),
         clients,
         buffer: vec![0; PIECE],
-        size: series.size,
-        left: series.rounds,
+        size: what.series.size,
+        left: what.series.rounds,
         streamed: 0,
         begun: None,
         heard: Vec::new(),
@@ -444,13 +464,17 @@ mod tests {
     fn questions_are_answered_beside_streams_and_alone_on_the_same_connections() {
         let (mut server, mut clients) = members(3);
         let (control, _coordinator) = UnixStream::pair().unwrap();
-        for (size, rounds, beside) in [
-            (100, 7, Beside::Nothing),
-            (100_000, 5, Beside::Streams),
-            (1, 3, Beside::Streams),
-            (1, 2, Beside::Nothing),
+        for (size, rounds, beside, pause_ms) in [
+            (100, 7, Beside::Nothing, 0),
+            (100_000, 5, Beside::Streams, 0),
+            (1, 3, Beside::Streams, 1),
+            (1, 2, Beside::Nothing, 0),
         ] {
-            let series = (Series { size, rounds }, beside);
+            let what = Questioning {
+                series: Series { size, rounds },
+                beside,
+                pause_ms,
+            };
             let mut all = thread::scope(|scope| {
                 let others: Vec<_> = clients
                     .iter_mut()
@@ -458,14 +482,14 @@ mod tests {
                         let control = control.as_fd();
                         scope.spawn(move || {
                             let mut asked = Asked::default();
-                            let end = ask(member, control, series, GIVE_UP, &mut asked);
+                            let end = ask(member, control, what, GIVE_UP, &mut asked);
                             assert_eq!(end.unwrap(), End::Complete);
                             asked
                         })
                     })
                     .collect();
                 let mut asked = Asked::default();
-                let end = ask(&mut server, control.as_fd(), series, GIVE_UP, &mut asked);
+                let end = ask(&mut server, control.as_fd(), what, GIVE_UP, &mut asked);
                 assert_eq!(end.unwrap(), End::Complete);
                 let others = others.into_iter().map(|other| other.join().unwrap());
                 [asked].into_iter().chain(others).collect::<Vec<_>>()
@@ -478,6 +502,8 @@ mod tests {
             let pause = all[0].longest_pause_ns;
             assert_eq!(beside == Beside::Streams, pause > 0);
             assert!(pause <= all[0].ns);
+            let pauses = u64::from(pause_ms) * u64::from(rounds - 1);
+            assert!(all[0].ns >= pauses * 1_000_000);
         }
     }
 
@@ -504,15 +530,18 @@ mod tests {
         let (mut server, mut clients) = members(2);
         let (control, mut coordinator) = UnixStream::pair().unwrap();
         std::io::Write::write_all(&mut coordinator, b"x").unwrap();
-        let series = Series {
-            size: 1,
-            rounds: u32::MAX,
+        let what = Questioning {
+            series: Series {
+                size: 1,
+                rounds: u32::MAX,
+            },
+            beside: Beside::Streams,
+            pause_ms: 0,
         };
         for member in [&mut server].into_iter().chain(&mut clients) {
             let mut asked = Asked::default();
-            let series = (series, Beside::Streams);
             // The server's bytes have come: the second client would stream, if nobody had something to say.
-            let end = ask(member, control.as_fd(), series, GIVE_UP, &mut asked).unwrap();
+            let end = ask(member, control.as_fd(), what, GIVE_UP, &mut asked).unwrap();
             assert_eq!(end, End::Interrupted);
         }
     }

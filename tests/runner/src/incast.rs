@@ -65,6 +65,9 @@ pub struct Options {
     /// Numbers of streams beside which one more host asks questions; `0` leaves them out.
     #[arg(long, value_delimiter = ',', default_value = "4,16")]
     beside: Vec<u32>,
+    /// Times from an answer to the next question beside them, milliseconds.
+    #[arg(long, value_delimiter = ',', default_value = "0,50")]
+    pause: Vec<u32>,
     /// MiB of the stream that is measured with and without loss; 0 leaves it out.
     #[arg(long, default_value_t = 256)]
     stream: u32,
@@ -164,8 +167,12 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     let mut questions = Vec::new();
     for protocol in &options.protocols {
         for streams in options.beside.iter().filter(|streams| **streams > 0) {
-            step::say(&format!("{protocol}, questions beside {streams} streams"));
-            questions.push(ask(&mut guest, options, protocol, *streams)?);
+            for pause in &options.pause {
+                step::say(&format!(
+                    "{protocol}, questions beside {streams} streams, {pause} ms between them"
+                ));
+                questions.push(ask(&mut guest, options, protocol, (*streams, *pause))?);
+            }
         }
     }
     let streams = if options.stream > 0 {
@@ -253,24 +260,25 @@ fn mode(protocol: &str) -> String {
     }
 }
 
-/// Questions of one host beside so many streams.
+/// Questions of one host beside so many streams, so many milliseconds after each answer.
 fn ask(
     guest: &mut Commands,
     options: &Options,
     protocol: &str,
-    streams: u32,
+    (streams, pause): (u32, u32),
 ) -> Result<beside::Line> {
     let clients = streams + 1;
     let netns: Vec<_> = (0..=clients).map(|host| format!("h{host}")).collect();
     let line = format!(
         "enet-switch reset && chrt -f 1 netgauge -x beside --netns {} --server-index 0 {} --clients {clients} \
-         --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; exit $status",
+         --pause {pause} --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; \
+         exit $status",
         netns.join(","),
         mode(protocol),
         netgauge_rate(&options.rate),
     );
     let ended = guest.shell(&line)?;
-    beside::read(&ended.text, protocol, streams).with_context(|| {
+    beside::read(&ended.text, protocol, (streams, pause)).with_context(|| {
         format!(
             "{protocol}, questions beside {streams} streams:\n{}",
             ended.text
