@@ -146,8 +146,6 @@ pub struct AckQueue {
     /// When a packet last arrived at the device.
     heard: Nanos,
     shares: Shares,
-    /// How often a connection began to wait for the first turn of a transmission; wraps.
-    firsts: u32,
     /// The round whose turns are given.
     round: u32,
     /// How often in a row the turn passed over each class. First turns that were asked for before pass over a round that
@@ -184,7 +182,6 @@ impl Default for AckQueue {
             departed: 0,
             heard: 0,
             shares: Shares::default(),
-            firsts: 0,
             round: 0,
             passed: [0; CLASSES],
             before: 0,
@@ -399,13 +396,11 @@ impl AckQueue {
         }
     }
 
-    /// What a connection may send behind its next announcement. While a long transmission lasts, and short ones wait for
-    /// turns beside it, these make more of its share.
+    /// What a connection may send behind its next announcement. A long transmission beside others gives its share up: short
+    /// ones, which come and go, make more of it.
     #[inline]
     fn start(&mut self, slot: &mut Slot, is_long: bool, now: Nanos) -> u16 {
-        let others = slot.firsts != self.firsts;
-        slot.firsts = self.firsts;
-        if is_long && others {
+        if is_long && self.scheduled > 1 {
             self.release(slot);
             return 0;
         }
@@ -446,9 +441,6 @@ impl AckQueue {
             if let Some(host) = self.hosts.find(slot.host, self.round) {
                 host.count(self.round);
             }
-        }
-        if demand == Demand::First {
-            self.firsts = self.firsts.wrapping_add(1);
         }
         let list = self.place(slot, demand == Demand::First, false);
         self.join(list);

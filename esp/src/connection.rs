@@ -221,6 +221,12 @@ impl Connection {
         self.set_config(config);
     }
 
+    /// The smoothed round trip time, 0 before one was measured, and the retransmission timeout.
+    pub fn times(&self) -> (Nanos, Nanos) {
+        let timeout = self.rtt.timeout(self.config.least_timeout(), 0);
+        (self.rtt.smoothed(), timeout)
+    }
+
     /// Whether the write queue may grow: the stream is not ended and the
     /// numbers suffice, some 32,000 packets.
     #[inline]

@@ -11,8 +11,6 @@ use super::List;
 pub struct Slot {
     pub(super) position: Position,
     pub(super) share: Option<Share>,
-    /// The queue's `firsts` when it last asked.
-    pub(super) firsts: u32,
     /// The sender's host.
     pub(super) host: u64,
     pub(super) priority: u32,
