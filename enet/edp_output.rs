@@ -52,12 +52,14 @@ fn fits_limit(device: &Device, to: &Address, len: usize) -> Result {
         return Ok(());
     }
     let space = Space::of(device.net());
-    match space.edp_peers.look_up(to) {
-        Known::Told(told) if len > told.largest.into() => return Err(EMSGSIZE),
-        Known::Ask(nonce) => edp_control::ask(device, nonce, to.mac, space),
-        Known::Told(_) | Known::Nothing => {}
+    let known = space.edp_peers.look_up(to);
+    if let Some(nonce) = known.query() {
+        edp_control::ask(device, nonce, to.mac, space);
     }
-    Ok(())
+    match known {
+        Known::Told(told, _) if len > told.largest.into() => Err(EMSGSIZE),
+        Known::Told(..) | Known::Ask(_) | Known::Nothing => Ok(()),
+    }
 }
 
 /// The largest datagram that leaves by `device` for the peer, if the socket has one.

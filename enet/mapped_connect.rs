@@ -10,7 +10,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    edp::peers::Known,
+    edp::{peers::Known, query::Nonce},
     edp_control, esp,
     esp_sock::{Chosen, Esp, Shared, State},
     mapped_ends,
@@ -20,7 +20,7 @@ use crate::{
         device::Device,
         family::{Operations, SocketState},
         inet::{Companion, InternetEnd, Parts, Server, StreamCall, Streams},
-        namespace::PerNet,
+        namespace::{Net, PerNet},
         rcu,
         route::NoHop,
         sock::TcpState,
@@ -41,12 +41,32 @@ struct Plan {
     ends: esp::Mapped,
 }
 
-/// Finds out whether ESP may carry a connection to the address that a program passed.
+/// A query that leaves at the end of `connect`, which must not be late for it.
+struct Query {
+    to: Address,
+    nonce: Nonce,
+}
+
+impl Query {
+    fn send(self, space: &Space, net: &Net) {
+        let section = rcu::Read::enter();
+        if let Some(device) = Device::find(net, self.to.ifindex, &section) {
+            edp_control::ask(device, self.nonce, self.to.mac, space);
+        }
+    }
+}
+
+/// Finds out whether ESP may carry a connection to the address that a program passed, and whether the peer is to
+/// be asked.
 ///
 /// # Errors
 ///
 /// The reason why not, as it is counted.
-fn plan<M: Mapped>(call: &StreamCall<'_, M>, name: &[u8]) -> Result<Plan, Statistic> {
+fn plan<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    name: &[u8],
+    query: &mut Option<Query>,
+) -> Result<Plan, Statistic> {
     let sock = call.sock();
     let space = Space::of(sock.net());
     if !space.sysctl.mapped() {
@@ -87,17 +107,15 @@ fn plan<M: Mapped>(call: &StreamCall<'_, M>, name: &[u8]) -> Result<Plan, Statis
     }
     let section = rcu::Read::enter();
     let device = Device::find(sock.net(), hop.ifindex, &section);
-    let device = device
-        .filter(|device| usable(device).is_ok())
-        .ok_or(Statistic::MappedTcpRoute)?;
-    match space.edp_peers.look_up(&peer) {
-        Known::Told(told) if told.mapped => {}
-        Known::Told(_) => return Err(Statistic::MappedTcpPeer),
-        Known::Ask(nonce) => {
-            edp_control::ask(device, nonce, peer.mac, space);
-            return Err(Statistic::MappedTcpUnknown);
-        }
-        Known::Nothing => return Err(Statistic::MappedTcpUnknown),
+    if !device.is_some_and(|device| usable(device).is_ok()) {
+        return Err(Statistic::MappedTcpRoute);
+    }
+    let known = space.edp_peers.look_up(&peer);
+    *query = known.query().map(|nonce| Query { to: peer, nonce });
+    match known {
+        Known::Told(told, _) if told.mapped => {}
+        Known::Told(..) => return Err(Statistic::MappedTcpPeer),
+        Known::Ask(_) | Known::Nothing => return Err(Statistic::MappedTcpUnknown),
     }
     Ok(Plan {
         to: peer,
@@ -126,20 +144,32 @@ pub(crate) fn connect<M: Mapped>(
     if call.sock().tcp_state() != TcpState::Close as u8 || !call.is_unconnected() {
         return call.connect(name, nonblocking);
     }
-    match attempt(call, name) {
+    let mut query = None;
+    let attempted = attempt(call, name, &mut query);
+    let net = call.sock().net();
+    let space = Space::of(net);
+    let connected = match attempted {
         // The program has chosen a port from which there is such a connection.
         Ok(Some(error)) => Err(error),
-        // As TCP says it, also if the answer is there already.
-        Ok(None) if nonblocking => Err(EINPROGRESS),
-        Ok(None) => finish(call, nonblocking, EINPROGRESS),
+        Ok(None) => {
+            // As TCP says it, also if the answer is there already.
+            if nonblocking {
+                Err(EINPROGRESS)
+            } else {
+                finish(call, nonblocking, EINPROGRESS)
+            }
+        }
         Err(reason) => {
-            let space = Space::of(call.sock().net());
             space.statistics.count(reason);
             let carrier = Carrier::Tcp(reason);
             (space.mapped_connections).note(call.sock().inode(), carrier);
             call.connect(name, nonblocking)
         }
+    };
+    if let Some(query) = query {
+        query.send(space, net);
     }
+    connected
 }
 
 /// Sends ESP's SYN. `Some` is an error with which `connect` fails.
@@ -147,8 +177,12 @@ pub(crate) fn connect<M: Mapped>(
 /// # Errors
 ///
 /// Why TCP's is to be sent instead.
-fn attempt<M: Mapped>(call: &StreamCall<'_, M>, name: &[u8]) -> Result<Option<Error>, Statistic> {
-    let plan = plan(call, name)?;
+fn attempt<M: Mapped>(
+    call: &StreamCall<'_, M>,
+    name: &[u8],
+    query: &mut Option<Query>,
+) -> Result<Option<Error>, Statistic> {
+    let plan = plan(call, name, query)?;
     let failed = |_| Statistic::MappedTcpError;
     let companion = call
         .accompany(0, || {

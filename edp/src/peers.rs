@@ -3,7 +3,8 @@
 //! Answers of other hosts to queries, and which hosts did not answer.
 //!
 //! A peer is asked when a datagram leaves for it that not every host takes. The
-//! datagram does not wait for the answer: later ones meet the limit that it tells. The
+//! datagram does not wait for the answer: later ones meet the limit that it tells. A peer
+//! that is still of interest is asked again before its answer expires. The
 //! caller keeps a number of [`Bucket`]s, and chooses a peer's by a keyed hash, so that
 //! nobody can fill the one of another.
 //!
@@ -21,6 +22,8 @@ const SECOND: u64 = 1_000_000_000;
 pub const ASK_AGAIN: u64 = SECOND;
 /// How long an answer counts.
 pub const TOLD_FOR: u64 = 60 * SECOND;
+/// The age of an answer from which on the peer is asked again while the answer still counts.
+pub const REFRESH_AFTER: u64 = TOLD_FOR / 2;
 /// How long a peer that has not answered within [`ASK_AGAIN`] is not asked again.
 pub const SILENT_FOR: u64 = 10 * SECOND;
 
@@ -42,59 +45,76 @@ pub struct Told {
     pub mapped: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-enum State {
-    #[default]
-    Unused,
-    /// Asked with this, and not answered yet.
-    Asked(Nonce),
-    /// Answered.
-    Told { told: Told, at: u64 },
-}
-
+/// An entry without a query and without an answer is unused.
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
     peer: Peer,
     /// When the last query left.
     asked: u64,
-    state: State,
+    /// That query's nonce, if there is no answer to it.
+    pending: Option<Nonce>,
+    /// The last answer, and when it came.
+    told: Option<(Told, u64)>,
 }
 
 impl Entry {
-    fn is_of(&self, peer: &Peer) -> bool {
-        !matches!(self.state, State::Unused) && self.peer == *peer
+    fn is_used(&self) -> bool {
+        self.pending.is_some() || self.told.is_some()
     }
 
-    /// Whether it still says something at `now`.
-    fn is_fresh(&self, now: u64) -> bool {
-        match self.state {
-            State::Unused => false,
-            State::Asked(_) => now < self.asked.saturating_add(ASK_AGAIN + SILENT_FOR),
-            State::Told { at, .. } => now < at.saturating_add(TOLD_FOR),
-        }
+    fn is_of(&self, peer: &Peer) -> bool {
+        self.is_used() && self.peer == *peer
+    }
+
+    /// The last answer, if it counts at `now`, and its age.
+    fn told(&self, now: u64) -> Option<(Told, u64)> {
+        let (told, at) = self.told?;
+        let age = now.saturating_sub(at);
+        (age < TOLD_FOR).then_some((told, age))
+    }
+
+    /// Whether the last query may still be answered at `now`.
+    fn is_pending(&self, now: u64) -> bool {
+        self.pending.is_some() && now < self.asked.saturating_add(ASK_AGAIN + SILENT_FOR)
     }
 
     /// Whether another peer may have its place.
     fn may_go(&self, now: u64) -> bool {
-        matches!(self.state, State::Unused) || now >= self.asked.saturating_add(ASK_AGAIN)
+        !self.is_used() || now >= self.asked.saturating_add(ASK_AGAIN)
     }
 
     /// More for one that is missed more: an answer, and of two the one asked for later.
     fn worth(&self, now: u64) -> (bool, u64) {
-        let told = matches!(self.state, State::Told { .. }) && self.is_fresh(now);
-        (told, self.asked)
+        (self.told(now).is_some(), self.asked)
+    }
+
+    /// A query leaves at `now`.
+    fn ask(&mut self, now: u64, nonce: Nonce) {
+        self.asked = now;
+        self.pending = Some(nonce);
     }
 }
 
 /// The cache's answer to a sender for which it matters what a peer takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Known {
-    /// What it has told.
-    Told(Told),
+    /// What it has told. With a nonce, a query with that is to leave: the answer expires soon.
+    Told(Told, Option<Nonce>),
     /// Nothing.
     Nothing,
     /// Nothing, and a query with this nonce is to leave.
     Ask(Nonce),
+}
+
+impl Known {
+    /// The nonce of the query that is to leave.
+    pub fn query(self) -> Option<Nonce> {
+        match self {
+            Known::Told(_, nonce) => nonce,
+            Known::Ask(nonce) => Some(nonce),
+            Known::Nothing => None,
+        }
+    }
 }
 
 /// A few peers.
@@ -105,10 +125,7 @@ impl Bucket {
     /// What `peer` has told, if the answer counts at `now`.
     pub fn told(&self, peer: &Peer, now: u64) -> Option<Told> {
         let entry = self.0.iter().find(|entry| entry.is_of(peer))?;
-        match entry.state {
-            State::Told { told, .. } if entry.is_fresh(now) => Some(told),
-            _ => None,
-        }
+        entry.told(now).map(|(told, _)| told)
     }
 
     /// The largest datagram that `peer` takes, bytes, if it has told that and the answer counts at `now`.
@@ -119,26 +136,30 @@ impl Bucket {
     /// Looks `peer` up at `now`. If the caller is to ask it, `nonce` makes the query's nonce,
     /// and the query counts as sent.
     pub fn look_up(&mut self, peer: &Peer, now: u64, nonce: impl FnOnce() -> Nonce) -> Known {
-        if let Some(told) = self.told(peer, now) {
-            return Known::Told(told);
-        }
         let entries = &mut self.0;
-        let place = match entries.iter().position(|entry| entry.is_of(peer)) {
-            Some(index) => entries.get_mut(index).filter(|e| !e.is_fresh(now)),
-            None => {
-                let free = entries.iter_mut().filter(|entry| entry.may_go(now));
-                free.min_by_key(|entry| entry.worth(now))
+        if let Some(entry) = entries.iter_mut().find(|entry| entry.is_of(peer)) {
+            let told = entry.told(now);
+            let is_old = told.is_none_or(|(_, age)| age >= REFRESH_AFTER);
+            let nonce = (is_old && !entry.is_pending(now)).then(nonce);
+            if let Some(nonce) = nonce {
+                entry.ask(now, nonce);
             }
-        };
-        let Some(entry) = place else {
+            return match (told, nonce) {
+                (Some((told, _)), nonce) => Known::Told(told, nonce),
+                (None, Some(nonce)) => Known::Ask(nonce),
+                (None, None) => Known::Nothing,
+            };
+        }
+        let free = entries.iter_mut().filter(|entry| entry.may_go(now));
+        let Some(entry) = free.min_by_key(|entry| entry.worth(now)) else {
             return Known::Nothing;
         };
         let nonce = nonce();
         *entry = Entry {
             peer: *peer,
-            asked: now,
-            state: State::Asked(nonce),
+            ..Entry::default()
         };
+        entry.ask(now, nonce);
         Known::Ask(nonce)
     }
 
@@ -146,8 +167,7 @@ impl Bucket {
     /// nonce; then nothing changes.
     pub fn answer(&mut self, peer: &Peer, now: u64, nonce: Nonce, answer: &Capabilities) -> bool {
         let asked = |entry: &&mut Entry| {
-            let pending = matches!(entry.state, State::Asked(asked) if asked == nonce);
-            pending && entry.is_of(peer) && entry.is_fresh(now)
+            entry.pending == Some(nonce) && entry.is_of(peer) && entry.is_pending(now)
         };
         let Some(entry) = self.0.iter_mut().find(asked) else {
             return false;
@@ -156,16 +176,15 @@ impl Bucket {
             largest: answer.largest_datagram.unwrap_or(u16::MAX),
             mapped: answer.flags.unwrap_or(0) & flags::MAPPED != 0,
         };
-        entry.state = State::Told { told, at: now };
+        entry.told = Some((told, now));
+        entry.pending = None;
         true
     }
 
     /// Forgets what `peer` has told. It is asked again when its next turn comes.
     pub fn doubt(&mut self, peer: &Peer) {
-        let told =
-            |entry: &&mut Entry| matches!(entry.state, State::Told { .. }) && entry.is_of(peer);
-        if let Some(entry) = self.0.iter_mut().find(told) {
-            *entry = Entry::default();
+        if let Some(entry) = self.0.iter_mut().find(|entry| entry.is_of(peer)) {
+            entry.told = None;
         }
     }
 

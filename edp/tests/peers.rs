@@ -4,7 +4,7 @@
 
 use std::collections::HashMap;
 
-use edp::peers::{Bucket, Known, Peer, Told, ASK_AGAIN, SILENT_FOR, TOLD_FOR};
+use edp::peers::{Bucket, Known, Peer, Told, ASK_AGAIN, REFRESH_AFTER, SILENT_FOR, TOLD_FOR};
 use edp::query::{flags, Capabilities};
 use proptest::prelude::*;
 
@@ -29,6 +29,11 @@ fn takes(largest_datagram: Option<u16>) -> Capabilities {
     }
 }
 
+const LARGE: Told = Told {
+    largest: 1_494,
+    mapped: false,
+};
+
 #[test]
 fn a_peer_that_takes_mapped_connections_is_asked_again_once_it_is_doubted() {
     let mut bucket = Bucket::default();
@@ -44,7 +49,7 @@ fn a_peer_that_takes_mapped_connections_is_asked_again_once_it_is_doubted() {
         mapped: true,
     };
     let known = bucket.look_up(&p, START, || nonce(8));
-    assert_eq!(known, Known::Told(told));
+    assert_eq!(known, Known::Told(told, None));
     bucket.doubt(&peer(2));
     assert_eq!(bucket.told(&p, START), Some(told));
     bucket.doubt(&p);
@@ -66,15 +71,42 @@ fn a_peer_is_asked_once_and_its_answer_counts_for_a_minute() {
     assert!(bucket.answer(&p, START + 2, nonce(7), &takes(Some(1_494))));
     assert_eq!(
         bucket.look_up(&p, START + 3, || nonce(8)),
-        Known::Told(Told {
-            largest: 1_494,
-            mapped: false
-        })
+        Known::Told(LARGE, None)
     );
     let end = START + 2 + TOLD_FOR;
     assert_eq!(bucket.largest(&p, end - 1), Some(1_494));
     assert_eq!(bucket.largest(&p, end), None);
     assert_eq!(bucket.look_up(&p, end, || nonce(9)), Known::Ask(nonce(9)));
+}
+
+#[test]
+fn a_peer_of_interest_is_asked_again_before_its_answer_expires() {
+    let mut bucket = Bucket::default();
+    let p = peer(1);
+    bucket.look_up(&p, START, || nonce(7));
+    assert!(bucket.answer(&p, START, nonce(7), &takes(Some(1_494))));
+    let old = START + REFRESH_AFTER;
+    let mut look_up = |now, number| bucket.look_up(&p, now, || nonce(number));
+    assert_eq!(look_up(old - 1, 8), Known::Told(LARGE, None));
+    assert_eq!(look_up(old, 8), Known::Told(LARGE, Some(nonce(8))));
+    assert_eq!(look_up(old + 1, 9), Known::Told(LARGE, None));
+    // A peer without an answer is asked now and then, and its last answer counts to its end.
+    let again = old + ASK_AGAIN + SILENT_FOR;
+    assert_eq!(look_up(again - 1, 9), Known::Told(LARGE, None));
+    assert_eq!(look_up(again, 9), Known::Told(LARGE, Some(nonce(9))));
+    assert!(!bucket.answer(&p, again, nonce(8), &takes(None)));
+    let mut silent = bucket;
+    assert_eq!(
+        silent.look_up(&p, START + TOLD_FOR, || nonce(9)),
+        Known::Ask(nonce(9))
+    );
+    assert!(bucket.answer(&p, again, nonce(9), &takes(Some(100))));
+    assert_eq!(bucket.largest(&p, again + TOLD_FOR - 1), Some(100));
+    // A doubt takes the answer back, and the query of a moment ago is the one that counts.
+    bucket.look_up(&p, again + REFRESH_AFTER, || nonce(10));
+    bucket.doubt(&p);
+    let known = bucket.look_up(&p, again + REFRESH_AFTER, || nonce(11));
+    assert_eq!(known, Known::Nothing);
 }
 
 #[test]
@@ -169,17 +201,15 @@ proptest! {
         for (count, (number, pause, largest, answers, right)) in steps.into_iter().enumerate() {
             now += pause;
             let p = peer(number);
-            match bucket.look_up(&p, now, || nonce(count as u32)) {
-                Known::Ask(nonce) => {
-                    if let Some((at, _)) = asked.insert(number, (now, nonce)) {
-                        prop_assert!(now - at >= ASK_AGAIN);
-                    }
+            let known = bucket.look_up(&p, now, || nonce(count as u32));
+            if let Some(nonce) = known.query() {
+                if let Some((at, _)) = asked.insert(number, (now, nonce)) {
+                    prop_assert!(now - at >= ASK_AGAIN);
                 }
-                Known::Told(Told { largest: known, .. }) => {
-                    let (at, value) = told[&number];
-                    prop_assert!(known == value && now < at + TOLD_FOR);
-                }
-                Known::Nothing => {}
+            }
+            if let Known::Told(Told { largest: known, .. }, _) = known {
+                let (at, value) = told[&number];
+                prop_assert!(known == value && now < at + TOLD_FOR);
             }
             if answers {
                 let (_, last) = asked.get(&number).copied().unwrap_or_default();
