@@ -80,10 +80,14 @@ pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -
             (connection.place.statistics()).count(Statistic::EspTimeouts);
         }
         // A peer that never answered has no connection that could have timed out.
-        if failure == Failure::TimedOut && !is_connecting(before) {
-            connection.life.end_with(ETIMEDOUT);
+        let timed_out = failure == Failure::TimedOut && !is_connecting(before);
+        let error = error_for(failure, before);
+        // A mapped connection tells its program once, as TCP's does.
+        if timed_out && esp.state.mapped.is_none() {
+            fail_for_good(esp, error);
+        } else {
+            fail(esp, error);
         }
-        fail(esp, error_for(failure, before));
         return due;
     }
     if outcome.fin {

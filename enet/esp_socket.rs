@@ -311,8 +311,25 @@ fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
     if millis != 0 && !USER_TIMEOUT.contains(&millis) {
         return Err(EINVAL);
     }
+    apply_user_timeout(sock, millis);
+    Ok(())
+}
+
+/// The same for a mapped socket, whose program may ask for any time: the nearest that there is.
+pub(crate) fn adopt_user_timeout(sock: &Sock<Esp>, millis: u32) {
+    let millis = match millis {
+        0 => 0,
+        _ => millis.clamp(*USER_TIMEOUT.start(), *USER_TIMEOUT.end()),
+    };
+    apply_user_timeout(sock, millis);
+}
+
+fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
     let mut guard = sock.lock();
     let mut esp = guard.locked();
+    if esp.state.chosen.user_timeout == millis {
+        return;
+    }
     esp.state.chosen.user_timeout = millis;
     if let Some(connection) = esp.state.connection() {
         let config = Space::of(sock.net()).sysctl.config();
@@ -320,7 +337,6 @@ fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
         // The timer may be due earlier now.
         softirq::disabled(|_| push(&mut esp, timer::now()));
     }
-    Ok(())
 }
 
 /// `ESP_SO_CHECKSUM`: what the next connection asks for. The two ends of an open one have agreed already.

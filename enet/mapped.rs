@@ -9,15 +9,16 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    esp_connection::is_connecting,
-    esp_sock::{Chosen, Esp, Shared, State, Twin},
+    esp_connection::{is_connecting, tcp_state},
+    esp_sock::{parts, Chosen, Esp, Shared, State, Twin},
     esp_socket, mapped_connect, mapped_ends,
     mapped_list::Carrier,
     mapped_record::{Phase, Record},
     net::{
+        device::Device,
         family::Operations,
         inet::{
-            Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, Streams, Tables,
+            Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, StreamInfo, Streams, Tables,
         },
         namespace::PerNet,
         sock::{RawSock, TcpState},
@@ -26,6 +27,8 @@ use crate::{
     statistics::Statistic,
     uapi::is_own_level,
 };
+
+const NSEC_PER_USEC: u64 = 1000;
 
 /// How mapped sockets are served.
 pub(crate) struct Mapped;
@@ -190,6 +193,36 @@ impl Streams for Mapped {
 
     fn give_up(call: &Call<'_>, companion: &Companion<Self>) -> Result {
         mapped_connect::give_up(call, companion)
+    }
+
+    fn set_user_timeout(companion: &Companion<Self>, millis: u32) {
+        esp_socket::adopt_user_timeout(companion.sock(), millis);
+    }
+
+    fn info(companion: &Companion<Self>) -> StreamInfo {
+        let sock = companion.sock();
+        let mtu = Device::get(sock.net(), esp_socket::tie(sock)).map_or(0, |device| device.mtu());
+        let mut guard = sock.lock();
+        let mut esp = guard.locked();
+        let Some((_, connection)) = parts(&mut esp) else {
+            return StreamInfo::default();
+        };
+        let engine = &connection.engine;
+        let micros = |nanos: u64| u32::try_from(nanos / NSEC_PER_USEC).unwrap_or(u32::MAX);
+        let (round_trip, timeout) = engine.times();
+        StreamInfo {
+            state: tcp_state(engine.state()) as u8,
+            mss: connection.sending.mss(),
+            mtu,
+            window: engine.window().into(),
+            unacknowledged: engine.unacked().saturating_sub(engine.unsent()).into(),
+            unsent: connection.sending.unsent(engine),
+            round_trip: micros(round_trip),
+            timeout: micros(timeout),
+            sent: engine.stats.pkt_tx,
+            received: engine.stats.pkt_rx,
+            resent: engine.stats.pkt_rtx,
+        }
     }
 
     fn has_option_level(level: i32) -> bool {

@@ -38,11 +38,14 @@ use kernel::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 
 mod accept;
 pub(crate) use accept::NewStream;
+mod info;
+pub(crate) use info::StreamInfo;
 mod tables;
 pub(crate) use tables::{Registration, Tables};
 
 const AF_INET6: u16 = bindings::AF_INET6 as u16;
 const SOL_SOCKET: c_int = bindings::SOL_SOCKET as c_int;
+const SOL_TCP: c_int = bindings::SOL_TCP as c_int;
 
 /// Whose a call is.
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -155,6 +158,10 @@ pub(crate) trait Streams: Sized + 'static {
     ) -> Result<InternetEnd>;
     /// `shutdown` of `RCV_SHUTDOWN | SEND_SHUTDOWN`, while nobody serves calls.
     fn give_up(call: &StreamCall<'_, Self>, companion: &Companion<Self>) -> Result;
+    /// `TCP_USER_TIMEOUT` is so many milliseconds now, 0 for the protocol's own.
+    fn set_user_timeout(companion: &Companion<Self>, millis: u32);
+    /// What `TCP_INFO` tells of the companion's connection.
+    fn info(companion: &Companion<Self>) -> StreamInfo;
     /// Whether an option level is the companions' protocol's.
     fn has_option_level(level: i32) -> bool;
     /// The descriptor with this socket of TCP's goes.
@@ -271,6 +278,14 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         if let Some(mark) = low_water {
             M::Protocol::set_low_water(&companion.sock, mark);
         }
+        self.adopt_user_timeout(companion);
+    }
+
+    /// Gives the companion the user timeout of TCP's socket.
+    fn adopt_user_timeout(&self, companion: &Companion<M>) {
+        // SAFETY: The socket is TCP's; a single load.
+        let millis = unsafe { bindings::tcp_user_timeout(self.sock().as_ptr()) };
+        M::set_user_timeout(companion, millis);
     }
 
     /// From now on calls ask whose they are, or no more.

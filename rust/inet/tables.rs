@@ -479,7 +479,7 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
 /// Whether an option would exchange the descriptor's table of functions for another one, and with it the
 /// module that the descriptor holds.
 fn exchanges_table(level: c_int, name: c_int) -> bool {
-    const TCP_ULP: (c_int, c_int) = (bindings::SOL_TCP as c_int, bindings::TCP_ULP as c_int);
+    const TCP_ULP: (c_int, c_int) = (SOL_TCP, bindings::TCP_ULP as c_int);
     const IPV6_ADDRFORM: (c_int, c_int) = (
         bindings::SOL_IPV6 as c_int,
         bindings::IPV6_ADDRFORM as c_int,
@@ -505,7 +505,13 @@ unsafe extern "C" fn setsockopt<M: Streams>(
         return ENOENT.to_errno();
     }
     if level != SOL_SOCKET {
-        return by_tcp!(call, setsockopt(socket, level, name, value, len));
+        let result = by_tcp!(call, setsockopt(socket, level, name, value, len));
+        if (level, name) == (SOL_TCP, bindings::TCP_USER_TIMEOUT as c_int) {
+            if let Some(companion) = call.companion() {
+                call.adopt_user_timeout(companion);
+            }
+        }
+        return result;
     }
     let (server, companion) = served(&call);
     let by_tcp_only = [
@@ -539,6 +545,10 @@ unsafe extern "C" fn getsockopt<M: Streams>(
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     if let (Server::Companion, Some(companion)) = served(&call) {
+        if (level, name) == (SOL_TCP, bindings::TCP_INFO as c_int) {
+            let value = OptionBuffer::new(value.cast(), len);
+            return code(M::info(companion).write(value));
+        }
         if M::has_option_level(level) {
             let value = OptionBuffer::new(value.cast(), len);
             return code(M::Protocol::get_option(&companion.sock, level, name, value));

@@ -15,7 +15,7 @@ use std::time::{Duration, Instant};
 use anyhow::Result;
 use fastrand::Rng;
 
-use crate::frame::{PacketSocket, ETH_P_ALL};
+use crate::frame::{PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::note;
 use crate::netns::Netns;
 use crate::priority::first_of_all;
@@ -77,6 +77,8 @@ pub enum Mode {
     Hold,
     /// Discards all of them: the other host is as good as gone.
     Cut,
+    /// Discards those of the module, and forwards others: the other host is as good as without it.
+    Foreign,
 }
 
 /// What the relay did to frames so far.
@@ -286,6 +288,14 @@ impl Drop for Relay {
     }
 }
 
+/// Whether a frame has one of the module's Ethernet types.
+fn is_ours(frame: &[u8]) -> bool {
+    let ours = [ETH_P_EDP, ETH_P_ESP].map(u16::to_be_bytes);
+    frame
+        .get(12..14)
+        .is_some_and(|kind| ours.iter().any(|ours| ours == kind))
+}
+
 fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     // A wire does not wait for those at its ends. Where there are more processors, a slow kernel would have it keep one
     // from everybody else.
@@ -321,6 +331,8 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                     }
                     Mode::Hold => way.held.push(buffer[..length].to_vec()),
                     Mode::Cut => {}
+                    Mode::Foreign if is_ours(&buffer[..length]) => {}
+                    Mode::Foreign => put(&buffer[..length], &shared.tally, to),
                 }
             }
             if idle {

@@ -41,6 +41,7 @@ mod macsec;
 mod manual;
 mod mapped_esp;
 mod mapped_tcp;
+mod mapped_without;
 mod memory_cgroup;
 mod memory_fails;
 mod memory_fails_below;
@@ -92,6 +93,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_calls::ALL,
         mapped_tcp::ALL,
         mapped_esp::ALL,
+        mapped_without::ALL,
         enet_run::ALL,
         bad_input::ALL,
         hostile_frames::ALL,

@@ -31,6 +31,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("mapped_and_own_ports_are_apart", ports_apart),
     Scenario::direct("mapped_socket_used_again_after_esp", used_again),
     Scenario::direct("mapped_listener_that_stops_takes_no_esp", stopped_listener),
+    Scenario::direct("mapped_connections_fill_tcp_info", fill_tcp_info),
 ];
 
 /// Family and protocol of a mapped socket.
@@ -127,6 +128,33 @@ fn both_mapped(lab: &Lab) -> Outcome {
     }
     drop(listener);
     module::await_unused()
+}
+
+/// Monitors look at the state, the packet size and the round trip time, as with TCP.
+fn fill_tcp_info(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 929, 4)?;
+    let client = dial(&lab.a, MAPPED, 929)?;
+    let (server, _) = listener.accept(0)?;
+    carried_by_esp([&client, &server])?;
+    for end in [&client, &server] {
+        let info = end.option(libc::IPPROTO_TCP, libc::TCP_INFO, 512, 512)?;
+        let word = |at: usize| {
+            info.get(at..)?
+                .first_chunk()
+                .copied()
+                .map(u32::from_ne_bytes)
+        };
+        // Where struct tcp_info (linux/tcp.h) has tcpi_snd_mss, tcpi_pmtu, tcpi_rtt, tcpi_segs_out and tcpi_segs_in.
+        let words = [16, 60, 68, 136, 140].map(word);
+        ensure!(info.first() == Some(&1), "not TCP_ESTABLISHED: {info:?}");
+        ensure!(words[..2] == [Some(1489), Some(1500)], "sizes of {words:?}");
+        ensure!(words[2..].iter().all(|word| *word > Some(0)), "{words:?}");
+    }
+    // A program with little room gets the start.
+    let start = client.option(libc::IPPROTO_TCP, libc::TCP_INFO, 512, 1)?;
+    ensure!(start == [1], "{start:?}");
+    Ok(())
 }
 
 fn names(lab: &Lab) -> Outcome {

@@ -1,0 +1,68 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `TCP_INFO` of a connection that a companion has.
+//!
+//! C header: [`include/uapi/linux/tcp.h`](srctree/include/uapi/linux/tcp.h)
+
+use super::*;
+
+/// What programs are told of a connection. Numbers of packets wrap.
+#[derive(Default)]
+pub(crate) struct StreamInfo {
+    /// The connection's [state](super::super::sock::TcpState).
+    pub(crate) state: u8,
+    /// Payload bytes of a full packet, sent and received.
+    pub(crate) mss: u32,
+    /// The device's MTU, bytes.
+    pub(crate) mtu: u32,
+    /// The sender's window, packets.
+    pub(crate) window: u32,
+    /// Packets that are sent and not acknowledged.
+    pub(crate) unacknowledged: u32,
+    /// Payload bytes that have never left.
+    pub(crate) unsent: u32,
+    /// The smoothed round trip time, microseconds, 0 before the first measurement.
+    pub(crate) round_trip: u32,
+    /// The retransmission timeout, microseconds.
+    pub(crate) timeout: u32,
+    /// Packets sent.
+    pub(crate) sent: u32,
+    /// Packets received.
+    pub(crate) received: u32,
+    /// Packets sent again.
+    pub(crate) resent: u32,
+}
+
+impl StreamInfo {
+    /// Writes it as a `struct tcp_info`. What ESP has no word for is 0.
+    ///
+    /// # Errors
+    ///
+    /// As [`OptionBuffer::write`].
+    pub(super) fn write(&self, value: OptionBuffer) -> Result {
+        let mut info = mem::MaybeUninit::<bindings::tcp_info>::zeroed();
+        // SAFETY: The structure consists of integers, of which zero is a value.
+        let fields = unsafe { info.assume_init_mut() };
+        fields.tcpi_state = self.state;
+        fields.tcpi_rto = self.timeout;
+        fields.tcpi_snd_mss = self.mss;
+        fields.tcpi_rcv_mss = self.mss;
+        fields.tcpi_advmss = self.mss;
+        fields.tcpi_pmtu = self.mtu;
+        fields.tcpi_snd_cwnd = self.window;
+        fields.tcpi_unacked = self.unacknowledged;
+        fields.tcpi_notsent_bytes = self.unsent;
+        fields.tcpi_rtt = self.round_trip;
+        fields.tcpi_segs_out = self.sent;
+        fields.tcpi_segs_in = self.received;
+        fields.tcpi_total_retrans = self.resent;
+        // SAFETY: All bytes were zeroed, and fields were written since.
+        let bytes = unsafe {
+            core::slice::from_raw_parts(
+                info.as_ptr().cast::<u8>(),
+                mem::size_of::<bindings::tcp_info>(),
+            )
+        };
+        value.write(bytes)
+    }
+}
