@@ -51,7 +51,8 @@ help:
 	@echo '  make mpi-test   build the Open MPI component of mpi/, and run four ranks over its test mode; needs no module;'
 	@echo '                  make mpi-hosts runs Open MPI over ESP between hosts in a guest, ONLY="name ..." selects tests'
 	@echo '  make programs   run iperf3, redis, nginx, postgres and others of Debian, unchanged, over mapped sockets between hosts in a'
-	@echo '                  guest, ONLY="name ..." selects some; ONLY=measure COUNTED=1 prints instructions per request over ESP and TCP'
+	@echo '                  guest, ONLY="name ..." selects some; ONLY=measure COUNTED=1 prints instructions per request over ESP and TCP;'
+	@echo '                  DEBUG=1 uses the kernel of test-debug'
 	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
 	@echo '                  build/share is its /share'
 	@echo

@@ -35,6 +35,10 @@ const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 /// The least goodput of a stream on a lossy cable, as a share of that without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
+/// Questions beside streams, one after the other, and with pauses, which take longer.
+const QUESTIONS: u32 = 300;
+const QUESTIONS_WITH_PAUSES: u32 = 100;
+
 /// How long one measurement may take; many times of what it does.
 const PATIENCE: Duration = Duration::from_secs(3600);
 
@@ -268,10 +272,15 @@ fn ask(
     (streams, pause): (u32, u32),
 ) -> Result<beside::Line> {
     let clients = streams + 1;
+    let questions = if pause == 0 {
+        QUESTIONS
+    } else {
+        QUESTIONS_WITH_PAUSES
+    };
     let netns: Vec<_> = (0..=clients).map(|host| format!("h{host}")).collect();
     let line = format!(
         "enet-switch reset && chrt -f 1 netgauge -x beside --netns {} --server-index 0 {} --clients {clients} \
-         --pause {pause} --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; \
+         -c {questions} --pause {pause} --rate {} --format json 2>/tmp/errors; status=$?; enet-switch drops --json; cat /tmp/errors; \
          exit $status",
         netns.join(","),
         mode(protocol),

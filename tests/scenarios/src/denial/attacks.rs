@@ -432,5 +432,5 @@ pub const TEASING: Attack = Attack {
             }
         })
     },
-    bounds: bounds(f64::MAX, 0.04, 0.0, ""),
+    bounds: bounds(f64::MAX, 0.5, 0.0, ""),
 };
