@@ -3,15 +3,14 @@
 //! Raw Ethernet frames, and IP addresses, between the two ends of a veth pair, in a network namespace of the test's
 //! own. Needs root and the program `ip`.
 
-use std::net::Ipv4Addr;
+mod common;
+
 use std::process::Command;
 use std::thread;
 
-use clap::Parser;
-use netgauge::cli::Cli;
+use common::measure_with;
 use netgauge::progress::Quiet;
 use netgauge::report::{Outcome, Report};
-use netgauge::{client, server};
 use nix::sched::{unshare, CloneFlags};
 
 fn ip(arguments: &str) {
@@ -43,74 +42,57 @@ fn with_veth(test: impl FnOnce() + Send + 'static) {
         .unwrap_or_else(|panic| std::panic::resume_unwind(panic));
 }
 
-/// Measures between the pair's ends, the control connection on loopback.
-fn measure(options: &str) -> Report {
-    let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    let cli = Cli::parse_from(["netgauge", "--server", "--once", "--interface", "right"]);
-    let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
-    let line = format!("netgauge --connect 127.0.0.1 --port {port} --interface left {options}");
-    let cli = Cli::parse_from(line.split_whitespace());
-    let report = client::run(&cli.client_options("127.0.0.1").unwrap(), &Quiet).unwrap();
-    server.join().unwrap().unwrap();
+/// Measures from the pair's end `left`, the control connection on loopback; the server looks at `there`.
+fn measure_from(there: &str, options: &str) -> Report {
+    let client = format!("--interface left {options}");
+    measure_with(&format!("--interface {there}"), &client, &Quiet)
+}
+
+/// Measures between the pair's ends.
+fn complete(options: &str) -> Report {
+    let report = measure_from("right", options);
+    assert!(report.is_complete(), "{report:?}");
     report
+}
+
+/// The same with frames. Nothing makes good a frame that a busy host dropped or took too long over; that
+/// they do come back shows in the others.
+fn some_come_back(options: &str, rows: usize) {
+    let report = complete(options);
+    assert_eq!(report.runs[0].rows.len(), rows);
+    let mut rows = report.runs[0].rows.iter();
+    assert!(rows.all(|row| row.lost < row.tests), "{report:?}");
 }
 
 #[test]
 fn frames_of_every_size_come_back() {
-    with_veth(|| {
-        // 1500 bytes fill a frame; more go as several.
-        let report = measure("-m raw -s 1,45,46,1500,1501,65536 -c 5 --warmup 1");
-        assert!(report.is_complete(), "{report:?}");
-        assert_eq!(report.runs[0].rows.len(), 6);
-        // Nothing makes good a frame that a busy host dropped or took too long over; that they
-        // do come back shows in the others.
-        assert!(
-            report.runs[0].rows.iter().all(|row| row.lost < row.tests),
-            "{report:?}"
-        );
-    });
+    // 1500 bytes fill a frame; more go as several.
+    with_veth(|| some_come_back("-m raw -s 1,45,46,1500,1501,65536 -c 5 --warmup 1", 6));
 }
 
 #[test]
 fn ip_goes_between_the_addresses_of_the_named_interfaces() {
     with_veth(|| {
-        let report = measure("-m tcp,tcp-zerocopy,udp -s 1,5000 -c 5");
-        assert!(report.is_complete(), "{report:?}");
-        let report = measure("-m tcp -x setup -c 20");
-        assert!(report.is_complete(), "{report:?}");
+        complete("-m tcp,tcp-zerocopy,udp -s 1,5000 -c 5");
+        complete("-m tcp -x setup -c 20");
         ip("address flush dev right");
-        let report = measure("-m tcp -s 1 -c 1");
+        let report = measure_from("right", "-m tcp -s 1 -c 1");
         let Outcome::Failed { error } = &report.runs[0].outcome else {
             panic!("{report:?}")
         };
-        assert!(
-            error.contains("interface right has no IP address"),
-            "{error}"
-        );
+        let expected = "interface right has no IP address";
+        assert!(error.contains(expected), "{error}");
     });
 }
 
 #[test]
 fn bulk_over_frames() {
-    with_veth(|| {
-        let report = measure("-m raw -x bulk -s 1,1000000 -c 2");
-        assert!(report.is_complete(), "{report:?}");
-        // Nothing makes good a frame that a busy host dropped or took too long over; that they
-        // do come back shows in the others.
-        assert!(
-            report.runs[0].rows.iter().all(|row| row.lost < row.tests),
-            "{report:?}"
-        );
-    });
+    with_veth(|| some_come_back("-m raw -x bulk -s 1,1000000 -c 2", 2));
 }
 
 #[test]
 fn another_ethernet_type_does_as_well() {
-    with_veth(|| {
-        let report = measure("-m raw -s 64 -c 2 --ethertype 0x6000");
-        assert!(report.is_complete(), "{report:?}");
-    });
+    with_veth(|| drop(complete("-m raw -s 64 -c 2 --ethertype 0x6000")));
 }
 
 #[test]
@@ -120,17 +102,7 @@ fn a_link_that_loses_everything_ends_the_run() {
         ip("link add elsewhere type veth peer name nowhere");
         ip("link set elsewhere up");
         ip("link set nowhere up");
-        let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
-        let port = listener.local_addr().unwrap().port();
-        let cli = Cli::parse_from(["netgauge", "--server", "--once", "--interface", "elsewhere"]);
-        let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
-        let line = format!(
-            "netgauge --connect 127.0.0.1 --port {port} --interface left -m raw,unix -s 64 -c 2 \
-             --loss-timeout 20"
-        );
-        let cli = Cli::parse_from(line.split_whitespace());
-        let report = client::run(&cli.client_options("127.0.0.1").unwrap(), &Quiet).unwrap();
-        server.join().unwrap().unwrap();
+        let report = measure_from("elsewhere", "-m raw,unix -s 64 -c 2 --loss-timeout 20");
         let Outcome::Failed { error } = &report.runs[0].outcome else {
             panic!("{report:?}")
         };

@@ -2,47 +2,34 @@
 
 //! Client and server in one process, over the transports that every kernel has.
 
-use std::net::{IpAddr, Ipv4Addr, SocketAddr, TcpListener};
-use std::thread::{self, JoinHandle};
+mod common;
+
+use std::net::{Ipv4Addr, SocketAddr, TcpListener};
+use std::thread;
 use std::time::Duration;
 
-use clap::Parser;
-use netgauge::cli::Cli;
+use common::{measure_with, parse};
 use netgauge::progress::{Progress, Quiet};
 use netgauge::report::{Format, LeftOut, Measured, Outcome, Report};
 use netgauge::{client, server};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::Mutex;
 
-/// Starts a server for one client on a free port.
-fn serve_once() -> (u16, JoinHandle<anyhow::Result<()>>) {
-    let cli = Cli::parse_from(["netgauge", "--server", "--once"]);
-    let listener: TcpListener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
-    let port = listener.local_addr().unwrap().port();
-    (
-        port,
-        thread::spawn(move || server::serve(&listener, &cli.server_options())),
-    )
-}
-
 /// Runs a client with these options against a server of its own.
 fn measure(options: &str) -> Report {
-    measure_watched(options, &Quiet)
+    measure_with("", options, &Quiet)
 }
 
-fn measure_watched(options: &str, progress: &dyn Progress) -> Report {
-    let (port, server) = serve_once();
-    let line = format!("netgauge --connect 127.0.0.1 --port {port} {options}");
-    let cli = Cli::parse_from(line.split_whitespace());
-    let report = client::run(&cli.client_options("127.0.0.1").unwrap(), progress).unwrap();
-    server.join().unwrap().unwrap();
+/// The same of a run that is complete.
+fn complete(options: &str) -> Report {
+    let report = measure(options);
+    assert!(report.is_complete(), "{options}: {report:?}");
     report
 }
 
 #[test]
 fn ping_pong_over_tcp_and_udp() {
-    let report = measure("-m tcp,udp -s 1-256K -c 5 --warmup 1");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m tcp,udp -s 1-256K -c 5 --warmup 1");
     let names: Vec<_> = report
         .runs
         .iter()
@@ -71,8 +58,7 @@ fn ping_pong_over_tcp_and_udp() {
 #[test]
 fn bulk_over_tcp_and_udp() {
     // Neither size is a multiple of a block or of the credit.
-    let report = measure("-m tcp,udp -x bulk -s 1,5000000 -c 2");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m tcp,udp -x bulk -s 1,5000000 -c 2");
     for run in &report.runs {
         assert_eq!(run.rows.len(), 2);
         for row in &run.rows {
@@ -91,8 +77,7 @@ fn bulk_over_tcp_and_udp() {
 
 #[test]
 fn logp_over_tcp_and_udp() {
-    let report = measure("-m tcp,udp -x logp -s 1,1000,100K -c 10 --warmup 2");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m tcp,udp -x logp -s 1,1000,100K -c 10 --warmup 2");
     for run in &report.runs {
         assert_eq!(run.rows.len(), 3);
         for row in &run.rows {
@@ -118,16 +103,13 @@ fn logp_over_tcp_and_udp() {
 
 #[test]
 fn bulk_in_blocks_of_a_chosen_size() {
-    let report = measure("-m tcp,udp,unix -x bulk --block 1M -s 5000000 -c 2");
-    assert!(report.is_complete(), "{report:?}");
-    let report = measure("-m tcp -x bulk --block 1 -s 1000 -c 2");
-    assert!(report.is_complete(), "{report:?}");
+    complete("-m tcp,udp,unix -x bulk --block 1M -s 5000000 -c 2");
+    complete("-m tcp -x bulk --block 1 -s 1000 -c 2");
 }
 
 #[test]
 fn calls_without_time_limits() {
-    let report = measure("-m tcp,udp,unix -x one-one,bulk -s 1,100K -c 5 --no-timeouts");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m tcp,udp,unix -x one-one,bulk -s 1,100K -c 5 --no-timeouts");
     for run in &report.runs {
         assert!(run.about.contains("no timeouts"), "{run:?}");
     }
@@ -135,8 +117,7 @@ fn calls_without_time_limits() {
 
 #[test]
 fn a_flood_over_tcp_and_udp() {
-    let report = measure("-m tcp,udp -x flood -s 1,100 -c 500");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m tcp,udp -x flood -s 1,100 -c 500");
     for run in &report.runs {
         for row in &run.rows {
             let Measured::Flood {
@@ -170,8 +151,7 @@ fn a_flood_of_records_has_a_packet_for_each() {
 
 #[test]
 fn what_keeps_no_records_apart_is_left_out_of_a_flood_of_them() {
-    let report = measure("-m all -x one-one,flood -s 1 -c 20 --eor");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m all -x one-one,flood -s 1 -c 20 --eor");
     for name in ["unix", "tcp-zerocopy"] {
         let title = format!("{name}, flood");
         let mut outs = report.left_out.iter();
@@ -209,7 +189,7 @@ impl Progress for Snapshots {
 #[test]
 fn an_interruption_finds_what_is_done_done() {
     let snapshots = Snapshots(Mutex::new(Vec::new()));
-    measure_watched("-m tcp,udp -s 1 -c 1 --send-buffer 64K", &snapshots);
+    measure_with("", "-m tcp,udp -s 1 -c 1 --send-buffer 64K", &snapshots);
     let snapshots = snapshots.0.into_inner().unwrap();
     let seen: Vec<_> = snapshots
         .iter()
@@ -257,8 +237,7 @@ fn connections_are_set_up_over_tcp() {
 
 #[test]
 fn a_clean_path_loses_nothing() {
-    let report = measure("-m tcp,udp -x recovery -c 50");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m tcp,udp -x recovery -c 50");
     for run in &report.runs {
         let sizes: Vec<_> = run.rows.iter().map(|row| row.size).collect();
         assert_eq!(sizes, [1, 65_536]);
@@ -293,7 +272,7 @@ fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
     }
     let count = Count(AtomicU64::new(0));
     // Loopback is no Ethernet device, so these two fail on the client's side, with any kernel.
-    let report = measure_watched("-m raw,tcp,esp,udp -s 1,2 -c 1", &count);
+    let report = measure_with("", "-m raw,tcp,esp,udp -s 1,2 -c 1", &count);
     assert!(!report.is_complete());
     let failed: Vec<_> = report
         .runs
@@ -312,14 +291,14 @@ fn a_transport_that_fails_is_named_and_the_rest_goes_on() {
 #[test]
 fn a_failure_on_the_servers_side_is_told_by_the_client() {
     // The server has been told an interface that is not there.
-    let cli = Cli::parse_from(["netgauge", "--server", "--once", "--interface", "absent0"]);
+    let cli = parse("--server --once --interface absent0");
     let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
 
     use netgauge::control::{Control, Endpoint, Message};
     use netgauge::transport::SocketOptions;
-    let address = SocketAddr::new(IpAddr::V4(Ipv4Addr::LOCALHOST), port);
+    let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let stream = std::net::TcpStream::connect(address).unwrap();
     let mut control = Control::new(stream, Some(std::time::Duration::from_secs(10))).unwrap();
     control.hello().unwrap();
@@ -365,7 +344,7 @@ fn a_server_that_is_at_anothers_service_is_told_to_be() {
 
 #[test]
 fn sizes_beyond_a_pattern_are_refused_before_anything_runs() {
-    let cli = Cli::parse_from(["netgauge", "--connect", "127.0.0.1", "-s", "1G"]);
+    let cli = parse("--connect 127.0.0.1 -s 1G");
     let error = cli.client_options("127.0.0.1").err().unwrap().to_string();
     assert!(error.contains("lower -s"), "{error}");
 }
@@ -386,10 +365,9 @@ fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
         ),
         ("tcp,tcp-zerocopy", "--nodelay off -N both"),
     ] {
-        let report = measure(&format!(
+        let report = complete(&format!(
             "-m {transports} -x one-one,bulk -s 1,5000,100000 -c 3 --warmup 1 {options}"
         ));
-        assert!(report.is_complete(), "{options}: {report:?}");
         assert_eq!(report.runs.len(), 2 * transports.split(',').count());
         for run in &report.runs {
             assert_eq!(run.rows.len(), 3, "{options}: {run:?}");
@@ -412,8 +390,7 @@ fn zero_copy_sends_that_were_copied_are_told() {
 #[test]
 fn all_transports_are_those_that_work_here_and_why_others_do_not_is_told() {
     // On loopback those on Ethernet do not.
-    let report = measure("-m all -x one-one,bulk -s 64 -c 2 --nodelay off");
-    assert!(report.is_complete(), "{report:?}");
+    let report = complete("-m all -x one-one,bulk -s 64 -c 2 --nodelay off");
     for name in ["tcp", "udp", "unix", "tcp-zerocopy"] {
         let runs: Vec<_> = report
             .runs
@@ -465,8 +442,7 @@ fn tipc_needs_its_module_and_nothing_else_on_one_host() {
 
 #[test]
 fn an_option_that_means_nothing_to_a_transport_is_refused_before_anything_runs() {
-    let line = "netgauge --connect 127.0.0.1 -m tcp,unix --receive-buffer 64K";
-    let cli = Cli::parse_from(line.split_whitespace());
+    let cli = parse("--connect 127.0.0.1 -m tcp,unix --receive-buffer 64K");
     let error = cli.client_options("127.0.0.1").err().unwrap().to_string();
     assert!(
         error.contains("--receive-buffer means nothing to unix"),

@@ -6,11 +6,11 @@
 mod common;
 
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, Output, Stdio};
 use std::thread;
 use std::time::Instant;
 
-use common::{finish, netgauge, run, text, Server, PATIENCE};
+use common::{finish, netgauge, report, run, start, succeed, text, Server, PATIENCE};
 use netgauge::group::esp_params::ParamsReport;
 use netgauge::group::report::{Cast, GroupReport, GroupRun};
 use netgauge::report::Outcome;
@@ -34,18 +34,30 @@ fn coordinator_of(pattern: &str, servers: &[Server], arguments: &str) -> Command
     command
 }
 
-/// Starts one that has more to do than it ever could, and waits until all take part.
-fn endless(servers: &mut [Server]) -> Child {
-    let child = coordinator(
-        servers,
-        "--server-index 0 -s 64K -c 2000000000 --clients 2,3 --format json",
-    )
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
+/// Starts a pattern among these servers, and waits until all take part.
+fn begin(pattern: &str, servers: &mut [Server], arguments: &str) -> Child {
+    let arguments = format!("{arguments} --format json");
+    let child = start(coordinator_of(pattern, servers, &arguments));
     servers.iter_mut().for_each(Server::await_client);
     child
+}
+
+/// Starts one-many with more to do than there ever could be time for.
+fn endless(servers: &mut [Server]) -> Child {
+    let endless = "--server-index 0 -s 64K -c 2000000000 --clients 2,3";
+    begin("one-many", servers, endless)
+}
+
+/// A run failed, and says that this server was to blame: its error.
+fn failed_by(output: &Output, said: &str) {
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains(said), "{said}: {stderr}");
+}
+
+/// Those that are left serve the next coordinator.
+fn go_on(pattern: &str, servers: &[Server]) {
+    succeed(coordinator_of(pattern, servers, "-s 1 -c 1"));
 }
 
 fn signal(process: &Child, signal: Signal) {
@@ -119,13 +131,7 @@ fn local_sockets_measure_what_a_host_can_do_without_a_network() {
     let servers = servers(3, "");
     for pattern in ["one-many", "many-one", "all-to-all", "bisection", "beside"] {
         let options = "-m unix -s 1,64K,1M -c 2 --format json";
-        let output = run(coordinator_of(pattern, &servers, options));
-        assert!(
-            output.status.success(),
-            "{pattern}: {}",
-            text(&output.stderr)
-        );
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report: serde_json::Value = report(coordinator_of(pattern, &servers, options));
         let run = &report["runs"][0];
         assert_eq!(run["transport"], "unix", "{pattern}");
         assert_eq!(run["rows"].as_array().unwrap().len(), 3, "{pattern}");
@@ -136,13 +142,11 @@ fn local_sockets_measure_what_a_host_can_do_without_a_network() {
 fn questions_are_timed_alone_and_beside_streams() {
     let servers = servers(4, "");
     let options = "-m tcp -s 100,10000 -c 50 --server-index 0 --rate 1G";
-    let output = run(coordinator_of(
+    let report: GroupReport = report(coordinator_of(
         "beside",
         &servers,
         &format!("{options} --format json"),
     ));
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     for row in &report.runs[0].rows {
         let questions = row.questions.unwrap();
         assert_eq!((row.rounds, row.errors), (50, 0), "{row:?}");
@@ -160,9 +164,7 @@ fn a_seed_draws_the_same_server_again_and_an_index_fixes_it() {
     let servers = servers(3, "");
     let server_of = |arguments: &str| {
         let options = format!("-s 1 -c 1 --clients 2 --format json {arguments}");
-        let output = run(coordinator(&servers, &options));
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
+        let report: GroupReport = report(coordinator(&servers, &options));
         cast(&report.runs[0]).server_index
     };
     assert_eq!(server_of("--seed 5"), server_of("--seed 5"));
@@ -176,9 +178,7 @@ fn a_connection_makes_this_host_the_client() {
     let server = Server::start("");
     let mut command = server.client("-x one-many -s 64K -c 3 --format json");
     command.stdin(Stdio::null());
-    let output = run(command);
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
+    let report: GroupReport = report(command);
     assert_eq!(report.participants, [server.name(), "this host".to_owned()]);
     let run = &report.runs[0];
     assert_eq!(
@@ -197,21 +197,15 @@ fn a_client_that_is_killed_is_named_and_the_others_go_on_serving() {
     let child = endless(&mut servers);
     signal(&servers[2].process, Signal::SIGKILL);
     let output = finish(child);
-    assert_eq!(output.status.code(), Some(1));
     let gone = format!("participant {} is gone", servers[2].name());
-    assert!(
-        text(&output.stderr).contains(&gone),
-        "{}",
-        text(&output.stderr)
-    );
+    failed_by(&output, &gone);
     let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report.runs.len(), 2);
     assert!(error(&report.runs[0]).contains(&gone));
     assert!(error(&report.runs[1]).contains("not measured"));
 
     servers.remove(2);
-    let next = run(coordinator(&servers, "-s 1 -c 1"));
-    assert!(next.status.success(), "{}", text(&next.stderr));
+    go_on("one-many", &servers);
 }
 
 #[test]
@@ -219,42 +213,28 @@ fn a_server_that_is_killed_is_named_and_its_clients_go_on_serving() {
     let mut servers = servers(4, "");
     let child = endless(&mut servers);
     signal(&servers[0].process, Signal::SIGKILL);
-    let output = finish(child);
-    assert_eq!(output.status.code(), Some(1));
     let gone = format!("participant {} is gone", servers[0].name());
-    assert!(
-        text(&output.stderr).contains(&gone),
-        "{}",
-        text(&output.stderr)
-    );
+    failed_by(&finish(child), &gone);
 
     servers.remove(0);
-    let next = run(coordinator(&servers, "-s 1 -c 1"));
-    assert!(next.status.success(), "{}", text(&next.stderr));
+    go_on("one-many", &servers);
 }
 
 #[test]
-fn a_client_that_falls_silent_is_named() {
-    let mut servers = servers(3, "--give-up 1");
-    let child = coordinator(
-        &servers,
-        "--server-index 0 -s 64K -c 2000000000 --give-up 1 --format json",
-    )
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
-    servers.iter_mut().for_each(Server::await_client);
-    signal(&servers[1].process, Signal::SIGSTOP);
-    let output = finish(child);
-    signal(&servers[1].process, Signal::SIGCONT);
-    assert_eq!(output.status.code(), Some(1));
-    // Stopped before its rounds began it answers nothing, and in the midst of them sends nothing.
-    assert!(
-        text(&output.stderr).contains(&servers[1].name()),
-        "{}",
-        text(&output.stderr)
-    );
+fn a_member_that_falls_silent_is_named() {
+    for (pattern, options) in [
+        ("one-many", "--server-index 0 -s 64K"),
+        ("all-to-all", "-s 1M"),
+    ] {
+        let mut servers = servers(3, "--give-up 1");
+        let options = format!("{options} -c 2000000000 --give-up 1");
+        let child = begin(pattern, &mut servers, &options);
+        signal(&servers[1].process, Signal::SIGSTOP);
+        let output = finish(child);
+        signal(&servers[1].process, Signal::SIGCONT);
+        // Stopped before its rounds began it answers nothing, and in the midst of them sends nothing.
+        failed_by(&output, &servers[1].name());
+    }
 }
 
 #[test]
@@ -264,8 +244,7 @@ fn a_coordinator_that_is_killed_or_interrupted_leaves_all_serving() {
         let child = endless(&mut servers);
         signal(&child, deadly);
         assert_eq!(finish(child).status.code(), status);
-        let next = run(coordinator(&servers, "-s 1 -c 1"));
-        assert!(next.status.success(), "{}", text(&next.stderr));
+        go_on("one-many", &servers);
     }
 }
 
@@ -299,13 +278,11 @@ fn a_coordinator_that_is_interrupted_takes_the_processes_it_started_with_it() {
 fn many_one_is_measured_as_one_many_is() {
     let servers = servers(4, "");
     let options = "--clients 1-3 -s 1,1M -c 3 --server-index 1 --rate 1G";
-    let output = run(coordinator_of(
+    let report: GroupReport = report(coordinator_of(
         "many-one",
         &servers,
         &format!("{options} --format json"),
     ));
-    assert!(output.status.success(), "{}", text(&output.stderr));
-    let report: GroupReport = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(report.pattern, "many-one");
     for (run, clients) in report.runs.iter().zip(1..) {
         assert_eq!((cast(run).clients, cast(run).server_index), (clients, 1));
@@ -332,9 +309,7 @@ fn all_take_part_in_all_to_all_and_in_bisection() {
         let options = "-s 1,256K -c 4 --seed 3 --rate 1G";
         let measure = |format: &str| {
             let options = format!("{options} --format {format}");
-            let output = run(coordinator_of(pattern, &servers, &options));
-            assert!(output.status.success(), "{}", text(&output.stderr));
-            output.stdout
+            succeed(coordinator_of(pattern, &servers, &options))
         };
         let report: GroupReport = serde_json::from_slice(&measure("json")).unwrap();
         assert_eq!(
@@ -377,42 +352,14 @@ fn a_member_that_is_killed_is_named_and_the_others_go_on_serving() {
         // Member 0 keeps the time; whoever dies is to be named.
         for victim in [0, 2] {
             let mut servers = servers(4, "");
-            let options = "-s 64K -c 2000000000 --format json --seed 1";
-            let child = coordinator_of(pattern, &servers, options)
-                .stdout(Stdio::piped())
-                .stderr(Stdio::piped())
-                .spawn()
-                .unwrap();
-            servers.iter_mut().for_each(Server::await_client);
+            let child = begin(pattern, &mut servers, "-s 64K -c 2000000000 --seed 1");
             signal(&servers[victim].process, Signal::SIGKILL);
-            let output = finish(child);
-            assert_eq!(output.status.code(), Some(1));
             let gone = format!("participant {} is gone", servers[victim].name());
-            let said = text(&output.stderr);
-            assert!(said.contains(&gone), "{pattern}, {victim}: {said}");
+            failed_by(&finish(child), &gone);
             servers.remove(victim);
-            let next = run(coordinator_of(pattern, &servers, "-s 1 -c 1"));
-            assert!(next.status.success(), "{}", text(&next.stderr));
+            go_on(pattern, &servers);
         }
     }
-}
-
-#[test]
-fn a_member_that_falls_silent_is_named() {
-    let mut servers = servers(3, "--give-up 1");
-    let options = "-s 1M -c 2000000000 --give-up 1 --format json";
-    let child = coordinator_of("all-to-all", &servers, options)
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    servers.iter_mut().for_each(Server::await_client);
-    signal(&servers[1].process, Signal::SIGSTOP);
-    let output = finish(child);
-    signal(&servers[1].process, Signal::SIGCONT);
-    assert_eq!(output.status.code(), Some(1));
-    let said = text(&output.stderr);
-    assert!(said.contains(&servers[1].name()), "{said}");
 }
 
 #[test]
@@ -420,13 +367,7 @@ fn a_run_that_is_interrupted_prints_what_was_measured() {
     for pattern in ["one-many", "many-one", "all-to-all", "bisection"] {
         let mut servers = servers(3, "");
         // The first size is done before the second, which never is.
-        let options = "-s 1,1M -c 100000 --warmup 0 --format json";
-        let child = coordinator_of(pattern, &servers, options)
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
-        servers.iter_mut().for_each(Server::await_client);
+        let child = begin(pattern, &mut servers, "-s 1,1M -c 100000 --warmup 0");
         // Some rounds are done once the servers have used the processor for a while.
         let ticks = |server: &Server| {
             let path = format!("/proc/{}/stat", server.process.id());
@@ -451,8 +392,7 @@ fn a_run_that_is_interrupted_prints_what_was_measured() {
         );
         let row = &run["rows"][0];
         assert!(row["rounds"].as_u64().unwrap() > 0, "{pattern}: {report}");
-        let next = crate::run(coordinator_of(pattern, &servers, "-s 1 -c 1"));
-        assert!(next.status.success(), "{}", text(&next.stderr));
+        go_on(pattern, &servers);
     }
 }
 
@@ -491,9 +431,7 @@ fn hosts_are_reached_by_ssh() {
     let hosts = Scratch::new("hosts", "# the rack\nnode0\nnode1 # slow\n\nnode2\n");
     for pattern in ["one-many", "bisection"] {
         let arguments = format!("-x {pattern} -s 64K -c 3 --format json");
-        let output = run(by_ssh(&hosts, "exec sh -c \"$1\"", &arguments));
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        let report: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+        let report: serde_json::Value = report(by_ssh(&hosts, "exec sh -c \"$1\"", &arguments));
         let names = serde_json::json!(["node0", "node1", "node2"]);
         assert_eq!(report["participants"], names);
         assert_eq!(report["runs"][0]["rows"][0]["rounds"], 3);

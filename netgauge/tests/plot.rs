@@ -4,10 +4,12 @@
 
 mod common;
 
+use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::Command;
 
-use common::{netgauge, run, text, Server};
+use common::{netgauge, run, succeed, text, Server};
 
 /// A report on esp-params as `netgauge --format json` prints it.
 const PARAMS: &str = r#"{
@@ -59,21 +61,18 @@ impl Drop for Directory {
     }
 }
 
+/// Draws `files` as this picture.
+fn plot(files: &[impl AsRef<OsStr>], options: &str, picture: &str) -> Command {
+    let mut command = netgauge(&format!("plot {options} -o"));
+    command.arg(picture).args(files);
+    command
+}
+
 /// Draws `files` as SVG and as PNG, and returns the SVG.
-fn draw(directory: &Directory, files: &[&str], options: &str) -> String {
+fn draw(directory: &Directory, files: &[impl AsRef<OsStr>], options: &str) -> String {
     for form in ["svg", "png"] {
         let picture = directory.path(&format!("picture.{form}"));
-        let output = run({
-            let mut command = netgauge(&format!("plot {options} --output"));
-            command.arg(&picture).args(files);
-            command
-        });
-        assert!(
-            output.status.success(),
-            "{options}: {}",
-            text(&output.stderr)
-        );
-        assert_eq!(text(&output.stdout), "");
+        assert_eq!(text(&succeed(plot(files, options, &picture))), "");
     }
     let png = fs::read(directory.path("picture.png")).unwrap();
     let mut reader = png::Decoder::new(std::io::Cursor::new(png))
@@ -97,9 +96,8 @@ fn what_was_measured_on_loopback_is_drawn_as_every_kind() {
     let directory = Directory::new("plot");
     let server = Server::start("");
     let measured = |name: &str, options: &str| {
-        let output = run(server.client(&format!("{options} --format json")));
-        assert!(output.status.success(), "{}", text(&output.stderr));
-        directory.file(name, output.stdout)
+        let client = server.client(&format!("{options} --format json"));
+        directory.file(name, succeed(client))
     };
     let first = measured("first.json", "-m tcp,udp -x all -s 1-1024 -c 5");
     let second = measured("second.json", "-m tcp -s 1-1024 -c 5");
@@ -157,11 +155,7 @@ fn what_cannot_be_drawn_is_refused_and_leaves_no_picture() {
         (&[&params], "--kind latency", "--kind heat-map"),
         (&[&params, &params], "", "of one file"),
     ] {
-        let output = run({
-            let mut command = netgauge(&format!("plot {options} -o"));
-            command.arg(&picture).args(files);
-            command
-        });
+        let output = run(plot(files, options, &picture));
         assert_eq!(output.status.code(), Some(1), "{options}");
         let stderr = text(&output.stderr);
         assert!(stderr.contains(expected), "{options}: {stderr}");

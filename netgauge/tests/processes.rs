@@ -11,7 +11,7 @@ use std::process::{Command, Stdio};
 use std::thread;
 use std::time::Duration;
 
-use common::{finish, netgauge, run, text, Server, PATIENCE};
+use common::{finish, netgauge, run, start, succeed, text, Server, PATIENCE};
 use netgauge::report::{Outcome, Report};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
@@ -74,22 +74,21 @@ fn one_server_serves_client_after_client_in_every_format() {
 
 #[test]
 fn a_pair_that_cannot_be_measured_is_refused_before_anything_runs() {
-    // Nobody listens there, and nobody is asked.
-    let output = run(netgauge(
-        "--connect 127.0.0.1 --port 1 --wait 0 -m tcp,udp -x flood,setup",
-    ));
-    assert_eq!(output.status.code(), Some(2));
-    let stderr = text(&output.stderr);
-    assert!(
-        stderr.contains("setup opens connections of tcp, esp, unix, tipc, not of udp"),
-        "{stderr}"
-    );
-    let output = run(netgauge("--connect 127.0.0.1 --port 1 --wait 0 --eor"));
-    let stderr = text(&output.stderr);
-    assert!(stderr.contains("add -x flood"), "{stderr}");
-    let output = run(netgauge("--connect 127.0.0.1 --port 1 --wait 0 --block 1M"));
-    let stderr = text(&output.stderr);
-    assert!(stderr.contains("add -x bulk"), "{stderr}");
+    for (options, expected) in [
+        (
+            "-m tcp,udp -x flood,setup",
+            "setup opens connections of tcp, esp, unix, tipc, not of udp",
+        ),
+        ("--eor", "add -x flood"),
+        ("--block 1M", "add -x bulk"),
+    ] {
+        // Nobody listens there, and nobody is asked.
+        let line = format!("--connect 127.0.0.1 --port 1 --wait 0 {options}");
+        let output = run(netgauge(&line));
+        assert_eq!(output.status.code(), Some(2), "{options}");
+        let stderr = text(&output.stderr);
+        assert!(stderr.contains(expected), "{stderr}");
+    }
 }
 
 #[test]
@@ -137,14 +136,9 @@ fn a_server_that_is_killed_is_named_and_the_client_ends() {
     for transport in ["tcp", "udp"] {
         let mut server = Server::start("");
         // More tests than could ever be done.
-        let client = server
-            .client(&format!(
-                "-m {transport},tcp -s 1 -c 2000000000 --format json"
-            ))
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let client = start(server.client(&format!(
+            "-m {transport},tcp -s 1 -c 2000000000 --format json"
+        )));
         // Now there is somebody to die to.
         server.await_client();
         server.process.kill().unwrap();
@@ -172,15 +166,14 @@ fn a_client_that_is_killed_leaves_the_server_serving() {
         client.kill().unwrap();
         client.wait().unwrap();
 
-        let next = run(server.client("-s 1 -c 1"));
-        assert!(next.status.success(), "{}", text(&next.stderr));
+        succeed(server.client("-s 1 -c 1"));
     }
 }
 
 #[test]
 fn once_ends_the_server_with_its_client() {
     let mut server = Server::start("--once");
-    assert!(run(server.client("-s 1 -c 1")).status.success());
+    succeed(server.client("-s 1 -c 1"));
     assert!(server.process.wait().unwrap().success());
     let mut rest = String::new();
     server.stderr.read_to_string(&mut rest).unwrap();
@@ -211,13 +204,9 @@ fn a_client_waits_for_a_server_that_comes_up_later() {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     drop(listener);
-    let client = netgauge(&format!(
+    let client = start(netgauge(&format!(
         "--connect 127.0.0.1 --port {port} --wait 50 -s 1 -c 1"
-    ))
-    .stdout(Stdio::piped())
-    .stderr(Stdio::piped())
-    .spawn()
-    .unwrap();
+    )));
     let server = netgauge(&format!("--server --once --listen 127.0.0.1 --port {port}"))
         .stderr(Stdio::null())
         .spawn()
@@ -246,7 +235,7 @@ fn strangers_do_not_bring_the_server_down() {
             assert!(line.contains("control protocol"), "{line}");
         }
     }
-    assert!(run(server.client("-s 1 -c 1")).status.success());
+    succeed(server.client("-s 1 -c 1"));
 }
 
 #[test]
@@ -257,7 +246,7 @@ fn one_who_connects_and_says_nothing_does_not_keep_the_others() {
     let mut line = String::new();
     server.stderr.read_line(&mut line).unwrap();
     assert!(line.contains("it does not answer"), "{line}");
-    assert!(run(server.client("-s 1 -c 1")).status.success());
+    succeed(server.client("-s 1 -c 1"));
     drop(mute);
 }
 
@@ -294,17 +283,12 @@ fn a_wrong_command_line_is_status_2() {
 
 #[test]
 fn bash_takes_the_completions_and_offers_what_begins_so() {
-    let mut shell = Command::new("bash")
-        .args(["--norc", "-e"])
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
-    let script = run(netgauge("completions bash"));
-    assert!(script.status.success(), "{}", text(&script.stderr));
+    let mut shell = Command::new("bash");
+    shell.args(["--norc", "-e"]).stdin(Stdio::piped());
+    let mut shell = start(shell);
+    let script = succeed(netgauge("completions bash"));
     let mut stdin = shell.stdin.take().unwrap();
-    stdin.write_all(&script.stdout).unwrap();
+    stdin.write_all(&script).unwrap();
     // What bash calls when the line is "netgauge --give-" and tab is pressed.
     let question = "COMP_WORDS=(netgauge --give-) COMP_CWORD=1\n\
                     _netgauge netgauge --give- netgauge\necho \"${COMPREPLY[@]}\"\n";
@@ -320,12 +304,7 @@ fn bash_takes_the_completions_and_offers_what_begins_so() {
 fn a_signal_while_the_report_is_printed_does_not_print_it_again() {
     let server = Server::start("");
     // More than a pipe holds.
-    let mut client = server.client("-s 1-64K -g 30 -c 1 --warmup 0 --format json");
-    let mut child = client
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .spawn()
-        .unwrap();
+    let mut child = start(server.client("-s 1-64K -g 30 -c 1 --warmup 0 --format json"));
     let mut printed = vec![0];
     child
         .stdout
@@ -351,12 +330,7 @@ fn an_interrupted_client_prints_what_it_has_measured() {
     let mut pause = Duration::from_millis(50);
     // How long the first size takes cannot be heard from outside: later and later, until it has been measured.
     loop {
-        let mut client = server.client(options);
-        let child = client
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap();
+        let child = start(server.client(options));
         thread::sleep(pause);
         kill(Pid::from_raw(child.id() as i32), Signal::SIGINT).unwrap();
         let output = finish(child);

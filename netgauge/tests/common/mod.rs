@@ -1,18 +1,25 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Processes of the program, for the tests that run it.
+//! Runs of the program, in processes of their own or in that of the test.
 
 // Each test program takes in all of this and uses what it needs.
 #![allow(dead_code)]
 
 use std::io::{BufRead, BufReader};
+use std::net::Ipv4Addr;
 use std::process::{Child, ChildStderr, Command, Output, Stdio};
 use std::sync::mpsc;
 use std::thread;
 use std::time::Duration;
 
+use clap::Parser;
+use netgauge::cli::Cli;
+use netgauge::progress::Progress;
+use netgauge::report::Report;
+use netgauge::{client, server};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
+use serde::de::DeserializeOwned;
 
 /// Bounds every wait; far above what anything here takes.
 pub const PATIENCE: Duration = Duration::from_secs(60);
@@ -97,15 +104,46 @@ pub fn finish(child: Child) -> Output {
     }
 }
 
+/// Starts a process, whose output is kept.
+pub fn start(mut command: Command) -> Child {
+    let command = command.stdout(Stdio::piped()).stderr(Stdio::piped());
+    command.spawn().unwrap()
+}
+
 /// Runs a process to its end.
-pub fn run(mut command: Command) -> Output {
-    finish(
-        command
-            .stdout(Stdio::piped())
-            .stderr(Stdio::piped())
-            .spawn()
-            .unwrap(),
-    )
+pub fn run(command: Command) -> Output {
+    finish(start(command))
+}
+
+/// Runs a process that has to succeed: what it prints.
+pub fn succeed(command: Command) -> Vec<u8> {
+    let output = run(command);
+    let stderr = text(&output.stderr);
+    assert!(output.status.success(), "{stderr}");
+    output.stdout
+}
+
+/// Runs a process that has to succeed: the report that it prints as JSON.
+pub fn report<R: DeserializeOwned>(command: Command) -> R {
+    serde_json::from_slice(&succeed(command)).unwrap()
+}
+
+/// Measures on loopback: a server for one client with these options, and a client with those.
+pub fn measure_with(server: &str, client: &str, progress: &dyn Progress) -> Report {
+    let listener = server::listen(Some(Ipv4Addr::LOCALHOST.into()), 0).unwrap();
+    let port = listener.local_addr().unwrap().port();
+    let cli = parse(&format!("--server --once {server}"));
+    let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
+    let cli = parse(&format!("--connect 127.0.0.1 --port {port} {client}"));
+    let report = client::run(&cli.client_options("127.0.0.1").unwrap(), progress).unwrap();
+    server.join().unwrap().unwrap();
+    report
+}
+
+/// A command line.
+pub fn parse(arguments: &str) -> Cli {
+    let words = arguments.split_whitespace();
+    Cli::parse_from(["netgauge"].into_iter().chain(words))
 }
 
 /// A process's output.
