@@ -180,7 +180,7 @@ fn measure(
     mut on_cell: impl FnMut(Cell),
 ) -> Result<()> {
     for parameters in plan.grid.cells() {
-        all_do(group, keepers, &Order::SetParameters(parameters))?;
+        group.all_do(keepers, &Order::SetParameters(parameters), &Answer::Done)?;
         // New connections, which have the parameters from the beginning.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
@@ -205,17 +205,6 @@ fn measure(
     Ok(())
 }
 
-/// Has participants carry out an order that is answered with one word.
-fn all_do(group: &mut Group, whom: &[usize], order: &Order) -> Result<()> {
-    for who in whom {
-        group.order(*who, order.clone())?;
-    }
-    group.listen(whom, |_, answer| match answer {
-        Answer::Done => Ok(true),
-        other => bail!("a participant answered {other:?} to {order:?}"),
-    })
-}
-
 /// Has those who are still there restore the parameters.
 fn restore(group: &mut Group, keepers: &[usize]) -> Result<()> {
     let there: Vec<_> = keepers
@@ -223,5 +212,5 @@ fn restore(group: &mut Group, keepers: &[usize]) -> Result<()> {
         .copied()
         .filter(|who| group.is_there(*who))
         .collect();
-    all_do(group, &there, &Order::RestoreParameters)
+    group.all_do(&there, &Order::RestoreParameters, &Answer::Done)
 }

@@ -78,6 +78,34 @@ impl Link {
             reason: reason.to_owned(),
         }
     }
+
+    /// Reads a piece; nothing if none has come.
+    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Lost> {
+        match self.socket.read(buffer) {
+            Ok(0) => Err(self.lost("the connection ended")),
+            Err(error) if is_harmless(&error) => Ok(0),
+            read => read.map_err(|error| self.lost(&format!("receiving: {error}"))),
+        }
+    }
+
+    /// Sends one byte, for which there always is room: the one before has been answered.
+    pub(super) fn tell(&mut self, byte: u8) -> Result<(), Lost> {
+        let told = self.socket.write_all(&[byte]);
+        told.map_err(|error| self.lost(&format!("sending it a byte: {error}")))
+    }
+
+    /// Are both ends of a piece what the other one's message has at this offset?
+    pub(super) fn check(&self, offset: u64, piece: &[u8]) -> Result<(), Lost> {
+        let last = piece.len().saturating_sub(1);
+        for place in [0, last] {
+            let offset = offset + place as u64;
+            if piece.get(place) != Some(&pattern(self.peer, offset)) {
+                let reason = format!("byte {offset} of its message is not what was sent");
+                return Err(self.lost(&reason));
+            }
+        }
+        Ok(())
+    }
 }
 
 /// A member and its connections, among them one with member 0; member 0 has one with everybody.
@@ -165,6 +193,21 @@ pub(super) fn watch(control: BorrowedFd<'_>, links: &[Link]) -> Result<Epoll> {
     Ok(epoll)
 }
 
+/// Waits for what an epoll looks at: how many events there are, none after the time.
+pub(super) fn wait(
+    epoll: &Epoll,
+    events: &mut [EpollEvent],
+    patience: impl TryInto<EpollTimeout>,
+) -> Result<usize> {
+    let patience = patience.try_into().unwrap_or(EpollTimeout::MAX);
+    loop {
+        match epoll.wait(events, patience) {
+            Err(Errno::EINTR) => {}
+            ready => return ready.context("waiting for the others"),
+        }
+    }
+}
+
 struct Traffic<'a> {
     number: u16,
     links: &'a mut [Link],
@@ -191,12 +234,10 @@ impl Traffic<'_> {
         }
         let mut events = vec![EpollEvent::empty(); self.links.len() + 1];
         while !self.is_over() {
-            let ready = match self.epoll.wait(&mut events, self.patience()) {
-                Err(Errno::EINTR) => continue,
-                Err(error) => return Err(error).context("waiting for the others"),
-                Ok(0) => return Err(self.silence().into()),
-                Ok(ready) => ready,
-            };
+            let ready = wait(&self.epoll, &mut events, self.patience())?;
+            if ready == 0 {
+                return Err(self.silence().into());
+            }
             for event in &events[..ready] {
                 if event.data() == CONTROL {
                     return Ok(None);
@@ -325,12 +366,10 @@ impl Traffic<'_> {
 
     /// Reads a piece from a link.
     fn read(&mut self, link: usize) -> Result<()> {
-        let read = match self.links[link].socket.read(&mut self.buffer) {
-            Ok(0) => return Err(self.links[link].lost("the connection ended").into()),
-            Ok(read) => read,
-            Err(error) if is_harmless(&error) => return Ok(()),
-            Err(error) => return Err(self.links[link].lost(&format!("receiving: {error}")).into()),
-        };
+        let read = self.links[link].read(&mut self.buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
         let mut begin = 0;
         if self.links[link].peer == CLOCK && self.started.is_none() {
             if self.buffer[0] != GO {
@@ -359,16 +398,9 @@ impl Traffic<'_> {
 
     /// Takes what is in the buffer between two places as a piece of the other one's message.
     fn take(&mut self, link: usize, begin: usize, end: usize) -> Result<()> {
-        let before = self.states[link].received;
-        let after = before + (end - begin) as u64;
-        let peer = self.links[link].peer;
-        for (offset, index) in [(before, begin), (after - 1, end - 1)] {
-            if self.buffer[index] != pattern(peer, offset) {
-                let reason = format!("byte {offset} of its message is not what was sent");
-                return Err(self.links[link].lost(&reason).into());
-            }
-        }
-        self.states[link].received = after;
+        let received = &mut self.states[link].received;
+        self.links[link].check(*received, &self.buffer[begin..end])?;
+        *received += (end - begin) as u64;
         self.note_all();
         Ok(())
     }

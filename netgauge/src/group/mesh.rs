@@ -142,10 +142,7 @@ impl<'a> Mesh<'a> {
             };
             self.group.order(who, order)?;
         }
-        self.group.listen(&self.members, |_, answer| match answer {
-            Answer::Done => Ok(true),
-            other => bail!("a participant answered {other:?} to Join"),
-        })
+        self.group.all_say(&self.members, &Answer::Done, "Join")
     }
 
     /// Has the others send to member 0 in rounds of one size. Those that were done are given even if
@@ -221,10 +218,7 @@ impl<'a> Mesh<'a> {
         for (number, who) in (1..).zip(others) {
             self.group.order(*who, order(number, count))?;
         }
-        self.group.listen(others, |_, answer| match answer {
-            Answer::Ready => Ok(true),
-            other => bail!("a member answered {other:?} to its order"),
-        })?;
+        self.group.all_say(others, &Answer::Ready, "its order")?;
         self.group.order(clock, order(CLOCK, count))?;
         let number = |who| self.members.iter().position(|member| *member == who);
         self.group

@@ -185,6 +185,30 @@ impl Group {
         }
     }
 
+    /// Has all of `whom` carry an order out that is answered with one word, `wanted`.
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Self::listen).
+    pub fn all_do(&mut self, whom: &[usize], order: &Order, wanted: &Answer) -> Result<()> {
+        for who in whom {
+            self.order(*who, order.clone())?;
+        }
+        self.all_say(whom, wanted, &format!("{order:?}"))
+    }
+
+    /// Waits until all of `whom` have answered `wanted` to what they were told.
+    ///
+    /// # Errors
+    ///
+    /// As [`listen`](Self::listen).
+    pub fn all_say(&mut self, whom: &[usize], wanted: &Answer, told: &str) -> Result<()> {
+        self.listen(whom, |_, answer| match answer {
+            answer if answer == *wanted => Ok(true),
+            other => bail!("a participant answered {other:?} to {told}"),
+        })
+    }
+
     /// Listens to `whom` until `take` has said of each that it has been told all. Who takes too long
     /// counts as gone.
     ///

@@ -11,12 +11,11 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context as _, Result};
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollEvent, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollEvent};
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{watch, Link, Member, CLOCK, CONTROL, PIECE};
-use super::rounds::{expect, explain, is_harmless, message, pattern, End, Series};
+use super::exchange::{wait, watch, Link, Member, CLOCK, CONTROL, PIECE};
+use super::rounds::{expect, message, pattern, write, End, Series};
 use crate::host::wait_readable;
 use crate::summary::{Percent, Summary};
 
@@ -168,9 +167,7 @@ fn questions(
             }
         }
         let start = Instant::now();
-        socket
-            .write_all(&question)
-            .map_err(|error| explain(error, "asking"))?;
+        write(socket, &question, "asking")?;
         if expect(socket, control, ANSWER)? == End::Interrupted {
             return Ok(End::Interrupted);
         }
@@ -195,9 +192,7 @@ fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> 
             return Ok(End::Interrupted);
         }
         block[0] = if word { LAST } else { MORE };
-        socket
-            .write_all(&block)
-            .map_err(|error| explain(error, "sending"))?;
+        write(socket, &block, "sending")?;
         if word {
             return Ok(End::Complete);
         }
@@ -267,14 +262,9 @@ fn serve(
 impl Server<'_> {
     fn run(&mut self, epoll: &Epoll, give_up: Duration, asked: &mut Asked) -> Result<End> {
         let mut events = vec![EpollEvent::empty(); self.clients.len() + 1];
-        let timeout = EpollTimeout::try_from(give_up).unwrap_or(EpollTimeout::MAX);
         while !self.is_over() {
-            let ready = match epoll.wait(&mut events, timeout) {
-                Err(Errno::EINTR) => continue,
-                Err(error) => return Err(error).context("waiting for the clients"),
-                Ok(0) => anyhow::bail!("nothing came for {} s", give_up.as_secs_f32()),
-                Ok(ready) => ready,
-            };
+            let ready = wait(epoll, &mut events, give_up)?;
+            ensure!(ready > 0, "nothing came for {} s", give_up.as_secs_f32());
             for event in &events[..ready] {
                 if event.data() == CONTROL {
                     return Ok(End::Interrupted);
@@ -300,46 +290,28 @@ impl Server<'_> {
         let now = Instant::now();
         self.begun = Some((now, self.streamed));
         self.heard = vec![now; self.clients.len()];
-        for client in 0..self.clients.len() {
-            if matches!(self.incoming[client], Incoming::Question(_)) {
-                self.tell(client, GO)?;
-            }
-        }
-        Ok(())
+        self.tell_all(GO, |incoming| matches!(incoming, Incoming::Question(_)))
     }
 
     fn tell_streams(&mut self, byte: u8) -> Result<()> {
-        for client in 0..self.clients.len() {
-            if matches!(self.incoming[client], Incoming::Stream(..)) {
-                self.tell(client, byte)?;
+        self.tell_all(byte, |incoming| matches!(incoming, Incoming::Stream(..)))
+    }
+
+    fn tell_all(&mut self, byte: u8, whom: fn(&Incoming) -> bool) -> Result<()> {
+        for (client, incoming) in self.clients.iter_mut().zip(&self.incoming) {
+            if whom(incoming) {
+                client.tell(byte)?;
             }
         }
         Ok(())
-    }
-
-    /// Sends a client one byte. There is always room for it: a client gets another one when it has read that.
-    fn tell(&mut self, client: usize, byte: u8) -> Result<()> {
-        let socket = self.clients[client].socket.as_mut();
-        match socket.write_all(&[byte]) {
-            Ok(()) => Ok(()),
-            Err(error) => Err(self.clients[client]
-                .lost(&format!("sending it a byte: {error}"))
-                .into()),
-        }
     }
 
     /// Reads a piece from a client.
     fn read(&mut self, client: usize, asked: &mut Asked) -> Result<()> {
-        let read = match self.clients[client].socket.read(&mut self.buffer) {
-            Ok(0) => return Err(self.clients[client].lost("the connection ended").into()),
-            Ok(read) => read,
-            Err(error) if is_harmless(&error) => return Ok(()),
-            Err(error) => {
-                return Err(self.clients[client]
-                    .lost(&format!("receiving: {error}"))
-                    .into())
-            }
-        };
+        let read = self.clients[client].read(&mut self.buffer)?;
+        if read == 0 {
+            return Ok(());
+        }
         match self.incoming[client] {
             Incoming::Question(before) => self.take_question(client, before, read, asked),
             Incoming::Stream(before, last) => {
@@ -383,7 +355,7 @@ impl Server<'_> {
             return Ok(());
         }
         self.left -= 1;
-        self.tell(client, ANSWER)?;
+        self.clients[client].tell(ANSWER)?;
         if self.left == 0 {
             let (start, before) = self.begun.context("a question before the go")?;
             asked.ns = u64::try_from(start.elapsed().as_nanos()).unwrap_or(u64::MAX);

@@ -12,11 +12,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{bail, ensure, Context as _, Result};
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollEvent, EpollTimeout};
+use nix::sys::epoll::{Epoll, EpollEvent};
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{watch, Link, Lost, Member, CLOCK, CONTROL, PIECE};
+use super::exchange::{wait, watch, Link, Lost, Member, CLOCK, CONTROL, PIECE};
 use super::figures::jain;
 use crate::host::{is_timeout, wait_readable};
 use crate::transport::streams::StreamSocket;
@@ -134,14 +133,10 @@ pub fn send(
         // Where clients share a processor, each would otherwise copy its whole message before the
         // next can begin, and the first be done before the last has begun.
         let (first, rest) = message.split_at(message.len().min(FIRST_PIECE));
-        socket
-            .write_all(first)
-            .map_err(|error| explain(error, "sending"))?;
+        write(socket, first, "sending")?;
         if !rest.is_empty() {
             thread::yield_now();
-            socket
-                .write_all(rest)
-                .map_err(|error| explain(error, "sending"))?;
+            write(socket, rest, "sending")?;
         }
         if expect(socket, control, DONE)? == End::Interrupted {
             return Ok(End::Interrupted);
@@ -172,7 +167,13 @@ pub(super) fn expect(
     Ok(End::Complete)
 }
 
-pub(super) fn explain(error: io::Error, doing: &str) -> anyhow::Error {
+/// Writes all of `data`.
+pub(super) fn write(socket: &mut dyn StreamSocket, data: &[u8], doing: &str) -> Result<()> {
+    let written = socket.write_all(data);
+    written.map_err(|error| explain(error, doing))
+}
+
+fn explain(error: io::Error, doing: &str) -> anyhow::Error {
     let text = match error.kind() {
         _ if is_timeout(&error) => format!("{doing}: no progress for too long, is the link up?"),
         ErrorKind::UnexpectedEof => format!("{doing}: the server ended the connection"),
@@ -230,19 +231,16 @@ impl Server<'_> {
         let mut unfinished = self.clients.len();
         let mut fairness = None;
         let mut events = vec![EpollEvent::empty(); self.clients.len() + 1];
-        let timeout = EpollTimeout::try_from(self.give_up).unwrap_or(EpollTimeout::MAX);
         let start = Instant::now();
-        for number in 0..self.clients.len() {
-            self.tell(number, GO)?;
+        for client in &mut *self.clients {
+            client.tell(GO)?;
         }
         let mut elapsed = start.elapsed();
         while unfinished > 0 {
-            let ready = match self.epoll.wait(&mut events, timeout) {
-                Err(Errno::EINTR) => continue,
-                Err(error) => return Err(error).context("waiting for the clients"),
-                Ok(0) => return Err(self.silence().into()),
-                Ok(ready) => ready,
-            };
+            let ready = wait(&self.epoll, &mut events, self.give_up)?;
+            if ready == 0 {
+                return Err(self.silence().into());
+            }
             for event in &events[..ready] {
                 if event.data() == CONTROL {
                     return Ok(None);
@@ -256,7 +254,7 @@ impl Server<'_> {
                 if fairness.is_none() {
                     fairness = Some(jain(&self.arrived()));
                 }
-                self.tell(number, DONE)?;
+                self.clients[number].tell(DONE)?;
             }
         }
         Ok(Some(Round {
@@ -267,47 +265,18 @@ impl Server<'_> {
 
     /// Reads a piece from a client; true if that completed its message.
     fn read(&mut self, number: usize) -> Result<bool> {
-        let read = match self.clients[number].socket.read(&mut self.buffer) {
-            Ok(0) => return Err(self.clients[number].lost("the connection ended").into()),
-            Ok(read) => read,
-            Err(error) if is_harmless(&error) => return Ok(false),
-            Err(error) => {
-                return Err(self.clients[number]
-                    .lost(&format!("receiving: {error}"))
-                    .into())
-            }
-        };
-        let before = self.received[number];
+        let (client, before) = (&mut self.clients[number], self.received[number]);
+        let read = client.read(&mut self.buffer)?;
+        if read == 0 {
+            return Ok(false);
+        }
         let after = before + read as u64;
         if after > self.size {
-            return Err(self.clients[number]
-                .lost("more came than one message")
-                .into());
+            return Err(client.lost("more came than one message").into());
         }
-        for (offset, byte) in [(before, self.buffer[0]), (after - 1, self.buffer[read - 1])] {
-            if byte != pattern(self.clients[number].peer, offset) {
-                let reason = format!("byte {offset} of its message is not what was sent");
-                return Err(self.clients[number].lost(&reason).into());
-            }
-        }
+        client.check(before, &self.buffer[..read])?;
         self.received[number] = after;
         Ok(after == self.size)
-    }
-
-    /// Sends a client one byte. There is always room for it: the one before has been answered.
-    fn tell(&mut self, number: usize, byte: u8) -> Result<()> {
-        loop {
-            match self.clients[number].socket.write(&[byte]) {
-                Ok(1) => return Ok(()),
-                Err(error) if error.kind() == ErrorKind::Interrupted => {}
-                Ok(_) => return Err(self.clients[number].lost("it takes no byte").into()),
-                Err(error) => {
-                    return Err(self.clients[number]
-                        .lost(&format!("sending it a byte: {error}"))
-                        .into())
-                }
-            }
-        }
     }
 
     /// Bytes that have come from each client, with those that wait in the sockets to be read.
