@@ -91,6 +91,18 @@ pub struct Step {
     pub tag: u8,
 }
 
+impl Step {
+    /// So many messages of one size.
+    pub fn of(size: u64, rounds: u32) -> Self {
+        Self {
+            size,
+            chunk: 0,
+            rounds,
+            tag: 0,
+        }
+    }
+}
+
 /// Messages on the control connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {

@@ -8,7 +8,7 @@ use clap::Args;
 use super::{bulk, Pattern};
 use crate::measuring::MEASURE;
 use crate::sizes::parse_size;
-use crate::transport::{Kind, KINDS};
+use crate::transport::{self, Kind};
 
 /// Options that only some patterns of two have.
 #[derive(Args, Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -54,13 +54,11 @@ impl PatternArgs {
     ///
     /// It says why not, and by which it can.
     pub fn suits(&self, pattern: &Pattern, kind: &Kind) -> Result<()> {
-        let keepers = KINDS.iter().filter(|kind| kind.records);
-        let names: Vec<_> = keepers.map(|kind| kind.name).collect();
         ensure!(
             !self.eor || pattern.name != "flood" || kind.records,
             "{} keeps no records apart: leave --eor out, or choose from {}",
             kind.name,
-            names.join(", ")
+            transport::names(|kind| kind.records)
         );
         Ok(())
     }

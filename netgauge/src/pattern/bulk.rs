@@ -32,10 +32,7 @@ pub(super) struct Bulk;
 
 impl Two for Bulk {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        for &size in &plan.sizes {
-            rows(lead_size(link, size, plan)?);
-        }
-        Ok(())
+        plan.each_size(rows, |size| lead_size(link, size, plan))
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {

@@ -63,10 +63,8 @@ impl Two for Flood {
 /// Sends `count` messages, each filled with `tag`, and learns what came of them.
 fn run(link: &mut Link<'_>, plan: &Plan, size: u64, count: u32, tag: u8) -> Result<Row> {
     link.begin(Step {
-        size,
-        chunk: 0,
-        rounds: count,
         tag,
+        ..Step::of(size, count)
     })?;
     let message = vec![tag; size as usize];
     let mut times = super::times(count);

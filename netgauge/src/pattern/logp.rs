@@ -42,10 +42,7 @@ impl Two for LogP {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
         let mut losses = Losses::new(plan.tests);
         let least = Way::measure(link, 1, plan, &mut losses)?;
-        for &size in &plan.sizes {
-            rows(lead_size(link, size, plan, &least)?);
-        }
-        Ok(())
+        plan.each_size(rows, |size| lead_size(link, size, plan, &least))
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
@@ -189,7 +186,7 @@ impl Series {
         losses: &mut Losses,
         mut exchange: impl FnMut(&mut Link<'_>, u8, bool) -> std::io::Result<()>,
     ) -> Result<()> {
-        let rounds = plan.warmup.saturating_add(plan.tests);
+        let rounds = plan.rounds();
         link.begin(Step {
             size: self.size,
             chunk: self.chunk,

@@ -277,6 +277,23 @@ pub struct Plan {
 }
 
 impl Plan {
+    /// The tests, and the rounds before them.
+    pub fn rounds(&self) -> u32 {
+        self.warmup.saturating_add(self.tests)
+    }
+
+    /// Measures all sizes, and hands each row over as soon as it is known.
+    fn each_size(
+        &self,
+        rows: &mut dyn FnMut(Row),
+        mut measure: impl FnMut(u64) -> Result<Row>,
+    ) -> Result<()> {
+        self.sizes.iter().try_for_each(|size| {
+            rows(measure(*size)?);
+            Ok(())
+        })
+    }
+
     /// Sums up times that were measured by this plan, nanoseconds.
     ///
     /// # Errors

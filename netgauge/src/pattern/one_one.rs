@@ -19,10 +19,7 @@ pub(super) struct OneOne;
 
 impl Two for OneOne {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        for &size in &plan.sizes {
-            rows(lead_size(link, size, plan)?);
-        }
-        Ok(())
+        plan.each_size(rows, |size| lead_size(link, size, plan))
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
@@ -32,13 +29,8 @@ impl Two for OneOne {
 }
 
 fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
-    let rounds = plan.warmup.saturating_add(plan.tests);
-    link.begin(Step {
-        size,
-        chunk: 0,
-        rounds,
-        tag: 0,
-    })?;
+    let rounds = plan.rounds();
+    link.begin(Step::of(size, rounds))?;
     let mut message = vec![0; size as usize];
     let mut half_round_trips = super::times(plan.tests);
     let mut losses = Losses::new(plan.tests);

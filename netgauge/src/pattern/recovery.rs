@@ -32,10 +32,7 @@ pub(super) struct Recovery;
 
 impl Two for Recovery {
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
-        for &size in &plan.sizes {
-            rows(lead_size(link, size, plan)?);
-        }
-        Ok(())
+        plan.each_size(rows, |size| lead_size(link, size, plan))
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
@@ -69,12 +66,11 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
 
 /// The times of exchanges, how many of them got lost, and packets that were sent again meanwhile.
 fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
-    let rounds = plan.warmup.saturating_add(plan.tests);
+    let rounds = plan.rounds();
+    let chunk = 1;
     link.begin(Step {
-        size,
-        chunk: 1,
-        rounds,
-        tag: 0,
+        chunk,
+        ..Step::of(size, rounds)
     })?;
     let mut message = vec![0; size as usize];
     let mut times = Vec::new();

@@ -34,10 +34,7 @@ impl Two for SetUp {
 
     fn lead(&self, link: &mut Link<'_>, plan: &Plan, rows: &mut dyn FnMut(Row)) -> Result<()> {
         let streams = streams_of(link)?;
-        for &size in &plan.sizes {
-            rows(lead_size(link, &streams, size, plan)?);
-        }
-        Ok(())
+        plan.each_size(rows, |size| lead_size(link, &streams, size, plan))
     }
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
@@ -83,13 +80,8 @@ fn serve(listener: &StreamListener, message: &mut [u8]) -> Result<()> {
 }
 
 fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> Result<Row> {
-    let rounds = plan.warmup.saturating_add(plan.tests);
-    link.begin(Step {
-        size,
-        chunk: 0,
-        rounds,
-        tag: 0,
-    })?;
+    let rounds = plan.rounds();
+    link.begin(Step::of(size, rounds))?;
     let endpoint = match link.control.answer()? {
         Message::Endpoint(endpoint) => endpoint,
         other => bail!("the peer answered {other:?} to a step"),

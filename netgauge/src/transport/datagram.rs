@@ -7,12 +7,11 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
 use anyhow::Result;
-use nix::poll::PollFlags;
 use nix::sys::socket::{recv, send, setsockopt, sockopt, MsgFlags};
 use socket2::SockRef;
 
 use super::options::limit_calls;
-use super::polled::{polled, try_recv, try_send};
+use super::polled::{try_recv, try_send, Waits};
 use super::{Context, Transport};
 use crate::host::is_timeout;
 
@@ -52,26 +51,24 @@ pub(crate) trait DatagramSocket: AsFd {
 /// A datagram socket, and how its calls wait.
 struct Calls<S> {
     socket: S,
-    timeout: Duration,
-    polls_to_send: bool,
-    polls_to_receive: bool,
+    waits: Waits,
 }
 
 impl<S: DatagramSocket> Calls<S> {
     fn send(&self, datagram: &[u8]) -> io::Result<usize> {
-        if !self.polls_to_send {
+        if !self.waits.polls_to_send {
             return self.socket.send(datagram);
         }
         let call = || self.socket.try_send(datagram);
-        polled(&self.socket, PollFlags::POLLOUT, self.timeout, call)
+        self.waits.send(&self.socket, call)
     }
 
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        if !self.polls_to_receive {
+        if !self.waits.polls_to_receive {
             return self.socket.recv(buffer);
         }
         let call = || self.socket.try_recv(buffer);
-        polled(&self.socket, PollFlags::POLLIN, self.timeout, call)
+        self.waits.receive(&self.socket, call)
     }
 }
 
@@ -94,14 +91,9 @@ impl<S: DatagramSocket> Datagrams<S> {
             options.set_recv_buffer_size(RECEIVE_BUFFER)?;
         }
         let max_datagram = max_datagram.max(1);
-        let calls = Calls {
-            socket,
-            timeout,
-            polls_to_send: false,
-            polls_to_receive: false,
-        };
+        let waits = Waits::blocking(timeout);
         Ok(Self {
-            calls,
+            calls: Calls { socket, waits },
             max_datagram,
             spare: vec![0; max_datagram],
         })
@@ -119,8 +111,7 @@ impl<S: DatagramSocket> Datagrams<S> {
         let (options, timeout) = (&context.options, context.loss_timeout);
         let mut datagrams = Self::new(socket, max_datagram, timeout)?;
         options.apply(&datagrams.calls.socket)?;
-        datagrams.calls.polls_to_send = options.polls_to_send();
-        datagrams.calls.polls_to_receive = options.polls_to_receive();
+        datagrams.calls.waits = Waits::of(options, timeout);
         Ok(Box::new(datagrams))
     }
 }
@@ -292,7 +283,7 @@ mod tests {
     fn no_room_is_a_timeout_however_a_call_waits() {
         for polls in [false, true] {
             let (mut one, _two) = pair(4);
-            one.calls.polls_to_send = polls;
+            one.calls.waits.polls_to_send = polls;
             // The other side takes only so many that nobody reads.
             let error = loop {
                 if let Err(error) = one.send(&[1; 4]) {

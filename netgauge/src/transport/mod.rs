@@ -75,7 +75,9 @@ pub trait Transport: AsFd {
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()>;
 
     /// Bytes of the largest message that travels as one datagram; `None` for a reliable stream.
-    fn max_datagram(&self) -> Option<usize>;
+    fn max_datagram(&self) -> Option<usize> {
+        None
+    }
 
     /// Packets that this side has sent so far, where the transport counts them.
     ///
@@ -86,12 +88,15 @@ pub trait Transport: AsFd {
         Ok(None)
     }
 
-    /// Throws away what has arrived: late datagrams of an earlier series.
+    /// Throws away what has arrived: late datagrams of an earlier series. A stream loses nothing, so
+    /// nothing of it is late.
     ///
     /// # Errors
     ///
     /// The socket's error.
-    fn discard_pending(&mut self) -> io::Result<()>;
+    fn discard_pending(&mut self) -> io::Result<()> {
+        Ok(())
+    }
 
     /// The remark on the messages sent so far, beside their times.
     fn remark(&self) -> Option<String> {
@@ -198,19 +203,21 @@ pub fn all() -> Vec<&'static Kind> {
 /// There is none of that name.
 pub fn find(name: &str) -> Result<&'static Kind> {
     KINDS.iter().find(|kind| kind.name == name).ok_or_else(|| {
-        let names: Vec<_> = KINDS.iter().map(|kind| kind.name).collect();
-        anyhow!(
-            "there is no transport `{name}`: choose from {}",
-            names.join(", ")
-        )
+        let all = names(|_| true);
+        anyhow!("there is no transport `{name}`: choose from {all}")
     })
+}
+
+/// The names of these kinds, with commas between.
+pub fn names(which: fn(&Kind) -> bool) -> String {
+    let kinds = KINDS.iter().filter(|kind| which(kind));
+    let names: Vec<_> = kinds.map(|kind| kind.name).collect();
+    names.join(", ")
 }
 
 /// The names of the kinds that patterns with many connections can use, with commas between.
 pub fn stream_names() -> String {
-    let kinds = KINDS.iter().filter(|kind| kind.streams.is_some());
-    let names: Vec<_> = kinds.map(|kind| kind.name).collect();
-    names.join(", ")
+    names(|kind| kind.streams.is_some())
 }
 
 /// A transport's name together with the congestion control that was chosen, if one was.
@@ -305,16 +312,24 @@ fn peer_address(peer: &Endpoint, interface: &Interface) -> Result<Address> {
     Ok(Address::new(peer_mac(peer)?, interface.index, peer.port))
 }
 
+/// Says what to do about one kind of error.
+fn remedied(error: io::Error, is_it: bool, remedy: impl FnOnce() -> String) -> anyhow::Error {
+    let error = anyhow::Error::new(error);
+    match is_it {
+        true => error.context(remedy()),
+        false => error,
+    }
+}
+
 /// Says what to do where a PF_ENET socket cannot be had.
 pub(crate) fn explain_family(error: io::Error) -> anyhow::Error {
-    let remedy = match error.raw_os_error() {
-        Some(libc::ESOCKTNOSUPPORT | libc::EPROTONOSUPPORT) => {
-            "another module has this family number here: give --family the number that enet was \
-             loaded with (`modprobe --showconfig | grep enet`)"
-        }
-        _ => return error.into(),
-    };
-    anyhow::Error::new(error).context(remedy)
+    let other = [libc::ESOCKTNOSUPPORT, libc::EPROTONOSUPPORT].map(Some);
+    let is_other = other.contains(&error.raw_os_error());
+    remedied(error, is_other, || {
+        "another module has this family number here: give --family the number that enet was loaded \
+         with (`modprobe --showconfig | grep enet`)"
+            .to_owned()
+    })
 }
 
 /// Waits for the peer to connect to a listening socket.

@@ -254,14 +254,6 @@ impl Transport for Mpi {
         Ok(())
     }
 
-    fn max_datagram(&self) -> Option<usize> {
-        None
-    }
-
-    fn discard_pending(&mut self) -> io::Result<()> {
-        Ok(())
-    }
-
     fn remark(&self) -> Option<String> {
         // mpirun --mca btl LIST
         let chosen = env::var("OMPI_MCA_btl").map(|list| format!(", btl {list}"));

@@ -10,6 +10,53 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{recv, send, MsgFlags};
 
+use super::SocketOptions;
+
+/// How a socket's calls wait: in the kernel, or in `poll(2)`, and for how long.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Waits {
+    /// No call lasts longer.
+    pub(super) most: Duration,
+    /// Sending calls do not block.
+    pub(super) polls_to_send: bool,
+    /// Receiving calls do not block.
+    pub(super) polls_to_receive: bool,
+}
+
+impl Waits {
+    /// Those of a socket with these options.
+    pub(super) fn of(options: &SocketOptions, most: Duration) -> Self {
+        Self {
+            most,
+            polls_to_send: options.polls_to_send(),
+            polls_to_receive: options.polls_to_receive(),
+        }
+    }
+
+    /// Those of a socket whose calls block.
+    pub(super) fn blocking(most: Duration) -> Self {
+        Self::of(&SocketOptions::default(), most)
+    }
+
+    /// Makes `call`, which sends and does not block.
+    pub(super) fn send<T>(
+        &self,
+        fd: &impl AsFd,
+        call: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        polled(fd, PollFlags::POLLOUT, self.most, call)
+    }
+
+    /// Makes `call`, which receives and does not block.
+    pub(super) fn receive<T>(
+        &self,
+        fd: &impl AsFd,
+        call: impl FnMut() -> io::Result<T>,
+    ) -> io::Result<T> {
+        polled(fd, PollFlags::POLLIN, self.most, call)
+    }
+}
+
 /// Waits until `fd` has one of `events`, or has ended or failed; what it has is empty after
 /// `timeout`.
 pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::Result<PollFlags> {
@@ -31,7 +78,7 @@ pub(super) fn wait(fd: &impl AsFd, events: PollFlags, timeout: Duration) -> io::
 
 /// Makes `call`, which does not block, until it does not say `WouldBlock`, with a `poll(2)` for
 /// `events` in between. Its last word is `WouldBlock` if that took longer than `timeout`.
-pub(super) fn polled<T>(
+fn polled<T>(
     fd: &impl AsFd,
     events: PollFlags,
     timeout: Duration,

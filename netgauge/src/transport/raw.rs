@@ -12,7 +12,7 @@ use sockaddr_en::MacAddr;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{at_interface, peer_mac, Context, Kind, Prepared, Takes};
+use super::{at_interface, peer_mac, remedied, Context, Kind, Prepared, Takes};
 
 pub(super) const KIND: Kind = Kind {
     name: "raw",
@@ -126,11 +126,9 @@ fn sender_mac(address: &SockAddr) -> Option<MacAddr> {
 
 fn explain_permission(error: io::Error) -> anyhow::Error {
     let refused = error.kind() == io::ErrorKind::PermissionDenied;
-    let error = anyhow::Error::new(error);
-    if refused {
-        return error.context("packet sockets are for root: run as root or with CAP_NET_RAW");
-    }
-    error
+    remedied(error, refused, || {
+        "packet sockets are for root: run as root or with CAP_NET_RAW".to_owned()
+    })
 }
 
 #[cfg(test)]

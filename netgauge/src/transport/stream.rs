@@ -6,18 +6,15 @@ use std::io::{self, ErrorKind, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Duration;
 
-use nix::poll::PollFlags;
 use nix::sys::socket::{send, MsgFlags};
 
-use super::polled::{polled, try_recv, try_send};
+use super::polled::{try_recv, try_send, Waits};
 use super::{Context, Packets, Transport};
 
 /// A connected stream.
 pub(super) struct Stream<S> {
     socket: S,
-    give_up: Duration,
-    polls_to_send: bool,
-    polls_to_receive: bool,
+    waits: Waits,
     count: Option<Count<S>>,
 }
 
@@ -29,9 +26,7 @@ impl<S: Read + Write + AsFd> Stream<S> {
     pub(super) fn new(socket: S, context: &Context) -> Self {
         Self {
             socket,
-            give_up: context.give_up,
-            polls_to_send: context.options.polls_to_send(),
-            polls_to_receive: context.options.polls_to_receive(),
+            waits: Waits::of(&context.options, context.give_up),
             count: None,
         }
     }
@@ -48,14 +43,13 @@ impl<S: Read + Write + AsFd> Stream<S> {
 
 impl<S: Read + Write + AsFd> Transport for Stream<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
-        if !self.polls_to_send {
+        if !self.waits.polls_to_send {
             return self.socket.write_all(message);
         }
         let mut rest = message;
         while !rest.is_empty() {
             let socket = &self.socket;
-            let call = || try_send(socket, rest);
-            let sent = polled(socket, PollFlags::POLLOUT, self.give_up, call)?;
+            let sent = self.waits.send(socket, || try_send(socket, rest))?;
             rest = &rest[sent..];
         }
         Ok(())
@@ -66,32 +60,23 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
             return Err(super::no_records());
         }
         let mut flags = MsgFlags::MSG_EOR | MsgFlags::MSG_NOSIGNAL;
-        flags.set(MsgFlags::MSG_DONTWAIT, self.polls_to_send);
+        flags.set(MsgFlags::MSG_DONTWAIT, self.waits.polls_to_send);
+        let mut waits = self.waits;
+        if !waits.polls_to_send {
+            // A call that waits by itself and is over the time it may take has nothing to wait for.
+            waits.most = Duration::ZERO;
+        }
         let mut rest = message;
         while !rest.is_empty() {
             let fd = self.socket.as_fd().as_raw_fd();
-            let call = || Ok(send(fd, rest, flags)?);
-            // A call that waits by itself and is over the time it may take has nothing to wait for.
-            let patience = if self.polls_to_send {
-                self.give_up
-            } else {
-                Duration::ZERO
-            };
-            let sent = polled(&self.socket, PollFlags::POLLOUT, patience, call)?;
+            let sent = waits.send(&self.socket, || Ok(send(fd, rest, flags)?))?;
             rest = &rest[sent..];
         }
         Ok(())
     }
 
     fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
-        let Self {
-            socket, give_up, ..
-        } = self;
-        recv_exact(socket, message, self.polls_to_receive, *give_up)
-    }
-
-    fn max_datagram(&self) -> Option<usize> {
-        None
+        recv_exact(&mut self.socket, message, &self.waits)
     }
 
     fn packets(&self) -> io::Result<Option<Packets>> {
@@ -100,27 +85,21 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
             .transpose()
             .map(Option::flatten)
     }
-
-    /// Nothing: a stream loses nothing, so nothing is late.
-    fn discard_pending(&mut self) -> io::Result<()> {
-        Ok(())
-    }
 }
 
-/// Fills `message`, by calls that do not block if it `polls`.
+/// Fills `message`.
 pub(super) fn recv_exact(
     socket: &mut (impl Read + AsFd),
     message: &mut [u8],
-    polls: bool,
-    give_up: Duration,
+    waits: &Waits,
 ) -> io::Result<()> {
-    if !polls {
+    if !waits.polls_to_receive {
         return socket.read_exact(message);
     }
     let mut filled = 0;
     while filled < message.len() {
         let call = || try_recv(socket, &mut message[filled..]);
-        match polled(socket, PollFlags::POLLIN, give_up, call)? {
+        match waits.receive(socket, call)? {
             0 => return Err(ErrorKind::UnexpectedEof.into()),
             length => filled += length,
         }

@@ -12,7 +12,7 @@
 use std::io;
 use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
@@ -20,7 +20,7 @@ use nix::poll::PollFlags;
 use nix::sys::socket::{recvmsg, send, setsockopt, ControlMessageOwned, MsgFlags};
 use socket2::{SockAddr, SockAddrStorage, SockRef};
 
-use super::polled::wait;
+use super::polled::{wait, Waits};
 use super::stream::recv_exact;
 use super::tcp::prepare_with;
 use super::{packets, Context, Kind, Packets, Prepared, Takes, Transport};
@@ -65,7 +65,8 @@ fn prepare(context: &Context) -> Result<Prepared> {
     // Looked at now, so that nobody is disturbed where it cannot be done.
     prepare_with(context, enable, |stream, context| {
         enable(&stream)?;
-        Ok(Box::new(ZeroCopyStream::new(stream, context)))
+        let waits = Waits::of(&context.options, context.give_up);
+        Ok(Box::new(ZeroCopyStream::new(stream, waits)))
     })
 }
 
@@ -76,9 +77,7 @@ fn enable(socket: &impl AsFd) -> Result<()> {
 
 struct ZeroCopyStream {
     stream: TcpStream,
-    give_up: Duration,
-    polls_to_send: bool,
-    polls_to_receive: bool,
+    waits: Waits,
     /// Sends that have not been completed yet.
     pending: u32,
     completed: Completed,
@@ -93,12 +92,10 @@ struct Completed {
 }
 
 impl ZeroCopyStream {
-    fn new(stream: TcpStream, context: &Context) -> Self {
+    fn new(stream: TcpStream, waits: Waits) -> Self {
         Self {
             stream,
-            give_up: context.give_up,
-            polls_to_send: context.options.polls_to_send(),
-            polls_to_receive: context.options.polls_to_receive(),
+            waits,
             pending: 0,
             completed: Completed::default(),
         }
@@ -108,7 +105,7 @@ impl ZeroCopyStream {
     fn send_some(&mut self, data: &[u8]) -> io::Result<usize> {
         let fd = self.stream.as_raw_fd();
         let mut flags = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY) | MsgFlags::MSG_NOSIGNAL;
-        flags.set(MsgFlags::MSG_DONTWAIT, self.polls_to_send);
+        flags.set(MsgFlags::MSG_DONTWAIT, self.waits.polls_to_send);
         let mut deadline = None;
         loop {
             match send(fd, data, flags).map_err(io::Error::from) {
@@ -117,12 +114,14 @@ impl ZeroCopyStream {
                     return Ok(sent);
                 }
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock && self.polls_to_send => {
+                Err(error)
+                    if error.kind() == io::ErrorKind::WouldBlock && self.waits.polls_to_send =>
+                {
                     // They would end every wait for room at once.
                     self.take_completions()?;
                     let now = Instant::now();
                     let left = deadline
-                        .get_or_insert(now + self.give_up)
+                        .get_or_insert(now + self.waits.most)
                         .saturating_duration_since(now);
                     if left.is_zero() || wait(&self.stream, PollFlags::POLLOUT, left)?.is_empty() {
                         return Err(error);
@@ -165,7 +164,7 @@ impl ZeroCopyStream {
     fn await_completion(&mut self) -> io::Result<()> {
         while !self.take_completions()? {
             // A queued completion is an error to poll(2), which always waits for errors.
-            let events = wait(&self.stream, PollFlags::empty(), self.give_up)?;
+            let events = wait(&self.stream, PollFlags::empty(), self.waits.most)?;
             if events.is_empty() {
                 return Err(io::ErrorKind::TimedOut.into());
             }
@@ -233,25 +232,11 @@ impl Transport for ZeroCopyStream {
             self.break_off();
             return Err(error);
         }
-        recv_exact(
-            &mut self.stream,
-            message,
-            self.polls_to_receive,
-            self.give_up,
-        )
-    }
-
-    fn max_datagram(&self) -> Option<usize> {
-        None
+        recv_exact(&mut self.stream, message, &self.waits)
     }
 
     fn packets(&self) -> io::Result<Option<Packets>> {
         packets::of_tcp(&self.stream)
-    }
-
-    /// Nothing: a stream loses nothing, so nothing is late.
-    fn discard_pending(&mut self) -> io::Result<()> {
-        Ok(())
     }
 
     fn remark(&self) -> Option<String> {
@@ -311,6 +296,7 @@ mod tests {
     use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread;
+    use std::time::Duration;
 
     /// A transport and what it is connected to.
     fn pair(give_up: Duration) -> (ZeroCopyStream, TcpStream) {
@@ -319,14 +305,7 @@ mod tests {
         enable(&stream).unwrap();
         stream.set_read_timeout(Some(give_up)).unwrap();
         stream.set_write_timeout(Some(give_up)).unwrap();
-        let transport = ZeroCopyStream {
-            stream,
-            give_up,
-            polls_to_send: false,
-            polls_to_receive: false,
-            pending: 0,
-            completed: Completed::default(),
-        };
+        let transport = ZeroCopyStream::new(stream, Waits::blocking(give_up));
         (transport, listener.accept().unwrap().0)
     }
 
@@ -334,7 +313,8 @@ mod tests {
     fn every_send_is_completed_before_its_memory_is_received_into() {
         for polls in [false, true] {
             let (mut transport, mut peer) = pair(Duration::from_secs(60));
-            (transport.polls_to_send, transport.polls_to_receive) = (polls, polls);
+            let waits = &mut transport.waits;
+            (waits.polls_to_send, waits.polls_to_receive) = (polls, polls);
             let size = 3 << 20;
             thread::scope(|scope| {
                 scope.spawn(|| {
@@ -382,7 +362,7 @@ mod tests {
     fn a_peer_that_reads_nothing_is_given_up() {
         for polls in [false, true] {
             let (mut transport, _peer) = pair(Duration::from_millis(20));
-            transport.polls_to_send = polls;
+            transport.waits.polls_to_send = polls;
             let error = transport.send(&vec![0; 64 << 20]).unwrap_err();
             assert!(is_timeout(&error), "{error}");
             assert_eq!(transport.pending, 0);

@@ -18,7 +18,7 @@ use tempfile::TempDir;
 use super::options::limit_calls;
 use super::stream::Stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
-use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
+use super::{remedied, wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
@@ -162,14 +162,12 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
 
 fn explain(error: io::Error, path: &str) -> anyhow::Error {
     let absent = error.kind() == io::ErrorKind::NotFound;
-    let error = anyhow::Error::new(error);
-    if absent {
-        return error.context(format!(
+    remedied(error, absent, || {
+        format!(
             "the peer is on this host but sees other files (a container?): give it a TMPDIR that \
              both see, not {path}"
-        ));
-    }
-    error
+        )
+    })
 }
 
 #[cfg(test)]
