@@ -7,10 +7,10 @@ use std::path::Path;
 use anyhow::{bail, Context as _, Result};
 use plotters::coord::Shift;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
+use plotters::style::text_anchor::{HPos, Pos};
 
 use super::esp_params::ParamsReport;
-use crate::picture::{self, Drawing, Failure, FONT};
+use crate::picture::{self, label, Drawing, Failure, FONT, START};
 use crate::sizes::human;
 
 /// Edge of a cell, pixels.
@@ -31,18 +31,14 @@ const SCALE: i32 = 20;
 /// The level from which on a cell is so light that its text is black.
 const LIGHT: f64 = 0.6;
 
-/// The point of a text that is at its coordinates.
-const START: Pos = Pos {
-    h_pos: HPos::Left,
-    v_pos: VPos::Center,
-};
+/// The point of a text that is at its coordinates, beside [`START`].
 const MIDDLE: Pos = Pos {
     h_pos: HPos::Center,
-    v_pos: VPos::Center,
+    ..START
 };
 const END: Pos = Pos {
     h_pos: HPos::Right,
-    v_pos: VPos::Center,
+    ..START
 };
 
 /// The picture: the cells' values, by row and column, in the order of the axes.
@@ -200,19 +196,6 @@ impl Drawing for HeatMap {
         let above = (LEFT + width + 24, TOP - 14);
         label(area, "Mbit/s", above, 13, &BLACK, START)
     }
-}
-
-/// Writes a text.
-fn label<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
-    text: &str,
-    at: (i32, i32),
-    size: i32,
-    colour: &RGBColor,
-    place: Pos,
-) -> Result<(), Failure<B>> {
-    let style = (FONT, size).into_font().color(colour).pos(place);
-    area.draw(&Text::new(text, at, style))
 }
 
 /// Mbit/s of bit/s, as much of it as fits into a cell.

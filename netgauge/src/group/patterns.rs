@@ -278,12 +278,12 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
         })
     };
     let (alone, result) = ask(Beside::Nothing);
-    if let Err(error) = result {
-        let row = GroupRow {
-            size,
-            ..GroupRow::default()
-        };
-        return (row, Err(error));
+    let row = GroupRow {
+        size,
+        ..GroupRow::default()
+    };
+    if result.is_err() {
+        return (row, result);
     }
     let (asked, result) = ask(Beside::Streams);
     let counted = asked.times_ns.get(warmup..).unwrap_or_default();
@@ -294,7 +294,6 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
         best: rate,
     });
     let row = GroupRow {
-        size,
         rounds: counted.len() as u32,
         goodput_bit_per_s: goodput,
         share: goodput
@@ -305,7 +304,7 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
             counted,
             asked.longest_pause_ns,
         ),
-        ..GroupRow::default()
+        ..row
     };
     (row, result)
 }

@@ -14,6 +14,7 @@ use std::sync::Once;
 use anyhow::{anyhow, ensure, Context as _, Result};
 use plotters::coord::Shift;
 use plotters::prelude::*;
+use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use crate::picture_file::Form;
 use scaled::Scaled;
@@ -27,6 +28,12 @@ const DENSITY: u32 = 2;
 const SMOOTHING: u32 = 2;
 /// The most pixels of a drawing that is written as PNG: a hundred times an ordinary one's.
 const MOST_PIXELS: u64 = 50_000_000;
+
+/// The point of a text that is at its coordinates.
+pub const START: Pos = Pos {
+    h_pos: HPos::Left,
+    v_pos: VPos::Center,
+};
 
 /// Errors of a backend.
 pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
@@ -103,6 +110,23 @@ pub fn png(drawing: &impl Drawing) -> Result<Vec<u8>> {
 fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &DrawingArea<B, Shift>) -> Result<()> {
     let result = drawing.draw(area).and_then(|()| area.present());
     result.map_err(|error| anyhow!("drawing: {error}"))
+}
+
+/// Writes a text; `place` is the point of it that is at `at`.
+///
+/// # Errors
+///
+/// The backend's error.
+pub fn label<B: DrawingBackend>(
+    area: &DrawingArea<B, Shift>,
+    text: &str,
+    at: (i32, i32),
+    size: i32,
+    colour: &RGBColor,
+    place: Pos,
+) -> Result<(), Failure<B>> {
+    let style = (FONT, size).into_font().color(colour).pos(place);
+    area.draw(&Text::new(text, at, style))
 }
 
 /// Tells plotters the program's font, by which it measures text, and draws it in PNG.

@@ -9,10 +9,9 @@ use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
 use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
-use plotters::style::text_anchor::{HPos, Pos, VPos};
 
 use super::axis::{Axis, Scale};
-use crate::picture::{Drawing, Failure, FONT};
+use crate::picture::{self, label, Drawing, Failure, FONT, START};
 use crate::transport;
 
 /// Width of the lines' part, pixels.
@@ -303,7 +302,7 @@ impl Chart {
         let height = |index: usize| (ENTRY * index as u32 + ENTRY / 2) as i32;
         let ends = |y: i32| [(4, y), (4 + STROKE, y)];
         for (index, label) in self.labels().enumerate() {
-            area.draw(&text(label, (STROKE + 14, height(index)), 14, &BLACK))?;
+            picture::label(area, label, (STROKE + 14, height(index)), 14, &BLACK, START)?;
         }
         for (index, style) in self.styles().into_iter().enumerate() {
             let y = height(index);
@@ -329,20 +328,6 @@ impl Chart {
     }
 }
 
-/// A text that begins at `at`, which is half its height.
-fn text<'a>(
-    text: &'a str,
-    at: (i32, i32),
-    size: i32,
-    colour: &'a RGBColor,
-) -> Text<'a, (i32, i32), &'a str> {
-    let place = Pos::new(HPos::Left, VPos::Center);
-    let style = TextStyle::from((FONT, size).into_font())
-        .color(colour)
-        .pos(place);
-    Text::new(text, at, style)
-}
-
 impl Drawing for Chart {
     fn size(&self) -> (u32, u32) {
         let legend = ENTRY * self.labels().count() as u32 + BELOW;
@@ -355,9 +340,9 @@ impl Drawing for Chart {
     fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
         area.fill(&WHITE)?;
         let start = LEFT as i32 + 8;
-        area.draw(&text(&self.title, (start, TITLE as i32), 19, &BLACK))?;
+        label(area, &self.title, (start, TITLE as i32), 19, &BLACK, START)?;
         for (number, note) in (2..).zip(&self.notes) {
-            area.draw(&text(note, (start, TITLE as i32 * number), 13, &GREY))?;
+            label(area, note, (start, TITLE as i32 * number), 13, &GREY, START)?;
         }
         let (_, below) = area.split_vertically(self.head());
         let (lines, legend) = below.split_horizontally(WIDTH);
@@ -376,7 +361,7 @@ impl Drawing for Chart {
 mod tests {
     use super::super::axis::Unit;
     use super::*;
-    use crate::picture::{self, tests::decode};
+    use crate::picture::tests::decode;
     use std::collections::BTreeSet;
 
     fn chart(count: u32) -> Chart {

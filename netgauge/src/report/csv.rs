@@ -5,10 +5,13 @@
 
 use std::io::{self, Write};
 
-use super::fields::quote;
 use super::measured::NUMBERS;
 use super::{Outcome, Report};
 use crate::summary::Summary;
+
+/// Names of the first fields.
+const NAMES: &str =
+    "transport,pattern,times,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,stddev_ns";
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -16,24 +19,17 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         record.write_comments(out)?;
     }
     let percents = report.percents();
-    let mut names = String::from(
-        "transport,pattern,times,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,stddev_ns",
-    );
-    for percent in &percents {
-        names += &format!(",p{percent}_ns");
-    }
-    names += &format!(
-        ",outliers,mbit_per_s,{},error",
-        NUMBERS.map(|(name, _)| name).join(",")
-    );
-    writeln!(out, "{names}")?;
+    let mut names: Vec<_> = NAMES.split(',').map(str::to_owned).collect();
+    names.extend(percents.iter().map(|percent| format!("p{percent}_ns")));
+    names.extend(["outliers", "mbit_per_s"].map(str::to_owned));
+    names.extend(NUMBERS.map(|(name, _)| name.to_owned()));
+    names.push("error".to_owned());
+    let mut table = csv::Writer::from_writer(out);
+    table.write_record(&names)?;
     for run in &report.runs {
-        let of_run = [quote(&run.transport), quote(&run.pattern)].join(",");
         for row in &run.rows {
             for (name, times) in row.measured.series() {
-                let mut fields = [row.size, row.tests.into(), row.lost.into()]
-                    .map(text)
-                    .to_vec();
+                let mut fields = vec![run.transport.clone(), run.pattern.clone(), name.to_owned()];
                 let Summary {
                     min,
                     avg,
@@ -42,6 +38,7 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                     stddev,
                     ..
                 } = times;
+                fields.extend([row.size, row.tests.into(), row.lost.into()].map(text));
                 fields.extend([min, avg, median, max, stddev].map(text));
                 let percentile = |percent| times.percentiles.get(percent).copied().map(text);
                 fields.extend(
@@ -51,16 +48,18 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
                 );
                 fields.extend([text(times.outliers), format!("{:.3}", row.mbit_per_s)]);
                 fields.extend(row.measured.numbers());
-                writeln!(out, "{of_run},{name},{},", fields.join(","))?;
+                fields.push(String::new());
+                table.write_record(&fields)?;
             }
         }
         if let Outcome::Failed { error } = &run.outcome {
             // But for transport, pattern and error all are missing.
-            let missing = ",".repeat(names.split(',').count() - 2);
-            writeln!(out, "{of_run}{missing}{}", quote(error))?;
+            let missing = vec![""; names.len() - 3];
+            let begin = [&run.transport[..], &run.pattern];
+            table.write_record([&begin[..], &missing, &[error]].concat())?;
         }
     }
-    Ok(())
+    table.flush()
 }
 
 fn text(number: u64) -> String {
@@ -99,7 +98,16 @@ mod tests {
 
     #[test]
     fn quotes_are_doubled() {
-        assert_eq!(quote("plain"), "plain");
-        assert_eq!(quote("a \"b\", c"), "\"a \"\"b\"\", c\"");
+        let mut report = samples::report();
+        report.runs.truncate(1);
+        report.runs[0].rows.clear();
+        for (error, expected) in [("plain", "plain"), ("a \"b\", c", "\"a \"\"b\"\", c\"")] {
+            let error = error.to_owned();
+            report.runs[0].outcome = Outcome::Failed { error };
+            let mut out = Vec::new();
+            write(&report, &mut out).unwrap();
+            let text = String::from_utf8(out).unwrap();
+            assert!(text.ends_with(&format!(",{expected}\n")), "{text}");
+        }
     }
 }

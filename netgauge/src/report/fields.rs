@@ -34,7 +34,7 @@ fn find<'a>(line: &'a Line, name: &str) -> Option<&'a Value> {
 /// A value for programs; nothing if there is none.
 fn field(value: Option<&Value>) -> String {
     match value {
-        Some(Value::String(text)) => quote(text),
+        Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => match number.as_u64() {
             Some(number) => number.to_string(),
             None => format!("{:.4}", number.as_f64().unwrap_or(0.0)),
@@ -60,12 +60,12 @@ fn shown(name: &str, value: Option<&Value>) -> String {
 
 /// Prints comma-separated values, with their names above them.
 pub(crate) fn write_csv(names: &str, lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{names}")?;
+    let mut table = csv::Writer::from_writer(out);
+    table.write_record(names.split(','))?;
     for line in lines {
-        let fields = names.split(',').map(|name| field(find(line, name)));
-        writeln!(out, "{}", fields.collect::<Vec<_>>().join(","))?;
+        table.write_record(names.split(',').map(|name| field(find(line, name))))?;
     }
-    Ok(())
+    table.flush()
 }
 
 /// Prints a table of the values with these names, unless there are none.
@@ -89,15 +89,6 @@ pub(crate) fn mbit(bit_per_s: u64) -> String {
     // Small numbers have something behind the point to tell apart.
     let decimals = if mbit < 100.0 { 2 } else { 1 };
     format!("{mbit:.decimals$}")
-}
-
-/// A field, in quotation marks if it needs them.
-pub(crate) fn quote(field: &str) -> String {
-    if field.contains([',', '"', '\n', '\r']) {
-        format!("\"{}\"", field.replace('"', "\"\""))
-    } else {
-        field.to_owned()
-    }
 }
 
 /// Prints lines of cells in columns: the first column to the left, numbers to the right, a rule
