@@ -26,7 +26,7 @@ const NEXT: &str = "\
 Next:
   make shell      a shell in such a guest, to try it by hand
   make bench      the same for more sizes and links; make incast for more senders and other TCPs
-  make install    the module for this machine's kernel; then README.md, \"Use it\"";
+  make install    the module for this machine's kernel; then README.md, \"Load\"";
 
 /// Prints what is measured.
 ///
