@@ -41,7 +41,6 @@ const BOOTS: usize = 4;
 /// When something does not build or a guest does not boot.
 pub fn run(layout: &Layout, names: &[String], guests: Option<usize>) -> Result<Part> {
     let initramfs = file_system(layout)?;
-    let guests = guests.unwrap_or(guests_at_a_time(layout.purpose));
     judge(layout, &initramfs, names, guests)
 }
 
@@ -70,7 +69,12 @@ pub fn file_system(layout: &Layout) -> Result<PathBuf> {
     )
 }
 
-fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> Result<Part> {
+fn judge(
+    layout: &Layout,
+    initramfs: &Path,
+    names: &[String],
+    wanted: Option<usize>,
+) -> Result<Part> {
     let mut awaited = list(layout, names, &[])?;
     ensure!(!awaited.is_empty(), "scenarios --list names none");
     let mut counted = list(layout, names, &["--counted"])?;
@@ -112,7 +116,10 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
     let mut free = awaited.clone();
     wide.retain(|name| awaited.contains(name));
     free.retain(|name| !counted.contains(name) && !wide.contains(name));
+    let guests = wanted.unwrap_or(guests_at_a_time(layout.purpose));
     let guests = guests.max(1).min(free.len());
+    // As many run at the end as at the beginning: a guest of the other kinds makes way for one more of these.
+    let stays = wanted.is_none() && layout.purpose != Purpose::Debug;
     let counting = usize::from(!counted.is_empty());
     let widened = usize::from(!wide.is_empty());
     step::say(&format!(
@@ -146,7 +153,16 @@ fn judge(layout: &Layout, initramfs: &Path, names: &[String], guests: usize) -> 
     let health: Vec<(String, Result<()>)> = thread::scope(|scope| {
         let threads: Vec<_> = guests
             .map(|(name, clock, wire, work)| {
-                scope.spawn(move || run_guests(layout, initramfs, (&name, clock, wire), work))
+                let free = (stays && !std::ptr::eq(work, &free)).then_some(&free);
+                scope.spawn(move || {
+                    let mut health = run_guests(layout, initramfs, (&name, clock, wire), work);
+                    if let Some(free) = free.filter(|free| !free.is_done()) {
+                        let name = format!("{name}-then");
+                        let guest = (&name[..], Clock::Free(2), None);
+                        health.extend(run_guests(layout, initramfs, guest, free));
+                    }
+                    health
+                })
             })
             .collect();
         threads
