@@ -126,6 +126,21 @@ impl Host {
         Ok(socket)
     }
 
+    /// A connection from here to `port`, where `listener` of `server` is: both ends.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn esp_pair_through(
+        &self,
+        server: &Self,
+        listener: &Socket,
+        port: u16,
+    ) -> Result<(Socket, Socket)> {
+        let client = self.esp_connected(&self.to(server, port))?;
+        let (server, _) = listener.accept(0).context("accept")?;
+        Ok((client, server))
+    }
+
     /// An ESP socket that does not block, on its way to a connection with `address`.
     ///
     /// # Errors
@@ -399,9 +414,7 @@ impl Lab {
     /// # Errors
     /// When a call fails.
     pub fn esp_pair_through(&self, listener: &Socket, port: u16) -> Result<(Socket, Socket)> {
-        let client = self.a.esp_connected(&self.a.to(&self.b, port))?;
-        let (server, _) = listener.accept(0).context("accept")?;
-        Ok((client, server))
+        self.a.esp_pair_through(&self.b, listener, port)
     }
 
     /// An EDP socket on each host, each connected to the other's `port`.

@@ -7,6 +7,7 @@ use std::ptr;
 use std::time::Duration;
 
 use libc::{c_int, c_void, socklen_t};
+use sockaddr_en::{EdpStats, EspStats};
 
 use crate::address::{Address, AF_ENET, SOL_EP, SO_MTU, SO_STATS};
 
@@ -449,6 +450,47 @@ impl Socket {
             .chunks_exact(4)
             .map(|word| u32::from_ne_bytes([word[0], word[1], word[2], word[3]]))
             .collect())
+    }
+
+    /// What an EDP socket has counted.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn edp_counters(&self) -> Result<EdpStats> {
+        let [pkt_tx, tx_err, pkt_rx, pkt_rx_drop] = self.counted()?;
+        Ok(EdpStats {
+            pkt_tx,
+            tx_err,
+            pkt_rx,
+            pkt_rx_drop,
+        })
+    }
+
+    /// What an ESP socket has counted.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn esp_counters(&self) -> Result<EspStats> {
+        let [pkt_tx, pkt_rtx, tx_err, pkt_rx, pkt_rx_oos, pkt_rx_drop, seq_lost, arq_tx] =
+            self.counted()?;
+        Ok(EspStats {
+            pkt_tx,
+            pkt_rtx,
+            tx_err,
+            pkt_rx,
+            pkt_rx_oos,
+            pkt_rx_drop,
+            seq_lost,
+            arq_tx,
+        })
+    }
+
+    /// Counters by their places.
+    fn counted<const N: usize>(&self) -> Result<[u32; N]> {
+        let counters = self.counters(N)?;
+        counters
+            .try_into()
+            .map_err(|_| Error::other("another number of counters"))
     }
 
     /// The pending error, `SO_ERROR`; reading it clears it.

@@ -96,6 +96,11 @@ pub struct Load {
 }
 
 impl Load {
+    /// So many bytes in all, so many in each call, and the seed of their contents.
+    pub const fn of(total: usize, chunk: usize, seed: u64) -> Self {
+        Self { total, chunk, seed }
+    }
+
     /// A megabyte, in calls of some packets.
     pub const SMALL: Self = Self {
         total: 1 << 20,

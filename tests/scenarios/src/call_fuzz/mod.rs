@@ -135,11 +135,7 @@ pub fn print(seed: u64, seconds: u64) -> Result<()> {
 /// A plain transfer, and a datagram.
 fn warm(lab: &Lab) -> Result<()> {
     let (client, server) = lab.esp_pair(980)?;
-    let load = Load {
-        total: 200_000,
-        chunk: 5_000,
-        seed: 1,
-    };
+    let load = Load::of(200_000, 5_000, 1);
     transfer(&client, &server, load)?;
     let (a, b) = lab.edp_pair(981)?;
     a.send(b"still here", 0)?;

@@ -75,11 +75,7 @@ impl<'a> Honest<'a> {
         let (honest, b) = (&self.world.honest, &self.world.b);
         let client = b.esp_connected(&b.to(honest, PORT)).context("connect")?;
         let (server, _) = self.listener.accept(0).context("accept")?;
-        let load = Load {
-            total: TOTAL,
-            chunk: 3000,
-            seed: number,
-        };
+        let load = Load::of(TOTAL, 3000, number);
         transfer_both_ways(&client, &server, load)
     }
 

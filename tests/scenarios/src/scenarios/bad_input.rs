@@ -4,9 +4,9 @@ use anyhow::{ensure, Context, Result};
 
 use crate::address::{Address, AF_ENET, EPPROTO_EZDP, SOL_EP, SO_MTU, SO_STATS};
 use crate::harness::{receives, refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Host, Lab};
-use crate::socket::{interface_index, Piece, PieceMut, Socket};
-use crate::transfer::{exchange, random};
+use crate::lab::{eventually, Host, Lab};
+use crate::socket::{interface_index, Socket};
+use crate::transfer::exchange;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] = &[
@@ -21,7 +21,6 @@ pub const ALL: &[Scenario] = &[
         not_ethernet,
     ),
     Scenario::direct("bad_input_unknown_options_are_enoprotoopt", unknown_options),
-    Scenario::direct("bad_input_efault_leaves_the_stream_usable", stream_faults),
     Scenario::guest("bad_input_unknown_types_and_protocols", unsupported),
 ];
 
@@ -232,77 +231,6 @@ fn unknown_options(lab: &Lab) -> Outcome {
         );
     }
     still_useful(lab)
-}
-
-fn stream_faults(lab: &Lab) -> Outcome {
-    let (client, server) = lab.esp_pair(89)?;
-    let bytes = random(20_000, 89);
-    let mut accepted = Vec::new();
-    refused(
-        client.send_message(&[Piece::Bad(100)], 0, &[]),
-        libc::EFAULT,
-        "send of unreadable bytes",
-    )?;
-    // Unreadable bytes in the middle: within the first packet, behind it, and far behind.
-    for good in [10, 1489, 1500, 9000] {
-        let pieces = [
-            Piece::Good(&bytes[..good]),
-            Piece::Bad(3000),
-            Piece::Good(&bytes[good..]),
-        ];
-        match client.send_message(&pieces, 0, &[]) {
-            Ok(took) => {
-                ensure!(took <= good, "{took} bytes taken, {good} were readable");
-                accepted.extend_from_slice(&bytes[..took]);
-            }
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {}
-            Err(error) => return Err(error).context("send with a hole"),
-        }
-        client.send_all(b"<next>")?;
-        accepted.extend_from_slice(b"<next>");
-    }
-    let mut got = vec![0; accepted.len()];
-    server.receive_exact(&mut got)?;
-    ensure!(
-        got == accepted,
-        "the stream differs from what the calls accepted"
-    );
-
-    // Unwritable room, at the start and in the middle: what was not delivered is still there.
-    client.send_all(&bytes)?;
-    await_events(&server, libc::POLLIN)?;
-    refused(
-        server.receive_message(&mut [PieceMut::Bad(100)], 0),
-        libc::EFAULT,
-        "recv into unwritable room",
-    )?;
-    let mut got = Vec::new();
-    for good in [1, 100, 1489, 4000] {
-        let mut first = vec![0; good];
-        let mut last = vec![0; 100];
-        let mut pieces = [
-            PieceMut::Good(&mut first),
-            PieceMut::Bad(2000),
-            PieceMut::Good(&mut last),
-        ];
-        match server.receive_message(&mut pieces, 0) {
-            Ok(received) => {
-                ensure!(
-                    received.length <= good,
-                    "{} bytes, room for {good}",
-                    received.length
-                );
-                got.extend_from_slice(&first[..received.length]);
-            }
-            Err(error) if error.raw_os_error() == Some(libc::EFAULT) => {}
-            Err(error) => return Err(error).context("recv with a hole"),
-        }
-    }
-    let mut rest = vec![0; bytes.len() - got.len()];
-    server.receive_exact(&mut rest)?;
-    got.extend_from_slice(&rest);
-    ensure!(got == bytes, "a failed recv lost or repeated bytes");
-    exchange(&client, &server)
 }
 
 /// Types and protocols that other families have; the comparisons with TCP and UDP have those that none has.

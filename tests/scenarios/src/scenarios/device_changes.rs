@@ -39,11 +39,7 @@ const BROKEN: i16 = libc::POLLERR | libc::POLLHUP;
 /// The device goes down and comes up under a stream that moves, again and again, at either end.
 fn down_and_up(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(800)?;
-    let load = Load {
-        total: 6 << 20,
-        chunk: 50_000,
-        seed: 800,
-    };
+    let load = Load::of(6 << 20, 50_000, 800);
     // Calls on a device that is down wait as on any other stream that makes no progress.
     lab.a.namespace.ip("link set eth0 down\n")?;
     client.send_all(b"begun")?;
@@ -364,11 +360,7 @@ fn others_stay(lab: &Lab) -> Outcome {
     exchange(&caller, &accepted)?;
     lab.a.edp()?.send_to(b"new", 0, &far.to(&near, 820))?;
     receives(&any, b"new")?;
-    let load = Load {
-        total: 1 << 20,
-        chunk: 30_000,
-        seed: 820,
-    };
+    let load = Load::of(1 << 20, 30_000, 820);
     transfer(&caller, &accepted, load)
 }
 

@@ -40,11 +40,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("sockets_tied_to_a_device_receive_from_no_other", tied),
 ];
 
-const LOAD: Load = Load {
-    total: 1 << 20,
-    chunk: 40_000,
-    seed: 850,
-};
+const LOAD: Load = Load::of(1 << 20, 40_000, 850);
 
 /// Something in the socket's queue, without waiting for it.
 fn quiet(socket: &Socket, what: &str) -> Outcome {

@@ -47,17 +47,13 @@ fn filled(lab: &Lab, port: u16, load: Load, change: impl FnOnce(&Socket) -> Resu
     let moved = transfer_counting(&client, &server, load, &received);
     note(&format!(
         "client {:?}, server {:?}",
-        client.counters(8)?,
-        server.counters(8)?
+        client.esp_counters()?,
+        server.esp_counters()?
     ));
     moved
 }
 
-const LOAD: Load = Load {
-    total: 1 << 20,
-    chunk: 40_000,
-    seed: 840,
-};
+const LOAD: Load = Load::of(1 << 20, 40_000, 840);
 
 fn sender_first(lab: &Lab) -> Outcome {
     filled(lab, 840, LOAD, |client| {
@@ -97,8 +93,8 @@ fn receiver_first(lab: &Lab) -> Outcome {
     transfer_while(&client, &server, load, change)?;
     note(&format!(
         "client {:?}, server {:?}",
-        client.counters(8)?,
-        server.counters(8)?
+        client.esp_counters()?,
+        server.esp_counters()?
     ));
     Ok(())
 }

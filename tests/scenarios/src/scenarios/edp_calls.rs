@@ -1,6 +1,7 @@
 //! The socket calls on EDP: sending, receiving, waiting, options.
 
 use anyhow::{ensure, Context, Result};
+use sockaddr_en::EdpStats;
 
 use crate::address::{Address, SOL_EP, SO_MTU};
 use crate::harness::{refused, silent, start_process, Outcome, Scenario};
@@ -34,21 +35,11 @@ fn take(socket: &Socket) -> Result<(Vec<u8>, Address)> {
 
 fn sizes(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(44)?;
-    for size in [
-        0,
-        1,
-        2,
-        39,
-        40,
-        41,
-        45,
-        46,
-        47,
-        100,
-        1024,
-        EDP_MAX - 1,
-        EDP_MAX,
-    ] {
+    let largest = [EDP_MAX - 1, EDP_MAX];
+    for size in [0, 1, 2, 39, 40, 41, 45, 46, 47, 100, 1024]
+        .into_iter()
+        .chain(largest)
+    {
         let sent = random(size, size as u64);
         ensure!(a.send(&sent, 0)? == size, "send of {size} bytes");
         let (got, _) = take(&b).with_context(|| format!("{size} bytes"))?;
@@ -76,25 +67,18 @@ fn sizes(lab: &Lab) -> Outcome {
 
 fn in_order(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(48)?;
+    let datagram = |number: u32| {
+        let mut bytes = vec![number as u8; 4 + number as usize % 900];
+        bytes[..4].copy_from_slice(&number.to_be_bytes());
+        bytes
+    };
     for round in 0..50u32 {
-        for number in 0..20u32 {
-            let size = 4 + (round * 20 + number) as usize % 900;
-            let mut bytes = vec![round as u8; size];
-            bytes[..4].copy_from_slice(&(round * 20 + number).to_be_bytes());
-            a.send(&bytes, 0)?;
+        let numbers = round * 20..(round + 1) * 20;
+        for number in numbers.clone() {
+            a.send(&datagram(number), 0)?;
         }
-        for number in 0..20u32 {
-            let (bytes, _) = take(&b)?;
-            let size = 4 + (round * 20 + number) as usize % 900;
-            ensure!(
-                bytes.len() == size,
-                "{} bytes instead of {size}",
-                bytes.len()
-            );
-            ensure!(
-                bytes[..4] == (round * 20 + number).to_be_bytes(),
-                "out of order"
-            );
+        for number in numbers {
+            ensure!(take(&b)?.0 == datagram(number), "not datagram {number}");
         }
     }
     Ok(())
@@ -106,21 +90,20 @@ fn full_buffer(lab: &Lab) -> Outcome {
     for number in 0..100u8 {
         a.send(&[number; 1000], 0)?;
     }
-    // pkt_tx, tx_err, pkt_rx, pkt_rx_drop
     eventually("all 100 datagrams accounted for", || {
-        let stats = b.counters(4)?;
-        Ok(stats[2] + stats[3] == 100)
+        let stats = b.edp_counters()?;
+        Ok(stats.pkt_rx + stats.pkt_rx_drop == 100)
     })
-    .with_context(|| format!("{:?}", b.counters(4)))?;
-    let stats = b.counters(4)?;
-    ensure!(stats[3] > 0 && stats[2] > 0, "{stats:?}");
+    .with_context(|| format!("{:?}", b.edp_counters()))?;
+    let stats = b.edp_counters()?;
+    let kept = stats.pkt_rx;
+    ensure!(kept > 0 && stats.pkt_rx_drop > 0, "{stats:?}");
     ensure!(
-        stats[2] < 20,
-        "{} datagrams of 1000 bytes fit into 4096 bytes",
-        stats[2]
+        kept < 20,
+        "{kept} datagrams of 1000 bytes fit into 4096 bytes"
     );
     // The first ones are kept, the later ones dropped.
-    for number in 0..stats[2] as u8 {
+    for number in 0..kept as u8 {
         let (bytes, _) = take(&b)?;
         ensure!(bytes == [number; 1000], "datagram {number} is another");
     }
@@ -189,16 +172,15 @@ fn options(lab: &Lab) -> Outcome {
     take(&b)?;
     b.send(&[], 0)?;
     take(&a)?;
-    ensure!(
-        a.counters(4)? == [1, 0, 1, 0],
-        "a counted {:?}",
-        a.counters(4)?
-    );
-    ensure!(
-        b.counters(4)? == [1, 0, 1, 0],
-        "b counted {:?}",
-        b.counters(4)?
-    );
+    let one_each_way = EdpStats {
+        pkt_tx: 1,
+        pkt_rx: 1,
+        ..EdpStats::default()
+    };
+    for socket in [&a, &b] {
+        let counted = socket.edp_counters()?;
+        ensure!(counted == one_each_way, "{counted:?}");
+    }
     Ok(())
 }
 

@@ -124,8 +124,8 @@ fn reports(lab: &Lab) -> Outcome {
         b.send(b"no room", 0)?;
     }
     eventually("a drop", || {
-        let counted = a.counters(4)?;
-        Ok(counted[2] + counted[3] == 5 && counted[3] > 0)
+        let counted = a.edp_counters()?;
+        Ok(counted.pkt_rx + counted.pkt_rx_drop == 5 && counted.pkt_rx_drop > 0)
     })?;
     while a.poll(0, Duration::ZERO)? & libc::POLLERR != 0 {
         take(&a)?;

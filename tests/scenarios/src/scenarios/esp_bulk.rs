@@ -106,11 +106,7 @@ fn one_big_message(lab: &Lab) -> Outcome {
 
 fn both_ways(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(301)?;
-    let load = Load {
-        total: 8 * MIB,
-        chunk: 1 << 16,
-        seed: 301,
-    };
+    let load = Load::of(8 * MIB, 1 << 16, 301);
     transfer_both_ways(&client, &server, load)
 }
 

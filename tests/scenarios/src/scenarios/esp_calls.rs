@@ -1,6 +1,7 @@
 //! The socket calls on an ESP connection: flags, vectors, time limits, readiness, options, ioctls.
 
 use anyhow::{ensure, Context};
+use sockaddr_en::EspStats;
 
 use crate::address::{SOL_EP, SOL_EP_2006, SO_MTU, SO_STATS};
 use crate::harness::{refused, Outcome, Scenario};
@@ -98,30 +99,18 @@ fn options(lab: &Lab) -> Outcome {
         || Ok(client.send_all(&bytes)?),
         || Ok(server.receive_exact(&mut got)?),
     )?;
-    let (sent, received) = (client.counters(8)?, server.counters(8)?);
-    // pkt_tx, pkt_rtx, tx_err, pkt_rx, pkt_rx_oos, pkt_rx_drop, seq_lost, arq_tx
-    ensure!(
-        sent[0] >= 10,
-        "pkt_tx is {} after ten packets of data",
-        sent[0]
-    );
-    ensure!(
-        received[3] >= 10,
-        "pkt_rx is {} after ten packets of data",
-        received[3]
-    );
-    ensure!(sent[2] == 0, "tx_err is {}", sent[2]);
+    let (sent, received) = (client.esp_counters()?, server.esp_counters()?);
+    let ten = sent.pkt_tx >= 10 && received.pkt_rx >= 10;
+    ensure!(ten, "after ten packets of data: {sent:?}, {received:?}");
+    ensure!(sent.tx_err == 0, "{sent:?}");
     // A host that is not scheduled for longer than the request timer makes its peer ask again, so a
     // packet may come twice; but none is missing and none is dropped.
     ensure!(
-        received[5] == 0 && received[6] == 0,
+        received.pkt_rx_drop == 0 && received.seq_lost == 0,
         "loss on a cable: {received:?}"
     );
-    let fresh = lab.a.esp()?.counters(8)?;
-    ensure!(
-        fresh.iter().all(|&count| count == 0),
-        "a fresh socket counted {fresh:?}"
-    );
+    let fresh = lab.a.esp()?.esp_counters()?;
+    ensure!(fresh == EspStats::default(), "a fresh socket: {fresh:?}");
     Ok(())
 }
 

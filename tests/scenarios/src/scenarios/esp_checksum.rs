@@ -34,11 +34,7 @@ pub const ALL: &[Scenario] = &[
     .within(240),
 ];
 
-const LOAD: Load = Load {
-    total: 1 << 20,
-    chunk: 100_000,
-    seed: 17,
-};
+const LOAD: Load = Load::of(1 << 20, 100_000, 17);
 
 /// Payload bytes of a packet with a checksum, at the MTU of 1500.
 const PAYLOAD: i32 = 1485;

@@ -96,11 +96,7 @@ fn grants(wire: &PacketSocket) -> Result<Vec<[u8; 2]>> {
 fn buffers(lab: &Lab) -> Outcome {
     const SEND: i32 = libc::SO_SNDBUF;
     const RECEIVE: i32 = libc::SO_RCVBUF;
-    let load = Load {
-        total: 8 << 20,
-        chunk: 1 << 20,
-        seed: 895,
-    };
+    let load = Load::of(8 << 20, 1 << 20, 895);
     // The sizes before and after a transfer, of the sender's buffer and the receiver's.
     let sizes = |port, prepare: &dyn Fn(&Socket, &Socket) -> Outcome| {
         let (client, server) = lab.esp_pair(port)?;
@@ -133,11 +129,7 @@ fn buffers(lab: &Lab) -> Outcome {
 /// Packets follow each other closely on a veth pair, by a clock that counts instructions, so windows grow; and a single sender gets all that may come unscheduled.
 fn receiver(lab: &Lab) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
-    let load = Load {
-        total: 4 << 20,
-        chunk: 1 << 18,
-        seed: 892,
-    };
+    let load = Load::of(4 << 20, 1 << 18, 892);
     let move_by = |port| {
         let (client, server) = lab.esp_pair(port)?;
         transfer(&client, &server, load)?;

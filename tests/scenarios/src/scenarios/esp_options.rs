@@ -234,11 +234,7 @@ fn unequal_windows(lab: &Lab) -> Outcome {
     let probes = lab.b.counter("EspOutProbes")?;
     for number in 0..CONNECTIONS {
         let (client, server) = lab.esp_pair(1000 + number)?;
-        let load = Load {
-            total: 60_000,
-            chunk: 60_000,
-            seed: number.into(),
-        };
+        let load = Load::of(60_000, 60_000, number.into());
         transfer(&client, &server, load)?;
     }
     let more = lab.b.counter("EspOutProbes")? - probes;

@@ -27,11 +27,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::guest("esp_module_unloads_after_joining", unloads),
 ];
 
-const LOAD: Load = Load {
-    total: 4 << 20,
-    chunk: 100_000,
-    seed: 14,
-};
+const LOAD: Load = Load::of(4 << 20, 100_000, 14);
 
 /// A frame's bytes at the MTU of 1500.
 const FULL: usize = 1514;

@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, ensure, Context, Result};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::wait::waitpid;
+use sockaddr_en::EspStats;
 
 use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
 use crate::harness::{note, start_process, Outcome, Scenario};
@@ -56,39 +57,6 @@ const OVERRUNS: &str = "EspAckQueueOverrun";
 /// A number for people to read, however the scenario ends.
 fn tell(text: &str) {
     println!("# {text}");
-}
-
-/// ESP's counters, `struct esp_stats`.
-#[derive(Debug)]
-struct Stats {
-    retransmitted: u32,
-    errors: u32,
-    received: u32,
-    dropped: u32,
-    lost: u32,
-}
-
-impl Stats {
-    fn of(socket: &Socket) -> Result<Self> {
-        let all = socket.counters(8)?;
-        Ok(Self {
-            retransmitted: all[1],
-            errors: all[2],
-            received: all[3],
-            dropped: all[5],
-            lost: all[6],
-        })
-    }
-}
-
-/// A connection from `client` through `listener` of `server`: both ends.
-fn pair(client: &Host, server: &Host, listener: &Socket, port: u16) -> Result<(Socket, Socket)> {
-    let socket = client.esp()?;
-    socket
-        .connect(&client.to(server, port))
-        .context("connect")?;
-    let (accepted, _) = listener.accept(0).context("accept")?;
-    Ok((socket, accepted))
 }
 
 /// One message of `total` bytes over each of `pairs`, all at the same time; how long that takes.
@@ -143,7 +111,7 @@ fn many_senders() -> Outcome {
         let listener = receiver.esp_listener(port, 64)?;
         let pairs = senders[..count]
             .iter()
-            .map(|sender| pair(sender, receiver, &listener, port))
+            .map(|sender| sender.esp_pair_through(receiver, &listener, port))
             .collect::<Result<Vec<_>>>()?;
         let time =
             transfer_together(&pairs, 256 * KIB).with_context(|| format!("{count} senders"))?;
@@ -156,8 +124,8 @@ fn many_senders() -> Outcome {
             .ensure_no_drops()
             .with_context(|| format!("{count} senders"))?;
         for (number, (client, server)) in pairs.iter().enumerate() {
-            let ends = [Stats::of(client)?, Stats::of(server)?];
-            let fine = |stats: &Stats| stats.dropped == 0 && stats.retransmitted == 0;
+            let ends = [client.esp_counters()?, server.esp_counters()?];
+            let fine = |stats: &EspStats| stats.pkt_rx_drop == 0 && stats.pkt_rtx == 0;
             ensure!(
                 ends.iter().all(fine),
                 "{count} senders, number {number}: {ends:?}"
@@ -250,7 +218,7 @@ fn silent_sender() -> Outcome {
     let three = || {
         senders
             .iter()
-            .map(|sender| pair(sender, receiver, &listener, 811))
+            .map(|sender| sender.esp_pair_through(receiver, &listener, 811))
             .collect::<Result<Vec<_>>>()
     };
     // The first run is not looked at: everything is done for the first time in it.
@@ -381,7 +349,7 @@ fn killed_sender() -> Outcome {
     let (fallen, _) = listener.accept(0).context("accepting the victim")?;
     let pairs = senders
         .iter()
-        .map(|sender| pair(sender, receiver, &listener, 812))
+        .map(|sender| sender.esp_pair_through(receiver, &listener, 812))
         .collect::<Result<Vec<_>>>()?;
     let shoot = || {
         kill(child, Signal::SIGKILL).context("kill")?;
@@ -402,10 +370,10 @@ fn unlinked_sender() -> Outcome {
         return Err(anyhow!("no hosts"));
     };
     let listener = receiver.esp_listener(813, 8)?;
-    let (sender, fallen) = pair(victim, receiver, &listener, 813)?;
+    let (sender, fallen) = victim.esp_pair_through(receiver, &listener, 813)?;
     let pairs = senders
         .iter()
-        .map(|sender| pair(sender, receiver, &listener, 813))
+        .map(|sender| sender.esp_pair_through(receiver, &listener, 813))
         .collect::<Result<Vec<_>>>()?;
     let link = |state: &str| victim.namespace.ip(&format!("link set eth0 {state}\n"));
     let before = receiver.counter(OVERRUNS)?;
@@ -456,7 +424,7 @@ fn sleeping_reader() -> Outcome {
             // Less than a burst; a child takes its buffer sizes from the listener, as with TCP.
             listener.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
         }
-        let (client, server) = pair(sender, receiver, &listener, port)?;
+        let (client, server) = sender.esp_pair_through(receiver, &listener, port)?;
         let message = random(8 * MIB, port.into());
         let mut got = vec![0; message.len()];
         let half = got.len() / 2;
@@ -472,7 +440,7 @@ fn sleeping_reader() -> Outcome {
         )
         .with_context(what)?;
         ensure!(got == message, "the bytes changed on the way, {}", what());
-        let ends = [Stats::of(&client)?, Stats::of(&server)?];
+        let ends = [client.esp_counters()?, server.esp_counters()?];
         tell(&format!(
             "{}: sender {:?}, reader {:?}",
             what(),
@@ -481,11 +449,11 @@ fn sleeping_reader() -> Outcome {
         ));
         for stats in &ends {
             ensure!(
-                stats.dropped == 0 && stats.lost == 0 && stats.errors == 0,
+                stats.pkt_rx_drop == 0 && stats.seq_lost == 0 && stats.tx_err == 0,
                 "{}: {ends:?}",
                 what()
             );
-            ensure!(stats.retransmitted == 0, "{}: {ends:?}", what());
+            ensure!(stats.pkt_rtx == 0, "{}: {ends:?}", what());
         }
         switch.ensure_no_drops().with_context(what)?;
     }
@@ -499,27 +467,23 @@ fn random_loss() -> Outcome {
         return Err(anyhow!("no hosts"));
     };
     let listener = receiver.esp_listener(830, 4)?;
-    let (client, server) = pair(sender, receiver, &listener, 830)?;
-    let load = Load {
-        total: 64 * MIB,
-        chunk: 64 * KIB,
-        seed: 830,
-    };
+    let (client, server) = sender.esp_pair_through(receiver, &listener, 830)?;
+    let load = Load::of(64 * MIB, 64 * KIB, 830);
     transfer(&client, &server, load)?;
     let ports = switch.ports()?;
     tell(&format!(
         "lost: {} of the sender's frames, {} of the receiver's; sender {:?}, receiver {:?}",
         ports[1].lost_packets,
         ports[0].lost_packets,
-        Stats::of(&client)?,
-        Stats::of(&server)?
+        client.esp_counters()?,
+        server.esp_counters()?
     ));
     ensure!(ports[1].lost_packets > 0, "no frame was lost");
     ensure!(
-        Stats::of(&client)?.retransmitted > 0,
+        client.esp_counters()?.pkt_rtx > 0,
         "no frame was sent again"
     );
-    ensure!(Stats::of(&server)?.received > 0, "no frame was counted");
+    ensure!(server.esp_counters()?.pkt_rx > 0, "no frame was counted");
     switch.ensure_no_drops()?;
     drop((client, server, listener));
     switch.down()

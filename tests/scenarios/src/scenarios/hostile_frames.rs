@@ -45,8 +45,8 @@ fn edp_frames(lab: &Lab) -> Outcome {
     send(&edp(1, 95, 5, b"valid and padded"))?;
     receives(&socket, b"valid")?;
     silent(&socket, "a hostile frame")?;
-    let stats = socket.counters(4)?;
-    ensure!(stats[2] == 1, "pkt_rx is {}", stats[2]);
+    let stats = socket.edp_counters()?;
+    ensure!(stats.pkt_rx == 1, "{stats:?}");
     lab.a.await_counter("EdpInMalformed", 5 + 4)?;
     lab.a.await_counter("EdpInNoSocket", 1)
 }
@@ -128,8 +128,11 @@ fn esp_frames(lab: &Lab) -> Outcome {
     }
     exchange(&client, &server).context("the connection after all of this")?;
     lab.b.await_counter("EspInMalformed", 10 + 4)?;
-    let stats = server.counters(8)?;
-    ensure!(stats[5] > 0, "no dropped packet was counted: {stats:?}");
+    let stats = server.esp_counters()?;
+    ensure!(
+        stats.pkt_rx_drop > 0,
+        "no dropped packet was counted: {stats:?}"
+    );
     Ok(())
 }
 
@@ -379,9 +382,9 @@ fn random_frames(lab: &Lab) -> Outcome {
     }
     a.send(b"alive", 0)?;
     receives(&b, b"alive").context("at a connected socket")?;
-    let stats = open.counters(4)?;
+    let stats = open.edp_counters()?;
     ensure!(
-        stats[2] > 0,
+        stats.pkt_rx > 0,
         "not even honest frames reached the open socket: {stats:?}"
     );
     drop(listener);

@@ -87,10 +87,6 @@ fn hides(lab: &Lab) -> Outcome {
         libc::EAGAIN,
         "a forged connection",
     )?;
-    let load = Load {
-        total: 1 << 20,
-        chunk: 20_000,
-        seed: 995,
-    };
+    let load = Load::of(1 << 20, 20_000, 995);
     transfer_both_ways(&client, &server, load)
 }

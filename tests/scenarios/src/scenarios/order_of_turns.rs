@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use anyhow::{anyhow, ensure, Context, Result};
 
 use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{eventually, Host};
+use crate::lab::eventually;
 use crate::socket::Socket;
 use crate::switch::Switch;
 
@@ -41,16 +41,6 @@ const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
 /// A number for people to read, however the scenario ends.
 fn tell(text: &str) {
     println!("# {text}");
-}
-
-/// A connection from `client` through `listener` of `server`: both ends.
-fn pair(client: &Host, server: &Host, listener: &Socket, port: u16) -> Result<(Socket, Socket)> {
-    let socket = client.esp()?;
-    socket
-        .connect(&client.to(server, port))
-        .context("connect")?;
-    let (accepted, _) = listener.accept(0).context("accept")?;
-    Ok((socket, accepted))
 }
 
 /// Streams without an end until `enough`, and a number of bytes received for each.
@@ -139,10 +129,10 @@ fn short_messages() -> Outcome {
         return Err(anyhow!("no hosts"));
     };
     let listener = receiver.esp_listener(820, 64)?;
-    let questions = pair(asker, receiver, &listener, 820)?;
+    let questions = asker.esp_pair_through(receiver, &listener, 820)?;
     let pairs = senders
         .iter()
-        .map(|sender| pair(sender, receiver, &listener, 820))
+        .map(|sender| sender.esp_pair_through(receiver, &listener, 820))
         .collect::<Result<Vec<_>>>()?;
     let received = counters(STREAMS);
     let enough = AtomicBool::new(false);
@@ -190,7 +180,7 @@ fn priorities() -> Outcome {
     let listener = receiver.esp_listener(821, 64)?;
     let pairs = senders
         .iter()
-        .map(|sender| pair(sender, receiver, &listener, 821))
+        .map(|sender| sender.esp_pair_through(receiver, &listener, 821))
         .collect::<Result<Vec<_>>>()?;
     let preferred = &pairs[0].1;
     let set = |priority| preferred.set_int_option(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
@@ -249,9 +239,9 @@ fn shares_by_host() -> Outcome {
         return Err(anyhow!("no hosts"));
     };
     let listener = receiver.esp_listener(822, 64)?;
-    let bulk = pair(other, receiver, &listener, 822)?;
+    let bulk = other.esp_pair_through(receiver, &listener, 822)?;
     let pairs = (0..ANNOUNCERS)
-        .map(|_| pair(announcer, receiver, &listener, 822))
+        .map(|_| announcer.esp_pair_through(receiver, &listener, 822))
         .collect::<Result<Vec<_>>>()?;
     let received = counters(1);
     let announced = counters(ANNOUNCERS);

@@ -69,11 +69,11 @@ fn edp(lab: &Lab) -> Outcome {
         column(&lab.b, "edp", "recv-q")?,
     );
     eventually("all datagrams accounted for", || {
-        let stats = b.counters(4)?;
-        Ok(stats[2] + stats[3] == 50)
+        let stats = b.edp_counters()?;
+        Ok(stats.pkt_rx + stats.pkt_rx_drop == 50)
     })?;
     let fields = line(&lab.b, "edp", 2805)?;
-    let counted = b.counters(4)?[3];
+    let counted = b.edp_counters()?.pkt_rx_drop;
     ensure!(
         fields[drops] == counted.to_string(),
         "{counted} drops, listed: {fields:?}"

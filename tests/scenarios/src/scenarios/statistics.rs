@@ -33,25 +33,21 @@ fn counters(host: &Host) -> Result<BTreeMap<String, u64>> {
 /// The counters of a host that are also counters of its only connection, beside the connection's.
 fn beside(host: &Host, socket: &Socket) -> Result<[(&'static str, u64, u64); 4]> {
     let of_host = counters(host)?;
-    let of_socket = socket.counters(8)?;
+    let of_socket = socket.esp_counters()?;
     Ok([
-        ("EspOutPkts", 0),
-        ("EspRetransPkts", 1),
-        ("EspInPkts", 3),
-        ("EspOutRequests", 7),
+        ("EspOutPkts", of_socket.pkt_tx),
+        ("EspRetransPkts", of_socket.pkt_rtx),
+        ("EspInPkts", of_socket.pkt_rx),
+        ("EspOutRequests", of_socket.arq_tx),
     ]
-    .map(|(name, index)| {
+    .map(|(name, own)| {
         let value = of_host.get(name).copied().unwrap_or_default();
-        (name, value, of_socket[index].into())
+        (name, value, own.into())
     }))
 }
 
 fn losses(lab: &Lab) -> Outcome {
-    let load = Load {
-        total: 4 << 20,
-        chunk: 1 << 16,
-        seed: 86,
-    };
+    let load = Load::of(4 << 20, 1 << 16, 86);
     // A run of packets is lost as a whole.
     lab.netem(&["loss", "10%"])?;
     let (client, server) = lab.esp_pair(PORT)?;

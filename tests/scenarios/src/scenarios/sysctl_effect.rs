@@ -113,11 +113,7 @@ fn receiver(lab: &Lab) -> Outcome {
 /// Hosts that do not have the same numbers, as while these are rolled out: the sender's window ends before its receiver
 /// acknowledges. One burst a second would take minutes.
 fn unequal(lab: &Lab) -> Outcome {
-    let load = Load {
-        total: 8 << 20,
-        chunk: 1 << 16,
-        seed: 81,
-    };
+    let load = Load::of(8 << 20, 1 << 16, 81);
     let (here, there) = (Knobs(&lab.a.namespace), Knobs(&lab.b.namespace));
     // Burst length of the sender, and what its receiver has.
     for (port, (burst, to_ack)) in (81..).zip([(32, 32), (21, 32), (8, 10), (1, 32)]) {
@@ -130,10 +126,9 @@ fn unequal(lab: &Lab) -> Outcome {
         transfer(&client, &server, load)?;
         let probes = lab.b.counter("EspOutProbes")?.wrapping_sub(before);
         let bursts = (load.total / ESP_MSS) as u32 / burst;
-        let counted = server.counters(8)?;
+        let acknowledgements = server.esp_counters()?.pkt_tx;
         note(&format!(
-            "{burst} against {to_ack}: {bursts} bursts, {probes} probes, {} acknowledgements",
-            counted[0]
+            "{burst} against {to_ack}: {bursts} bursts, {probes} probes, {acknowledgements} acknowledgements"
         ));
         // Not one for each burst, but some at the beginning and whenever a program was slow.
         ensure!(
@@ -141,7 +136,7 @@ fn unequal(lab: &Lab) -> Outcome {
             "{burst} against {to_ack}: {probes} probes for {bursts} bursts"
         );
         // A slow machine's acknowledgement may be late once or twice: a window is sent again then.
-        let resent = client.counters(8)?[1];
+        let resent = client.esp_counters()?.pkt_rtx;
         ensure!(resent < 20 + 2 * burst, "{resent} packets were sent again");
     }
     Ok(())
@@ -170,11 +165,7 @@ fn changes(lab: &Lab) -> Outcome {
         Ok(taken)
     };
     let (taken, ()) = beside(disturb, || {
-        let load = Load {
-            total: 4 << 20,
-            chunk: 100_000,
-            seed: 79,
-        };
+        let load = Load::of(4 << 20, 100_000, 79);
         let ended = transfer_both_ways(&client, &server, load);
         done.store(true, Ordering::Relaxed);
         ended

@@ -4,6 +4,7 @@ use std::fs;
 use std::process::Command;
 
 use anyhow::{ensure, Context, Result};
+use sockaddr_en::EspStats;
 
 use crate::frame::{ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
 use crate::harness::{refused, Outcome, Scenario};
@@ -34,11 +35,7 @@ pub const ALL: &[Scenario] = &[
 const PORT: u16 = 2805;
 
 /// A load of some 350 packets, of which a bad wire loses enough.
-const LOAD: Load = Load {
-    total: 512 << 10,
-    chunk: 1 << 16,
-    seed: 2805,
-};
+const LOAD: Load = Load::of(512 << 10, 1 << 16, 2805);
 
 const LOSSY: Faults = Faults {
     loss: 0.05,
@@ -68,7 +65,6 @@ fn is(event: &Event, name: &str, ends: &[(&'static str, String)]) -> bool {
 
 /// What a connection counted, and what its events told, must be the same.
 fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) -> Result<bool> {
-    let counters = socket.counters(8)?;
     let told = |name: &str, reasons: &[&str]| {
         events
             .iter()
@@ -92,9 +88,14 @@ fn agrees(events: &[Event], ends: &[(&'static str, String)], socket: &Socket) ->
         ),
         told("esp_send_request", &[]),
     ];
-    // pkt_rtx, pkt_rx_oos, pkt_rx_drop, arq_tx
-    let counted = [1, 4, 5, 7].map(|index| counters[index] as usize);
-    Ok(told == counted)
+    let EspStats {
+        pkt_rtx,
+        pkt_rx_oos,
+        pkt_rx_drop,
+        arq_tx,
+        ..
+    } = socket.esp_counters()?;
+    Ok(told == [pkt_rtx, pkt_rx_oos, pkt_rx_drop, arq_tx].map(|count| count as usize))
 }
 
 /// A connection that has carried [`LOAD`] over a wire that loses frames: both ends.
@@ -122,7 +123,7 @@ fn requests(lab: &Lab) -> Outcome {
         let events = tracer.events()?;
         Ok(agrees(&events, &here, &client)? && agrees(&events, &there, &server)?)
     })?;
-    ensure!(server.counters(8)?[7] > 0, "nothing was asked for");
+    ensure!(server.esp_counters()?.arq_tx > 0, "nothing was asked for");
     let events = tracer.events()?;
     let whole = events.iter().enumerate().any(|(at, asked)| {
         let behind = &events[at..];
@@ -308,8 +309,9 @@ fn drops(lab: &Lab) -> Outcome {
         let told = events
             .iter()
             .filter(|event| event.name == "edp_drop" && event.get("reason") == "receive-buffer");
-        let stats = receiver.counters(4)?;
-        Ok(stats[2] + stats[3] == 20 && told.count() == stats[3] as usize)
+        let stats = receiver.edp_counters()?;
+        let dropped = stats.pkt_rx_drop;
+        Ok(stats.pkt_rx + dropped == 20 && told.count() == dropped as usize)
     })
 }
 

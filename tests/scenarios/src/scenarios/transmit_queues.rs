@@ -172,7 +172,7 @@ fn one_queue(kind: &Kind) -> Outcome {
     }
     let by_queue = growth(&before, &sent_by_queue(&a)?);
     // What is late may be repeated, but never found to be missing because a later packet came first.
-    let (sent, received) = (client.counters(8)?, server.counters(8)?);
+    let (sent, received) = (client.esp_counters()?, server.esp_counters()?);
     note(&format!(
         "client {sent:?}, server {received:?}, by queue {by_queue:?}"
     ));
@@ -182,7 +182,10 @@ fn one_queue(kind: &Kind) -> Outcome {
         by_queue.iter().all(|count| *count >= least),
         "{by_queue:?} packets left by the two queues"
     );
-    ensure!(received[6] == 0, "{} packets were overtaken", received[6]);
+    ensure!(
+        received.seq_lost == 0,
+        "packets were overtaken: {received:?}"
+    );
     Ok(())
 }
 
@@ -193,11 +196,7 @@ fn pacing(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(881)?;
     lab.a.queue("add", &["fq"])?;
     client.set_int_option(libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, RATE)?;
-    let load = Load {
-        total: BYTES,
-        chunk: 40_000,
-        seed: 881,
-    };
+    let load = Load::of(BYTES, 40_000, 881);
     let start = Instant::now();
     transfer(&client, &server, load)?;
     let took = start.elapsed();

@@ -36,10 +36,10 @@ impl Ledger {
     /// Takes over a stream socket's counters, before it is closed.
     pub fn close(&self, socket: &Socket) {
         // Without its counters a connection is only missing from a sum.
-        if let Ok(counters) = socket.counters(8) {
-            for (sum, place) in [(&self.packets, 0), (&self.resent, 1), (&self.requests, 7)] {
-                sum.fetch_add(u64::from(counters[place]), Relaxed);
-            }
+        if let Ok(counters) = socket.esp_counters() {
+            self.packets.fetch_add(counters.pkt_tx.into(), Relaxed);
+            self.resent.fetch_add(counters.pkt_rtx.into(), Relaxed);
+            self.requests.fetch_add(counters.arq_tx.into(), Relaxed);
         }
     }
 

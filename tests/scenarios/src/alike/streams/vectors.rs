@@ -19,6 +19,7 @@ pub const ALL: &[Scenario] = &[
     Scenario::connected_streams("stream_bad_memory", bad_memory),
     scenario!(connected_streams, stream_bad_memory_half_way),
     scenario!(connected_streams, stream_bad_memory_far_into_a_send),
+    scenario!(connected_streams, stream_bad_memory_far_into_a_receive),
     scenario!(connected_streams, stream_sends_many_messages),
     scenario!(connected_streams, stream_receives_many_messages),
     scenario!(connected_streams, stream_receives_many_until_an_error),
@@ -140,6 +141,30 @@ fn stream_bad_memory_far_into_a_send(trace: &Trace, (client, server): Pair) -> O
     trace.see("none that cannot be read", got.len() <= bytes.len());
     trace.see("as many came", sent.is_ok_and(|sent| sent == got.len()));
     trace.see("as they were", bytes.starts_with(&got));
+    Ok(())
+}
+
+/// How much a call takes depends on where packets end, and that nothing is lost does not.
+fn stream_bad_memory_far_into_a_receive(trace: &Trace, (client, server): Pair) -> Outcome {
+    let bytes = random(20_000, 89);
+    client.send_all(&bytes)?;
+    arrived(&server, bytes.len())?;
+    let mut got = Vec::new();
+    for good in [1, 100, 1489, 4000] {
+        let (mut first, mut last) = (vec![0; good], [0; 100]);
+        let rooms = &mut [
+            PieceMut::Good(&mut first),
+            PieceMut::Bad(2000),
+            PieceMut::Good(&mut last),
+        ];
+        let length = server.receive_message(rooms, 0).map_or(0, |got| got.length);
+        trace.see("no more than before the hole", length <= good);
+        got.extend_from_slice(&first[..length.min(good)]);
+    }
+    let mut rest = vec![0; bytes.len() - got.len()];
+    server.receive_exact(&mut rest)?;
+    got.extend_from_slice(&rest);
+    trace.see("nothing is lost or comes twice", got == bytes);
     Ok(())
 }
 
