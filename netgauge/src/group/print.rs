@@ -238,154 +238,89 @@ fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
 
 #[cfg(test)]
 pub(crate) mod samples {
-    use super::super::esp_params::Cell;
-    use super::super::figures::{Fairness, Goodput, HostRate, Share};
-    use super::super::parameters::EspParameters;
-    use super::super::report::{Cast, GroupRow, GroupRun};
     use super::*;
-    use crate::report::Outcome;
+    use serde_json::json;
 
-    fn goodput(median: u64) -> Goodput {
-        Goodput {
-            worst: median - 1_000_000,
-            median,
-            best: median + 2_000_000,
-        }
+    const ERROR: &str = "h1: no module, run `modprobe enet`";
+
+    fn goodput(median: u64) -> Value {
+        json!({"worst": median - 1_000_000, "median": median, "best": median + 2_000_000})
     }
 
-    fn failed() -> Outcome {
-        Outcome::Failed {
-            error: "h1: no module, run `modprobe enet`".to_owned(),
-        }
+    /// One of three hosts, whose links have 200 Mbit/s.
+    fn of_three(pattern: &str, runs: Value) -> GroupReport {
+        let report = json!({
+            "netgauge": "0.1.0", "pattern": pattern, "participants": ["h0", "h1", "h2"], "seed": 7,
+            "rate_bit_per_s": 200_000_000, "runs": runs,
+        });
+        serde_json::from_value(report).unwrap()
     }
 
     pub(crate) fn many() -> GroupReport {
-        let rate = 200_000_000;
-        let row = |size, median| GroupRow {
-            size,
-            rounds: 20,
-            errors: 0,
-            goodput_bit_per_s: Some(goodput(median)),
-            share: Some(goodput(median).share(rate)),
-            fairness: Some(Fairness {
-                worst: 0.75,
-                median: 0.875,
-            }),
-            ..GroupRow::default()
+        let row = |size: u64, median| {
+            let goodput = goodput(median);
+            let share = |name: &str| goodput[name].as_f64().unwrap() / 2e8;
+            json!({
+                "size": size, "rounds": 20, "errors": 0, "goodput_bit_per_s": goodput,
+                "share": {"worst": share("worst"), "median": share("median"), "best": share("best")},
+                "fairness": {"worst": 0.75, "median": 0.875},
+            })
         };
-        let run = |transport: &str, clients, outcome, rows| GroupRun {
-            transport: transport.to_owned(),
-            about: String::new(),
-            congestion: (transport == "tcp").then(|| "reno".to_owned()),
-            cast: Some(Cast {
-                clients,
-                server: "h0".to_owned(),
-                server_index: 0,
-            }),
-            outcome,
-            rows,
-        };
-        let broken = GroupRow {
-            size: 1024,
-            errors: 1,
-            ..GroupRow::default()
-        };
-        GroupReport {
-            netgauge: "0.1.0".to_owned(),
-            pattern: "one-many".to_owned(),
-            participants: ["h0", "h1", "h2"].map(str::to_owned).to_vec(),
-            seed: 7,
-            rate_bit_per_s: Some(rate),
-            runs: vec![
-                run(
-                    "tcp",
-                    2,
-                    Outcome::Ok,
-                    vec![row(1024, 80_000_000), row(1 << 16, 190_000_000)],
-                ),
-                run("esp", 1, failed(), vec![broken]),
-            ],
-            left_out: Vec::new(),
-        }
+        let runs = json!([
+            {"transport": "tcp", "about": "", "congestion": "reno", "status": "ok",
+             "clients": 2, "server": "h0", "server_index": 0,
+             "rows": [row(1024, 80_000_000), row(1 << 16, 190_000_000)]},
+            {"transport": "esp", "about": "", "status": "failed", "error": ERROR,
+             "clients": 1, "server": "h0", "server_index": 0,
+             "rows": [{"size": 1024, "rounds": 0, "errors": 1}]},
+        ]);
+        of_three("one-many", runs)
     }
 
     pub(crate) fn all() -> GroupReport {
-        let rate = 200_000_000;
-        let row = |size, median: u64| {
-            let host = HostRate {
-                worst: median - 3_000_000,
-                average: median - 1_000_000,
-                median,
-                best: median + 2_000_000,
-            };
-            GroupRow {
-                size,
-                rounds: 20,
-                errors: 0,
-                host_bit_per_s: Some(host),
-                share: Some(Share::Average(host.average as f64 / rate as f64)),
-                total_bit_per_s: Some(host.average * 3),
-                fairness: Some(Fairness {
-                    worst: 0.75,
-                    median: 0.875,
-                }),
-                ..GroupRow::default()
-            }
+        let row = |size: u64, median: u64| {
+            let average = median - 1_000_000;
+            let (worst, best) = (median - 3_000_000, median + 2_000_000);
+            let host = json!({"worst": worst, "average": average, "median": median, "best": best});
+            json!({
+                "size": size, "rounds": 20, "errors": 0, "host_bit_per_s": host,
+                "share": average as f64 / 2e8, "total_bit_per_s": average * 3,
+                "fairness": {"worst": 0.75, "median": 0.875},
+            })
         };
-        GroupReport {
-            netgauge: "0.1.0".to_owned(),
-            pattern: "all-to-all".to_owned(),
-            participants: ["h0", "h1", "h2"].map(str::to_owned).to_vec(),
-            seed: 7,
-            rate_bit_per_s: Some(rate),
-            left_out: Vec::new(),
-            runs: vec![GroupRun {
-                transport: "tcp".to_owned(),
-                about: String::new(),
-                congestion: Some("reno".to_owned()),
-                cast: None,
-                outcome: Outcome::Ok,
-                rows: vec![row(1024, 70_000_000), row(1 << 16, 180_000_000)],
-            }],
-        }
+        let rows = [row(1024, 70_000_000), row(1 << 16, 180_000_000)];
+        let run = json!({
+            "transport": "tcp", "about": "", "congestion": "reno", "status": "ok", "rows": rows,
+        });
+        of_three("all-to-all", json!([run]))
     }
 
     pub(crate) fn params() -> ParamsReport {
-        let cell = |burst_length, packets_to_ack, median| Cell {
-            parameters: EspParameters {
-                burst_length,
-                packets_to_ack,
-            },
-            rounds: 5,
-            errors: 0,
-            goodput_bit_per_s: Some(goodput(median)),
-            share: None,
+        let cell = |burst_length: u32, packets_to_ack: u32, median| {
+            json!({
+                "burst_length": burst_length, "packets_to_ack": packets_to_ack,
+                "rounds": 5, "errors": 0, "goodput_bit_per_s": goodput(median),
+            })
         };
-        ParamsReport {
-            netgauge: "0.1.0".to_owned(),
-            pattern: "esp-params".to_owned(),
-            participants: ["h0", "h1"].map(str::to_owned).to_vec(),
-            seed: 7,
-            server: "h0".to_owned(),
-            server_index: 0,
-            clients: 1,
-            size: 4 << 20,
-            rate_bit_per_s: None,
-            burst_length: vec![1, 16, 32],
-            packets_to_ack: vec![1, 8],
-            outcome: failed(),
-            cells: vec![
-                cell(1, 1, 20_000_000),
-                cell(16, 1, 150_000_000),
-                cell(16, 8, 190_000_000),
-            ],
-        }
+        let cells = [
+            cell(1, 1, 20_000_000),
+            cell(16, 1, 150_000_000),
+            cell(16, 8, 190_000_000),
+        ];
+        let report = json!({
+            "netgauge": "0.1.0", "pattern": "esp-params", "participants": ["h0", "h1"], "seed": 7,
+            "server": "h0", "server_index": 0, "clients": 1, "size": 4 << 20,
+            "burst_length": [1, 16, 32], "packets_to_ack": [1, 8],
+            "status": "failed", "error": ERROR, "cells": cells,
+        });
+        serde_json::from_value(report).unwrap()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::report::record;
     use serde_json::json;
 
     /// A report as it is printed.
@@ -505,15 +440,8 @@ mod tests {
         });
         assert_eq!(report["cells"][2], expected);
     }
-}
 
-#[cfg(test)]
-mod recorded_tests {
-    use super::samples;
-    use super::*;
-    use crate::report::record;
-
-    fn printed(report: &impl Results, format: Format) -> String {
+    fn recorded(report: &impl Results, format: Format) -> String {
         let mut out = Vec::new();
         report
             .write(&record::tests::sample(), format, &mut out)
@@ -523,12 +451,12 @@ mod recorded_tests {
 
     #[test]
     fn the_record_is_in_every_form() {
-        let table = printed(&samples::many(), Format::Table);
+        let table = recorded(&samples::many(), Format::Table);
         assert!(
             table.starts_with("2026-11-21T16:00:00Z: netgauge"),
             "{table}"
         );
-        let csv = printed(&samples::params(), Format::Csv);
+        let csv = recorded(&samples::params(), Format::Csv);
         assert!(
             csv.starts_with("# started: 2026-11-21T16:00:00Z\n"),
             "{csv}"
@@ -538,13 +466,13 @@ mod recorded_tests {
 
     #[test]
     fn json_reads_back_as_the_report_and_as_the_record() {
-        let json = printed(&samples::many(), Format::Json);
+        let json = recorded(&samples::many(), Format::Json);
         let report: GroupReport = serde_json::from_str(&json).unwrap();
         assert_eq!(report, samples::many());
-        let json = printed(&samples::all(), Format::Json);
+        let json = recorded(&samples::all(), Format::Json);
         let report: GroupReport = serde_json::from_str(&json).unwrap();
         assert_eq!(report, samples::all());
-        let json = printed(&samples::params(), Format::Json);
+        let json = recorded(&samples::params(), Format::Json);
         let report: ParamsReport = serde_json::from_str(&json).unwrap();
         assert_eq!(report, samples::params());
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
