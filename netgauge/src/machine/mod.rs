@@ -172,27 +172,15 @@ pub(crate) mod tests {
 
     /// A host with everything.
     pub(crate) fn sample(host: &str) -> Machine {
-        let text = |text: &str| Some(text.to_owned());
-        let parameter = |(name, value): (&str, &str)| (name.to_owned(), value.to_owned());
-        Machine {
-            netgauge: "0.1.0".to_owned(),
-            host: text(host),
-            kernel: text("7.2.12-cloud-amd64"),
-            processor: text("Sample CPU"),
-            processors: Some(2),
-            device: Some(Device {
-                name: "eth0".to_owned(),
-                driver: text("virtio_net"),
-                mtu: Some(1500),
-                mbit_per_s: Some(10_000),
-                offloads: Some(vec!["gso".to_owned(), "gro".to_owned()]),
-            }),
-            congestion_control: text("cubic"),
-            enet: text("0.1.0"),
-            esp: [("burst_length", "32"), ("packets_to_ack", "8")]
-                .map(parameter)
-                .into(),
-        }
+        let machine = serde_json::json!({
+            "netgauge": "0.1.0", "host": host, "kernel": "7.2.12-cloud-amd64",
+            "processor": "Sample CPU", "processors": 2,
+            "device": {"name": "eth0", "driver": "virtio_net", "mtu": 1500, "mbit_per_s": 10_000,
+                       "offloads": ["gso", "gro"]},
+            "congestion_control": "cubic", "enet": "0.1.0",
+            "esp": {"burst_length": "32", "packets_to_ack": "8"},
+        });
+        serde_json::from_value(machine).unwrap()
     }
 
     #[test]

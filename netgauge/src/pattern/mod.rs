@@ -89,61 +89,28 @@ pub trait Two: Sync + fmt::Debug {
 
 /// All patterns, in the order they are listed.
 pub static PATTERNS: [Pattern; 12] = [
-    Pattern {
-        name: "one-one",
-        sizes: &[(1, 64 << 10)],
-        tests: 100,
-        // Both sides hold a message in memory.
-        most: 64 << 20,
-        act: Act::Two(&one_one::OneOne),
-    },
-    Pattern {
-        name: "bulk",
-        sizes: &[(16 << 20, 16 << 20)],
-        tests: 10,
-        most: 1 << 40,
-        act: Act::Two(&bulk::Bulk),
-    },
-    Pattern {
-        name: "logp",
-        sizes: &[(1, 64 << 10)],
-        tests: 100,
-        most: 16 << 20,
-        act: Act::Two(&logp::LogP),
-    },
-    Pattern {
-        name: "flood",
-        sizes: &[(1, 1024)],
-        tests: 10_000,
-        most: 64 << 10,
-        act: Act::Two(&flood::Flood),
-    },
-    Pattern {
-        name: "setup",
-        sizes: &[(1, 1)],
-        tests: 1000,
-        // What fits into the sockets' buffers: both sides write before they read on.
-        most: 64 << 10,
-        act: Act::Two(&set_up::SetUp),
-    },
-    Pattern {
-        name: "recovery",
-        sizes: &[(1, 1), (64 << 10, 64 << 10)],
-        tests: 1000,
-        most: 64 << 20,
-        act: Act::Two(&recovery::Recovery),
-    },
+    // Both sides hold a message in memory.
+    two("one-one", &[(1, 64 << 10)], 100, 64 << 20, &one_one::OneOne),
+    two("bulk", &[(16 << 20, 16 << 20)], 10, 1 << 40, &bulk::Bulk),
+    two("logp", &[(1, 64 << 10)], 100, 16 << 20, &logp::LogP),
+    two("flood", &[(1, 1024)], 10_000, 64 << 10, &flood::Flood),
+    // What fits into the sockets' buffers: both sides write before they read on.
+    two("setup", &[(1, 1)], 1000, 64 << 10, &set_up::SetUp),
+    two(
+        "recovery",
+        &[(1, 1), (64 << 10, 64 << 10)],
+        1000,
+        64 << 20,
+        &recovery::Recovery,
+    ),
     rounds(&patterns::ONE_MANY, 20),
     rounds(&patterns::MANY_ONE, 20),
     rounds(&patterns::ALL_TO_ALL, 20),
     // Few pairings say little of a network.
     rounds(&patterns::BISECTION, 50),
     Pattern {
-        name: patterns::BESIDE.name,
         sizes: &[(100, 100), (10_000, 10_000)],
-        tests: 300,
-        most: MOST_BYTES,
-        act: Act::Many(&patterns::BESIDE),
+        ..rounds(&patterns::BESIDE, 300)
     },
     Pattern {
         name: esp_params::NAME,
@@ -153,6 +120,23 @@ pub static PATTERNS: [Pattern; 12] = [
         act: Act::Many(&esp_params::EspParams),
     },
 ];
+
+/// A pattern of two, with its sizes, the tests of each, and the largest size it takes.
+const fn two(
+    name: &'static str,
+    sizes: &'static [(u64, u64)],
+    tests: u32,
+    most: u64,
+    two: &'static dyn Two,
+) -> Pattern {
+    Pattern {
+        name,
+        sizes,
+        tests,
+        most,
+        act: Act::Two(two),
+    }
+}
 
 const fn rounds(rounds: &'static Rounds, tests: u32) -> Pattern {
     Pattern {

@@ -156,19 +156,13 @@ mod tests {
     use crate::transport::datagram::Datagrams;
     use crate::transport::find;
     use crate::transport::streams::{Connect, StreamContext, StreamKind};
-    use std::net::Ipv4Addr;
     use std::os::unix::net::UnixDatagram;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
     use std::time::Duration;
 
     fn streams(kind: &'static StreamKind) -> Streams {
-        let context = StreamContext {
-            local: Some(Ipv4Addr::LOCALHOST.into()),
-            interface: None,
-            give_up: Duration::from_secs(60),
-            congestion: None,
-        };
+        let context = crate::transport::tests::streams();
         Streams { kind, context }
     }
 

@@ -123,25 +123,18 @@ impl Departure {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::{find, Prepared, Role, SocketOptions};
+    use crate::transport::{find, tests, Prepared, Role};
     use nix::sys::socket::{getpeername, SockaddrStorage};
     use std::net::Ipv4Addr;
     use std::os::fd::AsRawFd;
-    use std::time::Duration;
 
     const LO: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
     /// An end whose control connection is between other addresses than loopback's first.
     fn context(role: Role, interface: Option<&str>) -> Context {
         Context {
-            role,
-            local: SocketAddr::from(([127, 0, 0, 2], 1)),
-            peer: SocketAddr::from(([127, 0, 0, 3], 1)),
             interface: interface.map(str::to_owned),
-            ethertype: 0,
-            loss_timeout: Duration::from_secs(60),
-            give_up: Duration::from_secs(60),
-            options: SocketOptions::default(),
+            ..tests::context(role, 2, 3)
         }
     }
 

@@ -344,10 +344,31 @@ fn wait_for_peer(listener: &impl AsFd, timeout: Duration) -> Result<()> {
 }
 
 #[cfg(test)]
-mod tests {
+pub(crate) mod tests {
     use sockaddr_en::FamilyMissing;
 
     use super::*;
+
+    /// That of an end whose control connection is between these addresses of loopback.
+    pub(crate) fn context(role: Role, local: u8, peer: u8) -> Context {
+        let address = |last| SocketAddr::from(([127, 0, 0, last], 1));
+        let patience = Duration::from_secs(60);
+        Context {
+            role,
+            local: address(local),
+            peer: address(peer),
+            interface: None,
+            ethertype: 0,
+            loss_timeout: patience,
+            give_up: patience,
+            options: SocketOptions::default(),
+        }
+    }
+
+    /// The needs of transports of many connections on loopback.
+    pub(crate) fn streams() -> StreamContext {
+        context(Role::Leader, 1, 1).of_streams()
+    }
 
     #[test]
     fn every_kind_is_found_by_its_own_name() {

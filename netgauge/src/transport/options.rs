@@ -265,8 +265,8 @@ impl SocketOptions {
     /// The kernel does not grant it.
     pub(super) fn apply(&self, socket: &impl AsFd) -> Result<()> {
         let options = SockRef::from(socket);
+        // Beyond the system's limits only root may go.
         if let Some(size) = self.send_buffer {
-            // Beyond the system's limit only root may go.
             if setsockopt(socket, sockopt::SndBufForce, &(size as usize)).is_err() {
                 options.set_send_buffer_size(size as usize)?;
             }

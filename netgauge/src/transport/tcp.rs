@@ -174,14 +174,11 @@ fn set_congestion(socket: &Socket, name: Option<&str>) -> Result<()> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::Ipv4Addr;
 
     fn context(congestion: Option<&str>) -> StreamContext {
         StreamContext {
-            local: Some(Ipv4Addr::LOCALHOST.into()),
-            interface: None,
-            give_up: Duration::from_secs(10),
             congestion: congestion.map(str::to_owned),
+            ..crate::transport::tests::streams()
         }
     }
 

@@ -173,24 +173,11 @@ fn explain(error: io::Error, path: &str) -> anyhow::Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::transport::SocketOptions;
-    use std::net::{Ipv4Addr, SocketAddr};
+    use crate::transport::tests::context;
     use std::path::Path;
-    use std::time::Duration;
 
     fn end(role: Role) -> Prepared {
-        let address = SocketAddr::from((Ipv4Addr::LOCALHOST, 1));
-        prepare(&Context {
-            role,
-            local: address,
-            peer: address,
-            interface: None,
-            ethertype: 0,
-            loss_timeout: Duration::from_secs(60),
-            give_up: Duration::from_secs(60),
-            options: SocketOptions::default(),
-        })
-        .unwrap()
+        prepare(&context(role, 1, 1)).unwrap()
     }
 
     #[test]
