@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use performance::results::{Results, Series, ESP, PLAIN_TCP, TCP};
-use performance::topics::{transports, Topic, ACKS, BUFFER, LOSS, OTHERS, RATE};
+use performance::topics::{
+    transports, Topic, ACKS, BUFFER, BUFFERS, CONGESTIONS, LONG_CABLE, LOSS, MARKS, OTHERS, RATE,
+};
 use serde_json::Value;
 
 use crate::bench::{self, shares};
@@ -71,6 +73,14 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     guest.ask(&warm_up)?;
     let mut tracer = Tracer::new(guest)?;
     on_cable(guest, results, &mut tracer, &OTHERS)?;
+    step::say("a cable: calls that do not block");
+    to_server(guest, results, Topic::Nonblocking, &OTHERS)?;
+    for kib in BUFFERS {
+        step::say(&format!("a cable: buffers of {kib} KiB"));
+        to_server(guest, results, Topic::Buffers(kib), &[ESP])?;
+    }
+    long_cable(guest, results)?;
+    // From here on windows do not fit themselves to the link.
     for value in ACKS {
         step::say(&format!("a cable: packets_to_ack {value}"));
         let command = format!("sysctl -q -w esp.packets_to_ack={value}");
@@ -81,6 +91,17 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     let command = on_each(hosts, &without_offloads("veth0"));
     done(guest, &format!("! {command}"))?;
     on_cable(guest, results, &mut tracer, &[PLAIN_TCP])
+}
+
+/// New connections over the cable with a delay.
+fn long_cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
+    step::say(&format!("a cable with {LONG_CABLE}"));
+    let hosts = "a b";
+    let delay = format!("tc qdisc add dev veth0 root netem {LONG_CABLE} limit 10000");
+    done(guest, &format!("! {}", on_each(hosts, &delay)))?;
+    to_server(guest, results, Topic::RampUp, &OTHERS)?;
+    let usual = on_each(hosts, "tc qdisc del dev veth0 root");
+    done(guest, &format!("! {usual}"))
 }
 
 fn on_cable(
@@ -196,7 +217,51 @@ fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
     results.parameters = report["cells"].as_array().cloned().context("no cells")?;
     step::say("a switch: TCP without offloads");
     done(guest, &on_each(hosts, &without_offloads("eth0")))?;
-    on_switch(guest, results, &[PLAIN_TCP])
+    on_switch(guest, results, &[PLAIN_TCP])?;
+    CONGESTIONS
+        .iter()
+        .try_for_each(|congestion| beside(guest, results, congestion))
+}
+
+/// A stream of ESP and one of TCP from two hosts to a third, by a congestion control of TCP's. Each is measured while the other one goes on.
+fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Result<()> {
+    step::say(&format!("a switch: ESP beside TCP with {congestion}"));
+    let marks = if congestion == "dctcp" {
+        format!(" --ecn {MARKS}")
+    } else {
+        String::new()
+    };
+    let up = format!(
+        "modprobe -q tcp_{congestion}; enet-switch down && enet-switch up --hosts 3 --rate {} --buffer {BUFFER}{marks} && \
+         sysctl -q -w net.ipv4.tcp_allowed_congestion_control='reno cubic dctcp' && {}",
+        RATE.0,
+        on_each(
+            "h0 h1 h2",
+            &format!("sysctl -q -w net.ipv4.tcp_congestion_control={congestion}")
+        )
+    );
+    done(guest, &up)?;
+    for [one, other] in [[ESP, TCP], [TCP, ESP]] {
+        let client = |host: &str, port: u32, transport: &str| {
+            format!(
+                "ip netns exec {host} chrt -f 1 netgauge -m {transport} --connect 10.0.0.1 --port {port} --interface eth0"
+            )
+        };
+        // The other one has begun when its control connection is there, and is at its full rate after the warm-up.
+        let line = format!(
+            "for port in 2805 2806; do ip netns exec h0 chrt -f 1 netgauge --server --once --port $port </dev/null >/dev/null 2>&1 & done; \
+             {} -x bulk -s 1G -c 1000 </dev/null >/dev/null 2>&1 & endless=$!; \
+             {} {} --format json 2>/tmp/errors || {{ cat /tmp/errors; false; }}; \
+             status=$?; kill $endless; wait; exit $status",
+            client("h2", 2806, other.transport),
+            client("h1", 2805, one.transport),
+            Topic::Beside.arguments()
+        );
+        let report: Value = guest.ask(&line)?.report()?;
+        let topic = format!("{}-{congestion}", Topic::Beside.key());
+        results.take(&topic, &[one], &report);
+    }
+    Ok(())
 }
 
 fn on_switch(guest: &mut Commands, results: &mut Results, series: &[Series]) -> Result<()> {
