@@ -122,8 +122,7 @@ pub static PATTERNS: [Pattern; 12] = [
         name: "setup",
         sizes: &[(1, 1)],
         tests: 1000,
-        // What fits into the sockets' buffers: both sides write before they read on.
-        most: 64 << 10,
+        most: 64 << 20,
         act: Act::Two(&set_up::SetUp),
     },
     Pattern {
