@@ -68,8 +68,7 @@ pub fn ramp_up(results: &Results) -> Result<Section> {
 pub fn beside_tcp(results: &Results) -> Section {
     let share = |congestion: &str, series| {
         let topic = format!("{}-{congestion}", Topic::Beside.key());
-        let rates = results.points(&topic, series, "mbit_per_s");
-        Some(rates.first()?.1 * 1e6 / RATE.2)
+        Some(results.points(&topic, series, "share.median").first()?.1)
     };
     let mut text =
         String::from("| part of the port's rate | ESP | TCP | both |\n|---|---:|---:|---:|");
@@ -95,8 +94,8 @@ pub fn beside_tcp(results: &Results) -> Section {
                 "enet-switch up --hosts 3 --rate {} --buffer {BUFFER}        # for dctcp with --ecn {MARKS}",
                 RATE.0
             ),
-            "sysctl -w net.ipv4.tcp_congestion_control=NAME        # on all hosts".to_owned(),
-            format!("netgauge --connect HOST -m TRANSPORT {}", Topic::Beside.arguments()),
+            format!("netgauge -m esp {}", Topic::Beside.arguments()),
+            "netgauge -m tcp --congestion NAME ...        # from h2 at the same time".to_owned(),
         ],
         table: Some(text),
         sentences: vec![

@@ -101,7 +101,10 @@ impl Topic {
                 "-x one-one -s 4K-1M -c 10 --warmup 0 --send-buffer {kib}K --receive-buffer {kib}K"
             ),
             Self::RampUp => "-x setup -s 1K-1M -c 3 --warmup 1".to_owned(),
-            Self::Beside => "-x bulk -s 8M -c 3 --warmup 1".to_owned(),
+            Self::Beside => format!(
+                "-x one-many --netns h0,h1 --server-index 0 --clients 1 -s 8M -c 3 --warmup 1 --rate {}",
+                RATE.1
+            ),
             Self::Bulk => format!("-x bulk -s 4M -c 3 --warmup 1 {UNLIMITED}"),
             Self::Acks(_) => format!("-x one-one -s 1-1M -c 5 --warmup 1 {UNLIMITED}"),
             Self::LogP => "-x logp -s 1,16,256,1K,4K,16K,64K -c 10 --warmup 2".to_owned(),

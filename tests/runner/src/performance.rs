@@ -232,30 +232,27 @@ fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Resu
         String::new()
     };
     let up = format!(
-        "modprobe -q tcp_{congestion}; enet-switch down && enet-switch up --hosts 3 --rate {} --buffer {BUFFER}{marks} && \
-         sysctl -q -w net.ipv4.tcp_allowed_congestion_control='reno cubic dctcp' && {}",
-        RATE.0,
-        on_each(
-            "h0 h1 h2",
-            &format!("sysctl -q -w net.ipv4.tcp_congestion_control={congestion}")
-        )
+        "modprobe -q tcp_{congestion}; enet-switch down && enet-switch up --hosts 3 --rate {} --buffer {BUFFER}{marks}",
+        RATE.0
     );
     done(guest, &up)?;
+    let measured = Topic::Beside.arguments();
+    // The other one goes from the third host, and is at its full rate after the warm-up.
+    let endless = "-x one-many --netns h0,h2 --server-index 0 --clients 1 -s 8M -c 100000";
     for [one, other] in [[ESP, TCP], [TCP, ESP]] {
-        let client = |host: &str, port: u32, transport: &str| {
-            format!(
-                "ip netns exec {host} chrt -f 1 netgauge -m {transport} --connect 10.0.0.1 --port {port} --interface eth0"
-            )
+        let mode = |series: Series| {
+            if series == TCP {
+                format!("-m tcp --congestion {congestion}")
+            } else {
+                format!("-m {}", series.transport)
+            }
         };
-        // The other one has begun when its control connection is there, and is at its full rate after the warm-up.
         let line = format!(
-            "for port in 2805 2806; do ip netns exec h0 chrt -f 1 netgauge --server --once --port $port </dev/null >/dev/null 2>&1 & done; \
-             {} -x bulk -s 1G -c 1000 </dev/null >/dev/null 2>&1 & endless=$!; \
-             {} {} --format json 2>/tmp/errors || {{ cat /tmp/errors; false; }}; \
+            "chrt -f 1 netgauge {endless} {} </dev/null >/dev/null 2>&1 & endless=$!; \
+             chrt -f 1 netgauge {measured} {} --format json 2>/tmp/errors || {{ cat /tmp/errors; false; }}; \
              status=$?; kill $endless; wait; exit $status",
-            client("h2", 2806, other.transport),
-            client("h1", 2805, one.transport),
-            Topic::Beside.arguments()
+            mode(other),
+            mode(one)
         );
         let report: Value = guest.ask(&line)?.report()?;
         let topic = format!("{}-{congestion}", Topic::Beside.key());
