@@ -18,8 +18,13 @@ public final class NioEcho {
     public static void main(String[] words) throws IOException {
         if (words[0].equals("serve")) {
             serve(Integer.parseInt(words[1]));
+            return;
+        }
+        InetSocketAddress server = new InetSocketAddress(words[1], Integer.parseInt(words[2]));
+        if (words[0].equals("rate")) {
+            rate(server, Integer.parseInt(words[3]));
         } else {
-            ask(new InetSocketAddress(words[1], Integer.parseInt(words[2])));
+            ask(server);
         }
     }
 
@@ -60,6 +65,28 @@ public final class NioEcho {
         buffer.compact();
         int wanted = buffer.hasRemaining() ? SelectionKey.OP_READ : 0;
         key.interestOps(buffer.position() > 0 ? wanted | SelectionKey.OP_WRITE : wanted);
+    }
+
+    /** Prints the nanoseconds that a request of 64 bytes takes. */
+    private static void rate(InetSocketAddress to, int requests) throws IOException {
+        try (SocketChannel channel = SocketChannel.open(to)) {
+            channel.setOption(StandardSocketOptions.TCP_NODELAY, true);
+            ByteBuffer buffer = ByteBuffer.allocateDirect(64);
+            long start = System.nanoTime();
+            for (int i = 0; i < requests; i++) {
+                buffer.clear();
+                while (buffer.hasRemaining()) {
+                    channel.write(buffer);
+                }
+                buffer.clear();
+                while (buffer.hasRemaining()) {
+                    if (channel.read(buffer) < 0) {
+                        throw new IOException("the server ended");
+                    }
+                }
+            }
+            System.out.println((System.nanoTime() - start) / requests);
+        }
     }
 
     private static final class Progress {

@@ -4,6 +4,7 @@
 import asyncio
 import os
 import sys
+import time
 
 CLIENTS = 8
 BYTES = 100_000
@@ -42,7 +43,21 @@ async def ask(host, port):
     await asyncio.gather(*(client(host, port) for _ in range(CLIENTS)))
 
 
-if sys.argv[1] == "serve":
-    asyncio.run(serve(int(sys.argv[2])))
-else:
-    asyncio.run(ask(sys.argv[2], int(sys.argv[3])))
+async def rate(host, port, requests):
+    """Prints the nanoseconds that a request of 64 bytes takes."""
+    reader, writer = await asyncio.open_connection(host, port)
+    start = time.monotonic_ns()
+    for _ in range(requests):
+        writer.write(bytes(64))
+        await reader.readexactly(64)
+    print((time.monotonic_ns() - start) // requests)
+    writer.close()
+
+
+match sys.argv[1:]:
+    case ["serve", port]:
+        asyncio.run(serve(int(port)))
+    case ["ask", host, port]:
+        asyncio.run(ask(host, int(port)))
+    case ["rate", host, port, requests]:
+        asyncio.run(rate(host, int(port), int(requests)))

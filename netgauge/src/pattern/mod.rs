@@ -94,8 +94,7 @@ pub static PATTERNS: [Pattern; 12] = [
     two("bulk", &[(16 << 20, 16 << 20)], 10, 1 << 40, &bulk::Bulk),
     two("logp", &[(1, 64 << 10)], 100, 16 << 20, &logp::LogP),
     two("flood", &[(1, 1024)], 10_000, 64 << 10, &flood::Flood),
-    // What fits into the sockets' buffers: both sides write before they read on.
-    two("setup", &[(1, 1)], 1000, 64 << 10, &set_up::SetUp),
+    two("setup", &[(1, 1)], 1000, 64 << 20, &set_up::SetUp),
     two(
         "recovery",
         &[(1, 1), (64 << 10, 64 << 10)],

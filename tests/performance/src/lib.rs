@@ -9,6 +9,8 @@ mod overheads;
 pub mod page;
 pub mod results;
 #[cfg(feature = "page")]
+mod shares;
+#[cfg(feature = "page")]
 mod streams;
 pub mod topics;
 #[cfg(feature = "page")]

@@ -8,7 +8,7 @@ use netgauge::plot::axis::{Axis, Scale, Unit};
 use netgauge::plot::chart::{Chart, Line};
 
 use crate::results::{at, Points, Results, Series, ALL};
-use crate::{overheads, streams, words};
+use crate::{overheads, shares, streams, words};
 
 /// Where pictures are, beside the page.
 pub const PICTURES: &str = "performance";
@@ -152,13 +152,17 @@ pub fn write(results: &Results) -> Result<Page> {
     let sections = [
         streams::latency(results)?,
         streams::throughput(results)?,
+        streams::nonblocking(results)?,
         streams::acknowledgements(results)?,
+        streams::buffers(results)?,
         streams::losses(results)?,
         streams::parameters(results)?,
         overheads::logp(results)?,
         overheads::hidden(results),
         streams::single_sender(results)?,
         streams::congestion(results)?,
+        shares::ramp_up(results)?,
+        shares::beside_tcp(results),
         overheads::flood(results)?,
     ];
     let mut text = INTRODUCTION.replace("RELEASE", &results.release);

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::page::{ahead, chart, line, lines, over_sizes, table, Section};
 use crate::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};
-use crate::topics::{Topic, ACKS, BUFFER, LOSS, PACKETS, PAYLOAD, RATE};
+use crate::topics::{Topic, ACKS, BUFFER, BUFFERS, LOSS, PACKETS, PAYLOAD, RATE};
 use crate::words::{beside, list, number, Better, KIB, MIB};
 
 /// `ESP 11,238, EDP 11,061`: what each series has at `size`.
@@ -109,6 +109,103 @@ pub fn throughput(results: &Results) -> Result<Section> {
     section
         .sentences
         .extend(ahead(results, (topic, path), ESP, &others, Better::More));
+    Ok(section)
+}
+
+/// Reinhardt 4.3 and 5.3: what calls that do not block change.
+pub fn nonblocking(results: &Results) -> Result<Section> {
+    let (topic, path) = ("nonblocking", "half_rtt_ns.median");
+    let mut drawn = lines(results, topic, path);
+    for line in &mut drawn {
+        line.label += ", nonblocking";
+    }
+    let blocking = |series| results.points("dialogue", series, path);
+    let mut section = Section {
+        title: "Calls that do not block".to_owned(),
+        sources: "Reinhardt 2006, the nonblocking series of figures 4.3.1 to 4.3.4 and 5.3.1 to 5.3.4: half a round trip, where each \
+                  call that would block waits in `poll` instead."
+            .to_owned(),
+        commands: vec![Topic::Nonblocking.command()],
+        table: Some(table(
+            &drawn,
+            "instructions",
+            &[1.0, 64.0, KIB, 4.0 * KIB, 64.0 * KIB],
+        )),
+        ..Section::default()
+    };
+    let chart = over_sizes(
+        "Half a round trip, calls that do not block",
+        "instructions",
+        Scale::Logarithmic,
+        drawn,
+    );
+    section.draw("nonblocking", &chart)?;
+    let told: Vec<_> = [ESP, EDP, TCP]
+        .into_iter()
+        .filter_map(|series| {
+            let waits = at(&results.points(topic, series, path), 1.0)?;
+            let blocks = at(&blocking(series), 1.0)?;
+            Some(format!("{} over {}", beside(waits, blocks), series.name))
+        })
+        .collect();
+    section.sentences.push(format!(
+        "A message of one byte takes {} with calls that block: the thesis' programs polled the socket without a pause, these sleep in `poll`.",
+        list(&told)
+    ));
+    Ok(section)
+}
+
+/// Reinhardt 5.3.6 and 5.3.7.
+pub fn buffers(results: &Results) -> Result<Section> {
+    let by_buffers = |value: &str| -> Vec<Line> {
+        let path = format!("half_rtt_ns.{value}");
+        let drawn = BUFFERS.iter().map(|kib| {
+            let points = results.points(&Topic::Buffers(*kib).key(), ESP, &path);
+            // Bytes in half a round trip of so many ns.
+            let in_mbit = points.into_iter().map(|(size, ns)| (size, size * 8e3 / ns));
+            line(format!("{kib} KiB"), ESP, in_mbit.collect())
+        });
+        drawn.collect()
+    };
+    let y = "Mbit/s at 10^9 instructions per second";
+    let average = by_buffers("avg");
+    let mut section = Section {
+        title: "Influence of the socket buffers' sizes".to_owned(),
+        sources: "Reinhardt 2006, figures 5.3.6 (the most) and 5.3.7 (averages): ESP's throughput by the sizes of the send and the \
+                  receive buffer."
+            .to_owned(),
+        commands: BUFFERS
+            .iter()
+            .map(|kib| Topic::Buffers(*kib).command())
+            .collect(),
+        table: Some(table(
+            &average,
+            &format!("average, {y}"),
+            &[4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB],
+        )),
+        ..Section::default()
+    };
+    let at_most = |lines: &[Line], size| -> Option<(f64, f64)> {
+        let of = |line: Option<&Line>| at(&line?.points, size);
+        Some((of(lines.first())?, of(lines.last())?))
+    };
+    if let Some((least, most)) = at_most(&average, MIB) {
+        section.sentences.push(format!(
+            "At 1 MiB ESP carries {} Mbit/s on average with buffers of {} KiB, {} the {} with {} KiB.",
+            number(least),
+            BUFFERS[0],
+            beside(least, most),
+            number(most),
+            BUFFERS[BUFFERS.len() - 1]
+        ));
+    }
+    for (name, title, lines) in [
+        ("buffers-most", "The most throughput", by_buffers("min")),
+        ("buffers-average", "Average throughput", average),
+    ] {
+        let title = format!("{title} by the buffers' sizes");
+        section.draw(name, &over_sizes(&title, y, Scale::FromZero, lines))?;
+    }
     Ok(section)
 }
 

@@ -12,6 +12,16 @@ pub const BUFFER: &str = "128k";
 
 /// Values of `packets_to_ack`.
 pub const ACKS: [u32; 5] = [1, 2, 5, 10, 15];
+/// Sizes of the send and of the receive buffer, KiB.
+pub const BUFFERS: [u32; 6] = [16, 32, 64, 128, 256, 512];
+/// A cable with a delay, as `netem` writes it, in each direction.
+pub const LONG_CABLE: &str = "rate 1gbit delay 100us";
+/// Its rate, bit/s, and its round trip without the time that a packet takes, ns.
+pub const LONG: (f64, f64) = (1e9, 200_000.0);
+/// Congestion controls of TCP beside which a stream of ESP shares a port.
+pub const CONGESTIONS: [&str; 3] = ["reno", "cubic", "dctcp"];
+/// From how much in the buffer on a port marks packets of `dctcp`.
+pub const MARKS: &str = "30k";
 /// Frames that the lossy cable loses, percent.
 pub const LOSS: u32 = 2;
 /// Packets of a message on the lossy cable.
@@ -29,6 +39,14 @@ pub enum Topic {
     Dialogue,
     /// Dialogues of messages that only streams carry.
     LargeDialogue,
+    /// Dialogues by calls that do not block, each behind `poll`.
+    Nonblocking,
+    /// Dialogues with buffers of so many KiB.
+    Buffers(u32),
+    /// Connections that carry one message and its echo, over the long cable.
+    RampUp,
+    /// A stream beside another one of the other protocol.
+    Beside,
     /// One way.
     Bulk,
     /// Dialogues over ESP with a value of `packets_to_ack`.
@@ -56,6 +74,10 @@ impl Topic {
     pub fn key(self) -> String {
         match self {
             Self::Dialogue | Self::LargeDialogue => "dialogue".to_owned(),
+            Self::Nonblocking => "nonblocking".to_owned(),
+            Self::Buffers(kib) => format!("buffers-{kib}"),
+            Self::RampUp => "ramp-up".to_owned(),
+            Self::Beside => "beside".to_owned(),
             Self::Bulk => "bulk".to_owned(),
             Self::Acks(value) => format!("acks-{value}"),
             Self::LogP => "logp".to_owned(),
@@ -74,6 +96,15 @@ impl Topic {
         match self {
             Self::Dialogue => format!("-x one-one -s 1-64K -c 30 --warmup 5 {UNLIMITED}"),
             Self::LargeDialogue => format!("-x one-one -s 128K-1M -c 5 --warmup 1 {UNLIMITED}"),
+            Self::Nonblocking => "-x one-one -s 1-64K -c 30 --warmup 5 --nonblocking both".to_owned(),
+            Self::Buffers(kib) => format!(
+                "-x one-one -s 4K-1M -c 10 --warmup 0 --send-buffer {kib}K --receive-buffer {kib}K"
+            ),
+            Self::RampUp => "-x setup -s 1K-1M -c 3 --warmup 1".to_owned(),
+            Self::Beside => format!(
+                "-x one-many --netns h0,h1 --server-index 0 --clients 1 -s 8M -c 3 --warmup 1 --rate {}",
+                RATE.1
+            ),
             Self::Bulk => format!("-x bulk -s 4M -c 3 --warmup 1 {UNLIMITED}"),
             Self::Acks(_) => format!("-x one-one -s 1-1M -c 5 --warmup 1 {UNLIMITED}"),
             Self::LogP => "-x logp -s 1,16,256,1K,4K,16K,64K -c 10 --warmup 2".to_owned(),
@@ -108,7 +139,8 @@ impl Topic {
     /// Whether a transport can do it.
     pub fn suits(self, series: Series) -> bool {
         match self {
-            Self::Acks(_) | Self::Parameters => series == ESP,
+            Self::Acks(_) | Self::Parameters | Self::Buffers(_) => series == ESP,
+            Self::RampUp | Self::Beside => matches!(series, ESP | TCP),
             Self::LargeDialogue | Self::LargeLink | Self::Records | Self::Many => {
                 matches!(series, ESP | TCP | PLAIN_TCP)
             }
@@ -133,6 +165,9 @@ mod tests {
         assert_eq!(all(Topic::Dialogue), 5);
         assert_eq!(all(Topic::LargeDialogue), 2);
         assert_eq!(all(Topic::Acks(1)), 1);
+        assert_eq!(all(Topic::Nonblocking), 5);
+        assert_eq!(all(Topic::Buffers(64)), 1);
+        assert_eq!(all(Topic::RampUp), 2);
         assert!(Topic::Many.suits(PLAIN_TCP) && !Topic::Many.suits(EDP));
         assert_eq!(transports(&[ESP, PLAIN_TCP]), "esp,tcp");
         assert_eq!(Topic::LargeDialogue.key(), Topic::Dialogue.key());

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
 use performance::results::{Results, Series, ESP, PLAIN_TCP, TCP};
-use performance::topics::{transports, Topic, ACKS, BUFFER, LOSS, OTHERS, RATE};
+use performance::topics::{
+    transports, Topic, ACKS, BUFFER, BUFFERS, CONGESTIONS, LONG_CABLE, LOSS, MARKS, OTHERS, RATE,
+};
 use serde_json::Value;
 
 use crate::bench::{self, shares};
@@ -71,6 +73,14 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     guest.ask(&warm_up)?;
     let mut tracer = Tracer::new(guest)?;
     on_cable(guest, results, &mut tracer, &OTHERS)?;
+    step::say("a cable: calls that do not block");
+    to_server(guest, results, Topic::Nonblocking, &OTHERS)?;
+    for kib in BUFFERS {
+        step::say(&format!("a cable: buffers of {kib} KiB"));
+        to_server(guest, results, Topic::Buffers(kib), &[ESP])?;
+    }
+    long_cable(guest, results)?;
+    // From here on windows do not fit themselves to the link.
     for value in ACKS {
         step::say(&format!("a cable: packets_to_ack {value}"));
         let command = format!("sysctl -q -w esp.packets_to_ack={value}");
@@ -81,6 +91,17 @@ fn cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
     let command = on_each(hosts, &without_offloads("veth0"));
     done(guest, &format!("! {command}"))?;
     on_cable(guest, results, &mut tracer, &[PLAIN_TCP])
+}
+
+/// New connections over the cable with a delay.
+fn long_cable(guest: &mut Commands, results: &mut Results) -> Result<()> {
+    step::say(&format!("a cable with {LONG_CABLE}"));
+    let hosts = "a b";
+    let delay = format!("tc qdisc add dev veth0 root netem {LONG_CABLE} limit 10000");
+    done(guest, &format!("! {}", on_each(hosts, &delay)))?;
+    to_server(guest, results, Topic::RampUp, &OTHERS)?;
+    let usual = on_each(hosts, "tc qdisc del dev veth0 root");
+    done(guest, &format!("! {usual}"))
 }
 
 fn on_cable(
@@ -196,7 +217,48 @@ fn switch(guest: &mut Commands, results: &mut Results) -> Result<()> {
     results.parameters = report["cells"].as_array().cloned().context("no cells")?;
     step::say("a switch: TCP without offloads");
     done(guest, &on_each(hosts, &without_offloads("eth0")))?;
-    on_switch(guest, results, &[PLAIN_TCP])
+    on_switch(guest, results, &[PLAIN_TCP])?;
+    CONGESTIONS
+        .iter()
+        .try_for_each(|congestion| beside(guest, results, congestion))
+}
+
+/// A stream of ESP and one of TCP from two hosts to a third, by a congestion control of TCP's. Each is measured while the other one goes on.
+fn beside(guest: &mut Commands, results: &mut Results, congestion: &str) -> Result<()> {
+    step::say(&format!("a switch: ESP beside TCP with {congestion}"));
+    let marks = if congestion == "dctcp" {
+        format!(" --ecn {MARKS}")
+    } else {
+        String::new()
+    };
+    let up = format!(
+        "modprobe -q tcp_{congestion}; enet-switch down && enet-switch up --hosts 3 --rate {} --buffer {BUFFER}{marks}",
+        RATE.0
+    );
+    done(guest, &up)?;
+    let measured = Topic::Beside.arguments();
+    // The other one goes from the third host, and is at its full rate after the warm-up.
+    let endless = "-x one-many --netns h0,h2 --server-index 0 --clients 1 -s 8M -c 100000";
+    for [one, other] in [[ESP, TCP], [TCP, ESP]] {
+        let mode = |series: Series| {
+            if series == TCP {
+                format!("-m tcp --congestion {congestion}")
+            } else {
+                format!("-m {}", series.transport)
+            }
+        };
+        let line = format!(
+            "chrt -f 1 netgauge {endless} {} </dev/null >/dev/null 2>&1 & endless=$!; \
+             chrt -f 1 netgauge {measured} {} --format json 2>/tmp/errors || {{ cat /tmp/errors; false; }}; \
+             status=$?; kill $endless; wait; exit $status",
+            mode(other),
+            mode(one)
+        );
+        let report: Value = guest.ask(&line)?.report()?;
+        let topic = format!("{}-{congestion}", Topic::Beside.key());
+        results.take(&topic, &[one], &report);
+    }
+    Ok(())
 }
 
 fn on_switch(guest: &mut Commands, results: &mut Results, series: &[Series]) -> Result<()> {
