@@ -162,6 +162,18 @@ H(struct sk_buff *, skb_peek, (const struct sk_buff_head *list), return skb_peek
 H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_from_sockptr(dst, src, size))
 H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
 
+/* sends whose bytes stay in place */
+H(struct ubuf_info *, skb_notice, (struct sk_buff *skb), return skb_zcopy(skb))
+H(struct ubuf_info *, skb_notice_of, (struct sk_buff *skb, const struct sock *sk), struct ubuf_info *notice = skb_zcopy(skb); return notice && notice->ops == &msg_zerocopy_ubuf_ops && container_of((void *)uarg_to_msgzc(notice), struct sk_buff, cb)->sk == sk && sock_owned_by_user(sk) ? notice : NULL)
+H(void, skb_set_notice, (struct sk_buff *skb, struct ubuf_info *notice), skb_zcopy_set(skb, notice, NULL))
+H(void, notice_put, (struct ubuf_info *notice), net_zcopy_put(notice))
+H(void, notice_abort, (struct ubuf_info *notice), net_zcopy_put_abort(notice, true))
+H(void, notice_copied, (struct ubuf_info *notice), if (notice->ops == &msg_zerocopy_ubuf_ops) uarg_to_msgzc(notice)->zerocopy = 0)
+H(void, skb_zcopy_downgrade_managed, (struct sk_buff *skb), skb_zcopy_downgrade_managed(skb))
+H(struct sock *, skb_owner, (const struct sk_buff *skb), return skb->destructor ? skb->sk : NULL)
+H(bool, socket_is_nonblocking, (const struct socket *sock), return sock->file->f_flags & O_NONBLOCK)
+H(void, socket_support_zc, (struct socket *sock), set_bit(SOCK_SUPPORT_ZC, &sock->flags))
+
 /* data in pages, several packets in one buffer */
 H(struct page_frag *, sk_task_frag, (const struct sock *sk), return sk->sk_use_task_frag ? &current->task_frag : NULL)
 H(bool, skb_can_coalesce, (struct sk_buff *skb, int i, const struct page *page, int off), return skb_can_coalesce(skb, i, page, off))

@@ -347,8 +347,12 @@ impl RawSock {
     /// Readiness that errors bring: a pending one, or reports in the error queue.
     #[inline]
     pub(crate) fn error_readiness(&self) -> u32 {
-        // SAFETY: The queue is part of a valid socket.
-        if !unsafe { queue::is_empty(field!(self, sk_error_queue)) } {
+        // SAFETY: The queues are parts of valid sockets. Notices of a companion are in the queue of the one in front.
+        let reported = unsafe {
+            !queue::is_empty(field!(self, sk_error_queue))
+                || !queue::is_empty(ptr::addr_of_mut!((*self.front()).sk_error_queue))
+        };
+        if reported {
             if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) {
                 return uapi::EPOLLERR | uapi::EPOLLPRI;
             }
