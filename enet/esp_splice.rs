@@ -81,6 +81,8 @@ fn take(guard: &mut Guard<'_, Esp>, pipe: &mut Pipe<'_>, len: usize) -> Result<u
         let wanted = there.min(len.saturating_sub(taken));
         let put = match pipe.put(sock, skb, bytes.start as usize, wanted) {
             Err(error) if taken == 0 => return Err(error),
+            // A copy of what is in no page found no memory. It is not the end of the stream.
+            Ok(0) if taken == 0 && wanted > 0 => return Err(ENOBUFS),
             put => put.unwrap_or(0),
         };
         taken = taken.saturating_add(put);

@@ -60,7 +60,8 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         // Checked as TCP does; its packets are the socket's, not one call's.
         result = msg.cookie(call).map(drop);
     }
-    if result.is_ok() && msg.asks_in_place() {
+    // A call without bytes is not told of, as with TCP.
+    if result.is_ok() && len > 0 && msg.asks_in_place() {
         result = begin_in_place(&mut guard, msg, len);
     }
     if result.is_ok() {

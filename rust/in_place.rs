@@ -98,7 +98,7 @@ impl Message<'_> {
     }
 
     /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice: from now on buffers refer to
-    /// its pages. Nothing changes if there are no bytes, or they [may not](Self::may_stay_in_place) stay in place.
+    /// its pages. Nothing changes if they [may not](Self::may_stay_in_place) stay in place.
     ///
     /// If the bytes join those of `last`, both calls share a notice where possible.
     ///
@@ -112,7 +112,7 @@ impl Message<'_> {
         len: usize,
         last: Option<&Buffer>,
     ) -> Result {
-        if len == 0 || !self.may_stay_in_place(sock) {
+        if !self.may_stay_in_place(sock) {
             return Ok(());
         }
         if let Some(raw) = self.lent_notice() {
