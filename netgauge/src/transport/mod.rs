@@ -7,6 +7,7 @@
 pub(crate) mod datagram;
 mod edp;
 mod esp;
+mod file;
 mod ip;
 pub mod mpi;
 mod options;
@@ -17,10 +18,10 @@ mod raw;
 mod stream;
 pub mod streams;
 mod tcp;
-mod tcp_zerocopy;
 mod tipc;
 mod udp;
 mod unix;
+mod zero_copy;
 
 use std::io;
 use std::net::SocketAddr;
@@ -181,7 +182,10 @@ pub const KINDS: &[Kind] = &[
     esp::KIND,
     unix::KIND,
     tipc::KIND,
-    tcp_zerocopy::KIND,
+    zero_copy::TCP,
+    zero_copy::ESP,
+    file::TCP,
+    file::ESP,
     mpi::KIND,
 ];
 

@@ -124,11 +124,13 @@ pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<
         }
     }
     none_left(socket)?;
-    Ok(match seen.iter().filter(|one| **one == Some(true)).count() {
-        0 => Copies::None,
-        all if all == seen.len() => Copies::All,
-        _ => Copies::Some,
-    })
+    Ok(
+        match seen.iter().filter(|one| **one == Some(true)).count() {
+            0 => Copies::None,
+            all if all == seen.len() => Copies::All,
+            _ => Copies::Some,
+        },
+    )
 }
 
 /// What of some sends the kernel copied.

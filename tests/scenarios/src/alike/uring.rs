@@ -43,6 +43,22 @@ impl Ring {
         })
     }
 
+    /// Registers `bytes` as the ring's only fixed buffer, of index 0.
+    ///
+    /// # Safety
+    /// The buffer must live as long as the ring.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub unsafe fn register(&mut self, bytes: &[u8]) -> Result<()> {
+        let buffer = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: the caller's promise; the kernel reads the vector during the call only.
+        unsafe { self.ring.submitter().register_buffers(&[buffer]) }.context("register_buffers")
+    }
+
     /// Starts an operation; what it was about is known by `id`.
     ///
     /// # Safety

@@ -2,7 +2,9 @@
 
 use anyhow::{ensure, Context, Result};
 
-use crate::address::{Address, AF_ENET, EDP_SO_CHECKSUM, EPPROTO_EZDP, EP_SO_ZEROCOPY, SOL_EP, SO_MTU};
+use crate::address::{
+    Address, AF_ENET, EDP_SO_CHECKSUM, EPPROTO_EZDP, EP_SO_ZEROCOPY, SOL_EP, SO_MTU,
+};
 use crate::harness::{receives, refused, scenario, Outcome, Scenario};
 use crate::lab::{Host, Lab};
 use crate::socket::{Piece, Socket};
@@ -149,7 +151,11 @@ fn ezdp_refusals_are_not_completed(lab: &Lab) -> Outcome {
     receives(&b, b"good")?;
     completed(&a, 1)?;
     lab.a.namespace.ip("link set eth0 down\n")?;
-    refused(a.send(b"down", 0), libc::ENETDOWN, "on a device that is down")?;
+    refused(
+        a.send(b"down", 0),
+        libc::ENETDOWN,
+        "on a device that is down",
+    )?;
     none_left(&a)
 }
 

@@ -32,7 +32,10 @@ pub const ALL: &[Scenario] = &[
     Scenario::direct("zero_copy_under_a_smaller_mtu", resized),
     Scenario::direct("zero_copy_ends_with_its_device", device_goes),
     Scenario::direct("zero_copy_leaves_no_memory_behind", left_behind).within(120),
-    Scenario::guest("zero_copy_of_a_closed_socket_ends_with_the_module", module_goes),
+    Scenario::guest(
+        "zero_copy_of_a_closed_socket_ends_with_the_module",
+        module_goes,
+    ),
     Scenario::direct("zero_copy_sendfile_of_a_file_that_is_truncated", truncated),
     Scenario::direct("zero_copy_sendfile_refers_to_the_files_pages", referred),
 ];
@@ -258,9 +261,12 @@ fn device_goes(lab: &Lab) -> Outcome {
     let near = crate::device::Device::ready(&lab.a.namespace, "gone0")?;
     let far = crate::device::Device::ready(&lab.a.namespace, "gone1")?;
     let (client, server) = near.stream_to(&far, 908)?;
-    lab.a
-        .namespace
-        .run("tc", &["qdisc", "add", "dev", "gone0", "root", "netem", "loss", "100%"])?;
+    lab.a.namespace.run(
+        "tc",
+        &[
+            "qdisc", "add", "dev", "gone0", "root", "netem", "loss", "100%",
+        ],
+    )?;
     let bytes = random(100_000, 908);
     send(&client, &bytes)?;
     none_left(&client)?;
@@ -310,7 +316,10 @@ fn listener_is_alone(lab: &Lab) -> Outcome {
 fn module_goes() -> Outcome {
     let lab = Lab::new(Wiring::Direct)?;
     let (client, server) = lab.esp_pair(910)?;
-    let datagrams = lab.a.namespace.within(|| Socket::new(28, libc::SOCK_DGRAM, 1))??;
+    let datagrams = lab
+        .a
+        .namespace
+        .within(|| Socket::new(28, libc::SOCK_DGRAM, 1))??;
     datagrams.send_to(b"in place", 0, &lab.a.to(&lab.b, 910))?;
     lab.a.queue("add", LOSING)?;
     let bytes = random(40_000, 910);
@@ -362,6 +371,9 @@ fn referred(lab: &Lab) -> Outcome {
     let mut got = vec![0; sent];
     server.receive_exact(&mut got)?;
     let later = got.iter().filter(|byte| **byte == 2).count();
-    ensure!(later > sent / 2, "{later} of {sent} bytes are the later ones");
+    ensure!(
+        later > sent / 2,
+        "{later} of {sent} bytes are the later ones"
+    );
     Ok(())
 }

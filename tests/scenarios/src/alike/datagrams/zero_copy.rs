@@ -15,7 +15,10 @@ use crate::zero_copy::{completed, completed_from, is_on, none_left, switch};
 pub const ALL: &[Scenario] = &[
     scenario!(connected_datagrams, datagram_zero_copy_sends_are_completed),
     scenario!(connected_datagrams, datagram_zero_copy_is_switched_on),
-    scenario!(connected_datagrams, datagram_zero_copy_that_fails_is_not_completed),
+    scenario!(
+        connected_datagrams,
+        datagram_zero_copy_that_fails_is_not_completed
+    ),
     scenario!(connected_datagrams, datagram_zero_copy_by_uring),
 ];
 

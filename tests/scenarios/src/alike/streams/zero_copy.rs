@@ -25,12 +25,16 @@ pub const ALL: &[Scenario] = &[
     scenario!(connected_streams, stream_zero_copy_without_the_option),
     scenario!(connected_streams, stream_zero_copy_beside_other_sends),
     scenario!(connected_streams, stream_zero_copy_of_small_messages),
-    scenario!(connected_streams, stream_zero_copy_that_fails_is_not_completed),
+    scenario!(
+        connected_streams,
+        stream_zero_copy_that_fails_is_not_completed
+    ),
     scenario!(connected_streams, stream_zero_copy_of_part_of_the_message),
     scenario!(connected_streams, stream_zero_copy_ends_with_the_connection),
     scenario!(connected_streams, stream_zero_copy_ends_with_disconnecting),
     scenario!(connected_streams, stream_zero_copy_readiness),
     scenario!(connected_streams, stream_zero_copy_by_uring),
+    scenario!(connected_streams, stream_zero_copy_of_a_registered_buffer),
 ];
 
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
@@ -93,7 +97,17 @@ fn stream_zero_copy_sends_are_completed(trace: &Trace, (client, server): Pair) -
     let mut sends = 0;
     let send = || {
         let mut left = &bytes[..];
-        for length in [1, 1488, 1489, 1490, 4096, 65_536, 100_000, 1_000_000, usize::MAX] {
+        for length in [
+            1,
+            1488,
+            1489,
+            1490,
+            4096,
+            65_536,
+            100_000,
+            1_000_000,
+            usize::MAX,
+        ] {
             let (mut part, behind) = left.split_at(length.min(left.len()));
             left = behind;
             while !part.is_empty() {
@@ -141,7 +155,14 @@ fn stream_zero_copy_beside_other_sends(trace: &Trace, (client, server): Pair) ->
         let mut turn = 0_usize;
         while !left.is_empty() {
             let length = [100, 3000, 1, 1489, 20_000, 700, 64_000][turn % 7].min(left.len());
-            let flags = [0, ZEROCOPY, ZEROCOPY, 0, libc::MSG_MORE, ZEROCOPY | libc::MSG_MORE][turn % 6];
+            let flags = [
+                0,
+                ZEROCOPY,
+                ZEROCOPY,
+                0,
+                libc::MSG_MORE,
+                ZEROCOPY | libc::MSG_MORE,
+            ][turn % 6];
             let sent = client.send(&left[..length], flags | libc::MSG_NOSIGNAL)?;
             sends += u32::from(flags & libc::MSG_ZEROCOPY != 0);
             left = &left[sent..];
@@ -193,7 +214,10 @@ fn stream_zero_copy_that_fails_is_not_completed(trace: &Trace, (client, server):
     trace.see("unreadable", bad(&[Piece::Bad(100)]));
     trace.see("many unreadable pages", bad(&[Piece::Bad(1_000_000)]));
     trace.see("nothing", client.send(b"", ZEROCOPY));
-    trace.see("urgent by another flag", client.send(b"a", ZEROCOPY).is_ok());
+    trace.see(
+        "urgent by another flag",
+        client.send(b"a", ZEROCOPY).is_ok(),
+    );
     see(trace, "completed", completed(&client, 1)?);
     trace.receive("received", &server, 10, 0);
     client.shutdown(libc::SHUT_WR)?;
@@ -306,5 +330,43 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
     let notification = ring.wait(1)?;
     trace.see("it is one", io_uring::cqueue::notif(notification.flags));
     trace.see("as it was", got == bytes);
+    none_left(&client)
+}
+
+/// The pages of such a buffer are held by the ring, not by the packets. Copied bytes go in between.
+fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (client, server): Pair) -> Outcome {
+    const PART: usize = 30_000;
+    const PARTS: usize = 20;
+    let bytes = random(PART * PARTS, 7);
+    let mut ring = Ring::new()?;
+    // SAFETY: the buffer outlives the ring, which is dropped first.
+    unsafe { ring.register(&bytes) }?;
+    let fd = Fd(client.as_raw_fd());
+    let send = || {
+        for part in bytes.chunks(PART) {
+            let entry = opcode::SendZc::new(fd, part.as_ptr(), part.len() as u32)
+                .buf_index(Some(0))
+                .flags(libc::MSG_WAITALL)
+                .build();
+            // SAFETY: the buffer lives to the end of this function, and both completions are waited for.
+            unsafe { ring.start(1, entry) }?;
+            let sent = ring.wait(1)?;
+            anyhow::ensure!(sent.result as usize == PART, "{sent:?}");
+            client.send_all(b"copied")?;
+            anyhow::ensure!(io_uring::cqueue::notif(ring.wait(1)?.flags));
+        }
+        Ok(())
+    };
+    let receive = || {
+        let mut whole = true;
+        let mut got = vec![0; PART + 6];
+        for part in bytes.chunks(PART) {
+            server.receive_exact(&mut got)?;
+            whole &= got[..PART] == *part && &got[PART..] == b"copied";
+        }
+        Ok(whole)
+    };
+    let (whole, ()) = beside(receive, send)?;
+    trace.see("as it was", whole);
     none_left(&client)
 }
