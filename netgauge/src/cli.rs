@@ -89,7 +89,7 @@ Examples:
 
 Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
                  unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy and
-                 esp-zerocopy (MSG_ZEROCOPY), tcp-sendfile and esp-sendfile (sendfile),
+                 esp-zerocopy (MSG_ZEROCOPY), tcp-splice and esp-splice (splice),
                  mpi (two ranks of a job of Open MPI)
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),
                  flood (small messages without waiting), setup (connections one after the

@@ -7,7 +7,6 @@
 pub(crate) mod datagram;
 mod edp;
 mod esp;
-mod file;
 mod ip;
 pub mod mpi;
 mod options;
@@ -15,6 +14,7 @@ mod packets;
 mod place;
 mod polled;
 mod raw;
+mod spliced;
 mod stream;
 pub mod streams;
 mod tcp;
@@ -184,8 +184,8 @@ pub const KINDS: &[Kind] = &[
     tipc::KIND,
     zero_copy::TCP,
     zero_copy::ESP,
-    file::TCP,
-    file::ESP,
+    spliced::TCP,
+    spliced::ESP,
     mpi::KIND,
 ];
 

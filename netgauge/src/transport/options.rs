@@ -31,7 +31,7 @@ pub struct SocketOptions {
     pub nodelay: Option<Switch>,
 
     /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp and
-    /// esp, both also with -zerocopy and -sendfile, udp and edp [default: net.core.busy_read]
+    /// esp, both also with -zerocopy and -splice, udp and edp [default: net.core.busy_read]
     #[arg(help_heading = SOCKETS, long, value_name = "USECS",
           value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -398,7 +398,7 @@ mod tests {
         let check = |line, names| parse(line).unwrap().check(&kinds(names));
         assert!(check(
             "-N both",
-            "tcp,udp,raw,edp,esp,unix,tipc,tcp-zerocopy,esp-zerocopy,tcp-sendfile,esp-sendfile"
+            "tcp,udp,raw,edp,esp,unix,tipc,tcp-zerocopy,esp-zerocopy,tcp-splice,esp-splice"
         )
         .is_ok());
         assert!(check("--nodelay off --busy-poll 1", "tcp,tcp-zerocopy").is_ok());
@@ -406,7 +406,7 @@ mod tests {
             (
                 "--nodelay off",
                 "tcp,udp",
-                "--nodelay means nothing to udp: it is for tcp, tipc, tcp-zerocopy and tcp-sendfile",
+                "--nodelay means nothing to udp: it is for tcp, tipc, tcp-zerocopy and tcp-splice",
             ),
             ("--nodelay on", "esp", "means nothing to esp"),
             (
@@ -437,7 +437,7 @@ mod tests {
         assert_eq!(remarks.len(), 2, "{remarks:?}");
         assert_eq!(
             remarks[0],
-            "--nodelay is for tcp, tipc, tcp-zerocopy and tcp-sendfile only"
+            "--nodelay is for tcp, tipc, tcp-zerocopy and tcp-splice only"
         );
         let describe = |name| options.describe(find(name).unwrap());
         assert_eq!(

@@ -21,8 +21,8 @@ pub const TRANSPORTS: [&str; 11] = [
     "tipc",
     "tcp-zerocopy",
     "esp-zerocopy",
-    "tcp-sendfile",
-    "esp-sendfile",
+    "tcp-splice",
+    "esp-splice",
 ];
 
 /// netgauge's server on a host; it ends with this value.

@@ -41,7 +41,7 @@ struct Budget {
     raw: Option<f64>,
     /// As a ratio to what it is with the usual MTU,
     usual: Option<f64>,
-    /// and to what it is where sends copy, of `esp-sendfile` to `esp`.
+    /// and to what it is where sends copy, of `esp-splice` to `esp`.
     copy: Option<f64>,
 }
 
@@ -227,7 +227,7 @@ pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
          byte is a byte of a stream written in blocks of 64 KiB, byte-1M of 1 MiB.\n\
          jumbo- is with an MTU of 9000; cut- is on a link without segmentation offload, and joined- on one where the receiver\n\
          has GRO; checksum- is with esp.checksum. kernel- is the part that the kernel executes, softirq- the part of that in softirqs. Ratios are to TCP, to\n\
-         packet sockets, to the same with the usual MTU, and of a transport that sends by MSG_ZEROCOPY or sendfile to the same that\n\
+         packet sockets, to the same with the usual MTU, and of a transport that sends by MSG_ZEROCOPY or splice to the same that\n\
          copies. In brackets the budgets.\n\n",
     );
     let _ = writeln!(

@@ -14,8 +14,8 @@ const BLOCKS: [&str; 6] = [
     "esp",
     "tcp-zerocopy",
     "esp-zerocopy",
-    "tcp-sendfile",
-    "esp-sendfile",
+    "tcp-splice",
+    "esp-splice",
 ];
 
 /// One run of netgauge.

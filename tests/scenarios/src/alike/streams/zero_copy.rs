@@ -334,14 +334,14 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
 }
 
 /// The pages of such a buffer are held by the ring, not by the packets. Copied bytes go in between.
-fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (client, server): Pair) -> Outcome {
+fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (connected, accepted): Pair) -> Outcome {
     const PART: usize = 30_000;
     const PARTS: usize = 20;
     let bytes = random(PART * PARTS, 7);
     let mut ring = Ring::new()?;
     // SAFETY: the buffer outlives the ring, which is dropped first.
     unsafe { ring.register(&bytes) }?;
-    let fd = Fd(client.as_raw_fd());
+    let fd = Fd(accepted.as_raw_fd());
     let send = || {
         for part in bytes.chunks(PART) {
             let entry = opcode::SendZc::new(fd, part.as_ptr(), part.len() as u32)
@@ -352,7 +352,7 @@ fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (client, server): Pair
             unsafe { ring.start(1, entry) }?;
             let sent = ring.wait(1)?;
             anyhow::ensure!(sent.result as usize == PART, "{sent:?}");
-            client.send_all(b"copied")?;
+            accepted.send_all(b"copied")?;
             anyhow::ensure!(io_uring::cqueue::notif(ring.wait(1)?.flags));
         }
         Ok(())
@@ -361,12 +361,12 @@ fn stream_zero_copy_of_a_registered_buffer(trace: &Trace, (client, server): Pair
         let mut whole = true;
         let mut got = vec![0; PART + 6];
         for part in bytes.chunks(PART) {
-            server.receive_exact(&mut got)?;
+            connected.receive_exact(&mut got)?;
             whole &= got[..PART] == *part && &got[PART..] == b"copied";
         }
         Ok(whole)
     };
     let (whole, ()) = beside(receive, send)?;
     trace.see("as it was", whole);
-    none_left(&client)
+    none_left(&accepted)
 }
