@@ -4,7 +4,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    edp,
+    edp, edp_in_place,
     edp_output::{fits, fits_peer},
     edp_sock::{Edp, Pending},
     net::{message::Message, rcu, sock::Sock, uapi},
@@ -16,12 +16,22 @@ use core::sync::atomic::Ordering::Relaxed;
 pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Result {
     let mut guard = sock.lock();
     let pending = guard.locked().state;
-    let result = append(sock, pending, msg, len).and_then(|()| {
+    let in_place = edp_in_place::is_wanted(sock, msg);
+    let begun = if in_place {
+        msg.begin_in_place(sock, len, None)
+    } else {
+        Ok(())
+    };
+    // What several sends make is one buffer, so each is told that it was copied.
+    msg.note_copy();
+    let result = begun.and_then(|()| {
+        append(sock, pending, msg, len)?;
         if msg.flags() & uapi::MSG_MORE != 0 {
             return Ok(());
         }
         push(sock, pending)
     });
+    msg.end_in_place(result.is_ok());
     if result.is_err() {
         *pending = None;
     }

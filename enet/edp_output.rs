@@ -150,16 +150,24 @@ impl Edp {
         }
     }
 
-    pub(crate) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
+    /// Where a datagram of `len` bytes goes, whether it is summed, and the bytes that the device needs in front of it.
+    #[inline]
+    pub(crate) fn prepare(
+        sock: &Sock<Self>,
+        msg: &Message<'_>,
+        len: usize,
+    ) -> Result<(Address, bool, usize)> {
         let mut to = Self::destination(sock, msg)?;
         let summed = sock.shared().sums.load(Relaxed);
-        let headroom = {
-            let section = rcu::Read::enter();
-            let device = Self::way(sock, &mut to, &section)?;
-            fits(device, len, summed)?;
-            fits_peer(device, &to, len, summed)?;
-            device.headroom()
-        };
+        let section = rcu::Read::enter();
+        let device = Self::way(sock, &mut to, &section)?;
+        fits(device, len, summed)?;
+        fits_peer(device, &to, len, summed)?;
+        Ok((to, summed, device.headroom()))
+    }
+
+    pub(crate) fn send_now(sock: &Sock<Self>, msg: &mut Message<'_>, len: usize) -> Result {
+        let (mut to, summed, headroom) = Self::prepare(sock, msg, len)?;
         let cookie = msg.cookie(sock)?;
         let nonblocking = msg.flags() & uapi::MSG_DONTWAIT != 0;
         // The calls below may sleep: for room, and for the user's memory.

@@ -38,6 +38,8 @@ pub(crate) struct Shared {
     pub(crate) device: DeviceGeneration,
     /// What leaves has a sum (`EDP_SO_CHECKSUM`).
     pub(crate) sums: AtomicBool,
+    /// EZDP: the payload of every send call stays in place until it has left.
+    pub(crate) always_in_place: bool,
 }
 
 impl Shared {

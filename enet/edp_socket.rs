@@ -5,7 +5,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
-    edp_cork,
+    edp_cork, edp_in_place,
     edp_output::largest,
     edp_sock::{tie, Edp, LockedEdp, Pending, Shared},
     net::{
@@ -22,7 +22,7 @@ use crate::{
     notes::Origin,
     ports,
     ties::{bindable, local, outgoing, usable},
-    uapi::{is_own_level, EP_RECVERR, SOL_EP},
+    uapi::{is_own_level, EP_RECVERR, EP_SO_ZEROCOPY, SOL_EP},
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -47,10 +47,17 @@ impl Protocol for Edp {
     fn backlog(_edp: &mut LockedEdp<'_>, _skb: Skb, _softirq: Softirq<'_>) {}
 }
 
-/// Makes an EDP socket.
-pub(crate) fn create(new: NewSocket<'_>, protocol: i32) -> Result {
-    new.attach::<Edp>(protocol, Shared::default(), None)?
-        .start_flow();
+/// Makes an EDP socket, or one of EZDP: the same, but its sends always stay in place.
+pub(crate) fn create(new: NewSocket<'_>, protocol: i32, always_in_place: bool) -> Result {
+    let shared = Shared {
+        always_in_place,
+        ..Shared::default()
+    };
+    let sock = new.attach::<Edp>(protocol, shared, None)?;
+    sock.start_flow();
+    if always_in_place {
+        sock.set_sends_in_place(true);
+    }
     Ok(())
 }
 
@@ -166,20 +173,26 @@ impl Operations for Edp {
                 value.write(&bytes)
             }
             EDP_SO_CHECKSUM => value.write_u32(sock.shared().sums.load(Relaxed).into()),
+            EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),
             _ => Err(ENOPROTOOPT),
         }
     }
 
     fn set_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionValue) -> Result {
-        if !is_own_level(level) || name != EDP_SO_CHECKSUM {
+        if !is_own_level(level) {
             return Err(ENOPROTOOPT);
         }
-        let sums = match value.read_u32()? {
-            0 => false,
-            1 => true,
-            _ => return Err(EINVAL),
-        };
-        sock.shared().sums.store(sums, Relaxed);
+        match name {
+            EDP_SO_CHECKSUM => sock.shared().sums.store(value.read_bool()?, Relaxed),
+            EP_SO_ZEROCOPY => {
+                let on = value.read_bool()?;
+                if sock.shared().always_in_place && !on {
+                    return Err(EINVAL);
+                }
+                sock.set_sends_in_place(on);
+            }
+            _ => return Err(ENOPROTOOPT),
+        }
         Ok(())
     }
 
@@ -192,6 +205,8 @@ impl Operations for Edp {
         }
         if msg.flags() & uapi::MSG_MORE != 0 || call.shared().corked.load(Relaxed) {
             edp_cork::send(call, msg, len)?;
+        } else if edp_in_place::is_wanted(call, msg) {
+            edp_in_place::send(call, msg, len)?;
         } else {
             Self::send_now(call, msg, len)?;
         }

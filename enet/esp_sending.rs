@@ -244,6 +244,12 @@ impl Sending {
         }
     }
 
+    /// The buffer that bytes may still join, if the last one has not left.
+    #[inline]
+    pub(crate) fn last_unsent(&self, engine: &Connection) -> Option<&Buffer> {
+        self.queue.last().filter(|_| engine.last_takes_more())
+    }
+
     /// Takes at most `rest` bytes of the message into the last packet (S5) or a new one, and returns
     /// how many.
     ///
@@ -260,10 +266,11 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let mut taken = self.extend_last(sock, engine, msg, rest)?;
-        if taken == 0 && rest > self.mss as usize {
+        if taken == 0 && (rest > self.mss as usize || msg.is_in_place()) {
             taken = self.append_store(sock, engine, msg, rest)?;
         }
         if taken == 0 {
+            msg.note_copy();
             taken = self.append(sock, engine, msg, rest)?;
         }
         unacknowledged.add(taken);
@@ -293,8 +300,8 @@ impl Sending {
         if is_store(last) {
             return fill(sock, &mut self.pages, last, engine, msg, rest);
         }
-        // A packet that was cut may share its bytes with one that left before.
-        if last.is_cloned() {
+        // A packet that was cut may share its bytes with one that left before. Bytes that stay in place begin a store.
+        if last.is_cloned() || msg.is_in_place() {
             return Ok(0);
         }
         let room = last.tailroom().min(mss.saturating_sub(last.len()));
@@ -682,7 +689,8 @@ impl esp::WriteQueue for Sending {
         let mut run = note.count.saturating_sub(Seq(note.seq).distance(seq));
         let mut fragments = first.fragments();
         let mut whole = is_whole(first);
-        // A run goes on in the next store if that has packets of the same size.
+        let notice = first.notice_id();
+        // A run goes on in the next store if that has packets of the same size, whose pages are told of together.
         while run < most && whole {
             cursor.advance();
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
@@ -690,7 +698,8 @@ impl esp::WriteQueue for Sending {
             };
             let more: Kept = next.note();
             fragments = fragments.saturating_add(next.fragments());
-            if more.size != note.size || fragments > MOST_FRAGMENTS {
+            let alike = more.size == note.size && next.notice_id() == notice;
+            if !alike || fragments > MOST_FRAGMENTS {
                 break;
             }
             run = run.saturating_add(more.count);
@@ -724,8 +733,9 @@ fn fill(
     let buffer = packets(there.saturating_add(room.max(1)).div_ceil(size.max(1)));
     let most = capacity.min(numbers.min(buffer).saturating_sub(there));
     let before = store.truesize();
-    let taken = store.append(pages, sock, msg, rest.min(most))?;
+    let taken = store.append(pages, sock, msg, rest.min(most));
     charge(sock, store.truesize().saturating_sub(before));
+    let taken = taken?;
     let count = packets_in(there.saturating_add(taken), size);
     engine.enqueue(count.saturating_sub(note.count));
     note.count = count;

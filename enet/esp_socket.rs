@@ -15,7 +15,7 @@ use crate::{
     esp_sock::{
         key, parts, serve_by_timer, Chosen, Connection, Esp, LockedEsp, Missed, Role, Shared, State,
     },
-    esp_stream,
+    esp_splice, esp_stream,
     net::{
         device::{Device, Mac},
         family::{
@@ -29,6 +29,7 @@ use crate::{
         skb::Skb,
         sock::{self, task_is_exiting, Guard, Protocol, Sock, SockRef, TcpState},
         softirq::{self, Softirq},
+        splice::Pipe,
         timer, uapi,
         wait::Waiter,
     },
@@ -37,7 +38,7 @@ use crate::{
     statistics::Statistic,
     sysctl::USER_TIMEOUT,
     ties::{bindable, interface, local, outgoing, present, usable},
-    uapi::is_own_level,
+    uapi::{is_own_level, EP_SO_ZEROCOPY},
 };
 use core::sync::atomic::Ordering::Relaxed;
 
@@ -340,17 +341,14 @@ fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
 }
 
 /// `ESP_SO_CHECKSUM`: what the next connection asks for. The two ends of an open one have agreed already.
-fn set_checksum(sock: &Sock<Esp>, value: u32) -> Result {
-    if value > 1 {
-        return Err(EINVAL);
-    }
+fn set_checksum(sock: &Sock<Esp>, on: bool) -> Result {
     let mut guard = sock.lock();
     let esp = guard.locked();
     let state = sock.tcp_state();
     if state != TcpState::Close as u8 && state != TcpState::Listen as u8 {
         return Err(EISCONN);
     }
-    esp.state.chosen.checksum = Some(value != 0);
+    esp.state.chosen.checksum = Some(on);
     Ok(())
 }
 
@@ -746,6 +744,7 @@ impl Operations for Esp {
                 drop(guard);
                 value.write_u32(sums.into())
             }
+            EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),
             _ => Err(ENOPROTOOPT),
         }
     }
@@ -756,7 +755,11 @@ impl Operations for Esp {
         }
         match name {
             ESP_SO_USER_TIMEOUT => set_user_timeout(sock, value.read_u32()?),
-            ESP_SO_CHECKSUM => set_checksum(sock, value.read_u32()?),
+            ESP_SO_CHECKSUM => set_checksum(sock, value.read_bool()?),
+            EP_SO_ZEROCOPY => {
+                sock.set_sends_in_place(value.read_bool()?);
+                Ok(())
+            }
             _ => Err(ENOPROTOOPT),
         }
     }
@@ -772,6 +775,17 @@ impl Operations for Esp {
         flags: i32,
     ) -> Result<usize> {
         esp_stream::receive(call, msg, len, flags)
+    }
+
+    const SPLICES: bool = true;
+
+    fn splice(
+        call: &Call<'_, Self>,
+        pipe: &mut Pipe<'_>,
+        len: usize,
+        nonblocking: bool,
+    ) -> Result<usize> {
+        esp_splice::splice(call, pipe, len, nonblocking)
     }
 
     fn no_more(sock: &Sock<Self>) {

@@ -60,11 +60,16 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         // Checked as TCP does; its packets are the socket's, not one call's.
         result = msg.cookie(call).map(drop);
     }
+    // A call without bytes is not told of, as with TCP.
+    if result.is_ok() && len > 0 && msg.asks_in_place() {
+        result = begin_in_place(&mut guard, msg, len);
+    }
     if result.is_ok() {
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.place.refresh(&mut connection.engine);
         }
         result = queue_message(call, &mut guard, msg, len, &mut timeout, &mut sent);
+        msg.end_in_place(sent > 0);
         let mut esp = guard.locked();
         if !is_settled(&mut esp, flags & uapi::MSG_MORE != 0) {
             push(&mut esp, timer::now());
@@ -83,6 +88,16 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         }
         _ => Ok(sent),
     }
+}
+
+/// Has the bytes of a send call stay where they are (`MSG_ZEROCOPY`), if the socket takes them so.
+#[cold]
+#[inline(never)]
+fn begin_in_place(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result {
+    let mut esp = guard.locked();
+    let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;
+    let last = connection.sending.last_unsent(&connection.engine);
+    msg.begin_in_place(sock, len, last)
 }
 
 /// At the end of a send call: holds the last packet back if `more` was announced. True if the packet has to wait for the window
@@ -305,14 +320,9 @@ pub(crate) fn receive(
         if timeout == 0 {
             break Err(EAGAIN);
         }
-        acknowledge(&mut guard, true);
-        call.suppress_data_signals(true);
-        guard.locked().state.add_reader();
-        let waited = guard.wait(call, &mut timeout, Waiter::Shared, |_| {
+        let waited = sleep(call, &mut guard, &mut timeout, || {
             progress.finds_more(sock) || is_over(sock)
         });
-        guard.locked().state.remove_reader();
-        call.suppress_data_signals(false);
         if waited.is_err() {
             break waited;
         }
@@ -331,8 +341,24 @@ pub(crate) fn receive(
     }
 }
 
+/// Sleeps as a reader until `wakes` holds, or the time is up.
+pub(crate) fn sleep(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    timeout: &mut c_long,
+    wakes: impl Fn() -> bool,
+) -> Result {
+    acknowledge(guard, true);
+    call.suppress_data_signals(true);
+    guard.locked().state.add_reader();
+    let waited = guard.wait(call, timeout, Waiter::Shared, |_| wakes());
+    guard.locked().state.remove_reader();
+    call.suppress_data_signals(false);
+    waited
+}
+
 /// Whether a reader has a reason to give up.
-fn is_over(sock: &Sock<Esp>) -> bool {
+pub(crate) fn is_over(sock: &Sock<Esp>) -> bool {
     sock.has_error()
         || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
         || sock.tcp_state() == TcpState::Close as u8
@@ -340,7 +366,7 @@ fn is_over(sock: &Sock<Esp>) -> bool {
 
 /// Takes in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks for it.
 #[inline]
-fn poll_device(call: &Call<'_, Esp>, once: bool) {
+pub(crate) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     let idle = call.receives_nothing() && call.tcp_state() == TcpState::Established as u8;
     if !idle || !call.polls_device() {
         return;
@@ -373,7 +399,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
 }
 
 /// The call's result if nothing more can come.
-fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
+pub(crate) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
     let esp = guard.locked();
     let sock = esp.sock();
     if copied > 0 && (sock.has_error() || sock.shutdown() & uapi::RCV_SHUTDOWN != 0) {
@@ -473,7 +499,7 @@ fn copy(
 /// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
 /// to carry them.
 #[inline]
-fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {
         return;

@@ -11,6 +11,7 @@ use crate::{
 const SOCK_STREAM: u32 = 1;
 const SOCK_DGRAM: u32 = 2;
 const EPPROTO_EDP: i32 = 0;
+const EPPROTO_EZDP: i32 = 1;
 const EPPROTO_ESP: i32 = 0;
 
 /// The socket family.
@@ -19,7 +20,8 @@ pub(crate) struct Enet;
 impl Family for Enet {
     fn create(new: NewSocket<'_>, protocol: i32) -> Result {
         match (new.kind(), protocol) {
-            (SOCK_DGRAM, EPPROTO_EDP) => edp_socket::create(new, protocol),
+            (SOCK_DGRAM, EPPROTO_EDP) => edp_socket::create(new, protocol, false),
+            (SOCK_DGRAM, EPPROTO_EZDP) => edp_socket::create(new, protocol, true),
             (SOCK_STREAM, EPPROTO_ESP) => esp_socket::create(new, protocol),
             (_, ..0) => Err(EINVAL),
             (SOCK_DGRAM | SOCK_STREAM, _) => Err(EPROTONOSUPPORT),

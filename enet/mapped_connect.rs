@@ -85,7 +85,7 @@ fn plan<M: Mapped>(
     if call.is_v6() && call.is_v6_only() {
         return Err(Statistic::MappedTcpAddress);
     }
-    if call.sends_in_place() || call.is_filtered() {
+    if call.is_filtered() {
         return Err(Statistic::MappedTcpOption);
     }
     if sock.is_filtered_by_group() {

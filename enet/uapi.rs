@@ -12,6 +12,9 @@ const SOL_EP_2006: i32 = 285;
 /// Control message of that level: a report of the error queue.
 pub(crate) const EP_RECVERR: i32 = 3;
 
+/// Option of that level: `SO_ZEROCOPY`, by its number, which the kernel lets nobody set on other families' sockets.
+pub(crate) const EP_SO_ZEROCOPY: i32 = 60;
+
 /// Whether `level` is one of both protocols' options.
 pub(crate) fn is_own_level(level: i32) -> bool {
     level == SOL_EP || level == SOL_EP_2006

@@ -170,6 +170,10 @@ impl<P: Protocol<Kind = Datagram>> Call<'_, P> {
     /// Readiness of a datagram socket.
     pub(crate) fn datagram_readiness(&self) -> u32 {
         let mut ready = self.error_readiness();
+        // TCP's sockets do not tell it.
+        if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) && self.has_reports() {
+            ready |= uapi::EPOLLPRI;
+        }
         let shutdown = self.shutdown();
         if shutdown & uapi::RCV_SHUTDOWN != 0 {
             ready |= uapi::EPOLLRDHUP | uapi::EPOLLIN | uapi::EPOLLRDNORM;

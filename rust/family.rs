@@ -14,6 +14,7 @@ use super::{
     skb::{Context, Skb},
     sock::{Protocol, RawSock, Sock, SockRef},
     softirq::Softirq,
+    splice::Pipe,
 };
 use crate::net::errno::prelude::*;
 use core::{
@@ -85,6 +86,17 @@ pub(crate) trait Operations: Protocol {
         len: usize,
         flags: c_int,
     ) -> Result<usize>;
+    /// Whether there is [`splice`](Self::splice). Without, the core receives into pages of its own.
+    const SPLICES: bool = false;
+    /// `splice` out of the socket; the bytes given.
+    fn splice(
+        _call: &Call<'_, Self>,
+        _pipe: &mut Pipe<'_>,
+        _len: usize,
+        _nonblocking: bool,
+    ) -> Result<usize> {
+        Err(EOPNOTSUPP)
+    }
     /// A `sendfile` or `splice` that announced more (`MSG_MORE`) has come to the end of its file.
     fn no_more(_sock: &Sock<Self>) {}
 }
@@ -156,6 +168,9 @@ impl<P: Operations> Vtable<P> {
         ops.sendmsg = Some(sendmsg::<P>);
         ops.recvmsg = Some(recvmsg::<P>);
         ops.splice_eof = Some(splice_eof::<P>);
+        if P::SPLICES {
+            ops.splice_read = Some(splice_read::<P>);
+        }
         ops.set_peek_off = Some(bindings::sk_set_peek_off);
         ops.mmap = Some(bindings::sock_no_mmap);
         ops.set_rcvlowat = Some(set_rcvlowat::<P>);
@@ -312,6 +327,7 @@ impl<'a> NewSocket<'a> {
             let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
             set_up::<P>(sk, protocol, shared, state);
+            bindings::socket_support_zc(self.socket);
             (*self.socket).ops = vtable.ops.get();
             Ok(Sock::from_raw(sk))
         }
@@ -671,6 +687,47 @@ unsafe extern "C" fn sendmsg<P: Operations>(
 unsafe extern "C" fn splice_eof<P: Operations>(socket: *mut bindings::socket) {
     // SAFETY: A call that runs on `socket`.
     P::no_more(unsafe { of(socket) });
+}
+
+/// # Safety
+///
+/// Called by the core, in a `splice` call out of a socket of `P`, with the call's own pipe, which it has locked.
+unsafe extern "C" fn splice_read<P: Operations>(
+    socket: *mut bindings::socket,
+    position: *mut bindings::loff_t,
+    pipe: *mut bindings::pipe_inode_info,
+    len: usize,
+    flags: c_uint,
+) -> isize {
+    // SAFETY: A call that runs on `socket`, which has a file then.
+    unsafe { splice_by(&Call::<P>::new(socket), socket, position, pipe, len, flags) }
+}
+
+/// Has `P` serve a `splice` call on `socket`, as `call`.
+///
+/// # Safety
+///
+/// As [`splice_read`]; the call's socket may be one beside the descriptor's own.
+pub(super) unsafe fn splice_by<P: Operations>(
+    call: &Call<'_, P>,
+    socket: *mut bindings::socket,
+    position: *mut bindings::loff_t,
+    pipe: *mut bindings::pipe_inode_info,
+    len: usize,
+    flags: c_uint,
+) -> isize {
+    // SAFETY: The position is the call's, and so is the pipe; a descriptor with a running call has a file.
+    let (position, nonblocking, mut pipe) = unsafe {
+        (
+            *position,
+            bindings::socket_is_nonblocking(socket),
+            Pipe::from_raw(pipe, flags),
+        )
+    };
+    if position != 0 {
+        return ESPIPE.to_errno() as isize;
+    }
+    count(P::splice(call, &mut pipe, len, nonblocking)) as isize
 }
 
 /// # Safety

@@ -138,7 +138,8 @@ H(struct sk_buff *, build_skb_here, (void *head, u32 size), return in_softirq() 
 H(void, skb_free_frag, (void *head), skb_free_frag(head))
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
-H(struct sk_buff *, skb_receive, (struct sk_buff *skb, gfp_t gfp), skb = skb_share_check(skb, gfp); if (skb) skb_clear_delivery_time(skb); return skb)
+/* Pages that a sender on this host may still write to are copied. */
+H(struct sk_buff *, skb_receive, (struct sk_buff *skb, gfp_t gfp), skb = skb_share_check(skb, gfp); if (skb && unlikely(skb_orphan_frags_rx(skb, gfp))) { kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL; } if (skb) skb_clear_delivery_time(skb); return skb)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
 H(bool, skb_is_plain, (struct sk_buff *skb), return skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !skb_is_nonlinear(skb) && !skb_shinfo(skb)->nr_frags && !skb_has_frag_list(skb) && !skb_is_gso(skb) && !skb_zcopy((struct sk_buff *)skb) && !skb->sk && !skb->destructor && !skb->_skb_refdst && !skb_nfct(skb) && !skb->ip_summed && !skb->vlan_all)
@@ -161,6 +162,18 @@ H(struct sk_buff *, skb_dequeue_unlocked, (struct sk_buff_head *list), return __
 H(struct sk_buff *, skb_peek, (const struct sk_buff_head *list), return skb_peek(list))
 H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_from_sockptr(dst, src, size))
 H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
+
+/* sends whose bytes stay in place */
+H(struct ubuf_info *, skb_notice, (struct sk_buff *skb), return skb_zcopy(skb))
+H(struct ubuf_info *, skb_notice_of, (struct sk_buff *skb, const struct sock *sk), struct ubuf_info *notice = skb_zcopy(skb); return notice && notice->ops == &msg_zerocopy_ubuf_ops && container_of((void *)uarg_to_msgzc(notice), struct sk_buff, cb)->sk == sk && sock_owned_by_user(sk) ? notice : NULL)
+H(void, skb_set_notice, (struct sk_buff *skb, struct ubuf_info *notice), skb_zcopy_set(skb, notice, NULL))
+H(void, notice_put, (struct ubuf_info *notice), net_zcopy_put(notice))
+H(void, notice_abort, (struct ubuf_info *notice), net_zcopy_put_abort(notice, true))
+H(void, notice_copied, (struct ubuf_info *notice), if (notice->ops == &msg_zerocopy_ubuf_ops) uarg_to_msgzc(notice)->zerocopy = 0)
+H(void, skb_zcopy_downgrade_managed, (struct sk_buff *skb), skb_zcopy_downgrade_managed(skb))
+H(struct sock *, skb_owner, (const struct sk_buff *skb), return skb->destructor ? skb->sk : NULL)
+H(bool, socket_is_nonblocking, (const struct socket *sock), return sock->file->f_flags & O_NONBLOCK)
+H(void, socket_support_zc, (struct socket *sock), set_bit(SOCK_SUPPORT_ZC, &sock->flags))
 
 /* data in pages, several packets in one buffer */
 H(struct page_frag *, sk_task_frag, (const struct sock *sk), return sk->sk_use_task_frag ? &current->task_frag : NULL)

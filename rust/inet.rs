@@ -21,7 +21,7 @@
 
 use super::{
     bindings,
-    family::{without_descriptor, Call, Closing, Operations},
+    family::{splice_by, without_descriptor, Call, Closing, Operations},
     message::Message,
     options::{IntArgument, OptionBuffer},
     sock::{Protocol, RawSock, Sock, SockRef},
@@ -375,11 +375,6 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     pub(crate) fn is_v6_only(&self) -> bool {
         // SAFETY: As above.
         unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
-    }
-
-    /// Whether the socket asks for sends without a copy (`SO_ZEROCOPY`).
-    pub(crate) fn sends_in_place(&self) -> bool {
-        self.sock().has_flag(bindings::sock_flags_SOCK_ZEROCOPY)
     }
 
     /// Whether a filter is attached to the socket, which expects headers of TCP.

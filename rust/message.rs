@@ -4,7 +4,7 @@
 //!
 //! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h)
 
-use super::{bindings, family::ADDRESS_LEN, skb::Buffer, sock::RawSock};
+use super::{bindings, family::ADDRESS_LEN, in_place::Notice, skb::Buffer, sock::RawSock};
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, ptr, slice};
 use kernel::ffi::c_int;
@@ -23,6 +23,8 @@ impl Cookie {
 /// A `struct msghdr` for the length of one call.
 pub(crate) struct Message<'a> {
     raw: *mut bindings::msghdr,
+    /// Of a send call whose bytes stay in place.
+    pub(super) notice: Option<Notice>,
     _call: PhantomData<&'a mut bindings::msghdr>,
 }
 
@@ -34,8 +36,14 @@ impl Message<'_> {
     pub(super) unsafe fn from_raw(raw: *mut bindings::msghdr) -> Self {
         Message {
             raw,
+            notice: None,
             _call: PhantomData,
         }
+    }
+
+    #[inline]
+    pub(super) fn raw(&self) -> *mut bindings::msghdr {
+        self.raw
     }
 
     #[inline]

@@ -71,6 +71,19 @@ impl OptionValue {
         }
     }
 
+    /// Reads an integer that is 0 or 1.
+    ///
+    /// # Errors
+    ///
+    /// As [`read_u32`](Self::read_u32), and `EINVAL` for another number.
+    pub(crate) fn read_bool(self) -> Result<bool> {
+        match self.read_u32()? {
+            0 => Ok(false),
+            1 => Ok(true),
+            _ => Err(EINVAL),
+        }
+    }
+
     /// Reads an integer in host order; more bytes than that are ignored.
     ///
     /// # Errors

@@ -2,7 +2,8 @@
 
 //! Data in pages. A *store* is a buffer that a stream fills and keeps. What leaves is a clone, or a *view*: a
 //! buffer of its own that refers to a part of a store. So one copy of the data serves every transmission of
-//! it, and nothing that a device may still read is written again.
+//! it, and nothing that a device may still read is written again. A store may refer to pages of others instead: of a
+//! file (`sendfile`, `splice`), or of the program, which gets a [notice](super::in_place).
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/sock.c`](srctree/net/core/sock.c) (`skb_page_frag_refill`)
@@ -76,12 +77,13 @@ impl Buffer {
     /// socket that must not use the task's pages. The message goes on behind those taken.
     ///
     /// The bytes are copied into pages of the running task, as TCP does it, unless the call gives its own
-    /// (`MSG_SPLICE_PAGES`). Pages that become full join the stream's `ring`, which keeps as much as the send
+    /// (`MSG_SPLICE_PAGES`), or the bytes stay [in place](Message::is_in_place). Pages that become full join the stream's `ring`, which keeps as much as the send
     /// buffer takes, and gives them to the task again.
     ///
     /// # Errors
     ///
-    /// If none could be taken: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory.
+    /// If none could be taken: `EFAULT` for bytes that cannot be read, `ENOBUFS` without memory. The buffer may cost more
+    /// than before all the same.
     #[inline]
     pub(crate) fn append(
         &mut self,
@@ -93,6 +95,10 @@ impl Buffer {
         if len == 0 || self.is_cloned() {
             return Ok(0);
         }
+        if msg.is_in_place() {
+            return self.append_in_place(sock, msg, len);
+        }
+        self.hold_pages();
         if msg.flags() & MSG_SPLICE_PAGES != 0 {
             return self.append_spliced(msg, len);
         }
@@ -208,11 +214,11 @@ impl Buffer {
     }
 
     /// Appends a view of `len` bytes of `store` from `offset` on. `false` if they are not all there and in
-    /// pages, or if this buffer cannot refer to all of them, or has a clone.
+    /// pages, or if this buffer cannot refer to all of them, or has a clone, or is of another notice.
     #[inline]
     pub(crate) fn append_view(&mut self, store: &Buffer, offset: usize, len: usize) -> bool {
         let whole = store.span(offset, len).is_some() && store.is_paged();
-        if !whole || self.is_cloned() {
+        if !whole || self.is_cloned() || !self.follow_notice(store) {
             return false;
         }
         let (mut offset, mut left) = (offset as u32, len as u32);

@@ -146,7 +146,7 @@ impl RawSock {
     ///
     /// Nobody else writes this socket's flags: it is locked, or nobody else has it.
     unsafe fn copy_options(&self, other: &RawSock) {
-        const FLAGS: [bindings::sock_flags; 8] = [
+        const FLAGS: [bindings::sock_flags; 9] = [
             bindings::sock_flags_SOCK_LINGER,
             bindings::sock_flags_SOCK_KEEPOPEN,
             bindings::sock_flags_SOCK_URGINLINE,
@@ -155,6 +155,7 @@ impl RawSock {
             bindings::sock_flags_SOCK_RCVTSTAMPNS,
             bindings::sock_flags_SOCK_TSTAMP_NEW,
             bindings::sock_flags_SOCK_SELECT_ERR_QUEUE,
+            bindings::sock_flags_SOCK_ZEROCOPY,
         ];
         macro_rules! copy {
             ($($field:ident)+) => {

@@ -183,6 +183,13 @@ impl Buffer {
         }
     }
 
+    /// The socket that the buffer is charged to, or null.
+    #[inline]
+    pub(super) fn owner(&self) -> *mut bindings::sock {
+        // SAFETY: As in `len`.
+        unsafe { bindings::skb_owner(self.as_ptr()) }
+    }
+
     /// Whether it is known when the frame came.
     pub(crate) fn has_time(&self) -> bool {
         // SAFETY: As in `len`; only reads.

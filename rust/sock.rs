@@ -344,17 +344,20 @@ impl RawSock {
         unsafe { queue::is_empty(field!(self, sk_receive_queue)) }
     }
 
+    /// Whether the error queue has reports. A companion's notices are in the queue of the socket in front of it.
+    #[inline]
+    pub(super) fn has_reports(&self) -> bool {
+        // SAFETY: The queues are parts of valid sockets.
+        unsafe {
+            !queue::is_empty(field!(self, sk_error_queue))
+                || !queue::is_empty(ptr::addr_of_mut!((*self.front()).sk_error_queue))
+        }
+    }
+
     /// Readiness that errors bring: a pending one, or reports in the error queue.
     #[inline]
     pub(crate) fn error_readiness(&self) -> u32 {
-        // SAFETY: The queue is part of a valid socket.
-        if !unsafe { queue::is_empty(field!(self, sk_error_queue)) } {
-            if self.has_flag(bindings::sock_flags_SOCK_SELECT_ERR_QUEUE) {
-                return uapi::EPOLLERR | uapi::EPOLLPRI;
-            }
-            return uapi::EPOLLERR;
-        }
-        if self.has_error() {
+        if self.has_reports() || self.has_error() {
             uapi::EPOLLERR
         } else {
             0

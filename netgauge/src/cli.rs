@@ -88,7 +88,8 @@ Examples:
     netgauge plot today.json -o latency.svg
 
 Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
-                 unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy,
+                 unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy and
+                 esp-zerocopy (MSG_ZEROCOPY), tcp-splice and esp-splice (splice),
                  mpi (two ranks of a job of Open MPI)
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),
                  flood (small messages without waiting), setup (connections one after the

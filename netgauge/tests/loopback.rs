@@ -152,7 +152,7 @@ fn a_flood_of_records_has_a_packet_for_each() {
 #[test]
 fn what_keeps_no_records_apart_is_left_out_of_a_flood_of_them() {
     let report = complete("-m all -x one-one,flood -s 1 -c 20 --eor");
-    for name in ["unix", "tcp-zerocopy"] {
+    for name in ["unix", "tcp-zerocopy", "tcp-splice"] {
         let title = format!("{name}, flood");
         let mut outs = report.left_out.iter();
         let out = outs.find(|out| out.title() == title);
@@ -352,7 +352,7 @@ fn sizes_beyond_a_pattern_are_refused_before_anything_runs() {
 /// The transports that every kernel has, on one host, with other options than the default.
 #[test]
 fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
-    let all = "tcp,udp,unix,tcp-zerocopy";
+    let all = "tcp,udp,unix,tcp-zerocopy,tcp-splice";
     for (transports, options) in [
         (all, ""),
         (all, "-N both"),
@@ -360,10 +360,10 @@ fn every_transport_that_needs_no_module_does_every_pattern_with_options() {
         (all, "-N receive"),
         (all, "--send-buffer 16K"),
         (
-            "tcp,udp,tcp-zerocopy",
+            "tcp,udp,tcp-zerocopy,tcp-splice",
             "--receive-buffer 64K --busy-poll 10",
         ),
-        ("tcp,tcp-zerocopy", "--nodelay off -N both"),
+        ("tcp,tcp-zerocopy,tcp-splice", "--nodelay off -N both"),
     ] {
         let report = complete(&format!(
             "-m {transports} -x one-one,bulk -s 1,5000,100000 -c 3 --warmup 1 {options}"
@@ -391,7 +391,7 @@ fn zero_copy_sends_that_were_copied_are_told() {
 fn all_transports_are_those_that_work_here_and_why_others_do_not_is_told() {
     // On loopback those on Ethernet do not.
     let report = complete("-m all -x one-one,bulk -s 64 -c 2 --nodelay off");
-    for name in ["tcp", "udp", "unix", "tcp-zerocopy"] {
+    for name in ["tcp", "udp", "unix", "tcp-zerocopy", "tcp-splice"] {
         let runs: Vec<_> = report
             .runs
             .iter()

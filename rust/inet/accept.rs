@@ -104,6 +104,7 @@ impl<M: Streams> NewStream<'_, M> {
             let sk = (*made).sk;
             (*made).sk = ptr::null_mut();
             bindings::sock_graft(sk, self.socket);
+            bindings::socket_support_zc(self.socket);
             bindings::sock_release(made);
             RawSock::from_raw(sk).inherit_options(front);
         }

@@ -131,8 +131,7 @@ impl<M: Streams> Tables<M> {
         ops.sendmsg = Some(sendmsg::<M>);
         ops.recvmsg = Some(recvmsg::<M>);
         ops.splice_eof = Some(splice_eof::<M>);
-        // The core then reads by `recvmsg`.
-        ops.splice_read = None;
+        ops.splice_read = Some(splice_read::<M>);
         ops.mmap = Some(bindings::sock_no_mmap);
         table.switch.type_ = SOCK_STREAM as u16;
         table.switch.protocol = protocol;
@@ -514,11 +513,7 @@ unsafe extern "C" fn setsockopt<M: Streams>(
         return result;
     }
     let (server, companion) = served(&call);
-    let by_tcp_only = [
-        bindings::SO_ZEROCOPY,
-        bindings::SO_ATTACH_FILTER,
-        bindings::SO_ATTACH_BPF,
-    ];
+    let by_tcp_only = [bindings::SO_ATTACH_FILTER, bindings::SO_ATTACH_BPF];
     if matches!(server, Server::Companion | Server::Nobody) && by_tcp_only.contains(&(name as u32))
     {
         return EOPNOTSUPP.to_errno();
@@ -589,6 +584,9 @@ unsafe extern "C" fn recvmsg<M: Streams>(
 ) -> c_int {
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
+    if flags & uapi::MSG_ERRQUEUE != 0 {
+        return receive_report(&call, message, len, flags);
+    }
     let timeout = call.sock().receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     match awaited(&call, timeout) {
         Ok(Some(companion)) => {
@@ -600,6 +598,62 @@ unsafe extern "C" fn recvmsg<M: Streams>(
         }
         Ok(None) => by_tcp!(call, recvmsg(socket, message, len, flags)),
         Err(error) => error.to_errno(),
+    }
+}
+
+/// A report of the error queue: TCP's socket has those about sends in place, as programs expect them of TCP, and the
+/// companion its own.
+fn receive_report<M: Streams>(
+    call: &StreamCall<'_, M>,
+    message: *mut bindings::msghdr,
+    len: usize,
+    flags: c_int,
+) -> c_int {
+    let socket = call.socket;
+    let code = by_tcp!(call, recvmsg(socket, message, len, flags));
+    match call.companion() {
+        Some(companion) if code == EAGAIN.to_errno() => {
+            // SAFETY: The message is that of the running call, which has changed nothing in it so far.
+            let mut message = unsafe { Message::from_raw(message) };
+            count(M::Protocol::receive(
+                &call.on(companion),
+                &mut message,
+                len,
+                flags,
+            ))
+        }
+        _ => code,
+    }
+}
+
+/// # Safety
+///
+/// Called by the core, in a `splice` call out of a descriptor of ours, with the call's own pipe, which it has locked.
+unsafe extern "C" fn splice_read<M: Streams>(
+    socket: *mut bindings::socket,
+    position: *mut bindings::loff_t,
+    pipe: *mut bindings::pipe_inode_info,
+    len: usize,
+    flags: c_uint,
+) -> isize {
+    // SAFETY: A call that runs on `socket`, which has a file then.
+    let (call, nonblocking) = unsafe {
+        (
+            StreamCall::<M>::new(socket),
+            bindings::socket_is_nonblocking(socket),
+        )
+    };
+    match awaited(&call, call.sock().receive_timeout(nonblocking)) {
+        // SAFETY: As above, with the call's own pipe.
+        Ok(Some(companion)) => unsafe {
+            splice_by(&call.on(companion), socket, position, pipe, len, flags)
+        },
+        Ok(None) => match call.tcp_ops().splice_read {
+            // SAFETY: The socket is TCP's, and the arguments are the core's own.
+            Some(tcp) => unsafe { tcp(socket, position, pipe, len, flags) },
+            None => EINVAL.to_errno() as isize,
+        },
+        Err(error) => error.to_errno() as isize,
     }
 }
 

@@ -438,7 +438,11 @@ mod tests {
         for kind in transport::KINDS {
             match (kind.name, stream_kind(kind)) {
                 ("tcp" | "esp" | "unix" | "tipc", Ok(_)) => {}
-                ("udp" | "raw" | "edp" | "tcp-zerocopy" | "mpi", Err(error)) => {
+                (
+                    "udp" | "raw" | "edp" | "tcp-zerocopy" | "esp-zerocopy" | "tcp-splice"
+                    | "esp-splice" | "mpi",
+                    Err(error),
+                ) => {
                     assert!(error.to_string().contains("tcp, esp"), "{error}");
                 }
                 (name, result) => panic!("{name}: {result:?}"),

@@ -215,8 +215,11 @@ impl Chart {
             });
             let count = counts.entry(transport).or_default();
             styles.push(match alone {
-                true => Style::of((transport + *count) % COLOURS.len(), *count / COLOURS.len()),
-                false => Style::of(transport, *count),
+                // Its first line looks as it does beside others.
+                true if *count > 0 => {
+                    Style::of((transport + *count) % COLOURS.len(), *count / COLOURS.len())
+                }
+                _ => Style::of(transport, *count),
             });
             *count += 1;
         }

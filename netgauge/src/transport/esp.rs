@@ -12,7 +12,7 @@ use super::options::limit_calls;
 use super::stream::Stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
 use super::{at_interface, explain_family, packets, peer_address, wait_for_peer};
-use super::{Context, Kind, Prepared, Role, SocketOptions, Takes};
+use super::{Context, Kind, Prepared, Role, SocketOptions, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::Interface;
 
@@ -31,6 +31,19 @@ pub(super) const KIND: Kind = Kind {
 };
 
 fn prepare(context: &Context) -> Result<Prepared> {
+    prepare_with(context, |stream, context| {
+        Ok(Box::new(
+            Stream::new(stream, context).counted(packets::of_esp),
+        ))
+    })
+}
+
+/// This side's socket: still to connect, or listening. `wrap` makes a transport of it, once it is
+/// connected.
+pub(super) fn prepare_with(
+    context: &Context,
+    wrap: fn(EspStream, &Context) -> Result<Box<dyn Transport>>,
+) -> Result<Prepared> {
     let interface = context.ethernet()?;
     // The follower's.
     let listener = match context.role {
@@ -54,8 +67,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
                 accept(listener, context.give_up)?
             }
         };
-        let stream = Stream::new(stream, &context);
-        Ok(Box::new(stream.counted(packets::of_esp)))
+        wrap(stream, &context)
     })
 }
 

@@ -14,13 +14,14 @@ mod packets;
 mod place;
 mod polled;
 mod raw;
+mod spliced;
 mod stream;
 pub mod streams;
 mod tcp;
-mod tcp_zerocopy;
 mod tipc;
 mod udp;
 mod unix;
+mod zero_copy;
 
 use std::io;
 use std::net::SocketAddr;
@@ -186,7 +187,10 @@ pub const KINDS: &[Kind] = &[
     esp::KIND,
     unix::KIND,
     tipc::KIND,
-    tcp_zerocopy::KIND,
+    zero_copy::TCP,
+    zero_copy::ESP,
+    spliced::TCP,
+    spliced::ESP,
     mpi::KIND,
 ];
 

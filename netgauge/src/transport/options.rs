@@ -30,8 +30,8 @@ pub struct SocketOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub nodelay: Option<Switch>,
 
-    /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp,
-    /// tcp-zerocopy, udp, edp and esp [default: net.core.busy_read]
+    /// Microseconds for which a receiver polls its device instead of sleeping, SO_BUSY_POLL; tcp and
+    /// esp, both also with -zerocopy and -splice, udp and edp [default: net.core.busy_read]
     #[arg(help_heading = SOCKETS, long, value_name = "USECS",
           value_parser = clap::value_parser!(u32).range(..=i64::from(i32::MAX)))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -396,19 +396,23 @@ mod tests {
     #[test]
     fn what_means_nothing_to_a_transport_is_refused_with_those_that_it_is_for() {
         let check = |line, names| parse(line).unwrap().check(&kinds(names));
-        assert!(check("-N both", "tcp,udp,raw,edp,esp,unix,tipc,tcp-zerocopy").is_ok());
+        assert!(check(
+            "-N both",
+            "tcp,udp,raw,edp,esp,unix,tipc,tcp-zerocopy,esp-zerocopy,tcp-splice,esp-splice"
+        )
+        .is_ok());
         assert!(check("--nodelay off --busy-poll 1", "tcp,tcp-zerocopy").is_ok());
         for (line, names, expected) in [
             (
                 "--nodelay off",
                 "tcp,udp",
-                "--nodelay means nothing to udp: it is for tcp, tipc and tcp-zerocopy",
+                "--nodelay means nothing to udp: it is for tcp, tipc, tcp-zerocopy and tcp-splice",
             ),
             ("--nodelay on", "esp", "means nothing to esp"),
             (
                 "--busy-poll 9",
                 "raw",
-                "--busy-poll means nothing to raw: it is for tcp, udp, edp, esp and tcp-zerocopy",
+                "--busy-poll means nothing to raw: it is for tcp, udp, edp, esp, tcp-zerocopy, ",
             ),
             (
                 "--receive-buffer 9",
@@ -433,7 +437,7 @@ mod tests {
         assert_eq!(remarks.len(), 2, "{remarks:?}");
         assert_eq!(
             remarks[0],
-            "--nodelay is for tcp, tipc and tcp-zerocopy only"
+            "--nodelay is for tcp, tipc, tcp-zerocopy and tcp-splice only"
         );
         let describe = |name| options.describe(find(name).unwrap());
         assert_eq!(

@@ -19,7 +19,7 @@ pub(super) struct Stream<S> {
 }
 
 /// Asks a socket for what it has sent.
-type Count<S> = fn(&S) -> io::Result<Option<Packets>>;
+pub(super) type Count<S> = fn(&S) -> io::Result<Option<Packets>>;
 
 impl<S: Read + Write + AsFd> Stream<S> {
     /// Takes a connected socket whose blocking calls last no longer than the context says.

@@ -15,6 +15,8 @@ pub const SOL_EP: i32 = 0x4550;
 pub const SOL_EP_2006: i32 = 285;
 /// `EPPROTO_EZDP`, EDP whose sends do not copy.
 pub const EPPROTO_EZDP: i32 = 1;
+/// Option of that level: whether `MSG_ZEROCOPY` means something, a u32.
+pub const EP_SO_ZEROCOPY: i32 = 60;
 /// `EDP_SO_MTU` and `ESP_SO_MTU`: the largest payload of one packet, a u32.
 pub const SO_MTU: i32 = 1;
 /// `ESP_SO_CHECKSUM`: whether packets have a checksum, a u32.

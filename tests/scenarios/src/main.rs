@@ -44,6 +44,7 @@ mod traffic;
 mod transfer;
 mod tun;
 mod vhost;
+mod zero_copy;
 
 use std::process::ExitCode;
 use std::str::FromStr;

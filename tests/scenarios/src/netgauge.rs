@@ -11,7 +11,7 @@ use crate::netns::finish;
 use crate::program::{start, wait_for_word};
 
 /// Every transport of option `-m`.
-pub const TRANSPORTS: [&str; 8] = [
+pub const TRANSPORTS: [&str; 11] = [
     "tcp",
     "udp",
     "raw",
@@ -20,6 +20,9 @@ pub const TRANSPORTS: [&str; 8] = [
     "unix",
     "tipc",
     "tcp-zerocopy",
+    "esp-zerocopy",
+    "tcp-splice",
+    "esp-splice",
 ];
 
 /// netgauge's server on a host; it ends with this value.

@@ -14,6 +14,7 @@ mod edp_echo;
 mod edp_ports;
 mod edp_query;
 mod edp_sums;
+mod edp_zero_copy;
 mod endurance;
 mod enet_run;
 mod enet_tool;
@@ -63,6 +64,7 @@ mod tracing;
 mod transmit_queues;
 mod tun;
 mod virtual_machines;
+mod zero_copy;
 
 pub use mapped_esp::make_known;
 
@@ -84,6 +86,7 @@ pub fn all() -> Vec<&'static Scenario> {
         edp_echo::ALL,
         edp_query::ALL,
         edp_sums::ALL,
+        edp_zero_copy::ALL,
         error_queue::ALL,
         esp_connections::ALL,
         esp_cookies::ALL,
@@ -123,6 +126,7 @@ pub fn all() -> Vec<&'static Scenario> {
         sysctl_effect::ALL,
         tracing::ALL,
         esp_bulk::ALL,
+        zero_copy::ALL,
         esp_faults::ALL,
         faults::ALL,
         flow_control::ALL,

@@ -42,10 +42,7 @@ const REASONS: &[(&str, &str)] = &[
     ("setting", "sysctl esp.mapped is 0"),
     ("policy", "/proc/net/enet_policy forbids ESP"),
     ("address", "the address is not one of IPv4"),
-    (
-        "option",
-        "the socket has SO_ZEROCOPY or a filter, or has listened before",
-    ),
+    ("option", "the socket has a filter, or has listened before"),
     (
         "group",
         "BPF programs of the control group look at packets or calls of IP",

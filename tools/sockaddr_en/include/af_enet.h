@@ -33,7 +33,7 @@
 
 /* Protocols: with SOCK_DGRAM */
 #define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
-#define EPPROTO_EZDP 1 /* EDP whose sends do not copy the user's data */
+#define EPPROTO_EZDP 1 /* EDP whose sends do not copy the user's data; each is completed as one with MSG_ZEROCOPY */
 /* with SOCK_STREAM */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
@@ -43,6 +43,8 @@
 /* sen_ifindex in bind: receive on every interface. */
 #define ENET_INTERFACE_ANY 0
 
+/* Option of both protocols: uint32_t, to set too: 1 if MSG_ZEROCOPY is as with SO_ZEROCOPY, whose number it is */
+#define EP_SO_ZEROCOPY 60
 /* Options of a SOCK_DGRAM socket */
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
 #define EDP_SO_STATS 2 /* struct edp_stats */

@@ -28,6 +28,9 @@ pub const IPPROTO_ENET: i32 = 259;
 /// Interface number that means every interface in `bind`.
 pub const ENET_INTERFACE_ANY: u32 = 0;
 
+/// Option of both protocols, `u32`, to set too: 1 if `MSG_ZEROCOPY` leaves the bytes of a send in place and reports
+/// when they are free again. The number is that of `SO_ZEROCOPY`.
+pub const EP_SO_ZEROCOPY: i32 = 60;
 /// EDP option, `u32`: the largest datagram in bytes.
 pub const EDP_SO_MTU: i32 = 1;
 /// EDP option, [`EdpStats`](crate::EdpStats): what the socket counted.

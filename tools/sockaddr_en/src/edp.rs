@@ -6,7 +6,9 @@ use std::io;
 
 use socket2::Type;
 
-use crate::constants::{EDP_SO_CHECKSUM, EDP_SO_MTU, EDP_SO_STATS, EPPROTO_EDP, EPPROTO_EZDP};
+use crate::constants::{
+    EDP_SO_CHECKSUM, EDP_SO_MTU, EDP_SO_STATS, EPPROTO_EDP, EPPROTO_EZDP, EP_SO_ZEROCOPY,
+};
 use crate::socket::{common_methods, data_methods, Socket};
 use crate::{Address, EdpStats, ToAddress};
 
@@ -16,7 +18,8 @@ pub enum EdpProtocol {
     /// Ethernet Datagram Protocol.
     #[default]
     Edp,
-    /// The same, but sends do not copy the user's data.
+    /// The same, but sends do not copy the user's data: it must not change before the completion of the send has come
+    /// on the error queue, as with `MSG_ZEROCOPY` (the kernel's `Documentation/networking/msg_zerocopy.rst`).
     Ezdp,
 }
 
@@ -196,6 +199,16 @@ impl EdpSocket {
     /// What `setsockopt(2)` says.
     pub fn set_checksum(&self, checksum: bool) -> io::Result<()> {
         self.0.set_option(EDP_SO_CHECKSUM, checksum.into())
+    }
+
+    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until they have left, and report on the error queue
+    /// when the memory is free again. Sockets of [`EdpProtocol::Ezdp`] always do, without the flag.
+    ///
+    /// # Errors
+    ///
+    /// What `setsockopt(2)` says: `EINVAL` if EZDP's is to be switched off.
+    pub fn set_zero_copy(&self, on: bool) -> io::Result<()> {
+        self.0.set_option(EP_SO_ZEROCOPY, on.into())
     }
 
     /// What the socket counted since it was made.

@@ -7,7 +7,9 @@ use std::iter::FusedIterator;
 use std::net::Shutdown;
 use std::time::Duration;
 
-use crate::constants::{ESP_SO_CHECKSUM, ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT};
+use crate::constants::{
+    EP_SO_ZEROCOPY, ESP_SO_CHECKSUM, ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT,
+};
 use crate::socket::{common_methods, data_methods, Socket};
 use crate::{Address, EspSocket, EspStats, ToAddress};
 
@@ -92,6 +94,16 @@ impl EspStream {
     /// What `getsockopt(2)` says.
     pub fn stats(&self) -> io::Result<EspStats> {
         self.0.option(ESP_SO_STATS)
+    }
+
+    /// Has sends with `MSG_ZEROCOPY` leave their bytes in place until the peer has acknowledged them, and report on
+    /// the error queue when the memory is free again, as TCP's do with `SO_ZEROCOPY`.
+    ///
+    /// # Errors
+    ///
+    /// What `setsockopt(2)` says: `ENOPROTOOPT` of a module that cannot do it.
+    pub fn set_zero_copy(&self, on: bool) -> io::Result<()> {
+        self.0.set_option(EP_SO_ZEROCOPY, on.into())
     }
 
     /// Whether each packet has a CRC32c: if either end wanted so

@@ -29,6 +29,7 @@ fn expected() -> BTreeMap<&'static str, i64> {
         EPPROTO_ESP,
         IPPROTO_ENET,
         ENET_INTERFACE_ANY,
+        EP_SO_ZEROCOPY,
         EDP_SO_MTU,
         EDP_SO_STATS,
         EDP_SO_CHECKSUM,

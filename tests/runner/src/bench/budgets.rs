@@ -11,13 +11,14 @@ use serde::Deserialize;
 use super::figures::{Figure, JUMBO};
 use crate::layout::Layout;
 
-/// What ratios are to: other transports, or the same one with the usual MTU.
-const BASES: [&str; 3] = ["tcp", "raw", "usual"];
+/// What ratios are to: other transports, the same one with the usual MTU, or the one whose sends copy.
+const BASES: [&str; 4] = ["tcp", "raw", "usual", "copy"];
 
 /// The figure that `figure` is compared with for the ratio to `base`; none if it was not wanted.
 fn base_of<'a>(base: &str, figure: &Figure, figures: &'a [Figure]) -> Option<&'a Figure> {
     let (transport, name) = match base {
         "usual" => (figure.transport.as_str(), figure.name.strip_prefix(JUMBO)?),
+        "copy" => (figure.transport.split_once('-')?.0, figure.name.as_str()),
         _ => (base, figure.name.as_str()),
     };
     figures
@@ -38,8 +39,10 @@ struct Budget {
     tcp: Option<f64>,
     /// and of raw packet sockets.
     raw: Option<f64>,
-    /// As a ratio to what it is with the usual MTU.
+    /// As a ratio to what it is with the usual MTU,
     usual: Option<f64>,
+    /// and to what it is where sends copy, of `esp-splice` to `esp`.
+    copy: Option<f64>,
 }
 
 impl Budget {
@@ -49,6 +52,7 @@ impl Budget {
             "tcp" => self.tcp,
             "raw" => self.raw,
             "usual" => self.usual,
+            "copy" => self.copy,
             _ => None,
         }
     }
@@ -101,7 +105,13 @@ impl Budgets {
         let budgets: Self = toml::from_str(text)?;
         for (transport, figures) in &budgets.0 {
             for (figure, budget) in figures {
-                let numbers = [Some(budget.count), budget.tcp, budget.raw, budget.usual];
+                let numbers = [
+                    Some(budget.count),
+                    budget.tcp,
+                    budget.raw,
+                    budget.usual,
+                    budget.copy,
+                ];
                 ensure!(
                     numbers.into_iter().flatten().all(|number| number > 0.0),
                     "{transport}, {figure}: a budget is greater than 0"
@@ -217,16 +227,17 @@ pub fn table(figures: &[Figure], verdicts: &[Verdict]) -> String {
          byte is a byte of a stream written in blocks of 64 KiB, byte-1M of 1 MiB.\n\
          jumbo- is with an MTU of 9000; cut- is on a link without segmentation offload, and joined- on one where the receiver\n\
          has GRO; checksum- is with esp.checksum. kernel- is the part that the kernel executes, softirq- the part of that in softirqs. Ratios are to TCP, to\n\
-         packet sockets, and to the same with the usual MTU. In brackets the budgets.\n\n",
+         packet sockets, to the same with the usual MTU, and of a transport that sends by MSG_ZEROCOPY or splice to the same that\n\
+         copies. In brackets the budgets.\n\n",
     );
     let _ = writeln!(
         text,
-        "{:<6}{:<20}{:>20}  {:>16}  {:>16}  {:>16}",
-        "", "", "instructions", "/tcp", "/raw", "/usual"
+        "{:<13}{:<20}{:>20}  {:>16}  {:>16}  {:>16}  {:>16}",
+        "", "", "instructions", "/tcp", "/raw", "/usual", "/copy"
     );
     for (figure, verdict) in figures.iter().zip(verdicts) {
         let digits = if figure.name.contains("byte") { 3 } else { 0 };
-        let _ = write!(text, "{:<6}{:<20}", figure.transport, figure.name);
+        let _ = write!(text, "{:<13}{:<20}", figure.transport, figure.name);
         let Some(count) = figure.count else {
             text += "not measured\n";
             continue;

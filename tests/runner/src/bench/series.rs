@@ -8,6 +8,16 @@ pub const TRANSPORTS: [&str; 5] = ["tcp", "udp", "raw", "edp", "esp"];
 /// Transports of all other figures: streams.
 pub const STREAMS: [&str; 2] = ["tcp", "esp"];
 
+/// Transports of long blocks: streams whose sends copy, and the same whose sends do not.
+const BLOCKS: [&str; 6] = [
+    "tcp",
+    "esp",
+    "tcp-zerocopy",
+    "esp-zerocopy",
+    "tcp-splice",
+    "esp-splice",
+];
+
 /// One run of netgauge.
 #[derive(Debug)]
 pub struct Series {
@@ -76,7 +86,7 @@ pub const SERIES: &[Series] = &[
     },
     Series {
         link: Link::Usual,
-        transports: &STREAMS,
+        transports: &BLOCKS,
         pattern: "-x bulk --block 1M -s 16M",
         tests: 3,
         warmup: 1,

@@ -9,6 +9,7 @@ mod peek;
 mod readiness;
 mod threads;
 mod waiting;
+mod zero_copy;
 
 use crate::harness::Scenario;
 
@@ -23,4 +24,5 @@ pub const ALL: &[&[Scenario]] = &[
     joined::ALL,
     ending::ALL,
     threads::ALL,
+    zero_copy::ALL,
 ];

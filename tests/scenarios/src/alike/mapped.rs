@@ -9,10 +9,6 @@ pub const DIFFERENCES: &[(&str, &[Difference])] = &[
         &[Difference::new("mmap", "mapped", "ENODEV")],
     ),
     (
-        "stream_zero_copy",
-        &[Difference::new("SO_ZEROCOPY", "success", "EOPNOTSUPP")],
-    ),
-    (
         "stream_urgent_data",
         &[Difference::new("send", "1", "EOPNOTSUPP")],
     ),

@@ -26,6 +26,7 @@ mod unready;
 mod uring;
 mod vectors;
 mod waiting;
+mod zero_copy;
 
 use crate::harness::Scenario;
 
@@ -57,4 +58,5 @@ pub const ALL: &[&[Scenario]] = &[
     lives::ALL,
     inheritance::ALL,
     threads::ALL,
+    zero_copy::ALL,
 ];

@@ -1,6 +1,6 @@
 //! `io_uring`, one operation at a time or a few side by side.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, VecDeque};
 
 use anyhow::{Context, Result};
 use io_uring::{squeue, IoUring};
@@ -28,7 +28,7 @@ impl Shown for Completion {
 /// A ring, and the completions that nobody has asked for yet.
 pub struct Ring {
     ring: IoUring,
-    come: HashMap<u64, Completion>,
+    come: HashMap<u64, VecDeque<Completion>>,
 }
 
 impl Ring {
@@ -41,6 +41,22 @@ impl Ring {
             ring: IoUring::new(8).context("io_uring_setup")?,
             come: HashMap::new(),
         })
+    }
+
+    /// Registers `bytes` as the ring's only fixed buffer, of index 0.
+    ///
+    /// # Safety
+    /// The buffer must live as long as the ring.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub unsafe fn register(&mut self, bytes: &[u8]) -> Result<()> {
+        let buffer = libc::iovec {
+            iov_base: bytes.as_ptr().cast_mut().cast(),
+            iov_len: bytes.len(),
+        };
+        // SAFETY: the caller's promise; the kernel reads the vector during the call only.
+        unsafe { self.ring.submitter().register_buffers(&[buffer]) }.context("register_buffers")
     }
 
     /// Starts an operation; what it was about is known by `id`.
@@ -64,7 +80,7 @@ impl Ring {
     /// When waiting fails.
     pub fn wait(&mut self, id: u64) -> Result<Completion> {
         loop {
-            if let Some(completion) = self.come.remove(&id) {
+            if let Some(completion) = self.take(id) {
                 return Ok(completion);
             }
             self.ring.submit_and_wait(1).context("io_uring_enter")?;
@@ -75,7 +91,12 @@ impl Ring {
     /// The completion of `id`, if it has come.
     pub fn look(&mut self, id: u64) -> Option<Completion> {
         self.gather();
-        self.come.remove(&id)
+        self.take(id)
+    }
+
+    /// The next completion of `id` that has been gathered: an operation may have several.
+    fn take(&mut self, id: u64) -> Option<Completion> {
+        self.come.get_mut(&id)?.pop_front()
     }
 
     fn gather(&mut self) {
@@ -84,7 +105,10 @@ impl Ring {
                 result: entry.result(),
                 flags: entry.flags(),
             };
-            self.come.insert(entry.user_data(), completion);
+            self.come
+                .entry(entry.user_data())
+                .or_default()
+                .push_back(completion);
         }
     }
 

@@ -8,7 +8,7 @@ use libc::{c_int, c_long, c_void};
 
 use super::arena::{Arena, ROOM};
 use super::tally::Tally;
-use crate::address::{Address, AF_ENET, SOL_EP};
+use crate::address::{Address, AF_ENET, EPPROTO_EZDP, EP_SO_ZEROCOPY, SOL_EP};
 
 macro_rules! kinds {
     ($($name:ident)*) => {
@@ -337,7 +337,11 @@ impl Caller<'_> {
         ];
         let flags = *self.rng.choice(&flags).unwrap_or(&0);
         let wild = self.rng.u8(..32) == 0;
-        let protocol = if wild { self.rng.i32(..) } else { 0 };
+        let usual = match kind {
+            libc::SOCK_DGRAM => self.rng.i32(0..=EPPROTO_EZDP),
+            _ => 0,
+        };
+        let protocol = if wild { self.rng.i32(..) } else { usual };
         let kind = if wild { self.rng.i32(0..12) } else { kind };
         let fd = Self::syscall(
             libc::SYS_socket,
@@ -440,7 +444,12 @@ impl Caller<'_> {
             .rng
             .choice(&[libc::SOL_SOCKET, libc::SOL_SOCKET, SOL_EP, 0, 6])
             .unwrap_or(&0);
-        let name = self.rng.i32(0..90);
+        let zero_copy = level == SOL_EP && self.rng.u8(..4) == 0;
+        let name = if zero_copy {
+            EP_SO_ZEROCOPY
+        } else {
+            self.rng.i32(0..90)
+        };
         // With SO_SNDBUFFORCE and SO_RCVBUFFORCE root may ask for all memory there is.
         let name = if matches!(name, 32 | 33) { 7 } else { name };
         let value = match self.rng.u8(..5) {

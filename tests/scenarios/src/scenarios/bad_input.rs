@@ -2,7 +2,7 @@
 
 use anyhow::{ensure, Context, Result};
 
-use crate::address::{Address, AF_ENET, EPPROTO_EZDP, SOL_EP, SO_MTU, SO_STATS};
+use crate::address::{Address, AF_ENET, SOL_EP, SO_MTU, SO_STATS};
 use crate::harness::{receives, refused, Outcome, Scenario};
 use crate::lab::{eventually, Host, Lab};
 use crate::socket::{interface_index, Socket};
@@ -236,7 +236,6 @@ fn unknown_options(lab: &Lab) -> Outcome {
 /// Types and protocols that other families have; the comparisons with TCP and UDP have those that none has.
 fn unsupported() -> Outcome {
     for (kind, protocol, errno) in [
-        (libc::SOCK_DGRAM, EPPROTO_EZDP, libc::EPROTONOSUPPORT),
         (libc::SOCK_DGRAM, 2, libc::EPROTONOSUPPORT),
         (libc::SOCK_DGRAM, 255, libc::EPROTONOSUPPORT),
         (libc::SOCK_STREAM, 1, libc::EPROTONOSUPPORT),

@@ -6,7 +6,7 @@ use io_uring::{opcode, squeue, types::Fd};
 
 use super::super::moments::{arrived, reset};
 use super::super::uring::Ring;
-use super::super::{Difference, Pair, Side, Trace};
+use super::super::{Pair, Side, Trace};
 use crate::harness::{scenario, Outcome, Scenario};
 use crate::socket::Socket;
 
@@ -24,11 +24,6 @@ pub const ALL: &[Scenario] = &[
     scenario!(connected_streams, stream_uring_messages),
     scenario!(connected_streams, stream_uring_reports_more_data),
     scenario!(connected_streams, stream_uring_sends_all).within(90),
-    scenario!(connected_streams, stream_zero_copy).differs(&[Difference::new(
-        "SO_ZEROCOPY",
-        "success",
-        "EOPNOTSUPP",
-    )]),
 ];
 
 fn fd(socket: &Socket) -> Fd {
@@ -298,32 +293,5 @@ fn stream_uring_sends_all(trace: &Trace, (client, server): Pair) -> Outcome {
     server.receive_exact(&mut got)?;
     trace.see("sent", ring.wait(1)?);
     trace.see("as it was", got == bytes);
-    Ok(())
-}
-
-fn stream_zero_copy(trace: &Trace, (client, server): Pair) -> Outcome {
-    let flagged = client.send(b"abc", libc::MSG_ZEROCOPY);
-    trace.see("the flag alone does nothing", flagged);
-    trace.see(
-        "SO_ZEROCOPY",
-        client.set_int_option(libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1),
-    );
-    trace.receive("what came", &server, 100, 0);
-    let mut ring = Ring::new()?;
-    let bytes = *b"by io_uring";
-    let entry = opcode::SendZc::new(fd(&client), bytes.as_ptr(), bytes.len() as u32).build();
-    // SAFETY: the buffer lives to the end of this function, and the notification is waited for when there will be one.
-    unsafe { ring.start(1, entry) }?;
-    let sent = ring.wait(1)?;
-    trace.see("send", sent);
-    let notified = io_uring::cqueue::more(sent.flags);
-    trace.see("a notification follows", notified);
-    if sent.result > 0 {
-        trace.receive("what came by it", &server, 100, 0);
-    }
-    if notified {
-        let notification = ring.wait(1)?;
-        trace.see("it is one", io_uring::cqueue::notif(notification.flags));
-    }
     Ok(())
 }

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! TCP that sends from the program's own memory (`MSG_ZEROCOPY`, the kernel's
+//! Streams of TCP and of ESP that send from the program's own memory (`MSG_ZEROCOPY`, the kernel's
 //! `Documentation/networking/msg_zerocopy.rst`).
 //!
 //! The kernel pins the pages of a message instead of copying them, and says on the socket's error
@@ -9,30 +9,62 @@
 //! before it writes there again, and so that is part of what such sends cost. Where a device needs
 //! a copy after all, as loopback and veth do, the kernel makes one and says so.
 
-use std::io;
-use std::net::TcpStream;
+use std::io::{self, Read};
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
 use nix::errno::Errno;
 use nix::poll::PollFlags;
-use nix::sys::socket::{recvmsg, send, setsockopt, ControlMessageOwned, MsgFlags};
+use nix::sys::socket::{recvmsg, send, setsockopt, ControlMessageOwned, MsgFlags, UnknownCmsg};
+use sockaddr_en::constants::{EP_RECVERR, SOL_EP};
 use socket2::{SockAddr, SockAddrStorage, SockRef};
 
 use super::polled::{wait, Waits};
-use super::stream::recv_exact;
-use super::tcp::prepare_with;
-use super::{packets, Context, Kind, Packets, Prepared, Takes, Transport};
+use super::stream::{recv_exact, Count};
+use super::{esp, packets, tcp, Kind, Packets, Takes, Transport};
 
-pub(super) const KIND: Kind = Kind {
+pub(super) const TCP: Kind = Kind {
     name: "tcp-zerocopy",
     about: "TCP over IP, MSG_ZEROCOPY",
-    prepare,
+    prepare: |context| {
+        // Looked at before it is connected, so that nobody is disturbed where it cannot be done.
+        tcp::prepare_with(context, enable, |stream, context| {
+            enable(&stream)?;
+            let waits = Waits::of(&context.options, context.give_up);
+            Ok(Box::new(ZeroCopyStream::new(
+                stream,
+                waits,
+                packets::of_tcp,
+            )))
+        })
+    },
     takes: Takes {
         nodelay: Some("TCP_NODELAY"),
         ..Takes::DEVICE
     },
+    interface: true,
+    records: false,
+    streams: None,
+};
+
+pub(super) const ESP: Kind = Kind {
+    name: "esp-zerocopy",
+    about: "PF_ENET streams, MSG_ZEROCOPY",
+    prepare: |context| {
+        esp::prepare_with(context, |stream, context| {
+            stream
+                .set_zero_copy(true)
+                .context("this enet has no zero-copy sends (EP_SO_ZEROCOPY)")?;
+            let waits = Waits::of(&context.options, context.give_up);
+            Ok(Box::new(ZeroCopyStream::new(
+                stream,
+                waits,
+                packets::of_esp,
+            )))
+        })
+    },
+    takes: Takes::DEVICE,
     interface: true,
     records: false,
     streams: None,
@@ -61,22 +93,14 @@ const MANY: u32 = 64;
 /// Room for one control message of the error queue: an error and an IPv6 address.
 const CONTROL_SPACE: usize = 128;
 
-fn prepare(context: &Context) -> Result<Prepared> {
-    // Looked at now, so that nobody is disturbed where it cannot be done.
-    prepare_with(context, enable, |stream, context| {
-        enable(&stream)?;
-        let waits = Waits::of(&context.options, context.give_up);
-        Ok(Box::new(ZeroCopyStream::new(stream, waits)))
-    })
-}
-
 fn enable(socket: &impl AsFd) -> Result<()> {
     setsockopt(socket, ZeroCopy, &true)
         .context("this kernel's TCP has no zero-copy sends (SO_ZEROCOPY): Linux has, from 4.14 on")
 }
 
-struct ZeroCopyStream {
-    stream: TcpStream,
+struct ZeroCopyStream<S: AsFd> {
+    stream: S,
+    count: Count<S>,
     waits: Waits,
     /// Sends that have not been completed yet.
     pending: u32,
@@ -91,10 +115,11 @@ struct Completed {
     copied: u64,
 }
 
-impl ZeroCopyStream {
-    fn new(stream: TcpStream, waits: Waits) -> Self {
+impl<S: AsFd> ZeroCopyStream<S> {
+    fn new(stream: S, waits: Waits, count: Count<S>) -> Self {
         Self {
             stream,
+            count,
             waits,
             pending: 0,
             completed: Completed::default(),
@@ -103,7 +128,7 @@ impl ZeroCopyStream {
 
     /// Sends what there is room for.
     fn send_some(&mut self, data: &[u8]) -> io::Result<usize> {
-        let fd = self.stream.as_raw_fd();
+        let fd = self.stream.as_fd().as_raw_fd();
         let mut flags = MsgFlags::from_bits_retain(libc::MSG_ZEROCOPY) | MsgFlags::MSG_NOSIGNAL;
         flags.set(MsgFlags::MSG_DONTWAIT, self.waits.polls_to_send);
         let mut deadline = None;
@@ -171,7 +196,7 @@ impl ZeroCopyStream {
             if self.take_completions()? {
                 return Ok(());
             }
-            if let Some(error) = self.stream.take_error()? {
+            if let Some(error) = SockRef::from(&self.stream.as_fd()).take_error()? {
                 return Err(error);
             }
             if events.contains(PollFlags::POLLHUP) {
@@ -200,7 +225,7 @@ impl ZeroCopyStream {
             )
         };
         // A connection that has ended already has nothing left to send.
-        let _ = SockRef::from(&self.stream).connect(&nobody);
+        let _ = SockRef::from(&self.stream.as_fd()).connect(&nobody);
         self.pending = 0;
     }
 
@@ -217,7 +242,7 @@ impl ZeroCopyStream {
     }
 }
 
-impl Transport for ZeroCopyStream {
+impl<S: Read + AsFd> Transport for ZeroCopyStream<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let result = self.send_all(message);
         if result.is_err() {
@@ -236,7 +261,7 @@ impl Transport for ZeroCopyStream {
     }
 
     fn packets(&self) -> io::Result<Option<Packets>> {
-        packets::of_tcp(&self.stream)
+        (self.count)(&self.stream)
     }
 
     fn remark(&self) -> Option<String> {
@@ -246,7 +271,7 @@ impl Transport for ZeroCopyStream {
     }
 }
 
-impl Drop for ZeroCopyStream {
+impl<S: AsFd> Drop for ZeroCopyStream<S> {
     fn drop(&mut self) {
         if self.pending > 0 {
             self.break_off();
@@ -254,7 +279,7 @@ impl Drop for ZeroCopyStream {
     }
 }
 
-impl AsFd for ZeroCopyStream {
+impl<S: AsFd> AsFd for ZeroCopyStream<S> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.stream.as_fd()
     }
@@ -262,30 +287,75 @@ impl AsFd for ZeroCopyStream {
 
 /// The next completion on a socket's error queue, if there is one: for how many sends it is, and
 /// whether the kernel had copied them.
-fn completion(stream: &TcpStream) -> io::Result<Option<(u32, bool)>> {
+fn completion(stream: &impl AsFd) -> io::Result<Option<(u32, bool)>> {
     let mut control = [0; CONTROL_SPACE];
     let flags = MsgFlags::MSG_ERRQUEUE | MsgFlags::MSG_DONTWAIT;
     loop {
-        let message = recvmsg::<()>(stream.as_raw_fd(), &mut [], Some(&mut control), flags);
+        let message = recvmsg::<()>(
+            stream.as_fd().as_raw_fd(),
+            &mut [],
+            Some(&mut control),
+            flags,
+        );
         let message = match message {
             Err(Errno::EAGAIN) => return Ok(None),
             Err(Errno::EINTR) => continue,
             message => message?,
         };
         for control in message.cmsgs()? {
-            let error = match control {
-                ControlMessageOwned::Ipv4RecvErr(error, _) => error,
-                ControlMessageOwned::Ipv6RecvErr(error, _) => error,
+            let report = match &control {
+                ControlMessageOwned::Ipv4RecvErr(error, _) => Report::from(error),
+                ControlMessageOwned::Ipv6RecvErr(error, _) => Report::from(error),
+                ControlMessageOwned::Unknown(other) => match Report::of_esp(other) {
+                    Some(report) => report,
+                    None => continue,
+                },
                 _ => continue,
             };
-            if error.ee_origin == ORIGIN_ZEROCOPY {
+            if report.origin == ORIGIN_ZEROCOPY {
                 // The first and the last of a run of sends, numbered from 0 on, beyond 2^32 again.
-                let sends = error.ee_data.wrapping_sub(error.ee_info).wrapping_add(1);
-                let copied = error.ee_code & CODE_COPIED != 0;
-                return Ok(Some((sends, copied)));
+                let sends = report.last.wrapping_sub(report.first).wrapping_add(1);
+                return Ok(Some((sends, report.code & CODE_COPIED != 0)));
             }
         }
         // Something else that was queued there, as a timestamp or a host's refusal: not ours.
+    }
+}
+
+/// What is of interest in a `struct sock_extended_err`.
+struct Report {
+    origin: u8,
+    code: u8,
+    first: u32,
+    last: u32,
+}
+
+impl From<&libc::sock_extended_err> for Report {
+    fn from(error: &libc::sock_extended_err) -> Self {
+        Self {
+            origin: error.ee_origin,
+            code: error.ee_code,
+            first: error.ee_info,
+            last: error.ee_data,
+        }
+    }
+}
+
+impl Report {
+    /// ESP's report, which nix does not know.
+    fn of_esp(message: &UnknownCmsg) -> Option<Self> {
+        let header = &message.cmsg_header;
+        if (header.cmsg_level, header.cmsg_type) != (SOL_EP, EP_RECVERR) {
+            return None;
+        }
+        let bytes = message.data_bytes.first_chunk::<16>()?;
+        let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| bytes[at + i]));
+        Some(Self {
+            origin: bytes[4],
+            code: bytes[6],
+            first: word(8),
+            last: word(12),
+        })
     }
 }
 
@@ -293,19 +363,19 @@ fn completion(stream: &TcpStream) -> io::Result<Option<(u32, bool)>> {
 mod tests {
     use super::*;
     use crate::host::is_timeout;
-    use std::io::{Read, Write};
+    use std::io::Write;
     use std::net::{TcpListener, TcpStream};
     use std::thread;
     use std::time::Duration;
 
     /// A transport and what it is connected to.
-    fn pair(give_up: Duration) -> (ZeroCopyStream, TcpStream) {
+    fn pair(give_up: Duration) -> (ZeroCopyStream<TcpStream>, TcpStream) {
         let listener = TcpListener::bind("127.0.0.1:0").unwrap();
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         enable(&stream).unwrap();
         stream.set_read_timeout(Some(give_up)).unwrap();
         stream.set_write_timeout(Some(give_up)).unwrap();
-        let transport = ZeroCopyStream::new(stream, Waits::blocking(give_up));
+        let transport = ZeroCopyStream::new(stream, Waits::blocking(give_up), packets::of_tcp);
         (transport, listener.accept().unwrap().0)
     }
 

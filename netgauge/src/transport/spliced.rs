@@ -1,0 +1,246 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Streams of TCP and of ESP that send by `splice(2)`: the kernel sends the pages of a pipe, and nothing of
+//! a message is copied.
+//!
+//! The message lies in one pipe. Each send takes references to its pages into another one (`tee(2)`), and
+//! from there into the socket. This program's messages differ in length and in their first byte, with
+//! which they are filled: when one of the two changes, the pipe is filled anew, by a copy, as is a message
+//! that is larger than a pipe. The pages of before stay as they are for as long as the kernel needs them.
+
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::time::Duration;
+
+use anyhow::{Context as _, Result};
+use nix::fcntl::{fcntl, splice, tee, FcntlArg, SpliceFFlags};
+use nix::unistd::pipe;
+use socket2::SockRef;
+
+use super::polled::Waits;
+use super::stream::{recv_exact, Count};
+use super::{esp, packets, tcp, Kind, Packets, Takes, Transport};
+
+pub(super) const TCP: Kind = Kind {
+    name: "tcp-splice",
+    about: "TCP over IP, splice(2)",
+    prepare: |context| {
+        tcp::prepare_with(
+            context,
+            |_| Ok(()),
+            |stream, context| {
+                Ok(Box::new(Spliced::new(
+                    stream,
+                    Waits::of(&context.options, context.give_up),
+                    packets::of_tcp,
+                )?))
+            },
+        )
+    },
+    takes: Takes {
+        nodelay: Some("TCP_NODELAY"),
+        ..Takes::DEVICE
+    },
+    interface: true,
+    records: false,
+    streams: None,
+};
+
+pub(super) const ESP: Kind = Kind {
+    name: "esp-splice",
+    about: "PF_ENET streams, splice(2)",
+    prepare: |context| {
+        esp::prepare_with(context, |stream, context| {
+            Ok(Box::new(Spliced::new(
+                stream,
+                Waits::of(&context.options, context.give_up),
+                packets::of_esp,
+            )?))
+        })
+    },
+    takes: Takes::DEVICE,
+    interface: true,
+    records: false,
+    streams: None,
+};
+
+struct Spliced<S> {
+    stream: S,
+    count: Count<S>,
+    message: Piped,
+    work: Pipe,
+    waits: Waits,
+}
+
+struct Pipe {
+    out: File,
+    into: File,
+    /// Bytes that it holds.
+    size: usize,
+}
+
+impl Pipe {
+    fn new() -> Result<Self> {
+        /// What a user without privileges may have.
+        const WANTED: i32 = 1 << 20;
+        const USUAL: usize = 1 << 16;
+        let (out, into) = pipe().context("making a pipe")?;
+        let size = fcntl(&into, FcntlArg::F_SETPIPE_SZ(WANTED));
+        let size = size.ok().and_then(|size| usize::try_from(size).ok());
+        Ok(Self {
+            out: out.into(),
+            into: into.into(),
+            size: size.unwrap_or(USUAL),
+        })
+    }
+}
+
+/// A message in a pipe.
+struct Piped {
+    pipe: Pipe,
+    length: usize,
+    first: u8,
+}
+
+impl Piped {
+    /// Fills the pipe with another message.
+    fn fill(&mut self, message: &[u8], first: u8) -> Result<()> {
+        self.pipe = Pipe::new()?;
+        self.pipe.into.write_all(message)?;
+        (self.length, self.first) = (message.len(), first);
+        Ok(())
+    }
+}
+
+impl<S: AsFd> Spliced<S> {
+    fn new(stream: S, mut waits: Waits, count: Count<S>) -> Result<Self> {
+        if waits.polls_to_send {
+            // splice(2) has no flag for it. Calls that receive wait by poll(2) then, too.
+            SockRef::from(&stream.as_fd()).set_nonblocking(true)?;
+            waits.polls_to_receive = true;
+        }
+        Ok(Self {
+            stream,
+            count,
+            message: Piped {
+                pipe: Pipe::new()?,
+                length: 0,
+                first: 0,
+            },
+            work: Pipe::new()?,
+            waits,
+        })
+    }
+
+    /// Takes the `left` bytes that the pipe for it holds into the socket; `more` follows.
+    fn drain(&self, mut left: usize, more: bool) -> io::Result<()> {
+        let flags = if more {
+            SpliceFFlags::SPLICE_F_MORE
+        } else {
+            SpliceFFlags::empty()
+        };
+        // A call that waits by itself and is over the time it may take has nothing to wait for.
+        let waits = if self.waits.polls_to_send {
+            self.waits
+        } else {
+            Waits::blocking(Duration::ZERO)
+        };
+        while left > 0 {
+            let call = || {
+                Ok(splice(
+                    &self.work.out,
+                    None,
+                    &self.stream,
+                    None,
+                    left,
+                    flags,
+                )?)
+            };
+            left -= waits.send(&self.stream, call)?;
+        }
+        Ok(())
+    }
+}
+
+impl<S: Read + AsFd> Transport for Spliced<S> {
+    fn send(&mut self, message: &[u8]) -> io::Result<()> {
+        let Some(&first) = message.first() else {
+            return Ok(());
+        };
+        if message.len() > self.message.pipe.size.min(self.work.size) {
+            let mut parts = message.chunks(self.work.size).peekable();
+            while let Some(part) = parts.next() {
+                self.work.into.write_all(part)?;
+                self.drain(part.len(), parts.peek().is_some())?;
+            }
+            return Ok(());
+        }
+        if (self.message.length, self.message.first) != (message.len(), first) {
+            self.message
+                .fill(message, first)
+                .map_err(io::Error::other)?;
+        }
+        let none = SpliceFFlags::empty();
+        let there = tee(&self.message.pipe.out, &self.work.into, message.len(), none)?;
+        if there < message.len() {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.drain(there, false)
+    }
+
+    fn recv(&mut self, message: &mut [u8]) -> io::Result<()> {
+        recv_exact(&mut self.stream, message, &self.waits)
+    }
+
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        (self.count)(&self.stream)
+    }
+}
+
+impl<S: AsFd> AsFd for Spliced<S> {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::{TcpListener, TcpStream};
+    use std::thread;
+
+    #[test]
+    fn messages_of_any_length_and_filling_arrive_as_they_are() {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let mut peer = listener.accept().unwrap().0;
+        let waits = Waits::blocking(Duration::from_secs(60));
+        let mut transport = Spliced::new(stream, waits, packets::of_tcp).unwrap();
+        let messages = [
+            (1, 7),
+            (50_000, 7),
+            (50_000, 8),
+            (50_000, 8),
+            (3_000_001, 8),
+            (5, 8),
+        ];
+        thread::scope(|scope| {
+            scope.spawn(|| {
+                for (length, tag) in messages {
+                    let mut got = vec![0; length];
+                    peer.read_exact(&mut got).unwrap();
+                    assert!(got.iter().all(|byte| *byte == tag));
+                }
+                peer.write_all(b"x").unwrap();
+            });
+            for (length, tag) in messages {
+                transport.send(&vec![tag; length]).unwrap();
+            }
+            let mut byte = [0];
+            transport.recv(&mut byte).unwrap();
+            assert_eq!(&byte, b"x");
+        });
+        assert!(transport.packets().unwrap().unwrap().sent > 0);
+    }
+}

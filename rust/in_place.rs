@@ -1,0 +1,301 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Send calls whose bytes stay where they are: buffers refer to the user's pages, and a *notice* tells the program
+//! when the kernel needs the pages no more. With `MSG_ZEROCOPY` the notice is a report in the error queue, as TCP and
+//! UDP give it; `io_uring` (`IORING_OP_SEND_ZC`) brings a notice of its own.
+//!
+//! The call refers to its notice, and so does each buffer with such pages. The last of them that goes completes it.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`struct ubuf_info`),
+//! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`msg_zerocopy_realloc`)
+
+use super::{
+    bindings,
+    message::Message,
+    skb::{Buffer, Skb},
+    sock::{Datagram, Protocol, RawSock, Sock},
+};
+use crate::net::errno::prelude::*;
+use core::{
+    ptr::{self, NonNull},
+    sync::atomic::Ordering::Relaxed,
+};
+use kernel::ffi::c_int;
+
+const MSG_ZEROCOPY: c_int = bindings::MSG_ZEROCOPY as c_int;
+const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
+const SOCK_STREAM: u32 = bindings::sock_type_SOCK_STREAM;
+
+/// The notice of a running send call.
+///
+/// # Invariants
+///
+/// The pointer is valid as long as the call runs: the value has a reference, or the caller's is lent.
+pub(super) struct Notice {
+    raw: NonNull<bindings::ubuf_info>,
+    /// The reference is this value's own.
+    own: bool,
+}
+
+impl Notice {
+    /// Ends the call's use of the notice. After a call that failed a notice of its own is never told, and its
+    /// number is the next call's.
+    fn end(self, sent: bool) {
+        if self.own && sent {
+            // SAFETY: Gives back the reference of the invariant.
+            unsafe { bindings::notice_put(self.raw.as_ptr()) };
+            core::mem::forget(self);
+        }
+    }
+}
+
+impl Drop for Notice {
+    fn drop(&mut self) {
+        if self.own {
+            // SAFETY: Gives back the reference of the invariant.
+            unsafe { bindings::notice_abort(self.raw.as_ptr()) };
+        }
+    }
+}
+
+/// Which notice a buffer refers to, if any.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(crate) struct NoticeId(*const bindings::ubuf_info);
+
+impl RawSock {
+    /// Whether `MSG_ZEROCOPY` means something (`SO_ZEROCOPY`).
+    #[inline]
+    pub(crate) fn sends_in_place(&self) -> bool {
+        self.has_flag(bindings::sock_flags_SOCK_ZEROCOPY)
+    }
+}
+
+impl<P: Protocol> Sock<P> {
+    /// Has `MSG_ZEROCOPY` mean something, or nothing. The core lets nobody set `SO_ZEROCOPY` on sockets of families
+    /// that it does not know.
+    pub(crate) fn set_sends_in_place(&self, on: bool) {
+        let _guard = self.lock();
+        // SAFETY: The lock is held, under which flags are written.
+        unsafe {
+            bindings::sock_valbool_flag(self.as_ptr(), bindings::sock_flags_SOCK_ZEROCOPY, on);
+        }
+    }
+}
+
+impl Message<'_> {
+    /// Whether the send call asks for its bytes to stay in place, as `MSG_ZEROCOPY` does.
+    #[inline]
+    pub(crate) fn asks_in_place(&self) -> bool {
+        self.flags() & MSG_ZEROCOPY != 0
+    }
+
+    /// Whether the bytes of a send call on `sock` may stay in place: a call that brings a notice need not ask the
+    /// socket, and pages that `splice` gives are none of the program's.
+    #[inline]
+    pub(crate) fn may_stay_in_place(&self, sock: &RawSock) -> bool {
+        let may = sock.sends_in_place() || self.lent_notice().is_some();
+        may && self.flags() & MSG_SPLICE_PAGES == 0
+    }
+
+    /// Gives a send call of `len` bytes on `sock`, which the caller has locked, a notice: from now on buffers refer to
+    /// its pages. Nothing changes if they [may not](Self::may_stay_in_place) stay in place.
+    ///
+    /// If the bytes join those of `last`, both calls share a notice where possible.
+    ///
+    /// # Errors
+    ///
+    /// `ENOBUFS` without memory, or if the user may not have more pages pinned (`RLIMIT_MEMLOCK`), or the socket
+    /// no more notices (`net.core.optmem_max`).
+    pub(crate) fn begin_in_place(
+        &mut self,
+        sock: &RawSock,
+        len: usize,
+        last: Option<&Buffer>,
+    ) -> Result {
+        if !self.may_stay_in_place(sock) {
+            return Ok(());
+        }
+        if let Some(raw) = self.lent_notice() {
+            // INVARIANT: The caller of a call that brings a notice holds it.
+            self.notice = Some(Notice { raw, own: false });
+            return Ok(());
+        }
+        // SAFETY: A message is that of a running call, in a task. Notices are reported to the socket in front of a
+        // companion, which holds it. `last` is valid, and only a notice of that very socket, owned by this
+        // task, is shared: others have no buffer with one but under its lock.
+        let raw = unsafe {
+            let front = sock.front();
+            let shared = last.map_or(ptr::null_mut(), |last| {
+                bindings::skb_notice_of(last.as_ptr(), front)
+            });
+            bindings::msg_zerocopy_realloc(front, len, shared, false)
+        };
+        // INVARIANT: The reference is ours.
+        let raw = NonNull::new(raw).ok_or(ENOBUFS)?;
+        self.notice = Some(Notice { raw, own: true });
+        Ok(())
+    }
+
+    /// Whether the bytes stay in place.
+    #[inline]
+    pub(crate) fn is_in_place(&self) -> bool {
+        self.notice.is_some()
+    }
+
+    /// Bytes were copied all the same: the notice will tell so (`SO_EE_CODE_ZEROCOPY_COPIED`).
+    #[inline]
+    pub(crate) fn note_copy(&self) {
+        if let Some(notice) = &self.notice {
+            // SAFETY: By the type's invariant.
+            unsafe { bindings::notice_copied(notice.raw.as_ptr()) };
+        }
+    }
+
+    /// Ends what [`begin_in_place`](Self::begin_in_place) began, with the socket still locked. A call that has not
+    /// `sent` anything leaves no notice.
+    #[inline]
+    pub(crate) fn end_in_place(&mut self, sent: bool) {
+        if let Some(notice) = self.notice.take() {
+            notice.end(sent);
+        }
+    }
+
+    /// The notice that the call brings.
+    fn lent_notice(&self) -> Option<NonNull<bindings::ubuf_info>> {
+        if !self.asks_in_place() {
+            return None;
+        }
+        // SAFETY: The message is valid.
+        NonNull::new(unsafe { (*self.raw()).msg_ubuf })
+    }
+}
+
+impl Buffer {
+    /// Whether the buffer has one of these flags (`SKBFL_*`).
+    #[inline]
+    fn has_page_flag(&self, flags: u32) -> bool {
+        // SAFETY: The buffer is valid and borrowed.
+        u32::from(unsafe { (*self.shared()).flags }) & flags != 0
+    }
+
+    /// The notice that the buffer refers to, or null.
+    #[inline]
+    fn notice(&self) -> *mut bindings::ubuf_info {
+        if !self.has_page_flag(bindings::SKBFL_ZEROCOPY_ENABLE as u32) {
+            return ptr::null_mut();
+        }
+        // SAFETY: The buffer is valid.
+        unsafe { bindings::skb_notice(self.as_ptr()) }
+    }
+
+    /// Which notice the buffer refers to, if any: a view refers to one at most.
+    #[inline]
+    pub(crate) fn notice_id(&self) -> NoticeId {
+        NoticeId(self.notice())
+    }
+
+    /// Makes the buffer refer to the notice of `store`, if that has one. `false` if it refers to another.
+    #[inline]
+    pub(super) fn follow_notice(&mut self, store: &Buffer) -> bool {
+        let notice = store.notice();
+        if notice.is_null() {
+            return true;
+        }
+        let own = self.notice();
+        if own.is_null() {
+            // SAFETY: The buffer is borrowed exclusively, and the store's reference keeps the notice.
+            unsafe { bindings::skb_set_notice(self.as_ptr(), notice) };
+        }
+        own.is_null() || own == notice
+    }
+
+    /// Makes the buffer hold a reference to each page that it refers to: `io_uring` lends some without. More pages may
+    /// be added then.
+    #[inline]
+    pub(super) fn hold_pages(&mut self) {
+        if self.has_page_flag(bindings::SKBFL_MANAGED_FRAG_REFS as u32) {
+            // SAFETY: The buffer is borrowed exclusively.
+            unsafe { bindings::skb_zcopy_downgrade_managed(self.as_ptr()) };
+        }
+    }
+
+    /// Appends at most `len` bytes of a message [in place](Message::is_in_place), by reference to the user's pages, as
+    /// [`append`](Self::append) does. No clone shares the buffer.
+    pub(super) fn append_in_place(
+        &mut self,
+        sock: &RawSock,
+        msg: &mut Message<'_>,
+        len: usize,
+    ) -> Result<usize> {
+        let Some(notice) = msg.notice.as_ref().map(|notice| notice.raw) else {
+            return Ok(0);
+        };
+        let queued = sock.write_queued().load(Relaxed);
+        // SAFETY: All are valid, and the buffer is borrowed exclusively and no clone shares it. The function charges a
+        // stream, which the socket is, and a buffer's owner otherwise. On failure it leaves the data as they were.
+        let taken = unsafe {
+            if u32::from((*sock.as_ptr()).sk_type) != SOCK_STREAM {
+                return Err(EOPNOTSUPP);
+            }
+            bindings::skb_zerocopy_iter_stream(
+                sock.as_ptr(),
+                self.as_ptr(),
+                msg.raw(),
+                c_int::try_from(len).unwrap_or(c_int::MAX),
+                notice.as_ptr(),
+                ptr::null_mut(),
+            )
+        };
+        // What the buffer costs is charged by the caller, as with every other one.
+        sock.write_queued().store(queued, Relaxed);
+        // The buffer refers to as many pages as it can, or to another notice.
+        const FULL: c_int = -(bindings::EMSGSIZE as c_int);
+        const OTHER: c_int = -(bindings::EEXIST as c_int);
+        match taken {
+            FULL | OTHER => Ok(0),
+            taken => usize::try_from(taken).map_err(|_| Error::from_errno(taken)),
+        }
+    }
+}
+
+impl<P: Protocol<Kind = Datagram>> Sock<P> {
+    /// Appends `len` bytes of a message [in place](Message::is_in_place) to `skb`, by reference to the user's pages,
+    /// which are charged to the socket.
+    ///
+    /// # Errors
+    ///
+    /// `EFAULT` for memory that is not the user's. `EMSGSIZE` if the bytes lie in more pages than a buffer refers to, or
+    /// if the buffer is not charged to the socket. The message is as it was then, and the buffer of no use.
+    pub(crate) fn put_in_place(&self, skb: &mut Skb, msg: &mut Message<'_>, len: usize) -> Result {
+        let Some(notice) = msg.notice.as_ref().map(|notice| notice.raw) else {
+            return Err(EMSGSIZE);
+        };
+        let before = skb.len();
+        // SAFETY: All are valid, and the buffer is ours. One that is charged to the socket can be charged for more.
+        // Bytes that were taken of the message are given back to it.
+        unsafe {
+            if !ptr::eq(skb.owner(), self.as_ptr()) || skb.is_cloned() {
+                return Err(EMSGSIZE);
+            }
+            bindings::skb_set_notice(skb.as_ptr(), notice.as_ptr());
+            let code = bindings::__zerocopy_sg_from_iter(
+                msg.raw(),
+                self.as_ptr(),
+                skb.as_ptr(),
+                msg.iter(),
+                len,
+                ptr::null_mut(),
+            );
+            let taken = skb.len().wrapping_sub(before);
+            if code == 0 && taken == len {
+                return Ok(());
+            }
+            bindings::iov_iter_revert(msg.iter(), taken);
+            Err(if code == 0 {
+                EFAULT
+            } else {
+                Error::from_errno(code)
+            })
+        }
+    }
+}

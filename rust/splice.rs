@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pipe of a `splice` call, into which a protocol puts references to its received pages.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_splice_bits`),
+//! [`include/linux/pipe_fs_i.h`](srctree/include/linux/pipe_fs_i.h)
+
+use super::{bindings, skb::Buffer, sock::RawSock};
+use crate::net::errno::prelude::*;
+use core::marker::PhantomData;
+use kernel::ffi::{c_int, c_uint};
+
+/// A pipe that the calling task has locked, for the length of the call.
+pub(crate) struct Pipe<'a> {
+    raw: *mut bindings::pipe_inode_info,
+    flags: c_uint,
+    _call: PhantomData<&'a mut bindings::pipe_inode_info>,
+}
+
+impl Pipe<'_> {
+    /// # Safety
+    ///
+    /// `raw` is the locked pipe of the running `splice` call, which lasts for `'a`.
+    pub(super) unsafe fn from_raw(raw: *mut bindings::pipe_inode_info, flags: c_uint) -> Self {
+        Pipe {
+            raw,
+            flags,
+            _call: PhantomData,
+        }
+    }
+
+    /// Puts at most `len` bytes of the stream's next received buffer, from `offset` on, into the pipe, by reference to
+    /// the pages that they are in, and by copy if they are not. Returns how many.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` if the pipe is full, `EPIPE` if nobody reads from it. `EFAULT` if so many bytes are not there.
+    /// `EOPNOTSUPP` on a socket that must not use the task's pages.
+    pub(crate) fn put(
+        &mut self,
+        sock: &RawSock,
+        skb: &Buffer,
+        offset: usize,
+        len: usize,
+    ) -> Result<usize> {
+        skb.span(offset, len).ok_or(EFAULT)?;
+        let sock = sock.as_ptr();
+        // SAFETY: The socket is valid. The result is the page fragment of the task that runs this, or null.
+        if unsafe { bindings::sk_task_frag(sock) }.is_null() {
+            return Err(EOPNOTSUPP);
+        }
+        // SAFETY: The buffer is valid, and the span lies in its data; the function only reads them, and takes
+        // references to pages. The pipe is the call's. Copies go to the task's page fragment, which only its own calls
+        // use.
+        let put = unsafe {
+            bindings::skb_splice_bits(
+                skb.as_ptr(),
+                sock,
+                offset as c_uint,
+                self.raw,
+                len as c_uint,
+                self.flags,
+            )
+        };
+        usize::try_from(put).map_err(|_| Error::from_errno(put as c_int))
+    }
+}

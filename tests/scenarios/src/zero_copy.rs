@@ -1,0 +1,155 @@
+//! Sends whose bytes stay in place, and what the error queue tells about them.
+
+use std::io::Result;
+
+use anyhow::{ensure, Context};
+
+use crate::address::{AF_ENET, EP_SO_ZEROCOPY, SOL_EP};
+use crate::control::receive_with_control;
+use crate::patience::patience;
+use crate::socket::Socket;
+
+/// `SO_EE_ORIGIN_ZEROCOPY` of `linux/errqueue.h`.
+const ORIGIN_ZEROCOPY: u8 = 5;
+/// `SO_EE_CODE_ZEROCOPY_COPIED`.
+const CODE_COPIED: u8 = 1;
+/// `EP_RECVERR`.
+const EP_RECVERR: i32 = 3;
+
+/// Has `MSG_ZEROCOPY` mean something on `socket`: by `SO_ZEROCOPY`, or by the option of ESP and EDP.
+///
+/// # Errors
+/// The call's errno.
+pub fn switch(socket: &Socket, value: i32) -> Result<()> {
+    let (level, name) = option(socket)?;
+    socket.set_int_option(level, name, value)
+}
+
+/// Whether `MSG_ZEROCOPY` means something.
+///
+/// # Errors
+/// The call's errno.
+pub fn is_on(socket: &Socket) -> Result<i32> {
+    let (level, name) = option(socket)?;
+    socket.int_option(level, name)
+}
+
+fn option(socket: &Socket) -> Result<(i32, i32)> {
+    Ok(
+        match socket.int_option(libc::SOL_SOCKET, libc::SO_DOMAIN)? {
+            AF_ENET => (SOL_EP, EP_SO_ZEROCOPY),
+            _ => (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+        },
+    )
+}
+
+/// Sends that the kernel needs no memory of any more.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Completion {
+    /// The first one's number.
+    pub first: u32,
+    /// The last one's.
+    pub last: u32,
+    /// The kernel copied them.
+    pub copied: bool,
+}
+
+/// The next completion, if there is one.
+///
+/// # Errors
+/// When the error queue has something else, or not as it should be.
+pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    let (length, flags, control) = match receive_with_control(socket, flags, 256) {
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => return Ok(None),
+        other => other?,
+    };
+    ensure!(
+        length == 0 && flags & libc::MSG_ERRQUEUE != 0 && control.len() == 1,
+        "{length} bytes, flags {flags:#x}, {control:?}"
+    );
+    let kind = match socket.int_option(libc::SOL_SOCKET, libc::SO_DOMAIN)? {
+        AF_ENET => (SOL_EP, EP_RECVERR),
+        libc::AF_INET6 => (libc::SOL_IPV6, libc::IPV6_RECVERR),
+        _ => (libc::SOL_IP, libc::IP_RECVERR),
+    };
+    let found = (control[0].level, control[0].kind);
+    ensure!(found == kind, "level and kind {found:?}");
+    // struct sock_extended_err: errno, origin, type, code, padding, info, data.
+    let report = control[0].data.first_chunk::<16>().context("too short")?;
+    let word = |at: usize| u32::from_ne_bytes([0, 1, 2, 3].map(|i| report[at + i]));
+    ensure!(
+        word(0) == 0 && report[4] == ORIGIN_ZEROCOPY && report[5] == 0,
+        "{report:?}"
+    );
+    Ok(Some(Completion {
+        first: word(8),
+        last: word(12),
+        copied: report[6] & CODE_COPIED != 0,
+    }))
+}
+
+/// Waits until the sends numbered from 0 to `count` - 1 are completed, each once: whether all of them, some or none were
+/// copied.
+///
+/// # Errors
+/// When they are not, or others are.
+pub fn completed(socket: &Socket, count: u32) -> anyhow::Result<Copies> {
+    completed_from(socket, 0, count)
+}
+
+/// As [`completed`], of `count` sends from the number `from` on.
+///
+/// # Errors
+/// As [`completed`].
+pub fn completed_from(socket: &Socket, from: u32, count: u32) -> anyhow::Result<Copies> {
+    let mut seen = vec![None; count as usize];
+    while seen.contains(&None) {
+        let Some(got) = completion(socket)? else {
+            let events = socket.poll(0, patience())?;
+            ensure!(
+                events & libc::POLLERR != 0,
+                "no completion but of {seen:?} (events {events:#x})"
+            );
+            continue;
+        };
+        ensure!(got.first <= got.last, "{got:?}");
+        for number in got.first..=got.last {
+            let place = number
+                .checked_sub(from)
+                .and_then(|place| seen.get_mut(place as usize));
+            let place = place.with_context(|| format!("{got:?} of {count} from {from} on"))?;
+            ensure!(place.is_none(), "{number} once more, by {got:?}");
+            *place = Some(got.copied);
+        }
+    }
+    none_left(socket)?;
+    Ok(
+        match seen.iter().filter(|one| **one == Some(true)).count() {
+            0 => Copies::None,
+            all if all == seen.len() => Copies::All,
+            _ => Copies::Some,
+        },
+    )
+}
+
+/// What of some sends the kernel copied.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Copies {
+    /// Nothing.
+    None,
+    /// Some of them.
+    Some,
+    /// All of them.
+    All,
+}
+
+/// Demands that no completion is there.
+///
+/// # Errors
+/// When there is one.
+pub fn none_left(socket: &Socket) -> anyhow::Result<()> {
+    let more = completion(socket)?;
+    ensure!(more.is_none(), "one more: {more:?}");
+    Ok(())
+}
