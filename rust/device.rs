@@ -27,15 +27,19 @@ impl Mac {
     /// The address in the low 48 bits.
     #[inline]
     pub(crate) fn to_bits(self) -> u64 {
-        let [a, b, c, d, e, f] = self.0;
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+        // Whole words are copied, not bytes.
+        let mut bytes = [0; 8];
+        if let Some(low) = bytes.last_chunk_mut() {
+            *low = self.0;
+        }
+        u64::from_be_bytes(bytes)
     }
 
     /// The inverse of [`Self::to_bits`].
     #[inline]
     pub(crate) fn from_bits(bits: u64) -> Self {
-        let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
-        Mac([a, b, c, d, e, f])
+        let bytes = bits.to_be_bytes();
+        bytes.last_chunk().copied().map(Mac).unwrap_or_default()
     }
 }
 

@@ -430,11 +430,21 @@ impl Buffer {
         if !self.takes(len) {
             return Err(ENOBUFS);
         }
-        // SAFETY: The tailroom was just checked, and nobody else has it. `copy_from_iter_full` leaves
-        // the iterator as it was when it fails, and then nothing is appended.
+        let mut short = mem::MaybeUninit::<[u8; message::SHORT]>::uninit();
+        let by_way = len <= message::SHORT;
+        let to: *mut u8 = if by_way {
+            short.as_mut_ptr().cast()
+        } else {
+            self.end()
+        };
+        // SAFETY: The tailroom was just checked, and nobody else has it; a short message fits into the array.
+        // `copy_from_iter_full` leaves the iterator as it was when it fails, and then nothing is appended.
         unsafe {
-            if !bindings::copy_from_iter_full(self.end().cast(), len, msg.iter()) {
+            if !bindings::copy_from_iter_full(to.cast(), len, msg.iter()) {
                 return Err(EFAULT);
+            }
+            if by_way {
+                ptr::copy_nonoverlapping(to, self.end(), len);
             }
             self.grow(len);
         }
