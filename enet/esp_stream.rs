@@ -54,6 +54,12 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
+    if flags & !(uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL) == 0
+        && !msg.has_control()
+        && joins_last(&mut guard.locked(), msg, len)
+    {
+        return Ok(len);
+    }
     let mut sent = 0;
     let mut result = ready_to_send(call, &mut guard, &mut timeout);
     if result.is_ok() && msg.has_control() {
@@ -83,6 +89,22 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         }
         _ => Ok(sent),
     }
+}
+
+/// Appends a short message to the last packet, if that waits for the window anyway and has room, so that nothing else is to be
+/// done: most messages of a program that sends without waiting for answers. `false` if the message has not been touched.
+#[inline]
+fn joins_last(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) -> bool {
+    let Some((sock, connection)) = parts(esp) else {
+        return false;
+    };
+    let ready = connection.engine.awaits_window()
+        && connection.engine.last_takes_more()
+        && !connection.sending.is_corked()
+        && has_room(sock)
+        && connection.life.ended().is_none()
+        && !is_stopped(sock);
+    ready && connection.sending.join_last(&sock.shared().unacknowledged, msg, len)
 }
 
 /// At the end of a send call: holds the last packet back if `more` was announced. True if the packet has to wait for the window
@@ -363,7 +385,8 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
         && !sock.shared().unread.is_awaited();
-    if !idle || wakes() {
+    // The rest of what wakes is looked at once among the waiters.
+    if !idle || progress.finds_more(sock) {
         return Ok(());
     }
     call.suppress_data_signals(true);
