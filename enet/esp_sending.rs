@@ -307,7 +307,7 @@ impl Sending {
 
     /// Appends the whole message to the last packet, which takes more: see [`Connection::last_takes_more`]. `false` if that has
     /// no room for it in a buffer of its own, or the message cannot be read.
-    #[inline]
+    #[inline(always)]
     pub(crate) fn join_last(
         &mut self,
         unacknowledged: &Unacknowledged,

@@ -355,7 +355,7 @@ impl Buffer {
     ///
     /// There is so much [`headroom`](Self::headroom), and nobody else uses it.
     #[inline]
-    unsafe fn prepend(&mut self, bytes: &[u8]) {
+    pub(super) unsafe fn prepend(&mut self, bytes: &[u8]) {
         let skb = self.as_ptr();
         // SAFETY: The data still start in the buffer's memory, whose bytes there are ours to write.
         unsafe {

@@ -34,21 +34,20 @@ impl<P: Protocol> Call<'_, P> {
     fn among_waiters<R>(&self, waiter: Waiter, f: impl FnOnce(Entry) -> R) -> R {
         let mut entry = MaybeUninit::<bindings::wait_queue_entry>::uninit();
         let entry = entry.as_mut_ptr();
-        let sk = self.as_ptr();
         // SAFETY: The entry, which is initialised first, lives on this stack until it is taken off
         // the queue below. A running call holds the descriptor, and so its wait queue.
-        unsafe {
+        let queue = unsafe {
+            let queue = bindings::sk_sleep(self.as_ptr());
             bindings::init_wait_woken(entry);
             match waiter {
-                Waiter::Shared => bindings::add_wait_queue(bindings::sk_sleep(sk), entry),
-                Waiter::Exclusive => {
-                    bindings::add_wait_queue_exclusive(bindings::sk_sleep(sk), entry)
-                }
+                Waiter::Shared => bindings::add_wait_queue(queue, entry),
+                Waiter::Exclusive => bindings::add_wait_queue_exclusive(queue, entry),
             }
-        }
+            queue
+        };
         let result = f(entry);
         // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
-        unsafe { bindings::remove_wait_queue(bindings::sk_sleep(sk), entry) };
+        unsafe { bindings::remove_wait_queue(queue, entry) };
         result
     }
 
