@@ -205,14 +205,15 @@ impl Device {
         }
         let len = skb.len() as u32;
         let raw = skb.as_ptr();
-        let inside = to == self.address();
+        let own = self.address();
+        let inside = to == own;
         // SAFETY: The buffer is ours. The device stays valid over the call, and a queue that keeps the buffer for longer is
         // flushed before the device goes.
         unsafe { bindings::skb_leave_by(raw, self.as_ptr(), ethertype.to_be()) };
         let plain = room >= ETHERNET_HEADER && skb.headroom() >= room && self.has_plain_header();
         if plain {
             let mut header = [0; ETHERNET_HEADER];
-            let source = from.unwrap_or_else(|| self.address());
+            let source = from.unwrap_or(own);
             for (field, bytes) in [(0, &to.0), (6, &source.0)] {
                 if let Some(field) = header.get_mut(field..field + 6) {
                     field.copy_from_slice(bytes);

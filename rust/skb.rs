@@ -156,7 +156,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn is_for_this_host(&self) -> bool {
         // SAFETY: As in `len`.
-        unsafe { bindings::skb_pkt_type(self.as_ptr()) == bindings::PACKET_HOST as u8 }
+        let kind = unsafe { (*self.as_ptr()).__bindgen_anon_4.headers.as_ref().pkt_type() };
+        u32::from(kind) == bindings::PACKET_HOST
     }
 
     /// The sender's Ethernet address, of a received frame. `None` if no Ethernet header is in front
@@ -603,12 +604,12 @@ impl Skb {
         }
     }
 
-    /// Whether the buffer is as [`Self::alloc`] makes one, but for its bytes: nobody else has them,
-    /// all are linear, and no socket, route or device has left anything with it.
+    /// Forgets what a clone has left, if the buffer is *plain*: as [`Self::alloc`] makes one, but for its bytes. Nobody else
+    /// has them then, all are linear, and no socket, route or device has left anything with it. `false` if it is not.
     #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        // SAFETY: The buffer is valid; only reads.
-        unsafe { bindings::skb_is_plain(self.as_ptr()) }
+    pub(super) fn renew_plain(&mut self) -> bool {
+        // SAFETY: The buffer is ours; the helper writes only if it is ours alone.
+        unsafe { bindings::skb_renew_plain(self.as_ptr()) }
     }
 
     /// Bytes that the buffer has for headers and linear data.
@@ -622,7 +623,7 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// The buffer [is plain](Self::is_plain), and has at least that [`capacity`](Self::capacity).
+    /// The buffer [is plain](Self::renew_plain), and has at least that [`capacity`](Self::capacity).
     #[inline]
     pub(super) unsafe fn clear(&self, headroom: usize) {
         let skb = self.as_ptr();

@@ -66,21 +66,31 @@ impl<P: Protocol> Call<'_, P> {
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 
+    /// Whether no signal ends a call that has `timeout` left.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` or `EINTR` if one does.
+    #[inline]
+    fn undisturbed(timeout: c_long) -> Result {
+        if timeout != 0 && kernel::current!().signal_pending() {
+            // SAFETY: Computes an errno from the time left.
+            return Err(Error::from_errno(unsafe {
+                bindings::sock_intr_errno(timeout)
+            }));
+        }
+        Ok(())
+    }
+
     /// Sleeps once, by `nap`, which takes and returns the time left.
     ///
     /// # Errors
     ///
-    /// As [`Guard::wait`].
+    /// `EAGAIN` when the time is up, `EPIPE` when another call has disconnected the socket.
     #[inline]
     fn sleep(&self, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_long) -> Result {
         if *timeout == 0 {
             return Err(EAGAIN);
-        }
-        if kernel::current!().signal_pending() {
-            // SAFETY: Computes an errno from the time left.
-            return Err(Error::from_errno(unsafe {
-                bindings::sock_intr_errno(*timeout)
-            }));
         }
         let before = self.disconnects();
         *timeout = nap(*timeout);
@@ -123,7 +133,13 @@ impl<P: Protocol> Call<'_, P> {
         self.among_waiters(waiter, |entry| {
             // Wakers change something and then look for waiters: one of the two sees the other.
             fence(SeqCst);
+            let mut slept = false;
             while !ready() {
+                // With a signal pending nobody sleeps.
+                if slept {
+                    Self::undisturbed(*timeout)?;
+                }
+                slept = true;
                 // SAFETY: As in `Guard::wait`.
                 self.sleep(timeout, |left| unsafe { bindings::wait_woken(entry, left) })?;
             }
@@ -160,9 +176,8 @@ impl<P: Protocol> Guard<'_, P> {
             // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
             // between the test above and the sleep count.
             let nap = |left| self.unlocked(|| unsafe { bindings::wait_woken(entry, left) });
-            if let Err(e) = call.sleep(timeout, nap) {
-                return Err(e);
-            }
+            Call::<P>::undisturbed(*timeout)?;
+            call.sleep(timeout, nap)?;
         })
     }
 }
