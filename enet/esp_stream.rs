@@ -502,8 +502,22 @@ fn copy(
 
 /// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
 /// to carry them.
-#[inline]
+#[inline(always)]
 fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+    let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {
+        let engine = &connection.engine;
+        engine.waits_for_room()
+            || engine.wanted_room().is_some()
+            || sleeping && engine.waits_for_data()
+    });
+    if waits {
+        acknowledge_now(guard, sleeping);
+    }
+}
+
+/// As [`acknowledge`], if there is anything to do.
+#[inline(never)]
+fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {
         return;

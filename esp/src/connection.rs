@@ -54,8 +54,8 @@ use super::sender::Sender;
 use super::seq::Seq;
 use super::state::{Failure, State};
 use super::timers::{
-    earlier, is_due, Liveness, Nanos, Timer, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT,
-    SYN_ACK_TRIES, SYN_TRIES,
+    earlier, is_due, Liveness, Nanos, Timer, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES,
+    SYN_TRIES,
 };
 use super::wire::{flags, Header};
 
