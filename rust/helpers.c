@@ -29,7 +29,11 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
 
-#define H(ret, name, args, ...) ret rust_helper_enet_##name args { __VA_ARGS__; }
+/* No helper is called by a pointer, so none starts with a landing pad. */
+#ifndef __noendbr
+#define __noendbr
+#endif
+#define H(ret, name, args, ...) __noendbr ret rust_helper_enet_##name args { __VA_ARGS__; }
 
 /* sockets */
 H(void, sock_hold, (struct sock *sk), sock_hold(sk))
