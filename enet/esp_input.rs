@@ -377,14 +377,25 @@ fn deliver(esp: &mut LockedEsp<'_>, mut skb: Skb, packets: Packets, outcome: &es
         return;
     }
     skb.pull(HEADER_LEN);
+    let single = packets.count == 1;
     if let Some(connection) = esp.state.connection() {
-        let cost = skb.truesize().checked_div(packets.count.into());
-        connection.receiving.note_cost(cost.unwrap_or(0));
+        let mut cost = skb.truesize();
+        if !single {
+            cost = cost.checked_div(packets.count.into()).unwrap_or(0);
+        }
+        connection.receiving.note_cost(cost);
     }
-    let behind = outcome.skip.saturating_add(outcome.taken);
-    let bytes = Unread {
-        start: packets.bytes(outcome.skip),
-        end: packets.bytes(behind).min(skb.len() as u32),
+    let bytes = if single {
+        Unread {
+            start: 0,
+            end: skb.len() as u32,
+        }
+    } else {
+        let behind = outcome.skip.saturating_add(outcome.taken);
+        Unread {
+            start: packets.bytes(outcome.skip),
+            end: packets.bytes(behind).min(skb.len() as u32),
+        }
     };
     let unread = &sock.shared().unread;
     unread.add(bytes.len());

@@ -67,6 +67,10 @@ fn poll(connection: &mut Connection, now: u64) -> Option<Transmit> {
     let Connection {
         engine, sending, ..
     } = connection;
+    // Saves the call.
+    if engine.has_nothing_to_send() {
+        return None;
+    }
     engine.poll_transmit(now, sending)
 }
 

@@ -83,10 +83,14 @@ impl Unread {
     /// there is room.
     #[inline]
     pub(crate) fn is_readable(&self, sock: &RawSock) -> bool {
+        let unread = self.count() as usize;
+        let enough = unread >= sock.low_water(false, usize::MAX);
+        if enough {
+            return unread > 0;
+        }
         let full = sock.receive_queued() >= sock.receive_limit() / 2
             || self.awaited.load(Relaxed) & MAKE_ROOM != 0;
-        let unread = self.count() as usize;
-        unread > 0 && (full || unread >= sock.low_water(false, usize::MAX))
+        unread > 0 && full
     }
 }
 

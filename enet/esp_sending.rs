@@ -312,6 +312,27 @@ impl Sending {
         Ok(take)
     }
 
+    /// Appends the whole message to the last packet, which takes more: see [`Connection::last_takes_more`]. `false` if that has
+    /// no room for it in a buffer of its own, or the message cannot be read.
+    #[inline(always)]
+    pub(crate) fn join_last(
+        &mut self,
+        unacknowledged: &Unacknowledged,
+        msg: &mut Message<'_>,
+        len: usize,
+    ) -> bool {
+        let mss = self.mss as usize;
+        let joins = self.queue.last_mut().is_some_and(|last| {
+            !is_store(last)
+                && last.len().saturating_add(len) <= mss
+                && last.put_from(msg, len).is_ok()
+        });
+        if joins {
+            unacknowledged.add(len);
+        }
+        joins
+    }
+
     /// Queues a new store. Returns the bytes taken, none if the socket cannot have one.
     #[inline(never)]
     fn append_store(

@@ -88,11 +88,13 @@ impl Protocol for Esp {
         serve_by_timer(esp, due, now);
     }
 
+    #[inline]
+    fn awaits_release(shared: &Shared) -> bool {
+        shared.has_missed()
+    }
+
     fn before_release(esp: &mut LockedEsp<'_>, _softirq: Softirq<'_>) {
         let shared = esp.sock().shared();
-        if !shared.has_missed() {
-            return;
-        }
         if shared.take_missed(Missed::Device) {
             esp_devices::look(esp);
         }

@@ -21,6 +21,7 @@ use crate::{
     space::Space,
     uapi::{EP_RECVERR, SOL_EP},
 };
+use core::sync::atomic::Ordering::Relaxed;
 use kernel::ffi::c_long;
 
 /// Windows that the send buffer holds: TCP keeps twice the congestion window, which is what is on its way, and that
@@ -54,6 +55,11 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
+    // Whether other packets may wait for the window.
+    let queued = call.write_queued().load(Relaxed) != 0;
+    if queued && joins_last(&mut guard, msg, len, flags) {
+        return Ok(len);
+    }
     let mut sent = 0;
     let mut result = ready_to_send(call, &mut guard, &mut timeout);
     if result.is_ok() && msg.has_control() {
@@ -71,7 +77,7 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         result = queue_message(call, &mut guard, msg, len, &mut timeout, &mut sent);
         msg.end_in_place(sent > 0);
         let mut esp = guard.locked();
-        if !is_settled(&mut esp, flags & uapi::MSG_MORE != 0) {
+        if !is_settled(&mut esp, flags & uapi::MSG_MORE != 0, queued) {
             push(&mut esp, timer::now());
         }
     }
@@ -100,17 +106,36 @@ fn begin_in_place(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize)
     msg.begin_in_place(sock, len, last)
 }
 
+/// Appends a short message to the last packet, if that waits for the window anyway and has room, so that nothing else is to be
+/// done: most messages of a program that sends without waiting for answers. `false` if the message has not been touched.
+#[inline(never)]
+fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, flags: i32) -> bool {
+    const USUAL: i32 = uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL;
+    let mut esp = guard.locked();
+    let Some((sock, connection)) = parts(&mut esp).filter(|_| flags & !USUAL == 0) else {
+        return false;
+    };
+    let ready = connection.engine.awaits_window()
+        && connection.engine.last_takes_more()
+        && !connection.sending.is_corked()
+        && !msg.has_control()
+        && has_room(sock)
+        && connection.life.ended().is_none()
+        && !is_stopped(sock);
+    ready && connection.sending.join_last(&sock.shared().unacknowledged, msg, len)
+}
+
 /// At the end of a send call: holds the last packet back if `more` was announced. True if the packet has to wait for the window
-/// anyway, and nothing else is to be done.
+/// anyway, as others were `queued` before, and nothing else is to be done.
 #[inline]
-fn is_settled(esp: &mut LockedEsp<'_>, more: bool) -> bool {
+fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
     let Some((_, connection)) = parts(esp) else {
         return true;
     };
     connection
         .sending
         .cork(&mut connection.engine, more, timer::now);
-    !connection.sending.is_corked() && connection.engine.awaits_window()
+    queued && !connection.sending.is_corked() && connection.engine.awaits_window()
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
@@ -149,11 +174,15 @@ fn queue_message(
     let takes_packet = |esp: &mut LockedEsp<'_>| {
         parts(esp).is_some_and(|(sock, c)| has_room(sock) && c.engine.can_enqueue())
     };
+    let mut looks = false;
     while *sent < len {
-        guard.flush_backlog();
+        // A reset or the like may come with it.
+        looks |= guard.flush_backlog();
         let mut esp = guard.locked();
-        // A reset or the like may have come with it.
-        go_on(&mut esp, *sent)?;
+        if looks {
+            go_on(&mut esp, *sent)?;
+        }
+        looks = true;
         if !takes_packet(&mut esp) {
             grow_send_buffer(&mut esp);
             if takes_packet(&mut esp) {
@@ -389,7 +418,8 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
     let idle = *timeout != 0
         && sock.tcp_state() == TcpState::Established as u8
         && !sock.shared().unread.is_awaited();
-    if !idle || wakes() {
+    // The rest of what wakes is looked at once among the waiters.
+    if !idle || progress.finds_more(sock) {
         return Ok(());
     }
     call.suppress_data_signals(true);
@@ -498,8 +528,22 @@ fn copy(
 
 /// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
 /// to carry them.
-#[inline]
+#[inline(always)]
 pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+    let waits = parts(&mut guard.locked()).is_some_and(|(_, connection)| {
+        let engine = &connection.engine;
+        engine.waits_for_room()
+            || engine.wanted_room().is_some()
+            || sleeping && engine.waits_for_data()
+    });
+    if waits {
+        acknowledge_now(guard, sleeping);
+    }
+}
+
+/// As [`acknowledge`], if there is anything to do.
+#[inline(never)]
+fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {
         return;

@@ -6,12 +6,15 @@
 
 use super::{bindings, listed::Listed, namespace::Net, rcu, skb::Skb};
 use crate::net::errno::prelude::*;
-use core::{marker::PhantomData, ptr, ptr::NonNull};
+use core::{marker::PhantomData, mem, ptr, ptr::NonNull};
 use kernel::{
     ffi::c_int,
     sync::aref::{ARef, AlwaysRefCounted},
     types::Opaque,
 };
+
+/// Bytes of Ethernet's header.
+const ETHERNET_HEADER: usize = mem::size_of::<bindings::ethhdr>();
 
 /// An Ethernet address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Default)]
@@ -27,15 +30,19 @@ impl Mac {
     /// The address in the low 48 bits.
     #[inline]
     pub(crate) fn to_bits(self) -> u64 {
-        let [a, b, c, d, e, f] = self.0;
-        u64::from_be_bytes([0, 0, a, b, c, d, e, f])
+        // Whole words are copied, not bytes.
+        let mut bytes = [0; 8];
+        if let Some(low) = bytes.last_chunk_mut() {
+            *low = self.0;
+        }
+        u64::from_be_bytes(bytes)
     }
 
     /// The inverse of [`Self::to_bits`].
     #[inline]
     pub(crate) fn from_bits(bits: u64) -> Self {
-        let [_, _, a, b, c, d, e, f] = bits.to_be_bytes();
-        Mac([a, b, c, d, e, f])
+        let bytes = bits.to_be_bytes();
+        bytes.last_chunk().copied().map(Mac).unwrap_or_default()
     }
 }
 
@@ -138,8 +145,8 @@ impl Device {
     /// without segmentation has the core cut them.
     #[inline]
     pub(crate) fn most_packets(&self) -> u16 {
-        // SAFETY: The device is valid.
-        unsafe { bindings::dev_most_packets(self.as_ptr()) }
+        // SAFETY: The device is valid. A single load, as the core does it.
+        unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).gso_max_segs)) }
     }
 
     /// Bytes that the device's own header takes.
@@ -147,6 +154,19 @@ impl Device {
     fn header_len(&self) -> usize {
         // SAFETY: The device is valid. The length changes with a device below it.
         unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).hard_header_len)).into() }
+    }
+
+    /// Whether its frames begin with Ethernet's header and nothing else, as the core's function writes it.
+    #[inline]
+    fn has_plain_header(&self) -> bool {
+        // SAFETY: The device is valid, and its table of functions lives as long.
+        let create = unsafe {
+            (*self.as_ptr())
+                .header_ops
+                .as_ref()
+                .and_then(|ops| ops.create)
+        };
+        create.is_some_and(|create| create as usize == bindings::eth_header as usize)
     }
 
     /// Sends `skb` as the payload of one frame. Frames to the device's own address stay inside the
@@ -185,24 +205,41 @@ impl Device {
         }
         let len = skb.len() as u32;
         let raw = skb.as_ptr();
-        let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());
-        let inside = to == self.address();
-        // SAFETY: The buffer is ours and has room for the header. The device stays valid over the
-        // call, and a queue that keeps the buffer for longer is flushed before the device goes.
-        // `from` is null or six bytes, as `to` is.
-        let written = unsafe {
-            bindings::skb_leave_by(raw, self.as_ptr(), ethertype.to_be());
-            let to = to.0.as_ptr().cast();
-            let from = from.cast();
-            if inside {
-                // The device's additions for the wire (a VLAN's tag) have no place in a frame that stays here.
-                bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
-            } else {
-                bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
+        let own = self.address();
+        let inside = to == own;
+        // SAFETY: The buffer is ours. The device stays valid over the call, and a queue that keeps the buffer for longer is
+        // flushed before the device goes.
+        unsafe { bindings::skb_leave_by(raw, self.as_ptr(), ethertype.to_be()) };
+        let plain = room >= ETHERNET_HEADER && skb.headroom() >= room && self.has_plain_header();
+        if plain {
+            let mut header = [0; ETHERNET_HEADER];
+            let source = from.unwrap_or(own);
+            for (field, bytes) in [(0, &to.0), (6, &source.0)] {
+                if let Some(field) = header.get_mut(field..field + 6) {
+                    field.copy_from_slice(bytes);
+                }
             }
-        };
-        if written < 0 {
-            return Err(ENOBUFS);
+            if let Some(last) = header.last_chunk_mut() {
+                *last = ethertype.to_be_bytes();
+            }
+            // SAFETY: There is so much headroom, of a buffer that the device's header is to be written to.
+            unsafe { skb.prepend(&header) };
+        } else {
+            let from = from.as_ref().map_or(ptr::null(), |mac| mac.0.as_ptr());
+            // SAFETY: The buffer is ours and has room for the header. `from` is null or six bytes, as `to` is.
+            let written = unsafe {
+                let to = to.0.as_ptr().cast();
+                let from = from.cast();
+                if inside {
+                    // The device's additions for the wire (a VLAN's tag) have no place in a frame that stays here.
+                    bindings::eth_header(raw, self.as_ptr(), ethertype, to, from, len)
+                } else {
+                    bindings::dev_hard_header(raw, self.as_ptr(), ethertype, to, from, len)
+                }
+            };
+            if written < 0 {
+                return Err(ENOBUFS);
+            }
         }
         if inside {
             return self.loop_back(skb);

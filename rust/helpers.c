@@ -29,7 +29,11 @@
 #pragma GCC diagnostic ignored "-Wmissing-prototypes"
 #pragma GCC diagnostic ignored "-Wmissing-declarations"
 
-#define H(ret, name, args, ...) ret rust_helper_enet_##name args { __VA_ARGS__; }
+/* No helper is called by a pointer, so none starts with a landing pad. */
+#ifndef __noendbr
+#define __noendbr
+#endif
+#define H(ret, name, args, ...) __noendbr ret rust_helper_enet_##name args { __VA_ARGS__; }
 
 /* sockets */
 H(void, sock_hold, (struct sock *sk), sock_hold(sk))
@@ -142,10 +146,9 @@ H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 H(struct sk_buff *, skb_receive, (struct sk_buff *skb, gfp_t gfp), skb = skb_share_check(skb, gfp); if (skb && unlikely(skb_orphan_frags_rx(skb, gfp))) { kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL; } if (skb) skb_clear_delivery_time(skb); return skb)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
-H(bool, skb_is_plain, (struct sk_buff *skb), return skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !skb_is_nonlinear(skb) && !skb_shinfo(skb)->nr_frags && !skb_has_frag_list(skb) && !skb_is_gso(skb) && !skb_zcopy((struct sk_buff *)skb) && !skb->sk && !skb->destructor && !skb->_skb_refdst && !skb_nfct(skb) && !skb->ip_summed && !skb->vlan_all)
+H(bool, skb_renew_plain, (struct sk_buff *skb), if (!(skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !(skb->data_len | skb_shinfo(skb)->nr_frags | skb_shinfo(skb)->gso_size | skb->ip_summed | skb->vlan_all) && !skb_has_frag_list(skb) && !skb_zcopy(skb) && !((unsigned long)skb->sk | (unsigned long)skb->destructor | skb->_skb_refdst | (unsigned long)skb_nfct(skb)))) return false; skb->cloned = 0; skb_ext_reset(skb); skb_shinfo(skb)->tx_flags = 0; return true)
 H(int, skb_cloned, (const struct sk_buff *skb), return skb_cloned(skb))
 H(int, skb_header_cloned, (const struct sk_buff *skb), return skb_header_cloned(skb))
-H(u8, skb_pkt_type, (const struct sk_buff *skb), return skb->pkt_type)
 H(void, skb_set_class, (struct sk_buff *skb, struct sock *sk, unsigned int sender_cpu), skb->sender_cpu = sender_cpu; skb->priority = READ_ONCE(sk->sk_priority); skb->mark = READ_ONCE(sk->sk_mark); skb_set_hash_from_sk(skb, sk))
 H(int, skb_cow_head, (struct sk_buff *skb, unsigned int headroom), return skb_cow_head(skb, headroom))
 H(unsigned int, sender_cpu, (void), return raw_smp_processor_id() + 1)
@@ -153,15 +156,14 @@ H(void, skb_queue_after, (struct sk_buff_head *list, struct sk_buff *prev, struc
 H(void, skb_set_cookie, (struct sk_buff *skb, struct sock *sk, const struct sockcm_cookie *cookie), skb->priority = cookie->priority; skb->mark = cookie->mark; skb_set_hash_from_sk(skb, sk); skb_set_delivery_type_by_clockid(skb, cookie->transmit_time, READ_ONCE(sk->sk_clockid)))
 H(bool, skb_has_time, (struct sk_buff *skb), return skb->tstamp || skb_hwtstamps(skb)->hwtstamp)
 H(void, skb_clear_tstamp, (struct sk_buff *skb), skb_clear_tstamp(skb))
-H(void, skb_renew, (struct sk_buff *skb), skb->cloned = 0; skb_ext_reset(skb); skb_shinfo(skb)->tx_flags = 0)
 H(void, skb_header_release, (struct sk_buff *skb), __skb_header_release(skb))
 H(void, skb_orphan, (struct sk_buff *skb), skb_orphan(skb))
-H(void, skb_set_owner_r, (struct sk_buff *skb, struct sock *sk), skb_set_owner_r(skb, sk))
-H(void, skb_queue_tail_unlocked, (struct sk_buff_head *list, struct sk_buff *skb), __skb_queue_tail(list, skb))
-H(struct sk_buff *, skb_dequeue_unlocked, (struct sk_buff_head *list), return __skb_dequeue(list))
+H(void, skb_queue_owned, (struct sk_buff_head *list, struct sk_buff *skb, struct sock *sk), skb_set_owner_r(skb, sk); __skb_queue_tail(list, skb))
+H(struct sk_buff *, skb_dequeue_owned, (struct sk_buff_head *list), struct sk_buff *skb = __skb_dequeue(list); if (skb) skb_orphan(skb); return skb)
 H(struct sk_buff *, skb_peek, (const struct sk_buff_head *list), return skb_peek(list))
 H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_from_sockptr(dst, src, size))
 H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
+H(bool, copy_to_iter_full, (const void *from, size_t len, struct iov_iter *to), return copy_to_iter_full(from, len, to))
 
 /* sends whose bytes stay in place */
 H(struct ubuf_info *, skb_notice, (struct sk_buff *skb), return skb_zcopy(skb))
@@ -230,7 +232,6 @@ H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned s
 H(void, dev_hold, (struct net_device *dev), dev_hold(dev))
 H(void, dev_put, (struct net_device *dev), dev_put(dev))
 H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
-H(u16, dev_most_packets, (const struct net_device *dev), return READ_ONCE(dev->gso_max_segs))
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
 H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))
@@ -255,11 +256,13 @@ H(void, list_del, (struct list_head *n), list_del(n))
 H(void, local_bh_disable, (void), local_bh_disable())
 H(void, local_bh_enable, (void), local_bh_enable())
 
-/* hash tables that grow; lookup_16 knows the keys' size, so that hashing needs no call; settle waits while what is in one
-   moves to another */
+/* hash tables that grow, whose keys are four words; settle waits while what is in one moves to another. Three words take half the
+   instructions of four, and the third and the fourth have 16 bits each, as a rule. */
+static inline u32 hash_key(const void *key, u32 len, u32 seed) { const u32 *k = key; return jhash_3words(k[0], k[1], rol32(k[2], 16) ^ k[3], seed); }
+static inline int compare_key(struct rhashtable_compare_arg *arg, const void *obj) { return memcmp(obj + arg->ht->p.key_offset, arg->key, 16) != 0; }
 H(void, rhashtable_settle, (struct rhashtable *ht), flush_work(&ht->run_work))
-H(int, rhashtable_init_sized, (struct rhashtable *ht, u16 key_len, u16 key_offset, u16 head_offset), return rhashtable_init(ht, (&(struct rhashtable_params){ .key_len = key_len, .key_offset = key_offset, .head_offset = head_offset, .automatic_shrinking = true })))
-H(void *, rhashtable_lookup_16, (struct rhashtable *ht, const void *key), return rhashtable_lookup(ht, key, (struct rhashtable_params){ .key_len = 16 }))
+H(int, rhashtable_init_keys, (struct rhashtable *ht, u16 key_offset, u16 head_offset), return rhashtable_init(ht, (&(struct rhashtable_params){ .key_len = 16, .key_offset = key_offset, .head_offset = head_offset, .hashfn = hash_key, .automatic_shrinking = true })))
+H(void *, rhashtable_lookup_key, (struct rhashtable *ht, const void *key), return rhashtable_lookup(ht, key, (struct rhashtable_params){ .key_len = 16, .hashfn = hash_key, .obj_cmpfn = compare_key }))
 H(int, rhashtable_insert, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_lookup_insert_fast(ht, head, ht->p))
 H(int, rhashtable_remove, (struct rhashtable *ht, struct rhash_head *head), return rhashtable_remove_fast(ht, head, ht->p))
 H(void, rhashtable_walk_start, (struct rhashtable_iter *iter), rhashtable_walk_start(iter))

@@ -32,6 +32,9 @@ use kernel::{alloc::flags::__GFP_ZERO, ffi::c_void};
 /// What a socket is found by.
 pub(crate) type Key = [u32; 4];
 
+/// The helpers have 16 bytes.
+const _: () = assert!(size_of::<Key>() == 16);
+
 /// A socket's place in a map; every socket has one.
 #[repr(C)]
 pub(super) struct Entry {
@@ -84,11 +87,10 @@ impl<P: Protocol> Map<P> {
         let table = unsafe { zeroed.assume_init() };
         let entry = offset_of!(Sock<P>, entry);
         // SAFETY: The memory stays where it is until `drop`; the offsets are those of a key of
-        // that size and of a link, in every socket that is ever inserted.
+        // the size that the helper states and of a link, in every socket that is ever inserted.
         to_result(unsafe {
-            bindings::rhashtable_init_sized(
+            bindings::rhashtable_init_keys(
                 table.get(),
-                size_of::<Key>() as u16,
                 (entry + offset_of!(Entry, key)) as u16,
                 (entry + offset_of!(Entry, head)) as u16,
             )
@@ -105,7 +107,7 @@ impl<P: Protocol> Map<P> {
         // SAFETY: The table is initialized and its keys have the size that the helper assumes; the
         // read section lasts. What is found was inserted as a `Sock<P>`, and is freed after the section.
         unsafe {
-            bindings::rhashtable_lookup_16(self.table.get(), key.as_ptr().cast())
+            bindings::rhashtable_lookup_key(self.table.get(), key.as_ptr().cast())
                 .cast::<Sock<P>>()
                 .as_ref()
         }

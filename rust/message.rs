@@ -6,8 +6,12 @@
 
 use super::{bindings, family::ADDRESS_LEN, in_place::Notice, skb::Buffer, sock::RawSock};
 use crate::net::errno::prelude::*;
-use core::{marker::PhantomData, ptr, slice};
+use core::{marker::PhantomData, mem::MaybeUninit, ptr, slice};
 use kernel::ffi::c_int;
+
+/// Up to so many bytes are copied by way of the stack. The kernel checks every copy from or to a user whose length varies
+/// (`CONFIG_HARDENED_USERCOPY`): that a piece of the stack is one takes far less than to find the slab of a heap's object.
+pub(super) const SHORT: usize = 64;
 
 /// Priority, mark and time to leave of a send call's frames: from its control messages, or else from
 /// the socket's options.
@@ -144,12 +148,38 @@ impl Message<'_> {
     /// `EFAULT` if not all of them could be written, or are there.
     #[inline]
     pub(crate) fn put(&mut self, skb: &Buffer, offset: usize, len: usize) -> Result {
+        let bytes = offset
+            .checked_add(len)
+            .filter(|_| len <= SHORT)
+            .and_then(|end| skb.head().get(offset..end));
+        if let Some(bytes) = bytes {
+            return self.put_short(bytes);
+        }
         let (offset, len) = skb.span(offset, len).ok_or(EFAULT)?;
         // SAFETY: Both are valid, and the span lies in the buffer's data; the function checks the
         // bounds of the user's memory.
         to_result(unsafe {
             bindings::skb_copy_datagram_iter(skb.as_ptr(), offset, self.iter(), len)
         })
+    }
+
+    /// Copies at most [`SHORT`] bytes to the user.
+    #[inline]
+    fn put_short(&mut self, bytes: &[u8]) -> Result {
+        let mut copy = MaybeUninit::<[u8; SHORT]>::uninit();
+        let copy: *mut u8 = copy.as_mut_ptr().cast();
+        let len = bytes.len().min(SHORT);
+        // SAFETY: There is room for `len` bytes, which are initialised before they are copied on. The function checks the
+        // bounds of the user's memory, and leaves the message as it was when it fails.
+        let whole = unsafe {
+            ptr::copy_nonoverlapping(bytes.as_ptr(), copy, len);
+            bindings::copy_to_iter_full(copy.cast(), len, self.iter())
+        };
+        if whole {
+            Ok(())
+        } else {
+            Err(EFAULT)
+        }
     }
 
     /// Gives the report at the head of the socket's error queue (`MSG_ERRQUEUE`): the packet that it

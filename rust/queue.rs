@@ -113,10 +113,7 @@ impl Queue {
         let raw = skb.into_raw();
         // SAFETY: The reference goes to the queue, which is borrowed exclusively. The charge names a
         // socket that purges its queue before its memory goes.
-        unsafe {
-            bindings::skb_set_owner_r(raw, sock.as_ptr());
-            bindings::skb_queue_tail_unlocked(self.list(), raw);
-        }
+        unsafe { bindings::skb_queue_owned(self.list(), raw, sock.as_ptr()) };
     }
 
     /// Takes the buffer at the head, which is charged no more.
@@ -124,11 +121,7 @@ impl Queue {
     pub(crate) fn pop(&mut self) -> Option<Skb> {
         // SAFETY: The queue is borrowed exclusively. The result is null, or the queue's reference, which
         // becomes ours; without its charge it may outlive the socket.
-        unsafe {
-            let skb = Skb::from_raw(bindings::skb_dequeue_unlocked(self.list()))?;
-            bindings::skb_orphan(skb.as_ptr());
-            Some(skb)
-        }
+        unsafe { Skb::from_raw(bindings::skb_dequeue_owned(self.list())) }
     }
 
     /// Whether nothing is queued.

@@ -156,7 +156,8 @@ impl Buffer {
     #[inline]
     pub(crate) fn is_for_this_host(&self) -> bool {
         // SAFETY: As in `len`.
-        unsafe { bindings::skb_pkt_type(self.as_ptr()) == bindings::PACKET_HOST as u8 }
+        let kind = unsafe { (*self.as_ptr()).__bindgen_anon_4.headers.as_ref().pkt_type() };
+        u32::from(kind) == bindings::PACKET_HOST
     }
 
     /// The sender's Ethernet address, of a received frame. `None` if no Ethernet header is in front
@@ -362,7 +363,7 @@ impl Buffer {
     ///
     /// There is so much [`headroom`](Self::headroom), and nobody else uses it.
     #[inline]
-    unsafe fn prepend(&mut self, bytes: &[u8]) {
+    pub(super) unsafe fn prepend(&mut self, bytes: &[u8]) {
         let skb = self.as_ptr();
         // SAFETY: The data still start in the buffer's memory, whose bytes there are ours to write.
         unsafe {
@@ -437,11 +438,21 @@ impl Buffer {
         if !self.takes(len) {
             return Err(ENOBUFS);
         }
-        // SAFETY: The tailroom was just checked, and nobody else has it. `copy_from_iter_full` leaves
-        // the iterator as it was when it fails, and then nothing is appended.
+        let mut short = mem::MaybeUninit::<[u8; message::SHORT]>::uninit();
+        let by_way = len <= message::SHORT;
+        let to: *mut u8 = if by_way {
+            short.as_mut_ptr().cast()
+        } else {
+            self.end()
+        };
+        // SAFETY: The tailroom was just checked, and nobody else has it; a short message fits into the array.
+        // `copy_from_iter_full` leaves the iterator as it was when it fails, and then nothing is appended.
         unsafe {
-            if !bindings::copy_from_iter_full(self.end().cast(), len, msg.iter()) {
+            if !bindings::copy_from_iter_full(to.cast(), len, msg.iter()) {
                 return Err(EFAULT);
+            }
+            if by_way {
+                ptr::copy_nonoverlapping(to, self.end(), len);
             }
             self.grow(len);
         }
@@ -600,12 +611,12 @@ impl Skb {
         }
     }
 
-    /// Whether the buffer is as [`Self::alloc`] makes one, but for its bytes: nobody else has them,
-    /// all are linear, and no socket, route or device has left anything with it.
+    /// Forgets what a clone has left, if the buffer is *plain*: as [`Self::alloc`] makes one, but for its bytes. Nobody else
+    /// has them then, all are linear, and no socket, route or device has left anything with it. `false` if it is not.
     #[inline]
-    pub(super) fn is_plain(&self) -> bool {
-        // SAFETY: The buffer is valid; only reads.
-        unsafe { bindings::skb_is_plain(self.as_ptr()) }
+    pub(super) fn renew_plain(&mut self) -> bool {
+        // SAFETY: The buffer is ours; the helper writes only if it is ours alone.
+        unsafe { bindings::skb_renew_plain(self.as_ptr()) }
     }
 
     /// Bytes that the buffer has for headers and linear data.
@@ -619,7 +630,7 @@ impl Skb {
     ///
     /// # Safety
     ///
-    /// The buffer [is plain](Self::is_plain), and has at least that [`capacity`](Self::capacity).
+    /// The buffer [is plain](Self::renew_plain), and has at least that [`capacity`](Self::capacity).
     #[inline]
     pub(super) unsafe fn clear(&self, headroom: usize) {
         let skb = self.as_ptr();

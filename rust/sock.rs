@@ -81,8 +81,11 @@ pub(crate) trait Protocol: Sized + 'static {
     fn backlog(locked: &mut Locked<'_, Self>, skb: Skb, softirq: Softirq<'_>);
     /// The socket's timer fired.
     fn timer(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
-    /// A task is about to release the lock, or works off the backlog in between, and the backlog is
-    /// empty.
+    /// Whether [`before_release`](Self::before_release) has anything to do.
+    fn awaits_release(_shared: &Self::Shared) -> bool {
+        false
+    }
+    /// A task is about to release the lock, or works off the backlog in between, and the backlog is empty.
     #[inline]
     fn before_release(_locked: &mut Locked<'_, Self>, _softirq: Softirq<'_>) {}
 }
@@ -663,15 +666,16 @@ impl<'a, P: Protocol> Guard<'a, P> {
         self.0
     }
 
-    /// Processes the packets that came while the lock was held, if any: acknowledgements and
-    /// windows must not wait for a long copy. No other task gets the lock in between.
+    /// Processes the packets that came while the lock was held: acknowledgements and windows must not wait for a long copy.
+    /// No other task gets the lock in between. `false` if there were none.
     #[inline]
-    pub(crate) fn flush_backlog(&mut self) {
-        if self.0.has_backlog() {
-            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state, since
-            // `self` is mutable.
+    pub(crate) fn flush_backlog(&mut self) -> bool {
+        let waits = self.0.has_backlog();
+        if waits {
+            // SAFETY: Process context, and the guard holds the lock; nothing borrows the state, since `self` is mutable.
             unsafe { bindings::__sk_flush_backlog(self.0.as_ptr()) };
         }
+        waits
     }
 
     /// Releases the lock, lets `f` run, and takes the lock again.

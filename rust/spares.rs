@@ -18,7 +18,7 @@ const MOST_SLACK: usize = 1024;
 /// # Invariants
 ///
 /// `first` is null or a buffer whose `next` is the one below it, and so on; of each the stack holds
-/// the only reference, there are `count` of them, and each was [plain](Skb::is_plain) when it came.
+/// the only reference, there are `count` of them, and each was [plain](Skb::renew_plain) when it came.
 pub(crate) struct Spares {
     first: *mut bindings::sk_buff,
     count: u16,
@@ -39,16 +39,13 @@ impl Spares {
     /// Keeps a buffer to be filled again. It is freed if there are `most` already, if somebody still
     /// has its bytes, or if it bears traces of more than having been filled.
     #[inline]
-    pub(crate) fn put(&mut self, skb: Skb, most: u16) {
-        if self.count >= most || !skb.is_plain() {
+    pub(crate) fn put(&mut self, mut skb: Skb, most: u16) {
+        if self.count >= most || !skb.renew_plain() {
             return skb.consume();
         }
         let raw = skb.into_raw();
         // SAFETY: The buffer is ours alone and on no list; its reference goes to the stack.
-        unsafe {
-            bindings::skb_renew(raw);
-            (*raw).__bindgen_anon_1.__bindgen_anon_1.next = self.first;
-        }
+        unsafe { (*raw).__bindgen_anon_1.__bindgen_anon_1.next = self.first };
         self.first = raw;
         self.count = self.count.wrapping_add(1);
     }

@@ -119,7 +119,21 @@ unsafe extern "C" fn fire<P: Protocol>(timer: *mut bindings::hrtimer) -> binding
 /// Called by the core with the socket's lock held and bottom halves disabled, on a socket of `P`.
 pub(super) unsafe extern "C" fn release_cb<P: Protocol>(sk: *mut bindings::sock) {
     // SAFETY: The caller's promise.
-    let (sock, softirq) = unsafe { (Sock::<P>::from_raw(sk), Softirq::assume()) };
+    let sock = unsafe { Sock::<P>::from_raw(sk) };
+    if sock.timer_missed.load(Relaxed) || P::awaits_release(sock.shared()) {
+        // SAFETY: As above.
+        unsafe { catch_up(sock) };
+    }
+}
+
+/// # Safety
+///
+/// As [`release_cb`].
+#[cold]
+#[inline(never)]
+unsafe fn catch_up<P: Protocol>(sock: &Sock<P>) {
+    // SAFETY: The caller's promise.
+    let softirq = unsafe { Softirq::assume() };
     // SAFETY: The lock is held, and the guard that is being released lends nothing any more.
     let mut locked = unsafe { sock.assume_locked() };
     if sock.timer_missed.load(Relaxed) {

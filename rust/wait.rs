@@ -34,21 +34,20 @@ impl<P: Protocol> Call<'_, P> {
     fn among_waiters<R>(&self, waiter: Waiter, f: impl FnOnce(Entry) -> R) -> R {
         let mut entry = MaybeUninit::<bindings::wait_queue_entry>::uninit();
         let entry = entry.as_mut_ptr();
-        let sk = self.as_ptr();
         // SAFETY: The entry, which is initialised first, lives on this stack until it is taken off
         // the queue below. A running call holds the descriptor, and so its wait queue.
-        unsafe {
+        let queue = unsafe {
+            let queue = bindings::sk_sleep(self.as_ptr());
             bindings::init_wait_woken(entry);
             match waiter {
-                Waiter::Shared => bindings::add_wait_queue(bindings::sk_sleep(sk), entry),
-                Waiter::Exclusive => {
-                    bindings::add_wait_queue_exclusive(bindings::sk_sleep(sk), entry)
-                }
+                Waiter::Shared => bindings::add_wait_queue(queue, entry),
+                Waiter::Exclusive => bindings::add_wait_queue_exclusive(queue, entry),
             }
-        }
+            queue
+        };
         let result = f(entry);
         // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
-        unsafe { bindings::remove_wait_queue(bindings::sk_sleep(sk), entry) };
+        unsafe { bindings::remove_wait_queue(queue, entry) };
         result
     }
 
@@ -67,21 +66,31 @@ impl<P: Protocol> Call<'_, P> {
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 
+    /// Whether no signal ends a call that has `timeout` left.
+    ///
+    /// # Errors
+    ///
+    /// `ERESTARTSYS` or `EINTR` if one does.
+    #[inline]
+    fn undisturbed(timeout: c_long) -> Result {
+        if timeout != 0 && kernel::current!().signal_pending() {
+            // SAFETY: Computes an errno from the time left.
+            return Err(Error::from_errno(unsafe {
+                bindings::sock_intr_errno(timeout)
+            }));
+        }
+        Ok(())
+    }
+
     /// Sleeps once, by `nap`, which takes and returns the time left.
     ///
     /// # Errors
     ///
-    /// As [`Guard::wait`].
+    /// `EAGAIN` when the time is up, `EPIPE` when another call has disconnected the socket.
     #[inline]
     fn sleep(&self, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_long) -> Result {
         if *timeout == 0 {
             return Err(EAGAIN);
-        }
-        if kernel::current!().signal_pending() {
-            // SAFETY: Computes an errno from the time left.
-            return Err(Error::from_errno(unsafe {
-                bindings::sock_intr_errno(*timeout)
-            }));
         }
         let before = self.disconnects();
         *timeout = nap(*timeout);
@@ -124,7 +133,13 @@ impl<P: Protocol> Call<'_, P> {
         self.among_waiters(waiter, |entry| {
             // Wakers change something and then look for waiters: one of the two sees the other.
             fence(SeqCst);
+            let mut slept = false;
             while !ready() {
+                // With a signal pending nobody sleeps.
+                if slept {
+                    Self::undisturbed(*timeout)?;
+                }
+                slept = true;
                 // SAFETY: As in `Guard::wait`.
                 self.sleep(timeout, |left| unsafe { bindings::wait_woken(entry, left) })?;
             }
@@ -161,9 +176,8 @@ impl<P: Protocol> Guard<'_, P> {
             // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
             // between the test above and the sleep count.
             let nap = |left| self.unlocked(|| unsafe { bindings::wait_woken(entry, left) });
-            if let Err(e) = call.sleep(timeout, nap) {
-                return Err(e);
-            }
+            Call::<P>::undisturbed(*timeout)?;
+            call.sleep(timeout, nap)?;
         })
     }
 }

@@ -2,7 +2,7 @@
 
 //! What can be set, and what is counted.
 
-use super::timers::{from_micros, from_millis, Nanos};
+use super::timers::{from_micros, from_millis, Nanos, ACK_DELAY, MICROSECOND};
 
 /// The largest window: what serial numbers can tell apart.
 pub(super) const LARGEST_WINDOW: u16 = 0x7fff;
@@ -77,6 +77,17 @@ impl Config {
     #[inline]
     pub(super) fn least_timeout(&self) -> Nanos {
         from_micros(self.retransmission_time_min.max(1))
+    }
+
+    /// The shortest time that a timer of a connection at rest takes: of the retransmission's and the delayed
+    /// acknowledgement's the shorter one.
+    #[inline]
+    pub(super) fn least_news(&self) -> Nanos {
+        const ACK_DELAY_MICROS: u32 = (ACK_DELAY / MICROSECOND) as u32;
+        if self.retransmission_time_min >= ACK_DELAY_MICROS {
+            return ACK_DELAY;
+        }
+        self.least_timeout()
     }
 
     /// The longest silence of a peer that owes an answer.

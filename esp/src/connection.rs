@@ -54,8 +54,8 @@ use super::sender::Sender;
 use super::seq::Seq;
 use super::state::{Failure, State};
 use super::timers::{
-    earlier, is_due, Liveness, Nanos, Timer, ACK_DELAY, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT,
-    SYN_ACK_TRIES, SYN_TRIES,
+    earlier, is_due, Liveness, Nanos, Timer, ORPHAN_HELD, ORPHAN_STUCK, ORPHAN_WAIT, SYN_ACK_TRIES,
+    SYN_TRIES,
 };
 use super::wire::{flags, Header};
 
@@ -571,7 +571,7 @@ impl Connection {
             && !self.receiver.is_receiving()
             && !self.receiver.waits_for_room();
         if quiet {
-            now.saturating_add(ACK_DELAY.min(self.config.least_timeout()))
+            now.saturating_add(self.config.least_news())
         } else {
             now
         }

@@ -445,8 +445,12 @@ impl Receiver {
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
-        let more = each.saturating_mul(taken.into());
-        self.congested = is_congested(room, more, self.grants.window(config));
+        let more = if taken == 1 {
+            each
+        } else {
+            each.saturating_mul(taken.into())
+        };
+        self.congested = is_congested(room, more, || self.grants.window(config));
         self.peer.take(self.given.distance(self.expected), taken);
         if let Some(timed) = self.timed.filter(|t| t.seq.before(self.expected)) {
             self.measure(timed, now);
@@ -545,7 +549,7 @@ impl Receiver {
     /// A packet has arrived again: its acknowledgement may have been lost.
     fn on_old(&mut self, room: Room, config: &Config) {
         if !self.has_ended() {
-            self.congested = is_congested(room, 0, self.grants.window(config));
+            self.congested = is_congested(room, 0, || self.grants.window(config));
             self.leave_ack_queue();
         }
         self.answer = true;
@@ -611,8 +615,11 @@ impl Receiver {
         room: Room,
         config: &Config,
     ) -> u16 {
-        let others = u32::from(count.saturating_sub(1));
-        let before_last = room.queued.saturating_add(each.saturating_mul(others));
+        let mut before_last = room.queued;
+        if count > 1 {
+            let others = u32::from(count.saturating_sub(1));
+            before_last = before_last.saturating_add(each.saturating_mul(others));
+        }
         if before_last < room.limit {
             return count;
         }
@@ -631,7 +638,7 @@ impl Receiver {
             return;
         }
         let was_congested = self.congested;
-        self.congested = is_congested(room, 0, self.grants.window(config));
+        self.congested = is_congested(room, 0, || self.grants.window(config));
         self.leave_ack_queue();
         if self.congested {
             return;
@@ -788,9 +795,12 @@ fn most_kept(room: Room, granted: u16) -> u16 {
 /// burst of full packets and more than a quarter of it is in use. An empty queue
 /// is not congested, whatever its limit.
 #[inline]
-fn is_congested(room: Room, more: u32, window: u16) -> bool {
+fn is_congested(room: Room, more: u32, window: impl FnOnce() -> u16) -> bool {
     let queued = room.queued.saturating_add(more);
-    let burst = u32::from(window).saturating_mul(room.packet);
+    if queued <= room.limit / 4 {
+        return false;
+    }
+    let burst = u32::from(window()).saturating_mul(room.packet);
     let needed = burst.min(room.limit / 4 * 3);
     room.limit.saturating_sub(queued) < needed
 }

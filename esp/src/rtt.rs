@@ -82,7 +82,11 @@ impl Rtt {
                 estimate.smoothed.saturating_add(margin)
             }
         };
-        doubled(base.max(least), tries).min(RETRANSMIT_MAX.max(least))
+        let base = base.max(least);
+        if tries == 0 {
+            return base.min(RETRANSMIT_MAX.max(least));
+        }
+        doubled(base, tries).min(RETRANSMIT_MAX.max(least))
     }
 }
 

@@ -42,9 +42,10 @@ impl Connection {
         self.poll_ack(now)
     }
 
-    /// Whether it is clear at a glance that there is nothing to send, as in most cases.
+    /// Whether it is clear at a glance that there is nothing to send, as in most cases: then
+    /// [`poll_transmit`](Self::poll_transmit) need not be called.
     #[inline]
-    fn has_nothing_to_send(&self) -> bool {
+    pub fn has_nothing_to_send(&self) -> bool {
         self.state != State::Closed
             && self.sender.has_nothing_to_send()
             && self.receiver.has_nothing_to_send()
