@@ -72,17 +72,22 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     drop(guard);
     match result {
-        Err(e) if sent == 0 => {
-            if e == EPIPE {
-                call.take_error()?;
-                if flags & uapi::MSG_NOSIGNAL == 0 {
-                    call.broken_pipe();
-                }
-            }
-            Err(e)
-        }
+        Err(e) if sent == 0 => Err(failed(call, flags, e)),
         _ => Ok(sent),
     }
+}
+
+/// The error of a send call that fails with `error`: a pending one comes before a broken pipe, which also signals.
+pub(crate) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
+    if error == EPIPE {
+        if let Err(pending) = call.take_error() {
+            return pending;
+        }
+        if flags & uapi::MSG_NOSIGNAL == 0 {
+            call.broken_pipe();
+        }
+    }
+    error
 }
 
 /// At the end of a send call: holds the last packet back if `more` was announced. True if the packet has to wait for the window
@@ -99,7 +104,7 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool) -> bool {
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
+pub(crate) fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
     if is_connecting(call.tcp_state()) {
         guard.wait(call, timeout, Waiter::Shared, |esp| {
             !is_connecting(esp.sock().tcp_state())
@@ -108,7 +113,7 @@ fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut
     sendable(&mut guard.locked())
 }
 
-fn sendable(esp: &mut LockedEsp<'_>) -> Result {
+pub(crate) fn sendable(esp: &mut LockedEsp<'_>) -> Result {
     let sock = esp.sock();
     sock.take_error()?;
     if let Some(error) = esp.state.connection().and_then(|c| c.life.ended()) {
@@ -181,7 +186,7 @@ fn queue_message(
 
 /// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while others are on their
 /// way.
-fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
+pub(crate) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
         let wanted = WINDOWS_IN_BUFFER
             .saturating_mul(connection.engine.window().into())
@@ -192,7 +197,7 @@ fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
 }
 
 /// Whether a writer has a reason to give up.
-fn is_stopped(sock: &Sock<Esp>) -> bool {
+pub(crate) fn is_stopped(sock: &Sock<Esp>) -> bool {
     sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
 }
 
@@ -332,7 +337,7 @@ pub(crate) fn receive(
 }
 
 /// Whether a reader has a reason to give up.
-fn is_over(sock: &Sock<Esp>) -> bool {
+pub(crate) fn is_over(sock: &Sock<Esp>) -> bool {
     sock.has_error()
         || sock.shutdown() & uapi::RCV_SHUTDOWN != 0
         || sock.tcp_state() == TcpState::Close as u8
@@ -340,7 +345,7 @@ fn is_over(sock: &Sock<Esp>) -> bool {
 
 /// Takes in frames from the device itself, if nothing has come and `SO_BUSY_POLL` asks for it.
 #[inline]
-fn poll_device(call: &Call<'_, Esp>, once: bool) {
+pub(crate) fn poll_device(call: &Call<'_, Esp>, once: bool) {
     let idle = call.receives_nothing() && call.tcp_state() == TcpState::Established as u8;
     if !idle || !call.polls_device() {
         return;
@@ -373,7 +378,7 @@ fn await_data(call: &Call<'_, Esp>, progress: &Progress, timeout: &mut c_long) -
 }
 
 /// The call's result if nothing more can come.
-fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
+pub(crate) fn ended(guard: &mut Guard<'_, Esp>, copied: usize) -> Option<Result> {
     let esp = guard.locked();
     let sock = esp.sock();
     if copied > 0 && (sock.has_error() || sock.shutdown() & uapi::RCV_SHUTDOWN != 0) {
@@ -473,7 +478,7 @@ fn copy(
 /// Lets acknowledgements go that waited for room, and with `sleeping` those that waited for data
 /// to carry them.
 #[inline]
-fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {
         return;
@@ -487,7 +492,8 @@ fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     }
     let now = timer::now();
-    engine.on_read(connection.receiving.room(sock, 0), now);
+    let room = (connection.receiving).room(sock, &sock.shared().unread, 0);
+    engine.on_read(room, now);
     if flush {
         engine.flush_ack();
     }
