@@ -87,7 +87,7 @@ Examples:
     netgauge -m all --format json --connect 10.0.0.2 > today.json
     netgauge plot today.json -o latency.svg
 
-Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
+Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp, esp-records (these need the kernel module enet),
                  unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy,
                  mpi (two ranks of a job of Open MPI)
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),

@@ -18,6 +18,8 @@ pub(super) struct Stream<S> {
     give_up: Duration,
     polls_to_send: bool,
     polls_to_receive: bool,
+    /// Bytes that one call sends at most.
+    longest: usize,
     count: Option<Count<S>>,
 }
 
@@ -32,8 +34,14 @@ impl<S: Read + Write + AsFd> Stream<S> {
             give_up: context.give_up,
             polls_to_send: context.options.polls_to_send(),
             polls_to_receive: context.options.polls_to_receive(),
+            longest: usize::MAX,
             count: None,
         }
+    }
+
+    /// The same whose calls send so many bytes at most.
+    pub(super) fn in_calls_of(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     /// The same of a protocol that sends packets, which `count` counts, and keeps records apart in
@@ -54,7 +62,8 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
         let mut rest = message;
         while !rest.is_empty() {
             let socket = &self.socket;
-            let call = || try_send(socket, rest);
+            let part = &rest[..rest.len().min(self.longest)];
+            let call = || try_send(socket, part);
             let sent = polled(socket, PollFlags::POLLOUT, self.give_up, call)?;
             rest = &rest[sent..];
         }
@@ -70,7 +79,8 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
         let mut rest = message;
         while !rest.is_empty() {
             let fd = self.socket.as_fd().as_raw_fd();
-            let call = || Ok(send(fd, rest, flags)?);
+            let part = &rest[..rest.len().min(self.longest)];
+            let call = || Ok(send(fd, part, flags)?);
             // A call that waits by itself and is over the time it may take has nothing to wait for.
             let patience = if self.polls_to_send {
                 self.give_up
