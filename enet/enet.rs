@@ -3,7 +3,7 @@
 //! PF_ENET: sockets straight on Ethernet.
 //!
 //! The module registers a socket family with two protocols, EDP (datagrams) and ESP (reliable
-//! byte streams). The protocols decide in `edp/` and `esp/`, which know neither memory nor clocks;
+//! byte streams and records). The protocols decide in `edp/` and `esp/`, which know neither memory nor clocks;
 //! the files here own buffers, locks, timers and wake-ups and move the bytes; what is unsafe about
 //! that is in `rust/`.
 
@@ -35,6 +35,7 @@ mod esp_input;
 mod esp_life;
 mod esp_output;
 mod esp_receiving;
+mod esp_records;
 mod esp_runs;
 mod esp_sending;
 mod esp_sock;

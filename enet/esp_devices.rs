@@ -4,7 +4,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{Options, Seq},
+    esp::{Options, Outcome, Seq},
     esp_connection::{self, cut},
     esp_output::{push, send_farewell},
     esp_sock::{parts, Esp, LockedEsp, Missed},
@@ -102,14 +102,37 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
     }
 }
 
+/// The peer's answer to a SYN has told what it takes, and whether it has records. What that lets go is the caller's to
+/// send.
+#[cold]
+#[inline(never)]
+pub(crate) fn answered(
+    esp: &mut LockedEsp<'_>,
+    options: &Options,
+    outcome: &mut Outcome,
+    now: u64,
+) {
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.take_answer(options, outcome);
+    }
+    fit(esp, options, now);
+}
+
 /// The peer has told what it takes. What that lets go is the caller's to send.
 #[cold]
 #[inline(never)]
 pub(crate) fn limited(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.take_options(options);
+    }
+    fit(esp, options, now);
+}
+
+/// Fits the packets to what the peer takes.
+fn fit(esp: &mut LockedEsp<'_>, options: &Options, now: u64) {
     let Some((_, connection)) = parts(esp) else {
         return;
     };
-    connection.engine.take_options(options);
     if let Some(payload) = options.largest_payload {
         let oversized = connection.sending.limit(payload);
         connection.receiving.begin(connection.sending.mss());

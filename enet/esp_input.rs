@@ -11,6 +11,7 @@ use crate::{
     esp_devices,
     esp_life::Parent,
     esp_output::{self, push},
+    esp_records,
     esp_sock::{key, parts, serve_by_timer, Connection, Esp, LockedEsp, Role, Shared, State},
     events, mapped_ends,
     net::{
@@ -244,21 +245,21 @@ fn process(
         return Due::NOT;
     }
     sock.note_arrival(&skb);
-    let room = connection.receiving.room(sock, skb.truesize());
+    let room = (connection.receiving).room(sock, &sock.shared().unread, skb.truesize());
     connection.place.refresh(&mut connection.engine);
-    let outcome = connection
+    let mut outcome = connection
         .engine
         .on_packets(header, packets.count, room, now);
     if begins_sums && outcome.is_of_open_connection() {
         esp_devices::sum(esp, now);
     }
     if outcome.deliver && !header.has(flags::RRQ) {
-        deliver(esp, skb, packets, &outcome);
+        deliver(esp, skb, header, packets, &mut outcome);
     } else {
         if outcome.answered {
-            esp_devices::limited(esp, &options(&skb), now);
+            esp_devices::answered(esp, &options(&skb), &mut outcome, now);
         }
-        examine(esp, skb, packets, &outcome);
+        examine(esp, skb, header, packets, &mut outcome);
     }
     settle(esp, outcome, now)
 }
@@ -317,7 +318,13 @@ fn mismatch(
 
 /// Traces a packet that is not just next in the stream, and delivers or frees it.
 #[inline(never)]
-fn examine(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::Outcome) {
+fn examine(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
     let sock = esp.sock();
     // Packets dropped for these reasons are traced as dropped only.
     let valid = !matches!(
@@ -328,7 +335,7 @@ fn examine(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::O
         events::esp_received(sock, &skb);
     }
     if outcome.deliver {
-        deliver(esp, skb, packets, outcome);
+        deliver(esp, skb, header, packets, outcome);
     } else if let Some(reason) = outcome.drop {
         drop_packet(sock, skb, reason.into());
     } else {
@@ -371,19 +378,27 @@ impl Packets {
 
 /// Queues the payloads that are next in the stream.
 #[inline]
-fn deliver(esp: &mut LockedEsp<'_>, mut skb: Skb, packets: Packets, outcome: &esp::Outcome) {
+fn deliver(
+    esp: &mut LockedEsp<'_>,
+    mut skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
     let sock = esp.sock();
     if sock.is_dead() {
         return;
     }
     skb.pull(HEADER_LEN);
     let single = packets.count == 1;
+    let mut records = false;
     if let Some(connection) = esp.state.connection() {
         let mut cost = skb.truesize();
         if !single {
             cost = cost.checked_div(packets.count.into()).unwrap_or(0);
         }
         connection.receiving.note_cost(cost);
+        records = connection.receiving.has_records();
     }
     let bytes = if single {
         Unread {
@@ -397,6 +412,10 @@ fn deliver(esp: &mut LockedEsp<'_>, mut skb: Skb, packets: Packets, outcome: &es
             end: packets.bytes(behind).min(skb.len() as u32),
         }
     };
+    if records {
+        let run = (header.flags, packets.count);
+        return esp_records::deliver(esp, skb, run, bytes, outcome);
+    }
     let unread = &sock.shared().unread;
     unread.add(bytes.len());
     skb.set_note(bytes);
@@ -444,11 +463,16 @@ fn answer(
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
     let space = Space::of(listener.net());
+    let records = esp_records::largest(listener);
+    if records.is_some() != options.records.is_some() {
+        esp_output::send_reset(device, peer.mac, syn);
+        return Err(DropReason::NoSocket);
+    }
     let now = timer::now();
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
     let summed = syn.is_summed() || esp.state.chosen.sums(&space.sysctl);
-    let cookie = || client(peer).cookie(syn, now, |words| space.cookie_secret.hash(words));
+    let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
     let twin = listener.shared().twin.is_some();
     if twin && options.mapped.is_none() {
         return Err(DropReason::BadState);
@@ -457,7 +481,10 @@ fn answer(
         Admission::Child(slot) => {
             let port = listener.shared().binding.port();
             let config = space.sysctl.config();
-            let engine = esp::Connection::accept(port, syn, cookie(), config, now);
+            let mut engine = esp::Connection::accept(port, syn, cookie(), config, now);
+            if let Some(largest) = records {
+                engine.use_records(largest);
+            }
             let mut child = spawn(esp, device, peer, engine, slot, softirq)?;
             let mut esp = child.locked();
             esp.state.mapped = options.mapped;
@@ -476,13 +503,23 @@ fn answer(
         Admission::Cookie => {
             space.statistics.count(Statistic::EspOutCookies);
             let answer = esp::cookie::answer_to(syn, cookie()).summed(summed);
-            esp_output::send_cookie(device, peer.mac, answer);
+            esp_output::send_cookie(device, peer.mac, answer, records);
             Ok(())
         }
         Admission::Refused => {
             listener.count_drop();
             Err(DropReason::ListenQueue)
         }
+    }
+}
+
+/// Hashes what a listener's cookies are made of. One of records and one of streams that have the same port after each
+/// other do not take each other's.
+fn cookie_hash(listener: &Sock<Esp>) -> impl Fn([u64; 3]) -> u64 + '_ {
+    let kind = u64::from(listener.keeps_records()) << 63;
+    move |[client, here, epoch]| {
+        let space = Space::of(listener.net());
+        space.cookie_secret.hash([client, here, epoch ^ kind])
     }
 }
 
@@ -511,9 +548,8 @@ fn take_answer(
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
-    let hash = |words| space.cookie_secret.hash(words);
     let syn = if expected {
-        client(peer).answered(&header.summed(false), now, hash)
+        client(peer).answered(&header.summed(false), now, cookie_hash(listener))
     } else {
         None
     };
@@ -532,7 +568,10 @@ fn take_answer(
     };
     let port = listener.shared().binding.port();
     let isn = header.ack.sub(1);
-    let engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
+    let mut engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
+    if let Some(largest) = esp_records::largest(listener) {
+        engine.use_records(largest);
+    }
     let summed = header.is_summed() || esp.state.chosen.sums(&space.sysctl);
     match spawn(esp, device, peer, engine, slot, softirq) {
         Ok(mut child) => {

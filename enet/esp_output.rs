@@ -6,7 +6,10 @@ use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::Due,
     address::Address,
-    esp::{self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, OPTIONS_LEN, SUM_LEN},
+    esp::{
+        self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, OPTIONS_LEN, RECORDS_LEN,
+        SUM_LEN,
+    },
     esp_sock::{parts, serve_by_timer, Connection, Esp, LockedEsp},
     events,
     net::{
@@ -88,8 +91,8 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
             (Transmit::Control { header, resend }, Some(device)) => {
                 let processor = connection.sending.processor();
                 let header = header.summed(connection.sending.is_summed());
-                let mapped = connection.mapped.as_ref();
-                control(sock, processor, device, &peer, header, mapped, resend)
+                let told = Some(&*connection);
+                control(sock, processor, device, &peer, header, told, resend)
             }
             (Transmit::Probe(header), Some(device)) => {
                 let header = header.summed(connection.sending.is_summed());
@@ -161,11 +164,13 @@ fn control(
     device: &Device,
     peer: &Address,
     header: Header,
-    mapped: Option<&esp::Mapped>,
+    connection: Option<&Connection>,
     resend: bool,
 ) -> Result {
     let mut skb = if header.has(flags::SYN) {
-        opening(device, header, mapped)?
+        let mapped = connection.and_then(|c| c.mapped.as_ref());
+        let records = connection.and_then(|c| c.engine.records());
+        opening(device, header, mapped, records)?
     } else {
         empty(device, &header)?
     };
@@ -207,20 +212,29 @@ fn packet(device: &Device, header: &Header, payload: &[u8]) -> Result<Skb> {
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// A SYN or SYN|ACK, with the options of a host that has this device, and of a connection that stands for
-/// one of TCP.
+/// A SYN or SYN|ACK, with the options of a host that has this device, of a connection that stands for
+/// one of TCP, and of one with records up to a length.
 #[cold]
-fn opening(device: &Device, header: Header, mapped: Option<&esp::Mapped>) -> Result<Skb> {
-    const MOST: usize = OPTIONS_LEN + MAPPED_LEN;
+fn opening(
+    device: &Device,
+    header: Header,
+    mapped: Option<&esp::Mapped>,
+    records: Option<u32>,
+) -> Result<Skb> {
+    const MOST: usize = OPTIONS_LEN + MAPPED_LEN + RECORDS_LEN;
     let config = Space::of(device.net()).sysctl.config();
     let options = Options::emit(esp::mss(device.mtu()), &config);
     let mapped = mapped.map(esp::Mapped::emit);
     let mapped: &[u8] = mapped.as_ref().map_or(&[], |option| option);
+    let records = records.map(Options::emit_records);
+    let records: &[u8] = records.as_ref().map_or(&[], |option| option);
     let mut bytes = [0; MOST];
-    for (to, byte) in bytes.iter_mut().zip(options.iter().chain(mapped)) {
+    let mut len = 0_usize;
+    let all = options.iter().chain(mapped).chain(records);
+    for (to, byte) in bytes.iter_mut().zip(all) {
         *to = *byte;
+        len = len.saturating_add(1);
     }
-    let len = OPTIONS_LEN.saturating_add(mapped.len()).min(MOST);
     let header = Header {
         len: len as u16,
         ..header
@@ -270,8 +284,8 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
 }
 
 /// Answers a SYN, and keeps nothing of it.
-pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header) {
-    if let Ok(skb) = opening(device, answer, None) {
+pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
+    if let Ok(skb) = opening(device, answer, None, records) {
         // If the answer is lost, the SYN comes again.
         let _ = device.send(skb, parameters::esp_type(), to);
     }

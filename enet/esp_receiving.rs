@@ -98,15 +98,18 @@ impl Unread {
 pub(crate) struct Receiving {
     /// Memory that a full packet costs in the receive queue, bytes: the most seen so far.
     packet_cost: u32,
+    /// The queue has records.
+    records: bool,
     /// The peer has ended its half: reading ends there, whatever happens later.
     peer_ended: bool,
 }
 
 impl Receiving {
-    /// For packets of at most `mss` bytes of payload.
-    pub(crate) fn new(mss: u32) -> Self {
+    /// For packets of at most `mss` bytes of payload, of records or of a stream.
+    pub(crate) fn new(mss: u32, records: bool) -> Self {
         Receiving {
             packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
+            records,
             peer_ended: false,
         }
     }
@@ -127,9 +130,24 @@ impl Receiving {
         self.packet_cost = self.packet_cost.max(truesize);
     }
 
-    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
+    /// Whether the queue has records.
     #[inline]
-    pub(crate) fn room(&self, sock: &RawSock, arriving: u32) -> esp::Room {
+    pub(crate) fn has_records(&self) -> bool {
+        self.records
+    }
+
+    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it. A record that arrives
+    /// has room of its own if there is none to be read: nobody could make room for it.
+    #[inline]
+    pub(crate) fn room(&self, sock: &RawSock, unread: &Unread, arriving: u32) -> esp::Room {
+        if self.records && unread.count() == 0 {
+            return esp::Room {
+                queued: 0,
+                limit: sock.receive_limit(),
+                arriving: 0,
+                packet: self.packet_cost,
+            };
+        }
         esp::Room {
             queued: sock.receive_queued(),
             limit: sock.receive_limit(),

@@ -27,6 +27,9 @@ use crate::{
 };
 use core::sync::atomic::{AtomicU32, Ordering::Relaxed};
 
+mod records;
+pub(crate) use records::takes_record;
+
 /// The longest time that `MSG_MORE` holds the last packet back, nanoseconds, as with TCP.
 const CORK_NANOS: u64 = 200_000_000;
 
@@ -145,6 +148,8 @@ pub(crate) struct Sending {
     peer_payload: u32,
     /// Each packet has a sum.
     summed: bool,
+    /// The queue has records.
+    records: bool,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
     headroom: usize,
     /// Packets that the device takes at once, as it was then.
@@ -155,8 +160,8 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// For packets that leave by `device`.
-    pub(crate) fn new(device: &Device) -> Self {
+    /// For packets that leave by `device`, of records or of a stream.
+    pub(crate) fn new(device: &Device, records: bool) -> Self {
         Sending {
             queue: NumberedQueue::new(),
             spares: Spares::new(),
@@ -166,6 +171,7 @@ impl Sending {
             device_payload: packet_payload(device.mtu()),
             peer_payload: u32::MAX,
             summed: false,
+            records,
             headroom: device.headroom(),
             most_packets: device.most_packets(),
             processor: Processor::current(),
@@ -650,6 +656,7 @@ impl Sending {
                 if !skb.put_copy(packet, left, part) || !packet.trim(left) {
                     return Err(ENOBUFS);
                 }
+                records::hand_on_bounds(packet, &mut skb, parts == 0);
                 skb.release_header();
                 charge(sock, skb.truesize());
                 cursor.insert_behind(skb);
@@ -666,11 +673,13 @@ impl Sending {
     /// there are.
     fn renumber(&mut self, from: Seq) -> u16 {
         let mss = self.mss as usize;
+        // A record keeps its bounds.
+        let kept = if self.records { records::BOUNDS } else { 0 };
         let mut seq = from;
         let mut cursor = self.queue.cursor(from.0);
         while let Some(buffer) = cursor.current() {
+            let note: Kept = buffer.note();
             let (count, done) = if is_store(buffer) {
-                let note: Kept = buffer.note();
                 (packets_in(unacknowledged_in(buffer), mss), note.done)
             } else {
                 (1, 0)
@@ -679,7 +688,7 @@ impl Sending {
                 seq: seq.0,
                 count,
                 size: mss as u16,
-                flags: 0,
+                flags: note.flags & kept,
                 done,
             });
             seq = seq.add(count);
@@ -709,9 +718,13 @@ impl esp::WriteQueue for Sending {
         let most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
         let mut run = note.count.saturating_sub(Seq(note.seq).distance(seq));
         let mut fragments = first.fragments();
-        let mut whole = is_whole(first);
+        let goes_on = |buffer: &Buffer| {
+            is_whole(buffer) && buffer.note::<Kept>().flags & flags::TXF == 0
+        };
+        let mut whole = goes_on(first);
         let notice = first.notice_id();
-        // A run goes on in the next store if that has packets of the same size, whose pages are told of together.
+        // A run goes on in the next store if that has packets of the same size, of the same transmission, whose pages are told
+        // of together.
         while run < most && whole {
             cursor.advance();
             let Some(next) = cursor.current().filter(|next| is_store(next)) else {
@@ -724,7 +737,7 @@ impl esp::WriteQueue for Sending {
                 break;
             }
             run = run.saturating_add(more.count);
-            whole = is_whole(next);
+            whole = goes_on(next);
         }
         run.min(most).max(1)
     }

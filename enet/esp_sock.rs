@@ -177,10 +177,11 @@ impl Connection {
         device: &Device,
         queue: ack_queue::Shared<Esp>,
     ) -> Self {
-        let sending = Sending::new(device);
+        let records = engine.has_records();
+        let sending = Sending::new(device, records);
         Connection {
             engine,
-            receiving: Receiving::new(sending.mss()),
+            receiving: Receiving::new(sending.mss(), records),
             sending,
             place: Place::new(sock, sock.shared().peer().mac, queue),
             life: Life::new(),

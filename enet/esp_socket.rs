@@ -11,6 +11,7 @@ use crate::{
     esp_connection::{self, is_connecting},
     esp_devices, esp_input,
     esp_output::push,
+    esp_records,
     esp_sending::writable,
     esp_sock::{
         key, parts, serve_by_timer, Chosen, Connection, Esp, LockedEsp, Missed, Role, Shared, State,
@@ -210,6 +211,9 @@ impl Esp {
         let config = space.sysctl.config();
         let mut engine = esp::Connection::new(port, peer.port, config);
         engine.set_user_timeout(esp.state.chosen.user_timeout, config);
+        if let Some(largest) = esp_records::largest(sock) {
+            engine.use_records(largest);
+        }
         let mapped = esp.state.mapped.as_mut().map(|mapped| {
             // TCP is the other way there, and must not be late.
             engine.set_syn_tries(MAPPED_SYN_TRIES);
@@ -596,6 +600,7 @@ impl Operations for Esp {
             return Err(EINVAL);
         }
         argument.write(match command {
+            uapi::SIOCINQ if sock.keeps_records() => esp_records::next_len(sock),
             uapi::SIOCINQ => sock.shared().unread.count(),
             uapi::SIOCOUTQ => sock.shared().unacknowledged.bytes(),
             _ => esp_stream::unsent(sock),
@@ -758,6 +763,7 @@ impl Operations for Esp {
         match name {
             ESP_SO_USER_TIMEOUT => set_user_timeout(sock, value.read_u32()?),
             ESP_SO_CHECKSUM => set_checksum(sock, value.read_bool()?),
+            EP_SO_ZEROCOPY if sock.keeps_records() => Err(EOPNOTSUPP),
             EP_SO_ZEROCOPY => {
                 sock.set_sends_in_place(value.read_bool()?);
                 Ok(())
@@ -788,6 +794,19 @@ impl Operations for Esp {
         nonblocking: bool,
     ) -> Result<usize> {
         esp_splice::splice(call, pipe, len, nonblocking)
+    }
+
+    fn send_record(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+        esp_records::send(call, msg, len)
+    }
+
+    fn receive_record(
+        call: &Call<'_, Self>,
+        msg: &mut Message<'_>,
+        len: usize,
+        flags: i32,
+    ) -> Result<usize> {
+        esp_records::receive(call, msg, len, flags)
     }
 
     fn no_more(sock: &Sock<Self>) {

@@ -83,15 +83,7 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     drop(guard);
     match result {
-        Err(e) if sent == 0 => {
-            if e == EPIPE {
-                call.take_error()?;
-                if flags & uapi::MSG_NOSIGNAL == 0 {
-                    call.broken_pipe();
-                }
-            }
-            Err(e)
-        }
+        Err(e) if sent == 0 => Err(failed(call, flags, e)),
         _ => Ok(sent),
     }
 }
@@ -125,6 +117,19 @@ fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, fla
     ready && connection.sending.join_last(&sock.shared().unacknowledged, msg, len)
 }
 
+/// The error of a send call that fails with `error`: a pending one comes before a broken pipe, which also signals.
+pub(crate) fn failed(call: &Call<'_, Esp>, flags: i32, error: Error) -> Error {
+    if error == EPIPE {
+        if let Err(pending) = call.take_error() {
+            return pending;
+        }
+        if flags & uapi::MSG_NOSIGNAL == 0 {
+            call.broken_pipe();
+        }
+    }
+    error
+}
+
 /// At the end of a send call: holds the last packet back if `more` was announced. True if the packet has to wait for the window
 /// anyway, as others were `queued` before, and nothing else is to be done.
 #[inline]
@@ -139,7 +144,7 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
+pub(crate) fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
     if is_connecting(call.tcp_state()) {
         guard.wait(call, timeout, Waiter::Shared, |esp| {
             !is_connecting(esp.sock().tcp_state())
@@ -148,7 +153,7 @@ fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut
     sendable(&mut guard.locked())
 }
 
-fn sendable(esp: &mut LockedEsp<'_>) -> Result {
+pub(crate) fn sendable(esp: &mut LockedEsp<'_>) -> Result {
     let sock = esp.sock();
     sock.take_error()?;
     if let Some(error) = esp.state.connection().and_then(|c| c.life.ended()) {
@@ -225,7 +230,7 @@ fn queue_message(
 
 /// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while others are on their
 /// way.
-fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
+pub(crate) fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
     if let Some((sock, connection)) = parts(esp) {
         let wanted = WINDOWS_IN_BUFFER
             .saturating_mul(connection.engine.window().into())
@@ -236,7 +241,7 @@ fn grow_send_buffer(esp: &mut LockedEsp<'_>) {
 }
 
 /// Whether a writer has a reason to give up.
-fn is_stopped(sock: &Sock<Esp>) -> bool {
+pub(crate) fn is_stopped(sock: &Sock<Esp>) -> bool {
     sock.has_error() || sock.shutdown() & uapi::SEND_SHUTDOWN != 0
 }
 
@@ -557,7 +562,8 @@ fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     }
     let now = timer::now();
-    engine.on_read(connection.receiving.room(sock, 0), now);
+    let room = (connection.receiving).room(sock, &sock.shared().unread, 0);
+    engine.on_read(room, now);
     if flush {
         engine.flush_ack();
     }

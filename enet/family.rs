@@ -5,7 +5,7 @@
 use crate::net::errno::prelude::*;
 use crate::{
     edp_socket, esp_socket,
-    net::family::{Family, NewSocket},
+    net::family::{Family, NewSocket, SOCK_SEQPACKET},
 };
 
 const SOCK_STREAM: u32 = 1;
@@ -22,9 +22,9 @@ impl Family for Enet {
         match (new.kind(), protocol) {
             (SOCK_DGRAM, EPPROTO_EDP) => edp_socket::create(new, protocol, false),
             (SOCK_DGRAM, EPPROTO_EZDP) => edp_socket::create(new, protocol, true),
-            (SOCK_STREAM, EPPROTO_ESP) => esp_socket::create(new, protocol),
+            (SOCK_STREAM | SOCK_SEQPACKET, EPPROTO_ESP) => esp_socket::create(new, protocol),
             (_, ..0) => Err(EINVAL),
-            (SOCK_DGRAM | SOCK_STREAM, _) => Err(EPROTONOSUPPORT),
+            (SOCK_DGRAM | SOCK_STREAM | SOCK_SEQPACKET, _) => Err(EPROTONOSUPPORT),
             _ => Err(ESOCKTNOSUPPORT),
         }
     }

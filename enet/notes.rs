@@ -131,6 +131,30 @@ impl Unread {
     }
 }
 
+/// As [`Unread`], in a queue of records: the bytes of one.
+#[derive(Clone, Copy)]
+pub(crate) struct Piece {
+    pub(crate) bytes: Unread,
+    /// The record ends with them.
+    pub(crate) ends: bool,
+}
+
+impl Note for Piece {
+    #[inline]
+    fn to_words(self) -> Words {
+        let [start, end] = self.bytes.to_words();
+        [start, end | u64::from(self.ends) << 32]
+    }
+
+    #[inline]
+    fn from_words([start, end]: Words) -> Self {
+        Piece {
+            bytes: Unread::from_words([start, end]),
+            ends: end >> 32 != 0,
+        }
+    }
+}
+
 impl Note for Unread {
     #[inline]
     fn to_words(self) -> Words {

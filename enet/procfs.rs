@@ -62,8 +62,8 @@ static ENET: Table<EnetFile> = Table::new();
 
 fn heading(out: &mut Output) -> Result<(), Full> {
     out.line(format_args!(
-        "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8}",
-        "local", "remote", "state", "recv-q", "send-q", "drops", "uid", "inode"
+        "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8} {}",
+        "local", "remote", "state", "recv-q", "send-q", "drops", "uid", "inode", "type"
     ))
 }
 
@@ -97,12 +97,13 @@ struct Row<'a> {
     unread: u32,
     unsent: u32,
     drops: u32,
+    kind: &'static str,
 }
 
 impl Row<'_> {
     fn show(&self, out: &mut Output) -> Result<(), Full> {
         out.line(format_args!(
-            "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8}",
+            "{:<30} {:<30} {:<11} {:>8} {:>8} {:>8} {:>5} {:>8} {}",
             Named(self.local),
             Named(self.remote),
             self.state,
@@ -110,7 +111,8 @@ impl Row<'_> {
             self.unsent,
             self.drops,
             out.user_of(self.sock),
-            self.sock.inode()
+            self.sock.inode(),
+            self.kind
         ))
     }
 }
@@ -148,6 +150,7 @@ impl EdpFile {
             unread: sock.receive_queued(),
             unsent: sock.in_devices(),
             drops: shared.stats.pkt_rx_drop.get(),
+            kind: "datagrams",
         }
         .show(out)
     }
@@ -185,6 +188,11 @@ impl EspFile {
             unread: shared.unread.count(),
             unsent: shared.unacknowledged.bytes(),
             drops: sock.drops(),
+            kind: if sock.keeps_records() {
+                "records"
+            } else {
+                "stream"
+            },
         }
         .show(out)
     }

@@ -29,6 +29,9 @@ use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
 mod call;
 pub(crate) use call::{Call, Closing, NewDescriptor, SocketState};
 
+/// The type of sockets whose messages keep their bounds.
+pub(crate) const SOCK_SEQPACKET: u32 = 5;
+
 /// Length of `struct sockaddr_en`, bytes.
 pub(crate) const ADDRESS_LEN: usize = 16;
 
@@ -97,6 +100,23 @@ pub(crate) trait Operations: Protocol {
     ) -> Result<usize> {
         Err(EOPNOTSUPP)
     }
+    /// `sendmsg` on a socket of type `SOCK_SEQPACKET`; the bytes taken.
+    fn send_record(
+        _call: &Call<'_, Self>,
+        _message: &mut Message<'_>,
+        _len: usize,
+    ) -> Result<usize> {
+        Err(EOPNOTSUPP)
+    }
+    /// `recvmsg` on a socket of type `SOCK_SEQPACKET`; the bytes given.
+    fn receive_record(
+        _call: &Call<'_, Self>,
+        _message: &mut Message<'_>,
+        _len: usize,
+        _flags: c_int,
+    ) -> Result<usize> {
+        Err(EOPNOTSUPP)
+    }
     /// A `sendfile` or `splice` that announced more (`MSG_MORE`) has come to the end of its file.
     fn no_more(_sock: &Sock<Self>) {}
 }
@@ -105,6 +125,8 @@ pub(crate) trait Operations: Protocol {
 pub(crate) struct Vtable<P: Protocol> {
     proto: UnsafeCell<bindings::proto>,
     ops: UnsafeCell<bindings::proto_ops>,
+    /// The same for sockets of type `SOCK_SEQPACKET`.
+    record_ops: UnsafeCell<bindings::proto_ops>,
     /// There is, or was, a registration, which alone may write the tables.
     taken: AtomicBool,
     /// The tables are complete and registered.
@@ -174,9 +196,19 @@ impl<P: Operations> Vtable<P> {
         ops.set_peek_off = Some(bindings::sk_set_peek_off);
         ops.mmap = Some(bindings::sock_no_mmap);
         ops.set_rcvlowat = Some(set_rcvlowat::<P>);
+        let record_ops = bindings::proto_ops {
+            sendmsg: Some(send_record::<P>),
+            recvmsg: Some(receive_record::<P>),
+            splice_eof: None,
+            splice_read: None,
+            set_peek_off: None,
+            set_rcvlowat: Some(leave_rcvlowat),
+            ..ops
+        };
         Vtable {
             proto: UnsafeCell::new(proto),
             ops: UnsafeCell::new(ops),
+            record_ops: UnsafeCell::new(record_ops),
             taken: AtomicBool::new(false),
             registered: AtomicBool::new(false),
             live: AtomicUsize::new(0),
@@ -258,8 +290,10 @@ impl<P: Operations> ProtocolRegistration<P> {
         // SAFETY: This is the only registration there ever is, and nobody looks at the tables before
         // `registered` is set.
         unsafe {
-            (*vtable.ops.get()).family = c_int::from(family);
-            (*vtable.ops.get()).owner = module.as_ptr().cast();
+            for ops in [vtable.ops.get(), vtable.record_ops.get()] {
+                (*ops).family = c_int::from(family);
+                (*ops).owner = module.as_ptr().cast();
+            }
             to_result(bindings::proto_register(vtable.proto.get(), 1))?;
         }
         vtable.registered.store(true, Ordering::Release);
@@ -320,6 +354,12 @@ impl<'a> NewSocket<'a> {
             return Err(EINVAL);
         }
         let vtable = P::vtable();
+        let records = self.kind() == SOCK_SEQPACKET;
+        let ops = if records {
+            vtable.record_ops.get()
+        } else {
+            vtable.ops.get()
+        };
         // SAFETY: The namespace of a running call. What is allocated is ours until `sock_init_data` ties
         // it to the descriptor, whose reference is the one it is born with; its own parts are made before
         // anyone can call it.
@@ -327,8 +367,10 @@ impl<'a> NewSocket<'a> {
             let sk = vtable.alloc(self.net, false)?;
             bindings::sock_init_data(self.socket, sk);
             set_up::<P>(sk, protocol, shared, state);
-            bindings::socket_support_zc(self.socket);
-            (*self.socket).ops = vtable.ops.get();
+            if !records {
+                bindings::socket_support_zc(self.socket);
+            }
+            (*self.socket).ops = ops;
             Ok(Sock::from_raw(sk))
         }
     }
@@ -683,6 +725,44 @@ unsafe extern "C" fn sendmsg<P: Operations>(
 
 /// # Safety
 ///
+/// As [`sendmsg`].
+unsafe extern "C" fn send_record<P: Operations>(
+    socket: *mut bindings::socket,
+    msg: *mut bindings::msghdr,
+    len: usize,
+) -> c_int {
+    // SAFETY: As there.
+    unsafe {
+        count(P::send_record(
+            &Call::new(socket),
+            &mut Message::from_raw(msg),
+            len,
+        ))
+    }
+}
+
+/// # Safety
+///
+/// As [`recvmsg`].
+unsafe extern "C" fn receive_record<P: Operations>(
+    socket: *mut bindings::socket,
+    msg: *mut bindings::msghdr,
+    len: usize,
+    flags: c_int,
+) -> c_int {
+    // SAFETY: As there.
+    unsafe {
+        count(P::receive_record(
+            &Call::new(socket),
+            &mut Message::from_raw(msg),
+            len,
+            flags,
+        ))
+    }
+}
+
+/// # Safety
+///
 /// Called by the core, in a `splice` or `sendfile` call on a socket of `P`.
 unsafe extern "C" fn splice_eof<P: Operations>(socket: *mut bindings::socket) {
     // SAFETY: A call that runs on `socket`.
@@ -748,6 +828,11 @@ unsafe extern "C" fn recvmsg<P: Operations>(
             flags,
         ))
     }
+}
+
+/// `SO_RCVLOWAT` of a socket whose messages keep their bounds: one is there or not.
+unsafe extern "C" fn leave_rcvlowat(_sk: *mut bindings::sock, _mark: c_int) -> c_int {
+    0
 }
 
 /// # Safety

@@ -103,6 +103,16 @@ impl Queue {
             .map(|skb| unsafe { Buffer::from_raw_mut(skb) })
     }
 
+    /// The buffer at the tail, for writing.
+    #[inline]
+    pub(crate) fn last_mut(&mut self) -> Option<&mut Buffer> {
+        // SAFETY: The head closes the ring. As in `iter`; the queue is borrowed exclusively.
+        unsafe {
+            let last = (*self.head()).__bindgen_anon_1.__bindgen_anon_1.prev;
+            (last != self.head()).then(|| Buffer::from_raw_mut(last))
+        }
+    }
+
     /// Appends a buffer, and charges it to the receive memory of `sock`.
     ///
     /// # Safety

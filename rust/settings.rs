@@ -9,6 +9,7 @@
 
 use super::{
     bindings,
+    family::SOCK_SEQPACKET,
     skb::Skb,
     sock::{field, Protocol, RawSock, Sock},
 };
@@ -19,6 +20,13 @@ use core::{
 use kernel::ffi::{c_int, c_long};
 
 impl RawSock {
+    /// Whether the socket is of type `SOCK_SEQPACKET`.
+    #[inline]
+    pub(crate) fn keeps_records(&self) -> bool {
+        // SAFETY: Written before anyone else had the socket.
+        unsafe { u32::from((*self.as_ptr()).sk_type) == SOCK_SEQPACKET }
+    }
+
     /// The time `SO_LINGER` asks close to wait, in jiffies; `None` if it is off. A descriptor that is
     /// closed because its process ends need not wait, see [`super::sock::task_is_exiting`].
     pub(crate) fn linger(&self) -> Option<c_long> {

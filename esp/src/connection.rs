@@ -49,6 +49,7 @@ use super::config::{Config, Stats};
 use super::options::Options;
 use super::outcome::{Outcome, Room};
 use super::receiver::Receiver;
+use super::records::Records;
 use super::rtt::Rtt;
 use super::sender::Sender;
 use super::seq::Seq;
@@ -96,7 +97,7 @@ enum PendingReset {
     /// A packet that arrived instead of the answer to our SYN, a challenge ACK for
     /// one, is answered with this.
     Challenged(Header),
-    /// Data has arrived that nobody will read.
+    /// Data has arrived that nobody will read, or what does not belong to such a connection.
     Unread,
 }
 
@@ -114,13 +115,15 @@ pub struct Connection {
     user_timeout: u32,
     /// How often a SYN leaves.
     syn_tries: u8,
-    sender: Sender,
+    pub(super) sender: Sender,
     receiver: Receiver,
     rtt: Rtt,
     liveness: Liveness,
     handshake: Handshake,
     reader: Reader,
     reset: PendingReset,
+    /// Of a connection with records.
+    pub(super) records: Option<Records>,
 }
 
 impl Connection {
@@ -142,6 +145,7 @@ impl Connection {
             handshake: Handshake::Usual,
             reader: Reader::Open,
             reset: PendingReset::None,
+            records: None,
         }
     }
 
@@ -153,6 +157,9 @@ impl Connection {
     /// Opens the connection: a SYN with the random number `isn` is due.
     pub fn connect(&mut self, isn: Seq, now: Nanos) {
         self.sender = Sender::new(isn);
+        if self.records.is_some() {
+            self.sender.keep_records();
+        }
         self.receiver = Receiver::new(Seq(0), now);
         self.failure = None;
         self.reset = PendingReset::None;
@@ -171,10 +178,31 @@ impl Connection {
         connection
     }
 
-    /// The other side's SYN or SYN|ACK had these options: to be called after
-    /// [`accept`](Self::accept), and where [`Outcome::answered`] says so.
+    /// The other side's SYN had these options: to be called after [`accept`](Self::accept).
     pub fn take_options(&mut self, options: &Options) {
         self.receiver.take_options(options);
+        if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
+            records.tell(largest);
+        }
+    }
+
+    /// The other side's SYN or SYN|ACK had these options: to be called where
+    /// [`Outcome::answered`] says so. Refuses a peer with records if this end has none, and one
+    /// without if it has.
+    pub fn take_answer(&mut self, options: &Options, outcome: &mut Outcome) {
+        self.take_options(options);
+        if options.records.is_some() != self.records.is_some() {
+            self.break_off(Failure::Refused, outcome);
+        }
+    }
+
+    /// Ends the connection, with a RST that tells the other side.
+    #[cold]
+    pub(super) fn break_off(&mut self, failure: Failure, outcome: &mut Outcome) {
+        self.fail(failure, outcome);
+        self.reset = PendingReset::Unread;
+        outcome.established = false;
+        outcome.deliver = false;
     }
 
     /// The connection that a listener makes of the packet that answers its SYN|ACK,

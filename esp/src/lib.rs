@@ -12,7 +12,8 @@
 //! The protocol is that of Reinhardt 2006 with the flow control of Treydte 2007.
 //! Each file says how it fills what these leave open: [`connection`] for
 //! handshake, end and resets, `sender` for windows and retransmission, `receiver`
-//! for acknowledgements and requests, `timers` for liveness, [`ack_queue`] for the
+//! for acknowledgements and requests, [`records`] for messages that keep their
+//! bounds, `timers` for liveness, [`ack_queue`] for the
 //! order of many senders.
 
 #![cfg_attr(not(MODULE), no_std)]
@@ -30,6 +31,7 @@ pub mod options;
 pub mod outcome;
 mod peer_window;
 mod receiver;
+pub mod records;
 mod rtt;
 mod sender;
 mod seq;
@@ -40,7 +42,9 @@ pub mod wire;
 pub use self::ack_queue::{AckQueue, Demand, List, Slot, Verdict};
 pub use self::config::{Config, Stats};
 pub use self::connection::Connection;
-pub use self::options::{InternetEnd, Mapped, Options, MAPPED_LEN, OPTIONS_LEN, OPTIONS_MAX};
+pub use self::options::{
+    InternetEnd, Mapped, Options, MAPPED_LEN, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN,
+};
 pub use self::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 pub use self::seq::Seq;
 pub use self::state::{Failure, State};

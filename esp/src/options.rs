@@ -12,6 +12,7 @@
 //!            7                              1  the largest window that its receiver can grant, 0 for none
 //!            8                             36  source and destination of a mapped connection (SYN only):
 //!                                              IPv6 address and port, of IPv4 the mapped address
+//!            9                              4  the connection has records: the longest one that is taken, bytes
 //! ```
 //!
 //! The types are those of an answer on EDP's port 0, which has more of them.
@@ -21,6 +22,7 @@
 //! taken to be as the receiver of its SYN is.
 
 use super::config::{Config, LARGEST_WINDOW};
+use super::records::LEAST_RECORD;
 
 /// Bytes of the options that [`Options::emit`] gives.
 pub const OPTIONS_LEN: usize = 16;
@@ -35,7 +37,11 @@ mod kind {
     pub const WINDOW: u8 = 5;
     pub const GRANTS: u8 = 7;
     pub const MAPPED: u8 = 8;
+    pub const RECORDS: u8 = 9;
 }
+
+/// Bytes of the option that [`Options::emit_records`] gives.
+pub const RECORDS_LEN: usize = 6;
 
 /// Bytes of the option that [`Mapped::emit`] gives.
 pub const MAPPED_LEN: usize = 38;
@@ -128,6 +134,8 @@ pub struct Options {
     pub largest_grant: u8,
     /// The ends of a mapped connection; in a SYN only.
     pub mapped: Option<Mapped>,
+    /// The connection has records: the longest one that it takes, bytes.
+    pub records: Option<u32>,
 }
 
 impl Options {
@@ -139,7 +147,14 @@ impl Options {
             version: None,
             largest_grant: 0,
             mapped: None,
+            records: None,
         }
+    }
+
+    /// The option of a connection with records, of `largest` bytes at most.
+    pub fn emit_records(largest: u32) -> [u8; RECORDS_LEN] {
+        let [r0, r1, r2, r3] = largest.to_be_bytes();
+        [kind::RECORDS, 4, r0, r1, r2, r3]
     }
 
     /// The options of a host with the parameters `config`, whose device carries
@@ -191,11 +206,22 @@ impl Options {
                 }
                 (kind::VERSION, &[version]) => options.version = Some(version),
                 (kind::GRANTS, &[packets]) => options.largest_grant = packets,
+                (kind::RECORDS, &[r0, r1, r2, r3]) => {
+                    let largest = u32::from_be_bytes([r0, r1, r2, r3]);
+                    options.records = Some(largest.max(LEAST_RECORD));
+                }
                 (kind::MAPPED, value) => match Mapped::parse(value) {
                     Some(mapped) => options.mapped = Some(mapped),
                     None => break,
                 },
-                (kind::LARGEST_PAYLOAD | kind::WINDOW | kind::VERSION | kind::GRANTS, _) => break,
+                (
+                    kind::LARGEST_PAYLOAD
+                    | kind::WINDOW
+                    | kind::VERSION
+                    | kind::GRANTS
+                    | kind::RECORDS,
+                    _,
+                ) => break,
                 _ => {}
             }
             bytes = behind;

@@ -43,7 +43,8 @@ pub struct Room {
 #[must_use]
 pub struct Outcome {
     /// There is payload that is next in the stream: queue it. It is that of `taken`
-    /// packets, behind the first `skip` ones.
+    /// packets, behind the first `skip` ones. In a connection with records it is for
+    /// [`take_part`](super::Connection::take_part) first.
     pub deliver: bool,
     /// Packets at the front of a run that were received before.
     pub skip: u16,
@@ -59,7 +60,7 @@ pub struct Outcome {
     pub cut: bool,
     /// The packet is the SYN or SYN|ACK of the connection's peer: its
     /// [options](super::Options) are for
-    /// [`take_options`](super::Connection::take_options).
+    /// [`take_answer`](super::Connection::take_answer).
     pub answered: bool,
     /// The handshake is complete.
     pub established: bool,
@@ -85,11 +86,12 @@ impl Outcome {
 
 /// The write queue, as the engine asks for it.
 pub trait WriteQueue {
-    /// TXS and TXF, as the packet `seq` left with them.
+    /// TXS and TXF, as the packet `seq` left with them. In a connection with records, of a
+    /// packet that has not left too: TXS if a record begins with it, TXF if one ends.
     fn flags(&mut self, seq: Seq) -> u8;
 
     /// How many packets from `seq` on can leave as one run, at least 1. All of them but
-    /// the last are full.
+    /// the last are full. With records, they are of one record.
     fn run(&mut self, seq: Seq) -> u16;
 }
 

@@ -23,6 +23,8 @@
 //!   transmission hangs on it.
 //! * No packet leaves beyond a burst from the last acknowledgement that opened a
 //!   window, however many announcements there are.
+//! * In a connection with records the queue knows which packets begin and end one, before they have left:
+//!   these carry TXS and TXF.
 //! * The FIN is no packet of the queue. It takes the number behind the last one
 //!   and obeys the same window.
 //! * The retransmission timer sends the first unacknowledged packet again, not
@@ -103,6 +105,8 @@ pub(super) struct Sender {
     sealed: bool,
     /// The last packet that first left was without TXF.
     open: bool,
+    /// The queue says where a transmission starts and ends: each is a record.
+    records: bool,
     /// The last packet with TXS, until an acknowledgement of it opens a window.
     announced: Option<Seq>,
     /// The last packet with TXF, while unacknowledged.
@@ -140,6 +144,7 @@ impl Sender {
             hold: false,
             sealed: false,
             open: false,
+            records: false,
             announced: None,
             finished: None,
             probe: false,
@@ -153,6 +158,11 @@ impl Sender {
             tries: 0,
             timer: None,
         }
+    }
+
+    /// Each transmission is a record, whose bounds the queue knows.
+    pub(super) fn keep_records(&mut self) {
+        self.records = true;
     }
 
     /// The receiver grants windows.
@@ -465,9 +475,14 @@ impl Sender {
             return None;
         }
         let end = seq.add(most);
-        let last = end == self.tail;
+        let (first, last) = if self.records {
+            let ends = queue.flags(end.sub(1)) & flags::TXF != 0;
+            (queue.flags(seq) & flags::TXS != 0, ends)
+        } else {
+            (!self.open, end == self.tail)
+        };
         let mut bits = 0;
-        if !self.open {
+        if first {
             bits |= flags::TXS;
             self.announced = Some(seq);
         }

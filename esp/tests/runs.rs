@@ -5,6 +5,7 @@
 
 use std::collections::HashMap;
 
+use esp::records::Part;
 use esp::{flags, Config, Connection, Header, Nanos, Room, Seq, State, Transmit, WriteQueue};
 use proptest::prelude::*;
 
@@ -306,4 +307,150 @@ fn a_message_that_arrives_whole_is_acknowledged_with_the_answer() {
     conn.enqueue(1);
     let sent = drain(&mut conn, &mut Kept::of(1), 200);
     assert_eq!((sent.len(), sent[0].0.ack), (1, Seq(65_483)));
+}
+
+/// The packets of records of so many packets each, of which the last has `last` bytes.
+fn packets_of(records: &[(u16, u16)], mut seq: Seq) -> Vec<Header> {
+    let mut packets = Vec::new();
+    for (count, last) in records {
+        for index in 0..*count {
+            let mut bits = flags::ACK;
+            if index == 0 {
+                bits |= flags::TXS;
+            }
+            if index + 1 == *count {
+                bits |= flags::TXF;
+            }
+            let mut packet = header(seq, Seq(65_501), bits);
+            packet.len = if index + 1 == *count { *last } else { SIZE };
+            packets.push(packet);
+            seq = seq.add(1);
+        }
+    }
+    packets
+}
+
+/// A write queue with records of so many packets each, the first of which has this number.
+fn queue_of(records: &[(u16, u16)], most: u16) -> Records {
+    let packets = packets_of(records, Seq(65_501));
+    let bounds = packets.iter().map(|packet| {
+        let bits = packet.flags & (flags::TXS | flags::TXF);
+        (packet.seq.0, bits)
+    });
+    Records(Kept {
+        flags: bounds.collect(),
+        most,
+    })
+}
+
+/// A queue whose runs end with records.
+struct Records(Kept);
+
+impl WriteQueue for Records {
+    fn flags(&mut self, seq: Seq) -> u8 {
+        self.0.flags(seq)
+    }
+
+    fn run(&mut self, seq: Seq) -> u16 {
+        let most = self.0.run(seq);
+        let ends =
+            |n: &u16| self.0.flags.get(&seq.add(n - 1).0).copied().unwrap_or(0) & flags::TXF != 0;
+        (1..=most).find(ends).unwrap_or(most)
+    }
+}
+
+proptest! {
+    /// However packets are joined, a buffer has those of one record.
+    #[test]
+    fn records_that_come_in_runs_are_those_that_were_sent(
+        records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),
+        cuts in prop::collection::vec(prop::bool::weighted(0.2), 240),
+    ) {
+        let mut runs = established(Config::default());
+        runs.use_records(65_536);
+        let packets = packets_of(&records, Seq(65_481));
+        let mut whole = Vec::new();
+        let mut now = 100;
+        let mut rest = &packets[..];
+        while let Some((first, mut others)) = rest.split_first() {
+            let (mut run, mut count) = (*first, 1);
+            let mut may = run.begins_run(run.len.into());
+            while let Some((next, behind)) = others.split_first().filter(|_| may) {
+                let cut = cuts[packets.len() - others.len()];
+                let joined = run.joined(count, SIZE, next, next.len.into());
+                let Some(all) = joined.filter(|_| !cut) else {
+                    break;
+                };
+                (run, others, count) = (all, behind, count + 1);
+                may = run.begins_run(run.len.into()) && next.len == SIZE;
+            }
+            let mut outcome = runs.on_packets(&run, count, room(0, 1_000_000, COST), now);
+            prop_assert_eq!((outcome.skip, outcome.taken), (0, count));
+            let part = runs.take_part(run.flags, count, run.len.into(), &mut outcome);
+            if let Some(Part::Last(length)) = part {
+                whole.push(length);
+            }
+            prop_assert!(part.is_some());
+            if runs.demand().is_turn() {
+                runs.take_turn();
+            }
+            let _ = drain(&mut runs, &mut Kept::of(1), now);
+            rest = others;
+            now += 1_000;
+        }
+        let lengths = records.iter().map(|(count, last)| u32::from(count - 1) * u32::from(SIZE) + u32::from(*last));
+        prop_assert_eq!(whole, lengths.collect::<Vec<_>>());
+    }
+
+    /// Runs leave with the flags of their records, also when they leave again.
+    #[test]
+    fn records_that_leave_in_runs_leave_as_their_packets_do(
+        records in prop::collection::vec((1..12_u16, 1..=SIZE), 1..20),
+        most in 2..44_u16,
+        acks in prop::collection::vec((0..20_u16, any::<bool>()), 1..40),
+    ) {
+        let mut runs = established(Config::default());
+        runs.use_records(65_536);
+        let mut singles = runs.clone();
+        let (mut by_run, mut by_one) = (queue_of(&records, most), queue_of(&records, 1));
+        let wanted = by_one.0.flags.clone();
+        let all: u16 = records.iter().map(|(count, _)| count).sum();
+        let (mut high, mut now) = (Seq(65_501), 100);
+        for conn in [&mut runs, &mut singles] {
+            conn.enqueue(all);
+        }
+        for (packets, again) in acks {
+            let mut sent = [Vec::new(), Vec::new()];
+            let queues = [&mut by_run, &mut by_one];
+            for ((conn, queue), sent) in [&mut runs, &mut singles].into_iter().zip(queues).zip(&mut sent) {
+                while let Some(next) = conn.poll_transmit(now, queue) {
+                    let Transmit::Data { header, count, .. } = next else {
+                        continue;
+                    };
+                    for index in 0..count {
+                        sent.push(header.of_run(index, SIZE, index + 1 == count));
+                    }
+                }
+            }
+            let [run, one] = sent;
+            prop_assert_eq!(&run, &one);
+            for packet in run {
+                let bits = packet.flags & (flags::TXS | flags::TXF);
+                prop_assert_eq!(wanted.get(&packet.seq.0), Some(&bits));
+                if high.before(packet.seq.add(1)) {
+                    high = packet.seq.add(1);
+                }
+            }
+            now += 20_000_000;
+            let there = runs.first_unacked().distance(high);
+            let ack = runs.first_unacked().add(packets.min(there));
+            let bits = if again { flags::RRQ } else { 0 };
+            let peers = header(Seq(65_481), ack, flags::ACK | bits);
+            for conn in [&mut runs, &mut singles] {
+                let _ = conn.on_packet(&peers, room(0, 1_000_000, 0), now);
+                let _ = conn.on_deadline(0, now);
+            }
+            prop_assert_eq!(&runs, &singles);
+        }
+    }
 }

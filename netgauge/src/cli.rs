@@ -87,9 +87,9 @@ Examples:
     netgauge -m all --format json --connect 10.0.0.2 > today.json
     netgauge plot today.json -o latency.svg
 
-Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp (both need the kernel module enet),
-                 unix (within one host), tipc (needs the kernel module tipc), tcp-zerocopy and
-                 esp-zerocopy (MSG_ZEROCOPY), tcp-splice and esp-splice (splice),
+Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp, esp-records (these need the kernel
+                 module enet), unix (within one host), tipc (needs the kernel module tipc),
+                 tcp-zerocopy and esp-zerocopy (MSG_ZEROCOPY), tcp-splice and esp-splice (splice),
                  mpi (two ranks of a job of Open MPI)
 Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),
                  flood (small messages without waiting), setup (connections one after the

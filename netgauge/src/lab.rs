@@ -137,7 +137,10 @@ impl LabArgs {
         }
         // Of all transports, it is left out where it does not work.
         let named = self.measuring.transports()?;
-        Ok(!self.measuring.is_all() && named.iter().any(|kind| kind.name == "esp"))
+        Ok(!self.measuring.is_all()
+            && named
+                .iter()
+                .any(|kind| ["esp", "esp-records"].contains(&kind.name)))
     }
 
     /// Says what is missing before anything is made.

@@ -185,7 +185,9 @@ impl NewDescriptor<'_> {
             }
             bindings::sock_hold(child.as_ptr());
             bindings::sock_graft(child.as_ptr(), self.0);
-            bindings::socket_support_zc(self.0);
+            if !child.keeps_records() {
+                bindings::socket_support_zc(self.0);
+            }
             state_cell(self.0).store(SocketState::Connected.to_core(), Ordering::Relaxed);
         }
         Ok(())

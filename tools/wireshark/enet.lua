@@ -73,6 +73,7 @@ local function add_option_fields(fields, name)
     fields.mapped_srcport = ProtoField.uint16(name .. ".mapped.srcport", "Mapped source port")
     fields.mapped_dst = ProtoField.ipv6(name .. ".mapped.dst", "Mapped destination")
     fields.mapped_dstport = ProtoField.uint16(name .. ".mapped.dstport", "Mapped destination port")
+    fields.records = ProtoField.uint32(name .. ".records", "Longest record")
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
 
@@ -99,6 +100,7 @@ local known_options = {
         tree:add(fields.mapped_dst, value(18, 16))
         tree:add(fields.mapped_dstport, value(34, 2))
     end },
+    { 4, function(tree, fields, value) tree:add(fields.records, value) end },
 }
 
 -- Adds options; what cannot be read is remarked on.

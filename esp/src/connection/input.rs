@@ -285,6 +285,10 @@ impl Connection {
                 }
             }
             Taken::Fin => {
+                if self.records.is_some_and(|records| records.is_open()) {
+                    self.break_off(Failure::Reset, outcome);
+                    return Err(DropReason::BadState);
+                }
                 outcome.fin = true;
                 match self.state {
                     State::Established => self.state = State::CloseWait,

@@ -7,6 +7,7 @@
 pub(crate) mod datagram;
 mod edp;
 mod esp;
+mod esp_records;
 mod ip;
 pub mod mpi;
 mod options;
@@ -185,6 +186,7 @@ pub const KINDS: &[Kind] = &[
     raw::KIND,
     edp::KIND,
     esp::KIND,
+    esp_records::KIND,
     unix::KIND,
     tipc::KIND,
     zero_copy::TCP,

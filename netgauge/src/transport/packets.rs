@@ -5,7 +5,7 @@
 use std::io;
 use std::os::fd::{AsFd, AsRawFd};
 
-use sockaddr_en::EspStream;
+use sockaddr_en::{EspStats, EspStream};
 
 /// Packets that one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -74,11 +74,15 @@ pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
 ///
 /// The error of `getsockopt(2)`.
 pub(super) fn of_esp(stream: &EspStream) -> io::Result<Option<Packets>> {
-    let stats = stream.stats()?;
-    Ok(Some(Packets {
+    Ok(Some(of_stats(stream.stats()?)))
+}
+
+/// The packets that a socket of ESP has counted.
+pub(super) fn of_stats(stats: EspStats) -> Packets {
+    Packets {
         sent: stats.pkt_tx.into(),
         resent: stats.pkt_rtx.into(),
-    }))
+    }
 }
 
 #[cfg(test)]

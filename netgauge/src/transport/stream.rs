@@ -15,6 +15,8 @@ use super::{Context, Packets, Transport};
 pub(super) struct Stream<S> {
     socket: S,
     waits: Waits,
+    /// Bytes that one call sends at most.
+    longest: usize,
     count: Option<Count<S>>,
 }
 
@@ -27,8 +29,14 @@ impl<S: Read + Write + AsFd> Stream<S> {
         Self {
             socket,
             waits: Waits::of(&context.options, context.give_up),
+            longest: usize::MAX,
             count: None,
         }
+    }
+
+    /// The same whose calls send so many bytes at most.
+    pub(super) fn in_calls_of(self, longest: usize) -> Self {
+        Self { longest, ..self }
     }
 
     /// The same of a protocol that sends packets, which `count` counts, and keeps records apart in
@@ -49,7 +57,8 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
         let mut rest = message;
         while !rest.is_empty() {
             let socket = &self.socket;
-            let sent = self.waits.send(socket, || try_send(socket, rest))?;
+            let part = &rest[..rest.len().min(self.longest)];
+            let sent = self.waits.send(socket, || try_send(socket, part))?;
             rest = &rest[sent..];
         }
         Ok(())
@@ -69,7 +78,8 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
         let mut rest = message;
         while !rest.is_empty() {
             let fd = self.socket.as_fd().as_raw_fd();
-            let sent = waits.send(&self.socket, || Ok(send(fd, rest, flags)?))?;
+            let part = &rest[..rest.len().min(self.longest)];
+            let sent = waits.send(&self.socket, || Ok(send(fd, part, flags)?))?;
             rest = &rest[sent..];
         }
         Ok(())

@@ -139,6 +139,8 @@ pub struct Case {
     pub programs: Vec<[Program; 2]>,
     /// The hosts tell their windows when a connection is opened.
     pub told: bool,
+    /// The connections have records: each message is one.
+    pub records: bool,
     /// To the receiver's ACK queue all senders are connections of one host.
     pub together: bool,
     /// The priority of the receiver's first socket.
@@ -192,6 +194,12 @@ impl Case {
             [false, true].map(|changed| usize::from(self.config(host, changed).burst_length_max));
         let burst = bursts[0].max(bursts[1]);
         let limit = self.program(host, endpoint).limit as usize;
+        // A record that arrives has room of its own.
+        let longest = self.peer(host, endpoint).messages.iter().max();
+        let limit = match longest {
+            Some(packets) if self.records => limit + usize::from(*packets),
+            _ => limit,
+        };
         match self.later {
             Some(_) => limit + burst,
             None => limit.max(limit / 4 + burst),

@@ -2,6 +2,7 @@
 
 //! One end of a connection: its socket, and the program that uses it.
 
+use esp::records::LEAST_RECORD;
 use esp::{flags, Connection, Failure, Nanos, Outcome, Seq, Slot, State};
 use esp_testkit::{Packet, Payload, Socket, Span};
 
@@ -29,6 +30,8 @@ pub struct Endpoint {
     arrived: u16,
     /// Bytes read.
     read: u16,
+    /// Records read.
+    records: u8,
     /// The acknowledgement number that opened the window last.
     opened: Seq,
     /// The program has closed its end.
@@ -51,7 +54,8 @@ impl Endpoint {
             socket.slot.set_priority(case.priority);
         }
         socket.listens = true;
-        socket.tells = case.told && case.sabotage != Some(Sabotage::TellNothing);
+        socket.records = case.records.then_some(LEAST_RECORD);
+        socket.tells = (case.told || case.records) && case.sabotage != Some(Sabotage::TellNothing);
         socket.isn = isn(host, index);
         socket.send_room = program.send_room;
         Self {
@@ -64,6 +68,7 @@ impl Endpoint {
             sent: 0,
             arrived: 0,
             read: 0,
+            records: 0,
             opened: Seq::default(),
             closed: false,
             read_at: None,
@@ -153,11 +158,14 @@ impl Endpoint {
         }
         let program = self.program(scene);
         self.run_reader(program, scene)
-            || self.run_writer(program)
+            || self.run_writer(program, scene.case.records)
             || self.run_close(program, scene)
     }
 
     fn run_reader(&mut self, program: &Program, scene: &mut Scene<'_>) -> bool {
+        if scene.case.records {
+            return self.run_record_reader(program, scene);
+        }
         if self.socket.to_read() == 0 {
             return false;
         }
@@ -181,8 +189,42 @@ impl Endpoint {
         true
     }
 
-    /// One packet of a send call.
-    fn run_writer(&mut self, program: &Program) -> bool {
+    /// As [`Self::run_reader`], of records: what is read must be the next message, as a whole.
+    fn run_record_reader(&mut self, program: &Program, scene: &mut Scene<'_>) -> bool {
+        let due = match program.reader {
+            Reader::AtOnce { .. } => true,
+            Reader::Late(_) | Reader::Paced(_) => self.read_at.is_some_and(|at| at <= scene.now),
+        };
+        if !due {
+            return false;
+        }
+        let sleeps = program.reader == Reader::AtOnce { sleeps: true };
+        let Some(record) = self.socket.read_record(sleeps, scene.now) else {
+            self.read_at = None;
+            return false;
+        };
+        let peer = scene.case.peer(self.host, self.index);
+        let wanted = peer.messages.get(usize::from(self.records));
+        let expected = Span {
+            first: place(self.stream() ^ 1, self.read),
+            len: wanted.map_or(0, |packets| Program::bytes(*packets).into()),
+        };
+        if record != expected {
+            scene.fail(Fault::Misplaced(format!(
+                "a record of {} bytes from {:#x} is read, expected is one of {} from {:#x}",
+                record.len, record.first, expected.len, expected.first,
+            )));
+        }
+        self.read += record.len as u16;
+        self.records += 1;
+        scene.log.note(scene.now, || {
+            format!("{} has read {} bytes", host_name(self.host), self.read)
+        });
+        true
+    }
+
+    /// One packet of a send call, or a record.
+    fn run_writer(&mut self, program: &Program, records: bool) -> bool {
         if self.rest.is_empty() {
             let Some(packets) = program.messages.get(usize::from(self.begun)) else {
                 return false;
@@ -197,6 +239,13 @@ impl Endpoint {
             };
             self.sent += len;
             self.begun += 1;
+        }
+        if records {
+            let queued = self.socket.queue_record(self.rest);
+            if queued {
+                self.rest = Span::default();
+            }
+            return queued;
         }
         if !self.socket.queue_one(&mut self.rest) {
             // The call sleeps.

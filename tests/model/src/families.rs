@@ -130,6 +130,7 @@ fn open(config: Config, programs: Vec<[Program; 2]>) -> Case {
         later: None,
         programs,
         told: false,
+        records: false,
         together: false,
         priority: 0,
         open: true,
@@ -271,6 +272,35 @@ fn slow_reader(scale: Scale) -> Family {
         Sights::REQUEST | Sights::CONGESTED | Sights::HOLD,
         cases,
     )
+}
+
+/// Records of 1 to 4 packets, through buffers that are shorter than one, read late and at once, in both directions; the
+/// connections are opened with the option, and closed.
+fn records(scale: Scale) -> Family {
+    let mut cases = Vec::new();
+    let messages: [&[u16]; 6] = [&[2, 1], &[3], &[1, 1, 2], &[1, 3], &[4], &[2, 2]];
+    for config in grid(scale.of(1, 2, &[2, 3, 1, 4]), &[1, 2], &[0, 1]) {
+        for messages in scale.of(2, 4, &messages) {
+            for limit in scale.of(1, 2, &[1, 1_000, 2]) {
+                for reader in [SLEEPS, Reader::Late(2 * MS)] {
+                    let receiver = reads(reader, limited(*limit, Program::SILENT));
+                    cases.push(Case {
+                        bound: WITH_LATE_READER,
+                        ..open(config, vec![[receiver, writes(messages)]])
+                    });
+                }
+            }
+        }
+        let both = [
+            closes(Close::Ended, reads(SLEEPS, answers(0, 0, &[2]))),
+            closes(Close::Written, writes(&[1, 2])),
+        ];
+        cases.push(open(config, vec![both]));
+    }
+    for case in &mut cases {
+        case.records = true;
+    }
+    family("records", Sights::REQUEST | Sights::RESENT, cases)
 }
 
 /// Data in both directions, at once, in answer, and in turn.
@@ -685,6 +715,7 @@ pub fn families(scale: Scale) -> Vec<Family> {
         far,
         short_queue,
         slow_reader,
+        records,
         reverse,
         unequal,
         told,

@@ -30,6 +30,7 @@ fn case(sabotage: Option<Sabotage>, messages: &[u16]) -> Case {
             .map(|packets| [Program::SILENT, sender(packets)])
             .collect(),
         told: false,
+        records: false,
         together: false,
         priority: 0,
         open: true,

@@ -55,6 +55,7 @@ const REQUIRED: &[&str] = &[
     "sch_netem",
     "sch_red",
     "sch_tbf",
+    "sctp",
     "team",
     "team_mode_roundrobin",
     "tipc",

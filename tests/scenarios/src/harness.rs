@@ -110,6 +110,16 @@ impl Scenario {
         )
     }
 
+    /// A behaviour of records, of `AF_UNIX` and of ESP.
+    pub const fn record(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Body::Alike(Kind::Record, Play::OnSide(play), &[]))
+    }
+
+    /// A behaviour of records, messages of SCTP and records of ESP.
+    pub const fn message(name: &'static str, play: PlayOnSide) -> Self {
+        Self::new(name, Body::Alike(Kind::Message, Play::OnSide(play), &[]))
+    }
+
     /// The same behaviour, differing on purpose.
     ///
     /// # Panics

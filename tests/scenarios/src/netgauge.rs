@@ -11,12 +11,13 @@ use crate::netns::finish;
 use crate::program::{start, wait_for_word};
 
 /// Every transport of option `-m`.
-pub const TRANSPORTS: [&str; 11] = [
+pub const TRANSPORTS: [&str; 12] = [
     "tcp",
     "udp",
     "raw",
     "edp",
     "esp",
+    "esp-records",
     "unix",
     "tipc",
     "tcp-zerocopy",

@@ -29,6 +29,7 @@ mod esp_forgotten;
 mod esp_grants;
 mod esp_options;
 mod esp_orphans;
+mod esp_records;
 mod esp_runs;
 mod esp_vanish;
 mod examples;
@@ -104,6 +105,7 @@ pub fn all() -> Vec<&'static Scenario> {
         device_changes::ALL,
         device_kinds::ALL,
         transmit_queues::ALL,
+        esp_records::ALL,
         esp_runs::ALL,
         receive_steering::ALL,
         busy_polling::ALL,

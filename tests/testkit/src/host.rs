@@ -104,11 +104,20 @@ pub trait Host {
         len - message.len()
     }
 
+    /// One send call that queues a record, or nothing of it.
+    fn send_record(&mut self, id: usize, record: Self::Payload, now: Nanos) -> bool {
+        let queued = self.socket(id).queue_record(record);
+        self.transmit(id, now);
+        self.serve(id, now);
+        queued
+    }
+
     /// A packet arrives at a socket.
     fn receive(&mut self, id: usize, packet: &Packet<Self::Payload>, now: Nanos) -> Outcome {
         let (device, socket) = self.at(id);
         device.note_arrival(now);
-        if socket.conn.is_none() && socket.listens && packet.header.opens() {
+        let listens = socket.listens && socket.agrees_with(&packet.options);
+        if socket.conn.is_none() && listens && packet.header.opens() {
             socket.accept(packet, now);
             self.transmit(id, now);
             self.serve(id, now);

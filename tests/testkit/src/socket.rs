@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use esp::records::Part;
 use esp::{
     flags, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room, Seq, Slot, State,
     Transmit, OPTIONS_LEN,
@@ -57,7 +58,9 @@ impl Socket<VecDeque<u8>> {
         if packet.options == Options::default() {
             packet.payload.into()
         } else {
-            self.told().into()
+            let mut told = self.told().to_vec();
+            told.extend(self.records.iter().flat_map(|n| Options::emit_records(*n)));
+            told
         }
     }
 }
@@ -68,6 +71,8 @@ struct Queued<P> {
     payload: P,
     /// TXS and TXF as they left first, once they have.
     flags: Option<u8>,
+    /// TXS of the first packet of a record, TXF of the last.
+    bounds: u8,
 }
 
 /// One end of a connection.
@@ -95,10 +100,16 @@ pub struct Socket<P> {
     pub send_room: usize,
     /// What a packet that arrives costs, if not as much as a full one.
     pub arriving: Option<u32>,
+    /// Its connections have records, of so many bytes at most.
+    pub records: Option<u32>,
     write: VecDeque<Queued<P>>,
     /// The number of the write queue's head, if there is one.
     head: Seq,
     receive: VecDeque<P>,
+    /// Packets of the receive queue that belong to whole records, by record, if there are records.
+    whole: VecDeque<usize>,
+    /// Packets of the one behind these.
+    begun: usize,
     /// The handshake is complete.
     pub established: bool,
     /// The other side's stream has ended.
@@ -124,9 +135,12 @@ impl<P: Payload> Socket<P> {
             overhead: 0,
             send_room: usize::MAX,
             arriving: None,
+            records: None,
             write: VecDeque::new(),
             head: Seq(0),
             receive: VecDeque::new(),
+            whole: VecDeque::new(),
+            begun: 0,
             established: false,
             eof: false,
             failed: None,
@@ -171,13 +185,22 @@ impl<P: Payload> Socket<P> {
         self.mss as u32 + self.overhead
     }
 
-    /// The receive queue as the engine sees it.
+    /// The receive queue as the engine sees it. A record that arrives has room of its own if there is no whole one to
+    /// be read.
     pub fn room(&self) -> Room {
-        Room {
+        let room = Room {
             queued: self.receive.len() as u32 * self.packet_cost(),
             limit: self.limit,
             arriving: self.arriving.unwrap_or(self.packet_cost()),
             packet: self.packet_cost(),
+        };
+        if self.records.is_none() || !self.whole.is_empty() {
+            return room;
+        }
+        Room {
+            queued: 0,
+            arriving: 0,
+            ..room
         }
     }
 
@@ -191,6 +214,11 @@ impl<P: Payload> Socket<P> {
         self.receive.len()
     }
 
+    /// Whole records in the receive queue.
+    pub fn records_to_read(&self) -> usize {
+        self.whole.len()
+    }
+
     /// The payload of the packet with the number `seq` in the write queue.
     pub fn payload_mut(&mut self, seq: Seq) -> Option<&mut P> {
         let place = self.head.distance(seq);
@@ -201,6 +229,9 @@ impl<P: Payload> Socket<P> {
     /// Opens the connection from port to port.
     pub fn connect(&mut self, [own, peer]: [u16; 2], now: Nanos) {
         let mut conn = Connection::new(own, peer, self.config);
+        if let Some(largest) = self.records {
+            conn.use_records(largest);
+        }
         conn.connect(self.isn, now);
         self.conn = Some(conn);
     }
@@ -209,8 +240,16 @@ impl<P: Payload> Socket<P> {
     pub fn accept(&mut self, syn: &Packet<P>, now: Nanos) {
         let header = &syn.header;
         let mut conn = Connection::accept(header.dst, header, self.isn, self.config, now);
+        if let Some(largest) = self.records {
+            conn.use_records(largest);
+        }
         conn.take_options(&syn.options);
         self.conn = Some(conn);
+    }
+
+    /// Whether a listener accepts the connection that a SYN with `options` opens.
+    pub fn agrees_with(&self, options: &Options) -> bool {
+        self.records.is_some() == options.records.is_some()
     }
 
     /// Queues the part of a message that fits into one packet: the last one in the queue or, if that is full or has
@@ -237,9 +276,39 @@ impl<P: Payload> Socket<P> {
         self.write.push_back(Queued {
             payload: message.take(self.mss),
             flags: None,
+            bounds: 0,
         });
         conn.enqueue(1);
         assert_eq!(usize::from(conn.unacked()), self.write.len());
+        true
+    }
+
+    /// Queues a record as a whole. `false` if it is empty or longer than the other side takes, or there is neither room
+    /// nor numbers enough.
+    pub fn queue_record(&mut self, mut record: P) -> bool {
+        let conn = self.conn.as_mut().expect("a connection");
+        let packets = record.len().div_ceil(self.mss);
+        let fits = packets <= conn.free_numbers().into() && self.write.len() < self.send_room;
+        if record.is_empty() || record.len() > conn.largest_record() as usize || !fits {
+            return false;
+        }
+        if self.write.is_empty() {
+            self.head = conn.next_number();
+        }
+        let mut bounds = flags::TXS;
+        while !record.is_empty() {
+            let payload = record.take(self.mss);
+            if record.is_empty() {
+                bounds |= flags::TXF;
+            }
+            self.write.push_back(Queued {
+                payload,
+                flags: None,
+                bounds,
+            });
+            bounds = 0;
+        }
+        conn.enqueue(packets as u16);
         true
     }
 
@@ -249,9 +318,19 @@ impl<P: Payload> Socket<P> {
     /// When the engine contradicts itself, or there is no connection.
     pub fn on_packet(&mut self, packet: &Packet<P>, room: Room, now: Nanos) -> Outcome {
         let conn = self.conn.as_mut().expect("a connection");
-        let outcome = conn.on_packet(&packet.header, room, now);
+        let mut outcome = conn.on_packet(&packet.header, room, now);
         if outcome.answered {
-            conn.take_options(&packet.options);
+            conn.take_answer(&packet.options, &mut outcome);
+        }
+        if outcome.deliver && conn.has_records() {
+            let bytes = packet.payload.len() as u32;
+            let part = conn.take_part(packet.header.flags, 1, bytes, &mut outcome);
+            assert_eq!(part.is_some(), outcome.deliver, "a part is delivered");
+            self.begun += usize::from(part.is_some());
+            if let Some(Part::Last(_)) = part {
+                self.whole.push_back(self.begun);
+                self.begun = 0;
+            }
         }
         self.note(&outcome);
         if outcome.deliver {
@@ -283,8 +362,33 @@ impl<P: Payload> Socket<P> {
 
     /// Takes up to `most` packets out of the receive queue. The reader then sleeps, or does not.
     pub fn read(&mut self, most: usize, sleeps: bool, now: Nanos) -> Vec<P> {
-        let n = self.receive.len().min(most);
+        let n = if self.records.is_some() {
+            assert_eq!(most, usize::MAX, "records are read whole");
+            self.whole.drain(..).sum()
+        } else {
+            self.receive.len().min(most)
+        };
         let read = self.receive.drain(..n).collect();
+        self.has_read(sleeps, now);
+        read
+    }
+
+    /// Takes a whole record out of the receive queue, if there is one. The reader then sleeps, or does not.
+    pub fn read_record(&mut self, sleeps: bool, now: Nanos) -> Option<P> {
+        let packets = self.whole.pop_front()?;
+        let mut record = P::default();
+        for (i, payload) in self.receive.drain(..packets).enumerate() {
+            if i == 0 {
+                record = payload;
+            } else {
+                record.append(payload);
+            }
+        }
+        self.has_read(sleeps, now);
+        Some(record)
+    }
+
+    fn has_read(&mut self, sleeps: bool, now: Nanos) {
         let room = self.room();
         if let Some(conn) = &mut self.conn {
             if conn.waits_for_room() {
@@ -294,7 +398,6 @@ impl<P: Payload> Socket<P> {
                 conn.flush_ack();
             }
         }
-        read
     }
 
     /// The next packet that the engine wants sent.
@@ -304,9 +407,13 @@ impl<P: Payload> Socket<P> {
     /// awaits the window.
     pub fn poll(&mut self, now: Nanos) -> Option<Packet<P>> {
         let (head, write) = (self.head, &mut self.write);
+        let records = self.records.is_some();
         let place = |seq: Seq| usize::from(head.distance(seq));
         let mut left = |seq| {
             let queued = write.get(place(seq)).expect("only data leaves again");
+            if records {
+                return queued.bounds;
+            }
             queued.flags.expect("a packet that leaves again has left")
         };
         let conn = self.conn.as_mut()?;
@@ -327,8 +434,12 @@ impl<P: Payload> Socket<P> {
             }
             Transmit::Control { header, resend } => {
                 let told = (self.tells && header.has(flags::SYN)).then(|| self.told());
+                let options = told.map_or_else(Options::default, |told| Options {
+                    records: self.records,
+                    ..Options::parse(&told)
+                });
                 return Some(Packet {
-                    options: told.map_or_else(Options::default, |told| Options::parse(&told)),
+                    options,
                     resend,
                     ..Packet::control(header)
                 });
@@ -338,6 +449,10 @@ impl<P: Payload> Socket<P> {
         let queued = write.get_mut(place(header.seq));
         let queued = queued.expect("only queued packets leave");
         let kept = header.flags & (flags::TXS | flags::TXF);
+        assert!(
+            !records || kept == queued.bounds,
+            "{header:?} has the bounds of its record"
+        );
         match queued.flags.replace(kept) {
             None => assert!(!resend, "{header:?} has not left before"),
             Some(first) => assert!(resend && kept == first, "{header:?} left with {first:#x}"),
@@ -399,18 +514,31 @@ impl<P: Payload> Socket<P> {
     }
 
     /// Cuts each of the packets behind the first `keep` into pieces.
-    pub fn cut_by(&mut self, keep: usize, cut: impl FnMut(P) -> Vec<P>) {
+    pub fn cut_by(&mut self, keep: usize, mut cut: impl FnMut(P) -> Vec<P>) {
         if self.write.is_empty() {
             self.head = self.conn().first_unacked();
         }
         let from = self.head.add(keep as u16);
         let old: Vec<_> = self.write.drain(keep..).collect();
         let left = old.first().and_then(|queued| queued.flags);
-        let pieces = old.into_iter().map(|queued| queued.payload).flat_map(cut);
-        self.write.extend(pieces.map(|payload| Queued {
-            payload,
-            flags: None,
-        }));
+        for queued in old {
+            let pieces = cut(queued.payload);
+            let last = pieces.len().saturating_sub(1);
+            for (i, payload) in pieces.into_iter().enumerate() {
+                let mut bounds = queued.bounds;
+                if i > 0 {
+                    bounds &= !flags::TXS;
+                }
+                if i < last {
+                    bounds &= !flags::TXF;
+                }
+                self.write.push_back(Queued {
+                    payload,
+                    flags: None,
+                    bounds,
+                });
+            }
+        }
         let packets = self.write.len() - keep;
         self.conn().recut(from, packets as u16, |seq| {
             assert_eq!(seq, from);

@@ -121,6 +121,9 @@ pub struct Socket {
     pub uid: u32,
     /// Inode number of the descriptor; 0 without one.
     pub inode: u64,
+    /// What it sends and receives, by the module's word: `stream`, `records` or `datagrams`.
+    #[serde(rename = "type")]
+    pub kind: String,
 }
 
 /// Parses the file of `protocol`. Columns are found by their headings, so that a later module may add some.
@@ -153,6 +156,8 @@ struct Columns {
     drops: usize,
     uid: usize,
     inode: usize,
+    /// Earlier modules have none.
+    kind: Option<usize>,
 }
 
 impl Columns {
@@ -172,6 +177,7 @@ impl Columns {
             drops: column("drops")?,
             uid: column("uid")?,
             inode: column("inode")?,
+            kind: column("type").ok(),
         })
     }
 
@@ -189,6 +195,12 @@ impl Columns {
             drops: number(self.drops)?,
             uid: field(self.uid)?.parse()?,
             inode: number(self.inode)?,
+            kind: match self.kind {
+                Some(kind) => field(kind)?,
+                None if protocol == Protocol::Esp => "stream",
+                None => "datagrams",
+            }
+            .to_owned(),
         })
     }
 }
@@ -198,10 +210,10 @@ pub(crate) mod tests {
     use super::*;
 
     pub(crate) const ESP: &str = "\
-local                          remote                         state         recv-q   send-q    drops   uid    inode
-*:2805                         *                              listen             1        0        0     0      871
-02:00:00:00:00:01%2:2805       02:00:00:00:00:02%2:49152      established     5000       12        3  1000      872
-02:00:00:00:00:01%2:700        02:00:00:00:00:02%2:700        fin-wait-1         0        7        0     0        0
+local                          remote                         state         recv-q   send-q    drops   uid    inode type
+*:2805                         *                              listen             1        0        0     0      871 records
+02:00:00:00:00:01%2:2805       02:00:00:00:00:02%2:49152      established     5000       12        3  1000      872 stream
+02:00:00:00:00:01%2:700        02:00:00:00:00:02%2:700        fin-wait-1         0        7        0     0        0 stream
 ";
     pub(crate) const EDP: &str = "\
 local                          remote                         state         recv-q   send-q    drops   uid    inode
@@ -234,10 +246,12 @@ local                          remote                         state         recv
             drops: 3,
             uid: 1000,
             inode: 872,
+            kind: "stream".to_owned(),
         };
         assert_eq!(found.len(), 3);
         assert_eq!(found[1], wanted);
         assert_eq!(found[0].peer, None);
+        assert_eq!(found[0].kind, "records");
         assert_eq!(found[2].state, State::FinWait1);
         let states: Vec<_> = sockets(Protocol::Edp, EDP)
             .iter()
@@ -252,6 +266,7 @@ local                          remote                         state         recv
             "age state local remote recv-q send-q drops uid inode\n1 listen *:5 * 0 0 0 0 9\n";
         let found = sockets(Protocol::Esp, text);
         assert_eq!((found[0].state, found[0].inode), (State::Listen, 9));
+        assert_eq!(found[0].kind, "stream");
     }
 
     #[test]

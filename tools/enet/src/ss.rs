@@ -165,8 +165,9 @@ impl SsArgs {
     }
 
     fn print(&self, sockets: &[Listed]) -> String {
-        const COLUMNS: [(&str, Align); 10] = [
+        const COLUMNS: [(&str, Align); 11] = [
             ("Proto", Align::Left),
+            ("Type", Align::Left),
             ("State", Align::Left),
             ("Recv-Q", Align::Right),
             ("Send-Q", Align::Right),
@@ -226,6 +227,7 @@ impl Listed {
         let socket = &self.socket;
         vec![
             socket.protocol.name().to_owned(),
+            socket.kind.clone(),
             socket.state.name(),
             socket.receive_queue.to_string(),
             socket.send_queue.to_string(),
@@ -338,9 +340,9 @@ mod tests {
         assert_eq!(
             text,
             "\
-Proto  State        Recv-Q  Send-Q  Local Address:Port           Peer Address:Port             Drops  User  Inode
-esp    listen            1       0  *:2805                       *:*                               0  root    871
-esp    established    5000      12  02:00:00:00:00:01%eth0:2805  02:00:00:00:00:02%eth0:49152      3  root    872
+Proto  Type     State        Recv-Q  Send-Q  Local Address:Port           Peer Address:Port             Drops  User  Inode
+esp    records  listen            1       0  *:2805                       *:*                               0  root    871
+esp    stream   established    5000      12  02:00:00:00:00:01%eth0:2805  02:00:00:00:00:02%eth0:49152      3  root    872
 "
         );
         arguments.no_header = true;

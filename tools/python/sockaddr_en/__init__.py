@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
-"""Addresses and sockets of PF_ENET: datagrams (EDP) and streams (ESP) straight on Ethernet.
+"""Addresses and sockets of PF_ENET: datagrams (EDP), streams and records (ESP) straight on Ethernet.
 
 `Socket` is a `socket.socket` whose addresses are text such as ``02:00:00:00:00:01%eth0:2805`` or an
 `Address`. `create_connection` and `create_server` open streams; `open_connection` and `start_server`
 do so for asyncio. They need the kernel module enet (``modprobe enet``).
 """
 
-from socket import SOCK_DGRAM, SOCK_STREAM
+from socket import SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM
 
 from .address import AF_ENET, Address
 from .sockets import Socket, create_connection, create_server
@@ -20,6 +20,7 @@ __all__ = [
     "AF_ENET",
     "FAMILY",
     "SOCK_DGRAM",
+    "SOCK_SEQPACKET",
     "SOCK_STREAM",
     "Address",
     "Socket",

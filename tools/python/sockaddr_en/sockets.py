@@ -33,7 +33,7 @@ def _check(result: int) -> int:
 
 
 class Socket(socket.socket):
-    """A socket of PF_ENET: ESP streams for `SOCK_STREAM`, EDP datagrams for `SOCK_DGRAM`.
+    """A socket of PF_ENET: ESP streams for `SOCK_STREAM`, ESP records for `SOCK_SEQPACKET`, EDP datagrams for `SOCK_DGRAM`.
 
     Its addresses are `Address` or text that `Address.parse` reads; the calls return `Address`.
     Time-outs, blocking and everything that carries no address are those of `socket.socket`.

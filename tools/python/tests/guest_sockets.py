@@ -12,7 +12,7 @@ import threading
 import unittest
 
 import sockaddr_en
-from sockaddr_en import SOCK_DGRAM, Address, Socket, create_connection, create_server
+from sockaddr_en import SOCK_DGRAM, SOCK_SEQPACKET, Address, Socket, create_connection, create_server
 
 INTERFACE = os.environ["ENET_INTERFACE"]
 MAC = os.environ["ENET_MAC"]
@@ -81,6 +81,20 @@ class Streams(unittest.TestCase):
         self.assertEqual(caught.exception.errno, errno.EADDRINUSE)
         with self.assertRaisesRegex(ValueError, "can only be bound"):
             create_connection("*:1")
+
+
+class Records(unittest.TestCase):
+    def test_one_send_is_one_receive(self):
+        with Socket(SOCK_SEQPACKET) as listener, Socket(SOCK_SEQPACKET) as client:
+            listener.bind(HERE)
+            listener.listen(1)
+            client.connect(there(port_of(listener)))
+            server, _ = listener.accept()
+            with server:
+                for record in (b"one", b"and two", bytes(5000)):
+                    self.assertEqual(client.send(record), len(record))
+                for record in (b"one", b"and two", bytes(5000)):
+                    self.assertEqual(server.recv(10000), record)
 
 
 class Datagrams(unittest.TestCase):

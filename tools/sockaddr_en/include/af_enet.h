@@ -1,6 +1,6 @@
 /* SPDX-License-Identifier: MIT OR Apache-2.0 */
 /*
- * PF_ENET: datagrams (EDP) and streams (ESP) straight on Ethernet, without IP.
+ * PF_ENET: datagrams (EDP), streams and records (ESP) straight on Ethernet, without IP.
  *
  *   int fd = socket(AF_ENET, SOCK_STREAM, EPPROTO_ESP);
  *   struct sockaddr_en peer = { 0 };
@@ -34,7 +34,7 @@
 /* Protocols: with SOCK_DGRAM */
 #define EPPROTO_EDP 0  /* Ethernet Datagram Protocol */
 #define EPPROTO_EZDP 1 /* EDP whose sends do not copy the user's data; each is completed as one with MSG_ZEROCOPY */
-/* with SOCK_STREAM */
+/* with SOCK_STREAM, and with SOCK_SEQPACKET for records: one send is one receive */
 #define EPPROTO_ESP 0 /* Ethernet Streaming Protocol */
 
 /* with SOCK_STREAM of AF_INET and AF_INET6: streams that the module serves, TCP's in all calls */
@@ -49,7 +49,7 @@
 #define EDP_SO_MTU 1   /* uint32_t: the largest datagram, bytes */
 #define EDP_SO_STATS 2 /* struct edp_stats */
 #define EDP_SO_CHECKSUM 3 /* uint32_t, to set too: 1 if datagrams leave with a checksum */
-/* Options of a SOCK_STREAM socket */
+/* Options of a SOCK_STREAM or SOCK_SEQPACKET socket */
 #define ESP_SO_MTU 1   /* uint32_t: the most payload of one packet, bytes */
 #define ESP_SO_STATS 2 /* struct esp_stats */
 #define ESP_SO_CHECKSUM 4 /* uint32_t, to set too: 1 if packets of the next connection are to have a CRC32c */

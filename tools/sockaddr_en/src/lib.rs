@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Addresses and typed sockets for PF_ENET: datagrams (EDP) and streams (ESP) straight on
+//! Addresses and typed sockets for PF_ENET: datagrams (EDP), streams and records (ESP) straight on
 //! Ethernet, without IP.
 //!
 //! The sockets have the manners of those in [`std::net`]; an [`Address`] is an Ethernet address,
@@ -27,6 +27,7 @@ mod capabilities;
 pub mod constants;
 mod edp;
 mod esp;
+mod esp_records;
 mod esp_socket;
 mod family;
 mod interface;
@@ -42,6 +43,7 @@ pub use address::{Address, AddressError, Interface, NamedAddress, ToAddress};
 pub use capabilities::Capabilities;
 pub use edp::{EdpProtocol, EdpSocket, Received};
 pub use esp::{EspListener, EspStream, Incoming};
+pub use esp_records::{EspRecordListener, EspRecords};
 pub use esp_socket::EspSocket;
 pub use family::{family, set_family, FamilyMissing};
 pub use interface::{interface_index, interface_mac, interface_mtu, interface_name};

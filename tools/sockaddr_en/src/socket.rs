@@ -98,6 +98,10 @@ impl Socket {
         (&self.0).read(buffer)
     }
 
+    pub(crate) fn recv_with_flags(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+        self.0.recv_with_flags(uninit(buffer), flags)
+    }
+
     pub(crate) fn recv_vectored(&self, buffers: &mut [io::IoSliceMut<'_>]) -> io::Result<usize> {
         (&self.0).read_vectored(buffers)
     }

@@ -10,6 +10,7 @@ mod datagrams;
 mod epoll;
 mod mapped;
 mod moments;
+mod records;
 mod second;
 mod side;
 mod signals;
@@ -37,12 +38,23 @@ pub enum Kind {
     Stream,
     /// UDP and EDP.
     Datagram,
+    /// Records: those of `AF_UNIX` and ESP's, `SOCK_SEQPACKET`.
+    Record,
+    /// Records: messages of SCTP, and ESP's records.
+    Message,
+}
+
+impl Kind {
+    /// Whether the sockets are connected, and accepted.
+    pub fn connects(self) -> bool {
+        self != Self::Datagram
+    }
 }
 
 /// Whose sockets a [`Side`] makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Family {
-    /// The kernel's own: TCP, UDP.
+    /// The kernel's own: TCP, UDP, `AF_UNIX`, SCTP.
     Inet,
     /// The module's: ESP, EDP.
     Enet,
@@ -55,7 +67,7 @@ pub enum Family {
 pub struct Difference {
     /// The note's label.
     pub what: &'static str,
-    /// What it says over TCP or UDP.
+    /// What it says over the kernel's own protocol.
     pub inet: &'static str,
     /// What it says over ESP or EDP.
     pub enet: &'static str,
@@ -71,7 +83,7 @@ impl Difference {
 /// All behaviours; those of streams once more for mapped sockets.
 pub fn all() -> impl Iterator<Item = &'static Scenario> {
     let own = || {
-        [sockets::ALL, streams::ALL, datagrams::ALL]
+        [sockets::ALL, streams::ALL, datagrams::ALL, records::ALL]
             .into_iter()
             .flatten()
             .copied()

@@ -37,24 +37,36 @@ impl<'a> Side<'a> {
             (Kind::Stream, Family::Mapped) => "mapped TCP",
             (Kind::Datagram, Family::Inet | Family::Mapped) => "UDP",
             (Kind::Datagram, Family::Enet) => "EDP",
+            (Kind::Record, Family::Inet | Family::Mapped) => "AF_UNIX",
+            (Kind::Message, Family::Inet | Family::Mapped) => "SCTP",
+            (Kind::Record | Kind::Message, Family::Enet) => "ESP's records",
         }
     }
 
     /// Family, type and protocol for `socket(2)`.
     pub fn numbers(&self) -> (i32, i32, i32) {
         let family = match self.family {
+            Family::Inet if self.is_local() => libc::AF_UNIX,
             Family::Inet | Family::Mapped => libc::AF_INET,
             Family::Enet => AF_ENET,
         };
-        let kind = match self.kind {
-            Kind::Stream => libc::SOCK_STREAM,
-            Kind::Datagram => libc::SOCK_DGRAM,
+        let kind = match (self.kind, self.family) {
+            (Kind::Datagram, _) => libc::SOCK_DGRAM,
+            (Kind::Record, _) | (Kind::Message, Family::Enet) => libc::SOCK_SEQPACKET,
+            // SCTP has its associations of two ends under this type.
+            (Kind::Stream | Kind::Message, _) => libc::SOCK_STREAM,
         };
-        let protocol = match self.family {
-            Family::Mapped => IPPROTO_ENET,
-            Family::Inet | Family::Enet => 0,
+        let protocol = match (self.family, self.kind) {
+            (Family::Mapped, _) => IPPROTO_ENET,
+            (Family::Inet, Kind::Message) => libc::IPPROTO_SCTP,
+            (Family::Inet | Family::Enet, _) => 0,
         };
         (family, kind, protocol)
+    }
+
+    /// Whether both ends are on one host, as sockets of `AF_UNIX` are.
+    fn is_local(&self) -> bool {
+        (self.kind, self.family) == (Kind::Record, Family::Inet)
     }
 
     /// A new socket of `host`.
@@ -63,9 +75,15 @@ impl<'a> Side<'a> {
     /// The errno of `socket(2)`.
     pub fn socket(&self, host: &Host) -> Result<Socket> {
         let (family, kind, protocol) = self.numbers();
+        let host = if self.is_local() { &self.lab.b } else { host };
         host.namespace
             .within(|| Socket::new(family, kind, protocol))?
             .with_context(|| format!("{} socket", self.name()))
+    }
+
+    /// Whether this is a behaviour of records beside SCTP's messages.
+    pub fn is_beside_sctp(&self) -> bool {
+        self.kind == Kind::Message
     }
 
     /// Whether this is a behaviour of streams.
@@ -78,10 +96,17 @@ impl<'a> Side<'a> {
     /// # Errors
     /// The errno of the failing call.
     pub fn pair(&self, port: u16) -> Result<(Socket, Socket)> {
-        match self.kind {
-            Kind::Stream => self.stream(port),
-            Kind::Datagram => self.datagrams(port),
+        if self.kind.connects() {
+            self.stream(port)
+        } else {
+            self.datagrams(port)
         }
+    }
+
+    /// A name of `AF_UNIX` that is in no directory.
+    fn local(port: u16) -> Vec<u8> {
+        let family = (libc::AF_UNIX as u16).to_ne_bytes();
+        [&family[..], format!("\0records {port}").as_bytes()].concat()
     }
 
     fn is_a(&self, host: &Host) -> bool {
@@ -95,6 +120,7 @@ impl<'a> Side<'a> {
     /// `port` of `host`'s own address, to bind to.
     pub fn here(&self, host: &Host, port: u16) -> Vec<u8> {
         match self.family {
+            Family::Inet if self.is_local() => Self::local(port),
             Family::Inet | Family::Mapped => Self::inet(if self.is_a(host) { 1 } else { 2 }, port),
             Family::Enet => host.here(port).to_bytes().to_vec(),
         }
@@ -116,6 +142,7 @@ impl<'a> Side<'a> {
     /// `port` of `to`, as `from` addresses it; `to` may be `from` itself.
     pub fn address(&self, from: &Host, to: &Host, port: u16) -> Vec<u8> {
         match self.family {
+            Family::Inet if self.is_local() => Self::local(port),
             Family::Inet | Family::Mapped => Self::inet(if self.is_a(to) { 1 } else { 2 }, port),
             Family::Enet => from.to(to, port).to_bytes().to_vec(),
         }

@@ -258,8 +258,9 @@ impl Caller<'_> {
     pub fn meet(&mut self) {
         let port = self.rng.u16(2100..2200);
         let own = self.common.own.port(port).to_bytes();
+        let kind = [libc::SOCK_STREAM, libc::SOCK_SEQPACKET][self.rng.usize(..2)];
         let [listener, client] = [(); 2].map(|()| {
-            let kind = libc::SOCK_STREAM | libc::SOCK_NONBLOCK;
+            let kind = kind | libc::SOCK_NONBLOCK;
             let fd = self.counted(Kind::Socket, [AF_ENET as u64, kind as u64, 0, 0, 0, 0]);
             self.keep(fd) as u64
         });
@@ -327,7 +328,7 @@ impl Caller<'_> {
     fn socket(&mut self) -> c_long {
         let kind = *self
             .rng
-            .choice(&[libc::SOCK_STREAM, libc::SOCK_DGRAM])
+            .choice(&[libc::SOCK_STREAM, libc::SOCK_SEQPACKET, libc::SOCK_DGRAM])
             .unwrap_or(&0);
         let flags = [
             0,

@@ -7,7 +7,8 @@ use std::io;
 use anyhow::{ensure, Result};
 use fastrand::Rng;
 
-use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, VACANT};
+use crate::address::AF_ENET;
+use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, VACANT};
 use crate::lab::Host;
 use crate::socket::Socket;
 
@@ -69,6 +70,13 @@ fn expected(call: &str) -> &'static [i32] {
     }
 }
 
+/// A socket of records, which does not block.
+fn records(host: &Host) -> Result<Socket> {
+    let socket = (host.namespace).within(|| Socket::new(AF_ENET, libc::SOCK_SEQPACKET, 0))??;
+    socket.set_nonblocking(true)?;
+    Ok(socket)
+}
+
 impl<'a> Cast<'a> {
     /// Listeners and datagram sockets on both hosts.
     ///
@@ -81,6 +89,10 @@ impl<'a> Cast<'a> {
             let listener = host.esp_listener(ACCEPTED, 16)?;
             listener.set_nonblocking(true)?;
             listeners.push(listener);
+            let records = records(host)?;
+            records.bind(&host.here(RECORDS))?;
+            records.listen(16)?;
+            listeners.push(records);
             neglected.push(host.esp_listener(NEGLECTED, 4)?);
             datagrams.push((host.edp_bound(OPEN)?, Some(host.to(other, OPEN))));
             let connected = host.edp_bound(CONNECTED)?;
@@ -166,13 +178,24 @@ impl<'a> Cast<'a> {
     fn begin(&mut self, rng: &mut Rng) -> Result<()> {
         let (a, b): (&Host, &Host) = (&self.world.a, &self.world.b);
         let (host, other) = if rng.bool() { (a, b) } else { (b, a) };
-        let to = match rng.u8(..10) {
+        let to = match rng.u8(..14) {
+            // Either kind may come to the other's listener.
+            10.. => host.to(other, RECORDS),
             0 => host.to(other, VACANT),
             1 => host.to(other, NEGLECTED),
             2 => host.to_nobody(ACCEPTED),
             _ => host.to(other, ACCEPTED),
         };
-        let socket = host.esp()?;
+        let as_records = if to.port == RECORDS {
+            rng.u8(..8) > 0
+        } else {
+            rng.u8(..8) == 0
+        };
+        let socket = if as_records {
+            records(host)?
+        } else {
+            host.esp()?
+        };
         socket.set_nonblocking(true)?;
         self.begun += 1;
         if let Err(error) = socket.connect(&to) {

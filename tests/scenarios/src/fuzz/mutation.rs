@@ -335,9 +335,10 @@ fn open(frame: &mut Vec<u8>, rng: &mut Rng) {
     *frame = ethernet(to, from, ETH_P_ESP, &packet);
 }
 
-/// Options of a SYN: none, some that may be known, or noise.
+/// Options of a SYN: none, some that may be known, those of a connection with records, or noise.
 fn options(rng: &mut Rng) -> Vec<u8> {
-    match rng.u8(..4) {
+    match rng.u8(..5) {
+        4 => [&[9, 4][..], &garbage(4, rng)].concat(),
         0 => Vec::new(),
         1 => garbage(some_length(rng), rng),
         _ => {

@@ -31,8 +31,10 @@ pub const VACANT: u16 = 4002;
 pub const OPEN: u16 = 4003;
 /// EDP, connected to the same port of the other host.
 pub const CONNECTED: u16 = 4004;
+/// A listener of records.
+pub const RECORDS: u16 = 4005;
 /// Ports that frames are aimed at.
-pub const PORTS: [u16; 5] = [ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED];
+pub const PORTS: [u16; 6] = [ACCEPTED, NEGLECTED, VACANT, OPEN, CONNECTED, RECORDS];
 
 /// Three hosts and the wire.
 #[derive(Debug)]

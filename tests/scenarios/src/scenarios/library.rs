@@ -5,7 +5,9 @@ use std::net::Shutdown;
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context};
-use sockaddr_en::{Address, EdpSocket, EspListener, EspStream, MacAddr};
+use sockaddr_en::{
+    Address, EdpSocket, EspListener, EspRecordListener, EspRecords, EspStream, MacAddr,
+};
 
 use crate::harness::{Outcome, Scenario};
 use crate::lab::{Lab, DEVICE};
@@ -16,7 +18,42 @@ use crate::transfer::{beside, random};
 pub const ALL: &[Scenario] = &[
     Scenario::direct("library_datagrams", datagrams),
     Scenario::direct("library_streams", streams),
+    Scenario::direct("library_records", records),
 ];
+
+fn records(lab: &Lab) -> Outcome {
+    let listener = (lab.b.namespace).within(|| EspRecordListener::bind("*:2813"))??;
+    let there = Address::new(MacAddr(lab.b.mac), lab.a.ifindex, 2813);
+    let client = (lab.a.namespace).within(|| EspRecords::connect_timeout(&there, patience()))??;
+    let (server, peer) = listener.accept()?;
+    ensure!(peer == server.peer_addr()?, "from {peer:?}");
+    let long = random(65_536, 3);
+    for record in [&b"one"[..], b"and two", &long, b"end"] {
+        client.send(record)?;
+    }
+    let mut room = vec![0; 70_000];
+    ensure!(server.peek(&mut room)? == 3, "a look");
+    ensure!(
+        server.recv(&mut room)? == 3 && room.starts_with(b"one"),
+        "the first"
+    );
+    ensure!(server.recv(&mut room[..3])? == 7, "the length of a cut one");
+    ensure!(
+        server.recv(&mut room)? == long.len() && room.starts_with(&long),
+        "the long one"
+    );
+    client.shutdown(Shutdown::Write)?;
+    ensure!(server.recv(&mut room)? == 3, "the last");
+    ensure!(server.recv(&mut room)? == 0, "the end");
+    ensure!(client.send(b"").is_err(), "nothing is no record");
+    let refused = lab.a.namespace.within(|| EspStream::connect(there))?;
+    let kind = refused.map_err(|error| error.kind()).err();
+    ensure!(
+        kind == Some(ErrorKind::ConnectionRefused),
+        "a stream: {kind:?}"
+    );
+    Ok(())
+}
 
 fn datagrams(lab: &Lab) -> Outcome {
     let name = format!("*%{DEVICE}:2810");
