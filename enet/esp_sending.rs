@@ -716,11 +716,15 @@ impl esp::WriteQueue for Sending {
         let note: Kept = first.note();
         let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
         let most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
-        let mut run = note.count.saturating_sub(Seq(note.seq).distance(seq));
-        let mut fragments = first.fragments();
+        let index = Seq(note.seq).distance(seq);
+        let mut run = note.count.saturating_sub(index);
+        if run >= most {
+            return most.max(1);
+        }
         let goes_on = |buffer: &Buffer| {
             is_whole(buffer) && buffer.note::<Kept>().flags & flags::TXF == 0
         };
+        let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();
         // A run goes on in the next store if that has packets of the same size, of the same transmission, whose pages are told
@@ -731,7 +735,8 @@ impl esp::WriteQueue for Sending {
                 break;
             };
             let more: Kept = next.note();
-            fragments = fragments.saturating_add(next.fragments());
+            let bytes = usize::from(most.saturating_sub(run)).saturating_mul(more.size.into());
+            fragments = fragments.saturating_add(next.fragments_in(more.done as usize, bytes));
             let alike = more.size == note.size && next.notice_id() == notice;
             if !alike || fragments > MOST_FRAGMENTS {
                 break;

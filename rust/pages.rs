@@ -60,6 +60,27 @@ impl Buffer {
         unsafe { (*self.shared()).nr_frags.into() }
     }
 
+    /// References to pages that a view of at most `len` bytes from `offset` on holds.
+    pub(crate) fn fragments_in(&self, offset: usize, len: usize) -> usize {
+        let end = offset.saturating_add(len);
+        let (mut start, mut count) = (0_usize, 0_usize);
+        for i in 0..self.fragments() {
+            // SAFETY: The buffer is valid and borrowed; a fragment below the count is initialised.
+            let frag = unsafe {
+                (*ptr::addr_of!((*self.shared()).frags)
+                    .cast::<bindings::skb_frag_t>()
+                    .add(i))
+                .len as usize
+            };
+            let behind = start.saturating_add(frag);
+            if behind > offset && start < end {
+                count = count.wrapping_add(1);
+            }
+            start = behind;
+        }
+        count
+    }
+
     /// Bytes of the first page that the buffer refers to, 0 if there is none.
     pub(super) fn first_fragment_len(&self) -> u32 {
         // SAFETY: The buffer is valid and borrowed; a fragment below the count is initialised.
