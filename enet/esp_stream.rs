@@ -492,7 +492,7 @@ pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     }
     let now = timer::now();
-    let room = (connection.receiving).room(sock, &sock.shared().unread, 0);
+    let room = (connection.receiving).room_of_records(sock, &sock.shared().unread, 0);
     engine.on_read(room, now);
     if flush {
         engine.flush_ack();
