@@ -104,7 +104,11 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool) -> bool {
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-pub(crate) fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
+pub(crate) fn ready_to_send(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    timeout: &mut c_long,
+) -> Result {
     if is_connecting(call.tcp_state()) {
         guard.wait(call, timeout, Waiter::Shared, |esp| {
             !is_connecting(esp.sock().tcp_state())
