@@ -109,13 +109,14 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
 pub(crate) fn answered(
     esp: &mut LockedEsp<'_>,
     options: &Options,
-    outcome: &mut Outcome,
+    mut outcome: Outcome,
     now: u64,
-) {
+) -> Outcome {
     if let Some((_, connection)) = parts(esp) {
-        connection.engine.take_answer(options, outcome);
+        connection.engine.take_answer(options, &mut outcome);
     }
     fit(esp, options, now);
+    outcome
 }
 
 /// The peer has told what it takes. What that lets go is the caller's to send.

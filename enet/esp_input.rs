@@ -245,7 +245,10 @@ fn process(
         return Due::NOT;
     }
     sock.note_arrival(&skb);
-    let room = (connection.receiving).room(sock, &sock.shared().unread, skb.truesize());
+    if connection.receiving.has_records() {
+        return process_record(esp, skb, header, packets, begins_sums, now);
+    }
+    let room = connection.receiving.room(sock, skb.truesize());
     connection.place.refresh(&mut connection.engine);
     let mut outcome = connection
         .engine
@@ -254,12 +257,50 @@ fn process(
         esp_devices::sum(esp, now);
     }
     if outcome.deliver && !header.has(flags::RRQ) {
-        deliver(esp, skb, header, packets, &mut outcome);
+        deliver(esp, skb, packets, &outcome);
     } else {
         if outcome.answered {
-            esp_devices::answered(esp, &options(&skb), &mut outcome, now);
+            outcome = esp_devices::answered(esp, &options(&skb), outcome, now);
         }
-        examine(esp, skb, header, packets, &mut outcome);
+        examine(esp, skb, packets, &outcome);
+    }
+    settle(esp, outcome, now)
+}
+
+/// As [`process`], for a connection with records.
+#[inline(never)]
+fn process_record(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    begins_sums: bool,
+    now: u64,
+) -> Due {
+    let Some((sock, connection)) = parts(esp) else {
+        return Due::NOT;
+    };
+    let unread = &sock.shared().unread;
+    let room = (connection.receiving).room_of_records(sock, unread, skb.truesize());
+    connection.place.refresh(&mut connection.engine);
+    let mut outcome = connection
+        .engine
+        .on_packets(header, packets.count, room, now);
+    if begins_sums && outcome.is_of_open_connection() {
+        esp_devices::sum(esp, now);
+    }
+    if outcome.answered {
+        outcome = esp_devices::answered(esp, &options(&skb), outcome, now);
+    }
+    if !outcome.deliver {
+        examine(esp, skb, packets, &outcome);
+    } else if !sock.is_dead() {
+        if header.has(flags::RRQ) {
+            events::esp_received(sock, &skb);
+        }
+        let (skb, bytes) = payload(esp, skb, packets, &outcome);
+        let run = (header.flags, packets.count);
+        esp_records::deliver(esp, skb, run, bytes, &mut outcome);
     }
     settle(esp, outcome, now)
 }
@@ -318,13 +359,7 @@ fn mismatch(
 
 /// Traces a packet that is not just next in the stream, and delivers or frees it.
 #[inline(never)]
-fn examine(
-    esp: &mut LockedEsp<'_>,
-    skb: Skb,
-    header: &Header,
-    packets: Packets,
-    outcome: &mut esp::Outcome,
-) {
+fn examine(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::Outcome) {
     let sock = esp.sock();
     // Packets dropped for these reasons are traced as dropped only.
     let valid = !matches!(
@@ -335,7 +370,7 @@ fn examine(
         events::esp_received(sock, &skb);
     }
     if outcome.deliver {
-        deliver(esp, skb, header, packets, outcome);
+        deliver(esp, skb, packets, outcome);
     } else if let Some(reason) = outcome.drop {
         drop_packet(sock, skb, reason.into());
     } else {
@@ -378,27 +413,38 @@ impl Packets {
 
 /// Queues the payloads that are next in the stream.
 #[inline]
-fn deliver(
-    esp: &mut LockedEsp<'_>,
-    mut skb: Skb,
-    header: &Header,
-    packets: Packets,
-    outcome: &mut esp::Outcome,
-) {
+fn deliver(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::Outcome) {
     let sock = esp.sock();
     if sock.is_dead() {
         return;
     }
+    let (mut skb, bytes) = payload(esp, skb, packets, outcome);
+    let unread = &sock.shared().unread;
+    unread.add(bytes.len());
+    skb.set_note(bytes);
+    esp.queue_received(skb);
+    // A call that has taken a part already wants the rest, though it is below the mark.
+    if esp.state.has_readers() || unread.is_readable(sock) {
+        sock.data_ready();
+    }
+}
+
+/// The buffer without its header, and the payloads in it that are next in order.
+#[inline(always)]
+fn payload(
+    esp: &mut LockedEsp<'_>,
+    mut skb: Skb,
+    packets: Packets,
+    outcome: &esp::Outcome,
+) -> (Skb, Unread) {
     skb.pull(HEADER_LEN);
     let single = packets.count == 1;
-    let mut records = false;
     if let Some(connection) = esp.state.connection() {
         let mut cost = skb.truesize();
         if !single {
             cost = cost.checked_div(packets.count.into()).unwrap_or(0);
         }
         connection.receiving.note_cost(cost);
-        records = connection.receiving.has_records();
     }
     let bytes = if single {
         Unread {
@@ -412,18 +458,7 @@ fn deliver(
             end: packets.bytes(behind).min(skb.len() as u32),
         }
     };
-    if records {
-        let run = (header.flags, packets.count);
-        return esp_records::deliver(esp, skb, run, bytes, outcome);
-    }
-    let unread = &sock.shared().unread;
-    unread.add(bytes.len());
-    skb.set_note(bytes);
-    esp.queue_received(skb);
-    // A call that has taken a part already wants the rest, though it is below the mark.
-    if esp.state.has_readers() || unread.is_readable(sock) {
-        sock.data_ready();
-    }
+    (skb, bytes)
 }
 
 /// A packet for a listener: the start of a connection, the answer to a cookie, or a mistake.

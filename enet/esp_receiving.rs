@@ -136,23 +136,33 @@ impl Receiving {
         self.records
     }
 
-    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it. A record that arrives
-    /// has room of its own if there is none to be read: nobody could make room for it.
+    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
     #[inline]
-    pub(crate) fn room(&self, sock: &RawSock, unread: &Unread, arriving: u32) -> esp::Room {
-        if self.records && unread.count() == 0 {
-            return esp::Room {
-                queued: 0,
-                limit: sock.receive_limit(),
-                arriving: 0,
-                packet: self.packet_cost,
-            };
-        }
+    pub(crate) fn room(&self, sock: &RawSock, arriving: u32) -> esp::Room {
         esp::Room {
             queued: sock.receive_queued(),
             limit: sock.receive_limit(),
             arriving,
             packet: self.packet_cost,
+        }
+    }
+
+    /// As [`room`](Self::room), if the queue may have records. One that arrives has room of its own if there is none to be
+    /// read: nobody could make room for it.
+    pub(crate) fn room_of_records(
+        &self,
+        sock: &RawSock,
+        unread: &Unread,
+        arriving: u32,
+    ) -> esp::Room {
+        let room = self.room(sock, arriving);
+        if !self.records || unread.count() > 0 {
+            return room;
+        }
+        esp::Room {
+            queued: 0,
+            arriving: 0,
+            ..room
         }
     }
 

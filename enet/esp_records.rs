@@ -275,7 +275,10 @@ fn queue_piece(esp: &mut LockedEsp<'_>, mut skb: Skb, piece: Piece) {
     let (start, len) = (bytes.start as usize, bytes.len());
     if skb.truesize() > MOST_WASTE.saturating_mul(len as u32) {
         if let Some(last) = esp.receive_queue().last_mut() {
-            let Piece { bytes: there, ends: ended } = last.note();
+            let Piece {
+                bytes: there,
+                ends: ended,
+            } = last.note();
             let fits = !ended && there.end as usize == last.len();
             if fits && last.put_copy(&skb, start, len) {
                 let end = last.len() as u32;

@@ -144,7 +144,11 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-pub(crate) fn ready_to_send(call: &Call<'_, Esp>, guard: &mut Guard<'_, Esp>, timeout: &mut c_long) -> Result {
+pub(crate) fn ready_to_send(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    timeout: &mut c_long,
+) -> Result {
     if is_connecting(call.tcp_state()) {
         guard.wait(call, timeout, Waiter::Shared, |esp| {
             !is_connecting(esp.sock().tcp_state())
@@ -562,7 +566,7 @@ fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     }
     let now = timer::now();
-    let room = (connection.receiving).room(sock, &sock.shared().unread, 0);
+    let room = (connection.receiving).room_of_records(sock, &sock.shared().unread, 0);
     engine.on_read(room, now);
     if flush {
         engine.flush_ack();

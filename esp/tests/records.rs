@@ -89,8 +89,9 @@ fn the_option_is_as_documented() {
     assert_eq!(largest_record(0), LEAST_RECORD);
     assert_eq!(largest_record(1_000_000), 1_000_000);
     assert!(largest_record(u32::MAX) < u32::MAX);
-    assert!(OPTIONS_LEN + RECORDS_LEN <= OPTIONS_MAX);
     let all = [&Options::emit(1489, &Config::default())[..], &bytes].concat();
+    assert_eq!(all.len(), OPTIONS_LEN + RECORDS_LEN);
+    assert!(all.len() <= OPTIONS_MAX);
     let told = Options::parse(&all);
     assert_eq!(
         (told.records, told.largest_payload),
