@@ -101,9 +101,9 @@ impl Header {
     #[inline]
     pub fn emit(&self) -> [u8; HEADER_LEN] {
         // In words: byte by byte it takes many times the instructions.
-        let front = u64::from(self.src) << 48
-            | u64::from(self.dst) << 32
-            | u64::from(self.len) << 16
+        let front = (u64::from(self.src) << 48)
+            | (u64::from(self.dst) << 32)
+            | (u64::from(self.len) << 16)
             | u64::from(self.seq.0);
         let mut bytes = [0; HEADER_LEN];
         if let Some((to, rest)) = bytes.split_first_chunk_mut() {
