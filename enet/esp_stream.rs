@@ -100,7 +100,7 @@ fn begin_in_place(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize)
 
 /// Appends a short message to the last packet, if that waits for the window anyway and has room, so that nothing else is to be
 /// done: most messages of a program that sends without waiting for answers. `false` if the message has not been touched.
-#[inline(never)]
+#[inline]
 fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, flags: i32) -> bool {
     const USUAL: i32 = uapi::MSG_DONTWAIT | uapi::MSG_NOSIGNAL;
     let mut esp = guard.locked();
