@@ -27,7 +27,10 @@ use core::{
 use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
 
 mod call;
+mod splicing;
 pub(crate) use call::{Call, Closing, NewDescriptor, SocketState};
+pub(super) use splicing::splice_by;
+use splicing::{splice_eof, splice_read};
 
 /// The type of sockets whose messages keep their bounds.
 pub(crate) const SOCK_SEQPACKET: u32 = 5;
@@ -759,55 +762,6 @@ unsafe extern "C" fn receive_record<P: Operations>(
             flags,
         ))
     }
-}
-
-/// # Safety
-///
-/// Called by the core, in a `splice` or `sendfile` call on a socket of `P`.
-unsafe extern "C" fn splice_eof<P: Operations>(socket: *mut bindings::socket) {
-    // SAFETY: A call that runs on `socket`.
-    P::no_more(unsafe { of(socket) });
-}
-
-/// # Safety
-///
-/// Called by the core, in a `splice` call out of a socket of `P`, with the call's own pipe, which it has locked.
-unsafe extern "C" fn splice_read<P: Operations>(
-    socket: *mut bindings::socket,
-    position: *mut bindings::loff_t,
-    pipe: *mut bindings::pipe_inode_info,
-    len: usize,
-    flags: c_uint,
-) -> isize {
-    // SAFETY: A call that runs on `socket`, which has a file then.
-    unsafe { splice_by(&Call::<P>::new(socket), socket, position, pipe, len, flags) }
-}
-
-/// Has `P` serve a `splice` call on `socket`, as `call`.
-///
-/// # Safety
-///
-/// As [`splice_read`]; the call's socket may be one beside the descriptor's own.
-pub(super) unsafe fn splice_by<P: Operations>(
-    call: &Call<'_, P>,
-    socket: *mut bindings::socket,
-    position: *mut bindings::loff_t,
-    pipe: *mut bindings::pipe_inode_info,
-    len: usize,
-    flags: c_uint,
-) -> isize {
-    // SAFETY: The position is the call's, and so is the pipe; a descriptor with a running call has a file.
-    let (position, nonblocking, mut pipe) = unsafe {
-        (
-            *position,
-            bindings::socket_is_nonblocking(socket),
-            Pipe::from_raw(pipe, flags),
-        )
-    };
-    if position != 0 {
-        return ESPIPE.to_errno() as isize;
-    }
-    count(P::splice(call, &mut pipe, len, nonblocking)) as isize
 }
 
 /// # Safety
