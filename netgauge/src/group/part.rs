@@ -439,8 +439,8 @@ mod tests {
             match (kind.name, stream_kind(kind)) {
                 ("tcp" | "esp" | "unix" | "tipc", Ok(_)) => {}
                 (
-                    "udp" | "raw" | "edp" | "tcp-zerocopy" | "esp-zerocopy" | "tcp-splice"
-                    | "esp-splice" | "mpi",
+                    "udp" | "raw" | "edp" | "esp-records" | "tcp-zerocopy" | "esp-zerocopy"
+                    | "tcp-splice" | "esp-splice" | "mpi",
                     Err(error),
                 ) => {
                     assert!(error.to_string().contains("tcp, esp"), "{error}");
