@@ -194,15 +194,14 @@ impl Case {
             [false, true].map(|changed| usize::from(self.config(host, changed).burst_length_max));
         let burst = bursts[0].max(bursts[1]);
         let limit = self.program(host, endpoint).limit as usize;
-        // A record that arrives has room of its own.
-        let longest = self.peer(host, endpoint).messages.iter().max();
-        let limit = match longest {
-            Some(packets) if self.records => limit + usize::from(*packets),
-            _ => limit,
-        };
-        match self.later {
+        let most = match self.later {
             Some(_) => limit + burst,
             None => limit.max(limit / 4 + burst),
+        };
+        // A record that arrives has room of its own, and the window behind its last packet is open when that comes.
+        match self.peer(host, endpoint).messages.iter().max() {
+            Some(longest) if self.records => most + usize::from(*longest),
+            _ => most,
         }
     }
 
