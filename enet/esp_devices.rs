@@ -109,14 +109,13 @@ fn resized(esp: &mut LockedEsp<'_>, mtu: u32) {
 pub(crate) fn answered(
     esp: &mut LockedEsp<'_>,
     options: &Options,
-    mut outcome: Outcome,
+    outcome: &mut Outcome,
     now: u64,
-) -> Outcome {
+) {
     if let Some((_, connection)) = parts(esp) {
-        connection.engine.take_answer(options, &mut outcome);
+        connection.engine.take_answer(options, outcome);
     }
     fit(esp, options, now);
-    outcome
 }
 
 /// The peer has told what it takes. What that lets go is the caller's to send.

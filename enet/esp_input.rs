@@ -245,10 +245,12 @@ fn process(
         return Due::NOT;
     }
     sock.note_arrival(&skb);
-    if connection.receiving.has_records() {
-        return process_record(esp, skb, header, packets, begins_sums, now);
-    }
-    let room = connection.receiving.room(sock, skb.truesize());
+    let room = if connection.engine.has_records() {
+        let unread = &sock.shared().unread;
+        (connection.receiving).room_of_records(sock, unread, skb.truesize())
+    } else {
+        connection.receiving.room(sock, skb.truesize())
+    };
     connection.place.refresh(&mut connection.engine);
     let mut outcome = connection
         .engine
@@ -257,50 +259,12 @@ fn process(
         esp_devices::sum(esp, now);
     }
     if outcome.deliver && !header.has(flags::RRQ) {
-        deliver(esp, skb, packets, &outcome);
+        deliver(esp, skb, header, packets, &mut outcome);
     } else {
         if outcome.answered {
-            outcome = esp_devices::answered(esp, &options(&skb), outcome, now);
+            esp_devices::answered(esp, &options(&skb), &mut outcome, now);
         }
-        examine(esp, skb, packets, &outcome);
-    }
-    settle(esp, outcome, now)
-}
-
-/// As [`process`], for a connection with records.
-#[inline(never)]
-fn process_record(
-    esp: &mut LockedEsp<'_>,
-    skb: Skb,
-    header: &Header,
-    packets: Packets,
-    begins_sums: bool,
-    now: u64,
-) -> Due {
-    let Some((sock, connection)) = parts(esp) else {
-        return Due::NOT;
-    };
-    let unread = &sock.shared().unread;
-    let room = (connection.receiving).room_of_records(sock, unread, skb.truesize());
-    connection.place.refresh(&mut connection.engine);
-    let mut outcome = connection
-        .engine
-        .on_packets(header, packets.count, room, now);
-    if begins_sums && outcome.is_of_open_connection() {
-        esp_devices::sum(esp, now);
-    }
-    if outcome.answered {
-        outcome = esp_devices::answered(esp, &options(&skb), outcome, now);
-    }
-    if !outcome.deliver {
-        examine(esp, skb, packets, &outcome);
-    } else if !sock.is_dead() {
-        if header.has(flags::RRQ) {
-            events::esp_received(sock, &skb);
-        }
-        let (skb, bytes) = payload(esp, skb, packets, &outcome);
-        let run = (header.flags, packets.count);
-        esp_records::deliver(esp, skb, run, bytes, &mut outcome);
+        examine(esp, skb, header, packets, &mut outcome);
     }
     settle(esp, outcome, now)
 }
@@ -359,7 +323,13 @@ fn mismatch(
 
 /// Traces a packet that is not just next in the stream, and delivers or frees it.
 #[inline(never)]
-fn examine(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::Outcome) {
+fn examine(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
     let sock = esp.sock();
     // Packets dropped for these reasons are traced as dropped only.
     let valid = !matches!(
@@ -370,7 +340,7 @@ fn examine(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::O
         events::esp_received(sock, &skb);
     }
     if outcome.deliver {
-        deliver(esp, skb, packets, outcome);
+        deliver(esp, skb, header, packets, outcome);
     } else if let Some(reason) = outcome.drop {
         drop_packet(sock, skb, reason.into());
     } else {
@@ -413,10 +383,19 @@ impl Packets {
 
 /// Queues the payloads that are next in the stream.
 #[inline]
-fn deliver(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::Outcome) {
+fn deliver(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
     let sock = esp.sock();
     if sock.is_dead() {
         return;
+    }
+    if parts(esp).is_some_and(|(_, connection)| connection.engine.has_records()) {
+        return deliver_record(esp, skb, header, packets, outcome);
     }
     let (mut skb, bytes) = payload(esp, skb, packets, outcome);
     let unread = &sock.shared().unread;
@@ -427,6 +406,22 @@ fn deliver(esp: &mut LockedEsp<'_>, skb: Skb, packets: Packets, outcome: &esp::O
     if esp.state.has_readers() || unread.is_readable(sock) {
         sock.data_ready();
     }
+}
+
+/// As [`deliver`], for a connection with records.
+// Out of line, so that streams pay for it with one branch.
+#[cold]
+#[inline(never)]
+fn deliver_record(
+    esp: &mut LockedEsp<'_>,
+    skb: Skb,
+    header: &Header,
+    packets: Packets,
+    outcome: &mut esp::Outcome,
+) {
+    let (skb, bytes) = payload(esp, skb, packets, outcome);
+    let run = (header.flags, packets.count);
+    esp_records::deliver(esp, skb, run, bytes, outcome);
 }
 
 /// The buffer without its header, and the payloads in it that are next in order.

@@ -98,18 +98,15 @@ impl Unread {
 pub(crate) struct Receiving {
     /// Memory that a full packet costs in the receive queue, bytes: the most seen so far.
     packet_cost: u32,
-    /// The queue has records.
-    records: bool,
     /// The peer has ended its half: reading ends there, whatever happens later.
     peer_ended: bool,
 }
 
 impl Receiving {
-    /// For packets of at most `mss` bytes of payload, of records or of a stream.
-    pub(crate) fn new(mss: u32, records: bool) -> Self {
+    /// For packets of at most `mss` bytes of payload.
+    pub(crate) fn new(mss: u32) -> Self {
         Receiving {
             packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
-            records,
             peer_ended: false,
         }
     }
@@ -130,12 +127,6 @@ impl Receiving {
         self.packet_cost = self.packet_cost.max(truesize);
     }
 
-    /// Whether the queue has records.
-    #[inline]
-    pub(crate) fn has_records(&self) -> bool {
-        self.records
-    }
-
     /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
     #[inline]
     pub(crate) fn room(&self, sock: &RawSock, arriving: u32) -> esp::Room {
@@ -147,8 +138,10 @@ impl Receiving {
         }
     }
 
-    /// As [`room`](Self::room), if the queue may have records. One that arrives has room of its own if there is none to be
+    /// As [`room`](Self::room), if the queue has records. One that arrives has room of its own if there is none to be
     /// read: nobody could make room for it.
+    #[cold]
+    #[inline(never)]
     pub(crate) fn room_of_records(
         &self,
         sock: &RawSock,
@@ -156,7 +149,7 @@ impl Receiving {
         arriving: u32,
     ) -> esp::Room {
         let room = self.room(sock, arriving);
-        if !self.records || unread.count() > 0 {
+        if unread.count() > 0 {
             return room;
         }
         esp::Room {

@@ -54,7 +54,7 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
-    let mut result = ready_to_send(call, &mut guard, &mut timeout);
+    let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
     if result.is_ok() && msg.has_control() {
         // Checked as TCP does; its packets are the socket's, not one call's.
         result = msg.cookie(call).map(drop);

@@ -148,8 +148,6 @@ pub(crate) struct Sending {
     peer_payload: u32,
     /// Each packet has a sum.
     summed: bool,
-    /// The queue has records.
-    records: bool,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
     headroom: usize,
     /// Packets that the device takes at once, as it was then.
@@ -160,8 +158,8 @@ pub(crate) struct Sending {
 }
 
 impl Sending {
-    /// For packets that leave by `device`, of records or of a stream.
-    pub(crate) fn new(device: &Device, records: bool) -> Self {
+    /// For packets that leave by `device`.
+    pub(crate) fn new(device: &Device) -> Self {
         Sending {
             queue: NumberedQueue::new(),
             spares: Spares::new(),
@@ -171,7 +169,6 @@ impl Sending {
             device_payload: packet_payload(device.mtu()),
             peer_payload: u32::MAX,
             summed: false,
-            records,
             headroom: device.headroom(),
             most_packets: device.most_packets(),
             processor: Processor::current(),
@@ -274,9 +271,11 @@ impl Sending {
         let mut taken = self.extend_last(sock, engine, msg, rest)?;
         if taken == 0 && (rest > self.mss as usize || msg.is_in_place()) {
             taken = self.append_store(sock, engine, msg, rest)?;
+            if taken == 0 {
+                msg.note_copy();
+            }
         }
         if taken == 0 {
-            msg.note_copy();
             taken = self.append(sock, engine, msg, rest)?;
         }
         unacknowledged.add(taken);
@@ -328,15 +327,17 @@ impl Sending {
         len: usize,
     ) -> bool {
         let mss = self.mss as usize;
-        let joins = self.queue.last_mut().is_some_and(|last| {
-            !is_store(last)
-                && last.len().saturating_add(len) <= mss
-                && last.put_from(msg, len).is_ok()
-        });
-        if joins {
-            unacknowledged.add(len);
+        let Some(last) = self.queue.last_mut() else {
+            return false;
+        };
+        if is_store(last)
+            || last.len().saturating_add(len) > mss
+            || last.put_from(msg, len).is_err()
+        {
+            return false;
         }
-        joins
+        unacknowledged.add(len);
+        true
     }
 
     /// Queues a new store. Returns the bytes taken, none if the socket cannot have one.
@@ -616,7 +617,9 @@ impl Sending {
         if divided == Err(EMSGSIZE) {
             return divided;
         }
-        let packets = self.renumber(from);
+        // A record keeps its bounds.
+        let kept = if engine.has_records() { records::BOUNDS } else { 0 };
+        let packets = self.renumber(from, kept);
         engine.recut(from, packets, |_| flags);
         divided
     }
@@ -671,10 +674,8 @@ impl Sending {
 
     /// Sizes and numbers the packets from `from` on anew, as if none of them had left. Returns how many
     /// there are.
-    fn renumber(&mut self, from: Seq) -> u16 {
+    fn renumber(&mut self, from: Seq, kept: u8) -> u16 {
         let mss = self.mss as usize;
-        // A record keeps its bounds.
-        let kept = if self.records { records::BOUNDS } else { 0 };
         let mut seq = from;
         let mut cursor = self.queue.cursor(from.0);
         while let Some(buffer) = cursor.current() {

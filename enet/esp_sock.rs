@@ -177,11 +177,10 @@ impl Connection {
         device: &Device,
         queue: ack_queue::Shared<Esp>,
     ) -> Self {
-        let records = engine.has_records();
-        let sending = Sending::new(device, records);
+        let sending = Sending::new(device);
         Connection {
             engine,
-            receiving: Receiving::new(sending.mss(), records),
+            receiving: Receiving::new(sending.mss()),
             sending,
             place: Place::new(sock, sock.shared().peer().mac, queue),
             life: Life::new(),

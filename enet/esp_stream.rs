@@ -61,21 +61,22 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         return Ok(len);
     }
     let mut sent = 0;
-    let mut result = ready_to_send(call, &mut guard, &mut timeout);
+    let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
     if result.is_ok() && msg.has_control() {
         // Checked as TCP does; its packets are the socket's, not one call's.
         result = msg.cookie(call).map(drop);
     }
-    // A call without bytes is not told of, as with TCP.
-    if result.is_ok() && len > 0 && msg.asks_in_place() {
-        result = begin_in_place(&mut guard, msg, len);
+    if result.is_ok() && flags & uapi::MSG_ZEROCOPY != 0 {
+        result = begin_in_place(&mut guard.locked(), msg, len);
     }
     if result.is_ok() {
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.place.refresh(&mut connection.engine);
         }
         result = queue_message(call, &mut guard, msg, len, &mut timeout, &mut sent);
-        msg.end_in_place(sent > 0);
+        if flags & uapi::MSG_ZEROCOPY != 0 {
+            msg.end_in_place(sent > 0);
+        }
         let mut esp = guard.locked();
         if !is_settled(&mut esp, flags & uapi::MSG_MORE != 0, queued) {
             push(&mut esp, timer::now());
@@ -91,9 +92,12 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
 /// Has the bytes of a send call stay where they are (`MSG_ZEROCOPY`), if the socket takes them so.
 #[cold]
 #[inline(never)]
-fn begin_in_place(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize) -> Result {
-    let mut esp = guard.locked();
-    let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;
+fn begin_in_place(esp: &mut LockedEsp<'_>, msg: &mut Message<'_>, len: usize) -> Result {
+    // A call without bytes is not told of, as with TCP.
+    if len == 0 {
+        return Ok(());
+    }
+    let (sock, connection) = parts(esp).ok_or(EPIPE)?;
     let last = connection.sending.last_unsent(&connection.engine);
     msg.begin_in_place(sock, len, last)
 }
@@ -144,7 +148,9 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-pub(crate) fn ready_to_send(
+// Streams and records have a function each: with two callers it would not be inlined.
+#[inline(always)]
+pub(crate) fn ready_to_send<const RECORDS: bool>(
     call: &Call<'_, Esp>,
     guard: &mut Guard<'_, Esp>,
     timeout: &mut c_long,
@@ -157,6 +163,7 @@ pub(crate) fn ready_to_send(
     sendable(&mut guard.locked())
 }
 
+#[inline(always)]
 pub(crate) fn sendable(esp: &mut LockedEsp<'_>) -> Result {
     let sock = esp.sock();
     sock.take_error()?;
@@ -566,7 +573,12 @@ fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     }
     let now = timer::now();
-    let room = (connection.receiving).room_of_records(sock, &sock.shared().unread, 0);
+    let receiving = &connection.receiving;
+    let room = if engine.has_records() {
+        receiving.room_of_records(sock, &sock.shared().unread, 0)
+    } else {
+        receiving.room(sock, 0)
+    };
     engine.on_read(room, now);
     if flush {
         engine.flush_ack();

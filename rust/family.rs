@@ -20,7 +20,7 @@ use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     marker::PhantomData,
-    mem,
+    mem::{self, ManuallyDrop},
     ptr, slice,
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
@@ -717,13 +717,11 @@ unsafe extern "C" fn sendmsg<P: Operations>(
     len: usize,
 ) -> c_int {
     // SAFETY: A call that runs on `socket`, with its own message.
-    unsafe {
-        count(P::send(
-            &Call::new(socket),
-            &mut Message::from_raw(msg),
-            len,
-        ))
-    }
+    let (call, mut message) = unsafe { (Call::new(socket), Message::from_raw(msg)) };
+    let sent = P::send(&call, &mut message, len);
+    // Before the result is looked at, so that the function keeps nothing across it.
+    drop(message);
+    count(sent)
 }
 
 /// # Safety
@@ -773,15 +771,12 @@ unsafe extern "C" fn recvmsg<P: Operations>(
     len: usize,
     flags: c_int,
 ) -> c_int {
-    // SAFETY: A call that runs on `socket`, with its own message.
-    unsafe {
-        count(P::receive(
-            &Call::new(socket),
-            &mut Message::from_raw(msg),
-            len,
-            flags,
-        ))
-    }
+    // A receive call has nothing to drop at its end.
+    // SAFETY: The message is that of the call.
+    let mut message = ManuallyDrop::new(unsafe { Message::from_raw(msg) });
+    // SAFETY: A call that runs on `socket`.
+    let call = unsafe { Call::new(socket) };
+    count(P::receive(&call, &mut message, len, flags))
 }
 
 /// `SO_RCVLOWAT` of a socket whose messages keep their bounds: one is there or not.

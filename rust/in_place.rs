@@ -145,6 +145,15 @@ impl Message<'_> {
     /// Bytes were copied all the same: the notice will tell so (`SO_EE_CODE_ZEROCOPY_COPIED`).
     #[inline]
     pub(crate) fn note_copy(&self) {
+        if self.notice.is_some() {
+            self.tell_copy();
+        }
+    }
+
+    /// As [`note_copy`](Self::note_copy), where there is a notice.
+    #[cold]
+    #[inline(never)]
+    fn tell_copy(&self) {
         if let Some(notice) = &self.notice {
             // SAFETY: By the type's invariant.
             unsafe { bindings::notice_copied(notice.raw.as_ptr()) };

@@ -95,6 +95,7 @@ pub(crate) mod uapi {
     pub(crate) const MSG_WAITALL: c_int = bindings::MSG_WAITALL as c_int;
     pub(crate) const MSG_NOSIGNAL: c_int = bindings::MSG_NOSIGNAL as c_int;
     pub(crate) const MSG_MORE: c_int = bindings::MSG_MORE as c_int;
+    pub(crate) const MSG_ZEROCOPY: c_int = bindings::MSG_ZEROCOPY as c_int;
     pub(crate) const MSG_ERRQUEUE: c_int = bindings::MSG_ERRQUEUE as c_int;
 
     pub(crate) const RCV_SHUTDOWN: u8 = bindings::RCV_SHUTDOWN as u8;

@@ -9,7 +9,7 @@ use super::{
     device::Device,
     listed::Listed,
     rcu,
-    skb::{Context, Skb},
+    skb::Skb,
     softirq::Softirq,
 };
 use crate::net::errno::prelude::*;
@@ -58,7 +58,7 @@ impl<H: Handler> Registration<H> {
         // SAFETY: The core passes a reference to a buffer, perhaps shared with other handlers;
         // `skb_receive` exchanges it for one that nobody else changes, or frees it. It also clears
         // the time to leave: when a sender on this machine wanted that is not when it came.
-        let skb = unsafe { Skb::from_raw(bindings::skb_receive(skb, Context::Softirq.gfp())) };
+        let skb = unsafe { Skb::from_raw(bindings::skb_receive(skb)) };
         if let Some(skb) = skb {
             // SAFETY: The core calls handlers in a read section, with bottom halves disabled.
             let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };

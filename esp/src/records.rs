@@ -16,8 +16,11 @@
 //!   record, or data without it between two, or a longer record, or the FIN within one, only
 //!   if it breaks the rules. Then the connection ends with a RST.
 
+use super::config::Config;
 use super::connection::Connection;
-use super::outcome::Outcome;
+use super::outcome::{Outcome, WriteQueue};
+use super::sender::{Outgoing, Sender};
+use super::seq::Seq;
 use super::state::Failure;
 use super::wire::flags;
 
@@ -125,5 +128,24 @@ impl Connection {
             self.break_off(Failure::Reset, outcome);
         }
         part
+    }
+}
+
+impl Sender {
+    /// Decides how packets leave for the first time, at most `room`: the queue says where records start and end.
+    // Out of line, so that connections without records pay for it with one branch.
+    #[cold]
+    #[inline(never)]
+    pub(super) fn first_of_record(
+        &mut self,
+        seq: Seq,
+        room: u16,
+        config: &Config,
+        queue: &mut impl WriteQueue,
+    ) -> Option<Outgoing> {
+        let most = self.most_first(seq, room, config, queue)?;
+        let starts = queue.flags(seq) & flags::TXS != 0;
+        let ends = queue.flags(seq.add(most).sub(1)) & flags::TXF != 0;
+        Some(self.first(seq, most, starts, ends))
     }
 }

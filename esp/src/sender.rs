@@ -419,7 +419,11 @@ impl Sender {
             return Some(outgoing);
         }
         let outgoing = if seq.before(self.tail) {
-            self.first_data(seq, room, config, queue)?
+            if self.records {
+                self.first_of_record(seq, room, config, queue)?
+            } else {
+                self.first_data(seq, room, config, queue)?
+            }
         } else if seq == self.tail && self.fin {
             Outgoing {
                 seq,
@@ -455,6 +459,20 @@ impl Sender {
         config: &Config,
         queue: &mut impl WriteQueue,
     ) -> Option<Outgoing> {
+        let most = self.most_first(seq, room, config, queue)?;
+        let (starts, ends) = (!self.open, seq.add(most) == self.tail);
+        Some(self.first(seq, most, starts, ends))
+    }
+
+    /// How many packets may leave for the first time, at most `room`. `None` if none may.
+    #[inline(always)]
+    pub(super) fn most_first(
+        &self,
+        seq: Seq,
+        room: u16,
+        config: &Config,
+        queue: &mut impl WriteQueue,
+    ) -> Option<u16> {
         // The distance from the announcement, which is this packet if no transmission is open.
         let behind = if self.open {
             self.announced.map(|announced| announced.distance(seq))
@@ -471,33 +489,29 @@ impl Sender {
         if most > 1 {
             most = most.min(queue.run(seq));
         }
-        if most == 0 {
-            return None;
-        }
-        let end = seq.add(most);
-        let (first, last) = if self.records {
-            let ends = queue.flags(end.sub(1)) & flags::TXF != 0;
-            (queue.flags(seq) & flags::TXS != 0, ends)
-        } else {
-            (!self.open, end == self.tail)
-        };
+        (most > 0).then_some(most)
+    }
+
+    /// Packets leave for the first time. A transmission starts with the first one, or ends with the last.
+    #[inline(always)]
+    pub(super) fn first(&mut self, seq: Seq, count: u16, starts: bool, ends: bool) -> Outgoing {
         let mut bits = 0;
-        if first {
+        if starts {
             bits |= flags::TXS;
             self.announced = Some(seq);
         }
-        if last {
+        if ends {
             bits |= flags::TXF;
-            self.finished = Some(end.sub(1));
+            self.finished = Some(seq.add(count).sub(1));
         }
-        self.open = !last;
-        Some(Outgoing {
+        self.open = !ends;
+        Outgoing {
             seq,
-            count: most,
+            count,
             kind: Kind::Data,
             flags: bits,
             resend: false,
-        })
+        }
     }
 
     /// Packets have left for the first time. Those that the other side cannot

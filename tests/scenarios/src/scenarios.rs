@@ -31,6 +31,7 @@ mod esp_options;
 mod esp_orphans;
 mod esp_records;
 mod esp_runs;
+mod esp_short_messages;
 mod esp_vanish;
 mod examples;
 mod faults;
@@ -107,6 +108,7 @@ pub fn all() -> Vec<&'static Scenario> {
         transmit_queues::ALL,
         esp_records::ALL,
         esp_runs::ALL,
+        esp_short_messages::ALL,
         receive_steering::ALL,
         busy_polling::ALL,
         device_mtu::ALL,
