@@ -121,6 +121,7 @@ fn list(lab: &Lab) -> Outcome {
     let port = client.local_address()?.port;
     let connection = [
         "esp",
+        "stream",
         "established",
         "0",
         "0",
@@ -132,7 +133,7 @@ fn list(lab: &Lab) -> Outcome {
     let text = printed(&lab.a, "ss --esp --no-header")?;
     let fields: Vec<_> = text.split_whitespace().collect();
     ensure!(
-        fields.len() == 9 && fields[..8] == connection,
+        fields.len() == 10 && fields[..9] == connection,
         "a connection is listed as {text:?}"
     );
 

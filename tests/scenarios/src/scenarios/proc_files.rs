@@ -218,7 +218,7 @@ fn pieces(lab: &Lab) -> Outcome {
 fn users(text: &str) -> Result<Vec<&str>> {
     let lines = text.lines().skip(1);
     lines
-        .map(|line| line.split_whitespace().rev().nth(1).context("no user"))
+        .map(|line| line.split_whitespace().rev().nth(2).context("no user"))
         .collect()
 }
 
