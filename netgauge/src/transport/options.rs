@@ -412,7 +412,7 @@ mod tests {
             (
                 "--busy-poll 9",
                 "raw",
-                "--busy-poll means nothing to raw: it is for tcp, udp, edp, esp, tcp-zerocopy, ",
+                "--busy-poll means nothing to raw: it is for tcp, udp, edp, esp, esp-records, ",
             ),
             (
                 "--receive-buffer 9",

@@ -54,15 +54,22 @@ fn errors(layout: &Layout) -> Result<()> {
         .split_once("errnos! {")
         .context("rust/errno.rs has no list")?;
     let listed: BTreeSet<_> = names(listed, "E").collect();
-    for entry in fs::read_dir(layout.project.join("enet"))? {
-        let path = entry?.path();
-        let source = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
-        for error in names(&source, "E").filter(|name| listed.contains(name)) {
-            ensure!(
-                INTERNAL.contains(&error) || pages.contains(&format!(" Er {error}")),
-                "{error} of {} is in no page",
-                path.display()
-            );
+    let mut directories = vec![layout.project.join("enet")];
+    while let Some(directory) = directories.pop() {
+        for entry in fs::read_dir(&directory)? {
+            let path = entry?.path();
+            if path.is_dir() {
+                directories.push(path);
+                continue;
+            }
+            let source = fs::read_to_string(&path).with_context(|| path.display().to_string())?;
+            for error in names(&source, "E").filter(|name| listed.contains(name)) {
+                ensure!(
+                    INTERNAL.contains(&error) || pages.contains(&format!(" Er {error}")),
+                    "{error} of {} is in no page",
+                    path.display()
+                );
+            }
         }
     }
     Ok(())
