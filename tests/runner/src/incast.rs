@@ -32,6 +32,9 @@ const LEAST_FAIRNESS: f64 = 0.97;
 /// The same of 64 KiB, which are two windows: who is done first is one of them ahead of others.
 const LEAST_FAIRNESS_OF_TWO_WINDOWS: f64 = 0.95;
 
+/// The most senders of which ESP is judged: the announcements of 64, a packet each, leave a port of 128 KiB no room for a window.
+const MOST_JUDGED: u32 = 32;
+
 /// The least goodput of a stream on a lossy cable, as a share of that without loss.
 const LEAST_UNDER_LOSS: f64 = 0.95;
 
@@ -48,8 +51,8 @@ pub struct Options {
     /// Protocols: ESP, and TCP by its congestion control.
     #[arg(long, value_delimiter = ',', default_value = "cubic,reno,dctcp,esp")]
     protocols: Vec<String>,
-    /// Numbers of senders.
-    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32")]
+    /// Numbers of senders; ESP's drops, goodput and fairness are judged up to 32.
+    #[arg(long, value_delimiter = ',', default_value = "1,2,4,8,16,32,64,128")]
     senders: Vec<u32>,
     /// KiB that each sender sends in a round; ESP's goodput is judged at the last, fairness and drops at all.
     #[arg(long, value_delimiter = ',', default_value = "64,256")]
@@ -443,7 +446,7 @@ fn judge(options: &Options, table: &Table) -> Vec<String> {
                 continue;
             }
         };
-        if protocol != "esp" {
+        if protocol != "esp" || *senders > MOST_JUDGED {
             continue;
         }
         if cell.drops > 0 {
@@ -530,6 +533,14 @@ mod tests {
         assert_eq!(judged("esp", 64, Ok(cell(1.0, 1, 1.0))).len(), 1);
         assert_eq!(judged("esp", 256, Ok(cell(1.0, 0, 0.969))).len(), 1);
         assert_eq!(judged("reno", 64, Err("broken".to_owned())).len(), 1);
+    }
+
+    #[test]
+    fn more_senders_than_fit_the_port_are_shown_and_not_judged() {
+        let key = ("esp".to_owned(), 64, MOST_JUDGED + 1);
+        let judged = |cell| judge(&options(&[]), &Table::from([(key.clone(), cell)]));
+        assert!(judged(Ok(cell(0.96, 320, 0.9))).is_empty());
+        assert_eq!(judged(Err("broken".to_owned())).len(), 1);
     }
 
     #[test]
