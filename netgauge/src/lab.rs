@@ -137,8 +137,7 @@ impl LabArgs {
         }
         // Of all transports, it is left out where it does not work.
         let named = self.measuring.transports()?;
-        Ok(!self.measuring.is_all()
-            && named.iter().any(|kind| kind.name.starts_with("esp")))
+        Ok(!self.measuring.is_all() && named.iter().any(|kind| kind.name.starts_with("esp")))
     }
 
     /// Says what is missing before anything is made.
