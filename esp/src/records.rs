@@ -6,7 +6,7 @@
 //! no connection: see [`Connection::take_answer`]. Each record is a transmission of its
 //! own: its first packet carries TXS, its last one TXF, and no others do.
 //!
-//! * The write queue knows the bounds ([`WriteQueue::flags`](super::WriteQueue::flags)).
+//! * The write queue knows the bounds ([`WriteQueue::flags`]).
 //!   The caller queues a record as a whole or not at all, so one that has begun also ends.
 //! * Each end tells the length of the longest record that it takes, which is at least
 //!   [`LEAST_RECORD`]. A receiver that knows no record whole keeps its window open for the
