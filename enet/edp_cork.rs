@@ -22,7 +22,7 @@ pub(crate) fn send(sock: &Sock<Edp>, msg: &mut Message<'_>, len: usize) -> Resul
     } else {
         Ok(())
     };
-    // What several sends make is one buffer, so each is told that it was copied.
+    // Several sends make one buffer, so each is told that it was copied.
     msg.note_copy();
     let result = begun.and_then(|()| {
         append(sock, pending, msg, len)?;

@@ -11,7 +11,7 @@ use crate::{
     net::{message::Message, rcu, skb::Skb, sock::Sock, uapi},
 };
 
-/// What a send call has found out before it locks the socket.
+/// A datagram as a send call knows it before it locks the socket.
 struct Datagram {
     to: Address,
     len: usize,

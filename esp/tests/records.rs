@@ -257,7 +257,7 @@ fn a_peer_that_does_not_know_records_is_refused() {
     assert_eq!((sent[0].seq, sent[0].ack), (answer.ack, Seq(8)));
 }
 
-/// What B gets in a row, with the right numbers, each packet with so many bytes.
+/// B gets these packets in a row, with the right numbers, each with so many bytes.
 fn hostile(packets: &[(u8, usize)]) -> Pair {
     let mut pair = established();
     let seq = pair.sides[A].conn().cursor();

@@ -70,7 +70,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
             let listener = EspRecordListener::bind(local)
                 .map_err(explain_family)
                 .with_context(|| format!("listening for records on {}", interface.name))?;
-            // What a listener has, its connections inherit.
+            // Connections inherit the options of their listener.
             context.options.apply(&listener)?;
             Some(listener)
         }

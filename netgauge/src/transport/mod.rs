@@ -355,7 +355,7 @@ pub(crate) mod tests {
 
     use super::*;
 
-    /// That of an end whose control connection is between these addresses of loopback.
+    /// The context of an end whose control connection is between these addresses of loopback.
     pub(crate) fn context(role: Role, local: u8, peer: u8) -> Context {
         let address = |last| SocketAddr::from(([127, 0, 0, last], 1));
         let patience = Duration::from_secs(60);
