@@ -121,10 +121,11 @@ impl Message<'_> {
             return Ok(());
         }
         // SAFETY: A message is that of a running call, in a task. Notices are reported to the socket in front of a
-        // companion, which holds it. `last` is valid, and only a notice of that very socket, owned by this
-        // task, is shared: others have no buffer with one but under its lock.
+        // companion, which holds it. `last` is valid, and only a notice of the very socket that is locked is
+        // shared, not one of a socket in front: others have no buffer with one but under its lock.
         let raw = unsafe {
             let front = sock.front();
+            let last = last.filter(|_| front == sock.as_ptr());
             let shared = last.map_or(ptr::null_mut(), |last| {
                 bindings::skb_notice_of(last.as_ptr(), front)
             });
