@@ -127,7 +127,8 @@ impl kernel::Module for Enet {
         let files = namespace::Registration::new(module)?;
         let devices = Notifier::register(module)?;
         let esp_runs = offload::Registration::new(parameters.esp_type, module)?;
-        let esp_frames = packet_type::Registration::new(parameters.esp_type, module)?;
+        let esp_frames =
+            packet_type::Registration::joining::<esp_runs::Runs>(parameters.esp_type, module)?;
         let edp_frames = packet_type::Registration::new(parameters.edp_type, module)?;
         let family = FamilyRegistration::new(parameters.family, module).inspect_err(|_| {
             pr_err!(

@@ -4,13 +4,15 @@
 //! pages, no tunnel around.
 //!
 //! `skb_segment` allocates the head of each packet from a slab, which zeroes it (`init_on_alloc`) though all of it is
-//! written anyway. Here a head is a page fragment, as drivers have it for what they receive.
+//! written anyway. Here a head is a page fragment, as drivers have it for what they receive. For a device that takes
+//! no pages (no `NETIF_F_SG`), the fragment also gets a copy of the payload.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h),
 //! [`net/core/skbuff.c`](srctree/net/core/skbuff.c)
 
 use super::{
     bindings,
+    checksum::SUM_LEN,
     skb::{Buffer, Skb},
 };
 use core::{ptr, slice};
@@ -47,9 +49,9 @@ impl Drop for Packets {
 }
 
 /// Cuts the data of `whole` into packets of `size` bytes, each behind the `headers` bytes in front of the data, of which
-/// the Ethernet header is the first. The packets refer to the same pages. Returns the first of the list, which
-/// is the caller's; null without memory, or if `whole` is not of the usual kind or nothing for a device with these
-/// `features`: `skb_segment` decides then.
+/// the Ethernet header is the first. The packets refer to the same pages, if a device with these `features` takes
+/// such. Returns the first of the list, which is the caller's; null without memory, or if `whole` is not of the
+/// usual kind: `skb_segment` decides then.
 pub(super) fn cut(
     whole: &Buffer,
     headers: usize,
@@ -58,9 +60,11 @@ pub(super) fn cut(
 ) -> *mut bindings::sk_buff {
     let (size, all) = (usize::from(size), whole.len());
     // SAFETY: The buffer is valid and borrowed.
-    if size == 0 || !unsafe { bindings::skb_is_usual_run(whole.as_ptr(), features) } {
+    if size == 0 || !unsafe { bindings::skb_is_usual_run(whole.as_ptr()) } {
         return ptr::null_mut();
     }
+    // SAFETY: Looks at a value.
+    let refers = unsafe { bindings::takes_pages(features) };
     let mut packets = Packets {
         first: ptr::null_mut(),
         last: ptr::null_mut(),
@@ -68,10 +72,17 @@ pub(super) fn cut(
     let mut start = 0_usize;
     while start < all {
         let len = size.min(all.wrapping_sub(start));
-        let Some(mut part) = part(whole, headers) else {
+        // A sum may come behind the data.
+        let room = if refers { 0 } else { len.wrapping_add(SUM_LEN) };
+        let Some(mut part) = part(whole, headers, room) else {
             return ptr::null_mut();
         };
-        if !part.append_view(whole, start, len) {
+        let is_there = if refers {
+            part.append_view(whole, start, len)
+        } else {
+            part.put_copy(whole, start, len)
+        };
+        if !is_there {
             part.purge();
             return ptr::null_mut();
         }
@@ -83,10 +94,11 @@ pub(super) fn cut(
     first
 }
 
-/// A packet of `whole` without data: its `headers` and all that is known of it. `None` without memory.
-fn part(whole: &Buffer, headers: usize) -> Option<Skb> {
+/// A packet of `whole` without data: its `headers` and all that is known of it, with `room` for data behind them. `None`
+/// without memory, or if that is more than a page.
+fn part(whole: &Buffer, headers: usize, room: usize) -> Option<Skb> {
     let before = whole.headroom().checked_sub(headers)?;
-    let mut part = Skb::alloc_fragment(before, headers)?;
+    let mut part = Skb::alloc_fragment(before, headers.checked_add(room)?)?;
     // SAFETY: Both buffers are valid, and the new one is ours. Its headers are as far from its beginning as those of `whole`, so
     // the offsets that are copied are right. As many bytes are in front of the data of `whole`, as was just checked.
     let bytes = unsafe {

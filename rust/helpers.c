@@ -199,8 +199,9 @@ H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
 /* A device that is said to sum spares the packets a sum of their own. */
 H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))
-/* Nothing but data in pages behind the headers, for a device that takes such, and nothing that more than one reference to a page would have to keep. */
-H(bool, skb_is_usual_run, (const struct sk_buff *skb, netdev_features_t features), return features & NETIF_F_SG && !skb_headlen(skb) && !skb_has_frag_list(skb) && !skb->encapsulation && !skb->destructor && !skb->pp_recycle && !skb_zcopy((struct sk_buff *)skb) && skb_frags_readable(skb))
+/* Nothing but data in pages behind the headers, and nothing that more than one reference to a page would have to keep. */
+H(bool, skb_is_usual_run, (const struct sk_buff *skb), return !skb_headlen(skb) && !skb_has_frag_list(skb) && !skb->encapsulation && !skb->destructor && !skb->pp_recycle && !skb_zcopy((struct sk_buff *)skb) && skb_frags_readable(skb))
+H(bool, takes_pages, (netdev_features_t features), return features & NETIF_F_SG)
 /* A buffer with the headers in front of the data of another, at the same distance from its head, so that the copied offsets are right. */
 H(void, skb_take_header, (struct sk_buff *part, const struct sk_buff *whole), skb_copy_header(part, whole); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0)
 
@@ -219,6 +220,11 @@ H(bool, gro_same_sender, (const struct sk_buff *held, const struct sk_buff *skb)
 H(void, gro_set_other_flow, (struct sk_buff *skb), NAPI_GRO_CB(skb)->same_flow = 0)
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb), return held->pp_recycle == skb->pp_recycle && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
+/* What GRO need not compare, since it sees packets before anything has been done with them. */
+H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && !held->destructor && !skb->destructor && skb_frags_readable(held) == skb_frags_readable(skb))
+H(struct sk_buff *, list_next, (struct list_head *list), struct sk_buff *skb = list_first_entry_or_null(list, struct sk_buff, list); if (skb) skb_list_del_init(skb); return skb)
+H(struct net_device *, skb_device, (const struct sk_buff *skb), return skb->dev)
+H(bool, list_is_single, (const struct list_head *list), return list_is_singular(list))
 H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag)
 H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_end_offset(skb)))
 H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))

@@ -51,7 +51,7 @@ pub(crate) enum More {
 }
 
 /// How the payload of a packet moves to another buffer.
-enum Move {
+pub(super) enum Move {
     /// All of it is in pages, of which `skip` bytes are the header's.
     Pages { skip: u32 },
     /// It begins in the linear part, which is a page's.
@@ -188,12 +188,7 @@ unsafe fn join<P: Packets>(
     unsafe {
         let info = Buffer::from_raw(held).shared();
         let count = bindings::gro_count(held);
-        let from = at.wrapping_add(P::HEADER_LEN as u32);
-        let most = (*held).len.saturating_add(len as u32);
-        if most >= bindings::GRO_LEGACY_MAX_SIZE || !bindings::gro_movable(held, skb) {
-            return None;
-        }
-        let way = way(held, skb, from)?;
+        let way = movable(held, skb, at.wrapping_add(P::HEADER_LEN as u32), len as u32)?;
         let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
         // One that is alone still has its sum, which the core has taken for payload.
         let summed = P::is_summed(header);
@@ -211,15 +206,8 @@ unsafe fn join<P: Packets>(
         if summed {
             cut_sum(skb);
         }
-        let whole = (*held).len.wrapping_add(len as u32);
-        let moved = match way {
-            Move::Pages { skip } => move_pages(held, skb, skip),
-            Move::Head { from } => move_head(held, skb, from),
-        };
-        (*held).len = whole;
-        (*held).data_len = (*held).data_len.wrapping_add(len as u32);
-        (*held).truesize = (*held).truesize.wrapping_add(moved);
-        bindings::gro_joined(held, skb, matches!(way, Move::Head { .. }));
+        let took_head = append(held, skb, way, len as u32);
+        bindings::gro_joined(held, skb, took_head);
         if count == 1 {
             HELD.fetch_add(1, Ordering::AcqRel);
         }
@@ -273,11 +261,57 @@ unsafe fn cut_sum(skb: *mut bindings::sk_buff) {
     }
 }
 
+/// How the `len` bytes of payload of `skb`, from `from` on, can move to `held`; `None` if they cannot, or if a
+/// clone shares one of the two.
+///
+/// # Safety
+///
+/// Both are valid, and nobody changes their descriptors.
+pub(super) unsafe fn movable(
+    held: *mut bindings::sk_buff,
+    skb: *mut bindings::sk_buff,
+    from: u32,
+    len: u32,
+) -> Option<Move> {
+    // SAFETY: The caller's promise.
+    unsafe {
+        let most = (*held).len.saturating_add(len);
+        let movable = most < bindings::GRO_LEGACY_MAX_SIZE && bindings::gro_movable(held, skb);
+        movable.then(|| way(held, skb, from)).flatten()
+    }
+}
+
+/// Moves the last `len` bytes of `skb` behind the data of `held`. What is left of `skb` is only good to be freed.
+/// Whether it has lost its linear part, too.
+///
+/// # Safety
+///
+/// [`movable`] has found this `way`, nobody shares the buffers, and nothing has become longer since.
+pub(super) unsafe fn append(
+    held: *mut bindings::sk_buff,
+    skb: *mut bindings::sk_buff,
+    way: Move,
+    len: u32,
+) -> bool {
+    // SAFETY: The caller's promise.
+    unsafe {
+        let whole = (*held).len.wrapping_add(len);
+        let (moved, took_head) = match way {
+            Move::Pages { skip } => (move_pages(held, skb, skip), false),
+            Move::Head { from } => (move_head(held, skb, from), true),
+        };
+        (*held).len = whole;
+        (*held).data_len = (*held).data_len.wrapping_add(len);
+        (*held).truesize = (*held).truesize.wrapping_add(moved);
+        took_head
+    }
+}
+
 /// How the payload of `skb`, from `from` on, can move to `held`; `None` if it cannot.
 ///
 /// # Safety
 ///
-/// Both are valid and the core's alone.
+/// As [`movable`].
 unsafe fn way(
     held: *mut bindings::sk_buff,
     skb: *mut bindings::sk_buff,

@@ -67,6 +67,7 @@ pub(crate) mod procfs;
 pub(crate) mod queue;
 pub(crate) mod random;
 pub(crate) mod rcu;
+mod received_list;
 pub(crate) mod route;
 mod settings;
 pub(crate) mod skb;

@@ -8,7 +8,8 @@ use super::{
     bindings,
     device::Device,
     listed::Listed,
-    rcu,
+    offload::Packets,
+    rcu, received_list,
     skb::Skb,
     softirq::Softirq,
 };
@@ -23,6 +24,13 @@ pub(crate) trait Handler: 'static {
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
+/// What the core calls with several buffers.
+type ListFunction = unsafe extern "C" fn(
+    *mut bindings::list_head,
+    *mut bindings::packet_type,
+    *mut bindings::net_device,
+);
+
 /// The registration of a [`Handler`], ended when dropped.
 pub(crate) struct Registration<H: Handler> {
     block: Listed<bindings::packet_type>,
@@ -31,11 +39,28 @@ pub(crate) struct Registration<H: Handler> {
 
 impl<H: Handler> Registration<H> {
     /// Starts taking the frames of `ethertype`, host order.
-    pub(crate) fn new(ethertype: u16, _module: &'static ThisModule) -> Result<Self> {
+    pub(crate) fn new(ethertype: u16, module: &'static ThisModule) -> Result<Self> {
+        Self::with_list(ethertype, None, module)
+    }
+
+    /// As [`Self::new`], for a protocol whose packets are [joined](received_list) if several come at once.
+    pub(crate) fn joining<P: Packets>(
+        ethertype: u16,
+        module: &'static ThisModule,
+    ) -> Result<Self> {
+        Self::with_list(ethertype, Some(Self::call_list::<P>), module)
+    }
+
+    fn with_list(
+        ethertype: u16,
+        list: Option<ListFunction>,
+        _module: &'static ThisModule,
+    ) -> Result<Self> {
         // SAFETY: All zeroes is a packet type on no list, for any device.
         let mut block: bindings::packet_type = unsafe { core::mem::zeroed() };
         block.type_ = ethertype.to_be();
         block.func = Some(Self::call);
+        block.list_func = list;
         let block = Listed::new(block)?;
         // SAFETY: The block stays where it is until `drop` has taken it off.
         unsafe { bindings::dev_add_pack(block.as_ptr()) };
@@ -55,18 +80,67 @@ impl<H: Handler> Registration<H> {
         _block: *mut bindings::packet_type,
         _original: *mut bindings::net_device,
     ) -> c_int {
-        // SAFETY: The core passes a reference to a buffer, perhaps shared with other handlers;
-        // `skb_receive` exchanges it for one that nobody else changes, or frees it. It also clears
-        // the time to leave: when a sender on this machine wanted that is not when it came.
-        let skb = unsafe { Skb::from_raw(bindings::skb_receive(skb)) };
-        if let Some(skb) = skb {
-            // SAFETY: The core calls handlers in a read section, with bottom halves disabled.
-            let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
-            // SAFETY: The device is valid while the handler runs.
-            H::receive(skb, unsafe { Device::from_raw(dev) }, &section, softirq);
+        // SAFETY: The core passes a reference to a buffer, and calls handlers with a device that is valid meanwhile.
+        if let Some(skb) = unsafe { own(skb) } {
+            // SAFETY: As above, for the device that it passes.
+            unsafe { Self::receive(skb, dev) };
         }
         0
     }
+
+    /// # Safety
+    ///
+    /// As [`Self::call`], with a list of buffers to give away.
+    unsafe extern "C" fn call_list<P: Packets>(
+        list: *mut bindings::list_head,
+        _block: *mut bindings::packet_type,
+        _original: *mut bindings::net_device,
+    ) {
+        // SAFETY: The caller's promise: the list links buffers, each with the device that it came by, and is ours.
+        unsafe {
+            let take = |skb: Skb| {
+                let device = bindings::skb_device(skb.as_ptr());
+                Self::receive(skb, device);
+            };
+            let alone = bindings::list_is_single(list);
+            let next = || loop {
+                let raw = bindings::list_next(list);
+                if raw.is_null() {
+                    return None;
+                }
+                // A buffer that could not be made ours is gone, and others follow.
+                if let Some(skb) = own(raw) {
+                    return Some(skb);
+                }
+            };
+            if alone {
+                next().into_iter().for_each(take);
+            } else {
+                received_list::join::<P>(next, take);
+            }
+        }
+    }
+
+    /// # Safety
+    ///
+    /// Called in a softirq and a read section, with a device that is valid meanwhile.
+    unsafe fn receive(skb: Skb, dev: *mut bindings::net_device) {
+        // SAFETY: The core calls handlers in a read section, with bottom halves disabled.
+        let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
+        // SAFETY: The caller's promise.
+        H::receive(skb, unsafe { Device::from_raw(dev) }, &section, softirq);
+    }
+}
+
+/// Exchanges a received buffer, perhaps shared with other handlers, for one that nobody else changes. `None` without
+/// memory. Also clears the time to leave: when a sender on this machine wanted that is not when it came.
+///
+/// # Safety
+///
+/// `skb` is a valid buffer, of which one reference is given away.
+unsafe fn own(skb: *mut bindings::sk_buff) -> Option<Skb> {
+    // SAFETY: The caller's promise.
+    unsafe { Skb::from_raw(bindings::skb_receive(skb)) }
 }
 
 impl<H: Handler> Drop for Registration<H> {

@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Joining received packets that the core hands over as one list, as it does for a driver with NAPI whose packets it
+//! does not join itself (`ethtool -K DEVICE gro off`). Neighbours in the list that follow each other in one connection
+//! become one buffer, as by [`joining`], so that the connection takes them at once.
+//!
+//! C headers: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h) (`list_func`),
+//! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
+
+use super::{
+    bindings,
+    joining::{self, Held, More},
+    offload::{Contents, Packets},
+    skb::{Buffer, Skb},
+};
+use core::slice;
+
+/// Bytes of the longest header of a protocol here.
+const LONGEST: usize = 16;
+
+/// A buffer that packets may join, and how many it has.
+struct Run {
+    skb: Skb,
+    held: Held,
+}
+
+impl Run {
+    /// Starts a run with `skb`, or gives it back if nothing can join it.
+    fn begin<P: Packets>(mut skb: Skb) -> Result<Self, Skb> {
+        let mut bytes = [0; LONGEST];
+        let Some((header, len)) = packet::<P>(&skb, &mut bytes) else {
+            return Err(skb);
+        };
+        let Ok(size) = u16::try_from(len) else {
+            return Err(skb);
+        };
+        // SAFETY: The buffer is ours, so its head may be reallocated.
+        let is_linear = |skb: &mut Skb| unsafe {
+            bindings::pskb_may_pull(skb.as_ptr(), P::HEADER_LEN as u32)
+        };
+        if !P::begins(header, len) || !is_linear(&mut skb) {
+            return Err(skb);
+        }
+        let held = Held { count: 1, size };
+        Ok(Run { skb, held })
+    }
+
+    /// Joins `skb`, or gives it back if it does not come behind the others.
+    fn join<P: Packets>(&mut self, skb: Skb) -> Result<More, Skb> {
+        let mut bytes = [0; LONGEST];
+        let Some((header, len)) = packet::<P>(&skb, &mut bytes) else {
+            return Err(skb);
+        };
+        let (first, other) = (self.skb.as_ptr(), skb.as_ptr());
+        let from = P::HEADER_LEN as u32;
+        // SAFETY: Both buffers are ours alone; `len` bytes follow the header of the second.
+        let way = unsafe {
+            let alike =
+                bindings::gro_same_sender(first, other) && bindings::list_same_way(first, other);
+            alike.then(|| joining::movable(first, other, from, len as u32))
+        };
+        let Some(way) = way.flatten() else {
+            return Err(skb);
+        };
+        // SAFETY: The header is linear since `begin`, and nobody shares it, as was just found.
+        let whole = unsafe { slice::from_raw_parts_mut((*first).data, P::HEADER_LEN) };
+        let Some(more) = P::join(whole, header, self.held, len) else {
+            return Err(skb);
+        };
+        self.held.count = self.held.count.wrapping_add(1);
+        // SAFETY: As above, and nothing has changed but bytes of the header. The reference to the second buffer, whose
+        // payload has moved, is given away.
+        unsafe {
+            let took_head = joining::append(first, other, way, len as u32);
+            bindings::kfree_skb_partial(skb.into_raw(), took_head);
+        }
+        Ok(more)
+    }
+
+    /// The buffer, which says how many packets it has.
+    fn end<P: Packets>(self) -> Skb {
+        let Held { count, size } = self.held;
+        if count > 1 {
+            let header = P::HEADER_LEN as u32;
+            // SAFETY: The buffer is ours, and has no clone since something has joined it.
+            unsafe { bindings::skb_set_packets(self.skb.as_ptr(), header, size, count) };
+        }
+        self.skb
+    }
+}
+
+/// The header of a buffer with a single packet without a sum, and how many bytes follow it.
+#[inline]
+fn packet<'a, P: Packets>(skb: &Buffer, to: &'a mut [u8; LONGEST]) -> Option<(&'a [u8], usize)> {
+    let header = to.get_mut(..P::HEADER_LEN)?;
+    let len = skb.len().checked_sub(P::HEADER_LEN)?;
+    let single = skb.contents() == Contents::Packet && skb.copy_bits(0, header);
+    (single && !P::is_summed(header)).then_some((header, len))
+}
+
+/// Gives all buffers that `next` returns to `take`, in their order, joined where that can be.
+pub(super) fn join<P: Packets>(mut next: impl FnMut() -> Option<Skb>, mut take: impl FnMut(Skb)) {
+    let mut run: Option<Run> = None;
+    while let Some(mut skb) = next() {
+        if let Some(mut held) = run.take() {
+            match held.join::<P>(skb) {
+                Ok(More::May) => {
+                    run = Some(held);
+                    continue;
+                }
+                Ok(More::MayNot) => {
+                    take(held.end::<P>());
+                    continue;
+                }
+                Err(other) => {
+                    take(held.end::<P>());
+                    skb = other;
+                }
+            }
+        }
+        match Run::begin::<P>(skb) {
+            Ok(begun) => run = Some(begun),
+            Err(single) => take(single),
+        }
+    }
+    if let Some(held) = run {
+        take(held.end::<P>());
+    }
+}
