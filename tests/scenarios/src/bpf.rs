@@ -5,7 +5,7 @@ use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, SOL_SOCKET};
 
-use crate::socket::{check, Socket};
+use crate::prelude::*;
 
 /// An instruction of a classic filter.
 #[derive(Clone, Copy, Debug)]

@@ -2,13 +2,12 @@
 
 use std::io::Result;
 use std::mem::{size_of, zeroed, MaybeUninit};
-use std::os::fd::AsRawFd;
 use std::ptr;
-use std::time::Duration;
 
 use libc::c_int;
 
-use crate::socket::{check, vector, vector_mut, Piece, PieceMut, Socket};
+use crate::prelude::*;
+use crate::socket::{vector, vector_mut};
 
 /// `sendmmsg(2)`, each message made of one piece: how many were sent.
 ///

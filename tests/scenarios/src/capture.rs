@@ -1,13 +1,8 @@
 //! A short story of both protocols, for dissectors: every kind of frame, as it stands on the wire.
 
-use anyhow::{Context, Result};
-
-use crate::address::{EDP_SO_CHECKSUM, ESP_SO_CHECKSUM, SOL_EP};
-use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::refused;
-use crate::lab::{await_events, Host, Lab, Wiring, DEVICE};
-use crate::module;
-use crate::patience::patience;
+use crate::address::{EDP_SO_CHECKSUM, ESP_SO_CHECKSUM};
+use crate::frame::{edp, ETH_P_ALL};
+use crate::prelude::*;
 use crate::station::{self, Station};
 
 /// Least payload of an Ethernet frame, to which network cards pad shorter ones.

@@ -2,9 +2,8 @@
 
 use std::io::Result;
 use std::mem::zeroed;
-use std::os::fd::AsRawFd;
 
-use crate::socket::{check, Socket};
+use crate::prelude::*;
 
 /// One of them.
 #[derive(Clone, Debug, PartialEq, Eq)]

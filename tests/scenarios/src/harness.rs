@@ -23,7 +23,6 @@ use crate::lab::{await_events, eventually, Lab, Wiring};
 use crate::memory;
 use crate::module;
 use crate::patience::allow;
-use crate::scenarios;
 use crate::socket::{check, Socket};
 
 /// How a scenario ends: with a reason when it failed.
@@ -70,6 +69,14 @@ impl Scenario {
     /// A scenario about the whole guest.
     pub const fn guest(name: &'static str, body: fn() -> Outcome) -> Self {
         Self::new(name, Body::Guest(body))
+    }
+
+    /// A scenario about the whole guest, of a kernel that lets allocations fail when it is told to.
+    pub const fn starved(name: &'static str, body: fn() -> Outcome) -> Self {
+        Self {
+            starved: true,
+            ..Self::guest(name, body).within(240)
+        }
     }
 
     /// A scenario on two hosts joined by a cable.
@@ -164,14 +171,6 @@ impl Scenario {
         }
     }
 
-    /// The same in a kernel that lets allocations fail when it is told to.
-    pub const fn starved(self) -> Self {
-        Self {
-            starved: true,
-            ..self
-        }
-    }
-
     /// The same in a guest with four processors.
     pub const fn wide(self) -> Self {
         Self { wide: true, ..self }
@@ -187,14 +186,22 @@ impl Scenario {
     }
 }
 
-/// A scenario called as its function is: `scenario!(direct, edp_to_itself)` is `Scenario::direct("edp_to_itself",
-/// edp_to_itself)`.
-macro_rules! scenario {
-    ($constructor:ident, $function:ident) => {
-        $crate::harness::Scenario::$constructor(stringify!($function), $function)
+/// The list `ALL` of a file's scenarios. A line names one of the constructors above and the scenario, whose function has
+/// the same name if none is given: `direct edp_to_itself;`, `guest esp_random_loss = random_loss, within(120), counted;`
+macro_rules! scenarios {
+    ($($constructor:ident $name:ident $(= $body:expr)? $(, $also:ident $(($($argument:tt)*))?)*;)*) => {
+        pub const ALL: &[$crate::harness::Scenario] = &[$(
+            $crate::harness::Scenario::$constructor(
+                stringify!($name),
+                $crate::harness::scenarios!(@body $name $($body)?),
+            )
+            $(.$also($($($argument)*)?))*
+        ),*];
     };
+    (@body $name:ident) => { $name };
+    (@body $name:ident $body:expr) => { $body };
 }
-pub(crate) use scenario;
+pub(crate) use scenarios;
 
 /// Where [`note`] writes; -1 outside of a scenario.
 static NOTES: AtomicI32 = AtomicI32::new(-1);
@@ -454,7 +461,7 @@ fn play(scenario: &Scenario) -> Outcome {
                         Knobs(&host.namespace).set("mapped", 0)?;
                     }
                 }
-                alike::Path::Esp => scenarios::make_known(&mapped)?,
+                alike::Path::Esp => crate::scenarios::make_known(&mapped)?,
             }
             alike::compare_mapped([&tcp, &mapped], play, differences)?;
             mapped.await_no_sockets()

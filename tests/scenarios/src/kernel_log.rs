@@ -1,10 +1,10 @@
 //! What the kernel says while a scenario runs.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{ErrorKind, Read, Seek, SeekFrom};
 use std::os::unix::fs::OpenOptionsExt;
 
-use anyhow::{Context, Result};
+use crate::prelude::*;
 
 /// The kernel's log from a moment on.
 #[derive(Debug)]

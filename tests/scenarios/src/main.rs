@@ -26,6 +26,7 @@ mod module;
 mod netgauge;
 mod netns;
 mod patience;
+mod prelude;
 mod priority;
 mod privilege;
 mod processor;

@@ -1,8 +1,6 @@
 //! `/proc/meminfo`: what the kernel says of the guest's memory.
 
-use std::fs;
-
-use anyhow::{Context, Result};
+use crate::prelude::*;
 
 /// The file's line `name`, KiB.
 ///

@@ -1,13 +1,11 @@
 //! netgauge's two sides on the hosts of a lab.
 
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output};
 
-use anyhow::{Context, Result};
 use serde_json::Value;
 
-use crate::harness::Outcome;
-use crate::lab::{eventually, Host, Lab, DEVICE};
 use crate::netns::finish;
+use crate::prelude::*;
 use crate::program::{start, wait_for_word};
 
 /// Every transport of option `-m`.

@@ -1,8 +1,6 @@
 //! Who gets a processor first.
 
-use anyhow::{Context, Result};
-
-use crate::socket::check;
+use crate::prelude::*;
 
 /// Gives the calling thread the processor whenever it wants it, as a network has it.
 ///

@@ -1,11 +1,8 @@
 //! Calls by a thread that has no capability.
 
 use std::io;
-use std::thread;
 
-use anyhow::{anyhow, Context, Result};
-
-use crate::socket::check;
+use crate::prelude::*;
 
 /// Runs `work` in a thread that has given up its effective capabilities, as a user's program has none.
 ///

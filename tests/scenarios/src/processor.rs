@@ -1,10 +1,9 @@
 //! Processors: on which one the calling thread runs, with those that it starts from then on, and what each takes in.
 
-use std::fs;
-
-use anyhow::{Context, Result};
 use nix::sched::{sched_getcpu, sched_setaffinity, CpuSet};
 use nix::unistd::Pid;
+
+use crate::prelude::*;
 
 /// Moves the thread to `processor`.
 pub fn run_on(processor: usize) -> Result<()> {

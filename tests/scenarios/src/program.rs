@@ -1,16 +1,12 @@
 //! Programs that run on the hosts: fed, listened to, waited for.
 
 use std::io::{BufRead, BufReader, Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::Child;
 
-use anyhow::{anyhow, ensure, Context, Result};
 use fastrand::Rng;
 use sha2::{Digest, Sha256};
 
-use crate::address::Address;
-use crate::harness::note;
-use crate::lab::Host;
+use crate::prelude::*;
 
 /// Runs two programs, feeds `total` random bytes to the sender and compares what the receiver prints.
 ///

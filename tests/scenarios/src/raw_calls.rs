@@ -2,12 +2,12 @@
 
 use std::io::Result;
 use std::mem::zeroed;
-use std::os::fd::AsRawFd;
 use std::ptr;
 
 use libc::{c_int, c_ulong, c_void, socklen_t};
 
-use crate::socket::{check, Socket, NOWHERE};
+use crate::prelude::*;
+use crate::socket::NOWHERE;
 
 /// Where an argument points.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -7,17 +7,14 @@
 //! for showing that the module survives them, not that data does.
 
 use std::collections::VecDeque;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex, MutexGuard};
-use std::thread::{self, JoinHandle};
-use std::time::{Duration, Instant};
+use std::thread::JoinHandle;
 
-use anyhow::Result;
 use fastrand::Rng;
 
-use crate::frame::{PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::note;
-use crate::netns::Netns;
+use crate::frame::ETH_P_ALL;
+use crate::prelude::*;
 use crate::priority::first_of_all;
 
 /// What happens to frames: probabilities from 0 to 1, and times.

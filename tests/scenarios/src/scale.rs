@@ -2,17 +2,10 @@
 
 use std::collections::BTreeMap;
 use std::fmt;
-use std::fs;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Context, Result};
-
-use crate::address::{internet, Address};
-use crate::lab::Lab;
+use crate::address::internet;
 use crate::meminfo::kib;
-use crate::socket::Socket;
-use crate::transfer::exchange;
+use crate::prelude::*;
 
 /// What carries the connections.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

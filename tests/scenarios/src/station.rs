@@ -4,15 +4,9 @@
 //! what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and `a`'s reply arrives behind
 //! everything that `a` sent before. Processors reorder frames among each other, so the station stays on one.
 
-use anyhow::{ensure, Context, Result};
-
-use crate::address::Address;
-use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::refused;
-use crate::lab::{await_events, send_single_packets, Lab};
-use crate::patience::patience;
+use crate::frame::{edp, ETH_P_ALL};
+use crate::prelude::*;
 use crate::processor;
-use crate::socket::Socket;
 
 /// The station's address.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];

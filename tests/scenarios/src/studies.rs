@@ -1,12 +1,10 @@
 //! What `make scale` prints: tables of what many connections cost, over ESP and over TCP, measured here and now.
 
 use std::collections::BTreeMap;
-use std::time::Duration;
 
-use anyhow::{ensure, Result};
 use clap::ValueEnum;
 
-use crate::lab::{Lab, Wiring};
+use crate::prelude::*;
 use crate::scale::{churn, free_memory, port_rests, slabs, Crowd, Protocol, BOTH};
 
 /// What to measure.

@@ -1,13 +1,9 @@
 //! Many hosts on a switch whose ports have a rate and a small buffer, made by the program `enet-switch`.
 
-use std::process::Command;
-
-use anyhow::{ensure, Context, Result};
 use serde::Deserialize;
 
-use crate::harness::Outcome;
-use crate::lab::Host;
-use crate::netns::{finish, Netns};
+use crate::netns::finish;
+use crate::prelude::*;
 
 /// The switch and its hosts; removed when dropped.
 #[derive(Debug)]

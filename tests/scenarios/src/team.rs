@@ -1,9 +1,7 @@
 //! Team devices, whose mode only generic netlink sets.
 
-use anyhow::{ensure, Context, Result};
-
-use crate::netns::Netns;
-use crate::socket::{interface_index, Socket};
+use crate::prelude::*;
+use crate::socket::interface_index;
 
 const NETLINK_GENERIC: i32 = 16;
 /// Marks an attribute that holds others.

@@ -1,15 +1,9 @@
 //! Random bytes through a stream, compared by their SHA-256.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{anyhow, ensure, Context, Result};
 use fastrand::Rng;
 use sha2::{Digest, Sha256};
 
-use crate::harness::note;
-use crate::socket::Socket;
+use crate::prelude::*;
 
 /// A SHA-256 checksum.
 pub type Checksum = [u8; 32];

@@ -1,17 +1,14 @@
 //! Devices whose wire is a file: what is written there comes in by the device, what leaves by it can be read.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::mem::zeroed;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
-use std::process::Command;
-use std::time::Duration;
+use std::os::fd::{AsFd, BorrowedFd};
 
-use anyhow::{ensure, Context, Result};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
-use crate::netns::{finish, Netns};
-use crate::socket::check;
+use crate::netns::finish;
+use crate::prelude::*;
 
 /// What a [`Tun`] carries.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -3,20 +3,18 @@
 //! The kernel's threads move frames between these queues and a tap device, as they do for QEMU (`vhost=on`). Layouts and
 //! numbers are those of <linux/vhost.h> and <linux/virtio_ring.h>.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::num::NonZeroUsize;
-use std::os::fd::{AsFd, AsRawFd};
-use std::process::Command;
+use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::sync::atomic::{fence, Ordering};
-use std::time::Duration;
+use std::sync::atomic::fence;
 
-use anyhow::{ensure, Context, Result};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::eventfd::{EfdFlags, EventFd};
 use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 
 use crate::netns::finish;
+use crate::prelude::*;
 use crate::tun::Tun;
 
 /// Frames that a queue holds.

@@ -2,12 +2,9 @@
 
 use std::io::Result;
 
-use anyhow::{ensure, Context};
-
-use crate::address::{AF_ENET, EP_SO_ZEROCOPY, SOL_EP};
+use crate::address::EP_SO_ZEROCOPY;
 use crate::control::receive_with_control;
-use crate::patience::patience;
-use crate::socket::Socket;
+use crate::prelude::*;
 
 /// `SO_EE_ORIGIN_ZEROCOPY` of `linux/errqueue.h`.
 const ORIGIN_ZEROCOPY: u8 = 5;

@@ -1,14 +1,12 @@
 //! `epoll(7)`, `select(2)` and `ppoll(2)` on sockets.
 
 use std::io::Result;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
-use std::time::{Duration, Instant};
+use std::os::fd::{FromRawFd, OwnedFd, RawFd};
 
 use libc::c_int;
 
-use super::{events_text, Trace};
-use crate::patience::patience;
-use crate::socket::check;
+use super::events_text;
+use crate::alike::prelude::*;
 
 /// `EPOLLIN` and its like as `epoll_ctl` takes them.
 pub mod events {

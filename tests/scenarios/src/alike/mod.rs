@@ -10,6 +10,7 @@ mod datagrams;
 mod epoll;
 mod mapped;
 mod moments;
+mod prelude;
 mod records;
 mod second;
 mod side;

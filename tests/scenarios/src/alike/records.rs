@@ -1,11 +1,8 @@
 //! Behaviours of records: sockets of type `SOCK_SEQPACKET`, once beside those of `AF_UNIX` and once beside SCTP's messages.
 
-use std::time::Duration;
-
-use super::moments::{acknowledged, await_poll};
-use super::{events_text, Difference, Family, Side, Trace};
-use crate::harness::{Outcome, Scenario};
-use crate::socket::{Piece, PieceMut, Socket};
+use super::moments::await_poll;
+use super::{events_text, Family};
+use crate::alike::prelude::*;
 
 /// All of them.
 pub const ALL: &[&[Scenario]] = &[BESIDE_UNIX, BESIDE_SCTP];

@@ -1,10 +1,8 @@
 //! A second wire between the hosts of a lab.
 
-use anyhow::Result;
-
-use super::{Family, Side};
-use crate::address::{internet, Address};
-use crate::lab::{eventually, Host};
+use super::Family;
+use crate::address::internet;
+use crate::alike::prelude::*;
 use crate::socket::interface_index;
 
 /// The second device's name on both hosts.

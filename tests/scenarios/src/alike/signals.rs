@@ -3,19 +3,14 @@
 use std::collections::BTreeSet;
 use std::io::Result;
 use std::mem::zeroed;
-use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::AtomicU32;
 
 use libc::c_int;
 
 use super::asleep::Sleeper;
-use super::{Shown, Trace};
-use crate::harness::Outcome;
-use crate::patience::patience;
-use crate::socket::{check, Socket};
+use super::Shown;
+use crate::alike::prelude::*;
 
 static CAUGHT: AtomicU32 = AtomicU32::new(0);
 

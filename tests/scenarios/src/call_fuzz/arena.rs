@@ -3,11 +3,11 @@
 
 use std::ptr;
 
-use anyhow::Result;
 use fastrand::Rng;
 use libc::c_void;
 
-use crate::socket::{check, NOWHERE};
+use crate::prelude::*;
+use crate::socket::NOWHERE;
 
 /// Bytes that may be written.
 pub const ROOM: usize = 64 << 10;

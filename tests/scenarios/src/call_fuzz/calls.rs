@@ -8,7 +8,8 @@ use libc::{c_int, c_long, c_void};
 
 use super::arena::{Arena, ROOM};
 use super::tally::Tally;
-use crate::address::{Address, AF_ENET, EPPROTO_EZDP, EP_SO_ZEROCOPY, SOL_EP};
+use crate::address::{EPPROTO_EZDP, EP_SO_ZEROCOPY};
+use crate::prelude::*;
 
 macro_rules! kinds {
     ($($name:ident)*) => {

@@ -6,24 +6,16 @@ mod calls;
 mod tally;
 mod worker;
 
-use std::fs;
 use std::io::ErrorKind;
-use std::os::fd::AsRawFd;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{bail, ensure, Context, Result};
 use fastrand::Rng;
 use nix::sys::signal::{kill, Signal};
 use nix::sys::socket::{socketpair, AddressFamily, SockFlag, SockType};
-use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
+use nix::sys::wait::{WaitPidFlag, WaitStatus};
 use nix::unistd::Pid;
 
-use crate::harness::{note, start_process};
-use crate::lab::{Host, Lab, Wiring, DEVICE};
-use crate::module;
+use crate::prelude::*;
 use crate::scale::slabs;
-use crate::transfer::{transfer, Load};
 
 use tally::Tally;
 use worker::Orders;

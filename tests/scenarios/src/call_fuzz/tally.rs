@@ -5,10 +5,8 @@ use std::mem::size_of;
 use std::ptr;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use anyhow::Result;
-
 use super::calls::Kind;
-use crate::socket::check;
+use crate::prelude::*;
 
 const KINDS: usize = Kind::ALL.len();
 

@@ -1,9 +1,7 @@
 //! A process that makes random calls from several threads until somebody kills it.
 
 use std::sync::atomic::AtomicI32;
-use std::thread;
 
-use anyhow::{Context, Result};
 use fastrand::Rng;
 use io_uring::{cqueue, opcode, squeue, types, IoUring};
 use libc::c_int;
@@ -11,10 +9,7 @@ use libc::c_int;
 use super::arena::Arena;
 use super::calls::{Caller, Common, Kind, SLOTS};
 use super::tally::Tally;
-use crate::address::Address;
-use crate::lab::Host;
-use crate::netns::Netns;
-use crate::socket::check;
+use crate::prelude::*;
 
 /// Threads that make one call after the other.
 const THREADS: usize = 3;

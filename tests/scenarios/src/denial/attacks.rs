@@ -1,19 +1,14 @@
 //! The attacks.
 
-use anyhow::{ensure, Context, Result};
-
 use super::dialer::{address, Dialed};
 use super::flood::{cost, during, wire};
 use super::victim::{goodput, held, stream, usual_goodput};
 use super::{Bounds, Figures};
 use crate::address::{internet, IPPROTO_ENET};
-use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::note;
-use crate::lab::{Lab, DEVICE};
+use crate::frame::edp;
+use crate::prelude::*;
 use crate::scenarios::mapped;
-use crate::socket::Socket;
 use crate::station::Station;
-use crate::transfer::exchange;
 
 /// One of them.
 #[derive(Clone, Copy, Debug)]

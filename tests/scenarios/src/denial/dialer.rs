@@ -1,10 +1,6 @@
 //! A station that opens connections to a host and then does with them what no host does.
 
-use anyhow::{Context, Result};
-
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
-use crate::lab::Lab;
-use crate::patience::patience;
+use crate::prelude::*;
 
 /// One connection of it, seen from the station.
 #[derive(Clone, Copy, Debug)]

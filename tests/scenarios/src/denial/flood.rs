@@ -1,15 +1,9 @@
 //! Frames sent at a rate, and what each costs the host that they are for.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{Context, Result};
-
-use crate::frame::{ethernet, PacketSocket, ETH_P_ESP};
-use crate::lab::{Lab, DEVICE};
+use crate::prelude::*;
 use crate::priority::first_of_all;
-use crate::transfer::beside;
 
 /// What makes the frame with a number.
 pub type Make<'a> = &'a mut (dyn FnMut(u64) -> Vec<u8> + Send);

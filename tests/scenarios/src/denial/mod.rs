@@ -1,14 +1,12 @@
 //! Attacks on a host by whoever is on its Ethernet: what one frame costs, what is left to a stream beside it, and what the
 //! host holds for it at most. To be run in a guest whose clock counts instructions.
 
+use crate::prelude::*;
+
 pub mod attacks;
 mod dialer;
 mod flood;
 pub mod victim;
-
-use anyhow::{ensure, Result};
-
-use crate::lab::Lab;
 
 pub use attacks::{Attack, ALL};
 

@@ -1,12 +1,6 @@
 //! What an attack is to leave alone, and what it may make a host hold.
 
-use std::time::Instant;
-
-use anyhow::{ensure, Context, Result};
-
-use crate::lab::Lab;
-use crate::socket::Socket;
-use crate::transfer::beside;
+use crate::prelude::*;
 
 /// Bytes that a stream carries while it is measured.
 const TOTAL: usize = 6_000_000;

@@ -1,12 +1,10 @@
 //! When the link is cut, for how long, and what that may do to a connection.
 
 use std::sync::{Mutex, MutexGuard};
-use std::time::{Duration, Instant};
 
-use anyhow::Result;
 use fastrand::Rng;
 
-use crate::patience::allow;
+use crate::prelude::*;
 
 /// At which host the cable is pulled: its device loses its carrier, the other sees nothing but silence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,13 +1,11 @@
 //! Datagrams that are answered, as far as they arrive.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{ensure, Context, Result};
 use fastrand::Rng;
 
 use crate::lab::EDP_MAX;
-use crate::socket::Socket;
+use crate::prelude::*;
 use crate::traffic::Ledger;
 
 /// Datagrams under way at a time, at most. Fewer than fit into a receive buffer, so that what is lost the link has lost.

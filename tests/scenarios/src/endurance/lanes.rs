@@ -1,19 +1,14 @@
 //! The client's side: lanes of traffic, each a thread that does one session after the other.
 
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-use anyhow::{Context, Result};
 use fastrand::Rng;
 
 use super::breaks::{Breaks, Stage};
 use super::cuts::Weather;
 use super::datagrams::Caller;
 use super::PORT;
-use crate::address::Address;
-use crate::lab::Host;
-use crate::patience::allow;
-use crate::socket::Socket;
+use crate::prelude::*;
 use crate::traffic::{both_ways, bulk, dialogue, set_patience, Ledger};
 
 /// What a lane's sessions are.

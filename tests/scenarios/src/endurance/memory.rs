@@ -2,7 +2,7 @@
 
 use crate::meminfo::kib;
 use crate::patience::factor;
-use anyhow::{ensure, Result};
+use crate::prelude::*;
 use serde::Serialize;
 
 /// How much less there may be available, and how much more in slabs, in the last quarter of a run than in the third, KiB.

@@ -13,24 +13,17 @@ mod memory;
 
 use std::collections::BTreeMap;
 use std::io::{stdin, stdout, Write};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Context, Result};
 use clap::{Args, ValueEnum};
 use serde::Serialize;
 
 use crate::fuzz::sockets_in_memory;
-use crate::harness::{note, own_threads};
-use crate::lab::{eventually, Host, Lab};
-use crate::module;
-use crate::netns::Netns;
+use crate::harness::own_threads;
+use crate::prelude::*;
 use crate::relay::{Mode, Relay};
-use crate::socket::Socket;
 use crate::traffic::{bulk, serve, Ledger};
-use crate::transfer::beside;
 use breaks::{Breaks, Stage};
 use cuts::{Cut, Cutter, End, Link, Weather};
 use lanes::{Client, Road, LANES};

@@ -2,16 +2,13 @@
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError};
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Result};
 use serde::Serialize;
 
 use super::traffic::Traffic;
 use super::wires::{Way, Wire};
-use crate::harness::{note, own_threads, Outcome};
-use crate::lab::{Host, Lab};
+use crate::harness::own_threads;
+use crate::prelude::*;
 use crate::relay::Tally;
 use crate::traffic::Ledger;
 

@@ -1,18 +1,12 @@
 //! The kinds of traffic of the matrix. The client is host a, the server host b.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
-
-use anyhow::{ensure, Context, Result};
+use std::sync::atomic::Ordering::Relaxed;
 
 use super::wires::Wire;
-use crate::harness::note;
-use crate::lab::Lab;
 use crate::patience::factor;
+use crate::prelude::*;
 use crate::scale::errno;
-use crate::socket::Socket;
 use crate::traffic::{both_ways, bulk, dialogue, serve, Ledger};
-use crate::transfer::beside;
 
 const PORT: u16 = 2870;
 

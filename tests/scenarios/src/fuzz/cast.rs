@@ -4,13 +4,10 @@
 use std::collections::BTreeMap;
 use std::io;
 
-use anyhow::{ensure, Result};
 use fastrand::Rng;
 
-use crate::address::AF_ENET;
 use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, VACANT};
-use crate::lab::Host;
-use crate::socket::Socket;
+use crate::prelude::*;
 
 /// Connections that programs have open at most, both ends counted.
 const MOST: usize = 60;

@@ -1,12 +1,7 @@
 //! A host that behaves: it talks to one of the hosts under fire, and nothing of it may be lost or changed.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use anyhow::{ensure, Context, Result};
-
 use crate::fuzz::world::World;
-use crate::socket::Socket;
-use crate::transfer::{random, transfer_both_ways, Load};
+use crate::prelude::*;
 
 /// On the honest host.
 const PORT: u16 = 3000;

@@ -2,14 +2,12 @@
 
 use std::io;
 
-use anyhow::{Context, Result};
 use fastrand::Rng;
 
 use crate::calls::send_many;
-use crate::frame::PacketSocket;
 use crate::fuzz::ring::Ring;
 use crate::fuzz::world::World;
-use crate::socket::Piece;
+use crate::prelude::*;
 
 /// What the host gets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -13,19 +13,12 @@ mod talk;
 mod world;
 
 use std::collections::BTreeMap;
-use std::fs;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::Instant;
 
-use anyhow::{ensure, Context, Result};
 use fastrand::Rng;
 
-use crate::frame::{PacketSocket, ETH_P_ALL};
-use crate::harness::note;
+use crate::frame::ETH_P_ALL;
 use crate::kernel_log::{alarms, KernelLog};
-use crate::lab::{eventually, DEVICE};
-use crate::module;
-use crate::transfer::beside;
+use crate::prelude::*;
 use cast::Cast;
 use honest::Honest;
 use lanes::{Lane, Lanes};

@@ -2,8 +2,9 @@
 
 use fastrand::Rng;
 
-use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
+use crate::frame::edp;
 use crate::fuzz::world::{FRAME_MAX, PORTS};
+use crate::prelude::*;
 
 /// A way to make a frame hostile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

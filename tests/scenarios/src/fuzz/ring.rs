@@ -3,15 +3,11 @@
 //! Only the Ethernet header is copied. The rest of a frame stays where the program can change it while the kernel reads it.
 
 use std::io;
-use std::os::fd::AsRawFd;
 use std::ptr;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::AtomicU32;
 
-use anyhow::{Context, Result};
-
-use crate::frame::PacketSocket;
 use crate::fuzz::world::FRAME_MAX;
-use crate::socket::check;
+use crate::prelude::*;
 
 const PACKET_TX_RING: i32 = 13; // <linux/if_packet.h>, as all of these
 const PACKET_VERSION: i32 = 10;

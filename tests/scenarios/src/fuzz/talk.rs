@@ -4,9 +4,9 @@ use std::collections::HashMap;
 
 use fastrand::Rng;
 
-use crate::frame::{flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P_ESP};
 use crate::fuzz::mutation::Numbers;
 use crate::fuzz::world::{FRAME_MAX, PORTS, VACANT};
+use crate::prelude::*;
 
 /// The state of the socket that a frame is aimed at, as far as the wire tells it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]

@@ -10,11 +10,8 @@
 //! What a sends ends at ap, what b sends to a at bp: only the fuzzer carries it on. What is sent by bp reaches b at once;
 //! what is sent by x is cloned by the bridge, which learns nothing and floods everything.
 
-use anyhow::{Context, Result};
-
 use crate::device::await_carrier;
-use crate::lab::{print_mac, Host, DEVICE};
-use crate::netns::Netns;
+use crate::prelude::*;
 
 /// MTU of all devices.
 const MTU: usize = 9000;

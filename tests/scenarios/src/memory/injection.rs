@@ -2,16 +2,14 @@
 //!
 //! Documentation/fault-injection/fault-injection.rst has the files.
 
-use std::fs::{self, File};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::PathBuf;
 
-use anyhow::{Context, Result};
 use nix::unistd::{pipe, write};
 
 use super::symbols::Symbols;
-use crate::harness::note;
+use crate::prelude::*;
 
 /// Where memory comes from that can fail.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -5,11 +5,10 @@ mod symbols;
 
 use std::io;
 
-use anyhow::{bail, ensure, Context, Result};
-
 pub use injection::{end_failures, Injection, Source, Within};
 
 use crate::harness::tell;
+use crate::prelude::*;
 
 /// More allocations than any operation has.
 const MANY: u32 = 2000;

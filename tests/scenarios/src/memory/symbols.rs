@@ -1,11 +1,8 @@
 //! Where functions of the kernel and of the module are.
 
-use std::fs;
 use std::ops::Range;
 
-use anyhow::{Context, Result};
-
-use crate::module;
+use crate::prelude::*;
 
 /// The functions that `/proc/kallsyms` names.
 #[derive(Debug)]

@@ -1,28 +1,17 @@
 //! What programs may do wrong, and the errno each mistake brings. A mistake costs its call, never the socket.
 
-use anyhow::{ensure, Context, Result};
+use crate::address::{SO_MTU, SO_STATS};
+use crate::prelude::*;
+use crate::socket::interface_index;
 
-use crate::address::{Address, AF_ENET, SOL_EP, SO_MTU, SO_STATS};
-use crate::harness::{receives, refused, Outcome, Scenario};
-use crate::lab::{eventually, Host, Lab};
-use crate::socket::{interface_index, Socket};
-use crate::transfer::exchange;
-
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("bad_input_wrong_family_is_eafnosupport", wrong_family),
-    Scenario::direct("bad_input_missing_interface_is_enodev", missing_interface),
-    Scenario::direct(
-        "bad_input_interface_that_is_down_is_enetdown",
-        interface_down,
-    ),
-    Scenario::direct(
-        "bad_input_device_that_is_not_ethernet_is_enodev",
-        not_ethernet,
-    ),
-    Scenario::direct("bad_input_unknown_options_are_enoprotoopt", unknown_options),
-    Scenario::guest("bad_input_unknown_types_and_protocols", unsupported),
-];
+scenarios! {
+    direct bad_input_wrong_family_is_eafnosupport = wrong_family;
+    direct bad_input_missing_interface_is_enodev = missing_interface;
+    direct bad_input_interface_that_is_down_is_enetdown = interface_down;
+    direct bad_input_device_that_is_not_ethernet_is_enodev = not_ethernet;
+    direct bad_input_unknown_options_are_enoprotoopt = unknown_options;
+    guest bad_input_unknown_types_and_protocols = unsupported;
+}
 
 const KINDS: [i32; 2] = [libc::SOCK_DGRAM, libc::SOCK_STREAM];
 

@@ -1,28 +1,14 @@
 //! `SO_BUSY_POLL`: a reader takes in frames from the device itself.
 
-use anyhow::{ensure, Context, Result};
-
 use crate::device::await_carrier;
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{await_events, Host, Lab};
-use crate::socket::Socket;
-use crate::transfer::beside;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("reader_of_a_stream_polls_the_device", |lab| {
-        polls(lab, &stream(lab)?, receive)
-    }),
-    Scenario::direct("reader_of_datagrams_polls_the_device", |lab| {
-        polls(lab, &datagrams(lab)?, receive)
-    }),
-    Scenario::direct("poll_of_a_stream_polls_the_device", |lab| {
-        polls(lab, &stream(lab)?, poll)
-    }),
-    Scenario::direct("poll_of_datagrams_polls_the_device", |lab| {
-        polls(lab, &datagrams(lab)?, poll)
-    }),
-];
+scenarios! {
+    direct reader_of_a_stream_polls_the_device = |lab| polls(lab, &stream(lab)?, receive);
+    direct reader_of_datagrams_polls_the_device = |lab| polls(lab, &datagrams(lab)?, receive);
+    direct poll_of_a_stream_polls_the_device = |lab| polls(lab, &stream(lab)?, poll);
+    direct poll_of_datagrams_polls_the_device = |lab| polls(lab, &datagrams(lab)?, poll);
+}
 
 /// For how long a reader polls, microseconds: longer than the other side takes to send.
 const LONG: i32 = 50_000;

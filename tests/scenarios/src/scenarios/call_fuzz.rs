@@ -1,12 +1,7 @@
 //! Random calls with random arguments, from processes that are killed.
 
-use std::time::Duration;
-
-use anyhow::ensure;
-
 use crate::call_fuzz::{run, Campaign};
-use crate::harness::{note, Outcome, Scenario};
-use crate::patience::allow;
+use crate::prelude::*;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] =

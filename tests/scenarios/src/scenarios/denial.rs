@@ -5,41 +5,23 @@ use crate::denial::attacks::{
     SILENT, STRAYS, SYNS, TEASING, UNREAD, WINDOWLESS,
 };
 use crate::denial::{judge, make, Attack};
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::Lab;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    attack("dos_syns_from_nowhere", |lab| bounded(lab, &SYNS)),
-    attack("dos_syns_of_mapped_connections", |lab| {
-        bounded(lab, &MAPPED_SYNS)
-    }),
-    attack("dos_syns_of_mapped_connections_from_strangers", |lab| {
-        bounded(lab, &FOREIGN_SYNS)
-    }),
-    attack("dos_packets_for_nobody", |lab| bounded(lab, &STRAYS)),
-    attack("dos_guessed_acknowledgements", |lab| bounded(lab, &FORGED)),
-    attack("dos_guessed_requests", |lab| {
-        bounded(lab, &GUESSED_REQUESTS)
-    }),
-    attack("dos_requests_by_a_peer", |lab| bounded(lab, &REQUESTS)),
-    attack("dos_datagrams_for_nobody", |lab| bounded(lab, &EDP_NOBODY)),
-    attack("dos_datagrams_unread", |lab| bounded(lab, &EDP_UNREAD)),
-    attack("dos_echo_requests", |lab| bounded(lab, &ECHOES)),
-    attack("dos_a_peer_without_a_window", |lab| {
-        bounded(lab, &WINDOWLESS)
-    }),
-    attack("dos_connections_unread", |lab| bounded(lab, &UNREAD)),
-    attack("dos_announcers_that_fall_silent", |lab| {
-        bounded(lab, &SILENT)
-    }),
-    attack("dos_announcers_again_and_again", |lab| {
-        bounded(lab, &TEASING)
-    }),
-];
-
-const fn attack(name: &'static str, body: fn(&Lab) -> Outcome) -> Scenario {
-    Scenario::direct(name, body).counted().within(120)
+scenarios! {
+    direct dos_syns_from_nowhere = |lab| bounded(lab, &SYNS), counted, within(120);
+    direct dos_syns_of_mapped_connections = |lab| bounded(lab, &MAPPED_SYNS), counted, within(120);
+    direct dos_syns_of_mapped_connections_from_strangers = |lab| bounded(lab, &FOREIGN_SYNS), counted, within(120);
+    direct dos_packets_for_nobody = |lab| bounded(lab, &STRAYS), counted, within(120);
+    direct dos_guessed_acknowledgements = |lab| bounded(lab, &FORGED), counted, within(120);
+    direct dos_guessed_requests = |lab| bounded(lab, &GUESSED_REQUESTS), counted, within(120);
+    direct dos_requests_by_a_peer = |lab| bounded(lab, &REQUESTS), counted, within(120);
+    direct dos_datagrams_for_nobody = |lab| bounded(lab, &EDP_NOBODY), counted, within(120);
+    direct dos_datagrams_unread = |lab| bounded(lab, &EDP_UNREAD), counted, within(120);
+    direct dos_echo_requests = |lab| bounded(lab, &ECHOES), counted, within(120);
+    direct dos_a_peer_without_a_window = |lab| bounded(lab, &WINDOWLESS), counted, within(120);
+    direct dos_connections_unread = |lab| bounded(lab, &UNREAD), counted, within(120);
+    direct dos_announcers_that_fall_silent = |lab| bounded(lab, &SILENT), counted, within(120);
+    direct dos_announcers_again_and_again = |lab| bounded(lab, &TEASING), counted, within(120);
 }
 
 fn bounded(lab: &Lab, attack: &Attack) -> Outcome {

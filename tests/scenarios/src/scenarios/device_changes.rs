@@ -1,37 +1,20 @@
 //! Devices that go down and up, are renamed, get another address or type, or are removed, under sockets in every state.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{anyhow, ensure, Context, Result};
-
 use crate::alike::asleep;
-use crate::device::{await_carrier, failed, gone, Device};
-use crate::harness::{receives, refused, Outcome, Scenario};
-use crate::lab::{arrived, await_events, eventually, print_mac, Host, Lab, DEVICE};
-use crate::transfer::{beside, exchange, random, transfer, transfer_while, Load};
+use crate::device::{await_carrier, failed, gone};
+use crate::prelude::*;
+use crate::transfer::transfer_while;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("device_down_and_up_loses_no_byte", down_and_up).within(120),
-    Scenario::direct("device_down_makes_connections_wait", down_and_waiting),
-    Scenario::direct("device_renamed_does_not_affect_sockets", renamed),
-    Scenario::direct(
-        "device_with_a_new_address_ends_streams_at_both_ends",
-        readdressed,
-    ),
-    Scenario::direct("device_removed_ends_every_call", removed),
-    Scenario::direct(
-        "device_removed_does_not_affect_unbound_sockets",
-        others_stay,
-    ),
-    Scenario::direct(
-        "device_removed_does_not_wait_for_a_blocked_sender",
-        waiting_sender,
-    ),
-    Scenario::guest("device_that_is_no_longer_ethernet_refuses_sockets", retyped),
-];
+scenarios! {
+    direct device_down_and_up_loses_no_byte = down_and_up, within(120);
+    direct device_down_makes_connections_wait = down_and_waiting;
+    direct device_renamed_does_not_affect_sockets = renamed;
+    direct device_with_a_new_address_ends_streams_at_both_ends = readdressed;
+    direct device_removed_ends_every_call = removed;
+    direct device_removed_does_not_affect_unbound_sockets = others_stay;
+    direct device_removed_does_not_wait_for_a_blocked_sender = waiting_sender;
+    guest device_that_is_no_longer_ethernet_refuses_sockets = retyped;
+}
 
 /// Events of a socket whose device is gone.
 const BROKEN: i16 = libc::POLLERR | libc::POLLHUP;

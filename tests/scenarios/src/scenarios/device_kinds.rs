@@ -1,44 +1,22 @@
 //! Devices on top of others as endpoints: VLANs, bonds, bridges, macvlans. None has an IP address.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::Duration;
-
-use anyhow::{ensure, Context, Result};
-
 use crate::bpf;
-use crate::device::{await_carrier, Device};
-use crate::frame::{ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::{receives, refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab};
-use crate::netns::Netns;
-use crate::patience::patience;
-use crate::socket::Socket;
-use crate::transfer::{beside, exchange, transfer, transfer_both_ways, transfer_while, Load};
+use crate::device::await_carrier;
+use crate::frame::ETH_P_ALL;
+use crate::prelude::*;
+use crate::transfer::transfer_while;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("vlans_keep_the_same_ports_apart", vlans),
-    Scenario::direct("vlan_within_a_vlan_carries_a_stream", vlan_in_vlan),
-    Scenario::direct(
-        "vlan_maps_a_sockets_priority_to_that_of_its_frames",
-        vlan_priority,
-    ),
-    Scenario::direct(
-        "vlan_with_its_tag_in_the_header_reaches_its_own_address",
-        vlan_header,
-    ),
-    Scenario::direct(
-        "device_that_needs_longer_headers_keeps_its_streams",
-        longer_headers,
-    ),
-    Scenario::guest("bond_fails_over_under_a_stream", bond),
-    Scenario::guest("bridge_with_several_ports_is_an_endpoint", bridge),
-    Scenario::direct(
-        "macvlans_of_one_parent_reach_each_other_and_outside",
-        macvlans,
-    ),
-    Scenario::direct("sockets_tied_to_a_device_receive_from_no_other", tied),
-];
+scenarios! {
+    direct vlans_keep_the_same_ports_apart = vlans;
+    direct vlan_within_a_vlan_carries_a_stream = vlan_in_vlan;
+    direct vlan_maps_a_sockets_priority_to_that_of_its_frames = vlan_priority;
+    direct vlan_with_its_tag_in_the_header_reaches_its_own_address = vlan_header;
+    direct device_that_needs_longer_headers_keeps_its_streams = longer_headers;
+    guest bond_fails_over_under_a_stream = bond;
+    guest bridge_with_several_ports_is_an_endpoint = bridge;
+    direct macvlans_of_one_parent_reach_each_other_and_outside = macvlans;
+    direct sockets_tied_to_a_device_receive_from_no_other = tied;
+}
 
 const LOAD: Load = Load::of(1 << 20, 40_000, 850);
 

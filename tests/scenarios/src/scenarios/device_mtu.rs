@@ -1,26 +1,19 @@
 //! Devices whose MTU changes under sockets.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use crate::frame::ESP_HEADERS;
+use crate::harness::carries_at_most;
+use crate::prelude::*;
+use crate::transfer::{transfer_counting, transfer_while};
 
-use anyhow::{ensure, Context, Result};
-
-use crate::frame::{ESP_HEADERS, ETH_P_ESP};
-use crate::harness::{carries_at_most, note, refused, Outcome, Scenario};
-use crate::lab::{eventually, send_single_packets, Lab};
-use crate::patience::patience;
-use crate::socket::Socket;
-use crate::transfer::{beside, exchange, transfer_counting, transfer_while, Load};
-
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("mtu_lowered_by_the_sender_under_a_stream", sender_first).within(120),
-    Scenario::direct("mtu_lowered_by_the_receiver_under_a_stream", receiver_first).within(120),
-    Scenario::direct("mtu_changed_again_and_again_under_streams", again_and_again).within(120),
-    Scenario::direct("mtu_raised_serves_later_connections", raised),
-    Scenario::direct("mtu_lowered_while_the_device_is_down", while_down),
-    Scenario::direct("mtu_limits_datagrams_at_once", datagrams),
-    Scenario::direct("mtu_of_0_does_not_stop_local_streams", of_nothing),
-];
+scenarios! {
+    direct mtu_lowered_by_the_sender_under_a_stream = sender_first, within(120);
+    direct mtu_lowered_by_the_receiver_under_a_stream = receiver_first, within(120);
+    direct mtu_changed_again_and_again_under_streams = again_and_again, within(120);
+    direct mtu_raised_serves_later_connections = raised;
+    direct mtu_lowered_while_the_device_is_down = while_down;
+    direct mtu_limits_datagrams_at_once = datagrams;
+    direct mtu_of_0_does_not_stop_local_streams = of_nothing;
+}
 
 /// A stream whose sender has filled all buffers: packets are on their way, and more wait.
 fn filled(lab: &Lab, port: u16, load: Load, change: impl FnOnce(&Socket) -> Result<()>) -> Outcome {

@@ -1,27 +1,15 @@
 //! Devices that move between namespaces, and namespaces that end, under sockets.
 
-use std::time::Duration;
-
-use anyhow::{ensure, Context};
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::waitpid;
 
-use crate::device::{gone, Device};
-use crate::harness::{start_process, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab};
-use crate::netns::Netns;
-use crate::socket::Socket;
-use crate::transfer::exchange;
+use crate::device::gone;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct(
-        "device_moved_to_another_namespace_leaves_its_sockets",
-        moved,
-    ),
-    Scenario::guest("namespace_lives_as_long_as_its_sockets", sockets_live_on),
-    Scenario::guest("namespace_ends_with_a_killed_process_under_traffic", killed),
-];
+scenarios! {
+    direct device_moved_to_another_namespace_leaves_its_sockets = moved;
+    guest namespace_lives_as_long_as_its_sockets = sockets_live_on;
+    guest namespace_ends_with_a_killed_process_under_traffic = killed;
+}
 
 fn moved(lab: &Lab) -> Outcome {
     let other = Netns::create()?;

@@ -1,18 +1,13 @@
 //! Devices that carry frames within others or over several at once: VXLAN, LACP, a team with a hash.
 
-use anyhow::{ensure, Context, Result};
+use crate::device::await_carrier;
+use crate::harness::growth;
+use crate::prelude::*;
 
-use crate::device::{await_carrier, Device};
-use crate::harness::{growth, note, Outcome, Scenario};
-use crate::lab::{eventually, Lab};
-use crate::netns::Netns;
-use crate::transfer::{exchange, transfer_both_ways, Load};
-
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("vxlan_carries_both_protocols", vxlan),
-    Scenario::guest("lacp_spreads_connections_over_its_ports", lacp).within(120),
-];
+scenarios! {
+    direct vxlan_carries_both_protocols = vxlan;
+    guest lacp_spreads_connections_over_its_ports = lacp, within(120);
+}
 
 const PORT: u16 = 870;
 

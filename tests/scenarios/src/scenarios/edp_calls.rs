@@ -1,28 +1,20 @@
 //! The socket calls on EDP: sending, receiving, waiting, options.
 
-use anyhow::{ensure, Context, Result};
 use sockaddr_en::EdpStats;
 
-use crate::address::{Address, SOL_EP, SO_MTU};
-use crate::harness::{refused, silent, start_process, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab, EDP_MAX};
-use crate::patience::patience;
-use crate::socket::{Piece, Socket};
-use crate::transfer::random;
+use crate::address::SO_MTU;
+use crate::lab::EDP_MAX;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("edp_sizes_from_0_to_the_largest", sizes),
-    Scenario::direct("edp_keeps_datagrams_apart_and_in_order", in_order),
-    Scenario::direct("edp_full_receive_buffer_drops_and_counts", full_buffer),
-    Scenario::direct(
-        "edp_full_send_buffer_refuses_instead_of_dropping",
-        small_send_buffer,
-    ),
-    Scenario::direct("edp_mtu_and_statistics", options),
-    Scenario::direct("edp_sender_is_known_after_its_device_is_gone", device_gone),
-    Scenario::direct("edp_two_processes_of_one_host", one_host),
-];
+scenarios! {
+    direct edp_sizes_from_0_to_the_largest = sizes;
+    direct edp_keeps_datagrams_apart_and_in_order = in_order;
+    direct edp_full_receive_buffer_drops_and_counts = full_buffer;
+    direct edp_full_send_buffer_refuses_instead_of_dropping = small_send_buffer;
+    direct edp_mtu_and_statistics = options;
+    direct edp_sender_is_known_after_its_device_is_gone = device_gone;
+    direct edp_two_processes_of_one_host = one_host;
+}
 
 /// Receives one datagram, waiting within reason.
 fn take(socket: &Socket) -> Result<(Vec<u8>, Address)> {

@@ -1,22 +1,14 @@
 //! The protocol's own answer on EDP port 0, seen from a raw packet socket.
 
-use anyhow::{ensure, Context};
+use crate::frame::edp;
+use crate::lab::EDP_MAX;
+use crate::prelude::*;
 
-use crate::frame::{edp, ethernet, ETH_P_EDP};
-use crate::harness::{Outcome, Scenario};
-use crate::lab::{await_events, Lab, EDP_MAX};
-use crate::patience::patience;
-use crate::transfer::random;
-
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("edp_echo_request_from_a_packet_socket_is_answered", echo),
-    Scenario::direct(
-        "edp_echo_request_from_an_edp_socket_is_answered",
-        echo_socket,
-    ),
-    Scenario::direct("edp_other_messages_to_port_0_are_not_answered", silence),
-];
+scenarios! {
+    direct edp_echo_request_from_a_packet_socket_is_answered = echo;
+    direct edp_echo_request_from_an_edp_socket_is_answered = echo_socket;
+    direct edp_other_messages_to_port_0_are_not_answered = silence;
+}
 
 const REQUEST: u8 = 1;
 const REPLY: u8 = 2;

@@ -1,21 +1,15 @@
 //! Who may hold which EDP port, and who hears what arrives there.
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{ensure, Context};
-
-use crate::address::Address;
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::Lab;
 use crate::patience::factor;
-use crate::transfer::beside;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("edp_and_esp_have_ports_of_their_own", protocols),
-    Scenario::direct("edp_does_not_send_by_another_interface", other_interface),
-    Scenario::direct("edp_port_changes_do_not_hide_other_sockets", port_changes).within(150),
-];
+scenarios! {
+    direct edp_and_esp_have_ports_of_their_own = protocols;
+    direct edp_does_not_send_by_another_interface = other_interface;
+    direct edp_port_changes_do_not_hide_other_sockets = port_changes, within(150);
+}
 
 /// A second device on host a, with its index.
 fn second_device(lab: &Lab) -> anyhow::Result<u32> {

@@ -1,32 +1,22 @@
 //! What a host tells on EDP's port 0, and what another one makes of it: the limits of peers.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{ensure, Context, Result};
 use sockaddr_en::Capabilities;
 
-use crate::address::{Address, EDP_SO_CHECKSUM, SOL_EP};
-use crate::frame::{edp, edp_summed, ethernet, PacketSocket, EDP_HEADER, ETH_P_EDP};
-use crate::harness::{carries_at_most, refused, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{eventually, print_mac, Host, Lab, DEVICE};
-use crate::patience::patience;
-use crate::socket::Socket;
+use crate::address::EDP_SO_CHECKSUM;
+use crate::frame::{edp, edp_summed, EDP_HEADER};
+use crate::harness::carries_at_most;
+use crate::prelude::*;
 use crate::station::MAC as STRANGER;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("edp_query_is_answered_with_every_option", every_option),
-    Scenario::direct("edp_query_answers_are_limited_in_rate", rate),
-    Scenario::direct("edp_query_false_answers_change_nothing", false_answers),
-    Scenario::direct("edp_query_silent_peer_gets_large_datagrams", silent_peer),
-    Scenario::direct("edp_query_stays_in_its_namespace", namespaces),
-    Scenario::direct("edp_query_by_the_library_and_by_ping", programs),
-    Scenario::direct(
-        "mtu_of_9000_sends_no_datagram_that_1500_cannot_take",
-        unequal_mtus,
-    ),
-];
+scenarios! {
+    direct edp_query_is_answered_with_every_option = every_option;
+    direct edp_query_answers_are_limited_in_rate = rate;
+    direct edp_query_false_answers_change_nothing = false_answers;
+    direct edp_query_silent_peer_gets_large_datagrams = silent_peer;
+    direct edp_query_stays_in_its_namespace = namespaces;
+    direct edp_query_by_the_library_and_by_ping = programs;
+    direct mtu_of_9000_sends_no_datagram_that_1500_cannot_take = unequal_mtus;
+}
 
 const QUERY: u8 = 3;
 const ANSWER: u8 = 4;

@@ -1,22 +1,15 @@
 //! Datagrams with a checksum.
 
-use anyhow::{ensure, Context, Result};
+use crate::address::{EDP_SO_CHECKSUM, SO_MTU};
+use crate::frame::{edp, edp_summed};
+use crate::prelude::*;
 
-use crate::address::{EDP_SO_CHECKSUM, SOL_EP, SO_MTU};
-use crate::frame::{edp, edp_summed, ethernet, ETH_P_EDP};
-use crate::harness::{refused, silent, Outcome, Scenario};
-use crate::lab::Lab;
-use crate::patience::patience;
-use crate::socket::Socket;
-use crate::transfer::random;
-
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("edp_sums_on_the_wire", on_the_wire),
-    Scenario::direct("edp_sums_that_are_wrong_are_counted", wrong),
-    Scenario::direct("edp_sums_of_every_size", sizes),
-    Scenario::direct("edp_sums_option", option),
-];
+scenarios! {
+    direct edp_sums_on_the_wire = on_the_wire;
+    direct edp_sums_that_are_wrong_are_counted = wrong;
+    direct edp_sums_of_every_size = sizes;
+    direct edp_sums_option = option;
+}
 
 fn sum(socket: &Socket) -> Result<()> {
     Ok(socket.set_int_option(SOL_EP, EDP_SO_CHECKSUM, 1)?)

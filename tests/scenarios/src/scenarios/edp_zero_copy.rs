@@ -1,29 +1,21 @@
 //! EZDP: EDP whose sends do not copy, and EDP's own sends that ask for it.
 
-use anyhow::{ensure, Context, Result};
-
-use crate::address::{
-    Address, AF_ENET, EDP_SO_CHECKSUM, EPPROTO_EZDP, EP_SO_ZEROCOPY, SOL_EP, SO_MTU,
-};
-use crate::harness::{receives, refused, scenario, Outcome, Scenario};
-use crate::lab::{Host, Lab};
-use crate::socket::{Piece, Socket};
-use crate::transfer::random;
+use crate::address::{EDP_SO_CHECKSUM, EPPROTO_EZDP, EP_SO_ZEROCOPY, SO_MTU};
+use crate::prelude::*;
 use crate::zero_copy::{completed, completed_from, is_on, none_left, Copies};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(direct, ezdp_sends_are_completed),
-    scenario!(direct, ezdp_and_edp_share_ports_and_frames),
-    scenario!(direct, ezdp_to_its_own_host),
-    scenario!(direct, ezdp_makes_no_copy_for_a_device),
-    scenario!(direct, ezdp_datagram_of_many_pieces_is_copied),
-    scenario!(direct, ezdp_datagram_of_several_sends_is_copied),
-    scenario!(direct, ezdp_with_checksums),
-    scenario!(direct, ezdp_refusals_are_not_completed),
-    scenario!(direct, ezdp_option_cannot_be_switched_off),
-    scenario!(direct, ezdp_completions_fill_no_more_than_their_room),
-];
+scenarios! {
+    direct ezdp_sends_are_completed;
+    direct ezdp_and_edp_share_ports_and_frames;
+    direct ezdp_to_its_own_host;
+    direct ezdp_makes_no_copy_for_a_device;
+    direct ezdp_datagram_of_many_pieces_is_copied;
+    direct ezdp_datagram_of_several_sends_is_copied;
+    direct ezdp_with_checksums;
+    direct ezdp_refusals_are_not_completed;
+    direct ezdp_option_cannot_be_switched_off;
+    direct ezdp_completions_fill_no_more_than_their_room;
+}
 
 fn ezdp(host: &Host) -> Result<Socket> {
     host.namespace

@@ -1,18 +1,11 @@
 //! Mixed traffic over a link that is cut; `make endurance` goes on for an hour, between two guests.
 
-use anyhow::ensure;
-
 use crate::endurance::rehearse;
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::Lab;
-use crate::module;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[Scenario::switched(
-    "endurance_of_mixed_traffic_while_the_link_is_cut",
-    half_a_minute,
-)
-.within(200)];
+scenarios! {
+    switched endurance_of_mixed_traffic_while_the_link_is_cut = half_a_minute, within(200);
+}
 
 fn half_a_minute(lab: &Lab) -> Outcome {
     let seed = fastrand::u64(..);

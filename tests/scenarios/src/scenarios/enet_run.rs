@@ -1,27 +1,20 @@
 //! `enet run`: programs that know nothing of mapped sockets, and the rules for whom ESP may carry their connections.
 
-use std::fs;
 use std::path::Path;
-use std::process::{Command, Stdio};
 
-use anyhow::{ensure, Context, Result};
 use nix::mount::{mount, MsFlags};
 
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
-use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{eventually, Lab};
-use crate::patience::patience;
+use crate::prelude::*;
 use crate::privilege::without_capabilities;
-use crate::transfer::exchange;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("enet_run_maps_programs_by_bpf", by_bpf),
-    Scenario::direct("enet_run_keeps_rules_for_its_programs", own_rules),
-    Scenario::direct("enet_policy_holds_for_both_ends", policy),
-    Scenario::direct("enet_policy_refuses_what_it_does_not_know", bad_rules),
-    Scenario::direct("enet_mapped_says_what_carries_a_connection", carriers),
-];
+scenarios! {
+    direct enet_run_maps_programs_by_bpf = by_bpf;
+    direct enet_run_keeps_rules_for_its_programs = own_rules;
+    direct enet_policy_holds_for_both_ends = policy;
+    direct enet_policy_refuses_what_it_does_not_know = bad_rules;
+    direct enet_mapped_says_what_carries_a_connection = carriers;
+}
 
 const GROUPS: &str = "/sys/fs/cgroup";
 /// What `enet run` needs of the kernel, and a kernel for debugging has not.

@@ -1,40 +1,29 @@
 //! The program `enet`: what it lists, counts and exports, and whom `enet ping` holds responsible.
 
-use std::fs;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use std::process::{Child, Command, Stdio};
+use std::process::Child;
 
-use anyhow::{ensure, Context, Result};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 use serde_json::Value;
 
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{eventually, print_mac, Host, Lab, DEVICE};
-use crate::module::{self, Restore};
+use crate::prelude::*;
 use crate::program::{start, wait_for_word};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("enet_ss_lists_sockets_with_their_peers", list),
-    Scenario::direct("enet_ss_tells_a_sockets_processes_and_counters", owners),
-    Scenario::direct("enet_stats_tells_what_is_refused", counters),
-    Scenario::direct("enet_exporter_speaks_prometheus", exporter),
-    Scenario::direct("enet_ping_is_answered_by_a_good_peer", good_peer),
-    Scenario::direct("enet_ping_prints_a_summary_when_interrupted", interrupted),
-    Scenario::guest(
-        "enet_ping_says_that_the_module_is_not_loaded_here",
-        no_module_here,
-    ),
-    Scenario::direct("enet_ping_says_what_is_wrong_with_the_device", bad_device),
-    Scenario::direct(
-        "enet_ping_says_that_the_peer_lacks_the_module",
-        no_module_there,
-    ),
-    Scenario::direct("enet_ping_says_that_a_filter_drops_frames", filters),
-    Scenario::direct("enet_ping_says_that_nobody_is_there", nobody),
-];
+scenarios! {
+    direct enet_ss_lists_sockets_with_their_peers = list;
+    direct enet_ss_tells_a_sockets_processes_and_counters = owners;
+    direct enet_stats_tells_what_is_refused = counters;
+    direct enet_exporter_speaks_prometheus = exporter;
+    direct enet_ping_is_answered_by_a_good_peer = good_peer;
+    direct enet_ping_prints_a_summary_when_interrupted = interrupted;
+    guest enet_ping_says_that_the_module_is_not_loaded_here = no_module_here;
+    direct enet_ping_says_what_is_wrong_with_the_device = bad_device;
+    direct enet_ping_says_that_the_peer_lacks_the_module = no_module_there;
+    direct enet_ping_says_that_a_filter_drops_frames = filters;
+    direct enet_ping_says_that_nobody_is_there = nobody;
+}
 
 /// Ethernet types, as `tc` takes them.
 const EDP: &str = "0x88b5";

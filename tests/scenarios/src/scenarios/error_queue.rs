@@ -1,26 +1,17 @@
 //! The error queue, to which a queueing discipline reports what it did not send in time.
 
-use std::process::Command;
-use std::time::Duration;
-
-use anyhow::{ensure, Context, Result};
-
-use crate::address::SOL_EP;
 use crate::control::{receive_with_control, Control};
-use crate::device::Device;
-use crate::harness::{receives, refused, silent, tell, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab};
+use crate::harness::tell;
 use crate::meminfo::kib;
-use crate::netns::{finish, Netns};
+use crate::netns::finish;
 use crate::patience::factor;
-use crate::socket::Socket;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("error_queue_reports_packets_not_sent_in_time", reports),
-    Scenario::direct("error_queue_of_a_stream", stream),
-    Scenario::direct("error_queue_is_freed_with_its_socket", left_behind),
-];
+scenarios! {
+    direct error_queue_reports_packets_not_sent_in_time = reports;
+    direct error_queue_of_a_stream = stream;
+    direct error_queue_is_freed_with_its_socket = left_behind;
+}
 
 /// `EP_RECVERR`, the control message with a report.
 const EP_RECVERR: i32 = 3;

@@ -1,37 +1,27 @@
 //! Much data over ESP: between programs, in messages of every size, both ways at once, to slow readers.
 
-use std::process::Command;
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{anyhow, ensure, Context, Result};
 use sha2::{Digest, Sha256};
 
 use crate::alike::asleep::{asleep, Sleeper, POLL};
-use crate::harness::{Outcome, Scenario};
-use crate::lab::{await_events, print_mac, Host, Lab, DEVICE};
+use crate::prelude::*;
 use crate::priority::first_of_all;
 use crate::processor::run_on;
 use crate::program::{pipe_through, socat_address};
-use crate::transfer::{beside, random, receive_to_end, transfer, transfer_both_ways, Load};
+use crate::transfer::receive_to_end;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_64_mib_through_a_c_program", c_program).within(180),
-    Scenario::direct("esp_64_mib_through_socat", socat_forth).within(180),
-    Scenario::direct("esp_64_mib_through_socat_backwards", socat_back).within(180),
-    Scenario::direct("esp_two_processes_of_one_host", c_program_on_one_host).within(120),
-    Scenario::direct("esp_8_mib_in_one_send", one_big_message),
-    Scenario::direct("esp_8_mib_both_ways_at_once", both_ways),
-    Scenario::direct("esp_odd_sizes_of_calls", odd_sizes),
-    Scenario::direct("esp_slow_reader_with_small_buffer", slow_reader),
-    Scenario::direct("esp_10000_one_byte_round_trips", ping_pong),
-    Scenario::direct("esp_8_senders_to_one_host", many_senders),
-    Scenario::direct(
-        "esp_messages_of_two_writers_stay_whole_in_a_buffer_with_room",
-        two_writers,
-    ),
-];
+scenarios! {
+    direct esp_64_mib_through_a_c_program = c_program, within(180);
+    direct esp_64_mib_through_socat = socat_forth, within(180);
+    direct esp_64_mib_through_socat_backwards = socat_back, within(180);
+    direct esp_two_processes_of_one_host = c_program_on_one_host, within(120);
+    direct esp_8_mib_in_one_send = one_big_message;
+    direct esp_8_mib_both_ways_at_once = both_ways;
+    direct esp_odd_sizes_of_calls = odd_sizes;
+    direct esp_slow_reader_with_small_buffer = slow_reader;
+    direct esp_10000_one_byte_round_trips = ping_pong;
+    direct esp_8_senders_to_one_host = many_senders;
+    direct esp_messages_of_two_writers_stay_whole_in_a_buffer_with_room = two_writers;
+}
 
 const MIB: usize = 1 << 20;
 

@@ -1,21 +1,19 @@
 //! The socket calls on an ESP connection: flags, vectors, time limits, readiness, options, ioctls.
 
-use anyhow::{ensure, Context};
 use sockaddr_en::EspStats;
 
-use crate::address::{SOL_EP, SOL_EP_2006, SO_MTU, SO_STATS};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, Lab, ESP_MSS};
-use crate::transfer::{beside, fill, random};
+use crate::address::{SOL_EP_2006, SO_MTU, SO_STATS};
+use crate::lab::ESP_MSS;
+use crate::prelude::*;
+use crate::transfer::fill;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_nonblocking_sender_loses_nothing", nonblocking_sender),
-    Scenario::direct("esp_mtu_and_statistics", options),
-    Scenario::direct("options_have_their_first_level_too", first_level),
-    Scenario::direct("esp_buffer_sizes_limit_the_queues", buffers),
-    Scenario::direct("esp_low_water_beyond_the_window_is_no_deadlock", low_water),
-];
+scenarios! {
+    direct esp_nonblocking_sender_loses_nothing = nonblocking_sender;
+    direct esp_mtu_and_statistics = options;
+    direct options_have_their_first_level_too = first_level;
+    direct esp_buffer_sizes_limit_the_queues = buffers;
+    direct esp_low_water_beyond_the_window_is_no_deadlock = low_water;
+}
 
 /// Little memory and no waiting: what a send did not take is not sent, what it took arrives.
 fn nonblocking_sender(lab: &Lab) -> Outcome {

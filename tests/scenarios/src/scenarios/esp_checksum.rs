@@ -1,38 +1,20 @@
 //! Checksums of ESP packets: who gets them, where they are made and checked, and what they find.
 
-use std::sync::atomic::Ordering;
-use std::time::Duration;
-
-use anyhow::{ensure, Context, Result};
-
 use super::esp_cookies::await_cookies;
-use crate::address::{ESP_SO_CHECKSUM, SOL_EP};
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
-use crate::harness::{refused, tell, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{send_single_packets, Lab, DEVICE};
-use crate::patience::patience;
+use crate::address::ESP_SO_CHECKSUM;
+use crate::harness::tell;
+use crate::prelude::*;
 use crate::relay::Faults;
-use crate::socket::Socket;
-use crate::transfer::{beside, exchange, random, transfer, transfer_both_ways, Load};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("checksum_that_either_side_asks_for_serves_both", agreed),
-    Scenario::direct("checksum_option_is_for_the_next_connection", option),
-    Scenario::direct("checksum_follows_every_packet", every_packet),
-    Scenario::direct("checksum_is_checked_before_packets_join", joined),
-    Scenario::direct(
-        "checksum_that_is_wrong_or_missing_is_a_lost_packet",
-        wrong_or_missing,
-    ),
-    Scenario::direct("checksum_is_agreed_behind_a_cookie", behind_a_cookie),
-    Scenario::switched(
-        "checksum_finds_what_the_frame_check_does_not",
-        behind_the_frame_check,
-    )
-    .within(240),
-];
+scenarios! {
+    direct checksum_that_either_side_asks_for_serves_both = agreed;
+    direct checksum_option_is_for_the_next_connection = option;
+    direct checksum_follows_every_packet = every_packet;
+    direct checksum_is_checked_before_packets_join = joined;
+    direct checksum_that_is_wrong_or_missing_is_a_lost_packet = wrong_or_missing;
+    direct checksum_is_agreed_behind_a_cookie = behind_a_cookie;
+    switched checksum_finds_what_the_frame_check_does_not = behind_the_frame_check, within(240);
+}
 
 const LOAD: Load = Load::of(1 << 20, 100_000, 17);
 

@@ -1,26 +1,15 @@
 //! How ESP connections begin and end.
 
-use std::time::Duration;
-
-use anyhow::{ensure, Context};
-
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab};
 use crate::meminfo::kib;
+use crate::prelude::*;
 use crate::relay::Mode;
-use crate::socket::Socket;
-use crate::transfer::exchange;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::switched(
-        "esp_simultaneous_connect_opens_one_connection",
-        simultaneous_connect,
-    ),
-    Scenario::switched("esp_simultaneous_shutdown", simultaneous_shutdown),
-    Scenario::switched("esp_simultaneous_close", simultaneous_close),
-    Scenario::direct("esp_1000_connections_leave_no_memory_behind", thousand).within(120),
-];
+scenarios! {
+    switched esp_simultaneous_connect_opens_one_connection = simultaneous_connect;
+    switched esp_simultaneous_shutdown = simultaneous_shutdown;
+    switched esp_simultaneous_close = simultaneous_close;
+    direct esp_1000_connections_leave_no_memory_behind = thousand, within(120);
+}
 
 /// Both sides connect to each other, and their SYNs cross on the wire.
 fn simultaneous_connect(lab: &Lab) -> Outcome {

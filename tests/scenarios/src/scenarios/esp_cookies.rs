@@ -1,23 +1,13 @@
 //! SYNs that nobody follows up, and clients that take their time.
 
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{ensure, Context, Result};
-
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, Host, Lab};
-use crate::patience::patience;
-use crate::socket::Socket;
+use crate::prelude::*;
 use crate::station;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_slow_clients_survive_a_flood_of_syns", slow_clients),
-    Scenario::direct("esp_cookies_are_of_one_client", made_up),
-    Scenario::direct("esp_cookies_end_with_the_accept_queues_room", no_room),
-];
+scenarios! {
+    direct esp_slow_clients_survive_a_flood_of_syns = slow_clients;
+    direct esp_cookies_are_of_one_client = made_up;
+    direct esp_cookies_end_with_the_accept_queues_room = no_room;
+}
 
 const PORT: u16 = 570;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];

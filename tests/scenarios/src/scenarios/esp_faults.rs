@@ -1,32 +1,17 @@
 //! ESP over wires that lose, double, reorder, delay and damage frames.
 
-use std::sync::atomic::Ordering;
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{anyhow, ensure, Context};
-
-use crate::frame::{EspHeader, ETH_P_ESP};
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::Lab;
-use crate::patience::patience;
+use crate::prelude::*;
 use crate::relay::{Faults, Mode};
-use crate::transfer::{beside, random, transfer, transfer_both_ways, Load};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::switched("esp_16_mib_intact_over_a_bad_wire", bad_wire).within(300),
-    Scenario::switched("esp_intact_when_frames_are_reordered", reordered).within(120),
-    Scenario::switched("esp_intact_at_30_percent_loss", terrible_wire).within(120),
-    Scenario::direct("esp_intact_over_netem", netem).within(120),
-    Scenario::switched(
-        "esp_100_connections_over_a_bad_wire",
-        connections_on_bad_wire,
-    )
-    .within(180),
-    Scenario::switched("esp_continues_after_3_s_without_a_link", interruption),
-    Scenario::switched("esp_survives_frames_with_changed_bits", damage).within(120),
-];
+scenarios! {
+    switched esp_16_mib_intact_over_a_bad_wire = bad_wire, within(300);
+    switched esp_intact_when_frames_are_reordered = reordered, within(120);
+    switched esp_intact_at_30_percent_loss = terrible_wire, within(120);
+    direct esp_intact_over_netem = netem, within(120);
+    switched esp_100_connections_over_a_bad_wire = connections_on_bad_wire, within(180);
+    switched esp_continues_after_3_s_without_a_link = interruption;
+    switched esp_survives_frames_with_changed_bits = damage, within(120);
+}
 
 const MIB: usize = 1 << 20;
 

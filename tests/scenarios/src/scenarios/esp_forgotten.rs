@@ -1,26 +1,13 @@
 //! Connections of which only one end is left: the other host was restarted, or had nothing more to say.
 
-use anyhow::{ensure, Context, Result};
-
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{eventually, Host, Lab};
-use crate::patience::patience;
+use crate::prelude::*;
 use crate::station::Station;
-use crate::transfer::exchange;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct(
-        "esp_data_after_the_peer_forgot_the_connection_is_an_error",
-        lost_data,
-    ),
-    Scenario::direct(
-        "esp_a_closed_connections_bytes_never_reach_the_next_one",
-        left_behind,
-    ),
-    Scenario::direct("esp_restarted_client_connects_again", restarted),
-];
+scenarios! {
+    direct esp_data_after_the_peer_forgot_the_connection_is_an_error = lost_data;
+    direct esp_a_closed_connections_bytes_never_reach_the_next_one = left_behind;
+    direct esp_restarted_client_connects_again = restarted;
+}
 
 /// Ends the connection of the host that sent `last`, in its peer's name and without the peer's knowledge.
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {

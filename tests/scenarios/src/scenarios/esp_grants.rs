@@ -1,22 +1,15 @@
 //! Windows that receivers grant: a sender makes use of them, a receiver gives them, and a fixed window ends them.
 
-use anyhow::{ensure, Context, Result};
-
-use crate::frame::{EspHeader, PacketSocket, ETH_P_ESP};
-use crate::harness::{note, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{Lab, ESP_MSS};
-use crate::socket::Socket;
+use crate::lab::ESP_MSS;
+use crate::prelude::*;
 use crate::station::Station;
-use crate::transfer::{transfer, Load};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_grants_are_made_use_of", sender).counted(),
-    Scenario::direct("esp_grants_are_not_for_a_sender_with_a_fixed_window", fixed),
-    Scenario::direct("esp_grants_follow_the_rate", receiver).counted(),
-    Scenario::direct("esp_buffers_grow_with_the_window", buffers).counted(),
-];
+scenarios! {
+    direct esp_grants_are_made_use_of = sender, counted;
+    direct esp_grants_are_not_for_a_sender_with_a_fixed_window = fixed;
+    direct esp_grants_follow_the_rate = receiver, counted;
+    direct esp_buffers_grow_with_the_window = buffers, counted;
+}
 
 /// The options of a station that is like the module with its defaults.
 const OPTIONS: [u8; 16] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255];

@@ -1,40 +1,23 @@
 //! What hosts tell each other in SYN and SYN|ACK: the largest packet and the window.
 
-use std::process::{Child, Command, Stdio};
-
-use anyhow::{ensure, Context, Result};
+use std::process::Child;
 
 use super::esp_cookies::await_cookies;
-use crate::address::{Address, ESP_SO_CHECKSUM, SOL_EP};
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ESP_HEADERS, ETH_P_ESP};
-use crate::harness::{carries_at_most, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{print_mac, send_single_packets, Lab, DEVICE};
-use crate::patience::patience;
+use crate::address::ESP_SO_CHECKSUM;
+use crate::frame::ESP_HEADERS;
+use crate::harness::carries_at_most;
+use crate::prelude::*;
 use crate::program::{start, wait_for_word};
-use crate::socket::Socket;
 use crate::station::MAC as STRANGER;
-use crate::transfer::{beside, random, transfer, Load};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct(
-        "mtu_of_9000_and_of_1500_talk_at_1500_both_ways",
-        unequal_mtus,
-    ),
-    Scenario::direct("mtu_of_a_peer_is_known_behind_a_cookie", behind_a_cookie),
-    Scenario::direct("esp_options_are_told_by_both_sides", on_the_wire),
-    Scenario::direct("esp_options_of_any_form_open_a_connection", any_form),
-    Scenario::direct(
-        "esp_options_of_windows_spare_the_first_wait",
-        unequal_windows,
-    ),
-    Scenario::direct(
-        "esp_second_implementation_connects_both_ways",
-        second_implementation,
-    )
-    .within(120),
-];
+scenarios! {
+    direct mtu_of_9000_and_of_1500_talk_at_1500_both_ways = unequal_mtus;
+    direct mtu_of_a_peer_is_known_behind_a_cookie = behind_a_cookie;
+    direct esp_options_are_told_by_both_sides = on_the_wire;
+    direct esp_options_of_any_form_open_a_connection = any_form;
+    direct esp_options_of_windows_spare_the_first_wait = unequal_windows;
+    direct esp_second_implementation_connects_both_ways = second_implementation, within(120);
+}
 
 /// ESP in Python, written from docs/protocol.md.
 const SECOND: &str = "/usr/share/python/esp_second.py";

@@ -1,24 +1,12 @@
 //! Connections whose descriptors are closed: nobody's limits count them but the module's own.
 
-use std::time::Duration;
-
-use anyhow::{ensure, Context, Result};
-
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{eventually, Lab, Wiring};
 use crate::meminfo::kib;
-use crate::socket::Socket;
-use crate::transfer::random;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_closed_sockets_hold_limited_memory", bounded).within(120),
-    Scenario::direct(
-        "esp_closed_sockets_of_all_namespaces_share_one_limit",
-        shared,
-    )
-    .within(120),
-];
+scenarios! {
+    direct esp_closed_sockets_hold_limited_memory = bounded, within(120);
+    direct esp_closed_sockets_of_all_namespaces_share_one_limit = shared, within(120);
+}
 
 /// The port of the servers that close.
 const PORT: u16 = 720;

@@ -1,44 +1,27 @@
 //! Records of ESP (`SOCK_SEQPACKET`): one send is one receive, whatever happens on the way.
 
-use std::process::{Command, Stdio};
-use std::time::Duration;
-
-use anyhow::{anyhow, ensure, Context, Result};
 use fastrand::Rng;
 
-use crate::address::{Address, AF_ENET};
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{eventually, print_mac, send_single_packets, Host, Lab, DEVICE};
-use crate::patience::patience;
+use crate::prelude::*;
 use crate::program::{start, wait_for_word};
-use crate::socket::Socket;
 use crate::station::MAC as STRANGER;
-use crate::transfer::{beside, random};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_records_arrive_as_they_were_sent", as_sent),
-    Scenario::direct("esp_records_are_not_joined_on_the_wire", on_the_wire),
-    Scenario::direct("esp_records_arrive_through_a_bad_wire", bad_wire).within(120),
-    Scenario::direct("esp_records_longer_than_the_receive_buffer", long_ones),
-    Scenario::direct("esp_records_survive_a_smaller_mtu", smaller_mtu),
-    Scenario::direct("esp_records_arrive_at_the_least_mtu", least_mtu),
-    Scenario::direct("esp_records_to_the_own_host", own_host),
-    Scenario::direct("esp_records_and_streams_refuse_each_other", other_kind),
-    Scenario::direct(
-        "esp_records_refuse_a_peer_that_does_not_know_them",
-        old_peer,
-    ),
-    Scenario::direct(
-        "esp_records_of_a_peer_that_breaks_them_end_with_a_reset",
-        broken,
-    ),
-    Scenario::direct("esp_records_without_end_take_bounded_memory", endless),
-    Scenario::direct("esp_records_behind_cookies", cookies),
-    Scenario::direct("esp_records_show_their_type", shown),
-    Scenario::direct("esp_records_example_asks_and_is_answered", example),
-];
+scenarios! {
+    direct esp_records_arrive_as_they_were_sent = as_sent;
+    direct esp_records_are_not_joined_on_the_wire = on_the_wire;
+    direct esp_records_arrive_through_a_bad_wire = bad_wire, within(120);
+    direct esp_records_longer_than_the_receive_buffer = long_ones;
+    direct esp_records_survive_a_smaller_mtu = smaller_mtu;
+    direct esp_records_arrive_at_the_least_mtu = least_mtu;
+    direct esp_records_to_the_own_host = own_host;
+    direct esp_records_and_streams_refuse_each_other = other_kind;
+    direct esp_records_refuse_a_peer_that_does_not_know_them = old_peer;
+    direct esp_records_of_a_peer_that_breaks_them_end_with_a_reset = broken;
+    direct esp_records_without_end_take_bounded_memory = endless;
+    direct esp_records_behind_cookies = cookies;
+    direct esp_records_show_their_type = shown;
+    direct esp_records_example_asks_and_is_answered = example;
+}
 
 /// A new socket of records.
 fn socket(host: &Host) -> Result<Socket> {

@@ -1,31 +1,21 @@
 //! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut, and a driver's packets are
 //! joined on arrival.
 
-use anyhow::{ensure, Result};
-
-use crate::device::Device;
-use crate::frame::{ethernet, flag, EspHeader, ESP_HEADERS, ETH_P_ESP};
-use crate::harness::{Outcome, Scenario};
-use crate::lab::{send_single_packets, Host, Lab, Wiring, DEVICE};
-use crate::module;
-use crate::transfer::{transfer, transfer_both_ways, Load};
+use crate::frame::ESP_HEADERS;
+use crate::prelude::*;
 use crate::tun::{Carries, Tun};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_runs_pass_a_veth_pair_whole", whole),
-    Scenario::direct("esp_runs_are_cut_into_packets_for_other_devices", cut),
-    Scenario::direct(
-        "esp_runs_are_cut_for_devices_without_scatter_gather",
-        linear,
-    ),
-    Scenario::direct("esp_packets_join_on_arrival", joined),
-    Scenario::direct("esp_packets_join_in_both_directions_at_once", both_ways),
-    Scenario::direct("esp_runs_to_the_own_host", own_host),
-    Scenario::direct("esp_no_runs_without_generic_segmentation", switched_off),
-    Scenario::direct("esp_segments_of_a_virtual_machine_are_refused", foreign),
-    Scenario::guest("esp_module_unloads_after_joining", unloads),
-];
+scenarios! {
+    direct esp_runs_pass_a_veth_pair_whole = whole;
+    direct esp_runs_are_cut_into_packets_for_other_devices = cut;
+    direct esp_runs_are_cut_for_devices_without_scatter_gather = linear;
+    direct esp_packets_join_on_arrival = joined;
+    direct esp_packets_join_in_both_directions_at_once = both_ways;
+    direct esp_runs_to_the_own_host = own_host;
+    direct esp_no_runs_without_generic_segmentation = switched_off;
+    direct esp_segments_of_a_virtual_machine_are_refused = foreign;
+    guest esp_module_unloads_after_joining = unloads;
+}
 
 const LOAD: Load = Load::of(4 << 20, 100_000, 14);
 

@@ -1,23 +1,18 @@
 //! Short messages: those that join a packet which waits for the window, and those that are read into memory that is not
 //! all there. The module copies up to 64 bytes another way than more.
 
-use anyhow::{ensure, Context, Result};
-
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab, ESP_MSS};
-use crate::socket::{Piece, PieceMut, Socket};
-use crate::transfer::random;
+use crate::lab::ESP_MSS;
+use crate::prelude::*;
 use crate::zero_copy::{completed, none_left, switch};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_short_messages_join_the_waiting_packet", joining),
-    Scenario::direct("esp_short_messages_up_to_the_packets_end", packets_end),
-    Scenario::direct("esp_short_message_in_bad_memory_joins_nothing", bad_memory),
-    Scenario::direct("esp_short_message_after_shutdown_joins_nothing", shut_down),
-    Scenario::direct("esp_short_messages_behind_zero_copy", behind_in_place),
-    Scenario::direct("esp_short_receives_into_bad_memory", bad_room),
-];
+scenarios! {
+    direct esp_short_messages_join_the_waiting_packet = joining;
+    direct esp_short_messages_up_to_the_packets_end = packets_end;
+    direct esp_short_message_in_bad_memory_joins_nothing = bad_memory;
+    direct esp_short_message_after_shutdown_joins_nothing = shut_down;
+    direct esp_short_messages_behind_zero_copy = behind_in_place;
+    direct esp_short_receives_into_bad_memory = bad_room;
+}
 
 const LOSING: &[&str] = &["netem", "loss", "100%"];
 /// `SIOCOUTQNSD`: bytes that were not sent yet.

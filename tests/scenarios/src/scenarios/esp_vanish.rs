@@ -1,28 +1,16 @@
 //! Peers that vanish, and peers that only seem to.
 
-use std::thread;
-use std::time::{Duration, Instant};
-
-use anyhow::{anyhow, ensure, Context, Result};
-
-use crate::address::{ESP_SO_USER_TIMEOUT, SOL_EP};
-use crate::harness::{note, refused, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{await_events, eventually, Lab, Wiring};
-use crate::module;
-use crate::patience::allow;
+use crate::address::ESP_SO_USER_TIMEOUT;
+use crate::prelude::*;
 use crate::relay::Mode;
-use crate::socket::Socket;
-use crate::transfer::{beside, exchange, random};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::switched("esp_connect_to_silent_host_times_out", silent_host),
-    Scenario::switched("esp_vanished_peer_times_out_every_blocked_call", vanished).within(180),
-    Scenario::guest("esp_orphans_do_not_outlive_a_vanished_peer", orphans).within(90),
-    Scenario::switched("esp_user_timeout_is_the_users", user_timeout).within(90),
-    Scenario::switched("esp_idle_or_paused_peer_does_not_time_out", patient).within(120),
-];
+scenarios! {
+    switched esp_connect_to_silent_host_times_out = silent_host;
+    switched esp_vanished_peer_times_out_every_blocked_call = vanished, within(180);
+    guest esp_orphans_do_not_outlive_a_vanished_peer = orphans, within(90);
+    switched esp_user_timeout_is_the_users = user_timeout, within(90);
+    switched esp_idle_or_paused_peer_does_not_time_out = patient, within(120);
+}
 
 fn silent_host(lab: &Lab) -> Outcome {
     let limited = lab.a.esp()?;

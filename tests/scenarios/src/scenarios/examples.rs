@@ -1,27 +1,21 @@
 //! The library's examples and socat: programs that know nothing of the scenarios.
 
 use std::io::{Read, Write};
-use std::process::{Child, Command, Stdio};
-use std::thread;
+use std::process::Child;
 
-use anyhow::{anyhow, ensure, Context, Result};
-
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{print_mac, Host, Lab, DEVICE};
+use crate::prelude::*;
 use crate::program::{socat_address, start, wait_for_word};
-use crate::transfer::random;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("example_nc_ends_its_halves_one_by_one", nc),
-    Scenario::direct("example_tokio_echo_on_100_connections", tokio_echo),
-    Scenario::direct("example_uring_echo_on_100_connections", uring_echo),
-    Scenario::direct("example_epoll_echo_on_100_connections", epoll_echo),
-    Scenario::direct("example_edp_ask_asks_until_it_is_answered", edp_ask),
-    Scenario::direct("python_asyncio_echo_on_50_connections", asyncio_echo),
-    Scenario::direct("python_sockets_streams_and_datagrams", python_sockets),
-    Scenario::direct("edp_through_socat_both_ways", socat_datagrams),
-];
+scenarios! {
+    direct example_nc_ends_its_halves_one_by_one = nc;
+    direct example_tokio_echo_on_100_connections = tokio_echo;
+    direct example_uring_echo_on_100_connections = uring_echo;
+    direct example_epoll_echo_on_100_connections = epoll_echo;
+    direct example_edp_ask_asks_until_it_is_answered = edp_ask;
+    direct python_asyncio_echo_on_50_connections = asyncio_echo;
+    direct python_sockets_streams_and_datagrams = python_sockets;
+    direct edp_through_socat_both_ways = socat_datagrams;
+}
 
 /// A program that serves until it is ended.
 struct Server {

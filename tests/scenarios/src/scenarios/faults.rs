@@ -1,48 +1,16 @@
 //! Some cells of the fault matrix, which `make faults` runs whole: those where most goes wrong at once.
 
-use crate::faults::{Cell, Traffic, Way, ALL_AT_ONCE, LOSS_30, TWICE_AND_LATE};
-use crate::harness::Scenario;
+use crate::faults::{Cell, Traffic, Way, Wire, ALL_AT_ONCE, LOSS_30, TWICE_AND_LATE};
+use crate::harness::scenarios;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::faulty(
-        "faults_dialogue_at_30_percent_loss_both_ways",
-        Cell {
-            wire: &LOSS_30,
-            way: Way::Both,
-            traffic: Traffic::Dialogue,
-        },
-    ),
-    Scenario::faulty(
-        "faults_bulk_both_ways_through_all_faults_at_once",
-        Cell {
-            wire: &ALL_AT_ONCE,
-            way: Way::Both,
-            traffic: Traffic::BothWays,
-        },
-    ),
-    Scenario::faulty(
-        "faults_bulk_when_30_percent_of_the_answers_are_lost",
-        Cell {
-            wire: &LOSS_30,
-            way: Way::Back,
-            traffic: Traffic::Bulk,
-        },
-    ),
-    Scenario::faulty(
-        "faults_50_connections_through_all_faults_at_once",
-        Cell {
-            wire: &ALL_AT_ONCE,
-            way: Way::Both,
-            traffic: Traffic::Many,
-        },
-    ),
-    Scenario::faulty(
-        "faults_connection_storm_when_frames_are_doubled_and_late",
-        Cell {
-            wire: &TWICE_AND_LATE,
-            way: Way::Both,
-            traffic: Traffic::Storm,
-        },
-    ),
-];
+scenarios! {
+    faulty faults_dialogue_at_30_percent_loss_both_ways = cell(&LOSS_30, Way::Both, Traffic::Dialogue);
+    faulty faults_bulk_both_ways_through_all_faults_at_once = cell(&ALL_AT_ONCE, Way::Both, Traffic::BothWays);
+    faulty faults_bulk_when_30_percent_of_the_answers_are_lost = cell(&LOSS_30, Way::Back, Traffic::Bulk);
+    faulty faults_50_connections_through_all_faults_at_once = cell(&ALL_AT_ONCE, Way::Both, Traffic::Many);
+    faulty faults_connection_storm_when_frames_are_doubled_and_late = cell(&TWICE_AND_LATE, Way::Both, Traffic::Storm);
+}
+
+const fn cell(wire: &'static Wire, way: Way, traffic: Traffic) -> Cell {
+    Cell { wire, way, traffic }
+}

@@ -2,48 +2,23 @@
 //!
 //! They run where the guest's clock counts instructions: there time means something, and is judged too.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::Barrier;
-use std::thread;
-use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, ensure, Context, Result};
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::waitpid;
 use sockaddr_en::EspStats;
 
-use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_ESP};
-use crate::harness::{note, start_process, Outcome, Scenario};
-use crate::lab::{eventually, Host};
-use crate::patience::patience;
-use crate::socket::Socket;
+use crate::prelude::*;
 use crate::switch::Switch;
-use crate::transfer::{beside, random, send_random, transfer, Load};
+use crate::transfer::send_random;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("esp_many_senders_cause_no_drop", many_senders)
-        .within(180)
-        .counted(),
-    Scenario::guest("esp_silent_sender_does_not_stop_the_others", silent_sender)
-        .within(120)
-        .counted(),
-    Scenario::guest("esp_killed_sender_does_not_stop_the_others", killed_sender)
-        .within(120)
-        .counted(),
-    Scenario::guest(
-        "esp_sender_without_link_does_not_stop_the_others",
-        unlinked_sender,
-    )
-    .within(120)
-    .counted(),
-    Scenario::guest("esp_sleeping_reader_stops_its_sender", sleeping_reader)
-        .within(120)
-        .counted(),
-    Scenario::guest("esp_random_loss", random_loss)
-        .within(120)
-        .counted(),
-];
+scenarios! {
+    guest esp_many_senders_cause_no_drop = many_senders, within(180), counted;
+    guest esp_silent_sender_does_not_stop_the_others = silent_sender, within(120), counted;
+    guest esp_killed_sender_does_not_stop_the_others = killed_sender, within(120), counted;
+    guest esp_sender_without_link_does_not_stop_the_others = unlinked_sender, within(120), counted;
+    guest esp_sleeping_reader_stops_its_sender = sleeping_reader, within(120), counted;
+    guest esp_random_loss = random_loss, within(120), counted;
+}
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

@@ -1,9 +1,7 @@
 //! Hostile frames made by a fuzzer; `make fuzz-frames` sends many more.
 
-use anyhow::ensure;
-
 use crate::fuzz::{attack, Plan};
-use crate::harness::{note, Outcome, Scenario};
+use crate::prelude::*;
 
 /// The scenarios of this file.
 pub const ALL: &[Scenario] =

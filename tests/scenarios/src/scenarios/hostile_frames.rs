@@ -1,28 +1,19 @@
 //! Frames that no honest station sends. They are counted and dropped; nobody else notices.
 
-use anyhow::{ensure, Context, Result};
 use fastrand::Rng;
 
-use crate::frame::{edp, ethernet, flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::{receives, refused, silent, Outcome, Scenario};
-use crate::lab::{eventually, Lab};
-use crate::patience::patience;
-use crate::socket::Socket;
-use crate::transfer::{exchange, random};
+use crate::frame::edp;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("hostile_edp_frames_are_counted_and_dropped", edp_frames),
-    Scenario::direct("hostile_esp_frames_are_dropped", esp_frames),
-    Scenario::direct("hostile_frames_to_other_hosts_are_dropped", to_others),
-    Scenario::direct("hostile_sources_get_no_answer", no_answer),
-    Scenario::direct(
-        "hostile_resets_outside_the_window_do_not_count",
-        wild_resets,
-    ),
-    Scenario::direct("hostile_syn_flood_does_not_stop_other_listeners", syn_flood),
-    Scenario::direct("hostile_10000_random_frames", random_frames).within(120),
-];
+scenarios! {
+    direct hostile_edp_frames_are_counted_and_dropped = edp_frames;
+    direct hostile_esp_frames_are_dropped = esp_frames;
+    direct hostile_frames_to_other_hosts_are_dropped = to_others;
+    direct hostile_sources_get_no_answer = no_answer;
+    direct hostile_resets_outside_the_window_do_not_count = wild_resets;
+    direct hostile_syn_flood_does_not_stop_other_listeners = syn_flood;
+    direct hostile_10000_random_frames = random_frames, within(120);
+}
 
 /// A station that takes part without any socket of the module.
 const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x66];

@@ -1,23 +1,14 @@
 //! Hosts see their own devices, ports and traffic, and nobody else's.
 
-use std::time::Duration;
-
-use anyhow::ensure;
-
-use crate::address::Address;
 use crate::frame::ETH_P_ALL;
-use crate::harness::{refused, silent, Outcome, Scenario};
-use crate::lab::{await_events, Host, Lab};
-use crate::patience::patience;
-use crate::transfer::exchange;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("namespaces_do_not_reach_each_others_ports", unreachable),
-    Scenario::direct("namespaces_hold_the_same_port_each", same_port),
-    Scenario::guest("namespaces_see_their_own_devices_only", own_devices),
-    Scenario::direct("own_address_never_reaches_the_wire", own_address),
-];
+scenarios! {
+    guest namespaces_do_not_reach_each_others_ports = unreachable;
+    direct namespaces_hold_the_same_port_each = same_port;
+    guest namespaces_see_their_own_devices_only = own_devices;
+    direct own_address_never_reaches_the_wire = own_address;
+}
 
 /// Two hosts without a wire between them, even with the same addresses, port numbers and interface numbers.
 fn unreachable() -> Outcome {

@@ -2,24 +2,18 @@
 
 use std::io::{ErrorKind, Read, Write};
 use std::net::Shutdown;
-use std::time::Duration;
 
-use anyhow::{bail, ensure, Context};
 use sockaddr_en::{
     Address, EdpSocket, EspListener, EspRecordListener, EspRecords, EspStream, MacAddr,
 };
 
-use crate::harness::{Outcome, Scenario};
-use crate::lab::{Lab, DEVICE};
-use crate::patience::patience;
-use crate::transfer::{beside, random};
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("library_datagrams", datagrams),
-    Scenario::direct("library_streams", streams),
-    Scenario::direct("library_records", records),
-];
+scenarios! {
+    direct library_datagrams = datagrams;
+    direct library_streams = streams;
+    direct library_records = records;
+}
 
 fn records(lab: &Lab) -> Outcome {
     let listener = (lab.b.namespace).within(|| EspRecordListener::bind("*:2813"))??;

@@ -1,18 +1,11 @@
 //! Both protocols over MACsec, which gives them the secrecy and the authentication that they have not.
 
-use anyhow::{ensure, Result};
+use crate::frame::ETH_P_ALL;
+use crate::prelude::*;
 
-use crate::device::Device;
-use crate::frame::{ethernet, flag, EspHeader, ETH_P_ALL, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::{refused, silent, Outcome, Scenario};
-use crate::lab::{print_mac, Host, Lab};
-use crate::transfer::{transfer_both_ways, Load};
-
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[Scenario::direct(
-    "macsec_hides_both_protocols_and_refuses_forged_frames",
-    hides,
-)];
+scenarios! {
+    direct macsec_hides_both_protocols_and_refuses_forged_frames = hides;
+}
 
 const KEYS: [&str; 2] = [
     "00112233445566778899aabbccddeeff",

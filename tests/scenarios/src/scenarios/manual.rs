@@ -1,22 +1,17 @@
 //! The manual pages against the module: what they name is there, and what is there they name.
 
 use std::collections::BTreeSet;
-use std::fs;
 
-use anyhow::{ensure, Context, Result};
-
-use crate::harness::{Outcome, Scenario};
-use crate::knobs::{Knobs, DIRECTORY};
-use crate::lab::Lab;
+use crate::knobs::DIRECTORY;
 use crate::netns::finish;
+use crate::prelude::*;
 use crate::tracer::TRACEFS;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("manual_has_every_sysctl_with_its_default", sysctls),
-    Scenario::direct("manual_has_every_counter_and_column", proc_files),
-    Scenario::guest("manual_has_every_trace_event_and_reason", events),
-];
+scenarios! {
+    direct manual_has_every_sysctl_with_its_default = sysctls;
+    direct manual_has_every_counter_and_column = proc_files;
+    guest manual_has_every_trace_event_and_reason = events;
+}
 
 const ENET: &str = include_str!("../../../../docs/man/enet.7");
 const EDP: &str = include_str!("../../../../docs/man/edp.7");

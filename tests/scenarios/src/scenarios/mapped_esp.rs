@@ -1,38 +1,25 @@
 //! Mapped sockets, those of `IPPROTO_ENET`, whose connections ESP carries, and the ways back to TCP. How their calls
 //! behave is compared with TCP's in `alike`.
 
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{anyhow, ensure, Context, Result};
-
 use super::mapped_tcp::{addresses, far6, stream};
-use crate::address::{internet, internet6, Address, ESP_SO_CHECKSUM, IPPROTO_ENET, SOL_EP};
-use crate::frame::{ethernet, flag, EspHeader, ETH_P_ESP};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{Host, Lab};
-use crate::module;
-use crate::patience::patience;
-use crate::socket::Socket;
-use crate::transfer::exchange;
+use crate::address::{internet, internet6, ESP_SO_CHECKSUM, IPPROTO_ENET};
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("mapped_client_and_server_talk_esp", both_mapped),
-    Scenario::direct("mapped_connections_have_the_names_of_tcp", names),
-    Scenario::direct("mapped_client_of_a_plain_server_goes_to_tcp", plain_server),
-    Scenario::direct("mapped_client_of_an_unwilling_host_goes_to_tcp", unwilling),
-    Scenario::direct("mapped_client_that_is_not_answered_goes_to_tcp", silent),
-    Scenario::direct("mapped_listener_accepts_from_both", accepts_from_both),
-    Scenario::direct("mapped_accept_that_sleeps_takes_either", accept_sleeps),
-    Scenario::direct("mapped_connect_without_waiting", without_waiting),
-    Scenario::direct("mapped_syn_of_a_stranger_is_refused", stranger),
-    Scenario::direct("mapped_and_own_ports_are_apart", ports_apart),
-    Scenario::direct("mapped_socket_used_again_after_esp", used_again),
-    Scenario::direct("mapped_listener_that_stops_takes_no_esp", stopped_listener),
-    Scenario::direct("mapped_connections_fill_tcp_info", fill_tcp_info),
-];
+scenarios! {
+    direct mapped_client_and_server_talk_esp = both_mapped;
+    direct mapped_connections_have_the_names_of_tcp = names;
+    direct mapped_client_of_a_plain_server_goes_to_tcp = plain_server;
+    direct mapped_client_of_an_unwilling_host_goes_to_tcp = unwilling;
+    direct mapped_client_that_is_not_answered_goes_to_tcp = silent;
+    direct mapped_listener_accepts_from_both = accepts_from_both;
+    direct mapped_accept_that_sleeps_takes_either = accept_sleeps;
+    direct mapped_connect_without_waiting = without_waiting;
+    direct mapped_syn_of_a_stranger_is_refused = stranger;
+    direct mapped_and_own_ports_are_apart = ports_apart;
+    direct mapped_socket_used_again_after_esp = used_again;
+    direct mapped_listener_that_stops_takes_no_esp = stopped_listener;
+    direct mapped_connections_fill_tcp_info = fill_tcp_info;
+}
 
 /// Family and protocol of a mapped socket.
 pub const MAPPED: (i32, i32) = (libc::AF_INET, IPPROTO_ENET);

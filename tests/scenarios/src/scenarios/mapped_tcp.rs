@@ -1,31 +1,16 @@
 //! Mapped sockets, those of `IPPROTO_ENET`, where TCP carries the bytes. How their calls behave is compared with TCP's in
 //! `alike`.
 
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{ensure, Context, Result};
-
 use crate::address::{internet, internet6, IPPROTO_ENET};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{Host, Lab, Wiring, DEVICE};
-use crate::module::{self, Restore};
+use crate::prelude::*;
 use crate::relay::Mode;
-use crate::socket::Socket;
-use crate::transfer::exchange;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("mapped_sockets_and_plain_ones_talk", with_plain),
-    Scenario::guest(
-        "mapped_sockets_hold_the_module_and_closed_ones_do_not",
-        hold_the_module,
-    )
-    .within(90),
-    Scenario::direct("mapped_socket_keeps_its_calls", keeps_its_calls),
-    Scenario::direct("mapped_protocol_is_of_streams_only", streams_only),
-];
+scenarios! {
+    direct mapped_sockets_and_plain_ones_talk = with_plain;
+    guest mapped_sockets_hold_the_module_and_closed_ones_do_not = hold_the_module, within(90);
+    direct mapped_socket_keeps_its_calls = keeps_its_calls;
+    direct mapped_protocol_is_of_streams_only = streams_only;
+}
 
 /// `SOL_TCP` and `TCP_ULP`.
 const TCP_ULP: (i32, i32) = (libc::IPPROTO_TCP, 31);

@@ -3,31 +3,16 @@
 //!
 //! They run where the guest's clock counts instructions: there time means something, and is judged too.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{bail, ensure, Context, Result};
-
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use super::mapped_tcp::addresses;
-use crate::frame::{PacketSocket, ETH_P_ALL, ETH_P_EDP};
-use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{eventually, Lab, Wiring, DEVICE};
+use crate::frame::ETH_P_ALL;
+use crate::prelude::*;
 use crate::relay::Mode;
-use crate::socket::Socket;
-use crate::transfer::exchange;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest(
-        "mapped_first_connection_to_a_host_without_the_module_is_not_late",
-        first_connection,
-    )
-    .within(120)
-    .counted(),
-    Scenario::guest("mapped_connections_to_a_host_that_loses_the_module", lost)
-        .within(120)
-        .counted(),
-];
+scenarios! {
+    guest mapped_first_connection_to_a_host_without_the_module_is_not_late = first_connection, within(120), counted;
+    guest mapped_connections_to_a_host_that_loses_the_module = lost, within(120), counted;
+}
 
 /// The Ethernet type of IPv4.
 const ETH_P_IP: u16 = 0x0800;

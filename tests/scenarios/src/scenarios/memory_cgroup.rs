@@ -1,21 +1,15 @@
 //! Whom the memory of queues is charged to.
 
-use std::fs;
 use std::path::PathBuf;
 
-use anyhow::{ensure, Context, Result};
 use nix::mount::{mount, umount, MsFlags};
 
 use crate::denial::victim::unsent;
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::Lab;
-use crate::socket::Socket;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[Scenario::direct(
-    "memory_of_queues_is_charged_to_the_senders_cgroup",
-    charged,
-)];
+scenarios! {
+    direct memory_of_queues_is_charged_to_the_senders_cgroup = charged;
+}
 
 /// A memory cgroup that the process is in.
 struct Group(PathBuf);

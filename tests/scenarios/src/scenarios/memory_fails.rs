@@ -1,38 +1,26 @@
 //! Calls of which every allocation fails in its turn.
 
 use std::cell::Cell;
-use std::fs::{self, File};
 use std::io;
 
-use anyhow::{ensure, Context, Result};
 use nix::fcntl::{splice, SpliceFFlags};
 use nix::sys::sendfile::sendfile;
 use nix::unistd::{pipe, read};
 
-use crate::address::{AF_ENET, EPPROTO_EZDP, SOL_EP, SO_MTU, SO_STATS};
-use crate::harness::{receives, Outcome, Scenario};
-use crate::knobs::{self, Knobs};
-use crate::lab::{arrived, await_events, Lab, Wiring};
+use crate::address::{EPPROTO_EZDP, SO_MTU, SO_STATS};
+use crate::knobs;
 use crate::memory::{Injection, Trial, Within};
-use crate::module::{self, Restore};
-use crate::socket::Socket;
-use crate::transfer::random;
+use crate::prelude::*;
 use crate::zero_copy;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    starved("memory_fails_in_socket_bind_and_listen", beginning),
-    starved("memory_fails_in_connect_and_accept", joining),
-    starved("memory_fails_in_stream_calls", stream_calls),
-    starved("memory_fails_in_datagram_calls", datagram_calls),
-    starved("memory_fails_in_calls_with_large_packets", large_packets),
-    starved("memory_fails_in_options_and_files", options_and_files),
-    starved("memory_fails_in_shutdown_and_close", ending),
-];
-
-/// A scenario of a kernel that lets allocations fail.
-pub const fn starved(name: &'static str, body: fn() -> Outcome) -> Scenario {
-    Scenario::guest(name, body).within(240).starved()
+scenarios! {
+    starved memory_fails_in_socket_bind_and_listen = beginning;
+    starved memory_fails_in_connect_and_accept = joining;
+    starved memory_fails_in_stream_calls = stream_calls;
+    starved memory_fails_in_datagram_calls = datagram_calls;
+    starved memory_fails_in_calls_with_large_packets = large_packets;
+    starved memory_fails_in_options_and_files = options_and_files;
+    starved memory_fails_in_shutdown_and_close = ending;
 }
 
 /// Runs `work` on two hosts. Nothing is left of it: no socket is listed, and the module goes, which takes that no

@@ -1,30 +1,21 @@
 //! What is not a socket's call: namespaces that begin, devices that change, the module that is loaded. Every allocation
 //! fails in its turn.
 
-use std::fs::{self, File};
 use std::io;
-use std::os::fd::AsRawFd;
-use std::thread;
 
-use anyhow::{anyhow, ensure, Context, Result};
 use nix::sched::{unshare, CloneFlags};
 
-use super::memory_fails::{carries, on_hosts, starved};
+use super::memory_fails::{carries, on_hosts};
 use super::memory_fails_on_the_way::{receive_all, send_all};
-use crate::device::{failed, gone, Device};
-use crate::harness::{Outcome, Scenario};
-use crate::lab::{await_events, eventually, Host, Lab, Wiring};
+use crate::device::{failed, gone};
 use crate::memory::{in_turn, Injection, Trial, Within};
-use crate::module::{self, Restore};
-use crate::socket::{check, Socket};
-use crate::transfer::random;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    starved("memory_fails_in_new_namespaces", namespaces),
-    starved("memory_fails_when_devices_change", devices).within(290),
-    starved("memory_fails_when_the_module_starts", start),
-];
+scenarios! {
+    starved memory_fails_in_new_namespaces = namespaces;
+    starved memory_fails_when_devices_change = devices, within(290);
+    starved memory_fails_when_the_module_starts = start;
+}
 
 /// Gives the thread a new network namespace.
 fn leave() -> io::Result<()> {

@@ -1,32 +1,22 @@
 //! Conversations in which every allocation that the module makes fails in its turn, whoever makes it: a call, a frame
 //! that comes in, a timer.
 
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{ensure, Context, Result};
-
-use super::memory_fails::{carries, on_hosts, starved};
-use crate::address::{EDP_SO_CHECKSUM, SOL_EP};
-use crate::frame::{edp, ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::{tell, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{send_single_packets, Lab, Wiring};
+use super::memory_fails::{carries, on_hosts};
+use crate::address::EDP_SO_CHECKSUM;
+use crate::frame::edp;
+use crate::harness::tell;
 use crate::memory::{in_turn, insist, Injection, Within};
-use crate::patience::patience;
-use crate::socket::Socket;
-use crate::transfer::random;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    starved("memory_fails_during_connections", connections).within(290),
-    starved("memory_fails_during_connections_with_large_packets", large).within(290),
-    starved("memory_fails_during_connections_with_checksums", summed).within(290),
-    starved("memory_fails_during_refusals", refusals),
-    starved("memory_fails_during_datagrams_and_echoes", datagrams),
-    starved("memory_fails_and_an_announcement_is_repeated", announcement),
-    starved("memory_fails_often_under_load", load),
-];
+scenarios! {
+    starved memory_fails_during_connections = connections, within(290);
+    starved memory_fails_during_connections_with_large_packets = large, within(290);
+    starved memory_fails_during_connections_with_checksums = summed, within(290);
+    starved memory_fails_during_refusals = refusals;
+    starved memory_fails_during_datagrams_and_echoes = datagrams;
+    starved memory_fails_and_an_announcement_is_repeated = announcement;
+    starved memory_fails_often_under_load = load;
+}
 
 /// What a story works on that begins at the beginning.
 fn nothing() -> Result<()> {

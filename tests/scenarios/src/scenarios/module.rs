@@ -1,34 +1,19 @@
 //! The module's life: loading, use, refusal to go, going, parameters.
 
-use std::thread;
-use std::time::Duration;
-
-use anyhow::{ensure, Context};
-
-use crate::address::{Address, AF_ENET};
-use crate::frame::{ethernet, PacketSocket, ETH_P_ALL, ETH_P_ESP};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{Host, Lab, Wiring, DEVICE};
-use crate::module::{self, Restore};
-use crate::patience::patience;
+use crate::frame::ETH_P_ALL;
+use crate::prelude::*;
 use crate::relay::Mode;
-use crate::socket::Socket;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("module_loads_by_modprobe_and_unloads", load_and_unload),
-    Scenario::guest("module_loads_by_socket_call", autoload),
-    Scenario::guest("module_stays_while_a_socket_is_open", refuse_unload),
-    Scenario::guest("module_loads_and_unloads_20_times", load_often),
-    Scenario::guest("module_parameter_family", other_family),
-    Scenario::guest("module_parameters_ethertypes", other_types),
-    Scenario::guest(
-        "module_unloads_after_connections_on_a_dead_link",
-        unload_after_cut,
-    )
-    .within(90),
-    Scenario::guest("module_refuses_invalid_parameters", clashing_parameters),
-];
+scenarios! {
+    guest module_loads_by_modprobe_and_unloads = load_and_unload;
+    guest module_loads_by_socket_call = autoload;
+    guest module_stays_while_a_socket_is_open = refuse_unload;
+    guest module_loads_and_unloads_20_times = load_often;
+    guest module_parameter_family = other_family;
+    guest module_parameters_ethertypes = other_types;
+    guest module_unloads_after_connections_on_a_dead_link = unload_after_cut, within(90);
+    guest module_refuses_invalid_parameters = clashing_parameters;
+}
 
 fn load_and_unload() -> Outcome {
     let _restore = Restore;

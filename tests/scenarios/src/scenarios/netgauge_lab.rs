@@ -1,32 +1,27 @@
 //! netgauge with many participants: labs are built, measured in, and taken away, however the run ends; hosts are reached
 //! by something in place of ssh.
 
-use std::fs;
 use std::os::fd::OwnedFd;
 use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, Output};
 
-use anyhow::{ensure, Context, Result};
 use nix::sys::signal::{kill, Signal};
 use nix::unistd::Pid;
 
-use crate::harness::{Outcome, Scenario};
-use crate::lab::eventually;
-use crate::netns::Netns;
+use crate::prelude::*;
 use crate::switch::Switch;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("netgauge_lab_prints_a_table_and_draws_a_picture", picture).within(300),
-    Scenario::guest("netgauge_lab_runs_every_pattern", patterns).within(300),
-    Scenario::guest("netgauge_lab_reports_missing_requirements", missing),
-    Scenario::guest("netgauge_lab_is_removed_when_interrupted", interrupted).within(120),
-    Scenario::guest("netgauge_lab_is_removed_when_its_output_is_closed", unread),
-    Scenario::guest("netgauge_lab_names_a_killed_participant", killed).within(120),
-    Scenario::guest("netgauge_lab_removes_the_rest_of_a_killed_one", left_behind).within(120),
-    Scenario::guest("netgauge_reaches_hosts_by_ssh", by_ssh).within(120),
-];
+scenarios! {
+    guest netgauge_lab_prints_a_table_and_draws_a_picture = picture, within(300);
+    guest netgauge_lab_runs_every_pattern = patterns, within(300);
+    guest netgauge_lab_reports_missing_requirements = missing;
+    guest netgauge_lab_is_removed_when_interrupted = interrupted, within(120);
+    guest netgauge_lab_is_removed_when_its_output_is_closed = unread;
+    guest netgauge_lab_names_a_killed_participant = killed, within(120);
+    guest netgauge_lab_removes_the_rest_of_a_killed_one = left_behind, within(120);
+    guest netgauge_reaches_hosts_by_ssh = by_ssh, within(120);
+}
 
 /// A directory of the scenario's own, removed in the end.
 struct Directory(PathBuf);

@@ -2,19 +2,16 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::{ensure, Context, Result};
 use serde_json::Value;
 
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::Lab;
 use crate::netgauge::{client, join_by_tipc, report, Server, TRANSPORTS};
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("netgauge_measures_by_every_pattern", everything).within(180),
-    Scenario::direct("netgauge_flood_shows_the_gain_of_shared_packets", joining).within(180),
-    Scenario::direct("netgauge_recovery_counts_losses", losses).within(180),
-];
+scenarios! {
+    direct netgauge_measures_by_every_pattern = everything, within(180);
+    direct netgauge_flood_shows_the_gain_of_shared_packets = joining, within(180);
+    direct netgauge_recovery_counts_losses = losses, within(180);
+}
 
 /// The patterns of two.
 const PATTERNS: [&str; 6] = ["one-one", "bulk", "logp", "flood", "setup", "recovery"];

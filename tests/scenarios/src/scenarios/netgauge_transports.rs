@@ -1,21 +1,17 @@
 //! netgauge between two hosts, by every transport it has.
 
 use std::collections::BTreeSet;
-use std::process::{Command, Output};
+use std::process::Output;
 
-use anyhow::{ensure, Context};
-
-use crate::harness::{Outcome, Scenario};
-use crate::lab::{eventually, Host, Lab, DEVICE};
 use crate::netgauge::{client, enable_bearer, join_by_tipc, report, Server, TRANSPORTS};
 use crate::netns::finish;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("netgauge_measures_by_every_transport", everything).within(180),
-    Scenario::direct("netgauge_reports_why_tipc_does_not_work", bearers),
-    Scenario::guest("netgauge_measures_by_tipc_without_a_bearer", one_host),
-];
+scenarios! {
+    direct netgauge_measures_by_every_transport = everything, within(180);
+    direct netgauge_reports_why_tipc_does_not_work = bearers;
+    guest netgauge_measures_by_tipc_without_a_bearer = one_host;
+}
 
 /// Demands that a client measured `rows` sizes by every transport with either pattern.
 fn complete(output: &Output, rows: usize) -> Outcome {

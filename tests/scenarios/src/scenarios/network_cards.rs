@@ -1,23 +1,15 @@
 //! A network card with several queues, as servers have it: QEMU's emulation of Intel's 82576 with the stock driver igb.
 
-use std::fs;
-use std::process::Command;
-
-use anyhow::{ensure, Context, Result};
-
-use crate::device::Device;
-use crate::harness::{growth, note, Outcome, Scenario};
-use crate::lab::eventually;
-use crate::netns::{finish, Netns};
+use crate::harness::growth;
+use crate::netns::finish;
+use crate::prelude::*;
 use crate::scenarios::receive_steering::{spread_over_four, steer};
-use crate::transfer::exchange;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("igb_carries_both_protocols", carries).cards(),
-    Scenario::guest("igb_spreads_connections_over_its_transmit_queues", spreads).cards(),
-    Scenario::guest("igb_steers_connections_to_four_processors", steers).cards(),
-];
+scenarios! {
+    guest igb_carries_both_protocols = carries, cards;
+    guest igb_spreads_connections_over_its_transmit_queues = spreads, cards;
+    guest igb_steers_connections_to_four_processors = steers, cards;
+}
 
 const PORT: u16 = 890;
 

@@ -2,35 +2,16 @@
 //!
 //! They run where the guest's clock counts instructions: there time means something, and is judged too.
 
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{anyhow, ensure, Context, Result};
-
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::eventually;
-use crate::socket::Socket;
+use crate::prelude::*;
 use crate::switch::Switch;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("esp_short_messages_pass_long_ones", short_messages)
-        .within(180)
-        .counted(),
-    Scenario::guest(
-        "esp_receiver_with_a_priority_has_its_turns_first",
-        priorities,
-    )
-    .within(180)
-    .counted(),
-    Scenario::guest(
-        "esp_host_with_many_connections_has_one_hosts_share",
-        shares_by_host,
-    )
-    .within(180)
-    .counted(),
-];
+scenarios! {
+    guest esp_short_messages_pass_long_ones = short_messages, within(180), counted;
+    guest esp_receiver_with_a_priority_has_its_turns_first = priorities, within(180), counted;
+    guest esp_host_with_many_connections_has_one_hosts_share = shares_by_host, within(180), counted;
+}
 
 const KIB: usize = 1 << 10;
 const MIB: usize = 1 << 20;

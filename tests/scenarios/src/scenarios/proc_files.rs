@@ -1,25 +1,19 @@
 //! `/proc/net/edp` and `/proc/net/esp`.
 
-use std::fs::{self, File};
 use std::io::{Read, Seek};
-use std::time::Instant;
 
-use anyhow::{ensure, Context, Result};
 use nix::sched::{unshare, CloneFlags};
 
-use crate::address::Address;
-use crate::harness::{note, well_in_process, Outcome, Scenario};
-use crate::lab::{arrived, await_events, eventually, Host, Lab};
-use crate::socket::{check, Socket};
+use crate::harness::well_in_process;
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("proc_net_edp_lists_sockets", edp),
-    Scenario::direct("proc_net_esp_lists_sockets", esp),
-    Scenario::direct("proc_net_lists_many_sockets_once_each", many),
-    Scenario::direct("proc_net_is_made_as_far_as_it_is_read", pieces),
-    Scenario::guest("proc_net_shows_user_ids_of_the_readers_namespace", user_ids),
-];
+scenarios! {
+    direct proc_net_edp_lists_sockets = edp;
+    direct proc_net_esp_lists_sockets = esp;
+    direct proc_net_lists_many_sockets_once_each = many;
+    direct proc_net_is_made_as_far_as_it_is_read = pieces;
+    guest proc_net_shows_user_ids_of_the_readers_namespace = user_ids;
+}
 
 /// The line of `file` for the local `port`, as a list of fields.
 fn line(host: &Host, file: &str, port: u16) -> Result<Vec<String>> {

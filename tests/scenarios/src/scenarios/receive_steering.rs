@@ -1,25 +1,14 @@
 //! Receive packet steering: a connection's hash chooses the processor that takes in its packets.
 
-use std::fs;
-
-use anyhow::{ensure, Context, Result};
-
-use crate::device::Device;
-use crate::harness::{growth, note, Outcome, Scenario};
-use crate::lab::{await_events, send_single_packets, Lab, DEVICE};
-use crate::netns::Netns;
+use crate::harness::growth;
+use crate::prelude::*;
 use crate::processor::{run_on, taken_in};
-use crate::transfer::exchange;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("esp_connections_spread_over_processors", spread),
-    Scenario::direct("esp_connections_spread_over_four_processors", four).wide(),
-    Scenario::direct(
-        "esp_connections_stay_on_one_processor_without_steering",
-        together,
-    ),
-];
+scenarios! {
+    direct esp_connections_spread_over_processors = spread;
+    direct esp_connections_spread_over_four_processors = four, wide;
+    direct esp_connections_stay_on_one_processor_without_steering = together;
+}
 
 const CONNECTIONS: u16 = 64;
 const MESSAGES: usize = 20;

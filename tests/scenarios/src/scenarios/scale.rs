@@ -1,41 +1,20 @@
 //! Many connections at once, many one after the other, and the end of the ports; beside TCP where the two can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::thread;
-use std::time::Duration;
 
-use anyhow::{ensure, Context, Result};
-
-use crate::address::{Address, AF_ENET};
-use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{eventually, Host, Lab, Wiring};
-use crate::module;
 use crate::patience::factor;
+use crate::prelude::*;
 use crate::scale::{churn, port_rests, Crowd, Protocol, BOTH};
-use crate::socket::Socket;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("scale_ports_run_out_as_tcps_and_udps_do", ports_run_out).within(290),
-    Scenario::direct(
-        "scale_a_clients_port_serves_many_destinations",
-        one_port_for_many,
-    )
-    .within(120),
-    Scenario::direct("scale_clients_ports_cannot_be_foretold", unforeseen),
-    Scenario::direct(
-        "scale_a_closed_connections_port_is_free_again",
-        port_is_free,
-    )
-    .counted(),
-    Scenario::direct("scale_1000_connections_per_second", churning)
-        .within(120)
-        .counted(),
-    Scenario::direct("scale_a_round_trip_costs_the_same_among_2000", cost)
-        .within(120)
-        .counted(),
-    Scenario::guest("scale_10000_connections_at_once", crowd).within(290),
-];
+scenarios! {
+    direct scale_ports_run_out_as_tcps_and_udps_do = ports_run_out, within(290);
+    direct scale_a_clients_port_serves_many_destinations = one_port_for_many, within(120);
+    direct scale_clients_ports_cannot_be_foretold = unforeseen;
+    direct scale_a_closed_connections_port_is_free_again = port_is_free, counted;
+    direct scale_1000_connections_per_second = churning, within(120), counted;
+    direct scale_a_round_trip_costs_the_same_among_2000 = cost, within(120), counted;
+    guest scale_10000_connections_at_once = crowd, within(290);
+}
 
 const PORT: u16 = 2850;
 

@@ -2,20 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{ensure, Context, Result};
+use crate::address::ESP_SO_USER_TIMEOUT;
+use crate::prelude::*;
 
-use crate::address::{ESP_SO_USER_TIMEOUT, SOL_EP};
-use crate::harness::{note, refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Host, Lab};
-use crate::socket::Socket;
-use crate::transfer::{transfer, Load};
-
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("counters_tell_of_lost_packets", losses).within(120),
-    Scenario::direct("counters_tell_of_opens_refusals_and_silence", ends),
-    Scenario::direct("counters_tell_of_full_queues", queues),
-];
+scenarios! {
+    direct counters_tell_of_lost_packets = losses, within(120);
+    direct counters_tell_of_opens_refusals_and_silence = ends;
+    direct counters_tell_of_full_queues = queues;
+}
 
 const PORT: u16 = 2860;
 

@@ -1,17 +1,13 @@
 //! The switch itself: what the scenarios on it rely on.
 
-use anyhow::ensure;
-
-use crate::frame::ethernet;
-use crate::harness::{Outcome, Scenario};
-use crate::lab::{eventually, MTU};
+use crate::lab::MTU;
+use crate::prelude::*;
 use crate::switch::Switch;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("switch_drops_frames_beyond_its_buffer", buffer).counted(),
-    Scenario::guest("switch_loses_frames_at_random", loss).counted(),
-];
+scenarios! {
+    guest switch_drops_frames_beyond_its_buffer = buffer, counted;
+    guest switch_loses_frames_at_random = loss, counted;
+}
 
 /// An Ethernet type that nobody listens to; frames need not be understood to be forwarded.
 const NOBODYS: u16 = 0x4e47;

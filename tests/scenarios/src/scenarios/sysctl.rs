@@ -1,34 +1,27 @@
 //! `/proc/sys/esp/`: names, ranges, texts, rights, namespaces, and its end.
 
-use std::fs::{self, read_to_string, File};
+use std::fs::read_to_string;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::{FileExt, PermissionsExt};
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
 
-use anyhow::{bail, ensure, Context, Result};
 use nix::sched::{unshare, CloneFlags};
 
-use crate::harness::{note, refused, well_in_process, Outcome, Scenario};
-use crate::knobs::{path, write, Knobs, DIRECTORY};
-use crate::module::{self, Restore};
-use crate::netns::Netns;
-use crate::socket::{check, Socket};
+use crate::harness::well_in_process;
+use crate::knobs::{path, write, DIRECTORY};
+use crate::prelude::*;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("sysctl_names_and_defaults", defaults),
-    Scenario::guest("sysctl_refuses_values_out_of_range", ranges),
-    Scenario::guest("sysctl_window_is_checked_together", together),
-    Scenario::guest("sysctl_two_writers_make_no_invalid_window", two_writers).within(180),
-    Scenario::guest("sysctl_refuses_texts_that_are_no_number", texts),
-    Scenario::guest("sysctl_is_per_namespace", own_sets),
-    Scenario::guest("sysctl_writing_needs_cap_net_admin", rights),
-    Scenario::guest("sysctl_tool_and_sample_file", tool),
-    Scenario::guest("sysctl_files_open_across_unload", across_unload),
-    Scenario::guest("sysctl_files_in_use_while_module_reloads", in_use).within(90),
-];
+scenarios! {
+    guest sysctl_names_and_defaults = defaults;
+    guest sysctl_refuses_values_out_of_range = ranges;
+    guest sysctl_window_is_checked_together = together;
+    guest sysctl_two_writers_make_no_invalid_window = two_writers, within(180);
+    guest sysctl_refuses_texts_that_are_no_number = texts;
+    guest sysctl_is_per_namespace = own_sets;
+    guest sysctl_writing_needs_cap_net_admin = rights;
+    guest sysctl_tool_and_sample_file = tool;
+    guest sysctl_files_open_across_unload = across_unload;
+    guest sysctl_files_in_use_while_module_reloads = in_use, within(90);
+}
 
 /// All files with their numbers, but for the buffers.
 const DEFAULTS: [(&str, u32); 9] = [

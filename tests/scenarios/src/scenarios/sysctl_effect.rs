@@ -1,34 +1,20 @@
 //! What `/proc/sys/esp/` does to sockets: which numbers are live, and which hold for sockets made later.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-
-use anyhow::{ensure, Context, Result};
 use fastrand::Rng;
 
-use crate::frame::flag;
-use crate::harness::{note, Outcome, Scenario};
-use crate::knobs::Knobs;
-use crate::lab::{Lab, ESP_MSS};
-use crate::socket::Socket;
+use crate::lab::ESP_MSS;
+use crate::prelude::*;
 use crate::station::Station;
-use crate::transfer::{beside, exchange, fill, transfer, transfer_both_ways, Load};
+use crate::transfer::fill;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("sysctl_burst_length_applies_to_an_open_sender", sender),
-    Scenario::direct(
-        "sysctl_packets_to_ack_applies_to_an_open_receiver",
-        receiver,
-    ),
-    Scenario::direct(
-        "sysctl_windows_smaller_than_packets_to_ack_do_not_stall_a_stream",
-        unequal,
-    )
-    .within(120),
-    Scenario::direct("sysctl_changes_during_a_transfer", changes).within(120),
-    Scenario::direct("sysctl_buffer_sizes_apply_to_later_sockets", buffers),
-    Scenario::direct("sysctl_burst_length_does_not_outgrow_a_buffer", large_burst),
-];
+scenarios! {
+    direct sysctl_burst_length_applies_to_an_open_sender = sender;
+    direct sysctl_packets_to_ack_applies_to_an_open_receiver = receiver;
+    direct sysctl_windows_smaller_than_packets_to_ack_do_not_stall_a_stream = unequal, within(120);
+    direct sysctl_changes_during_a_transfer = changes, within(120);
+    direct sysctl_buffer_sizes_apply_to_later_sockets = buffers;
+    direct sysctl_burst_length_does_not_outgrow_a_buffer = large_burst;
+}
 
 /// The station lets the sender go on one acknowledgement at a time, and counts what comes.
 fn sender(lab: &Lab) -> Outcome {

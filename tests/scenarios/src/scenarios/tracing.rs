@@ -1,35 +1,21 @@
 //! What tracers see: events of the system `enet`, and reasons of freed buffers.
 
-use std::fs;
-use std::process::Command;
-
-use anyhow::{ensure, Context, Result};
 use sockaddr_en::EspStats;
 
-use crate::frame::{ethernet, flag, EspHeader, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::{refused, Outcome, Scenario};
-use crate::lab::{await_events, eventually, print_mac, Host, Lab, DEVICE};
-use crate::module;
 use crate::netns::finish;
+use crate::prelude::*;
 use crate::relay::Faults;
-use crate::socket::Socket;
 use crate::tracer::{last, Event, Tracer};
-use crate::transfer::{exchange, transfer, Load};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::switched(
-        "tracing_shows_request_and_retransmission_of_a_lost_packet",
-        requests,
-    )
-    .within(120),
-    Scenario::direct("tracing_shows_the_states_of_a_connection_in_order", states),
-    Scenario::direct("tracing_shows_drops_with_their_reason", drops),
-    Scenario::direct("tracing_shows_resets", resets),
-    Scenario::direct("tracing_reports_no_delivered_packet_as_dropped", no_drops),
-    Scenario::guest("tracing_does_not_hold_the_module", unload),
-    Scenario::switched("tracing_by_trace_cmd_shows_a_request", trace_cmd).within(120),
-];
+scenarios! {
+    switched tracing_shows_request_and_retransmission_of_a_lost_packet = requests, within(120);
+    direct tracing_shows_the_states_of_a_connection_in_order = states;
+    direct tracing_shows_drops_with_their_reason = drops;
+    direct tracing_shows_resets = resets;
+    direct tracing_reports_no_delivered_packet_as_dropped = no_drops;
+    guest tracing_does_not_hold_the_module = unload;
+    switched tracing_by_trace_cmd_shows_a_request = trace_cmd, within(120);
+}
 
 /// Port of the host that waits.
 const PORT: u16 = 2805;

@@ -1,41 +1,21 @@
 //! Devices with several transmit queues, used directly and below others: queues overtake each other, so the packets of a
 //! stream keep to one.
 
-use std::time::{Duration, Instant};
-
-use anyhow::{ensure, Context, Result};
-
-use crate::device::Device;
-use crate::harness::{growth, note, Outcome, Scenario};
-use crate::lab::{eventually, Lab};
-use crate::netns::Netns;
+use crate::harness::growth;
+use crate::prelude::*;
 use crate::processor::run_on;
 use crate::team;
-use crate::transfer::{transfer, Load};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::guest("stream_stays_in_one_transmit_queue", || one_queue(&PLAIN)),
-    Scenario::guest("stream_stays_in_one_queue_below_a_vlan", || {
-        one_queue(&VLAN)
-    }),
-    Scenario::guest("stream_stays_in_one_queue_below_a_macvlan", || {
-        one_queue(&MACVLAN)
-    }),
-    Scenario::guest("stream_stays_in_one_queue_below_a_bridge", || {
-        one_queue(&BRIDGE)
-    }),
-    Scenario::guest("stream_stays_in_one_queue_below_macsec", || {
-        one_queue(&MACSEC)
-    }),
-    Scenario::guest("stream_stays_in_one_queue_below_a_bond", || {
-        one_queue(&BOND)
-    }),
-    Scenario::guest("stream_stays_in_one_queue_below_a_team", || {
-        one_queue(&TEAM)
-    }),
-    Scenario::direct("stream_keeps_to_its_pacing_rate", pacing),
-];
+scenarios! {
+    guest stream_stays_in_one_transmit_queue = || one_queue(&PLAIN);
+    guest stream_stays_in_one_queue_below_a_vlan = || one_queue(&VLAN);
+    guest stream_stays_in_one_queue_below_a_macvlan = || one_queue(&MACVLAN);
+    guest stream_stays_in_one_queue_below_a_bridge = || one_queue(&BRIDGE);
+    guest stream_stays_in_one_queue_below_macsec = || one_queue(&MACSEC);
+    guest stream_stays_in_one_queue_below_a_bond = || one_queue(&BOND);
+    guest stream_stays_in_one_queue_below_a_team = || one_queue(&TEAM);
+    direct stream_keeps_to_its_pacing_rate = pacing;
+}
 
 /// A device on top of `eth0`, which has two transmit queues.
 struct Kind {

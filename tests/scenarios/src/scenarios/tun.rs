@@ -1,25 +1,13 @@
 //! Devices that a user makes himself, and whose frames he writes byte for byte.
 
-use anyhow::{ensure, Context};
-
-use crate::device::Device;
-use crate::frame::{edp, ethernet, EDP_HEADER, ETH_P_EDP, ETH_P_ESP};
-use crate::harness::{receives, silent, Outcome, Scenario};
-use crate::lab::Lab;
-use crate::patience::patience;
+use crate::frame::{edp, EDP_HEADER};
+use crate::prelude::*;
 use crate::tun::{Carries, Tun};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct(
-        "tun_packets_without_an_ethernet_header_are_dropped",
-        without_header,
-    ),
-    Scenario::direct(
-        "tun_echo_requests_longer_than_the_mtu_get_no_answer",
-        long_echo,
-    ),
-];
+scenarios! {
+    direct tun_packets_without_an_ethernet_header_are_dropped = without_header;
+    direct tun_echo_requests_longer_than_the_mtu_get_no_answer = long_echo;
+}
 
 /// `ARPHRD_ETHER`, <linux/if_arp.h>.
 const ETHER: u16 = 1;

@@ -1,27 +1,14 @@
 //! Tap devices, by which hypervisors give virtual machines a network: the frames pass through a program, or through
 //! `vhost-net`, on their way to the other host.
 
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::thread;
-use std::time::Duration;
-
-use anyhow::Result;
-
-use crate::device::Device;
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{Host, Lab};
-use crate::patience::patience;
+use crate::prelude::*;
 use crate::tun::{Carries, Tun};
 use crate::vhost::Port;
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct(
-        "taps_cabled_by_a_program_carry_both_protocols",
-        by_a_program,
-    ),
-    Scenario::direct("taps_cabled_by_vhost_carry_both_protocols", by_vhost),
-];
+scenarios! {
+    direct taps_cabled_by_a_program_carry_both_protocols = by_a_program;
+    direct taps_cabled_by_vhost_carry_both_protocols = by_vhost;
+}
 
 /// How often the cable looks whether it is still needed.
 const PAUSE: Duration = Duration::from_millis(10);

@@ -1,44 +1,34 @@
 //! Sends that do not copy, where things go wrong: packets are lost, the program's memory changes or goes, the connection
 //! ends, the device shrinks or goes, the module goes.
 
-use std::fs::File;
 use std::io::Write;
 use std::num::NonZeroUsize;
 use std::ptr::NonNull;
 
-use anyhow::{ensure, Context, Result};
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use nix::sys::mman::{mmap_anonymous, munmap, MapFlags, ProtFlags};
 use nix::sys::sendfile::sendfile;
 
-use crate::address::{ESP_SO_CHECKSUM, SOL_EP};
-use crate::harness::{note, Outcome, Scenario};
-use crate::lab::{await_events, eventually, Lab, Wiring};
+use crate::address::ESP_SO_CHECKSUM;
 use crate::meminfo::kib;
-use crate::module::{self, Restore};
+use crate::prelude::*;
 use crate::relay::Faults;
-use crate::socket::Socket;
-use crate::transfer::{beside, random};
 use crate::zero_copy::{completed, completion, none_left, switch, Copies};
 
-/// The scenarios of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::direct("zero_copy_completes_once_acknowledged", acknowledged),
-    Scenario::direct("zero_copy_makes_no_copy_of_what_the_device_drops", uncopied),
-    Scenario::direct("zero_copy_with_checksums_copies", summed),
-    Scenario::switched("zero_copy_is_intact_over_a_lossy_switch", lossy).within(120),
-    Scenario::direct("zero_copy_of_memory_that_is_unmapped", unmapped),
-    Scenario::direct("zero_copy_of_memory_that_changes", changing),
-    Scenario::direct("zero_copy_under_a_smaller_mtu", resized),
-    Scenario::direct("zero_copy_ends_with_its_device", device_goes),
-    Scenario::direct("zero_copy_leaves_no_memory_behind", left_behind).within(120),
-    Scenario::guest(
-        "zero_copy_of_a_closed_socket_ends_with_the_module",
-        module_goes,
-    ),
-    Scenario::direct("zero_copy_sendfile_of_a_file_that_is_truncated", truncated),
-    Scenario::direct("zero_copy_sendfile_refers_to_the_files_pages", referred),
-];
+scenarios! {
+    direct zero_copy_completes_once_acknowledged = acknowledged;
+    direct zero_copy_makes_no_copy_of_what_the_device_drops = uncopied;
+    direct zero_copy_with_checksums_copies = summed;
+    switched zero_copy_is_intact_over_a_lossy_switch = lossy, within(120);
+    direct zero_copy_of_memory_that_is_unmapped = unmapped;
+    direct zero_copy_of_memory_that_changes = changing;
+    direct zero_copy_under_a_smaller_mtu = resized;
+    direct zero_copy_ends_with_its_device = device_goes;
+    direct zero_copy_leaves_no_memory_behind = left_behind, within(120);
+    guest zero_copy_of_a_closed_socket_ends_with_the_module = module_goes;
+    direct zero_copy_sendfile_of_a_file_that_is_truncated = truncated;
+    direct zero_copy_sendfile_refers_to_the_files_pages = referred;
+}
 
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
 const LOSING: &[&str] = &["netem", "loss", "100%"];

@@ -3,10 +3,9 @@
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard};
 
-use anyhow::{Error, Result};
+use anyhow::Error;
 
-use crate::harness::note;
-use crate::socket::Socket;
+use crate::prelude::*;
 
 /// Counters, and the errors that were no part of the plan.
 #[derive(Debug, Default)]

@@ -8,15 +8,11 @@ mod pattern;
 pub use ledger::Ledger;
 pub use pattern::Pattern;
 
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::thread;
-use std::time::Duration;
+use std::sync::atomic::Ordering::Relaxed;
 
-use anyhow::{anyhow, ensure, Context, Result};
 use fastrand::Rng;
 
-use crate::patience::allow;
-use crate::socket::Socket;
+use crate::prelude::*;
 
 /// Bytes per call of bulk traffic.
 const CHUNK: usize = 1 << 16;

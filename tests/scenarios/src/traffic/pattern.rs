@@ -1,7 +1,8 @@
 //! An endless pattern of bytes, made from a seed at either end, so that every byte of a stream can be checked.
 
-use anyhow::{bail, Result};
 use fastrand::Rng;
+
+use crate::prelude::*;
 
 const BLOCK: usize = 4096;
 

@@ -5,26 +5,22 @@ use std::io::{IoSlice, IoSliceMut};
 use nix::sys::uio::{readv, writev};
 use nix::unistd::{read, write};
 
-use super::super::moments::{arrived, deliver};
-use super::super::{Pair, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{Piece, PieceMut};
-use crate::transfer::random;
+use super::super::moments::deliver;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::connected_datagrams("datagram_truncated", cut_off),
-    scenario!(connected_datagrams, datagram_truncated_in_pieces),
-    scenario!(connected_datagrams, datagram_too_large),
-    scenario!(connected_datagrams, datagram_as_large_as_a_packet),
-    scenario!(connected_datagrams, datagram_empty),
-    scenario!(connected_datagrams, datagram_waitall_takes_one),
-    scenario!(connected_datagrams, datagram_vectors),
-    scenario!(connected_datagrams, datagram_longest_vectors),
-    Scenario::connected_datagrams("datagram_bad_memory", bad_memory),
-    scenario!(connected_datagrams, datagram_bad_memory_half_way),
-    scenario!(connected_datagrams, datagram_queue_lengths),
-];
+scenarios! {
+    connected_datagrams datagram_truncated = cut_off;
+    connected_datagrams datagram_truncated_in_pieces;
+    connected_datagrams datagram_too_large;
+    connected_datagrams datagram_as_large_as_a_packet;
+    connected_datagrams datagram_empty;
+    connected_datagrams datagram_waitall_takes_one;
+    connected_datagrams datagram_vectors;
+    connected_datagrams datagram_longest_vectors;
+    connected_datagrams datagram_bad_memory = bad_memory;
+    connected_datagrams datagram_bad_memory_half_way;
+    connected_datagrams datagram_queue_lengths;
+}
 
 const NOW: i32 = libc::MSG_DONTWAIT;
 

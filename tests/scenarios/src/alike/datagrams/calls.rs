@@ -1,33 +1,25 @@
 //! Calls for many messages, control data, and what a datagram socket refuses.
 
-use std::time::Duration;
-
 use super::super::moments::deliver;
-use super::super::{Pair, Side, Trace};
+use crate::alike::prelude::*;
 use crate::calls::{control, receive_many, send_control, send_many, with_sigpipe};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{Piece, PieceMut};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_datagrams, datagram_sends_many),
-    Scenario::connected_datagrams("datagram_receives_many", receives_many),
-    scenario!(
-        connected_datagrams,
-        datagram_receives_many_with_a_time_limit
-    ),
-    scenario!(connected_datagrams, datagram_receives_many_until_an_error),
-    scenario!(connected_datagrams, datagram_control_data),
-    scenario!(connected_datagrams, datagram_urgent_and_error_queue),
-    scenario!(connected_datagrams, datagram_msg_more_is_one_datagram),
-    scenario!(datagram, datagram_msg_more_never_completed),
-    scenario!(datagram, datagram_msg_more_goes_to_the_first_address),
-    scenario!(connected_datagrams, datagram_msg_more_ends_with_an_error),
-    scenario!(datagram, datagram_send_without_a_destination),
-    scenario!(datagram, datagram_send_to_another_address_when_connected),
-    scenario!(datagram, datagram_sigpipe),
-    scenario!(datagram, datagram_flags_of_a_received_message),
-];
+scenarios! {
+    connected_datagrams datagram_sends_many;
+    connected_datagrams datagram_receives_many = receives_many;
+    connected_datagrams datagram_receives_many_with_a_time_limit;
+    connected_datagrams datagram_receives_many_until_an_error;
+    connected_datagrams datagram_control_data;
+    connected_datagrams datagram_urgent_and_error_queue;
+    connected_datagrams datagram_msg_more_is_one_datagram;
+    datagram datagram_msg_more_never_completed;
+    datagram datagram_msg_more_goes_to_the_first_address;
+    connected_datagrams datagram_msg_more_ends_with_an_error;
+    datagram datagram_send_without_a_destination;
+    datagram datagram_send_to_another_address_when_connected;
+    datagram datagram_sigpipe;
+    datagram datagram_flags_of_a_received_message;
+}
 
 const NOW: i32 = libc::MSG_DONTWAIT;
 const MORE: i32 = libc::MSG_MORE;

@@ -1,10 +1,10 @@
 //! The plain dialogue: what most programs do and nothing else.
 
-use super::super::{Pair, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[scenario!(connected_datagrams, datagram_dialogue)];
+scenarios! {
+    connected_datagrams datagram_dialogue;
+}
 
 fn datagram_dialogue(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.poll("before", &b)?;

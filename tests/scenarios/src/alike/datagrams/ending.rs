@@ -3,31 +3,27 @@
 use std::os::fd::AsFd;
 
 use nix::sys::signal::{kill, Signal};
-use nix::sys::wait::waitpid;
 use nix::unistd::{dup, write};
 
-use super::super::asleep::{alias, asleep};
+use super::super::asleep::alias;
 use super::super::moments::deliver;
 use super::super::side::NOTHING;
 use super::super::sockets::names::see_names;
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, start_process, Outcome, Scenario};
-use crate::socket::Socket;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(datagram, datagram_shutdown_of_each_half),
-    scenario!(datagram, datagram_shutdown_unconnected),
-    scenario!(connected_datagrams, datagram_shutdown_with_data_queued),
-    scenario!(connected_datagrams, datagram_peer_is_not_told_of_a_close),
-    scenario!(datagram, datagram_port_bound_again_after_close),
-    scenario!(datagram, datagram_last_descriptor_closes),
-    scenario!(datagram, datagram_killed_process_frees_the_port),
-    scenario!(connected_datagrams, datagram_closed_under_a_reader),
-    scenario!(datagram, datagram_names_in_each_state),
-    scenario!(datagram, datagram_connects_to_several_peers_in_turn),
-    scenario!(datagram, datagram_keeps_datagrams_queued_before_connect),
-];
+scenarios! {
+    datagram datagram_shutdown_of_each_half;
+    datagram datagram_shutdown_unconnected;
+    connected_datagrams datagram_shutdown_with_data_queued;
+    connected_datagrams datagram_peer_is_not_told_of_a_close;
+    datagram datagram_port_bound_again_after_close;
+    datagram datagram_last_descriptor_closes;
+    datagram datagram_killed_process_frees_the_port;
+    connected_datagrams datagram_closed_under_a_reader;
+    datagram datagram_names_in_each_state;
+    datagram datagram_connects_to_several_peers_in_turn;
+    datagram datagram_keeps_datagrams_queued_before_connect;
+}
 
 const NOW: i32 = libc::MSG_DONTWAIT;
 fn datagram_shutdown_of_each_half(side: &Side<'_>, trace: &Trace) -> Outcome {

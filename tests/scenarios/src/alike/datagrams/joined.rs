@@ -1,8 +1,6 @@
 //! Datagrams by files, pipes, `io_uring` and the calls of files.
 
-use std::fs::File;
 use std::io::Write;
-use std::os::fd::AsRawFd;
 
 use io_uring::{opcode, types::Fd};
 use nix::fcntl::{splice, tee, SpliceFFlags};
@@ -12,23 +10,20 @@ use nix::unistd::{pipe, read, write};
 
 use super::super::moments::deliver;
 use super::super::streams::files::{aio_once, see_no_file, PREAD, PWRITE};
-use super::super::uring::Ring;
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(datagram, datagram_sendfile),
-    scenario!(connected_datagrams, datagram_splice_from_a_pipe),
-    scenario!(connected_datagrams, datagram_splice_into_a_pipe),
-    scenario!(connected_datagrams, datagram_splice_msg_more),
-    scenario!(connected_datagrams, datagram_read_and_write),
-    scenario!(connected_datagrams, datagram_file_calls),
-    scenario!(connected_datagrams, datagram_aio),
-    scenario!(datagram, datagram_uring_sends_and_receives),
-    scenario!(connected_datagrams, datagram_uring_cancels_and_polls),
-    scenario!(connected_datagrams, datagram_uring_messages),
-];
+scenarios! {
+    datagram datagram_sendfile;
+    connected_datagrams datagram_splice_from_a_pipe;
+    connected_datagrams datagram_splice_into_a_pipe;
+    connected_datagrams datagram_splice_msg_more;
+    connected_datagrams datagram_read_and_write;
+    connected_datagrams datagram_file_calls;
+    connected_datagrams datagram_aio;
+    datagram datagram_uring_sends_and_receives;
+    connected_datagrams datagram_uring_cancels_and_polls;
+    connected_datagrams datagram_uring_messages;
+}
 
 const NONE: SpliceFFlags = SpliceFFlags::empty();
 const NOW: i32 = libc::MSG_DONTWAIT;

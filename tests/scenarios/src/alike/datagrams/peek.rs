@@ -1,16 +1,14 @@
 //! Looking at datagrams without taking them: `MSG_PEEK` and `SO_PEEK_OFF`.
 
 use super::super::moments::deliver;
-use super::super::{Pair, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_datagrams, datagram_peek_leaves_the_first),
-    scenario!(connected_datagrams, datagram_peek_at_a_part),
-    scenario!(connected_datagrams, datagram_peek_offset_moves_on),
-    scenario!(connected_datagrams, datagram_peek_offset_and_lengths),
-];
+scenarios! {
+    connected_datagrams datagram_peek_leaves_the_first;
+    connected_datagrams datagram_peek_at_a_part;
+    connected_datagrams datagram_peek_offset_moves_on;
+    connected_datagrams datagram_peek_offset_and_lengths;
+}
 
 const PEEK: i32 = libc::MSG_PEEK;
 const TRUNC: i32 = libc::MSG_TRUNC;

@@ -3,34 +3,30 @@
 use super::super::epoll::{events, Epoll};
 use super::super::moments::deliver;
 use super::super::signals::Driven;
-use super::super::{Difference, Pair, Side, Trace};
 use super::waiting::{small, stuff};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
 use events::{EDGE, IN, ONCE, OUT, RDHUP};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(datagram, datagram_poll_before_a_datagram),
-    scenario!(connected_datagrams, datagram_poll_with_datagrams),
-    Scenario::connected_datagrams("datagram_poll_after_shutdown", after_shutdown),
-    scenario!(datagram, datagram_poll_after_shutdown_without_a_peer),
-    scenario!(datagram, datagram_poll_after_sending_to_an_unused_port).differs(&[
+scenarios! {
+    datagram datagram_poll_before_a_datagram;
+    connected_datagrams datagram_poll_with_datagrams;
+    connected_datagrams datagram_poll_after_shutdown = after_shutdown;
+    datagram datagram_poll_after_shutdown_without_a_peer;
+    datagram datagram_poll_after_sending_to_an_unused_port,
+        differs(&[
         Difference::new("poll", "OUT|ERR|WRNORM|WRBAND", "OUT|WRNORM|WRBAND"),
         Difference::new("error", "ECONNREFUSED", "0"),
-    ]),
-    scenario!(
-        connected_datagrams,
-        datagram_poll_ignores_the_low_water_mark
-    ),
-    scenario!(connected_datagrams, datagram_select_and_poll_agree),
-    scenario!(connected_datagrams, datagram_epoll_edge_for_each_datagram),
-    scenario!(connected_datagrams, datagram_epoll_level_and_oneshot),
-    scenario!(connected_datagrams, datagram_epoll_edge_of_shutdown),
-    scenario!(datagram, datagram_epoll_edge_when_room_comes),
-    scenario!(connected_datagrams, datagram_signals),
-    scenario!(datagram, datagram_signal_for_room),
-];
+    ]);
+    connected_datagrams datagram_poll_ignores_the_low_water_mark;
+    connected_datagrams datagram_select_and_poll_agree;
+    connected_datagrams datagram_epoll_edge_for_each_datagram;
+    connected_datagrams datagram_epoll_level_and_oneshot;
+    connected_datagrams datagram_epoll_edge_of_shutdown;
+    datagram datagram_epoll_edge_when_room_comes;
+    connected_datagrams datagram_signals;
+    datagram datagram_signal_for_room;
+}
 
 fn datagram_poll_before_a_datagram(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;

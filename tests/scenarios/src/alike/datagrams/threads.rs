@@ -1,25 +1,14 @@
 //! Many threads and processes at one datagram socket.
 
-use std::thread;
-
-use anyhow::{anyhow, Result};
-use nix::sys::wait::waitpid;
-
-use super::super::asleep::crowd;
 use super::super::sockets::waiting::receives_shut_down;
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, start_process, Outcome, Scenario};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_datagrams, datagram_threads_receive_one_each),
-    scenario!(connected_datagrams, datagram_threads_send_by_one_socket),
-    scenario!(
-        connected_datagrams,
-        datagram_shutdown_beside_receives_that_wait
-    ),
-    scenario!(datagram, datagram_fork_shares_a_socket),
-];
+scenarios! {
+    connected_datagrams datagram_threads_receive_one_each;
+    connected_datagrams datagram_threads_send_by_one_socket;
+    connected_datagrams datagram_shutdown_beside_receives_that_wait;
+    datagram datagram_fork_shares_a_socket;
+}
 
 fn datagram_threads_receive_one_each(trace: &Trace, (a, b): Pair) -> Outcome {
     let got = crowd(

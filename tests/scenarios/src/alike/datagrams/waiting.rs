@@ -1,30 +1,25 @@
 //! Datagram calls that wait: time limits, signals, and what wakes them.
 
-use std::time::{Duration, Instant};
-
-use super::super::asleep::{crowd, left_asleep, POLL};
+use super::super::asleep::{left_asleep, POLL};
 use super::super::side::NOTHING;
 use super::super::signals::catch;
-use super::super::{Pair, Shown, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::patience::patience;
-use crate::socket::Socket;
+use super::super::Shown;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_datagrams, datagram_receive_time_limit),
-    scenario!(connected_datagrams, datagram_dontwait),
-    scenario!(connected_datagrams, datagram_receive_woken_by_a_datagram),
-    scenario!(datagram, datagram_receive_woken_by_shutdown),
-    scenario!(datagram, datagram_receive_without_a_peer_woken_by_shutdown),
-    scenario!(connected_datagrams, datagram_receive_of_several_threads),
-    scenario!(datagram, datagram_send_waits_for_room),
-    scenario!(datagram, datagram_send_time_limit),
-    scenario!(datagram, datagram_send_interrupted),
-    scenario!(datagram, datagram_send_woken_by_shutdown),
-    scenario!(datagram, datagram_calls_that_streams_have),
-    scenario!(datagram, datagram_disconnect),
-];
+scenarios! {
+    connected_datagrams datagram_receive_time_limit;
+    connected_datagrams datagram_dontwait;
+    connected_datagrams datagram_receive_woken_by_a_datagram;
+    datagram datagram_receive_woken_by_shutdown;
+    datagram datagram_receive_without_a_peer_woken_by_shutdown;
+    connected_datagrams datagram_receive_of_several_threads;
+    datagram datagram_send_waits_for_room;
+    datagram datagram_send_time_limit;
+    datagram datagram_send_interrupted;
+    datagram datagram_send_woken_by_shutdown;
+    datagram datagram_calls_that_streams_have;
+    datagram datagram_disconnect;
+}
 
 const LIMIT: Duration = Duration::from_millis(100);
 

@@ -1,26 +1,16 @@
 //! Datagrams that are not copied (`MSG_ZEROCOPY`), as UDP sends them.
 
-use std::os::fd::AsRawFd;
-
 use io_uring::{opcode, types::Fd};
 
-use super::super::uring::Ring;
-use super::super::{Pair, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::Piece;
-use crate::transfer::random;
+use crate::alike::prelude::*;
 use crate::zero_copy::{completed, completed_from, is_on, none_left, switch};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_datagrams, datagram_zero_copy_sends_are_completed),
-    scenario!(connected_datagrams, datagram_zero_copy_is_switched_on),
-    scenario!(
-        connected_datagrams,
-        datagram_zero_copy_that_fails_is_not_completed
-    ),
-    scenario!(connected_datagrams, datagram_zero_copy_by_uring),
-];
+scenarios! {
+    connected_datagrams datagram_zero_copy_sends_are_completed;
+    connected_datagrams datagram_zero_copy_is_switched_on;
+    connected_datagrams datagram_zero_copy_that_fails_is_not_completed;
+    connected_datagrams datagram_zero_copy_by_uring;
+}
 
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY;
 

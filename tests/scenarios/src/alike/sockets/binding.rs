@@ -2,15 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use anyhow::Result;
 use libc::{SOL_SOCKET, SO_BINDTODEVICE, SO_REUSEADDR};
 
 use super::super::second::{SecondWire, SECOND};
-use super::super::{Difference, Family, Side, Trace};
-use crate::address::Address;
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::lab::DEVICE;
-use crate::socket::Socket;
+use super::super::Family;
+use crate::alike::prelude::*;
 
 const NO_DEVICE: &[Difference] = &[Difference::new(
     "bind to an address that is not here",
@@ -23,30 +19,29 @@ const NO_WAIT: &[Difference] = &[Difference::new(
     "success",
 )];
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_port_belongs_to_one_socket", plain),
-    Scenario::datagram("datagram_port_belongs_to_one_socket", plain),
-    Scenario::stream("stream_port_sharing_needs_both", sharing),
-    Scenario::datagram("datagram_port_sharing_needs_both", sharing),
-    scenario!(stream, stream_port_of_a_listener_is_not_shared),
-    Scenario::stream("stream_port_of_each_device", tied),
-    Scenario::datagram("datagram_port_of_each_device", tied),
-    scenario!(stream, stream_port_listens_once),
-    Scenario::stream("stream_port_chosen_by_the_system", chosen),
-    Scenario::datagram("datagram_port_chosen_by_the_system", chosen),
-    scenario!(datagram, datagram_port_chosen_by_sending),
-    scenario!(stream, stream_port_of_a_closed_listener).differs(NO_WAIT),
-    scenario!(stream, stream_port_shared_by_two_connections),
-    Scenario::stream("stream_bind_to_a_foreign_address", not_here).differs(NO_DEVICE),
-    Scenario::datagram("datagram_bind_to_a_foreign_address", not_here).differs(NO_DEVICE),
-    scenario!(stream, stream_bind_to_device),
-    scenario!(datagram, datagram_bind_to_device),
-    scenario!(stream, stream_bound_to_one_address),
-    scenario!(datagram, datagram_bound_to_one_address),
-    scenario!(datagram, datagram_goes_to_the_most_specific_socket),
-    scenario!(datagram, datagram_goes_to_the_last_bound_of_equal_sockets),
-];
+scenarios! {
+    stream stream_port_belongs_to_one_socket = plain;
+    datagram datagram_port_belongs_to_one_socket = plain;
+    stream stream_port_sharing_needs_both = sharing;
+    datagram datagram_port_sharing_needs_both = sharing;
+    stream stream_port_of_a_listener_is_not_shared;
+    stream stream_port_of_each_device = tied;
+    datagram datagram_port_of_each_device = tied;
+    stream stream_port_listens_once;
+    stream stream_port_chosen_by_the_system = chosen;
+    datagram datagram_port_chosen_by_the_system = chosen;
+    datagram datagram_port_chosen_by_sending;
+    stream stream_port_of_a_closed_listener, differs(NO_WAIT);
+    stream stream_port_shared_by_two_connections;
+    stream stream_bind_to_a_foreign_address = not_here, differs(NO_DEVICE);
+    datagram datagram_bind_to_a_foreign_address = not_here, differs(NO_DEVICE);
+    stream stream_bind_to_device;
+    datagram datagram_bind_to_device;
+    stream stream_bound_to_one_address;
+    datagram datagram_bound_to_one_address;
+    datagram datagram_goes_to_the_most_specific_socket;
+    datagram datagram_goes_to_the_last_bound_of_equal_sockets;
+}
 
 /// The ways to bind in host b.
 const PLACES: [&str; 3] = ["all", "one", "the other"];

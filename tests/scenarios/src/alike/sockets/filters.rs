@@ -1,35 +1,28 @@
 //! Filters on sockets: what they see, what they keep, who may change them.
 
-use std::os::fd::AsRawFd;
-
 use libc::SOL_SOCKET;
 
-use super::super::{Family, Pair, Side, Trace};
+use super::super::Family;
+use crate::alike::prelude::*;
 use crate::bpf::{
     attach, attach_extended, detach, if_equal, keep, load_byte, load_extended, load_half, KEEP_ALL,
 };
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::Socket;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_filter_calls", calls),
-    Scenario::datagram("datagram_filter_calls", calls),
-    Scenario::stream("stream_filter_lock", lock),
-    Scenario::datagram("datagram_filter_lock", lock),
-    Scenario::stream("stream_filter_extended", extended),
-    Scenario::datagram("datagram_filter_extended", extended),
-    scenario!(connected_datagrams, datagram_filter_drops),
-    scenario!(connected_datagrams, datagram_filter_sees_the_header),
-    scenario!(datagram, datagram_filter_sees_the_payload),
-    scenario!(datagram, datagram_filter_cuts),
-    scenario!(stream, stream_filter_sees_the_header),
-    scenario!(
-        stream,
-        stream_filter_of_a_listener_holds_for_its_connections
-    ),
-    scenario!(stream, stream_filter_refuses_everybody),
-];
+scenarios! {
+    stream stream_filter_calls = calls;
+    datagram datagram_filter_calls = calls;
+    stream stream_filter_lock = lock;
+    datagram datagram_filter_lock = lock;
+    stream stream_filter_extended = extended;
+    datagram datagram_filter_extended = extended;
+    connected_datagrams datagram_filter_drops;
+    connected_datagrams datagram_filter_sees_the_header;
+    datagram datagram_filter_sees_the_payload;
+    datagram datagram_filter_cuts;
+    stream stream_filter_sees_the_header;
+    stream stream_filter_of_a_listener_holds_for_its_connections;
+    stream stream_filter_refuses_everybody;
+}
 
 fn calls(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;

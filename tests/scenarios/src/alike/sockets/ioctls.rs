@@ -1,16 +1,10 @@
 //! `ioctl(2)` and `fcntl(2)`, and what a descriptor is to the rest of the system.
 
-use std::fs;
-use std::os::fd::AsRawFd;
-
 use libc::{c_ulong, SOL_SOCKET};
 
-use super::super::{Difference, Side, Trace};
-use crate::harness::{Outcome, Scenario};
-use crate::lab::DEVICE;
+use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
 use crate::raw_calls::{fcntl, ioctl, ioctl_nowhere};
-use crate::socket::{check, Socket};
 
 // Requests that the libc crate does not have for this target.
 const FIOSETOWN: c_ulong = 0x8901;
@@ -24,29 +18,28 @@ const SIOCOUTQ: c_ulong = 0x5411;
 
 const NO_IP: &[Difference] = &[Difference::new("SIOCGIFADDR", "2", "ENOTTY")];
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_ioctl_nonblocking", nonblocking),
-    Scenario::datagram("datagram_ioctl_nonblocking", nonblocking),
-    Scenario::stream("stream_ioctl_owner", owner),
-    Scenario::datagram("datagram_ioctl_owner", owner),
-    Scenario::stream("stream_ioctl_unknown", unknown),
-    Scenario::datagram("datagram_ioctl_unknown", unknown),
-    Scenario::stream("stream_ioctl_bad_pointers", bad_pointers),
-    Scenario::datagram("datagram_ioctl_bad_pointers", bad_pointers),
-    Scenario::stream("stream_ioctl_last_time", last_time),
-    Scenario::datagram("datagram_ioctl_last_time", last_time),
-    Scenario::stream("stream_ioctl_device_questions", device_questions),
-    Scenario::datagram("datagram_ioctl_device_questions", device_questions),
-    Scenario::stream("stream_ioctl_device_changes", device_changes),
-    Scenario::datagram("datagram_ioctl_device_changes", device_changes),
-    Scenario::stream("stream_ioctl_ip_addresses", ip_addresses).differs(NO_IP),
-    Scenario::datagram("datagram_ioctl_ip_addresses", ip_addresses).differs(NO_IP),
-    Scenario::stream("stream_descriptor_is_a_socket", is_a_socket),
-    Scenario::datagram("datagram_descriptor_is_a_socket", is_a_socket),
-    Scenario::stream("stream_descriptor_flags", descriptor_flags),
-    Scenario::datagram("datagram_descriptor_flags", descriptor_flags),
-];
+scenarios! {
+    stream stream_ioctl_nonblocking = nonblocking;
+    datagram datagram_ioctl_nonblocking = nonblocking;
+    stream stream_ioctl_owner = owner;
+    datagram datagram_ioctl_owner = owner;
+    stream stream_ioctl_unknown = unknown;
+    datagram datagram_ioctl_unknown = unknown;
+    stream stream_ioctl_bad_pointers = bad_pointers;
+    datagram datagram_ioctl_bad_pointers = bad_pointers;
+    stream stream_ioctl_last_time = last_time;
+    datagram datagram_ioctl_last_time = last_time;
+    stream stream_ioctl_device_questions = device_questions;
+    datagram datagram_ioctl_device_questions = device_questions;
+    stream stream_ioctl_device_changes = device_changes;
+    datagram datagram_ioctl_device_changes = device_changes;
+    stream stream_ioctl_ip_addresses = ip_addresses, differs(NO_IP);
+    datagram datagram_ioctl_ip_addresses = ip_addresses, differs(NO_IP);
+    stream stream_descriptor_is_a_socket = is_a_socket;
+    datagram datagram_descriptor_is_a_socket = is_a_socket;
+    stream stream_descriptor_flags = descriptor_flags;
+    datagram datagram_descriptor_flags = descriptor_flags;
+}
 
 fn int(bytes: &[u8]) -> i32 {
     i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])

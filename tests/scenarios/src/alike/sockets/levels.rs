@@ -2,8 +2,7 @@
 
 use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET};
 
-use super::super::{Difference, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
 const OF_TCP: &[Difference] = &[
     Difference::new("set TCP_NODELAY", "success", "ENOPROTOOPT"),
@@ -15,16 +14,15 @@ const OF_IP: &[Difference] = &[
 ];
 const NO_GROUPS: &[Difference] = &[Difference::new("send to everybody, allowed", "1", "EACCES")];
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_options_of_tcp", of_tcp).differs(OF_TCP),
-    Scenario::datagram("datagram_options_of_tcp", of_tcp),
-    Scenario::stream("stream_options_of_ip", of_ip).differs(OF_IP),
-    Scenario::datagram("datagram_options_of_ip", of_ip).differs(OF_IP),
-    scenario!(stream, stream_options_of_udp),
-    scenario!(datagram, datagram_send_to_broadcast).differs(NO_GROUPS),
-    scenario!(stream, stream_connect_to_broadcast),
-];
+scenarios! {
+    stream stream_options_of_tcp = of_tcp, differs(OF_TCP);
+    datagram datagram_options_of_tcp = of_tcp;
+    stream stream_options_of_ip = of_ip, differs(OF_IP);
+    datagram datagram_options_of_ip = of_ip, differs(OF_IP);
+    stream stream_options_of_udp;
+    datagram datagram_send_to_broadcast, differs(NO_GROUPS);
+    stream stream_connect_to_broadcast;
+}
 
 fn option(
     side: &Side<'_>,

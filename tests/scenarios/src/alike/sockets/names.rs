@@ -1,9 +1,8 @@
 //! Addresses that a call is given and gives: too short, too long, of another family, nowhere.
 
-use super::super::{Difference, Family, Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use super::super::Family;
+use crate::alike::prelude::*;
 use crate::raw_calls::{give_name, own_name_to_nowhere, take_name, Giving, Pointer, Taking};
-use crate::socket::Socket;
 
 /// TCP and UDP take a name without a family for one of their own, as programs of 4.2BSD gave it.
 const NO_FAMILY: &[Difference] = &[Difference::new("bind, family 0", "success", "EAFNOSUPPORT")];
@@ -12,21 +11,20 @@ const NO_FAMILY_OF_DATAGRAMS: &[Difference] = &[
     Difference::new("sendto, family 0", "1", "EAFNOSUPPORT"),
 ];
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_name_lengths", lengths),
-    Scenario::datagram("datagram_name_lengths", lengths),
-    Scenario::stream("stream_name_of_another_family", families).differs(NO_FAMILY),
-    Scenario::datagram("datagram_name_of_another_family", families).differs(NO_FAMILY_OF_DATAGRAMS),
-    Scenario::stream("stream_name_by_bad_pointer", nowhere),
-    Scenario::datagram("datagram_name_by_bad_pointer", nowhere),
-    Scenario::stream("stream_name_into_a_short_buffer", little_room),
-    Scenario::datagram("datagram_name_into_a_short_buffer", little_room),
-    Scenario::stream("stream_name_of_a_fresh_socket", fresh_names),
-    Scenario::datagram("datagram_name_of_a_fresh_socket", fresh_names),
-    Scenario::stream("stream_name_of_both_ends", both_ends),
-    Scenario::datagram("datagram_name_of_both_ends", both_ends),
-];
+scenarios! {
+    stream stream_name_lengths = lengths;
+    datagram datagram_name_lengths = lengths;
+    stream stream_name_of_another_family = families, differs(NO_FAMILY);
+    datagram datagram_name_of_another_family = families, differs(NO_FAMILY_OF_DATAGRAMS);
+    stream stream_name_by_bad_pointer = nowhere;
+    datagram datagram_name_by_bad_pointer = nowhere;
+    stream stream_name_into_a_short_buffer = little_room;
+    datagram datagram_name_into_a_short_buffer = little_room;
+    stream stream_name_of_a_fresh_socket = fresh_names;
+    datagram datagram_name_of_a_fresh_socket = fresh_names;
+    stream stream_name_of_both_ends = both_ends;
+    datagram datagram_name_of_both_ends = both_ends;
+}
 
 fn cut(name: &[u8], length: usize) -> Vec<u8> {
     let mut name = name.to_vec();

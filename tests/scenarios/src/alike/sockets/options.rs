@@ -1,14 +1,10 @@
 //! Options of the socket level: what can be set, what is then read, what is refused.
 
-use std::time::Duration;
-
 use libc::SOL_SOCKET;
 
-use super::super::{Side, Trace};
-use crate::harness::{Outcome, Scenario};
+use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
 use crate::raw_calls::{self, Pointer};
-use crate::socket::Socket;
 
 // Numbers that the libc crate does not have for this target.
 const SO_RCVMARK: i32 = 75;
@@ -16,33 +12,32 @@ const SO_RCVPRIORITY: i32 = 82;
 const SO_RESERVE_MEM: i32 = 73;
 const SO_BUF_LOCK: i32 = 72;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_option_buffer_sizes", buffer_sizes),
-    Scenario::datagram("datagram_option_buffer_sizes", buffer_sizes),
-    Scenario::stream("stream_option_buffer_sizes_by_force", buffers_by_force),
-    Scenario::datagram("datagram_option_buffer_sizes_by_force", buffers_by_force),
-    Scenario::stream("stream_option_flags", flags),
-    Scenario::datagram("datagram_option_flags", flags),
-    Scenario::stream("stream_option_numbers", numbers),
-    Scenario::datagram("datagram_option_numbers", numbers),
-    Scenario::stream("stream_option_lengths", lengths),
-    Scenario::datagram("datagram_option_lengths", lengths),
-    Scenario::stream("stream_option_bad_pointers", bad_pointers),
-    Scenario::datagram("datagram_option_bad_pointers", bad_pointers),
-    Scenario::stream("stream_option_unknown", unknown),
-    Scenario::datagram("datagram_option_unknown", unknown),
-    Scenario::stream("stream_option_linger_values", linger),
-    Scenario::datagram("datagram_option_linger_values", linger),
-    Scenario::stream("stream_option_time_limit_values", time_limits),
-    Scenario::datagram("datagram_option_time_limit_values", time_limits),
-    Scenario::stream("stream_option_low_water_values", low_water),
-    Scenario::datagram("datagram_option_low_water_values", low_water),
-    Scenario::stream("stream_option_busy_polling", busy_polling),
-    Scenario::datagram("datagram_option_busy_polling", busy_polling),
-    Scenario::stream("stream_option_privileged", privileged),
-    Scenario::datagram("datagram_option_privileged", privileged),
-];
+scenarios! {
+    stream stream_option_buffer_sizes = buffer_sizes;
+    datagram datagram_option_buffer_sizes = buffer_sizes;
+    stream stream_option_buffer_sizes_by_force = buffers_by_force;
+    datagram datagram_option_buffer_sizes_by_force = buffers_by_force;
+    stream stream_option_flags = flags;
+    datagram datagram_option_flags = flags;
+    stream stream_option_numbers = numbers;
+    datagram datagram_option_numbers = numbers;
+    stream stream_option_lengths = lengths;
+    datagram datagram_option_lengths = lengths;
+    stream stream_option_bad_pointers = bad_pointers;
+    datagram datagram_option_bad_pointers = bad_pointers;
+    stream stream_option_unknown = unknown;
+    datagram datagram_option_unknown = unknown;
+    stream stream_option_linger_values = linger;
+    datagram datagram_option_linger_values = linger;
+    stream stream_option_time_limit_values = time_limits;
+    datagram datagram_option_time_limit_values = time_limits;
+    stream stream_option_low_water_values = low_water;
+    datagram datagram_option_low_water_values = low_water;
+    stream stream_option_busy_polling = busy_polling;
+    datagram datagram_option_busy_polling = busy_polling;
+    stream stream_option_privileged = privileged;
+    datagram datagram_option_privileged = privileged;
+}
 
 /// Sets an integer option of the socket level and notes the result, and what is read then.
 pub(super) fn set(trace: &Trace, socket: &Socket, label: &str, name: i32, value: i32) {

@@ -3,10 +3,8 @@
 use libc::SOL_SOCKET;
 
 use super::super::second::SECOND;
-use super::super::{Difference, Side, Trace};
 use super::options::{get, set};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::lab::DEVICE;
+use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
 
 // Numbers that the libc crate does not have for this target.
@@ -27,30 +25,28 @@ const NO_PORT_SHARING: &[Difference] = &[Difference::new("SO_REUSEPORT", "succes
 const NO_ZERO_COPY: &[Difference] = &[Difference::new("SO_ZEROCOPY", "success", "EOPNOTSUPP")];
 const NO_ROUTES: &[Difference] = &[Difference::new("SO_TXREHASH", "success", "EOPNOTSUPP")];
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_option_family_type_and_protocol", what_it_is).differs(NUMBERS),
-    Scenario::datagram("datagram_option_family_type_and_protocol", what_it_is)
-        .differs(NUMBERS_OF_DATAGRAMS),
-    Scenario::stream("stream_option_credentials", credentials),
-    Scenario::datagram("datagram_option_credentials", credentials),
-    Scenario::stream("stream_option_cookies", cookies),
-    Scenario::datagram("datagram_option_cookies", cookies),
-    Scenario::stream("stream_option_memory", memory),
-    Scenario::datagram("datagram_option_memory", memory),
-    Scenario::stream("stream_option_sending_times", sending_times),
-    Scenario::datagram("datagram_option_sending_times", sending_times),
-    Scenario::stream("stream_option_pacing", pacing),
-    Scenario::datagram("datagram_option_pacing", pacing),
-    Scenario::stream("stream_option_port_sharing", port_sharing).differs(NO_PORT_SHARING),
-    Scenario::datagram("datagram_option_port_sharing", port_sharing).differs(NO_PORT_SHARING),
-    scenario!(datagram, datagram_option_zero_copy).differs(NO_ZERO_COPY),
-    scenario!(stream, stream_option_route_hash).differs(NO_ROUTES),
-    Scenario::stream("stream_option_device_by_name", device_by_name),
-    Scenario::datagram("datagram_option_device_by_name", device_by_name),
-    Scenario::stream("stream_option_device_by_index", device_by_index),
-    Scenario::datagram("datagram_option_device_by_index", device_by_index),
-];
+scenarios! {
+    stream stream_option_family_type_and_protocol = what_it_is, differs(NUMBERS);
+    datagram datagram_option_family_type_and_protocol = what_it_is, differs(NUMBERS_OF_DATAGRAMS);
+    stream stream_option_credentials = credentials;
+    datagram datagram_option_credentials = credentials;
+    stream stream_option_cookies = cookies;
+    datagram datagram_option_cookies = cookies;
+    stream stream_option_memory = memory;
+    datagram datagram_option_memory = memory;
+    stream stream_option_sending_times = sending_times;
+    datagram datagram_option_sending_times = sending_times;
+    stream stream_option_pacing = pacing;
+    datagram datagram_option_pacing = pacing;
+    stream stream_option_port_sharing = port_sharing, differs(NO_PORT_SHARING);
+    datagram datagram_option_port_sharing = port_sharing, differs(NO_PORT_SHARING);
+    datagram datagram_option_zero_copy, differs(NO_ZERO_COPY);
+    stream stream_option_route_hash, differs(NO_ROUTES);
+    stream stream_option_device_by_name = device_by_name;
+    datagram datagram_option_device_by_name = device_by_name;
+    stream stream_option_device_by_index = device_by_index;
+    datagram datagram_option_device_by_index = device_by_index;
+}
 
 fn what_it_is(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;

@@ -1,34 +1,30 @@
 //! Calls that are refused: on the wrong kind of socket, in the wrong state, with numbers that mean nothing.
 
-use super::super::{Difference, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::lab::await_events;
+use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
 use crate::raw_calls::message_of;
-use crate::socket::{Piece, PieceMut, Socket};
 
 const CONTROL_PORT: &[Difference] = &[Difference::new("sendto port 0", "EINVAL", "1")];
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_refuses_unknown_types_and_protocols),
-    Scenario::stream("stream_refuses_socketpair", pairs),
-    Scenario::datagram("datagram_refuses_socketpair", pairs),
-    scenario!(datagram, datagram_refuses_listen_and_accept),
-    Scenario::stream("stream_refuses_to_bind_twice", bind_twice),
-    Scenario::datagram("datagram_refuses_to_bind_twice", bind_twice),
-    Scenario::stream("stream_refuses_to_bind_a_connection", bind_connection),
-    Scenario::datagram("datagram_refuses_to_bind_a_connection", bind_connection),
-    Scenario::stream("stream_refuses_privileged_ports", privileged_ports),
-    Scenario::datagram("datagram_refuses_privileged_ports", privileged_ports),
-    Scenario::stream("stream_refuses_too_many_pieces", pieces),
-    Scenario::datagram("datagram_refuses_too_many_pieces", pieces),
-    Scenario::stream("stream_ignores_unknown_flags", unknown_flags),
-    Scenario::datagram("datagram_ignores_unknown_flags", unknown_flags),
-    scenario!(datagram, datagram_port_zero).differs(CONTROL_PORT),
-    scenario!(stream, stream_refuses_connections_to_port_zero),
-    scenario!(stream, stream_listener_takes_no_data),
-];
+scenarios! {
+    stream stream_refuses_unknown_types_and_protocols;
+    stream stream_refuses_socketpair = pairs;
+    datagram datagram_refuses_socketpair = pairs;
+    datagram datagram_refuses_listen_and_accept;
+    stream stream_refuses_to_bind_twice = bind_twice;
+    datagram datagram_refuses_to_bind_twice = bind_twice;
+    stream stream_refuses_to_bind_a_connection = bind_connection;
+    datagram datagram_refuses_to_bind_a_connection = bind_connection;
+    stream stream_refuses_privileged_ports = privileged_ports;
+    datagram datagram_refuses_privileged_ports = privileged_ports;
+    stream stream_refuses_too_many_pieces = pieces;
+    datagram datagram_refuses_too_many_pieces = pieces;
+    stream stream_ignores_unknown_flags = unknown_flags;
+    datagram datagram_ignores_unknown_flags = unknown_flags;
+    datagram datagram_port_zero, differs(CONTROL_PORT);
+    stream stream_refuses_connections_to_port_zero;
+    stream stream_listener_takes_no_data;
+}
 
 fn stream_refuses_unknown_types_and_protocols(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (family, _, _) = side.numbers();

@@ -1,16 +1,11 @@
 //! What a receiver may learn beside the data: when it came, what was lost, its mark and priority, by which processor.
 
-use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
-use anyhow::{ensure, Result};
 use libc::SOL_SOCKET;
 
-use super::super::{Side, Trace};
+use crate::alike::prelude::*;
 use crate::control::{receive_with_control, send_with_control, Control};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::lab::eventually;
-use crate::patience::patience;
-use crate::socket::Socket;
 
 // Numbers that the libc crate does not have for this target.
 const SO_RCVMARK: i32 = 75;
@@ -19,24 +14,23 @@ const SO_RCVPRIORITY: i32 = 82;
 /// Software times of packets that come in.
 const SOFTWARE: i32 = (1 << 4) | (1 << 3);
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_timestamp_in_microseconds", micros),
-    Scenario::datagram("datagram_timestamp_in_microseconds", micros),
-    Scenario::stream("stream_timestamp_in_nanoseconds", nanos),
-    Scenario::datagram("datagram_timestamp_in_nanoseconds", nanos),
-    Scenario::stream("stream_timestamp_by_software", software),
-    Scenario::datagram("datagram_timestamp_by_software", software),
-    Scenario::stream("stream_timestamp_without_room", without_room),
-    Scenario::datagram("datagram_timestamp_without_room", without_room),
-    Scenario::stream("stream_timestamp_of_a_peek", look),
-    Scenario::datagram("datagram_timestamp_of_a_peek", look),
-    Scenario::stream("stream_processor_of_the_last_packet", processor),
-    Scenario::datagram("datagram_processor_of_the_last_packet", processor),
-    scenario!(datagram, datagram_drop_counter),
-    scenario!(datagram, datagram_mark_and_priority),
-    scenario!(datagram, datagram_transmit_time),
-];
+scenarios! {
+    stream stream_timestamp_in_microseconds = micros;
+    datagram datagram_timestamp_in_microseconds = micros;
+    stream stream_timestamp_in_nanoseconds = nanos;
+    datagram datagram_timestamp_in_nanoseconds = nanos;
+    stream stream_timestamp_by_software = software;
+    datagram datagram_timestamp_by_software = software;
+    stream stream_timestamp_without_room = without_room;
+    datagram datagram_timestamp_without_room = without_room;
+    stream stream_timestamp_of_a_peek = look;
+    datagram datagram_timestamp_of_a_peek = look;
+    stream stream_processor_of_the_last_packet = processor;
+    datagram datagram_processor_of_the_last_packet = processor;
+    datagram datagram_drop_counter;
+    datagram datagram_mark_and_priority;
+    datagram datagram_transmit_time;
+}
 
 /// Sends until the receiver, which has `room` for control messages, is told something or that there was no room for it.
 ///

@@ -1,19 +1,16 @@
 //! Calls that wait on a socket of either kind: several at once, shut down, interrupted.
 
-use super::super::asleep::{crowd, POLL};
+use super::super::asleep::POLL;
+use super::super::events_text;
 use super::super::signals::{each_way, interrupted};
-use super::super::{events_text, Side, Trace};
-use crate::harness::{Outcome, Scenario};
-use crate::lab::await_events;
-use crate::socket::Socket;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_threads_poll_one_stream", pollers),
-    Scenario::datagram("datagram_threads_poll_one_socket", pollers),
-    Scenario::stream("stream_receive_interrupted", receive_interrupted),
-    Scenario::datagram("datagram_receive_interrupted", receive_interrupted),
-];
+scenarios! {
+    stream stream_threads_poll_one_stream = pollers;
+    datagram datagram_threads_poll_one_socket = pollers;
+    stream stream_receive_interrupted = receive_interrupted;
+    datagram datagram_receive_interrupted = receive_interrupted;
+}
 
 fn pollers(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;

@@ -1,32 +1,26 @@
 //! `listen(2)` and `accept4(2)`.
 
-use std::os::fd::AsRawFd;
+use super::super::asleep::left_asleep;
+use crate::alike::prelude::*;
 
-use super::super::asleep::{crowd, left_asleep};
-use super::super::moments::{acknowledged, reset};
-use super::super::{Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{check, Socket};
-
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_accept_of_what_does_not_listen),
-    scenario!(stream, stream_accept_without_blocking),
-    scenario!(stream, stream_accept_flags),
-    scenario!(stream, stream_accept_does_not_inherit_nonblocking),
-    scenario!(stream, stream_accept_in_order),
-    scenario!(stream, stream_accept_of_a_connection_that_is_over),
-    scenario!(stream, stream_accept_woken_by_shutdown),
-    Scenario::stream("stream_accept_of_several_threads", several),
-    scenario!(stream, stream_accept_of_several_threads_woken_by_shutdown),
-    scenario!(stream, stream_listen_states),
-    scenario!(stream, stream_listen_without_a_name),
-    scenario!(stream, stream_backlog_of_0_accepts_one),
-    scenario!(stream, stream_backlog_overflows_and_recovers),
-    scenario!(stream, stream_listen_again_with_a_larger_backlog),
-    scenario!(stream, stream_listen_again_with_a_smaller_backlog),
-    scenario!(stream, stream_backlog_below_0),
-];
+scenarios! {
+    stream stream_accept_of_what_does_not_listen;
+    stream stream_accept_without_blocking;
+    stream stream_accept_flags;
+    stream stream_accept_does_not_inherit_nonblocking;
+    stream stream_accept_in_order;
+    stream stream_accept_of_a_connection_that_is_over;
+    stream stream_accept_woken_by_shutdown;
+    stream stream_accept_of_several_threads = several;
+    stream stream_accept_of_several_threads_woken_by_shutdown;
+    stream stream_listen_states;
+    stream stream_listen_without_a_name;
+    stream stream_backlog_of_0_accepts_one;
+    stream stream_backlog_overflows_and_recovers;
+    stream stream_listen_again_with_a_larger_backlog;
+    stream stream_listen_again_with_a_smaller_backlog;
+    stream stream_backlog_below_0;
+}
 
 fn stream_accept_of_what_does_not_listen(side: &Side<'_>, trace: &Trace) -> Outcome {
     let fresh = side.socket(&side.lab.b)?;

@@ -1,30 +1,21 @@
 //! How much a receive call takes: `MSG_WAITALL`, `MSG_TRUNC`, nothing at all.
 
-use std::time::Duration;
+use super::super::moments::send_apart;
+use crate::alike::prelude::*;
 
-use super::super::asleep::asleep;
-use super::super::moments::{arrived, reset, send_apart};
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{PieceMut, Socket};
-
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_waitall_waits_for_all),
-    scenario!(connected_streams, stream_waitall_ends_with_the_stream),
-    scenario!(connected_streams, stream_waitall_ends_with_the_time),
-    scenario!(connected_streams, stream_waitall_ends_with_a_reset),
-    scenario!(connected_streams, stream_waitall_without_waiting),
-    scenario!(connected_streams, stream_waitall_and_the_low_water_mark),
-    scenario!(connected_streams, stream_truncate_discards_bytes),
-    scenario!(connected_streams, stream_zero_bytes_sent),
-    Scenario::stream("stream_zero_bytes_received", zero_received),
-    scenario!(connected_streams, stream_zero_bytes_received_waits),
-    scenario!(
-        connected_streams,
-        stream_flags_and_name_of_a_received_message
-    ),
-];
+scenarios! {
+    connected_streams stream_waitall_waits_for_all;
+    connected_streams stream_waitall_ends_with_the_stream;
+    connected_streams stream_waitall_ends_with_the_time;
+    connected_streams stream_waitall_ends_with_a_reset;
+    connected_streams stream_waitall_without_waiting;
+    connected_streams stream_waitall_and_the_low_water_mark;
+    connected_streams stream_truncate_discards_bytes;
+    connected_streams stream_zero_bytes_sent;
+    stream stream_zero_bytes_received = zero_received;
+    connected_streams stream_zero_bytes_received_waits;
+    connected_streams stream_flags_and_name_of_a_received_message;
+}
 
 fn text(bytes: &[u8]) -> String {
     bytes.escape_ascii().to_string()

@@ -1,42 +1,26 @@
 //! `close`: with everything read, with something unread, and with `SO_LINGER`.
 
-use std::time::{Duration, Instant};
-
-use nix::sys::wait::{waitpid, WaitStatus};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{pipe, read, write};
 
-use super::super::moments::{acknowledged, arrived, reset, see_end, SOON};
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, start_process, Outcome, Scenario};
+use super::super::moments::SOON;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_close_is_a_clean_end),
-    scenario!(connected_streams, stream_close_delivers_queued_data),
-    scenario!(stream, stream_close_with_unread_data_resets),
-    scenario!(
-        connected_streams,
-        stream_close_with_unread_data_after_a_reply
-    ),
-    scenario!(
-        connected_streams,
-        stream_close_with_unread_data_after_the_end
-    ),
-    scenario!(connected_streams, stream_close_with_no_linger_time_resets),
-    scenario!(
-        connected_streams,
-        stream_close_with_no_linger_time_drops_data
-    ),
-    scenario!(connected_streams, stream_close_lingers_until_acknowledged),
-    scenario!(stream, stream_close_lingers_no_longer_than_its_timeout).within(120),
-    scenario!(stream, stream_process_end_does_not_linger).within(120),
-    scenario!(stream, stream_close_does_not_wait).within(120),
-    Scenario::connected_streams("stream_sending_to_a_closed_peer", to_closed),
-    scenario!(
-        connected_streams,
-        stream_sending_to_a_closed_peer_that_wrote
-    ),
-];
+scenarios! {
+    connected_streams stream_close_is_a_clean_end;
+    connected_streams stream_close_delivers_queued_data;
+    stream stream_close_with_unread_data_resets;
+    connected_streams stream_close_with_unread_data_after_a_reply;
+    connected_streams stream_close_with_unread_data_after_the_end;
+    connected_streams stream_close_with_no_linger_time_resets;
+    connected_streams stream_close_with_no_linger_time_drops_data;
+    connected_streams stream_close_lingers_until_acknowledged;
+    stream stream_close_lingers_no_longer_than_its_timeout, within(120);
+    stream stream_process_end_does_not_linger, within(120);
+    stream stream_close_does_not_wait, within(120);
+    connected_streams stream_sending_to_a_closed_peer = to_closed;
+    connected_streams stream_sending_to_a_closed_peer_that_wrote;
+}
 
 fn stream_close_is_a_clean_end(trace: &Trace, (client, server): Pair) -> Outcome {
     drop(client);

@@ -1,35 +1,28 @@
 //! `connect(2)`: without blocking, again, after a failure, and `AF_UNSPEC`, which undoes it.
 
-use std::time::{Duration, Instant};
-
 use super::super::side::NOTHING;
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_connect_without_blocking),
-    scenario!(stream, stream_connect_while_it_is_under_way),
-    scenario!(stream, stream_connect_time_limit),
-    scenario!(stream, stream_connect_timed_out),
-    Scenario::stream("stream_connect_again_after_a_refusal", after_refusal),
-    scenario!(
-        stream,
-        stream_connect_again_after_a_refusal_without_blocking
-    ),
-    scenario!(stream, stream_failed_connect_releases_its_port),
-    scenario!(stream, stream_connect_in_states_that_do_not_allow_it),
-    scenario!(stream, stream_disconnect_ends_a_connection),
-    scenario!(stream, stream_disconnect_ends_an_attempt),
-    scenario!(stream, stream_disconnect_ends_listening),
-    scenario!(stream, stream_disconnect_without_a_connection),
-    scenario!(connected_streams, stream_disconnect_wakes_a_receiver),
-    scenario!(stream, stream_disconnect_wakes_an_acceptor),
-    scenario!(stream, stream_connect_woken_by_shutdown),
-    scenario!(stream, stream_connect_woken_by_disconnect),
-    scenario!(stream, stream_send_and_receive_wait_for_the_connect),
-    scenario!(stream, stream_shutdown_after_a_refusal),
-];
+scenarios! {
+    stream stream_connect_without_blocking;
+    stream stream_connect_while_it_is_under_way;
+    stream stream_connect_time_limit;
+    stream stream_connect_timed_out;
+    stream stream_connect_again_after_a_refusal = after_refusal;
+    stream stream_connect_again_after_a_refusal_without_blocking;
+    stream stream_failed_connect_releases_its_port;
+    stream stream_connect_in_states_that_do_not_allow_it;
+    stream stream_disconnect_ends_a_connection;
+    stream stream_disconnect_ends_an_attempt;
+    stream stream_disconnect_ends_listening;
+    stream stream_disconnect_without_a_connection;
+    connected_streams stream_disconnect_wakes_a_receiver;
+    stream stream_disconnect_wakes_an_acceptor;
+    stream stream_connect_woken_by_shutdown;
+    stream stream_connect_woken_by_disconnect;
+    stream stream_send_and_receive_wait_for_the_connect;
+    stream stream_shutdown_after_a_refusal;
+}
 
 fn stream_connect_without_blocking(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = side.listener(140, 4)?;

@@ -1,24 +1,18 @@
 //! Control data and flags of `sendmsg` that streams know or ignore.
 
-use super::super::moments::{acknowledged, arrived, await_poll};
-use super::super::{Difference, Pair, Side, Trace};
+use super::super::moments::await_poll;
+use crate::alike::prelude::*;
 use crate::calls::{control, send_control};
-use crate::harness::{scenario, Outcome, Scenario};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_control_data),
-    scenario!(stream, stream_send_with_an_address),
-    scenario!(connected_streams, stream_error_queue_is_empty),
-    scenario!(connected_streams, stream_msg_more_is_held_back),
-    scenario!(connected_streams, stream_msg_more_is_sent_after_a_time),
-    scenario!(stream, stream_msg_more_before_the_end),
-    scenario!(connected_streams, stream_urgent_data).differs(&[Difference::new(
-        "send",
-        "1",
-        "EOPNOTSUPP",
-    )]),
-];
+scenarios! {
+    connected_streams stream_control_data;
+    stream stream_send_with_an_address;
+    connected_streams stream_error_queue_is_empty;
+    connected_streams stream_msg_more_is_held_back;
+    connected_streams stream_msg_more_is_sent_after_a_time;
+    stream stream_msg_more_before_the_end;
+    connected_streams stream_urgent_data, differs(&[Difference::new("send", "1", "EOPNOTSUPP")]);
+}
 
 fn stream_control_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let socket = libc::SOL_SOCKET;

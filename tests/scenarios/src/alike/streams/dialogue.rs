@@ -1,10 +1,10 @@
 //! The plain dialogue: what most programs do and nothing else.
 
-use super::super::{Pair, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[scenario!(connected_streams, stream_dialogue)];
+scenarios! {
+    connected_streams stream_dialogue;
+}
 
 fn stream_dialogue(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.poll("client at first", &client)?;

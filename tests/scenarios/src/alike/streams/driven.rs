@@ -1,23 +1,21 @@
 //! Signal-driven I/O: `F_SETOWN`, `F_SETSIG` and `O_ASYNC`.
 
 use super::super::signals::Driven;
-use super::super::{Pair, Side, Trace};
 use super::waiting::small_stream;
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 use crate::processor;
 use crate::transfer::fill;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_signal_for_data),
-    scenario!(stream, stream_signal_for_the_end),
-    scenario!(stream, stream_signal_for_a_connection),
-    Scenario::stream("stream_signal_for_a_connect", connect),
-    scenario!(stream, stream_signal_for_a_refusal),
-    scenario!(connected_streams, stream_signal_for_a_reset),
-    scenario!(stream, stream_signal_for_room),
-    scenario!(stream, stream_signal_omitted_for_a_sleeping_reader),
-];
+scenarios! {
+    connected_streams stream_signal_for_data;
+    stream stream_signal_for_the_end;
+    stream stream_signal_for_a_connection;
+    stream stream_signal_for_a_connect = connect;
+    stream stream_signal_for_a_refusal;
+    connected_streams stream_signal_for_a_reset;
+    stream stream_signal_for_room;
+    stream stream_signal_omitted_for_a_sleeping_reader;
+}
 
 fn stream_signal_for_data(trace: &Trace, (client, server): Pair) -> Outcome {
     let driven = Driven::new(&server)?;

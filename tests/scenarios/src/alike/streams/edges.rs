@@ -1,42 +1,32 @@
 //! `epoll(7)`: level and edge, once, exclusive, nested.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-
-use super::super::asleep::{crowd, left_asleep, EPOLL_WAIT};
+use super::super::asleep::{left_asleep, EPOLL_WAIT};
 use super::super::epoll::{events, Epoll};
-use super::super::moments::acknowledged;
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::patience::patience;
-use crate::socket::Socket;
+use crate::alike::prelude::*;
 
 use events::{EDGE, EXCLUSIVE, IN, ONCE, OUT, RDHUP};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_epoll_level),
-    scenario!(connected_streams, stream_epoll_edge_for_each_arrival),
-    scenario!(connected_streams, stream_epoll_edge_after_a_part_was_read),
-    scenario!(connected_streams, stream_epoll_edge_when_added_or_modified),
-    scenario!(stream, stream_epoll_edge_of_a_connect),
-    scenario!(stream, stream_epoll_edge_of_a_refusal),
-    scenario!(stream, stream_epoll_edge_of_a_listener),
-    scenario!(stream, stream_epoll_edge_of_the_end),
-    scenario!(connected_streams, stream_epoll_edge_of_the_own_shutdown),
-    scenario!(connected_streams, stream_epoll_edge_of_a_reset),
-    scenario!(
-        connected_streams,
-        stream_epoll_edge_none_for_acknowledgements
-    ),
-    scenario!(connected_streams, stream_epoll_oneshot),
-    scenario!(stream, stream_epoll_exclusive_wakes_one),
-    scenario!(stream, stream_epoll_shared_wakes_all),
-    scenario!(connected_streams, stream_epoll_nested),
-    scenario!(connected_streams, stream_epoll_control_errors),
-    scenario!(stream, stream_epoll_of_a_closed_socket),
-    scenario!(connected_streams, stream_epoll_of_a_duplicate),
-    scenario!(stream, stream_epoll_without_a_connection),
-];
+scenarios! {
+    connected_streams stream_epoll_level;
+    connected_streams stream_epoll_edge_for_each_arrival;
+    connected_streams stream_epoll_edge_after_a_part_was_read;
+    connected_streams stream_epoll_edge_when_added_or_modified;
+    stream stream_epoll_edge_of_a_connect;
+    stream stream_epoll_edge_of_a_refusal;
+    stream stream_epoll_edge_of_a_listener;
+    stream stream_epoll_edge_of_the_end;
+    connected_streams stream_epoll_edge_of_the_own_shutdown;
+    connected_streams stream_epoll_edge_of_a_reset;
+    connected_streams stream_epoll_edge_none_for_acknowledgements;
+    connected_streams stream_epoll_oneshot;
+    stream stream_epoll_exclusive_wakes_one;
+    stream stream_epoll_shared_wakes_all;
+    connected_streams stream_epoll_nested;
+    connected_streams stream_epoll_control_errors;
+    stream stream_epoll_of_a_closed_socket;
+    connected_streams stream_epoll_of_a_duplicate;
+    stream stream_epoll_without_a_connection;
+}
 
 const ALL_EDGES: u32 = IN | OUT | RDHUP | EDGE;
 

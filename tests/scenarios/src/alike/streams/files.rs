@@ -1,22 +1,15 @@
 //! The calls of files, and asynchronous ones of old.
 
-use std::os::fd::AsRawFd;
-
 use nix::sys::stat::fstat;
 use nix::unistd::{lseek, read, write, Whence};
 
-use super::super::moments::arrived;
-use super::super::{Difference, Pair, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{check, Socket};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_read_and_write),
-    scenario!(connected_streams, stream_file_calls)
-        .differs(&[Difference::new("mmap", "mapped", "ENODEV")]),
-    scenario!(connected_streams, stream_aio),
-];
+scenarios! {
+    connected_streams stream_read_and_write;
+    connected_streams stream_file_calls, differs(&[Difference::new("mmap", "mapped", "ENODEV")]);
+    connected_streams stream_aio;
+}
 
 fn stream_read_and_write(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("write", write(&client, b"hello"));

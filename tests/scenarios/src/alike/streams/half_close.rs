@@ -1,30 +1,22 @@
 //! `shutdown`: one half, both, twice, and what still works behind it.
 
-use super::super::asleep::asleep;
-use super::super::moments::{acknowledged, arrived, see_end, send_apart};
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::Socket;
-use crate::transfer::beside;
+use super::super::moments::send_apart;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_half_closed_still_answers),
-    scenario!(connected_streams, stream_half_closed_by_the_server),
-    Scenario::connected_streams("stream_shutdown_of_reading", of_reading),
-    scenario!(
-        connected_streams,
-        stream_shutdown_of_reading_with_data_queued
-    ),
-    scenario!(connected_streams, stream_shutdown_of_both),
-    scenario!(stream, stream_shutdown_twice),
-    scenario!(connected_streams, stream_shutdown_after_the_peer),
-    scenario!(connected_streams, stream_shutdown_after_a_clean_end),
-    scenario!(connected_streams, stream_shutdown_stops_a_blocked_sender),
-    scenario!(connected_streams, stream_end_behind_unread_data),
-    scenario!(connected_streams, stream_ends_cross),
-    scenario!(connected_streams, stream_data_and_ends_cross),
-];
+scenarios! {
+    connected_streams stream_half_closed_still_answers;
+    connected_streams stream_half_closed_by_the_server;
+    connected_streams stream_shutdown_of_reading = of_reading;
+    connected_streams stream_shutdown_of_reading_with_data_queued;
+    connected_streams stream_shutdown_of_both;
+    stream stream_shutdown_twice;
+    connected_streams stream_shutdown_after_the_peer;
+    connected_streams stream_shutdown_after_a_clean_end;
+    connected_streams stream_shutdown_stops_a_blocked_sender;
+    connected_streams stream_end_behind_unread_data;
+    connected_streams stream_ends_cross;
+    connected_streams stream_data_and_ends_cross;
+}
 
 fn see(trace: &Trace, who: &str, socket: &Socket) {
     see_end(trace, who, socket, "rse");

@@ -1,23 +1,17 @@
 //! What an accepted socket has from its listener.
 
-use std::time::Duration;
-
 use libc::SOL_SOCKET;
 
-use super::super::{Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::lab::DEVICE;
+use crate::alike::prelude::*;
 use crate::raw_calls::fcntl;
-use crate::socket::Socket;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::stream("stream_accepted_has_the_listeners_flags", flags),
-    scenario!(stream, stream_accepted_has_the_listeners_numbers),
-    scenario!(stream, stream_accepted_has_the_listeners_structures),
-    scenario!(stream, stream_accepted_has_flags_of_its_own),
-    scenario!(stream, stream_accepted_is_independent),
-];
+scenarios! {
+    stream stream_accepted_has_the_listeners_flags = flags;
+    stream stream_accepted_has_the_listeners_numbers;
+    stream stream_accepted_has_the_listeners_structures;
+    stream stream_accepted_has_flags_of_its_own;
+    stream stream_accepted_is_independent;
+}
 
 fn accepted(
     side: &Side<'_>,

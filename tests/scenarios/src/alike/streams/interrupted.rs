@@ -1,28 +1,21 @@
 //! Signals that meet a sleeping call: `EINTR`, or the call goes on (`signal(7)`).
 
-use std::os::fd::AsRawFd;
-use std::time::Duration;
-
 use super::super::asleep::POLL;
 use super::super::signals::{catch, caught, each_way, interrupted};
-use super::super::{Side, Trace};
 use super::waiting::small_stream;
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::patience::patience;
-use crate::socket::{check, Socket};
+use crate::alike::prelude::*;
 use crate::transfer::fill;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_receive_all_interrupted),
-    Scenario::stream("stream_send_interrupted", send),
-    scenario!(stream, stream_send_interrupted_half_way),
-    scenario!(stream, stream_accept_interrupted),
-    Scenario::stream("stream_connect_interrupted", connect),
-    scenario!(stream, stream_connect_interrupted_then_polled),
-    scenario!(stream, stream_poll_interrupted),
-    scenario!(stream, stream_ppoll_unblocks_a_signal),
-];
+scenarios! {
+    stream stream_receive_all_interrupted;
+    stream stream_send_interrupted = send;
+    stream stream_send_interrupted_half_way;
+    stream stream_accept_interrupted;
+    stream stream_connect_interrupted = connect;
+    stream stream_connect_interrupted_then_polled;
+    stream stream_poll_interrupted;
+    stream stream_ppoll_unblocks_a_signal;
+}
 
 fn stream_receive_all_interrupted(side: &Side<'_>, trace: &Trace) -> Outcome {
     each_way(|what, limit, port| {

@@ -1,27 +1,21 @@
 //! Names in each state of a socket's life, and sockets and ports that are used again.
 
-use super::super::moments::{acknowledged, await_poll, reset};
+use super::super::moments::await_poll;
 use super::super::side::NOTHING;
 use super::super::sockets::names::see_names;
-use super::super::{Difference, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_names_in_each_state),
-    scenario!(stream, stream_names_after_a_reset),
-    scenario!(stream, stream_connect_after_a_connection_ended),
-    scenario!(stream, stream_bind_and_listen_after_a_connection_ended),
-    scenario!(stream, stream_socket_disconnected_and_used_again),
-    scenario!(stream, stream_port_bound_again_after_close),
-    scenario!(stream, stream_port_bound_again_after_the_peer_closed_first),
-    scenario!(stream, stream_port_bound_again_after_closing_first).differs(&[Difference::new(
-        "bind",
-        "EADDRINUSE",
-        "success",
-    )]),
-    scenario!(stream, stream_same_pair_of_ports_again),
-];
+scenarios! {
+    stream stream_names_in_each_state;
+    stream stream_names_after_a_reset;
+    stream stream_connect_after_a_connection_ended;
+    stream stream_bind_and_listen_after_a_connection_ended;
+    stream stream_socket_disconnected_and_used_again;
+    stream stream_port_bound_again_after_close;
+    stream stream_port_bound_again_after_the_peer_closed_first;
+    stream stream_port_bound_again_after_closing_first, differs(&[Difference::new("bind", "EADDRINUSE", "success")]);
+    stream stream_same_pair_of_ports_again;
+}
 
 fn stream_names_in_each_state(side: &Side<'_>, trace: &Trace) -> Outcome {
     let client = side.socket(&side.lab.a)?;

@@ -1,32 +1,23 @@
 //! `SO_RCVLOWAT`: how much must be there for a stream to be readable; and `SO_SNDLOWAT`, which is fixed.
 
-use std::time::Duration;
-
-use super::super::asleep::{asleep, POLL};
+use super::super::asleep::POLL;
 use super::super::epoll::{events, Epoll};
-use super::super::moments::arrived;
-use super::super::{Pair, Shown, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::patience::patience;
-use crate::socket::Socket;
+use super::super::Shown;
+use crate::alike::prelude::*;
 
 use events::{EDGE, IN, OUT, RDHUP};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_low_water_poll),
-    scenario!(connected_streams, stream_low_water_edge),
-    Scenario::connected_streams("stream_low_water_receive", receive),
-    scenario!(connected_streams, stream_low_water_receive_time_limit),
-    scenario!(
-        connected_streams,
-        stream_low_water_above_the_requested_length
-    ),
-    scenario!(connected_streams, stream_low_water_and_the_end),
-    scenario!(connected_streams, stream_low_water_lowered_wakes),
-    scenario!(stream, stream_low_water_is_inherited),
-    scenario!(connected_streams, stream_low_water_of_sending_is_fixed),
-];
+scenarios! {
+    connected_streams stream_low_water_poll;
+    connected_streams stream_low_water_edge;
+    connected_streams stream_low_water_receive = receive;
+    connected_streams stream_low_water_receive_time_limit;
+    connected_streams stream_low_water_above_the_requested_length;
+    connected_streams stream_low_water_and_the_end;
+    connected_streams stream_low_water_lowered_wakes;
+    stream stream_low_water_is_inherited;
+    connected_streams stream_low_water_of_sending_is_fixed;
+}
 
 fn set(socket: &Socket, mark: i32) -> std::io::Result<()> {
     socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark)

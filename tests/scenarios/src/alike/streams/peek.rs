@@ -1,26 +1,20 @@
 //! Looking at bytes without taking them: `MSG_PEEK` and `SO_PEEK_OFF`.
 
-use std::time::Duration;
+use super::super::moments::send_apart;
+use crate::alike::prelude::*;
 
-use super::super::asleep::asleep;
-use super::super::moments::{acknowledged, arrived, send_apart};
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::Socket;
-
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_peek_leaves_the_bytes),
-    scenario!(connected_streams, stream_peek_looks_across_packets),
-    scenario!(connected_streams, stream_peek_waits_for_data),
-    scenario!(connected_streams, stream_peek_with_waitall_waits_for_all),
-    scenario!(connected_streams, stream_peek_at_the_end),
-    scenario!(connected_streams, stream_peek_with_truncate_counts),
-    scenario!(connected_streams, stream_peek_offset_moves_on),
-    scenario!(connected_streams, stream_peek_offset_across_packets),
-    scenario!(connected_streams, stream_peek_offset_beyond_what_is_there),
-    scenario!(stream, stream_peek_offset_of_an_accepted_socket),
-];
+scenarios! {
+    connected_streams stream_peek_leaves_the_bytes;
+    connected_streams stream_peek_looks_across_packets;
+    connected_streams stream_peek_waits_for_data;
+    connected_streams stream_peek_with_waitall_waits_for_all;
+    connected_streams stream_peek_at_the_end;
+    connected_streams stream_peek_with_truncate_counts;
+    connected_streams stream_peek_offset_moves_on;
+    connected_streams stream_peek_offset_across_packets;
+    connected_streams stream_peek_offset_beyond_what_is_there;
+    stream stream_peek_offset_of_an_accepted_socket;
+}
 
 const PEEK: i32 = libc::MSG_PEEK;
 const NOW: i32 = libc::MSG_DONTWAIT;

@@ -1,34 +1,26 @@
 //! Files, pipes and sockets joined in the kernel: `sendfile`, `splice`, `tee`, `vmsplice`.
 
-use std::fs::File;
 use std::io::{IoSlice, Read, Write};
 use std::os::fd::OwnedFd;
 
-use anyhow::Context;
 use nix::fcntl::{splice, tee, vmsplice, SpliceFFlags};
 use nix::sys::memfd::{memfd_create, MFdFlags};
 use nix::sys::sendfile::sendfile;
 use nix::unistd::{pipe, read, write};
 
-use super::super::asleep::asleep;
-use super::super::moments::{arrived, reset};
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::Socket;
-use crate::transfer::{beside, random};
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    Scenario::connected_streams("stream_sendfile", whole_file),
-    scenario!(connected_streams, stream_sendfile_refused),
-    scenario!(connected_streams, stream_splice_from_a_pipe),
-    scenario!(stream, stream_splice_into_a_pipe),
-    scenario!(connected_streams, stream_splice_blocking_and_nonblocking),
-    scenario!(stream, stream_splice_at_the_end),
-    scenario!(stream, stream_splice_through_two_streams),
-    scenario!(connected_streams, stream_splice_of_memory),
-    scenario!(connected_streams, stream_splice_into_a_full_stream),
-];
+scenarios! {
+    connected_streams stream_sendfile = whole_file;
+    connected_streams stream_sendfile_refused;
+    connected_streams stream_splice_from_a_pipe;
+    stream stream_splice_into_a_pipe;
+    connected_streams stream_splice_blocking_and_nonblocking;
+    stream stream_splice_at_the_end;
+    stream stream_splice_through_two_streams;
+    connected_streams stream_splice_of_memory;
+    connected_streams stream_splice_into_a_full_stream;
+}
 
 const NONE: SpliceFFlags = SpliceFFlags::empty();
 

@@ -1,29 +1,25 @@
 //! What `poll(2)` and `select(2)` say of a stream in every state it can be in.
 
-use std::time::Duration;
+use super::super::moments;
+use crate::alike::prelude::*;
 
-use super::super::{moments, Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::patience::patience;
-
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_poll_before_a_connection),
-    Scenario::stream("stream_poll_of_a_listener", listener),
-    scenario!(stream, stream_poll_of_a_listener_that_was_shut_down),
-    scenario!(stream, stream_poll_while_connecting),
-    scenario!(stream, stream_poll_after_a_refusal),
-    scenario!(stream, stream_poll_after_a_connect_timed_out),
-    scenario!(connected_streams, stream_poll_when_the_peer_ended_its_half),
-    scenario!(connected_streams, stream_poll_when_the_own_half_is_ended),
-    scenario!(connected_streams, stream_poll_when_both_halves_are_ended),
-    scenario!(connected_streams, stream_poll_when_reading_was_shut_down),
-    Scenario::stream("stream_poll_after_a_reset", reset),
-    scenario!(connected_streams, stream_poll_after_a_reset_behind_the_end),
-    scenario!(connected_streams, stream_poll_reports_only_requested_events),
-    Scenario::stream("stream_select_and_poll_agree", select),
-    scenario!(connected_streams, stream_poll_of_a_duplicate),
-];
+scenarios! {
+    stream stream_poll_before_a_connection;
+    stream stream_poll_of_a_listener = listener;
+    stream stream_poll_of_a_listener_that_was_shut_down;
+    stream stream_poll_while_connecting;
+    stream stream_poll_after_a_refusal;
+    stream stream_poll_after_a_connect_timed_out;
+    connected_streams stream_poll_when_the_peer_ended_its_half;
+    connected_streams stream_poll_when_the_own_half_is_ended;
+    connected_streams stream_poll_when_both_halves_are_ended;
+    connected_streams stream_poll_when_reading_was_shut_down;
+    stream stream_poll_after_a_reset = reset;
+    connected_streams stream_poll_after_a_reset_behind_the_end;
+    connected_streams stream_poll_reports_only_requested_events;
+    stream stream_select_and_poll_agree = select;
+    connected_streams stream_poll_of_a_duplicate;
+}
 
 fn stream_poll_before_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;

@@ -1,18 +1,13 @@
 //! Records: a call with `MSG_EOR` keeps the next one's bytes out of its last packet.
 
-use anyhow::Context;
+use super::super::Family;
+use crate::alike::prelude::*;
 
-use super::super::moments::acknowledged;
-use super::super::{Family, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::Socket;
-
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_record_is_not_joined_by_the_next),
-    scenario!(stream, stream_record_in_several_calls),
-    scenario!(stream, stream_record_of_0_bytes),
-];
+scenarios! {
+    stream stream_record_is_not_joined_by_the_next;
+    stream stream_record_in_several_calls;
+    stream stream_record_of_0_bytes;
+}
 
 const MORE: i32 = libc::MSG_MORE;
 const EOR: i32 = libc::MSG_EOR;

@@ -1,31 +1,25 @@
 //! Connections that are reset, in every state.
 
-use super::super::asleep::asleep;
-use super::super::moments::{acknowledged, arrived, await_poll, reset, see_end};
-use super::super::{Pair, Side, Trace};
+use super::super::moments::await_poll;
+use crate::alike::prelude::*;
 use crate::calls::with_sigpipe;
-use crate::harness::{scenario, Outcome, Scenario};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_reset_reported_by_each_call),
-    scenario!(connected_streams, stream_reset_while_sending),
-    scenario!(stream, stream_reset_with_data_queued),
-    scenario!(connected_streams, stream_reset_after_own_end),
-    Scenario::stream("stream_reset_after_the_peers_end", after_peers_end),
-    scenario!(connected_streams, stream_reset_after_the_peers_end_unread),
-    Scenario::stream("stream_reset_before_accept", before_accept),
-    scenario!(stream, stream_reset_before_accept_with_data),
-    scenario!(stream, stream_data_before_accept),
-    scenario!(stream, stream_listener_closed_with_connections_waiting),
-    scenario!(stream, stream_listener_closed_with_data_waiting),
-    scenario!(stream, stream_listener_closed_leaves_accepted_alone),
-    scenario!(stream, stream_reset_both_ways),
-    scenario!(
-        connected_streams,
-        stream_reset_and_readiness_without_reading
-    ),
-];
+scenarios! {
+    stream stream_reset_reported_by_each_call;
+    connected_streams stream_reset_while_sending;
+    stream stream_reset_with_data_queued;
+    connected_streams stream_reset_after_own_end;
+    stream stream_reset_after_the_peers_end = after_peers_end;
+    connected_streams stream_reset_after_the_peers_end_unread;
+    stream stream_reset_before_accept = before_accept;
+    stream stream_reset_before_accept_with_data;
+    stream stream_data_before_accept;
+    stream stream_listener_closed_with_connections_waiting;
+    stream stream_listener_closed_with_data_waiting;
+    stream stream_listener_closed_leaves_accepted_alone;
+    stream stream_reset_both_ways;
+    connected_streams stream_reset_and_readiness_without_reading;
+}
 
 fn stream_reset_reported_by_each_call(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (port, order) in ["rrrse", "sssre", "erse", "srse", "rsse"]

@@ -1,33 +1,25 @@
 //! Room in the send buffer: when a stream is writable, and when that is an edge.
 
-use std::thread;
-use std::time::Duration;
-
 use super::super::asleep::POLL;
 use super::super::epoll::{events, Epoll};
-use super::super::moments::acknowledged;
-use super::super::{Pair, Side, Trace};
 use super::waiting::small_stream;
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::patience::patience;
-use crate::socket::Socket;
+use crate::alike::prelude::*;
 use crate::transfer::fill;
 
 use events::{EDGE, IN, OUT, RDHUP};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_writable_when_the_peer_has_read_all),
-    scenario!(stream, stream_not_writable_when_the_peer_has_read_a_byte),
-    scenario!(stream, stream_writable_edge_after_a_refused_send),
-    scenario!(stream, stream_writable_edge_after_a_poll_of_a_full_stream),
-    scenario!(connected_streams, stream_writable_edge_only_after_full),
-    scenario!(stream, stream_poll_needs_more_room_than_send),
-    scenario!(stream, stream_full_and_shut_down),
-    scenario!(stream, stream_full_and_reset),
-    scenario!(stream, stream_full_and_readable),
-    scenario!(stream, stream_larger_send_buffer_makes_room),
-];
+scenarios! {
+    stream stream_writable_when_the_peer_has_read_all;
+    stream stream_not_writable_when_the_peer_has_read_a_byte;
+    stream stream_writable_edge_after_a_refused_send;
+    stream stream_writable_edge_after_a_poll_of_a_full_stream;
+    connected_streams stream_writable_edge_only_after_full;
+    stream stream_poll_needs_more_room_than_send;
+    stream stream_full_and_shut_down;
+    stream stream_full_and_reset;
+    stream stream_full_and_readable;
+    stream stream_larger_send_buffer_makes_room;
+}
 
 fn read_all(socket: &Socket, total: usize) -> Outcome {
     let mut all = vec![0; total];

@@ -1,43 +1,35 @@
 //! Descriptors of one connection in several hands: `dup`, `fork`, `exec`, `SCM_RIGHTS`, threads.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::process::{Command, Stdio};
+use std::os::fd::{AsFd, FromRawFd, OwnedFd};
 
-use anyhow::Context;
 use nix::fcntl::{fcntl, FcntlArg, FdFlag};
 use nix::sys::signal::{kill, Signal};
 use nix::sys::socket::{
     recvmsg, sendmsg, socketpair, AddressFamily, ControlMessage, ControlMessageOwned, MsgFlags,
     SockFlag, SockType,
 };
-use nix::sys::wait::{waitpid, WaitStatus};
+use nix::sys::wait::WaitStatus;
 use nix::unistd::{dup, pipe, read, write};
 
-use super::super::asleep::{alias, asleep};
-use super::super::moments::{acknowledged, arrived, await_poll, see_end};
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, start_process, Outcome, Scenario};
-use crate::socket::Socket;
+use super::super::asleep::alias;
+use super::super::moments::await_poll;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_last_descriptor_closes),
-    scenario!(connected_streams, stream_shutdown_reaches_all_descriptors),
-    scenario!(
-        connected_streams,
-        stream_forked_process_holds_the_connection
-    ),
-    scenario!(connected_streams, stream_killed_process_ends_the_connection),
-    scenario!(connected_streams, stream_killed_process_with_unread_data),
-    scenario!(stream, stream_killed_listener),
-    scenario!(stream, stream_exec_closes_or_keeps),
-    scenario!(connected_streams, stream_served_by_another_program),
-    scenario!(connected_streams, stream_descriptor_passed_on),
-    scenario!(connected_streams, stream_descriptor_lost_in_a_message),
-    scenario!(connected_streams, stream_closed_under_a_reader),
-    scenario!(connected_streams, stream_readers_share_a_stream),
-];
+scenarios! {
+    connected_streams stream_last_descriptor_closes;
+    connected_streams stream_shutdown_reaches_all_descriptors;
+    connected_streams stream_forked_process_holds_the_connection;
+    connected_streams stream_killed_process_ends_the_connection;
+    connected_streams stream_killed_process_with_unread_data;
+    stream stream_killed_listener;
+    stream stream_exec_closes_or_keeps;
+    connected_streams stream_served_by_another_program;
+    connected_streams stream_descriptor_passed_on;
+    connected_streams stream_descriptor_lost_in_a_message;
+    connected_streams stream_closed_under_a_reader;
+    connected_streams stream_readers_share_a_stream;
+}
 
 fn copy(socket: &Socket) -> anyhow::Result<OwnedFd> {
     dup(socket.as_fd()).context("dup")

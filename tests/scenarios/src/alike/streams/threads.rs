@@ -1,36 +1,26 @@
 //! Many threads and processes at one stream.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
-use std::thread;
-
-use anyhow::{anyhow, ensure, Context, Result};
-use nix::sys::wait::waitpid;
-
-use super::super::asleep::{alias, asleep, crowd};
+use super::super::asleep::alias;
 use super::super::sockets::waiting::receives_shut_down;
-use super::super::{Pair, Shown, Side, Trace};
-use crate::harness::{scenario, start_process, Outcome, Scenario};
-use crate::lab::await_events;
-use crate::socket::Socket;
-use crate::transfer::beside;
+use super::super::Shown;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_threads_read_one_stream),
-    scenario!(connected_streams, stream_threads_write_one_stream),
-    scenario!(stream, stream_threads_work_both_ways),
-    scenario!(stream, stream_threads_accept_one_connection_each),
-    scenario!(connected_streams, stream_threads_woken_by_one_packet),
-    scenario!(stream, stream_threads_open_and_close),
-    scenario!(stream, stream_threads_query_during_a_transfer),
-    scenario!(stream, stream_close_beside_a_send_that_waits),
-    scenario!(stream, stream_close_beside_an_accept_that_waits),
-    scenario!(connected_streams, stream_shutdown_beside_receives_that_wait),
-    scenario!(stream, stream_shutdown_beside_accepts_that_wait),
-    scenario!(connected_streams, stream_shutdown_amid_a_transfer),
-    scenario!(connected_streams, stream_receiver_closes_amid_a_transfer),
-    scenario!(stream, stream_fork_shares_a_listener),
-];
+scenarios! {
+    stream stream_threads_read_one_stream;
+    connected_streams stream_threads_write_one_stream;
+    stream stream_threads_work_both_ways;
+    stream stream_threads_accept_one_connection_each;
+    connected_streams stream_threads_woken_by_one_packet;
+    stream stream_threads_open_and_close;
+    stream stream_threads_query_during_a_transfer;
+    stream stream_close_beside_a_send_that_waits;
+    stream stream_close_beside_an_accept_that_waits;
+    connected_streams stream_shutdown_beside_receives_that_wait;
+    stream stream_shutdown_beside_accepts_that_wait;
+    connected_streams stream_shutdown_amid_a_transfer;
+    connected_streams stream_receiver_closes_amid_a_transfer;
+    stream stream_fork_shares_a_listener;
+}
 
 /// Receives to the end of the stream: the bytes, and how many of each value.
 fn drain(socket: &Socket) -> Result<(usize, [usize; 256])> {

@@ -5,24 +5,20 @@ use std::io::IoSlice;
 use nix::sys::uio::writev;
 use nix::unistd::write;
 
-use super::super::moments::{acknowledged, arrived, reset};
-use super::super::{Pair, Side, Trace};
+use crate::alike::prelude::*;
 use crate::calls::{send_many, with_sigpipe};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{Piece, Socket};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(stream, stream_data_calls_unconnected),
-    scenario!(stream, stream_data_calls_on_a_listener),
-    scenario!(stream, stream_data_calls_while_connecting),
-    scenario!(stream, stream_data_calls_after_a_refusal),
-    scenario!(connected_streams, stream_sigpipe_by_call),
-    scenario!(stream, stream_sigpipe_unconnected),
-    Scenario::connected_streams("stream_queue_lengths", queue_lengths),
-    scenario!(stream, stream_queue_lengths_without_a_connection),
-    scenario!(connected_streams, stream_queue_lengths_after_a_reset),
-];
+scenarios! {
+    stream stream_data_calls_unconnected;
+    stream stream_data_calls_on_a_listener;
+    stream stream_data_calls_while_connecting;
+    stream stream_data_calls_after_a_refusal;
+    connected_streams stream_sigpipe_by_call;
+    stream stream_sigpipe_unconnected;
+    connected_streams stream_queue_lengths = queue_lengths;
+    stream stream_queue_lengths_without_a_connection;
+    connected_streams stream_queue_lengths_after_a_reset;
+}
 
 const NOW: i32 = libc::MSG_DONTWAIT;
 const QUIET: i32 = libc::MSG_NOSIGNAL;

@@ -1,30 +1,25 @@
 //! Streams by `io_uring`.
 
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{FromRawFd, OwnedFd};
 
 use io_uring::{opcode, squeue, types::Fd};
 
-use super::super::moments::{arrived, reset};
-use super::super::uring::Ring;
-use super::super::{Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::Socket;
+use crate::alike::prelude::*;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_uring_sends_and_receives),
-    scenario!(connected_streams, stream_uring_receive_waits),
-    scenario!(stream, stream_uring_receive_at_the_end),
-    scenario!(stream, stream_uring_cancels_what_waits),
-    scenario!(connected_streams, stream_uring_polls),
-    scenario!(stream, stream_uring_accepts_and_connects),
-    scenario!(stream, stream_uring_accepts_again_and_again),
-    scenario!(stream, stream_uring_connect_refused),
-    scenario!(stream, stream_uring_shuts_down_and_closes),
-    scenario!(connected_streams, stream_uring_messages),
-    scenario!(connected_streams, stream_uring_reports_more_data),
-    scenario!(connected_streams, stream_uring_sends_all).within(90),
-];
+scenarios! {
+    connected_streams stream_uring_sends_and_receives;
+    connected_streams stream_uring_receive_waits;
+    stream stream_uring_receive_at_the_end;
+    stream stream_uring_cancels_what_waits;
+    connected_streams stream_uring_polls;
+    stream stream_uring_accepts_and_connects;
+    stream stream_uring_accepts_again_and_again;
+    stream stream_uring_connect_refused;
+    stream stream_uring_shuts_down_and_closes;
+    connected_streams stream_uring_messages;
+    connected_streams stream_uring_reports_more_data;
+    connected_streams stream_uring_sends_all, within(90);
+}
 
 fn fd(socket: &Socket) -> Fd {
     Fd(socket.as_raw_fd())

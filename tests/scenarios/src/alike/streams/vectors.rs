@@ -1,29 +1,24 @@
 //! Many pieces, many messages, and memory that is not there.
 
 use std::io::{IoSlice, IoSliceMut};
-use std::time::Duration;
 
 use nix::sys::uio::{readv, writev};
 
-use super::super::moments::{arrived, send_apart};
-use super::super::{Pair, Trace};
+use super::super::moments::send_apart;
+use crate::alike::prelude::*;
 use crate::calls::{receive_many, send_many};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{Piece, PieceMut};
-use crate::transfer::{beside, random};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_vectors),
-    scenario!(connected_streams, stream_longest_vectors),
-    Scenario::connected_streams("stream_bad_memory", bad_memory),
-    scenario!(connected_streams, stream_bad_memory_half_way),
-    scenario!(connected_streams, stream_bad_memory_far_into_a_send),
-    scenario!(connected_streams, stream_bad_memory_far_into_a_receive),
-    scenario!(connected_streams, stream_sends_many_messages),
-    scenario!(connected_streams, stream_receives_many_messages),
-    scenario!(connected_streams, stream_receives_many_until_an_error),
-];
+scenarios! {
+    connected_streams stream_vectors;
+    connected_streams stream_longest_vectors;
+    connected_streams stream_bad_memory = bad_memory;
+    connected_streams stream_bad_memory_half_way;
+    connected_streams stream_bad_memory_far_into_a_send;
+    connected_streams stream_bad_memory_far_into_a_receive;
+    connected_streams stream_sends_many_messages;
+    connected_streams stream_receives_many_messages;
+    connected_streams stream_receives_many_until_an_error;
+}
 
 fn stream_vectors(trace: &Trace, (client, server): Pair) -> Outcome {
     let parts = [&b"one"[..], b"", b"twotwo", b"3"];

@@ -1,38 +1,30 @@
 //! Calls that wait: time limits, `MSG_DONTWAIT`, and what wakes them.
 
-use std::time::{Duration, Instant};
-
-use super::super::asleep::{alias, asleep, crowd, left_asleep, POLL};
-use super::super::moments::{arrived, await_poll, reset};
-use super::super::{Pair, Shown, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::patience::patience;
-use crate::socket::Socket;
+use super::super::asleep::{alias, left_asleep, POLL};
+use super::super::moments::await_poll;
+use super::super::Shown;
+use crate::alike::prelude::*;
 use crate::transfer::fill;
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_receive_time_limit),
-    scenario!(connected_streams, stream_receive_all_within_a_time_limit),
-    scenario!(stream, stream_accept_time_limit),
-    scenario!(stream, stream_send_time_limit),
-    Scenario::connected_streams("stream_dontwait", dontwait),
-    scenario!(stream, stream_dontwait_send_takes_a_part),
-    scenario!(connected_streams, stream_receive_woken_by_data),
-    scenario!(stream, stream_receive_woken_by_the_end),
-    scenario!(stream, stream_receive_woken_by_the_own_shutdown),
-    scenario!(
-        connected_streams,
-        stream_receive_not_woken_by_shutdown_of_writing
-    ),
-    scenario!(connected_streams, stream_receive_woken_by_a_reset),
-    scenario!(connected_streams, stream_receive_of_two_threads),
-    scenario!(stream, stream_send_woken_by_the_reader),
-    scenario!(stream, stream_send_woken_by_the_own_shutdown),
-    scenario!(stream, stream_send_woken_by_a_reset),
-    scenario!(stream, stream_poll_woken_by_each_change),
-    scenario!(stream, stream_closed_while_calls_sleep),
-];
+scenarios! {
+    connected_streams stream_receive_time_limit;
+    connected_streams stream_receive_all_within_a_time_limit;
+    stream stream_accept_time_limit;
+    stream stream_send_time_limit;
+    connected_streams stream_dontwait = dontwait;
+    stream stream_dontwait_send_takes_a_part;
+    connected_streams stream_receive_woken_by_data;
+    stream stream_receive_woken_by_the_end;
+    stream stream_receive_woken_by_the_own_shutdown;
+    connected_streams stream_receive_not_woken_by_shutdown_of_writing;
+    connected_streams stream_receive_woken_by_a_reset;
+    connected_streams stream_receive_of_two_threads;
+    stream stream_send_woken_by_the_reader;
+    stream stream_send_woken_by_the_own_shutdown;
+    stream stream_send_woken_by_a_reset;
+    stream stream_poll_woken_by_each_change;
+    stream stream_closed_while_calls_sleep;
+}
 
 /// A stream with small buffers.
 pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {

@@ -1,41 +1,25 @@
 //! Sends that do not copy (`MSG_ZEROCOPY`): their completions, as TCP tells them.
 
-use std::time::Duration;
-
 use io_uring::{opcode, types::Fd};
-use std::os::fd::AsRawFd;
 
-use super::super::moments::{acknowledged, reset};
-use super::super::uring::Ring;
-use super::super::{Difference, Pair, Side, Trace};
-use crate::harness::{scenario, Outcome, Scenario};
-use crate::socket::{Piece, Socket};
-use crate::transfer::{beside, random};
+use crate::alike::prelude::*;
 use crate::zero_copy::{completed, completed_from, is_on, none_left, switch, Copies};
 
-/// The behaviours of this file.
-pub const ALL: &[Scenario] = &[
-    scenario!(connected_streams, stream_zero_copy).differs(&[Difference::new(
-        "SO_ZEROCOPY",
-        "success",
-        "EOPNOTSUPP",
-    )]),
-    scenario!(stream, stream_zero_copy_is_switched_on),
-    scenario!(connected_streams, stream_zero_copy_sends_are_completed),
-    scenario!(connected_streams, stream_zero_copy_without_the_option),
-    scenario!(connected_streams, stream_zero_copy_beside_other_sends),
-    scenario!(connected_streams, stream_zero_copy_of_small_messages),
-    scenario!(
-        connected_streams,
-        stream_zero_copy_that_fails_is_not_completed
-    ),
-    scenario!(connected_streams, stream_zero_copy_of_part_of_the_message),
-    scenario!(connected_streams, stream_zero_copy_ends_with_the_connection),
-    scenario!(connected_streams, stream_zero_copy_ends_with_disconnecting),
-    scenario!(connected_streams, stream_zero_copy_readiness),
-    scenario!(connected_streams, stream_zero_copy_by_uring),
-    scenario!(connected_streams, stream_zero_copy_of_a_registered_buffer),
-];
+scenarios! {
+    connected_streams stream_zero_copy, differs(&[Difference::new("SO_ZEROCOPY", "success", "EOPNOTSUPP")]);
+    stream stream_zero_copy_is_switched_on;
+    connected_streams stream_zero_copy_sends_are_completed;
+    connected_streams stream_zero_copy_without_the_option;
+    connected_streams stream_zero_copy_beside_other_sends;
+    connected_streams stream_zero_copy_of_small_messages;
+    connected_streams stream_zero_copy_that_fails_is_not_completed;
+    connected_streams stream_zero_copy_of_part_of_the_message;
+    connected_streams stream_zero_copy_ends_with_the_connection;
+    connected_streams stream_zero_copy_ends_with_disconnecting;
+    connected_streams stream_zero_copy_readiness;
+    connected_streams stream_zero_copy_by_uring;
+    connected_streams stream_zero_copy_of_a_registered_buffer;
+}
 
 const ZEROCOPY: i32 = libc::MSG_ZEROCOPY | libc::MSG_NOSIGNAL;
 

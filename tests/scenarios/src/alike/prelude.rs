@@ -1,0 +1,7 @@
+//! What most behaviours use.
+
+pub use super::asleep::{asleep, crowd};
+pub use super::moments::{acknowledged, reset, see_end};
+pub use super::uring::Ring;
+pub use super::{Difference, Pair, Side, Trace};
+pub use crate::prelude::*;
