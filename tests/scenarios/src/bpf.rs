@@ -1,7 +1,7 @@
 //! Socket filters: classic ones, and a trivial one for the extended machine.
 
 use std::io::Result;
-use std::os::fd::{FromRawFd, OwnedFd, RawFd};
+use std::os::fd::{AsRawFd, FromRawFd, OwnedFd, RawFd};
 
 use libc::{c_int, SOL_SOCKET};
 
@@ -38,6 +38,14 @@ pub const LOAD_VLAN_TAG: Instruction = load_half((-0x1000_i32 + 44) as u32);
 /// Goes on with the next instruction if the accumulator is `k`, else skips one.
 pub const fn if_equal(k: u32) -> Instruction {
     instruction(0x15, 0, 1, k)
+}
+
+/// Loads the packet's length.
+pub const LOAD_LENGTH: Instruction = instruction(0x80, 0, 0, 0);
+
+/// Goes on with the next instruction if the accumulator is larger than `k`, else skips one.
+pub const fn if_larger(k: u32) -> Instruction {
+    instruction(0x25, 0, 1, k)
 }
 
 /// Ends: the packet is cut to `k` bytes, and dropped with 0.
@@ -81,24 +89,50 @@ pub fn attach_extended(socket: &Socket, program: RawFd) -> Result<()> {
 /// # Errors
 /// The errno of `bpf(2)`.
 pub fn load_extended(result: i32) -> Result<OwnedFd> {
-    const BPF_PROG_LOAD: c_int = 5;
     const SOCKET_FILTER: u32 = 1;
+    load(SOCKET_FILTER, result)
+}
+
+/// Has the driver of the device `index` of this namespace give all it receives to a program that passes it on (XDP),
+/// until the link that is returned is closed.
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
+    const BPF_LINK_CREATE: c_int = 28;
+    const XDP: u32 = 6;
+    const XDP_PASS: i32 = 2;
+    const BPF_XDP: u32 = 37;
+    let program = load(XDP, XDP_PASS)?;
+    bpf(
+        BPF_LINK_CREATE,
+        &[program.as_raw_fd() as u32, index, BPF_XDP, 0],
+    )
+}
+
+/// Loads a program of this kind that returns `result`.
+fn load(kind: u32, result: i32) -> Result<OwnedFd> {
+    const BPF_PROG_LOAD: c_int = 5;
     // r0 = result; exit
     let program = [0xb7 | (u64::from(result as u32) << 32), 0x95];
-    // union bpf_attr: type, count of instructions, their place, the licence's.
+    // union bpf_attr: type, count of instructions, their place, the licence's, which live across the call.
     let attributes = [
-        u64::from(SOCKET_FILTER) | (2 << 32),
+        u64::from(kind) | (2 << 32),
         program.as_ptr() as u64,
         c"GPL".as_ptr() as u64,
         0,
         0,
         0,
     ];
-    let size = size_of_val(&attributes);
-    let place = attributes.as_ptr();
-    // SAFETY: the attributes point to the program and the licence, which live across the call.
-    let loaded = unsafe { libc::syscall(libc::SYS_bpf, BPF_PROG_LOAD, place, size) };
-    let fd = check(loaded)?;
+    bpf(BPF_PROG_LOAD, &attributes)
+}
+
+/// `bpf(2)` with a command that returns a descriptor.
+fn bpf<T>(command: c_int, attributes: &[T]) -> Result<OwnedFd> {
+    let size = size_of_val(attributes);
+    // SAFETY: the kernel reads the attributes, and what they point to, during the call.
+    let made = unsafe { libc::syscall(libc::SYS_bpf, command, attributes.as_ptr(), size) };
+    let fd = check(made)?;
     // SAFETY: the kernel just returned this descriptor and nothing else owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(fd as RawFd) })
 }

@@ -1,6 +1,9 @@
 //! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut, and a driver's packets are
 //! joined on arrival.
 
+use std::os::fd::OwnedFd;
+
+use crate::bpf;
 use crate::frame::ESP_HEADERS;
 use crate::prelude::*;
 use crate::tun::{Carries, Tun};
@@ -10,6 +13,7 @@ scenarios! {
     direct esp_runs_are_cut_into_packets_for_other_devices = cut;
     direct esp_runs_are_cut_for_devices_without_scatter_gather = linear;
     direct esp_packets_join_on_arrival = joined;
+    direct esp_packets_of_one_poll_join_without_gro = polled;
     direct esp_packets_join_in_both_directions_at_once = both_ways;
     direct esp_runs_to_the_own_host = own_host;
     direct esp_no_runs_without_generic_segmentation = switched_off;
@@ -154,6 +158,38 @@ fn both_ways(lab: &Lab) -> Outcome {
     join(&lab.a, &lab.b)?;
     join(&lab.b, &lab.a)?;
     let (client, server) = lab.esp_pair(401)?;
+    transfer_both_ways(&client, &server, LOAD)
+}
+
+/// The program of a driver that polls, and whose packets the core does not join.
+fn poll(host: &Host) -> Result<OwnedFd> {
+    set(host, &["gro", "off"])?;
+    Ok(host.namespace.within(|| bpf::pass_by_xdp(host.ifindex))??)
+}
+
+fn polled(lab: &Lab) -> Outcome {
+    send_single_packets(&lab.a.namespace)?;
+    let _polls = [poll(&lab.a)?, poll(&lab.b)?];
+    let (client, server) = lab.esp_pair(404)?;
+    // The filter refuses several packets at once, and sees none of those.
+    const MTU: u32 = 1500;
+    let singles = [
+        bpf::LOAD_LENGTH,
+        bpf::if_larger(MTU),
+        bpf::keep(0),
+        bpf::KEEP_ALL,
+    ];
+    bpf::attach(&server, &singles)?;
+    let message = random(30_000, 15);
+    client.send(&message, 0)?;
+    eventually("the filter drops joined packets", || {
+        let memory = server.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
+        Ok(memory[32..36] != [0; 4])
+    })?;
+    bpf::detach(&server)?;
+    let mut there = vec![0; message.len()];
+    server.receive_exact(&mut there)?;
+    ensure!(there == message, "not the bytes that were sent");
     transfer_both_ways(&client, &server, LOAD)
 }
 
