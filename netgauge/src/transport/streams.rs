@@ -4,7 +4,7 @@
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
@@ -30,6 +30,18 @@ pub struct StreamKind {
 pub type Connect = Box<dyn Fn() -> Result<Box<dyn StreamSocket>>>;
 
 impl StreamKind {
+    /// One whose congestion control cannot be chosen.
+    pub(super) const fn new(
+        listen: fn(&StreamContext) -> Result<StreamListener>,
+        way_to: fn(&StreamContext, &Endpoint) -> Result<Connect>,
+    ) -> Self {
+        Self {
+            listen,
+            way_to,
+            congestion: false,
+        }
+    }
+
     /// Connects to a listening socket.
     ///
     /// # Errors
@@ -125,8 +137,4 @@ impl StreamListener {
     }
 }
 
-impl AsFd for StreamListener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+as_fd!([] StreamListener, socket);

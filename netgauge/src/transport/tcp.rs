@@ -11,44 +11,38 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::ip::{self, Departure};
 use super::options::limit_calls;
-use super::stream::Stream;
+use super::stream;
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
-use super::{packets, wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
+use super::{wait_for_peer, Context, Kind, Prepare, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::interface_ip;
 
 pub(super) const KIND: Kind = Kind {
-    name: "tcp",
-    about: "TCP over IP",
-    prepare,
-    takes: Takes {
-        nodelay: Some("TCP_NODELAY"),
-        ..Takes::DEVICE
-    },
-    interface: true,
     records: true,
     streams: Some(StreamKind {
-        listen,
-        way_to,
         congestion: true,
+        ..StreamKind::new(listen, way_to)
     }),
+    ..kind("tcp", "TCP over IP", |context| {
+        prepare(context, |_| Ok(()), stream::boxed)
+    })
 };
 
-fn prepare(context: &Context) -> Result<Prepared> {
-    prepare_with(
-        context,
-        |_| Ok(()),
-        |stream, context| {
-            Ok(Box::new(
-                Stream::new(stream, context).counted(packets::of_tcp),
-            ))
+/// A kind of TCP's sockets.
+pub(super) const fn kind(name: &'static str, about: &'static str, prepare: Prepare) -> Kind {
+    Kind {
+        takes: Takes {
+            nodelay: Some("TCP_NODELAY"),
+            ..Takes::DEVICE
         },
-    )
+        records: false,
+        ..Kind::new(name, about, prepare)
+    }
 }
 
 /// This side's socket: still to connect, or listening. `enable` looks whether it can do what `wrap`
 /// makes of it, a transport, once it is connected.
-pub(super) fn prepare_with(
+pub(super) fn prepare(
     context: &Context,
     enable: fn(&Socket) -> Result<()>,
     wrap: fn(TcpStream, &Context) -> Result<Box<dyn Transport>>,

@@ -15,15 +15,12 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::options::limit_calls;
-use super::stream::Stream;
+use super::stream::{self, Connected};
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
-    name: "tipc",
-    about: "AF_TIPC streams",
-    prepare,
     // Its senders are limited by the receiver's window and the link, not by SO_SNDBUF.
     takes: Takes {
         nodelay: Some("TIPC_NODELAY"),
@@ -32,11 +29,8 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind {
-        listen: listen_for_many,
-        way_to,
-        congestion: false,
-    }),
+    streams: Some(StreamKind::new(listen_for_many, way_to)),
+    ..Kind::new("tipc", "AF_TIPC streams", prepare)
 };
 
 /// `TIPC_SOCKET_ADDR` of `linux/tipc.h`: the address is a socket's identity.
@@ -46,27 +40,8 @@ const CONNECT_TIMEOUT: libc::c_int = 130;
 /// `TIPC_NODELAY` of `linux/tipc.h`.
 const NODELAY: libc::c_int = 138;
 
-/// Socket option [`CONNECT_TIMEOUT`].
-#[derive(Clone)]
-struct ConnectTimeout;
-nix::setsockopt_impl!(
-    ConnectTimeout,
-    libc::SOL_TIPC,
-    CONNECT_TIMEOUT,
-    u32,
-    nix::sys::socket::sockopt::SetStruct<u32>
-);
-
-/// Socket option [`NODELAY`].
-#[derive(Clone)]
-struct Nodelay;
-nix::setsockopt_impl!(
-    Nodelay,
-    libc::SOL_TIPC,
-    NODELAY,
-    bool,
-    nix::sys::socket::sockopt::SetBool
-);
+socket_option!(set ConnectTimeout, libc::SOL_TIPC, CONNECT_TIMEOUT);
+socket_option!(set Nodelay, libc::SOL_TIPC, NODELAY);
 
 /// `struct sockaddr_tipc` of `linux/tipc.h` with a socket's identity in its union, of which the
 /// last word is unused then.
@@ -138,10 +113,11 @@ fn prepare(context: &Context) -> Result<Prepared> {
             }
         };
         let nodelay = context.options.is_nodelay();
-        let socket = set_up(socket, nodelay, context.give_up)?;
-        Ok(Box::new(Stream::new(socket, &context)))
+        stream::boxed(set_up(socket, nodelay, context.give_up)?, &context)
     })
 }
+
+impl Connected for Socket {}
 
 fn make() -> Result<Socket> {
     Socket::new(Domain::from(libc::AF_TIPC), Type::STREAM, None).map_err(explain_family)
@@ -173,7 +149,7 @@ fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
 
 /// Sets what a connected socket has.
 fn set_up(socket: Socket, nodelay: bool, give_up: Duration) -> io::Result<Socket> {
-    setsockopt(&socket, Nodelay, &nodelay)?;
+    setsockopt(&socket, Nodelay, &nodelay.into())?;
     limit_calls(&socket, Some(give_up))?;
     Ok(socket)
 }
@@ -214,7 +190,7 @@ fn check_bearers(own: SocketId, theirs: SocketId) -> Result<()> {
 }
 
 fn connect(socket: &Socket, to: SocketId, give_up: Duration) -> Result<()> {
-    let timeout = u32::try_from(give_up.as_millis()).unwrap_or(u32::MAX);
+    let timeout = libc::c_int::try_from(give_up.as_millis()).unwrap_or(libc::c_int::MAX);
     setsockopt(socket, ConnectTimeout, &timeout).context("TIPC_CONN_TIMEOUT")?;
     socket.connect(&to.to_address()).with_context(|| {
         format!(

@@ -7,7 +7,6 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::time::Duration;
@@ -16,15 +15,12 @@ use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
 use super::options::limit_calls;
-use super::stream::Stream;
+use super::stream::{self, Connected};
 use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
 use super::{remedied, wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
-    name: "unix",
-    about: "AF_UNIX streams, within one host",
-    prepare,
     // A sender fills its own send buffer until the receiver has read: there is no other limit.
     takes: Takes {
         send_buffer: true,
@@ -32,11 +28,8 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind {
-        listen,
-        way_to,
-        congestion: false,
-    }),
+    streams: Some(StreamKind::new(listen, way_to)),
+    ..Kind::new("unix", "AF_UNIX streams, within one host", prepare)
 };
 
 /// A listening socket in a directory of its own, which goes with it.
@@ -70,7 +63,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
             }
         };
         context.options.apply(&stream)?;
-        Ok(Box::new(Stream::new(stream, &context)))
+        stream::boxed(stream, &context)
     })
 }
 
@@ -142,11 +135,9 @@ fn check_host(peer: &Endpoint) -> Result<()> {
     Ok(())
 }
 
-impl AsFd for Meeting {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
+as_fd!([] Meeting, listener);
+
+impl Connected for UnixStream {}
 
 fn listen(context: &StreamContext) -> Result<StreamListener> {
     let (meeting, give_up) = (Meeting::new()?, context.give_up);
