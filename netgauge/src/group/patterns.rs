@@ -290,6 +290,7 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
     let rate = bit_per_s(asked.bytes, asked.ns).round() as u64;
     let goodput = (asked.ns > 0).then_some(Goodput {
         worst: rate,
+        average: None,
         median: rate,
         best: rate,
     });
@@ -318,7 +319,7 @@ fn all_to_all(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<
     let row = GroupRow::of_hosts(size, rounds.len() as u32, rates.collect(), plan);
     let indices = rounds.iter().map(|round| jain(&round.received_ns));
     let row = GroupRow {
-        total_bit_per_s: row.host_bit_per_s.map(|host| host.average * (others + 1)),
+        total_bit_per_s: row.host_bit_per_s.map(|host| host.usual() * (others + 1)),
         fairness: Fairness::of(indices.collect()),
         ..row
     };
@@ -348,7 +349,7 @@ fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<(
     let row = GroupRow::of_hosts(size, pairings, rates, plan);
     let pairs = hosts as u64 / 2;
     let row = GroupRow {
-        bisection_bit_per_s: row.host_bit_per_s.map(|host| host.average * pairs),
+        bisection_bit_per_s: row.host_bit_per_s.map(|host| host.usual() * pairs),
         ..row
     };
     (row, result)

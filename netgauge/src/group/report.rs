@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{jain, Fairness, Goodput, HostRate, Share};
+use super::figures::{jain, Fairness, Goodput, Share};
 use super::mesh::MeshRound;
 use super::plan::Plan;
 use super::questions::Questions;
@@ -79,7 +79,7 @@ pub struct GroupRow {
     pub goodput_bit_per_s: Option<Goodput>,
     /// Without: what one host gets; of all-to-all by rounds, of a bisection by pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub host_bit_per_s: Option<HostRate>,
+    pub host_bit_per_s: Option<Goodput>,
     /// The same as a share of the rate, if that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
@@ -121,14 +121,12 @@ impl GroupRow {
 
     /// Sums up what hosts got by these rates, bit/s.
     pub fn of_hosts(size: u64, rounds: u32, rates: Vec<f64>, plan: &Plan) -> Self {
-        let host = HostRate::of(rates);
-        let share =
-            |(host, rate): (HostRate, u64)| Share::Average(host.average as f64 / rate as f64);
+        let host = Goodput::of_hosts(rates);
         Self {
             size,
             rounds,
             host_bit_per_s: host,
-            share: host.zip(plan.rate).map(share),
+            share: host.zip(plan.rate).map(|(host, rate)| host.share(rate)),
             ..Self::default()
         }
     }

@@ -37,13 +37,10 @@ fn chart_of(report: &GroupReport) -> Chart {
     let mut numbers = Vec::new();
     for run in &report.runs {
         for row in &run.rows {
-            let goodput = row.goodput_bit_per_s;
-            let goodput = goodput.map(|of| [of.worst, of.median, of.best]);
-            let host = row.host_bit_per_s;
-            let host = host.map(|of| [of.worst, of.average, of.best]);
-            let Some([worst, value, best]) = goodput.or(host).map(|rates| rates.map(mbit)) else {
+            let Some(rates) = row.goodput_bit_per_s.or(row.host_bit_per_s) else {
                 continue;
             };
+            let [worst, value, best] = [rates.worst, rates.usual(), rates.best].map(mbit);
             numbers.push(Number {
                 of: order.origin(run.medium()),
                 size: row.size,

@@ -108,7 +108,7 @@ impl Report {
     /// Which percentiles there are of any times.
     fn percents(&self) -> BTreeSet<Percent> {
         let rows = self.runs.iter().flat_map(|run| &run.rows);
-        rows.flat_map(|row| row.measured.times().percentiles.keys().copied())
+        rows.flat_map(|row| row.measured.times().percentiles.into_keys())
             .collect()
     }
 
