@@ -10,7 +10,8 @@ use super::mesh::MeshRound;
 use super::plan::Plan;
 use super::questions::Questions;
 use super::rounds::Round;
-use crate::report::{self, End, LeftOut, Outcome};
+use crate::report::record::Record;
+use crate::report::{End, LeftOut, Outcome};
 use crate::transport;
 
 /// Everything that was measured.
@@ -32,6 +33,9 @@ pub struct GroupReport {
     /// Transports that do not work here, where all transports were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
+    /// When, by which command, and on which hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
 }
 
 /// One transport, where there are clients with one number of them.
@@ -153,15 +157,10 @@ impl GroupReport {
     pub(super) fn has(&self, transport: &str) -> bool {
         self.runs.iter().any(|run| run.transport == transport)
     }
-
-    /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
-    pub fn errors(&self) -> Vec<String> {
-        report::errors(&self.runs, GroupRun::end, GroupRun::title)
-    }
 }
 
 impl GroupRun {
-    fn end(&self) -> End<'_> {
+    pub(super) fn end(&self) -> End<'_> {
         End {
             outcome: &self.outcome,
             empty: self.rows.is_empty(),

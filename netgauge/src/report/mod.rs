@@ -118,13 +118,34 @@ impl Report {
     ///
     /// The writer's error.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Table => table::write(self, out),
-            Format::Csv => csv::write(self, out),
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, self)?;
-                writeln!(out)
-            }
+        let record = self.record.as_ref();
+        write(self, record, format, (table::write, csv::write), out)
+    }
+}
+
+/// Prints a report in one form.
+type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
+
+/// Prints a report with its record, which JSON has in it.
+pub(crate) fn write<R: Serialize>(
+    report: &R,
+    record: Option<&Record>,
+    format: Format,
+    (table, csv): (Print<R>, Print<R>),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table => {
+            record.map_or(Ok(()), |record| record.write_head(out))?;
+            table(report, out)
+        }
+        Format::Csv => {
+            record.map_or(Ok(()), |record| record.write_comments(out))?;
+            csv(report, out)
+        }
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, report)?;
+            writeln!(out)
         }
     }
 }

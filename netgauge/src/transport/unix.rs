@@ -45,14 +45,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
         Role::Leader => None,
         Role::Follower => Some(Meeting::new()?),
     };
-    let endpoint = match &meeting {
-        Some(meeting) => meeting.endpoint()?,
-        None => Endpoint {
-            place: Some(Place::here()?),
-            ..Endpoint::default()
-        },
-    };
-    let context = context.clone();
+    let (endpoint, context) = (endpoint(meeting.as_ref())?, context.clone());
     Prepared::new(endpoint, move |peer| {
         check_host(peer)?;
         let stream = match &meeting {
@@ -94,19 +87,20 @@ impl Meeting {
         })
     }
 
-    fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            place: Some(Place::here()?),
-            path: Some(self.path.clone()),
-            ..Endpoint::default()
-        })
-    }
-
     fn accept(&self, give_up: Duration) -> io::Result<UnixStream> {
         let (stream, _) = self.listener.accept()?;
         limit_calls(&stream, Some(give_up))?;
         Ok(stream)
     }
+}
+
+/// This end: where it is, and where it waits if it does.
+fn endpoint(meeting: Option<&Meeting>) -> Result<Endpoint> {
+    Ok(Endpoint {
+        place: Some(Place::here()?),
+        path: meeting.map(|meeting| meeting.path.clone()),
+        ..Endpoint::default()
+    })
 }
 
 /// Where the peer waits, on this host.
@@ -141,7 +135,7 @@ impl Connected for UnixStream {}
 
 fn listen(context: &StreamContext) -> Result<StreamListener> {
     let (meeting, give_up) = (Meeting::new()?, context.give_up);
-    let endpoint = meeting.endpoint()?;
+    let endpoint = endpoint(Some(&meeting))?;
     StreamListener::new(meeting, endpoint, move |meeting| meeting.accept(give_up))
 }
 
