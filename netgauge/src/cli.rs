@@ -7,6 +7,7 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Result};
+use clap::builder::TypedValueParser as _;
 use clap::{ArgGroup, Parser};
 use sockaddr_en::constants::NETGAUGE_PORT;
 
@@ -87,8 +88,9 @@ pub struct Cli {
 
     /// Client: seconds to wait for a server that is not up yet; coordinator: also for a host that
     /// ssh reaches
-    #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10")]
-    pub wait: u16,
+    #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10",
+          value_parser = clap::value_parser!(u16).map(measuring::seconds))]
+    pub wait: Duration,
 
     /// Those of single patterns of two.
     #[command(flatten)]
@@ -126,7 +128,7 @@ impl Cli {
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
-            give_up: Duration::from_secs(self.measuring.give_up.into()),
+            give_up: self.measuring.give_up,
             once: self.once,
         }
     }
@@ -135,8 +137,8 @@ impl Cli {
     pub fn group_options(&self) -> GroupOptions {
         GroupOptions {
             interface: self.interface.clone(),
-            give_up: Duration::from_secs(self.measuring.give_up.into()),
-            wait: Duration::from_secs(self.wait.into()),
+            give_up: self.measuring.give_up,
+            wait: self.wait,
             remote: self.group.hosts.remote(),
         }
     }
@@ -214,15 +216,11 @@ impl Cli {
         let options = ClientOptions {
             host: host.to_owned(),
             port: self.port,
-            wait: Duration::from_secs(self.wait.into()),
+            wait: self.wait,
             transports,
-            all,
-            sockets: self.measuring.sockets.clone(),
             patterns: patterns.into_iter().map(plan).collect(),
             interface: self.interface.clone(),
-            ethertype: self.measuring.ethertype,
-            loss_timeout: Duration::from_millis(self.measuring.loss_timeout.into()),
-            give_up: Duration::from_secs(self.measuring.give_up.into()),
+            measuring: self.measuring.clone(),
         };
         options.check()?;
         Ok(options)
@@ -287,7 +285,7 @@ mod tests {
     fn defaults_are_those_in_the_help() {
         let options = client("--connect 10.0.0.2");
         assert_eq!(options.port, 2805);
-        assert_eq!(options.ethertype, DEFAULT_ETHERTYPE);
+        assert_eq!(options.measuring.ethertype, DEFAULT_ETHERTYPE);
         assert_eq!(
             options
                 .transports

@@ -36,7 +36,7 @@ use super::report::{Cast, GroupReport, GroupRow, GroupRun};
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::Outcome;
+use crate::report::{LeftOut, Outcome};
 
 /// Measures one size. The row has what was measured even where it failed.
 type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
@@ -147,7 +147,7 @@ impl Many for Rounds {
         };
         for medium in &plan.media {
             for &clients in &plan.clients {
-                if report.lacks(medium.kind.name) {
+                if report.left_out.iter().any(|out| out.is_of(medium.kind)) {
                     progress.advance(plan.sizes.len() as u64);
                 } else if self.add(
                     &mut report,
@@ -199,7 +199,8 @@ impl Rounds {
         let outcome = match result {
             Ok(()) => Outcome::Ok,
             Err(error) if dispensable && group.gone().is_none() && !report.has(transport) => {
-                report.left_out.push(medium.left_out(&error));
+                let left_out = LeftOut::new(medium.kind, None, &error);
+                report.left_out.push(left_out);
                 return false;
             }
             Err(error) => Outcome::failed(&error),
@@ -207,6 +208,7 @@ impl Rounds {
         report.runs.push(GroupRun {
             transport: transport.to_owned(),
             about: medium.about(),
+            pattern: String::new(),
             congestion: medium.congestion.clone(),
             cast,
             outcome,

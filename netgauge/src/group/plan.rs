@@ -12,7 +12,6 @@ use super::patterns::BESIDE;
 use super::rounds::MOST_BYTES;
 use crate::cli::Cli;
 use crate::pattern::Pattern;
-use crate::report::LeftOut;
 use crate::transport::{self, Kind, SocketOptions};
 
 /// A transport, with what can be chosen of it.
@@ -37,15 +36,6 @@ impl Medium {
         Opening {
             transport: self.kind.name.to_owned(),
             congestion: self.congestion.clone(),
-        }
-    }
-
-    /// The message on it if it has been left out for `reason`.
-    pub fn left_out(&self, reason: &anyhow::Error) -> LeftOut {
-        LeftOut {
-            transport: self.kind.name.to_owned(),
-            pattern: None,
-            reason: format!("{reason:#}"),
         }
     }
 }

@@ -15,7 +15,7 @@ use super::coordinator::Results;
 use super::esp_params::ParamsReport;
 use super::patterns::{self, Rounds};
 use super::plan::Parts;
-use super::report::{GroupReport, GroupRun};
+use super::report::GroupReport;
 use crate::report::fields::{self, mbit, Line};
 use crate::report::{self, Format, LeftOut, Outcome};
 use crate::sizes::human;
@@ -28,7 +28,7 @@ impl Results for GroupReport {
     }
 
     fn errors(&self) -> Vec<String> {
-        report::errors(&self.runs, GroupRun::end, GroupRun::title)
+        report::errors(&self.runs)
     }
 
     fn left_out(&self) -> &[LeftOut] {

@@ -11,8 +11,8 @@ use super::plan::Plan;
 use super::questions::Questions;
 use super::rounds::Round;
 use crate::report::record::Record;
-use crate::report::{End, LeftOut, Outcome};
-use crate::transport;
+pub use crate::report::Cast;
+use crate::report::{LeftOut, Run};
 
 /// Everything that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -39,35 +39,7 @@ pub struct GroupReport {
 }
 
 /// One transport, where there are clients with one number of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GroupRun {
-    /// Transport's name.
-    pub transport: String,
-    /// One line on the transport.
-    pub about: String,
-    /// Name of TCP's congestion control, where one was chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    /// The parts, where not all did the same.
-    #[serde(flatten)]
-    pub cast: Option<Cast>,
-    /// How it ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// One per size, ascending; those measured before a failure too.
-    pub rows: Vec<GroupRow>,
-}
-
-/// A server and its clients.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cast {
-    /// Number of clients.
-    pub clients: usize,
-    /// The server's name.
-    pub server: String,
-    /// The server's index.
-    pub server_index: usize,
-}
+pub type GroupRun = Run<GroupRow>;
 
 /// One size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -148,37 +120,9 @@ impl Round {
 }
 
 impl GroupReport {
-    /// Is it known that this transport does not work here?
-    pub(super) fn lacks(&self, transport: &str) -> bool {
-        self.left_out.iter().any(|out| out.transport == transport)
-    }
-
     /// Has this transport been measured with another number of clients?
     pub(super) fn has(&self, transport: &str) -> bool {
         self.runs.iter().any(|run| run.transport == transport)
-    }
-}
-
-impl GroupRun {
-    pub(super) fn end(&self) -> End<'_> {
-        End {
-            outcome: &self.outcome,
-            empty: self.rows.is_empty(),
-        }
-    }
-
-    /// The transport, with what was chosen of it.
-    pub fn medium(&self) -> String {
-        transport::medium(&self.transport, self.congestion.as_deref())
-    }
-
-    /// The run's name in messages.
-    pub fn title(&self) -> String {
-        let Some(Cast { clients, .. }) = self.cast else {
-            return self.medium();
-        };
-        let s = if clients == 1 { "" } else { "s" };
-        format!("{}, {clients} client{s}", self.medium())
     }
 }
 

@@ -14,6 +14,7 @@ use super::figure::{assemble, lay, Number, Order, Over};
 use crate::group::patterns;
 use crate::group::report::GroupReport;
 use crate::picture;
+use crate::report::clients;
 use crate::sizes::human;
 
 /// Draws a report: over clients, or if there is one number of them or none, over sizes.
@@ -64,8 +65,7 @@ fn chart_of(report: &GroupReport) -> Chart {
             (("clients", Unit::Count), what)
         }
         (false, Over::Sizes) => {
-            let s = |clients| if clients == 1 { "" } else { "s" };
-            let of = only(&laid.clients).map(|count| format!(", {count} client{}", s(count)));
+            let of = only(&laid.clients).map(|count| format!(", {}", clients(count as usize)));
             let what = format!("{does}{}", of.unwrap_or_default());
             (("message of each client", Unit::Bytes), what)
         }
