@@ -14,7 +14,6 @@ use sockaddr_en::constants::NETGAUGE_PORT;
 use crate::client::ClientOptions;
 use crate::command::Command;
 use crate::group::args::GroupArgs;
-use crate::group::start::GroupOptions;
 use crate::measuring::{self, Measuring};
 use crate::pattern::args::PatternArgs;
 use crate::pattern::{self, Pattern, Plan};
@@ -130,16 +129,6 @@ impl Cli {
             interface: self.interface.clone(),
             give_up: self.measuring.give_up,
             once: self.once,
-        }
-    }
-
-    /// The part of participants that a coordinator starts.
-    pub fn group_options(&self) -> GroupOptions {
-        GroupOptions {
-            interface: self.interface.clone(),
-            give_up: self.measuring.give_up,
-            wait: self.wait,
-            remote: self.group.hosts.remote(),
         }
     }
 

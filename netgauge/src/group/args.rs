@@ -100,25 +100,17 @@ impl GroupArgs {
     ///
     /// There is one.
     pub fn refuse(&self, why: &str) -> Result<()> {
-        let ManyArgs {
-            clients,
-            server_index,
-            congestion,
-            pause,
-            burst,
-            ack,
-            plot,
-        } = &self.many;
+        let many = &self.many;
         for (given, option) in [
             (self.seed.is_some(), "--seed"),
             (self.rate.is_some(), "--rate"),
-            (clients.is_some(), "--clients"),
-            (server_index.is_some(), "--server-index"),
-            (!congestion.is_empty(), "--congestion"),
-            (pause.is_some(), "--pause"),
-            (burst.is_some(), "--burst"),
-            (ack.is_some(), "--ack"),
-            (plot.is_some(), "--plot"),
+            (many.clients.is_some(), "--clients"),
+            (many.server_index.is_some(), "--server-index"),
+            (!many.congestion.is_empty(), "--congestion"),
+            (many.pause.is_some(), "--pause"),
+            (many.burst.is_some(), "--burst"),
+            (many.ack.is_some(), "--ack"),
+            (many.plot.is_some(), "--plot"),
         ] {
             ensure!(!given, "{option} {why}");
         }

@@ -129,10 +129,10 @@ impl<'a> Coordinator<'a> {
     /// The participants cannot be brought together. [`Interrupted`] by the user, after what was
     /// measured before has been printed.
     pub fn run(&self, signals: Signals) -> Result<bool> {
-        let options = self.cli.group_options();
-        let mut group = Group::gather(&self.places, &options, signals)?;
+        let mut group = Group::gather(&self.places, self.cli, signals)?;
         let bar = Bar::new(self.many.steps(&self.plan) as u64);
-        let report = self.many.run(&mut group, &self.plan, options.give_up, &bar);
+        let give_up = self.cli.measuring.give_up;
+        let report = self.many.run(&mut group, &self.plan, give_up, &bar);
         bar.finish();
         let interrupted = group.was_interrupted();
         // Everybody has ended, and restored what is to be restored, before anything is said of it.

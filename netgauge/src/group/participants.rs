@@ -10,7 +10,8 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use super::orders::{Answer, Order};
 use super::signals::Signals;
-use super::start::{start, start_remote, GroupOptions, Place, Process};
+use super::start::{start, start_remote, Place, Process};
+use crate::cli::Cli;
 use crate::client::reach;
 use crate::control::{Control, Message};
 use crate::host::Interface;
@@ -55,19 +56,19 @@ impl Group {
     /// # Errors
     ///
     /// One cannot be started or reached.
-    pub fn gather(places: &[Place], options: &GroupOptions, signals: Signals) -> Result<Self> {
+    pub fn gather(places: &[Place], cli: &Cli, signals: Signals) -> Result<Self> {
         let mut group = Self {
             participants: Vec::new(),
             signals,
             // A participant that fails for lack of progress needs its own time to notice.
-            patience: options.give_up * 3,
+            patience: cli.measuring.give_up * 3,
         };
-        let mut interface = options.interface.clone();
+        let mut interface = cli.interface.clone();
         for place in places {
             let name = place.to_string();
             let (mut control, process) = match place {
                 Place::Server { host, port } => {
-                    let control = reach(host, *port, options.wait, options.give_up)?;
+                    let control = reach(host, *port, cli.wait, cli.measuring.give_up)?;
                     if interface.is_none() {
                         // A process here that is to talk to that server goes by the same way.
                         let local = control.addresses()?.0.ip();
@@ -76,11 +77,11 @@ impl Group {
                     (control, None)
                 }
                 Place::Remote(host) => {
-                    let (control, process) = start_remote(host, options)?;
+                    let (control, process) = start_remote(host, cli)?;
                     (control, Some(process))
                 }
                 Place::Namespace(_) | Place::Here => {
-                    let (control, process) = start(place, interface.as_deref(), options)?;
+                    let (control, process) = start(place, interface.as_deref(), cli)?;
                     (control, Some(process))
                 }
             };
@@ -101,7 +102,7 @@ impl Group {
         // All are on their way before the first is waited for.
         for (who, place) in places.iter().enumerate() {
             if group.participants[who].process.is_some() {
-                group.greet(who, patience(place, options))?;
+                group.greet(who, patience(place, cli))?;
             }
         }
         Ok(group)
@@ -423,10 +424,10 @@ impl Group {
 
 /// How long a process that was started may take to answer. Only the way to another host is the user's
 /// to know; one here is slow only where everything is.
-fn patience(place: &Place, options: &GroupOptions) -> Duration {
+fn patience(place: &Place, cli: &Cli) -> Duration {
     match place {
-        Place::Remote(_) => options.wait,
-        _ => options.wait.max(options.give_up),
+        Place::Remote(_) => cli.wait,
+        _ => cli.wait.max(cli.measuring.give_up),
     }
 }
 

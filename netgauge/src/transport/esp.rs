@@ -10,9 +10,8 @@ use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EspListener, EspStream, MacAddr};
 use socket2::SockRef;
 
-use super::options::limit_calls;
 use super::stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
 use super::{at_interface, explain_family, peer_address, wait_for_peer};
 use super::{Context, Kind, Prepared, Role, SocketOptions, Transport};
 use crate::control::Endpoint;
@@ -72,7 +71,7 @@ pub(super) fn prepare<L: AsFd + 'static, S: AsFd + 'static>(
             }
             Some(listener) => {
                 wait_for_peer(listener, context.give_up)?;
-                sockets.accept(listener, context.give_up)?
+                (sockets.accept)(listener)?.0
             }
         };
         wrap(stream, &context)
@@ -90,18 +89,10 @@ impl<L: AsFd, S: AsFd> Sockets<L, S> {
         Ok(listener)
     }
 
-    fn accept(&self, listener: &L, give_up: Duration) -> io::Result<S> {
-        let (stream, _) = (self.accept)(listener)?;
-        limit_calls(&stream, Some(give_up))?;
-        Ok(stream)
-    }
-
     fn connect(&self, address: &Address, give_up: Duration) -> Result<S> {
-        let stream = (self.connect)(address, give_up)
+        (self.connect)(address, give_up)
             .map_err(explain_family)
-            .with_context(|| format!("connecting to {address} {}", self.by))?;
-        limit_calls(&stream, Some(give_up))?;
-        Ok(stream)
+            .with_context(|| format!("connecting to {address} {}", self.by))
     }
 }
 
@@ -112,11 +103,11 @@ fn port_of(socket: &impl AsFd) -> Result<u16> {
 }
 
 fn listen(context: &StreamContext) -> Result<StreamListener> {
-    let (interface, give_up) = (context.ethernet()?, context.give_up);
+    let interface = context.ethernet()?;
     let socket = STREAMS.listen(&interface, &SocketOptions::default())?;
     let endpoint = at_interface(&interface, port_of(&socket)?);
-    StreamListener::new(socket, endpoint, move |socket| {
-        STREAMS.accept(socket, give_up)
+    StreamListener::new(socket, endpoint, context.give_up, |socket| {
+        Ok(socket.accept()?.0)
     })
 }
 
@@ -124,6 +115,6 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     let address = peer_address(server, &context.ethernet()?)?;
     let give_up = context.give_up;
     Ok(Box::new(move || {
-        Ok(Box::new(STREAMS.connect(&address, give_up)?))
+        Ok(boxed(STREAMS.connect(&address, give_up)?, give_up)?)
     }))
 }

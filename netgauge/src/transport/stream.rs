@@ -31,9 +31,9 @@ struct Stream<S> {
     waits: Waits,
 }
 
-/// Takes a connected socket whose blocking calls last no longer than the context says.
+/// Takes a connected socket.
 pub(super) fn boxed<S: Connected>(socket: S, context: &Context) -> Result<Box<dyn Transport>> {
-    let waits = Waits::of(&context.options, context.give_up);
+    let waits = Waits::limit(&socket, context)?;
     Ok(Box::new(Stream { socket, waits }))
 }
 

@@ -11,6 +11,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use socket2::SockRef;
 
+use super::options::limit_calls;
 use crate::control::Endpoint;
 use crate::host::Interface;
 
@@ -100,6 +101,15 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
 
 impl<S: Read + Write + AsFd + Send> StreamSocket for S {}
 
+/// A connection whose blocking calls last no longer than this.
+pub(super) fn boxed(
+    socket: impl StreamSocket + 'static,
+    give_up: Duration,
+) -> io::Result<Box<dyn StreamSocket>> {
+    limit_calls(&socket, Some(give_up))?;
+    Ok(Box::new(socket))
+}
+
 /// Waits for a connection.
 type Accept = Box<dyn Fn() -> io::Result<Box<dyn StreamSocket>>>;
 
@@ -116,6 +126,7 @@ impl StreamListener {
     pub(super) fn new<L: AsFd + 'static, S: StreamSocket + 'static>(
         socket: L,
         endpoint: Endpoint,
+        give_up: Duration,
         accept: impl Fn(&L) -> io::Result<S> + 'static,
     ) -> Result<Self> {
         let socket = Rc::new(socket);
@@ -123,7 +134,7 @@ impl StreamListener {
         Ok(Self {
             endpoint,
             socket,
-            accept: Box::new(move || Ok(Box::new(accept(&listener)?))),
+            accept: Box::new(move || boxed(accept(&listener)?, give_up)),
         })
     }
 

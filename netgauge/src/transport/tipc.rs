@@ -14,9 +14,8 @@ use nix::sys::socket::setsockopt;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
-use super::options::limit_calls;
 use super::stream::{self, Connected};
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
@@ -112,8 +111,8 @@ fn prepare(context: &Context) -> Result<Prepared> {
                 socket
             }
         };
-        let nodelay = context.options.is_nodelay();
-        stream::boxed(set_up(socket, nodelay, context.give_up)?, &context)
+        set_nodelay(&socket, context.options.is_nodelay())?;
+        stream::boxed(socket, &context)
     })
 }
 
@@ -147,19 +146,18 @@ fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
     Ok(theirs)
 }
 
-/// Sets what a connected socket has.
-fn set_up(socket: Socket, nodelay: bool, give_up: Duration) -> io::Result<Socket> {
-    setsockopt(&socket, Nodelay, &nodelay.into())?;
-    limit_calls(&socket, Some(give_up))?;
-    Ok(socket)
+fn set_nodelay(socket: &Socket, nodelay: bool) -> io::Result<()> {
+    Ok(setsockopt(socket, Nodelay, &nodelay.into())?)
 }
 
 fn listen_for_many(context: &StreamContext) -> Result<StreamListener> {
-    let (socket, give_up) = (make()?, context.give_up);
+    let socket = make()?;
     listen(&socket)?;
     let endpoint = endpoint(&socket)?;
-    StreamListener::new(socket, endpoint, move |socket| {
-        set_up(socket.accept()?.0, true, give_up)
+    StreamListener::new(socket, endpoint, context.give_up, |socket| {
+        let (socket, _) = socket.accept()?;
+        set_nodelay(&socket, true)?;
+        Ok(socket)
     })
 }
 
@@ -170,7 +168,8 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     Ok(Box::new(move || {
         let socket = make()?;
         connect(&socket, theirs, give_up)?;
-        Ok(Box::new(set_up(socket, true, give_up)?))
+        set_nodelay(&socket, true)?;
+        Ok(boxed(socket, give_up)?)
     }))
 }
 

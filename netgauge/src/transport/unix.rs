@@ -9,14 +9,12 @@ use std::fs::{self, Permissions};
 use std::io;
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
-use super::options::limit_calls;
 use super::stream::{self, Connected};
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
 use super::{remedied, wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
@@ -49,10 +47,10 @@ fn prepare(context: &Context) -> Result<Prepared> {
     Prepared::new(endpoint, move |peer| {
         check_host(peer)?;
         let stream = match &meeting {
-            None => meet(path_of(peer)?, context.give_up)?,
+            None => meet(path_of(peer)?)?,
             Some(meeting) => {
                 wait_for_peer(&meeting.listener, context.give_up)?;
-                meeting.accept(context.give_up)?
+                meeting.listener.accept()?.0
             }
         };
         context.options.apply(&stream)?;
@@ -86,12 +84,6 @@ impl Meeting {
             _directory: directory,
         })
     }
-
-    fn accept(&self, give_up: Duration) -> io::Result<UnixStream> {
-        let (stream, _) = self.listener.accept()?;
-        limit_calls(&stream, Some(give_up))?;
-        Ok(stream)
-    }
 }
 
 /// This end: where it is, and where it waits if it does.
@@ -109,12 +101,10 @@ fn path_of(peer: &Endpoint) -> Result<&str> {
 }
 
 /// Connects to a meeting.
-fn meet(path: &str, give_up: Duration) -> Result<UnixStream> {
-    let stream = UnixStream::connect(path)
+fn meet(path: &str) -> Result<UnixStream> {
+    UnixStream::connect(path)
         .map_err(|error| explain(error, path))
-        .with_context(|| format!("connecting to {path}"))?;
-    limit_calls(&stream, Some(give_up))?;
-    Ok(stream)
+        .with_context(|| format!("connecting to {path}"))
 }
 
 fn check_host(peer: &Endpoint) -> Result<()> {
@@ -134,15 +124,17 @@ as_fd!([] Meeting, listener);
 impl Connected for UnixStream {}
 
 fn listen(context: &StreamContext) -> Result<StreamListener> {
-    let (meeting, give_up) = (Meeting::new()?, context.give_up);
+    let meeting = Meeting::new()?;
     let endpoint = endpoint(Some(&meeting))?;
-    StreamListener::new(meeting, endpoint, move |meeting| meeting.accept(give_up))
+    StreamListener::new(meeting, endpoint, context.give_up, |meeting| {
+        Ok(meeting.listener.accept()?.0)
+    })
 }
 
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     check_host(server)?;
     let (path, give_up) = (path_of(server)?.to_owned(), context.give_up);
-    Ok(Box::new(move || Ok(Box::new(meet(&path, give_up)?))))
+    Ok(Box::new(move || Ok(boxed(meet(&path)?, give_up)?)))
 }
 
 fn explain(error: io::Error, path: &str) -> anyhow::Error {

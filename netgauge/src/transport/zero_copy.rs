@@ -45,7 +45,7 @@ pub(super) const ESP: Kind = Kind {
 };
 
 fn boxed<S: Connected>(stream: S, context: &Context) -> Result<Box<dyn Transport>> {
-    let waits = Waits::of(&context.options, context.give_up);
+    let waits = Waits::limit(&stream, context)?;
     Ok(Box::new(ZeroCopyStream::new(stream, waits)))
 }
 
