@@ -244,34 +244,53 @@ impl Group {
         patience: Option<Duration>,
         mut take: impl FnMut(usize, Answer) -> Result<bool>,
     ) -> Result<()> {
-        let mut deadline = patience.map(|patience| Instant::now() + patience);
-        let mut waiting = whom.to_vec();
-        while !waiting.is_empty() {
-            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            let Some((who, heard)) = self.hear(&waiting, left)? else {
-                if left.is_some_and(|left| left.is_zero()) {
-                    self.give_up(&waiting);
-                    bail!(self.gone().unwrap_or_default());
-                }
-                continue;
-            };
-            deadline = patience.map(|patience| Instant::now() + patience);
+        let all = self.attend(whom.to_vec(), (patience, true), |group, who, heard| {
             let first = match heard {
                 Heard::Answer(Answer::Broken { places, reason }) => {
-                    self.blame(whom, &places, &reason)
+                    group.blame(whom, &places, &reason)
                 }
-                Heard::Answer(answer) => {
-                    if take(who, answer)? {
-                        waiting.retain(|other| *other != who);
-                    }
-                    continue;
-                }
-                Heard::Failed(text) => format!("{}: {text}", self.name(who)),
+                Heard::Answer(answer) => return take(who, answer),
+                Heard::Failed(text) => format!("{}: {text}", group.name(who)),
                 Heard::Gone(reason) => reason,
             };
-            return Err(self.failure(whom, who, first, &mut take));
+            Err(group.failure(whom, who, first, &mut take))
+        })?;
+        match all {
+            true => Ok(()),
+            false => bail!(self.gone().unwrap_or_default()),
         }
-        Ok(())
+    }
+
+    /// Hears those who are waited for until `take` has said of each that it has been told all: `false` if their time
+    /// was over, which may begin anew with everything that is heard. Who has not told all then counts as gone.
+    fn attend(
+        &mut self,
+        mut waiting: Vec<usize>,
+        (patience, anew): (Option<Duration>, bool),
+        mut take: impl FnMut(&mut Self, usize, Heard) -> Result<bool>,
+    ) -> Result<bool> {
+        let later = || patience.map(|patience| Instant::now() + patience);
+        let mut deadline = later();
+        while !waiting.is_empty() {
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            match self.hear(&waiting, left)? {
+                Some((who, heard)) => {
+                    deadline = if anew { later() } else { deadline };
+                    if take(self, who, heard)? {
+                        waiting.retain(|other| *other != who);
+                    }
+                }
+                None if left.is_some_and(|left| left.is_zero()) => {
+                    for who in waiting {
+                        let reason = "it does not answer".to_owned();
+                        self.participants[who].gone.get_or_insert(reason);
+                    }
+                    return Ok(false);
+                }
+                None => {}
+            }
+        }
+        Ok(true)
     }
 
     /// Has all of `whom` answer `wanted` to the last order; `take` is given what they say before.
@@ -286,34 +305,16 @@ impl Group {
         patience: Duration,
         mut take: impl FnMut(usize, Answer),
     ) -> Result<()> {
-        let deadline = Instant::now() + patience;
-        let mut waiting = whom.to_vec();
-        waiting.retain(|who| self.participants[*who].gone.is_none());
-        while !waiting.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.hear(&waiting, Some(left))? {
-                Some((who, Heard::Answer(answer))) if answer == *wanted => {
-                    waiting.retain(|other| *other != who);
-                }
-                Some((who, Heard::Gone(_))) => waiting.retain(|other| *other != who),
-                Some((who, Heard::Answer(answer))) => take(who, answer),
-                Some((_, Heard::Failed(_))) => {}
-                None if left.is_zero() => {
-                    self.give_up(&waiting);
-                    return Ok(());
-                }
-                None => {}
+        let there = whom.iter().copied().filter(|who| self.is_there(*who));
+        self.attend(there.collect(), (Some(patience), false), |_, who, heard| {
+            match heard {
+                Heard::Answer(answer) if answer != *wanted => take(who, answer),
+                Heard::Failed(_) => {}
+                Heard::Answer(_) | Heard::Gone(_) => return Ok(true),
             }
-        }
-        Ok(())
-    }
-
-    /// Waits no longer for these.
-    fn give_up(&mut self, silent: &[usize]) {
-        for who in silent {
-            let reason = "it does not answer".to_owned();
-            self.participants[*who].gone.get_or_insert(reason);
-        }
+            Ok(false)
+        })
+        .map(|_| ())
     }
 
     /// The error of one that has lost those at these places of `whom`.
