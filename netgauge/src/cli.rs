@@ -7,13 +7,13 @@ use std::net::IpAddr;
 use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Result};
+use clap::builder::TypedValueParser as _;
 use clap::{ArgGroup, Parser};
 use sockaddr_en::constants::NETGAUGE_PORT;
 
 use crate::client::ClientOptions;
 use crate::command::Command;
 use crate::group::args::GroupArgs;
-use crate::group::start::GroupOptions;
 use crate::measuring::{self, Measuring};
 use crate::pattern::args::PatternArgs;
 use crate::pattern::{self, Pattern, Plan};
@@ -28,78 +28,9 @@ const SIDES: &str = "Two sides";
 /// The options that make this the side that measures.
 const MEASURING_SIDES: [&str; 4] = ["connect", "peers", "hostfile", "netns"];
 
-const USAGE: &str = "\
-netgauge --server [OPTIONS]
-       netgauge --connect <HOST> [OPTIONS]
-       netgauge -x <PATTERN> <--peers <HOSTS>|--hostfile <FILE>|--netns <NAMES>> [OPTIONS]
-       netgauge lab <PATTERN> [OPTIONS]
-       netgauge <COMMAND>";
+const USAGE: &str = include_str!("help/usage.txt");
 
-const EXAMPLES: &str = "\
-Examples:
-  On one host, wait for clients:
-    netgauge --server
-
-  On the other, compare all transports:
-    netgauge -m all --connect 10.0.0.2
-
-  Two of them over a certain interface, 64 and 1024 bytes, 1000 tests each:
-    netgauge -m tcp,esp -s 64,1024 -c 1000 --connect 10.0.0.2 --interface eth0
-
-  From 1 byte to 1 MiB with four sizes per doubling, for a program to read:
-    netgauge -m edp -s 1-1M -g 4 --format json --connect 10.0.0.2
-
-  The cost of a byte in a long stream:
-    netgauge -m tcp,esp -x bulk -s 16M -c 10 --connect 10.0.0.2
-
-  The cost of TCP's copies, of small buffers, and of sleeping:
-    netgauge -m tcp,tcp-zerocopy -x bulk --connect 10.0.0.2
-    netgauge -m tcp -x bulk --send-buffer 64K --receive-buffer 64K --connect 10.0.0.2
-    netgauge -m tcp --busy-poll 50 -N both --connect 10.0.0.2
-
-  The overhead of sending and receiving at each end, and the network's part of a round trip:
-    netgauge -m tcp,esp -x logp --connect 10.0.0.2
-
-  The cost of a small message in a flood, with several in a packet and with one in each:
-    netgauge -m tcp,esp -x flood -s 1 --connect 10.0.0.2
-    netgauge -m tcp,esp -x flood -s 1 --eor --connect 10.0.0.2
-
-  Connections per second, and the cost of losses in short dialogues and long messages:
-    netgauge -m tcp,esp -x setup,recovery --connect 10.0.0.2
-
-  1, 8 and 32 senders at once to one server, on 1 Gbit/s; every node runs netgauge --server:
-    netgauge -x one-many -m esp,tcp --congestion cubic,dctcp --clients 1,8,32 -s 64K,256K \\
-      --rate 1G --peers node0,node1,...,node32
-
-  The same between network namespaces h0, h1, ... of this host, each with an eth0:
-    netgauge -x one-many -m esp --netns h0,h1,h2,h3 --server-index 0 --clients 1-3
-
-  The bisection bandwidth of a rack whose hosts ssh reaches:
-    netgauge -x bisection -m esp,tcp --hostfile rack.txt --interface eth0
-
-  Many senders on a switch made of namespaces of this host, as a table and a picture:
-    netgauge lab one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp
-
-  The best burst_length and packets_to_ack for the link to a host, as a picture:
-    netgauge -x esp-params --plot esp-params.svg --connect 10.0.0.2 --interface eth0
-
-  Save results, and draw them (netgauge plot --help has more):
-    netgauge -m all --format json --connect 10.0.0.2 > today.json
-    netgauge plot today.json -o latency.svg
-
-Transports (-m): tcp, udp, raw (Ethernet frames), edp, esp, esp-records (these need the kernel
-                 module enet), unix (within one host), tipc (needs the kernel module tipc),
-                 tcp-zerocopy and esp-zerocopy (MSG_ZEROCOPY), tcp-splice and esp-splice (splice),
-                 mpi (two ranks of a job of Open MPI)
-Patterns (-x):   one-one (ping-pong), bulk (one-way stream), logp (overheads, gap, latency),
-                 flood (small messages without waiting), setup (connections one after the
-                 other), recovery (stalls and losses); of many participants, one at a time:
-                 one-many (N clients to one server), many-one (the reverse), all-to-all,
-                 bisection (random pairs), beside (questions beside streams),
-                 esp-params (ESP over its parameters)
-
-Exit status: 0 if everything was measured, 1 if not, 2 for a wrong command line, 130 if a signal
-ended the run: then the report has the results so far.";
+const EXAMPLES: &str = include_str!("help/netgauge.txt");
 
 /// Measures latency and throughput between two hosts, by several transports in comparison.
 ///
@@ -156,8 +87,9 @@ pub struct Cli {
 
     /// Client: seconds to wait for a server that is not up yet; coordinator: also for a host that
     /// ssh reaches
-    #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10")]
-    pub wait: u16,
+    #[arg(help_heading = SIDES, long, value_name = "SECONDS", default_value = "10",
+          value_parser = clap::value_parser!(u16).map(measuring::seconds))]
+    pub wait: Duration,
 
     /// Those of single patterns of two.
     #[command(flatten)]
@@ -195,18 +127,8 @@ impl Cli {
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {
             interface: self.interface.clone(),
-            give_up: Duration::from_secs(self.measuring.give_up.into()),
+            give_up: self.measuring.give_up,
             once: self.once,
-        }
-    }
-
-    /// The part of participants that a coordinator starts.
-    pub fn group_options(&self) -> GroupOptions {
-        GroupOptions {
-            interface: self.interface.clone(),
-            give_up: Duration::from_secs(self.measuring.give_up.into()),
-            wait: Duration::from_secs(self.wait.into()),
-            remote: self.group.hosts.remote(),
         }
     }
 
@@ -283,15 +205,11 @@ impl Cli {
         let options = ClientOptions {
             host: host.to_owned(),
             port: self.port,
-            wait: Duration::from_secs(self.wait.into()),
+            wait: self.wait,
             transports,
-            all,
-            sockets: self.measuring.sockets.clone(),
             patterns: patterns.into_iter().map(plan).collect(),
             interface: self.interface.clone(),
-            ethertype: self.measuring.ethertype,
-            loss_timeout: Duration::from_millis(self.measuring.loss_timeout.into()),
-            give_up: Duration::from_secs(self.measuring.give_up.into()),
+            measuring: self.measuring.clone(),
         };
         options.check()?;
         Ok(options)
@@ -356,7 +274,7 @@ mod tests {
     fn defaults_are_those_in_the_help() {
         let options = client("--connect 10.0.0.2");
         assert_eq!(options.port, 2805);
-        assert_eq!(options.ethertype, DEFAULT_ETHERTYPE);
+        assert_eq!(options.measuring.ethertype, DEFAULT_ETHERTYPE);
         assert_eq!(
             options
                 .transports

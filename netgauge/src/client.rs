@@ -12,10 +12,11 @@ use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use crate::control::{Control, Message};
 use crate::host::interface_in_use;
 use crate::machine::Machine;
+use crate::measuring::Measuring;
 use crate::pattern::{is_peer_gone, Link, Pattern, Plan, Streams};
 use crate::progress::Progress;
 use crate::report::record::Record;
-use crate::report::{Outcome, Report, Row, Run};
+use crate::report::{LeftOut, Outcome, Report, Row, Run};
 use crate::transport::{self, Context, Kind, Role, SocketOptions};
 
 /// How long to wait between two attempts to reach a server that is not up yet.
@@ -32,27 +33,19 @@ pub struct ClientOptions {
     pub wait: Duration,
     /// Transports to measure, in this order.
     pub transports: Vec<&'static Kind>,
-    /// Are these all there are, so that what does not work here is left out?
-    pub all: bool,
-    /// Options of their sockets.
-    pub sockets: SocketOptions,
     /// Patterns to measure each with, and how.
     pub patterns: Vec<(&'static Pattern, Plan)>,
     /// Interface; without one, that of the control connection.
     pub interface: Option<String>,
-    /// Ethernet type for raw packets, host order.
-    pub ethertype: u16,
-    /// How long a datagram may take before it counts as lost.
-    pub loss_timeout: Duration,
-    /// How long a stream may be silent before it is given up.
-    pub give_up: Duration,
+    /// Limits, and options of sockets.
+    pub measuring: Measuring,
 }
 
 impl ClientOptions {
     /// Warnings of options that mean nothing to some of the transports.
     pub fn remarks(&self) -> Vec<String> {
-        if self.all {
-            return self.sockets.remarks();
+        if self.measuring.is_all() {
+            return self.measuring.sockets.remarks();
         }
         let without = self.transports.iter().filter(|kind| !kind.interface);
         let names: Vec<_> = without.map(|kind| kind.name).collect();
@@ -93,7 +86,12 @@ impl ClientOptions {
 pub fn run(options: &ClientOptions, progress: &dyn Progress) -> Result<Report> {
     options.check()?;
     let mut client = Client {
-        control: reach(&options.host, options.port, options.wait, options.give_up)?,
+        control: reach(
+            &options.host,
+            options.port,
+            options.wait,
+            options.measuring.give_up,
+        )?,
         options,
         gone: None,
         opened: false,
@@ -199,7 +197,7 @@ impl Client<'_> {
         plan: &Plan,
         progress: &dyn Progress,
     ) -> usize {
-        if report.lacks(kind) {
+        if report.left_out.iter().any(|out| out.is_of(kind)) {
             return 0;
         }
         let suits = pattern
@@ -207,11 +205,13 @@ impl Client<'_> {
             .and_then(|two| two.suits(kind))
             .and_then(|()| plan.args.suits(pattern, kind));
         if let Err(reason) = suits {
-            report.leave_out(kind, Some(pattern), reason.to_string());
+            report
+                .left_out
+                .push(LeftOut::new(kind, Some(pattern), &reason));
             return 0;
         }
         let options = self.options;
-        let sockets = &options.sockets;
+        let sockets = &options.measuring.sockets;
         let mut rows = Vec::new();
         let result = match &self.gone {
             Some(reason) => Err(anyhow!("not measured: {reason}")),
@@ -232,8 +232,8 @@ impl Client<'_> {
             Err(error) => {
                 if is_peer_gone(&error) {
                     self.gone = Some(error.to_string());
-                } else if options.all && self.gone.is_none() && !self.opened {
-                    report.leave_out(kind, None, format!("{error:#}"));
+                } else if options.measuring.is_all() && self.gone.is_none() && !self.opened {
+                    report.left_out.push(LeftOut::new(kind, None, &error));
                     return done;
                 }
                 Outcome::failed(&error)
@@ -257,15 +257,16 @@ impl Client<'_> {
     ) -> Result<()> {
         self.opened = false;
         let (local, peer) = self.control.addresses()?;
+        let measuring = &self.options.measuring;
         let context = Context {
             role: Role::Leader,
             local,
             peer,
             interface: self.options.interface.clone(),
-            ethertype: self.options.ethertype,
-            loss_timeout: self.options.loss_timeout,
-            give_up: self.options.give_up,
-            options: self.options.sockets.of(kind),
+            ethertype: measuring.ethertype,
+            loss_timeout: measuring.loss_timeout,
+            give_up: measuring.give_up,
+            options: measuring.sockets.of(kind),
         };
         // What fails here is no business of the peer's.
         let prepared = (kind.prepare)(&context)?;

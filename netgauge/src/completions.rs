@@ -14,14 +14,7 @@ use crate::cli::Cli;
 /// The program's name, which the completions are for.
 const PROGRAM: &str = "netgauge";
 
-const EXAMPLES: &str = "\
-Examples:
-  bash, for everybody on this host:
-    netgauge completions bash > /etc/bash_completion.d/netgauge
-  zsh, where fpath has this directory:
-    netgauge completions zsh > ~/.zfunc/_netgauge
-  fish:
-    netgauge completions fish > ~/.config/fish/completions/netgauge.fish";
+const EXAMPLES: &str = include_str!("help/completions.txt");
 
 /// Arguments of `completions`.
 #[derive(Clone, Debug, Args)]

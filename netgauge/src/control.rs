@@ -31,7 +31,7 @@ use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 use std::time::Duration;
 
@@ -438,11 +438,7 @@ impl Control {
     }
 }
 
-impl AsFd for Control {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.input.get_ref().as_fd()
-    }
-}
+as_fd!([] Control, input.get_ref());
 
 /// IPv4 as IPv4, also where a dual-stack socket shows it mapped into IPv6.
 fn canonical(address: SocketAddr) -> SocketAddr {

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context as _, Result};
 use nix::errno::Errno;
-use nix::ifaddrs::getifaddrs;
+use nix::ifaddrs::{getifaddrs, InterfaceAddress};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use sockaddr_en::{interface_index, interface_mac, interface_mtu, MacAddr};
 
@@ -58,17 +58,18 @@ impl Interface {
     }
 }
 
+/// The IP address that an entry is about, if it is about one.
+fn ip_of(entry: &InterfaceAddress) -> Option<IpAddr> {
+    let address = entry.address.as_ref()?;
+    let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
+    v4.or(address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
+}
+
 /// The name of the interface that has address `ip`.
 fn interface_with(ip: IpAddr) -> Result<String> {
     let owner = getifaddrs()
         .context("listing the interfaces")?
-        .find(|entry| {
-            entry.address.as_ref().is_some_and(|address| {
-                let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
-                let v6 = address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip()));
-                v4.or(v6) == Some(ip)
-            })
-        });
+        .find(|entry| ip_of(entry) == Some(ip));
     owner
         .map(|owner| owner.interface_name)
         .ok_or_else(|| anyhow!("no interface has address {ip}: name one with --interface"))
@@ -109,11 +110,7 @@ pub fn interface_ips(name: &str) -> Result<Vec<IpAddr>> {
     let mut addresses: Vec<_> = getifaddrs()
         .context("listing the interfaces")?
         .filter(|entry| entry.interface_name == name)
-        .filter_map(|entry| {
-            let address = entry.address?;
-            let v4 = address.as_sockaddr_in().map(|a| IpAddr::from(a.ip()));
-            v4.or(address.as_sockaddr_in6().map(|a| IpAddr::from(a.ip())))
-        })
+        .filter_map(|entry| ip_of(&entry))
         .filter(|ip| !matches!(ip, IpAddr::V6(v6) if v6.is_unicast_link_local()))
         .collect();
     ensure!(

@@ -24,22 +24,7 @@ use crate::pattern::{self, Pattern};
 use crate::report::Format;
 use crate::transport::explain_family;
 
-const EXAMPLES: &str = "\
-Examples:
-  1, 2, 4 and 7 senders to one host on a switch with 1 Gbit/s and 128 KiB of buffer per port, as a
-  table, and as a picture in netgauge-one-many.svg:
-    netgauge lab one-many --hosts 8 --rate 1gbit --buffer 128k -m esp,tcp
-
-  What a lossy cable costs, 0.05 % of all frames, for a program to read:
-    netgauge lab one-many --hosts 2 --loss 0.05% -m esp,tcp -s 4M --format json --no-plot
-
-  All to all, and random pairs, among 16 hosts:
-    netgauge lab all-to-all --hosts 16 -m esp,tcp
-    netgauge lab bisection --hosts 16 -m esp,tcp -c 100
-
-Patterns: one-many, many-one, all-to-all, bisection, beside, esp-params. Two hosts suffice for esp-params.
-It needs root, the programs of iproute2, and for esp the kernel module enet. The namespaces are
-called h0, h1, ... and switch; they are gone when it ends, also by ctrl-C.";
+const EXAMPLES: &str = include_str!("help/lab.txt");
 
 /// Arguments of `lab`.
 #[derive(Clone, Debug, Args)]

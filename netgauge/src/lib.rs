@@ -11,6 +11,17 @@
 //!
 //! Times are from the monotonic clock (`CLOCK_MONOTONIC`, through [`std::time::Instant`]).
 
+/// Gives a type the descriptor of what is in one of its fields.
+macro_rules! as_fd {
+    ([$($generics:tt)*] $type:ty, $($field:tt)+) => {
+        impl<$($generics)*> std::os::fd::AsFd for $type {
+            fn as_fd(&self) -> std::os::fd::BorrowedFd<'_> {
+                self.$($field)+.as_fd()
+            }
+        }
+    };
+}
+
 pub mod cli;
 pub mod client;
 pub mod command;

@@ -3,8 +3,10 @@
 //! The options that say what is measured and how it is reported, wherever that is.
 
 use std::num::NonZeroU32;
+use std::time::Duration;
 
 use anyhow::Result;
+use clap::builder::TypedValueParser as _;
 use clap::Args;
 use sockaddr_en::constants::AF_ENET;
 
@@ -82,13 +84,13 @@ pub struct Measuring {
 
     /// Milliseconds after which a datagram counts as lost
     #[arg(help_heading = LINKS, long, value_name = "MS", default_value = "1000",
-          value_parser = clap::value_parser!(u32).range(1..))]
-    pub loss_timeout: u32,
+          value_parser = clap::value_parser!(u32).range(1..).map(milliseconds))]
+    pub loss_timeout: Duration,
 
     /// Seconds of silence after which a stream is given up
     #[arg(help_heading = LINKS, long, value_name = "SECONDS", default_value = "10",
-          value_parser = clap::value_parser!(u16).range(1..))]
-    pub give_up: u16,
+          value_parser = clap::value_parser!(u16).range(1..).map(seconds))]
+    pub give_up: Duration,
 
     /// Ethernet type of raw packets
     #[arg(help_heading = LINKS, long, value_name = "TYPE", default_value = "0x4E47", value_parser = parse_ethertype)]
@@ -131,6 +133,15 @@ impl Measuring {
     pub fn is_all(&self) -> bool {
         self.mode == ALL
     }
+}
+
+fn milliseconds(number: u32) -> Duration {
+    Duration::from_millis(number.into())
+}
+
+/// A time of so many seconds.
+pub(crate) fn seconds(number: u16) -> Duration {
+    Duration::from_secs(number.into())
 }
 
 fn parse_grade(text: &str) -> Result<NonZeroU32, String> {

@@ -9,9 +9,9 @@ use crate::report::Report;
 /// Is told how far a run is.
 pub trait Progress {
     /// A transport is measured with a pattern from now on.
-    fn begin(&self, transport: &str, pattern: &str);
+    fn begin(&self, _transport: &str, _pattern: &str) {}
     /// So many more sizes are done.
-    fn advance(&self, sizes: u64);
+    fn advance(&self, _sizes: u64) {}
     /// The report if the run ended here. Patterns of two tell it at the beginning of each
     /// run, and after each size.
     fn measured(&self, _so_far: Report) {}
@@ -21,10 +21,7 @@ pub trait Progress {
 #[derive(Debug)]
 pub struct Quiet;
 
-impl Progress for Quiet {
-    fn begin(&self, _transport: &str, _pattern: &str) {}
-    fn advance(&self, _sizes: u64) {}
-}
+impl Progress for Quiet {}
 
 /// A bar on standard error if that is a terminal. It is drawn between two sizes, never while the
 /// clock runs.

@@ -39,32 +39,45 @@ impl FromStr for SizeSpec {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        text.split(',')
-            .map(|item| match item.split_once('-') {
-                None => parse_size(item).map(|size| (size, size)),
-                Some((from, to)) => {
-                    let (from, to) = (parse_size(from)?, parse_size(to)?);
-                    if from > to {
-                        return Err(format!("`{item}` goes down: write the smaller size first"));
-                    }
-                    Ok((from, to))
-                }
-            })
-            .collect::<Result<_, _>>()
-            .map(Self)
+        parse_ranges(text, "size", parse_size).map(Self)
     }
+}
+
+/// Reads numbers and ranges of them, separated by commas; `number` reads one, which is called `what`.
+pub(crate) fn parse_ranges<T: PartialOrd>(
+    text: &str,
+    what: &str,
+    number: impl Fn(&str) -> Result<T, String>,
+) -> Result<Vec<(T, T)>, String> {
+    let range = |item: &str| {
+        let (from, to) = item.split_once('-').unwrap_or((item, item));
+        let (from, to) = (number(from)?, number(to)?);
+        match from > to {
+            true => Err(format!(
+                "`{item}` goes down: write the smaller {what} first"
+            )),
+            false => Ok((from, to)),
+        }
+    };
+    text.split(',').map(range).collect()
+}
+
+/// The digits of a number, and what K, M or G behind them stands for: powers of `base`.
+pub(crate) fn split_unit(text: &str, base: u64) -> (&str, u64) {
+    let power = match text.as_bytes().last() {
+        Some(b'k' | b'K') => 1,
+        Some(b'm' | b'M') => 2,
+        Some(b'g' | b'G') => 3,
+        _ => return (text, 1),
+    };
+    (&text[..text.len() - 1], base.pow(power))
 }
 
 /// Reads a size in bytes, with K, M or G for the powers of 1024.
 pub(crate) fn parse_size(text: &str) -> Result<u64, String> {
     let wrong =
         || format!("`{text}` is not a size: write bytes, as in 1024, 64K or 16M, at least 1");
-    let (digits, factor) = match text.as_bytes().last() {
-        Some(b'k' | b'K') => (&text[..text.len() - 1], 1 << 10),
-        Some(b'm' | b'M') => (&text[..text.len() - 1], 1 << 20),
-        Some(b'g' | b'G') => (&text[..text.len() - 1], 1 << 30),
-        _ => (text, 1),
-    };
+    let (digits, factor) = split_unit(text, 1 << 10);
     if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
         return Err(wrong());
     }

@@ -81,7 +81,7 @@ impl From<Percent> for String {
 }
 
 /// A series of times in nanoseconds.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Summary {
     /// Least.
     pub min: u64,

@@ -11,6 +11,7 @@ use clap::Args;
 use super::hosts::HostArgs;
 use super::start::Place;
 use crate::picture_file;
+use crate::sizes::{parse_ranges, split_unit};
 
 /// The group of options in the help.
 const MANY: &str =
@@ -99,25 +100,17 @@ impl GroupArgs {
     ///
     /// There is one.
     pub fn refuse(&self, why: &str) -> Result<()> {
-        let ManyArgs {
-            clients,
-            server_index,
-            congestion,
-            pause,
-            burst,
-            ack,
-            plot,
-        } = &self.many;
+        let many = &self.many;
         for (given, option) in [
             (self.seed.is_some(), "--seed"),
             (self.rate.is_some(), "--rate"),
-            (clients.is_some(), "--clients"),
-            (server_index.is_some(), "--server-index"),
-            (!congestion.is_empty(), "--congestion"),
-            (pause.is_some(), "--pause"),
-            (burst.is_some(), "--burst"),
-            (ack.is_some(), "--ack"),
-            (plot.is_some(), "--plot"),
+            (many.clients.is_some(), "--clients"),
+            (many.server_index.is_some(), "--server-index"),
+            (!many.congestion.is_empty(), "--congestion"),
+            (many.pause.is_some(), "--pause"),
+            (many.burst.is_some(), "--burst"),
+            (many.ack.is_some(), "--ack"),
+            (many.plot.is_some(), "--plot"),
         ] {
             ensure!(!given, "{option} {why}");
         }
@@ -172,26 +165,17 @@ impl FromStr for Numbers {
     fn from_str(text: &str) -> Result<Self, String> {
         let number = |text: &str| {
             let digits = text.bytes().all(|byte| byte.is_ascii_digit());
-            let parsed = text.parse().ok().filter(|_| digits);
+            let parsed = text.parse::<u32>().ok().filter(|_| digits);
             parsed
                 .filter(|number| (1..=32767).contains(number))
                 .ok_or_else(|| format!("`{text}` is not a number from 1 to 32767"))
         };
         let mut numbers: Vec<u32> = Vec::new();
-        for item in text.split(',') {
-            match item.split_once('-') {
-                None => numbers.push(number(item)?),
-                Some((from, to)) => {
-                    let (from, to) = (number(from)?, number(to)?);
-                    if from > to {
-                        return Err(format!("`{item}` goes down: write the smaller one first"));
-                    }
-                    if to - from >= MOST {
-                        return Err(format!("`{item}` is too long: at most {MOST} numbers"));
-                    }
-                    numbers.extend(from..=to);
-                }
+        for (from, to) in parse_ranges(text, "one", number)? {
+            if to - from >= MOST {
+                return Err(format!("`{from}-{to}` is too long: at most {MOST} numbers"));
             }
+            numbers.extend(from..=to);
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -207,16 +191,11 @@ impl FromStr for Rate {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let (digits, factor) = match text.as_bytes().last() {
-            Some(b'k' | b'K') => (&text[..text.len() - 1], 1e3),
-            Some(b'm' | b'M') => (&text[..text.len() - 1], 1e6),
-            Some(b'g' | b'G') => (&text[..text.len() - 1], 1e9),
-            _ => (text, 1.0),
-        };
+        let (digits, factor) = split_unit(text, 1000);
         let plain = digits.bytes().all(|b| b.is_ascii_digit() || b == b'.');
         let number = digits.parse::<f64>().ok().filter(|_| plain);
         number
-            .map(|number| number * factor)
+            .map(|number| number * factor as f64)
             .filter(|rate| (1.0..=1e15).contains(rate))
             .map(|rate| Self(rate.round() as u64))
             .ok_or_else(|| format!("`{text}` is not a rate: write bit/s, as in 200M or 2.5G"))

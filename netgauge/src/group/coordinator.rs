@@ -10,14 +10,12 @@ use std::time::Duration;
 use anyhow::{bail, ensure, Context as _, Result};
 
 use super::participants::Group;
-use super::plan::{Parts, Plan, RoundsPlan};
-use super::rounds::MOST_BYTES;
+use super::plan::{Parts, Plan};
 use super::signals::{Interrupted, Signals};
 use super::start::Place;
 use crate::cli::Cli;
 use crate::pattern::{Act, Pattern};
 use crate::progress::{Bar, Progress};
-use crate::report::record::Record;
 use crate::report::{Format, LeftOut};
 
 /// A pattern of more than two participants.
@@ -41,18 +39,20 @@ pub trait Many: Sync + fmt::Debug {
 
 /// Results that are written in each format.
 pub trait Results {
-    /// Prints it with what was recorded.
+    /// Prints it.
     ///
     /// # Errors
     ///
     /// The error of the writer.
-    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()>;
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()>;
 
     /// The failures.
     fn errors(&self) -> Vec<String>;
 
     /// The transports that were left out.
-    fn left_out(&self) -> &[LeftOut];
+    fn left_out(&self) -> &[LeftOut] {
+        &[]
+    }
 
     /// Writes it as a picture.
     ///
@@ -113,15 +113,7 @@ impl<'a> Coordinator<'a> {
             );
         }
         let places = cli.group.places(cli.connect.as_deref(), cli.port)?;
-        let rounds = RoundsPlan {
-            sizes: cli.measuring.sizes(pattern),
-            tests: cli.measuring.tests(pattern),
-            warmup: cli.measuring.warmup.unwrap_or(1),
-        };
-        if let Some(size) = rounds.sizes.iter().find(|size| **size > MOST_BYTES) {
-            bail!("size {size} is above what a client has in memory, {MOST_BYTES} bytes: lower -s");
-        }
-        let plan = Plan::new(cli, (pattern.name, many.parts()), rounds, places.len())?;
+        let plan = Plan::new(cli, pattern, many.parts(), places.len())?;
         Ok(Self {
             cli,
             places,
@@ -137,18 +129,17 @@ impl<'a> Coordinator<'a> {
     /// The participants cannot be brought together. [`Interrupted`] by the user, after what was
     /// measured before has been printed.
     pub fn run(&self, signals: Signals) -> Result<bool> {
-        let options = self.cli.group_options();
-        let mut group = Group::gather(&self.places, &options, signals)?;
-        let record = group.record();
+        let mut group = Group::gather(&self.places, self.cli, signals)?;
         let bar = Bar::new(self.many.steps(&self.plan) as u64);
-        let report = self.many.run(&mut group, &self.plan, options.give_up, &bar);
+        let give_up = self.cli.measuring.give_up;
+        let report = self.many.run(&mut group, &self.plan, give_up, &bar);
         bar.finish();
         let interrupted = group.was_interrupted();
         // Everybody has ended, and restored what is to be restored, before anything is said of it.
         drop(group);
         let format = self.cli.measuring.format;
         report
-            .write(&record, format, &mut io::stdout().lock())
+            .write(format, &mut io::stdout().lock())
             .context("writing the report")?;
         let plot = self.cli.group.many.plot.as_deref();
         if interrupted {
@@ -211,12 +202,11 @@ mod tests {
             (plan.clients, plan.server, plan.rate),
             (vec![2], None, None)
         );
-        let RoundsPlan {
-            sizes,
-            tests,
-            warmup,
-        } = plan.rounds;
-        assert_eq!((sizes, tests, warmup), (vec![64 << 10, 256 << 10], 20, 1));
+        let (tests, warmup) = (plan.tests, plan.warmup);
+        assert_eq!(
+            (plan.sizes, tests, warmup),
+            (vec![64 << 10, 256 << 10], 20, 1)
+        );
         assert_eq!(plan.media.len(), 1);
     }
 
@@ -271,12 +261,10 @@ mod tests {
     fn a_connection_makes_that_host_the_server() {
         let plan = planned("-x esp-params --connect h --clients 1");
         assert_eq!((plan.server, plan.clients), (Some(0), vec![1]));
-        let RoundsPlan {
-            sizes,
-            tests,
-            warmup,
-        } = plan.rounds;
-        assert_eq!((sizes, tests, warmup), (vec![4 << 20], 5, 1));
+        assert_eq!(
+            (&plan.sizes[..], plan.tests, plan.warmup),
+            (&[4 << 20][..], 5, 1)
+        );
         assert_eq!(plan.grid.cells().count(), 75);
     }
 

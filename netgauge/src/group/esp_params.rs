@@ -20,6 +20,7 @@ use super::patterns::one_many;
 use super::plan::{cast, Parts, Plan};
 use super::report::GroupRow;
 use crate::progress::Progress;
+use crate::report::record::Record;
 use crate::report::Outcome;
 
 /// The pattern's name in option `-x`.
@@ -56,6 +57,9 @@ pub struct ParamsReport {
     pub outcome: Outcome,
     /// One per pair in range, in the order measured; those measured before a failure too.
     pub cells: Vec<Cell>,
+    /// When, by which command, and on which hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
 }
 
 /// One pair of parameters.
@@ -77,14 +81,6 @@ pub struct Cell {
 }
 
 impl ParamsReport {
-    /// The error, if it failed.
-    pub fn errors(&self) -> Vec<String> {
-        match &self.outcome {
-            Outcome::Ok => Vec::new(),
-            Outcome::Failed { error } => vec![format!("{NAME}: {error}")],
-        }
-    }
-
     /// The measurement with a pair of parameters.
     pub fn cell(&self, burst_length: u32, packets_to_ack: u32) -> Option<&Cell> {
         let wanted = EspParameters {
@@ -117,7 +113,7 @@ impl Many for EspParams {
         give_up: Duration,
         progress: &dyn Progress,
     ) -> Box<dyn Results> {
-        let (clients, size) = (plan.clients[0], plan.rounds.sizes[0]);
+        let (clients, size) = (plan.clients[0], plan.sizes[0]);
         let (server, others) = cast(plan.server, plan.seed, clients);
         let mut report = ParamsReport {
             netgauge: env!("CARGO_PKG_VERSION").to_owned(),
@@ -133,6 +129,7 @@ impl Many for EspParams {
             packets_to_ack: plan.grid.packets_to_ack.clone(),
             outcome: Outcome::Ok,
             cells: Vec::new(),
+            record: Some(group.record()),
         };
         progress.begin(plan.media[0].kind.name, NAME);
         let members = [&[server], &others[..]].concat();
@@ -184,7 +181,7 @@ fn measure(
         // New connections, which have the parameters from the beginning.
         let mut mesh = Mesh::new(group, members.to_vec());
         let (row, result) = match mesh.open(&plan.media[0].opening(), Shape::Star) {
-            Ok(()) => one_many(&mut mesh, plan.rounds.sizes[0], plan),
+            Ok(()) => one_many(&mut mesh, plan.sizes[0], plan),
             Err(error) => (GroupRow::default(), Err(error)),
         };
         on_cell(Cell {

@@ -45,11 +45,14 @@ pub fn bit_per_s(bytes: u64, ns: u64) -> f64 {
     bytes as f64 * 8e9 / ns.max(1) as f64
 }
 
-/// Goodput of rounds: payload of all clients by the time of the round, bit/s.
+/// Payload by time, bit/s: of all clients over rounds, or what one host gets over rounds or pairs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Goodput {
     /// The slowest round's.
     pub worst: u64,
+    /// The arithmetic mean, of what one host gets.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub average: Option<u64>,
     /// The middle one; of an even number, the mean of the two middle ones.
     pub median: u64,
     /// The fastest round's.
@@ -60,21 +63,38 @@ impl Goodput {
     /// Sums up rounds in which `bytes` came in all; `None` if there are none.
     pub fn of(rounds: &[Round], bytes: u64) -> Option<Self> {
         let rates = rounds.iter().map(|round| bit_per_s(bytes, round.ns));
-        let spread = Spread::of(rates.collect())?;
+        Some(Self {
+            average: None,
+            ..Self::of_hosts(rates.collect())?
+        })
+    }
+
+    /// Sums up rates of hosts, bit/s; `None` if there are none.
+    pub fn of_hosts(rates: Vec<f64>) -> Option<Self> {
+        let spread = Spread::of(rates)?;
         Some(Self {
             worst: spread.least.round() as u64,
+            average: Some(spread.mean.round() as u64),
             median: spread.median.round() as u64,
             best: spread.greatest.round() as u64,
         })
     }
 
-    /// As shares of `rate` bit/s.
+    /// The mean if there is one, else the middle one.
+    pub fn usual(&self) -> u64 {
+        self.average.unwrap_or(self.median)
+    }
+
+    /// As shares of `rate` bit/s: the mean's, if there is one.
     pub fn share(&self, rate: u64) -> Share {
         let of_rate = |goodput: u64| goodput as f64 / rate as f64;
-        Share::OfRounds {
-            worst: of_rate(self.worst),
-            median: of_rate(self.median),
-            best: of_rate(self.best),
+        match self.average {
+            Some(average) => Share::Average(of_rate(average)),
+            None => Share::OfRounds {
+                worst: of_rate(self.worst),
+                median: of_rate(self.median),
+                best: of_rate(self.best),
+            },
         }
     }
 }
@@ -130,32 +150,6 @@ impl Fairness {
     }
 }
 
-/// Payload that one host gets by time, bit/s, over rounds or pairs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostRate {
-    /// The least.
-    pub worst: u64,
-    /// The arithmetic mean.
-    pub average: u64,
-    /// The middle one; of an even number, the mean of the two middle ones.
-    pub median: u64,
-    /// The greatest.
-    pub best: u64,
-}
-
-impl HostRate {
-    /// Sums up rates, bit/s; `None` if there are none.
-    pub fn of(rates: Vec<f64>) -> Option<Self> {
-        let spread = Spread::of(rates)?;
-        Some(Self {
-            worst: spread.least.round() as u64,
-            average: spread.mean.round() as u64,
-            median: spread.median.round() as u64,
-            best: spread.greatest.round() as u64,
-        })
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -191,6 +185,7 @@ mod tests {
         let goodput = Goodput::of(&three, 1000).unwrap();
         let expected = Goodput {
             worst: 1_000_000_000,
+            average: None,
             median: 2_000_000_000,
             best: 8_000_000_000,
         };
@@ -205,15 +200,15 @@ mod tests {
 
     #[test]
     fn what_a_host_gets_has_an_average_beside_the_median() {
-        let rate = HostRate::of(vec![4.0, 1.0, 10.0, 1.0]).unwrap();
-        let expected = HostRate {
+        let rate = Goodput::of_hosts(vec![4.0, 1.0, 10.0, 1.0]).unwrap();
+        let expected = Goodput {
             worst: 1,
-            average: 4,
+            average: Some(4),
             median: 3,
             best: 10,
         };
         assert_eq!(rate, expected);
-        assert_eq!(HostRate::of(Vec::new()), None);
+        assert_eq!(Goodput::of_hosts(Vec::new()), None);
     }
 
     #[test]

@@ -11,6 +11,7 @@ use plotters::style::text_anchor::{HPos, Pos};
 
 use super::esp_params::ParamsReport;
 use crate::picture::{self, label, Drawing, Failure, FONT, START};
+use crate::report::clients;
 use crate::sizes::human;
 
 /// Edge of a cell, pixels.
@@ -72,10 +73,7 @@ impl HeatMap {
             columns.map(|burst| value(*burst, *ack)).collect()
         };
         let cells: Vec<Vec<_>> = report.packets_to_ack.iter().map(row).collect();
-        let clients = match report.clients {
-            1 => "1 client".to_owned(),
-            clients => format!("{clients} clients"),
-        };
+        let clients = clients(report.clients);
         let most = cells.iter().flatten().flatten().copied().max();
         let Some(most) = most.filter(|most| *most > 0) else {
             bail!("nothing was measured that could be drawn");

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{bail, ensure, Context as _, Result};
 use clap::Args;
 
-use super::start::{Place, Remote};
+use super::start::Place;
 
 /// How ssh is called: without asking for passwords, which nobody would see, and so that a host
 /// which has gone is noticed.
@@ -54,19 +54,11 @@ impl HostArgs {
         let hosts = parse(&text, path)?;
         Ok(hosts.into_iter().map(Place::Remote).collect())
     }
-
-    /// How to reach them.
-    pub fn remote(&self) -> Remote {
-        Remote {
-            ssh: self.ssh.0.clone(),
-            program: self.remote_program.clone(),
-        }
-    }
 }
 
 /// A command in words.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Ssh(Vec<String>);
+pub struct Ssh(pub(super) Vec<String>);
 
 fn parse_ssh(text: &str) -> Result<Ssh, String> {
     match shlex::split(text) {

@@ -10,7 +10,7 @@ use anyhow::{anyhow, bail, ensure, Context as _, Result};
 use super::exchange::{exchange, Link, Lost, Member, CLOCK};
 use super::orders::{Answer, Opening, Order};
 use super::parameters::{EspParameters, Parameters};
-use super::questions::{self, Asked};
+use super::questions::{self, Asked, Questioning};
 use super::rounds::{self, End, Series};
 use crate::control::{Control, Endpoint, Message};
 use crate::host::wait_readable;
@@ -90,45 +90,10 @@ impl Part {
                 accept,
             } => return self.join(opening, number, connect, &accept, control),
             Order::Exchange { series, to, from } => {
-                let (member, give_up) = self.member(series)?;
-                control.send(&Message::Answer(Answer::Ready))?;
-                let mut spans = Vec::new();
-                let peers = (&to[..], &from[..]);
-                let keep = |span| spans.push(span);
-                let end = exchange(member, control.as_fd(), series, peers, give_up, keep);
-                tell(control, &spans, Answer::Spans)?;
-                return ended(end);
+                return self.exchange(series, (&to, &from), control)
             }
-            Order::Gather(series) => {
-                let (member, give_up) = self.member(series)?;
-                // Made before the first round is timed.
-                let message = match member.number {
-                    CLOCK => Vec::new(),
-                    number => rounds::message(number, series.size),
-                };
-                control.send(&Message::Answer(Answer::Ready))?;
-                let mut rounds = Vec::new();
-                let keep = |round| rounds.push(round);
-                let own = (member, &message[..]);
-                let end = rounds::gather(own, control.as_fd(), series, give_up, keep);
-                tell(control, &rounds, Answer::Rounds)?;
-                return ended(end);
-            }
-            Order::Ask(what) => {
-                let (member, give_up) = self.member(what.series)?;
-                control.send(&Message::Answer(Answer::Ready))?;
-                let mut asked = Asked::default();
-                let end = questions::ask(member, control.as_fd(), what, give_up, &mut asked);
-                for times in asked.times_ns.chunks(ROUNDS_PER_MESSAGE) {
-                    control.send(&Message::Answer(Answer::Asked(Asked {
-                        times_ns: times.to_vec(),
-                        ..Asked::default()
-                    })))?;
-                }
-                asked.times_ns = Vec::new();
-                control.send(&Message::Answer(Answer::Asked(asked)))?;
-                return ended(end);
-            }
+            Order::Gather(series) => return self.gather(series, control),
+            Order::Ask(what) => return self.ask(what, control),
             Order::Leave => {
                 self.role = Role::None;
                 Answer::Left
@@ -143,6 +108,56 @@ impl Part {
                 Answer::Done
             }
         }))
+    }
+
+    /// Sends to these and receives from those.
+    fn exchange(
+        &mut self,
+        series: Series,
+        peers: (&[u16], &[u16]),
+        control: &mut Control,
+    ) -> Result<Option<Answer>> {
+        let (member, give_up) = self.member(series)?;
+        control.send(&Message::Answer(Answer::Ready))?;
+        let mut spans = Vec::new();
+        let keep = |span| spans.push(span);
+        let end = exchange(member, control.as_fd(), series, peers, give_up, keep);
+        tell(control, &spans, Answer::Spans)?;
+        ended(end)
+    }
+
+    /// Receives from all others, or sends to the one that does.
+    fn gather(&mut self, series: Series, control: &mut Control) -> Result<Option<Answer>> {
+        let (member, give_up) = self.member(series)?;
+        // Made before the first round is timed.
+        let message = match member.number {
+            CLOCK => Vec::new(),
+            number => rounds::message(number, series.size),
+        };
+        control.send(&Message::Answer(Answer::Ready))?;
+        let mut rounds = Vec::new();
+        let keep = |round| rounds.push(round);
+        let own = (member, &message[..]);
+        let end = rounds::gather(own, control.as_fd(), series, give_up, keep);
+        tell(control, &rounds, Answer::Rounds)?;
+        ended(end)
+    }
+
+    /// Asks, answers, or sends beside that.
+    fn ask(&mut self, what: Questioning, control: &mut Control) -> Result<Option<Answer>> {
+        let (member, give_up) = self.member(what.series)?;
+        control.send(&Message::Answer(Answer::Ready))?;
+        let mut asked = Asked::default();
+        let end = questions::ask(member, control.as_fd(), what, give_up, &mut asked);
+        let times = std::mem::take(&mut asked.times_ns);
+        tell(control, &times, |times_ns| {
+            Answer::Asked(Asked {
+                times_ns,
+                ..Asked::default()
+            })
+        })?;
+        control.send(&Message::Answer(Answer::Asked(asked)))?;
+        ended(end)
     }
 
     /// Sets ESP's parameters, and keeps what was there before the first time.

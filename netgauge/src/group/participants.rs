@@ -10,7 +10,8 @@ use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
 use super::orders::{Answer, Order};
 use super::signals::Signals;
-use super::start::{start, start_remote, GroupOptions, Place, Process};
+use super::start::{start, start_remote, Place, Process};
+use crate::cli::Cli;
 use crate::client::reach;
 use crate::control::{Control, Message};
 use crate::host::Interface;
@@ -55,19 +56,19 @@ impl Group {
     /// # Errors
     ///
     /// One cannot be started or reached.
-    pub fn gather(places: &[Place], options: &GroupOptions, signals: Signals) -> Result<Self> {
+    pub fn gather(places: &[Place], cli: &Cli, signals: Signals) -> Result<Self> {
         let mut group = Self {
             participants: Vec::new(),
             signals,
             // A participant that fails for lack of progress needs its own time to notice.
-            patience: options.give_up * 3,
+            patience: cli.measuring.give_up * 3,
         };
-        let mut interface = options.interface.clone();
+        let mut interface = cli.interface.clone();
         for place in places {
             let name = place.to_string();
             let (mut control, process) = match place {
                 Place::Server { host, port } => {
-                    let control = reach(host, *port, options.wait, options.give_up)?;
+                    let control = reach(host, *port, cli.wait, cli.measuring.give_up)?;
                     if interface.is_none() {
                         // A process here that is to talk to that server goes by the same way.
                         let local = control.addresses()?.0.ip();
@@ -76,11 +77,11 @@ impl Group {
                     (control, None)
                 }
                 Place::Remote(host) => {
-                    let (control, process) = start_remote(host, options)?;
+                    let (control, process) = start_remote(host, cli)?;
                     (control, Some(process))
                 }
                 Place::Namespace(_) | Place::Here => {
-                    let (control, process) = start(place, interface.as_deref(), options)?;
+                    let (control, process) = start(place, interface.as_deref(), cli)?;
                     (control, Some(process))
                 }
             };
@@ -101,7 +102,7 @@ impl Group {
         // All are on their way before the first is waited for.
         for (who, place) in places.iter().enumerate() {
             if group.participants[who].process.is_some() {
-                group.greet(who, patience(place, options))?;
+                group.greet(who, patience(place, cli))?;
             }
         }
         Ok(group)
@@ -243,34 +244,53 @@ impl Group {
         patience: Option<Duration>,
         mut take: impl FnMut(usize, Answer) -> Result<bool>,
     ) -> Result<()> {
-        let mut deadline = patience.map(|patience| Instant::now() + patience);
-        let mut waiting = whom.to_vec();
-        while !waiting.is_empty() {
-            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
-            let Some((who, heard)) = self.hear(&waiting, left)? else {
-                if left.is_some_and(|left| left.is_zero()) {
-                    self.give_up(&waiting);
-                    bail!(self.gone().unwrap_or_default());
-                }
-                continue;
-            };
-            deadline = patience.map(|patience| Instant::now() + patience);
+        let all = self.attend(whom.to_vec(), (patience, true), |group, who, heard| {
             let first = match heard {
                 Heard::Answer(Answer::Broken { places, reason }) => {
-                    self.blame(whom, &places, &reason)
+                    group.blame(whom, &places, &reason)
                 }
-                Heard::Answer(answer) => {
-                    if take(who, answer)? {
-                        waiting.retain(|other| *other != who);
-                    }
-                    continue;
-                }
-                Heard::Failed(text) => format!("{}: {text}", self.name(who)),
+                Heard::Answer(answer) => return take(who, answer),
+                Heard::Failed(text) => format!("{}: {text}", group.name(who)),
                 Heard::Gone(reason) => reason,
             };
-            return Err(self.failure(whom, who, first, &mut take));
+            Err(group.failure(whom, who, first, &mut take))
+        })?;
+        match all {
+            true => Ok(()),
+            false => bail!(self.gone().unwrap_or_default()),
         }
-        Ok(())
+    }
+
+    /// Hears those who are waited for until `take` has said of each that it has been told all: `false` if their time
+    /// was over, which may begin anew with everything that is heard. Who has not told all then counts as gone.
+    fn attend(
+        &mut self,
+        mut waiting: Vec<usize>,
+        (patience, anew): (Option<Duration>, bool),
+        mut take: impl FnMut(&mut Self, usize, Heard) -> Result<bool>,
+    ) -> Result<bool> {
+        let later = || patience.map(|patience| Instant::now() + patience);
+        let mut deadline = later();
+        while !waiting.is_empty() {
+            let left = deadline.map(|end| end.saturating_duration_since(Instant::now()));
+            match self.hear(&waiting, left)? {
+                Some((who, heard)) => {
+                    deadline = if anew { later() } else { deadline };
+                    if take(self, who, heard)? {
+                        waiting.retain(|other| *other != who);
+                    }
+                }
+                None if left.is_some_and(|left| left.is_zero()) => {
+                    for who in waiting {
+                        let reason = "it does not answer".to_owned();
+                        self.participants[who].gone.get_or_insert(reason);
+                    }
+                    return Ok(false);
+                }
+                None => {}
+            }
+        }
+        Ok(true)
     }
 
     /// Has all of `whom` answer `wanted` to the last order; `take` is given what they say before.
@@ -285,34 +305,16 @@ impl Group {
         patience: Duration,
         mut take: impl FnMut(usize, Answer),
     ) -> Result<()> {
-        let deadline = Instant::now() + patience;
-        let mut waiting = whom.to_vec();
-        waiting.retain(|who| self.participants[*who].gone.is_none());
-        while !waiting.is_empty() {
-            let left = deadline.saturating_duration_since(Instant::now());
-            match self.hear(&waiting, Some(left))? {
-                Some((who, Heard::Answer(answer))) if answer == *wanted => {
-                    waiting.retain(|other| *other != who);
-                }
-                Some((who, Heard::Gone(_))) => waiting.retain(|other| *other != who),
-                Some((who, Heard::Answer(answer))) => take(who, answer),
-                Some((_, Heard::Failed(_))) => {}
-                None if left.is_zero() => {
-                    self.give_up(&waiting);
-                    return Ok(());
-                }
-                None => {}
+        let there = whom.iter().copied().filter(|who| self.is_there(*who));
+        self.attend(there.collect(), (Some(patience), false), |_, who, heard| {
+            match heard {
+                Heard::Answer(answer) if answer != *wanted => take(who, answer),
+                Heard::Failed(_) => {}
+                Heard::Answer(_) | Heard::Gone(_) => return Ok(true),
             }
-        }
-        Ok(())
-    }
-
-    /// Waits no longer for these.
-    fn give_up(&mut self, silent: &[usize]) {
-        for who in silent {
-            let reason = "it does not answer".to_owned();
-            self.participants[*who].gone.get_or_insert(reason);
-        }
+            Ok(false)
+        })
+        .map(|_| ())
     }
 
     /// The error of one that has lost those at these places of `whom`.
@@ -423,10 +425,10 @@ impl Group {
 
 /// How long a process that was started may take to answer. Only the way to another host is the user's
 /// to know; one here is slow only where everything is.
-fn patience(place: &Place, options: &GroupOptions) -> Duration {
+fn patience(place: &Place, cli: &Cli) -> Duration {
     match place {
-        Place::Remote(_) => options.wait,
-        _ => options.wait.max(options.give_up),
+        Place::Remote(_) => cli.wait,
+        _ => cli.wait.max(cli.measuring.give_up),
     }
 }
 

@@ -36,7 +36,7 @@ use super::report::{Cast, GroupReport, GroupRow, GroupRun};
 use super::rounds::{Round, Series};
 use super::signals::is_interrupted;
 use crate::progress::Progress;
-use crate::report::Outcome;
+use crate::report::{LeftOut, Outcome};
 
 /// Measures one size. The row has what was measured even where it failed.
 type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
@@ -125,7 +125,7 @@ impl Many for Rounds {
     }
 
     fn steps(&self, plan: &Plan) -> usize {
-        plan.media.len() * plan.clients.len() * plan.rounds.sizes.len()
+        plan.media.len() * plan.clients.len() * plan.sizes.len()
     }
 
     fn run(
@@ -143,11 +143,12 @@ impl Many for Rounds {
             rate_bit_per_s: plan.rate,
             runs: Vec::new(),
             left_out: Vec::new(),
+            record: Some(group.record()),
         };
         for medium in &plan.media {
             for &clients in &plan.clients {
-                if report.lacks(medium.kind.name) {
-                    progress.advance(plan.rounds.sizes.len() as u64);
+                if report.left_out.iter().any(|out| out.is_of(medium.kind)) {
+                    progress.advance(plan.sizes.len() as u64);
                 } else if self.add(
                     &mut report,
                     group,
@@ -192,13 +193,14 @@ impl Rounds {
             }
         };
         let interrupted = result.as_ref().is_err_and(is_interrupted);
-        progress.advance(plan.rounds.sizes.len().saturating_sub(rows.len()) as u64);
+        progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
         // Without a row it has not been opened, and with nobody gone it is not for this time only.
         let dispensable = medium.optional && rows.is_empty() && !interrupted;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
             Err(error) if dispensable && group.gone().is_none() && !report.has(transport) => {
-                report.left_out.push(medium.left_out(&error));
+                let left_out = LeftOut::new(medium.kind, None, &error);
+                report.left_out.push(left_out);
                 return false;
             }
             Err(error) => Outcome::failed(&error),
@@ -206,6 +208,7 @@ impl Rounds {
         report.runs.push(GroupRun {
             transport: transport.to_owned(),
             about: medium.about(),
+            pattern: String::new(),
             congestion: medium.congestion.clone(),
             cast,
             outcome,
@@ -236,7 +239,7 @@ impl Rounds {
         on_row: &mut dyn FnMut(GroupRow),
     ) -> Result<()> {
         mesh.open(&medium.opening(), self.shape)?;
-        for &size in &plan.rounds.sizes {
+        for &size in &plan.sizes {
             let (mut row, result) = (self.measure)(mesh, size, plan);
             row.errors = u32::from(result.is_err());
             on_row(row);
@@ -249,7 +252,7 @@ impl Rounds {
 fn series(size: u64, plan: &Plan) -> Series {
     Series {
         size,
-        rounds: plan.rounds.warmup.saturating_add(plan.rounds.tests),
+        rounds: plan.warmup.saturating_add(plan.tests),
     }
 }
 
@@ -265,11 +268,11 @@ fn many_one(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()
 }
 
 fn of_clients(mesh: &Mesh<'_>, size: u64, rounds: &[Round], plan: &Plan) -> GroupRow {
-    GroupRow::of_clients(size, mesh.clients(), rounds, plan.rounds.warmup, plan.rate)
+    GroupRow::of_clients(size, mesh.clients(), rounds, plan.warmup, plan.rate)
 }
 
 fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
-    let warmup = plan.rounds.warmup as usize;
+    let warmup = plan.warmup as usize;
     let mut ask = |beside| {
         mesh.ask(Questioning {
             series: series(size, plan),
@@ -290,6 +293,7 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
     let rate = bit_per_s(asked.bytes, asked.ns).round() as u64;
     let goodput = (asked.ns > 0).then_some(Goodput {
         worst: rate,
+        average: None,
         median: rate,
         best: rate,
     });
@@ -311,14 +315,14 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
 
 fn all_to_all(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
     let (rounds, result) = mesh.exchange(series(size, plan), &Flows::All);
-    let rounds = rounds.get(plan.rounds.warmup as usize..);
+    let rounds = rounds.get(plan.warmup as usize..);
     let rounds = rounds.unwrap_or_default();
     let others = mesh.clients() as u64;
     let rates = rounds.iter().map(|one| bit_per_s(size * others, one.ns));
     let row = GroupRow::of_hosts(size, rounds.len() as u32, rates.collect(), plan);
     let indices = rounds.iter().map(|round| jain(&round.received_ns));
     let row = GroupRow {
-        total_bit_per_s: row.host_bit_per_s.map(|host| host.average * (others + 1)),
+        total_bit_per_s: row.host_bit_per_s.map(|host| host.usual() * (others + 1)),
         fairness: Fairness::of(indices.collect()),
         ..row
     };
@@ -330,17 +334,17 @@ fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<(
     let hosts = mesh.clients() + 1;
     let series = Series {
         size,
-        rounds: plan.rounds.warmup.saturating_add(1),
+        rounds: plan.warmup.saturating_add(1),
     };
     let mut random = fastrand::Rng::with_seed(plan.seed);
     let (mut pairings, mut rates) = (0, Vec::new());
     let mut result = Ok(());
-    while pairings < plan.rounds.tests && result.is_ok() {
+    while pairings < plan.tests && result.is_ok() {
         let partners = pair(hosts, &mut random);
         let (rounds, ended) = mesh.exchange(series, &Flows::Pairs(partners.clone()));
         result = ended;
         // Of a pairing that broke off, what was to be before it may be all there is.
-        if let Some(round) = rounds.get(plan.rounds.warmup as usize) {
+        if let Some(round) = rounds.get(plan.warmup as usize) {
             pairings += 1;
             rates.extend(pair_rates(&partners, round, size));
         }
@@ -348,7 +352,7 @@ fn bisection(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<(
     let row = GroupRow::of_hosts(size, pairings, rates, plan);
     let pairs = hosts as u64 / 2;
     let row = GroupRow {
-        bisection_bit_per_s: row.host_bit_per_s.map(|host| host.average * pairs),
+        bisection_bit_per_s: row.host_bit_per_s.map(|host| host.usual() * pairs),
         ..row
     };
     (row, result)

@@ -9,8 +9,9 @@ use super::orders::Opening;
 use super::parameters::EspParameters;
 use super::part::stream_kind;
 use super::patterns::BESIDE;
+use super::rounds::MOST_BYTES;
 use crate::cli::Cli;
-use crate::report::LeftOut;
+use crate::pattern::Pattern;
 use crate::transport::{self, Kind, SocketOptions};
 
 /// A transport, with what can be chosen of it.
@@ -37,26 +38,6 @@ impl Medium {
             congestion: self.congestion.clone(),
         }
     }
-
-    /// The message on it if it has been left out for `reason`.
-    pub fn left_out(&self, reason: &anyhow::Error) -> LeftOut {
-        LeftOut {
-            transport: self.kind.name.to_owned(),
-            pattern: None,
-            reason: format!("{reason:#}"),
-        }
-    }
-}
-
-/// Which rounds are done.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RoundsPlan {
-    /// Bytes that each client sends in a round, ascending.
-    pub sizes: Vec<u64>,
-    /// Rounds per size; of a bisection, pairings.
-    pub tests: u32,
-    /// Rounds before them that do not count.
-    pub warmup: u32,
 }
 
 /// The values of ESP's two parameters, ascending.
@@ -100,8 +81,12 @@ pub struct Plan {
     pub media: Vec<Medium>,
     /// Numbers of clients, each at least 1 and less than there are participants.
     pub clients: Vec<usize>,
-    /// The rounds with each.
-    pub rounds: RoundsPlan,
+    /// Bytes that each client sends in a round, ascending.
+    pub sizes: Vec<u64>,
+    /// Rounds per size; of a bisection, pairings.
+    pub tests: u32,
+    /// Rounds before them that do not count.
+    pub warmup: u32,
     /// The parameters, where the pattern has any.
     pub grid: Grid,
     /// Index of the server, if it is not to be drawn.
@@ -115,18 +100,17 @@ pub struct Plan {
 }
 
 impl Plan {
-    /// The plan of so many participants for the pattern called `name`.
+    /// The plan of so many participants for a pattern whose participants have these parts.
     ///
     /// # Errors
     ///
     /// The options do not go together.
-    pub fn new(
-        cli: &Cli,
-        (name, parts): (&str, Parts),
-        rounds: RoundsPlan,
-        participants: usize,
-    ) -> Result<Self> {
-        let many = &cli.group.many;
+    pub fn new(cli: &Cli, pattern: &Pattern, parts: Parts, participants: usize) -> Result<Self> {
+        let (name, many) = (pattern.name, &cli.group.many);
+        let sizes = cli.measuring.sizes(pattern);
+        if let Some(size) = sizes.iter().find(|size| **size > MOST_BYTES) {
+            bail!("size {size} is above what a client has in memory, {MOST_BYTES} bytes: lower -s");
+        }
         match parts {
             Parts::Grid => ensure!(
                 many.congestion.is_empty(),
@@ -159,7 +143,7 @@ impl Plan {
         let (media, grid) = match parts {
             Parts::Grid => {
                 ensure!(
-                    rounds.sizes.len() == 1,
+                    sizes.len() == 1,
                     "esp-params measures one size: give -s one"
                 );
                 (vec![of_esp()?], grid(many)?)
@@ -169,7 +153,9 @@ impl Plan {
         Ok(Self {
             media,
             clients,
-            rounds,
+            sizes,
+            tests: cli.measuring.tests(pattern),
+            warmup: cli.measuring.warmup.unwrap_or(1),
             grid,
             server: server(cli, participants)?,
             seed: cli.group.seed.unwrap_or_else(|| fastrand::u64(..)),

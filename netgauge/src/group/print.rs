@@ -17,52 +17,18 @@ use super::patterns::{self, Rounds};
 use super::plan::Parts;
 use super::report::GroupReport;
 use crate::report::fields::{self, mbit, Line};
-use crate::report::record::Record;
-use crate::report::{Format, LeftOut};
+use crate::report::{self, Format, LeftOut, Outcome};
 use crate::sizes::human;
 use crate::transport::medium;
 
-/// A report as JSON, and the record in it.
-#[derive(Serialize)]
-struct Recorded<'a, R> {
-    #[serde(flatten)]
-    report: &'a R,
-    record: &'a Record,
-}
-
-/// Prints a report, with the record where the form has it.
-fn write<R: Serialize>(
-    report: &R,
-    record: &Record,
-    format: Format,
-    (table, csv): (Print<R>, Print<R>),
-    out: &mut dyn Write,
-) -> io::Result<()> {
-    match format {
-        Format::Table => {
-            record.write_head(out)?;
-            table(report, out)
-        }
-        Format::Csv => {
-            record.write_comments(out)?;
-            csv(report, out)
-        }
-        Format::Json => {
-            serde_json::to_writer_pretty(&mut *out, &Recorded { report, record })?;
-            writeln!(out)
-        }
-    }
-}
-
-type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
-
 impl Results for GroupReport {
-    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        write(self, record, format, (group_table, group_csv), out)
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        let record = self.record.as_ref();
+        report::write(self, record, format, (group_table, group_csv), out)
     }
 
     fn errors(&self) -> Vec<String> {
-        Self::errors(self)
+        report::errors(&self.runs)
     }
 
     fn left_out(&self) -> &[LeftOut] {
@@ -76,16 +42,16 @@ impl Results for GroupReport {
 }
 
 impl Results for ParamsReport {
-    fn write(&self, record: &Record, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        write(self, record, format, (params_table, params_csv), out)
+    fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
+        let record = self.record.as_ref();
+        report::write(self, record, format, (params_table, params_csv), out)
     }
 
     fn errors(&self) -> Vec<String> {
-        Self::errors(self)
-    }
-
-    fn left_out(&self) -> &[LeftOut] {
-        &[]
+        match &self.outcome {
+            Outcome::Ok => Vec::new(),
+            Outcome::Failed { error } => vec![format!("{}: {error}", self.pattern)],
+        }
     }
 
     #[cfg(feature = "pictures")]
@@ -177,13 +143,16 @@ fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     let names = names(rounds).replace("rounds,", "rounds,pairings,");
     let names: Vec<&str> = names.split(',').filter(is_shown).collect();
     fields::write_table(&names, &lines, out)?;
-    for error in report.errors() {
-        writeln!(out, "  FAILED: {error}")?;
-    }
+    write_errors(report, out)?;
     for left_out in &report.left_out {
         writeln!(out, "  {left_out}")?;
     }
     Ok(())
+}
+
+fn write_errors(report: &dyn Results, out: &mut dyn Write) -> io::Result<()> {
+    let mut errors = report.errors().into_iter();
+    errors.try_for_each(|error| writeln!(out, "  FAILED: {error}"))
 }
 
 /// For programs. A run that failed ends with a line that has its error and no numbers.
@@ -220,10 +189,7 @@ fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
         lines.push(line);
     }
     fields::write_aligned(&lines, out)?;
-    for error in report.errors() {
-        writeln!(out, "  FAILED: {error}")?;
-    }
-    Ok(())
+    write_errors(report, out)
 }
 
 /// `esp-params` for programs. A run that failed ends with a line that has its error and no numbers.
@@ -443,20 +409,29 @@ mod tests {
 
     fn recorded(report: &impl Results, format: Format) -> String {
         let mut out = Vec::new();
-        report
-            .write(&record::tests::sample(), format, &mut out)
-            .unwrap();
+        report.write(format, &mut out).unwrap();
         String::from_utf8(out).unwrap()
+    }
+
+    fn group(mut report: GroupReport) -> GroupReport {
+        report.record = Some(record::tests::sample());
+        report
+    }
+
+    fn params() -> ParamsReport {
+        let record = Some(record::tests::sample());
+        let report = samples::params();
+        ParamsReport { record, ..report }
     }
 
     #[test]
     fn the_record_is_in_every_form() {
-        let table = recorded(&samples::many(), Format::Table);
+        let table = recorded(&group(samples::many()), Format::Table);
         assert!(
             table.starts_with("2026-11-21T16:00:00Z: netgauge"),
             "{table}"
         );
-        let csv = recorded(&samples::params(), Format::Csv);
+        let csv = recorded(&params(), Format::Csv);
         assert!(
             csv.starts_with("# started: 2026-11-21T16:00:00Z\n"),
             "{csv}"
@@ -466,17 +441,17 @@ mod tests {
 
     #[test]
     fn json_reads_back_as_the_report_and_as_the_record() {
-        let json = recorded(&samples::many(), Format::Json);
+        let json = recorded(&group(samples::many()), Format::Json);
         let report: GroupReport = serde_json::from_str(&json).unwrap();
-        assert_eq!(report, samples::many());
-        let json = recorded(&samples::all(), Format::Json);
+        assert_eq!(report, group(samples::many()));
+        let json = recorded(&group(samples::all()), Format::Json);
         let report: GroupReport = serde_json::from_str(&json).unwrap();
-        assert_eq!(report, samples::all());
-        let json = recorded(&samples::params(), Format::Json);
+        assert_eq!(report, group(samples::all()));
+        let json = recorded(&params(), Format::Json);
         let report: ParamsReport = serde_json::from_str(&json).unwrap();
-        assert_eq!(report, samples::params());
+        assert_eq!(report, params());
         let value: serde_json::Value = serde_json::from_str(&json).unwrap();
-        let found: Record = serde_json::from_value(value["record"].clone()).unwrap();
+        let found: record::Record = serde_json::from_value(value["record"].clone()).unwrap();
         assert_eq!(found, record::tests::sample());
     }
 }

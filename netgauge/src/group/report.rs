@@ -5,13 +5,14 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{jain, Fairness, Goodput, HostRate, Share};
+use super::figures::{jain, Fairness, Goodput, Share};
 use super::mesh::MeshRound;
 use super::plan::Plan;
 use super::questions::Questions;
 use super::rounds::Round;
-use crate::report::{self, End, LeftOut, Outcome};
-use crate::transport;
+use crate::report::record::Record;
+pub use crate::report::Cast;
+use crate::report::{LeftOut, Run};
 
 /// Everything that was measured.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -32,38 +33,13 @@ pub struct GroupReport {
     /// Transports that do not work here, where all transports were asked for.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub left_out: Vec<LeftOut>,
+    /// When, by which command, and on which hosts.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub record: Option<Record>,
 }
 
 /// One transport, where there are clients with one number of them.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct GroupRun {
-    /// Transport's name.
-    pub transport: String,
-    /// One line on the transport.
-    pub about: String,
-    /// Name of TCP's congestion control, where one was chosen.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub congestion: Option<String>,
-    /// The parts, where not all did the same.
-    #[serde(flatten)]
-    pub cast: Option<Cast>,
-    /// How it ended.
-    #[serde(flatten)]
-    pub outcome: Outcome,
-    /// One per size, ascending; those measured before a failure too.
-    pub rows: Vec<GroupRow>,
-}
-
-/// A server and its clients.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Cast {
-    /// Number of clients.
-    pub clients: usize,
-    /// The server's name.
-    pub server: String,
-    /// The server's index.
-    pub server_index: usize,
-}
+pub type GroupRun = Run<GroupRow>;
 
 /// One size.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -79,7 +55,7 @@ pub struct GroupRow {
     pub goodput_bit_per_s: Option<Goodput>,
     /// Without: what one host gets; of all-to-all by rounds, of a bisection by pairs.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub host_bit_per_s: Option<HostRate>,
+    pub host_bit_per_s: Option<Goodput>,
     /// The same as a share of the rate, if that was given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub share: Option<Share>,
@@ -121,14 +97,12 @@ impl GroupRow {
 
     /// Sums up what hosts got by these rates, bit/s.
     pub fn of_hosts(size: u64, rounds: u32, rates: Vec<f64>, plan: &Plan) -> Self {
-        let host = HostRate::of(rates);
-        let share =
-            |(host, rate): (HostRate, u64)| Share::Average(host.average as f64 / rate as f64);
+        let host = Goodput::of_hosts(rates);
         Self {
             size,
             rounds,
             host_bit_per_s: host,
-            share: host.zip(plan.rate).map(share),
+            share: host.zip(plan.rate).map(|(host, rate)| host.share(rate)),
             ..Self::default()
         }
     }
@@ -146,42 +120,9 @@ impl Round {
 }
 
 impl GroupReport {
-    /// Is it known that this transport does not work here?
-    pub(super) fn lacks(&self, transport: &str) -> bool {
-        self.left_out.iter().any(|out| out.transport == transport)
-    }
-
     /// Has this transport been measured with another number of clients?
     pub(super) fn has(&self, transport: &str) -> bool {
         self.runs.iter().any(|run| run.transport == transport)
-    }
-
-    /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
-    pub fn errors(&self) -> Vec<String> {
-        report::errors(&self.runs, GroupRun::end, GroupRun::title)
-    }
-}
-
-impl GroupRun {
-    fn end(&self) -> End<'_> {
-        End {
-            outcome: &self.outcome,
-            empty: self.rows.is_empty(),
-        }
-    }
-
-    /// The transport, with what was chosen of it.
-    pub fn medium(&self) -> String {
-        transport::medium(&self.transport, self.congestion.as_deref())
-    }
-
-    /// The run's name in messages.
-    pub fn title(&self) -> String {
-        let Some(Cast { clients, .. }) = self.cast else {
-            return self.medium();
-        };
-        let s = if clients == 1 { "" } else { "s" };
-        format!("{}, {clients} client{s}", self.medium())
     }
 }
 

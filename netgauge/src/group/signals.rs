@@ -4,7 +4,6 @@
 
 use std::fmt;
 use std::io::{ErrorKind, Read};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
 use std::sync::Arc;
@@ -81,8 +80,4 @@ impl Signals {
     }
 }
 
-impl AsFd for Signals {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.reader.as_fd()
-    }
-}
+as_fd!([] Signals, reader);

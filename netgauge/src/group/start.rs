@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 use anyhow::{Context as _, Result};
 use nix::sched::{setns, CloneFlags};
 
+use crate::cli::Cli;
 use crate::control::{Control, Message, PeerGone};
 use crate::server::{converse, ServerOptions};
 
@@ -60,41 +61,16 @@ impl fmt::Display for Place {
     }
 }
 
-/// How netgauge is started on other hosts.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Remote {
-    /// The program that leads there, with its options; it is given the host's name and a line for
-    /// the shell there.
-    pub ssh: Vec<String>,
-    /// The path of netgauge there.
-    pub program: String,
-}
-
-/// Arguments of participants that the coordinator starts, and how long they wait for the others.
-#[derive(Clone, Debug)]
-pub struct GroupOptions {
-    /// Interface; in a namespace, `eth0` without one.
-    pub interface: Option<String>,
-    /// How long traffic may stand still before it is given up.
-    pub give_up: Duration,
-    /// How long to wait for a server that is not up yet, or for ssh.
-    pub wait: Duration,
-    /// How to reach other hosts.
-    pub remote: Remote,
-}
-
-impl GroupOptions {
-    /// Arguments of a process that is to use `interface`.
-    fn arguments(&self, interface: Option<&str>) -> Vec<String> {
-        let mut arguments = Vec::new();
-        if let Some(interface) = interface {
-            arguments.extend(["--interface".to_owned(), interface.to_owned()]);
-        }
-        let (family, give_up) = (sockaddr_en::family(), self.give_up.as_secs());
-        arguments.extend(["--family".to_owned(), family.to_string()]);
-        arguments.extend(["--give-up".to_owned(), give_up.to_string()]);
-        arguments
+/// Arguments of a participant that is to use `interface`.
+fn arguments(cli: &Cli, interface: Option<&str>) -> Vec<String> {
+    let mut arguments = Vec::new();
+    if let Some(interface) = interface {
+        arguments.extend(["--interface".to_owned(), interface.to_owned()]);
     }
+    let (family, give_up) = (sockaddr_en::family(), cli.measuring.give_up.as_secs());
+    arguments.extend(["--family".to_owned(), family.to_string()]);
+    arguments.extend(["--give-up".to_owned(), give_up.to_string()]);
+    arguments
 }
 
 /// Starts this program as a participant at `place` on this host; one that is in no namespace of its
@@ -102,36 +78,42 @@ impl GroupOptions {
 pub(super) fn start(
     place: &Place,
     interface: Option<&str>,
-    options: &GroupOptions,
+    cli: &Cli,
 ) -> Result<(Control, Process)> {
     // The program as it was started, also where its file has been replaced meanwhile.
     let mut command = Command::new("/proc/self/exe");
     let interface = match place {
         Place::Namespace(namespace) => {
             command.arg(format!("--participant={namespace}"));
-            Some(options.interface.as_deref().unwrap_or("eth0"))
+            Some(cli.interface.as_deref().unwrap_or("eth0"))
         }
         _ => {
             command.arg("--participant");
             interface
         }
     };
-    command.args(options.arguments(interface));
+    command.args(arguments(cli, interface));
     spawn(command, &place.to_string())
 }
 
 /// Starts netgauge as a participant on another host. Its control connection is that program's
 /// standard input and output.
-pub(super) fn start_remote(host: &str, options: &GroupOptions) -> Result<(Control, Process)> {
-    let (program, arguments) = options.remote.ssh.split_first().context("no ssh to use")?;
-    let mut line = vec![options.remote.program.clone()];
+pub(super) fn start_remote(host: &str, cli: &Cli) -> Result<(Control, Process)> {
+    let (program, own) = cli
+        .group
+        .hosts
+        .ssh
+        .0
+        .split_first()
+        .context("no ssh to use")?;
+    let mut line = vec![cli.group.hosts.remote_program.clone()];
     line.extend(["--participant".to_owned(), "--stdio".to_owned()]);
-    line.extend(options.arguments(options.interface.as_deref()));
+    line.extend(arguments(cli, cli.interface.as_deref()));
     // The shell there takes it apart again.
     let line = shlex::try_join(line.iter().map(String::as_str))
         .context("a name for another host's shell has a zero byte")?;
     let mut command = Command::new(program);
-    command.args(arguments).arg(host).arg(line);
+    command.args(own).arg(host).arg(line);
     command.stderr(Stdio::piped());
     let (control, mut process) =
         spawn(command, host).with_context(|| format!("{program}: name another with --ssh"))?;

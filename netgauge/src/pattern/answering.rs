@@ -5,7 +5,6 @@
 //! A message is filled with the number of its exchange, so that what is late is told apart.
 
 use std::io;
-use std::time::Duration;
 
 use anyhow::Result;
 
@@ -55,15 +54,8 @@ pub(super) fn answer_messages(
         if answered >= rounds && (link.is_reliable() || link.wait_for_control()?) {
             return Ok(());
         }
-        match link.transport.recv(&mut message) {
-            Ok(()) => {}
-            Err(error) if link.is_loss(&error) => {
-                if link.control.is_ready(Duration::ZERO)? {
-                    return Ok(());
-                }
-                continue;
-            }
-            Err(error) => return Err(error.into()),
+        if !link.receive(&mut message)? {
+            return Ok(());
         }
         if tag != message.first().copied() {
             tag = message.first().copied();

@@ -7,14 +7,13 @@
 //! clock runs from the first write to the receiver's word that all has come.
 
 use std::io;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use anyhow::{ensure, Result};
 
 use super::{Link, Losses, Lost, Plan, Two};
 use crate::control::Step;
 use crate::report::{Measured, Row};
-use crate::summary::mbit_per_s;
 use crate::transport::Transport;
 
 /// Bytes of one write to a stream if option `--block` says nothing, and the most of one datagram.
@@ -91,16 +90,12 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     }
     let total_ns = plan.summary(times)?;
     let ns_per_byte = total_ns.median as f64 / size as f64;
-    Ok(Row {
-        size,
-        tests: plan.tests,
-        lost: losses.total,
-        mbit_per_s: mbit_per_s(size, total_ns.median),
-        measured: Measured::Bulk {
-            total_ns,
-            ns_per_byte,
-        },
-    })
+    let median = total_ns.median;
+    let measured = Measured::Bulk {
+        total_ns,
+        ns_per_byte,
+    };
+    Ok(plan.row(size, losses.total, median, measured))
 }
 
 /// One stream, cut into messages of `chunk` bytes, the last one shorter.
@@ -147,17 +142,12 @@ impl Transfer {
         let (mut left, mut received) = (self.size, 0u64);
         while left > 0 {
             let length = left.min(self.chunk as u64) as usize;
-            match link.transport.recv(&mut buffer[..length]) {
-                // A late datagram of a transfer that was given up.
-                Ok(()) if buffer[0] != self.tag => continue,
-                Ok(()) => {}
-                Err(error) if link.is_loss(&error) => {
-                    if link.control.is_ready(Duration::ZERO)? {
-                        return Ok(false);
-                    }
-                    continue;
-                }
-                Err(error) => return Err(error),
+            if !link.receive(&mut buffer[..length])? {
+                return Ok(false);
+            }
+            // A late datagram of a transfer that was given up.
+            if buffer[0] != self.tag {
+                continue;
             }
             left -= length as u64;
             received += 1;

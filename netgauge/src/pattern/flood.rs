@@ -14,7 +14,6 @@ use anyhow::{ensure, Result};
 
 use super::{Link, Losses, Plan, Two};
 use crate::control::Step;
-use crate::host::is_timeout;
 use crate::report::{Measured, Row};
 use crate::sizes::human;
 use crate::summary::mbit_per_s;
@@ -193,15 +192,8 @@ fn follow_datagrams(link: &mut Link<'_>, step: &Step) -> Result<()> {
         if asked && link.wait_for_control()? {
             return Ok(());
         }
-        match link.transport.recv(&mut message) {
-            Ok(()) => {}
-            Err(error) if is_timeout(&error) => {
-                if link.control.is_ready(Duration::ZERO)? {
-                    return Ok(());
-                }
-                continue;
-            }
-            Err(error) => return Err(error.into()),
+        if !link.receive(&mut message)? {
+            return Ok(());
         }
         if message[0] == step.tag {
             let now = Instant::now();

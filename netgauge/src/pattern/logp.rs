@@ -25,7 +25,7 @@ use super::answering::{answer_messages, await_answer, exchange};
 use super::{Link, Losses, Lost, Plan, Two};
 use crate::control::Step;
 use crate::report::{Measured, Row};
-use crate::summary::{mbit_per_s, Summary};
+use crate::summary::Summary;
 
 /// Messages of a train.
 const TRAIN: u32 = 16;
@@ -64,19 +64,15 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan, least: &Way) -> Result
     let way = Way::measure(link, size, plan, &mut losses)?;
     let receive_overhead_ns = receive_overhead(link, size, plan, way.longest, &mut losses)?;
     let gaps = way.gap.median.saturating_add(least.gap.median);
-    Ok(Row {
-        size,
-        tests: plan.tests,
-        lost: losses.total,
-        mbit_per_s: mbit_per_s(size, way.gap.median),
-        measured: Measured::LogP {
-            send_overhead_ns: way.send_overhead,
-            receive_overhead_ns,
-            latency_ns: way.round_trip.median.saturating_sub(gaps) / 2,
-            gap_ns: way.gap,
-            rtt_ns: way.round_trip,
-        },
-    })
+    let gap = way.gap.median;
+    let measured = Measured::LogP {
+        send_overhead_ns: way.send_overhead,
+        receive_overhead_ns,
+        latency_ns: way.round_trip.median.saturating_sub(gaps) / 2,
+        gap_ns: way.gap,
+        rtt_ns: way.round_trip,
+    };
+    Ok(plan.row(size, losses.total, gap, measured))
 }
 
 /// The times of messages of one size that go from the leader to the follower.
@@ -93,8 +89,8 @@ impl Way {
         let (mut sends, mut round_trips) = (Vec::new(), Vec::new());
         let mut longest = Duration::ZERO;
         let mut message = vec![0; size as usize];
-        let forward = Series { size, chunk: 1 };
-        forward.run(link, plan, losses, |link, tag, counts| {
+        begin(link, plan, (size, 1), losses)?;
+        plan.run(link, losses, |link, tag, counts| {
             message.fill(tag);
             let start = Instant::now();
             link.transport.send(&message)?;
@@ -112,8 +108,8 @@ impl Way {
 
         let mut gaps = Vec::new();
         let count = train_length(link, size);
-        let train = Series { size, chunk: count };
-        train.run(link, plan, losses, |link, tag, counts| {
+        begin(link, plan, (size, count), losses)?;
+        plan.run(link, losses, |link, tag, counts| {
             message.fill(tag);
             let start = Instant::now();
             exchange(link.transport, &message, count, &mut [!tag])?;
@@ -152,11 +148,8 @@ fn receive_overhead(
 ) -> Result<Summary> {
     let mut times = Vec::new();
     let mut message = vec![0; size as usize];
-    let backward = Series {
-        size,
-        chunk: BACKWARD,
-    };
-    backward.run(link, plan, losses, |link, tag, counts| {
+    begin(link, plan, (size, BACKWARD), losses)?;
+    plan.run(link, losses, |link, tag, counts| {
         message.fill(!tag);
         link.transport.send(&[tag])?;
         thread::sleep(longest * 2);
@@ -170,39 +163,19 @@ fn receive_overhead(
     plan.summary(times)
 }
 
-/// Exchanges of one kind.
-struct Series {
-    size: u64,
-    chunk: u32,
-}
-
-impl Series {
-    /// Runs `exchange` with a new tag until it has succeeded as often as planned; its last argument
-    /// tells whether the time counts.
-    fn run(
-        &self,
-        link: &mut Link<'_>,
-        plan: &Plan,
-        losses: &mut Losses,
-        mut exchange: impl FnMut(&mut Link<'_>, u8, bool) -> std::io::Result<()>,
-    ) -> Result<()> {
-        let rounds = plan.rounds();
-        link.begin(Step {
-            size: self.size,
-            chunk: self.chunk,
-            rounds,
-            tag: 0,
-        })?;
-        losses.what = match self.chunk {
-            BACKWARD | 1 => Lost::Message,
-            _ => Lost::Train,
-        };
-        let (mut tag, mut round) = (0u8, 0);
-        while round < rounds {
-            tag = tag.wrapping_add(1);
-            let result = exchange(link, tag, round >= plan.warmup);
-            round += u32::from(losses.judge(link, result)?);
-        }
-        Ok(())
-    }
+/// Begins exchanges of one kind.
+fn begin(
+    link: &mut Link<'_>,
+    plan: &Plan,
+    (size, chunk): (u64, u32),
+    losses: &mut Losses,
+) -> Result<()> {
+    losses.what = match chunk {
+        BACKWARD | 1 => Lost::Message,
+        _ => Lost::Train,
+    };
+    link.begin(Step {
+        chunk,
+        ..Step::of(size, plan.rounds())
+    })
 }

@@ -5,10 +5,11 @@
 use std::cell::Cell;
 use std::io;
 use std::net::{TcpListener, TcpStream};
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixDatagram;
 use std::thread;
 use std::time::Duration;
+
+use nix::sys::socket::MsgFlags;
 
 use super::args::PatternArgs;
 use super::{of_two, Link, Pattern, Plan};
@@ -28,24 +29,16 @@ struct Lossy {
 }
 
 impl DatagramSocket for Lossy {
-    fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+    fn send(&self, datagram: &[u8], flags: MsgFlags) -> io::Result<usize> {
         self.sent.set(self.sent.get() + 1);
         if self.sent.get() % self.period == 0 {
             return Ok(datagram.len());
         }
-        self.socket.send(datagram)
-    }
-
-    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.socket.recv(buffer)
+        DatagramSocket::send(&self.socket, datagram, flags)
     }
 }
 
-impl AsFd for Lossy {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+as_fd!([] Lossy, socket);
 
 fn transport(socket: UnixDatagram, period: u32, timeout: Duration) -> Datagrams<Lossy> {
     let socket = Lossy {

@@ -29,9 +29,9 @@ use crate::group::patterns::{self, Rounds};
 use crate::group::plan::Parts;
 use crate::group::rounds::MOST_BYTES;
 use crate::host::{is_timeout, wait_readable};
-use crate::report::Row;
+use crate::report::{Measured, Row};
 use crate::sizes::SizeSpec;
-use crate::summary::{Percent, Summary};
+use crate::summary::{mbit_per_s, Percent, Summary};
 use crate::transport::streams::{StreamContext, StreamKind};
 use crate::transport::{Context, Kind, Transport};
 use args::PatternArgs;
@@ -277,6 +277,34 @@ impl Plan {
         })
     }
 
+    /// Does `exchange` with a new tag until it has succeeded as often as planned; its last argument
+    /// tells whether the time counts.
+    fn run(
+        &self,
+        link: &mut Link<'_>,
+        losses: &mut Losses,
+        mut exchange: impl FnMut(&mut Link<'_>, u8, bool) -> io::Result<()>,
+    ) -> Result<()> {
+        let (mut tag, mut round) = (0u8, 0);
+        while round < self.rounds() {
+            tag = tag.wrapping_add(1);
+            let result = exchange(link, tag, round >= self.warmup);
+            round += u32::from(losses.judge(link, result)?);
+        }
+        Ok(())
+    }
+
+    /// The row of one size with its throughput by a time, nanoseconds.
+    fn row(&self, size: u64, lost: u32, ns: u64, measured: Measured) -> Row {
+        Row {
+            size,
+            tests: self.tests,
+            lost,
+            mbit_per_s: mbit_per_s(size, ns),
+            measured,
+        }
+    }
+
     /// Sums up times that were measured by this plan, nanoseconds.
     ///
     /// # Errors
@@ -347,6 +375,20 @@ impl Link<'_> {
     /// Does an error say that something got lost, or found no room?
     fn is_loss(&self, error: &io::Error) -> bool {
         is_timeout(error) && !self.is_reliable()
+    }
+
+    /// Receives the follower's next message; `false` if the leader has something else to say.
+    fn receive(&mut self, message: &mut [u8]) -> io::Result<bool> {
+        loop {
+            match self.transport.recv(message) {
+                Err(error) if self.is_loss(&error) => {
+                    if self.control.is_ready(Duration::ZERO)? {
+                        return Ok(false);
+                    }
+                }
+                result => return result.map(|()| true),
+            }
+        }
     }
 
     /// Sends an answer of the follower's. Where datagrams find no room in time it is lost like any

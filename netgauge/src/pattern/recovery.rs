@@ -16,7 +16,6 @@ use super::answering::{answer_messages, exchange};
 use super::{Link, Plan, Two};
 use crate::control::Step;
 use crate::report::{Measured, Row};
-use crate::summary::mbit_per_s;
 
 /// A stall takes so many times the median,
 const STALL_FACTOR: u64 = 4;
@@ -49,29 +48,21 @@ fn lead_size(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<Row> {
     );
     let exchange_ns = plan.summary(times.clone())?;
     let (stalls, stalled_ns) = stalls(&times, exchange_ns.median);
-    Ok(Row {
-        size,
-        tests: plan.tests,
-        lost,
-        mbit_per_s: mbit_per_s(size, exchange_ns.median),
-        measured: Measured::Recovery {
-            exchange_ns,
-            stalls,
-            stalled_ns,
-            lost_share: (!link.is_reliable()).then(|| f64::from(lost) / f64::from(plan.tests)),
-            packets_resent,
-        },
-    })
+    let median = exchange_ns.median;
+    let measured = Measured::Recovery {
+        exchange_ns,
+        stalls,
+        stalled_ns,
+        lost_share: (!link.is_reliable()).then(|| f64::from(lost) / f64::from(plan.tests)),
+        packets_resent,
+    };
+    Ok(plan.row(size, lost, median, measured))
 }
 
 /// The times of exchanges, how many of them got lost, and packets that were sent again meanwhile.
 fn exchanges(link: &mut Link<'_>, size: u64, plan: &Plan) -> Result<(Vec<u64>, u32, Option<u64>)> {
     let rounds = plan.rounds();
-    let chunk = 1;
-    link.begin(Step {
-        chunk,
-        ..Step::of(size, rounds)
-    })?;
+    link.begin(Step::of(size, rounds))?;
     let mut message = vec![0; size as usize];
     let mut times = Vec::new();
     let (mut lost, mut lost_in_a_row) = (0, 0);

@@ -13,7 +13,6 @@ use super::{Link, Plan, Streams, Two};
 use crate::control::{Message, Step};
 use crate::host::wait_readable;
 use crate::report::{Measured, Row};
-use crate::summary::mbit_per_s;
 use crate::transport::streams::{StreamListener, StreamSocket};
 use crate::transport::{stream_names, Kind};
 
@@ -106,17 +105,12 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
         }
     }
     let per_connection = start.elapsed().as_nanos() as u64 / u64::from(plan.tests.max(1));
-    Ok(Row {
-        size,
-        tests: plan.tests,
-        lost: 0,
-        mbit_per_s: mbit_per_s(size, per_connection),
-        measured: Measured::SetUp {
-            connect_ns: plan.summary(connects)?,
-            connection_ns: plan.summary(connections)?,
-            connections_per_s: 1e9 / per_connection.max(1) as f64,
-        },
-    })
+    let measured = Measured::SetUp {
+        connect_ns: plan.summary(connects)?,
+        connection_ns: plan.summary(connections)?,
+        connections_per_s: 1e9 / per_connection.max(1) as f64,
+    };
+    Ok(plan.row(size, 0, per_connection, measured))
 }
 
 /// The error of a connection that could not be opened.

@@ -13,6 +13,9 @@ pub(super) struct Scaled<B> {
     factor: u32,
 }
 
+/// What becomes of drawing.
+type Drawn<B> = Result<(), DrawingErrorKind<<B as DrawingBackend>::ErrorType>>;
+
 /// A style with a wider stroke.
 struct Wide {
     color: BackendColor,
@@ -55,19 +58,15 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         (width / self.factor, height / self.factor)
     }
 
-    fn ensure_prepared(&mut self) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    fn ensure_prepared(&mut self) -> Drawn<B> {
         self.inner.ensure_prepared()
     }
 
-    fn present(&mut self) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    fn present(&mut self) -> Drawn<B> {
         self.inner.present()
     }
 
-    fn draw_pixel(
-        &mut self,
-        point: BackendCoord,
-        color: BackendColor,
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    fn draw_pixel(&mut self, point: BackendCoord, color: BackendColor) -> Drawn<B> {
         let (x, y) = self.place(point);
         let last = self.factor as i32 - 1;
         self.inner
@@ -79,7 +78,7 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         from: BackendCoord,
         to: BackendCoord,
         style: &S,
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    ) -> Drawn<B> {
         let (from, to, style) = (self.place(from), self.place(to), self.style(style));
         self.inner.draw_line(from, to, &style)
     }
@@ -90,7 +89,7 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         bottom_right: BackendCoord,
         style: &S,
         fill: bool,
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    ) -> Drawn<B> {
         let corners = (self.place(upper_left), self.place(bottom_right));
         if fill {
             return self
@@ -105,7 +104,7 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         &mut self,
         path: I,
         style: &S,
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    ) -> Drawn<B> {
         let path: Vec<_> = path.into_iter().map(|point| self.place(point)).collect();
         let style = self.style(style);
         self.inner.draw_path(path, &style)
@@ -117,7 +116,7 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         radius: u32,
         style: &S,
         fill: bool,
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    ) -> Drawn<B> {
         let (center, radius) = (self.place(center), radius * self.factor);
         let style = self.style(style);
         self.inner.draw_circle(center, radius, &style, fill)
@@ -127,7 +126,7 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         &mut self,
         corners: I,
         style: &S,
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    ) -> Drawn<B> {
         let corners: Vec<_> = corners.into_iter().map(|point| self.place(point)).collect();
         self.inner.fill_polygon(corners, &style.color())
     }
@@ -137,7 +136,7 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         text: &str,
         style: &S,
         at: BackendCoord,
-    ) -> Result<(), DrawingErrorKind<B::ErrorType>> {
+    ) -> Drawn<B> {
         let size = style.size() * f64::from(self.factor);
         let font = FontDesc::new(style.family(), size, style.style()).transform(style.transform());
         let style = TextStyle {

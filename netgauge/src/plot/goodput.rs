@@ -14,6 +14,7 @@ use super::figure::{assemble, lay, Number, Order, Over};
 use crate::group::patterns;
 use crate::group::report::GroupReport;
 use crate::picture;
+use crate::report::clients;
 use crate::sizes::human;
 
 /// Draws a report: over clients, or if there is one number of them or none, over sizes.
@@ -37,13 +38,10 @@ fn chart_of(report: &GroupReport) -> Chart {
     let mut numbers = Vec::new();
     for run in &report.runs {
         for row in &run.rows {
-            let goodput = row.goodput_bit_per_s;
-            let goodput = goodput.map(|of| [of.worst, of.median, of.best]);
-            let host = row.host_bit_per_s;
-            let host = host.map(|of| [of.worst, of.average, of.best]);
-            let Some([worst, value, best]) = goodput.or(host).map(|rates| rates.map(mbit)) else {
+            let Some(rates) = row.goodput_bit_per_s.or(row.host_bit_per_s) else {
                 continue;
             };
+            let [worst, value, best] = [rates.worst, rates.usual(), rates.best].map(mbit);
             numbers.push(Number {
                 of: order.origin(run.medium()),
                 size: row.size,
@@ -67,8 +65,7 @@ fn chart_of(report: &GroupReport) -> Chart {
             (("clients", Unit::Count), what)
         }
         (false, Over::Sizes) => {
-            let s = |clients| if clients == 1 { "" } else { "s" };
-            let of = only(&laid.clients).map(|count| format!(", {count} client{}", s(count)));
+            let of = only(&laid.clients).map(|count| format!(", {}", clients(count as usize)));
             let what = format!("{does}{}", of.unwrap_or_default());
             (("message of each client", Unit::Bytes), what)
         }

@@ -21,22 +21,7 @@ use crate::group::heat_map::HeatMap;
 use crate::{picture, picture_file};
 use results::{Measured, Results};
 
-const EXAMPLES: &str = "\
-Examples:
-  Save what is measured, and draw it:
-    netgauge -m all --format json --connect 10.0.0.2 > today.json
-    netgauge plot today.json -o latency.svg
-    netgauge plot today.json -o throughput.png --kind throughput
-
-  What has changed since then, by the first file, for two transports:
-    netgauge plot before.json after.json -o change.svg --kind comparison -m tcp,esp
-
-  How transports compare with the first one of the file:
-    netgauge plot today.json -o compared.svg --kind comparison
-
-  ESP over its parameters, saved before:
-    netgauge -x esp-params --format json --connect 10.0.0.2 --interface eth0 > params.json
-    netgauge plot params.json -o params.png";
+const EXAMPLES: &str = include_str!("../help/plot.txt");
 
 /// Arguments of `plot`.
 #[derive(Clone, Debug, Args)]

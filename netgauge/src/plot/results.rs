@@ -75,13 +75,13 @@ impl Results {
     }
 
     fn parse(name: &str, text: &str) -> Result<Self> {
-        let report: Map<String, Value> = serde_json::from_str(text)
+        let mut report: Map<String, Value> = serde_json::from_str(text)
             .with_context(|| format!("it is not a JSON object: {HOW}"))?;
         ensure!(
             report.contains_key("netgauge"),
             "it is JSON, but not netgauge's: {HOW}"
         );
-        let record = report.get("record").cloned();
+        let record = report.remove("record");
         let pattern = text_of(&report, "pattern");
         let measured = if pattern == esp_params::NAME {
             let report = serde_json::from_value(Value::Object(report))

@@ -15,9 +15,6 @@ const NAMES: &str =
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    if let Some(record) = &report.record {
-        record.write_comments(out)?;
-    }
     let percents = report.percents();
     let mut names: Vec<_> = NAMES.split(',').map(str::to_owned).collect();
     names.extend(percents.iter().map(|percent| format!("p{percent}_ns")));

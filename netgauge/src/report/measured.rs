@@ -70,17 +70,18 @@ pub enum Measured {
     },
 }
 
-/// Names of the times that patterns have, as in JSON, in the order they are printed.
-const TIMES: [&str; 9] = [
-    "half_rtt_ns",
-    "total_ns",
-    "send_overhead_ns",
-    "receive_overhead_ns",
-    "gap_ns",
-    "rtt_ns",
-    "connect_ns",
-    "connection_ns",
-    "exchange_ns",
+/// Names of the times that patterns have, as in JSON, in the order they are printed, and their headings for people.
+/// The first one that a pattern has is what it is about.
+const TIMES: [(&str, &str); 9] = [
+    ("half_rtt_ns", "half round trip"),
+    ("total_ns", "whole transfer"),
+    ("send_overhead_ns", "send overhead"),
+    ("receive_overhead_ns", "receive overhead"),
+    ("gap_ns", "gap"),
+    ("rtt_ns", "round trip"),
+    ("connect_ns", "connecting"),
+    ("connection_ns", "connection"),
+    ("exchange_ns", "exchange"),
 ];
 
 /// Names of the numbers that patterns have beside times, as in JSON, and their decimals.
@@ -98,25 +99,15 @@ pub(super) const NUMBERS: [(&str, usize); 9] = [
 
 impl Measured {
     /// The times that the pattern is about, nanoseconds.
-    pub fn times(&self) -> &Summary {
-        match self {
-            Self::HalfRoundTrip { half_rtt_ns } => half_rtt_ns,
-            Self::Bulk { total_ns, .. } => total_ns,
-            Self::LogP {
-                send_overhead_ns, ..
-            }
-            | Self::Flood {
-                send_overhead_ns, ..
-            } => send_overhead_ns,
-            Self::SetUp { connect_ns, .. } => connect_ns,
-            Self::Recovery { exchange_ns, .. } => exchange_ns,
-        }
+    pub fn times(&self) -> Summary {
+        let first = self.series().into_iter().next();
+        first.map(|(_, times)| times).unwrap_or_default()
     }
 
     /// All times that were summed up, by their names in JSON; those the pattern is about first.
     pub fn series(&self) -> Vec<(&'static str, Summary)> {
         let mut fields = fields::of(self);
-        let of_name = |name: &'static str| {
+        let of_name = |(name, _): (&'static str, &str)| {
             let times = serde_json::from_value(fields.remove(name)?);
             times.ok().map(|times| (name, times))
         };
@@ -125,12 +116,12 @@ impl Measured {
 
     /// The times' heading, for people, and how many nanoseconds their unit has.
     pub(super) fn heading(&self) -> (&'static str, &'static str, f64) {
+        let fields = fields::of(self);
+        let first = TIMES.iter().find(|(name, _)| fields.contains_key(*name));
+        let heading = first.map_or("", |(_, heading)| heading);
         match self {
-            Self::HalfRoundTrip { .. } => ("half round trip", "us", 1e3),
-            Self::Bulk { .. } => ("whole transfer", "ms", 1e6),
-            Self::LogP { .. } | Self::Flood { .. } => ("send overhead", "us", 1e3),
-            Self::SetUp { .. } => ("connecting", "us", 1e3),
-            Self::Recovery { .. } => ("exchange", "us", 1e3),
+            Self::Bulk { .. } => (heading, "ms", 1e6),
+            _ => (heading, "us", 1e3),
         }
     }
 

@@ -20,7 +20,7 @@ use record::Record;
 
 use crate::pattern::Pattern;
 use crate::summary::Percent;
-use crate::transport::{Kind, SocketOptions};
+use crate::transport::{self, Kind, SocketOptions};
 
 /// Everything one client measured. Printed as JSON it is what programs read.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -58,6 +58,20 @@ impl fmt::Display for LeftOut {
 }
 
 impl LeftOut {
+    /// A transport that does not work here for this reason, or does not with one pattern.
+    pub(crate) fn new(kind: &Kind, pattern: Option<&Pattern>, reason: &anyhow::Error) -> Self {
+        Self {
+            transport: kind.name.to_owned(),
+            pattern: pattern.map(|pattern| pattern.name.to_owned()),
+            reason: format!("{reason:#}"),
+        }
+    }
+
+    /// Does it say that `kind` does not work here?
+    pub(crate) fn is_of(&self, kind: &Kind) -> bool {
+        self.pattern.is_none() && self.transport == kind.name
+    }
+
     /// The name of the part that was left out.
     pub fn title(&self) -> String {
         match &self.pattern {
@@ -79,22 +93,6 @@ impl Report {
         }
     }
 
-    /// Adds a transport that does not work here, or does not with one pattern.
-    pub(crate) fn leave_out(&mut self, kind: &Kind, pattern: Option<&Pattern>, reason: String) {
-        self.left_out.push(LeftOut {
-            transport: kind.name.to_owned(),
-            pattern: pattern.map(|pattern| pattern.name.to_owned()),
-            reason,
-        });
-    }
-
-    /// Is it known that `kind` does not work here?
-    pub fn lacks(&self, kind: &Kind) -> bool {
-        let whole = |out: &&LeftOut| out.pattern.is_none();
-        let mut left_out = self.left_out.iter().filter(whole);
-        left_out.any(|out| out.transport == kind.name)
-    }
-
     /// Was everything measured that was asked for and can be?
     pub fn is_complete(&self) -> bool {
         self.runs.iter().all(|run| run.outcome == Outcome::Ok)
@@ -102,13 +100,13 @@ impl Report {
 
     /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
     pub fn errors(&self) -> Vec<String> {
-        errors(&self.runs, Run::end, Run::title)
+        errors(&self.runs)
     }
 
     /// Which percentiles there are of any times.
     fn percents(&self) -> BTreeSet<Percent> {
         let rows = self.runs.iter().flat_map(|run| &run.rows);
-        rows.flat_map(|row| row.measured.times().percentiles.keys().copied())
+        rows.flat_map(|row| row.measured.times().percentiles.into_keys())
             .collect()
     }
 
@@ -118,13 +116,34 @@ impl Report {
     ///
     /// The writer's error.
     pub fn write(&self, format: Format, out: &mut dyn Write) -> io::Result<()> {
-        match format {
-            Format::Table => table::write(self, out),
-            Format::Csv => csv::write(self, out),
-            Format::Json => {
-                serde_json::to_writer_pretty(&mut *out, self)?;
-                writeln!(out)
-            }
+        let record = self.record.as_ref();
+        write(self, record, format, (table::write, csv::write), out)
+    }
+}
+
+/// Prints a report in one form.
+type Print<R> = fn(&R, &mut dyn Write) -> io::Result<()>;
+
+/// Prints a report with its record, which JSON has in it.
+pub(crate) fn write<R: Serialize>(
+    report: &R,
+    record: Option<&Record>,
+    format: Format,
+    (table, csv): (Print<R>, Print<R>),
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    match format {
+        Format::Table => {
+            record.map_or(Ok(()), |record| record.write_head(out))?;
+            table(report, out)
+        }
+        Format::Csv => {
+            record.map_or(Ok(()), |record| record.write_comments(out))?;
+            csv(report, out)
+        }
+        Format::Json => {
+            serde_json::to_writer_pretty(&mut *out, report)?;
+            writeln!(out)
         }
     }
 }
@@ -160,20 +179,38 @@ impl Format {
     }
 }
 
-/// One transport, measured with one pattern.
+/// One transport, measured with one pattern; where there are clients, with one number of them.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Run {
+pub struct Run<R = Row> {
     /// Transport's name.
     pub transport: String,
     /// One line on the transport.
     pub about: String,
-    /// Pattern's name.
+    /// Pattern's name, where a report may have several.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub pattern: String,
+    /// Name of TCP's congestion control, where one was chosen.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub congestion: Option<String>,
+    /// The parts of many participants, where not all did the same.
+    #[serde(flatten)]
+    pub cast: Option<Cast>,
     /// How it ended.
     #[serde(flatten)]
     pub outcome: Outcome,
     /// One per size, ascending; those measured before a failure too.
-    pub rows: Vec<Row>,
+    pub rows: Vec<R>,
+}
+
+/// A server and its clients.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cast {
+    /// Number of clients.
+    pub clients: usize,
+    /// The server's name.
+    pub server: String,
+    /// The server's index.
+    pub server_index: usize,
 }
 
 impl Report {
@@ -196,23 +233,34 @@ impl Report {
     }
 }
 
-impl Run {
+impl<R> Run<R> {
+    /// The transport, with what was chosen of it.
+    pub fn medium(&self) -> String {
+        transport::medium(&self.transport, self.congestion.as_deref())
+    }
+
     /// The run's name in messages.
     pub fn title(&self) -> String {
-        format!("{}, {}", self.transport, self.pattern)
+        let mut parts = vec![self.medium()];
+        parts.extend(Some(self.pattern.clone()).filter(|pattern| !pattern.is_empty()));
+        parts.extend(self.cast.as_ref().map(|cast| clients(cast.clients)));
+        parts.join(", ")
     }
 
-    fn end(&self) -> End<'_> {
-        End {
-            outcome: &self.outcome,
-            empty: self.rows.is_empty(),
-        }
-    }
-
+    /// Did both fail for the same reason before there was anything to report?
     fn failed_like(&self, other: &Self) -> bool {
-        self.end().failed_like(&other.end())
+        let empty = self.rows.is_empty() && other.rows.is_empty();
+        empty && self.outcome != Outcome::Ok && self.outcome == other.outcome
     }
+}
 
+/// A number of clients in words.
+pub(crate) fn clients(count: usize) -> String {
+    let s = if count == 1 { "" } else { "s" };
+    format!("{count} client{s}")
+}
+
+impl Run {
     /// The run of `kind`, whose sockets had these options, with `pattern`.
     pub fn new(
         kind: &Kind,
@@ -225,6 +273,8 @@ impl Run {
             transport: kind.name.to_owned(),
             about: sockets.describe(kind),
             pattern: pattern.name.to_owned(),
+            congestion: None,
+            cast: None,
             outcome,
             rows,
         }
@@ -253,32 +303,13 @@ impl Outcome {
     }
 }
 
-/// The end of a run of any report.
-pub(crate) struct End<'a> {
-    pub(crate) outcome: &'a Outcome,
-    /// There is nothing else to report of it.
-    pub(crate) empty: bool,
-}
-
-impl End<'_> {
-    /// Did both fail for the same reason before there was anything to report?
-    fn failed_like(&self, other: &Self) -> bool {
-        let empty = self.empty && other.empty;
-        empty && *self.outcome != Outcome::Ok && self.outcome == other.outcome
-    }
-}
-
 /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
-pub(crate) fn errors<R>(
-    runs: &[R],
-    end: fn(&R) -> End<'_>,
-    title: fn(&R) -> String,
-) -> Vec<String> {
-    let alike = runs.chunk_by(|one, other| end(one).failed_like(&end(other)));
-    let failed = alike.filter_map(|runs| match end(&runs[0]).outcome {
+pub(crate) fn errors<R>(runs: &[Run<R>]) -> Vec<String> {
+    let alike = runs.chunk_by(Run::failed_like);
+    let failed = alike.filter_map(|runs| match &runs[0].outcome {
         Outcome::Ok => None,
         Outcome::Failed { error } => {
-            let titles: Vec<_> = runs.iter().map(title).collect();
+            let titles: Vec<_> = runs.iter().map(Run::title).collect();
             Some(format!("{}: {error}", titles.join("; ")))
         }
     });
@@ -342,6 +373,8 @@ pub(crate) mod samples {
             transport,
             about,
             pattern,
+            congestion: None,
+            cast: None,
             outcome,
             rows,
         }

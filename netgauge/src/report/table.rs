@@ -15,9 +15,6 @@ const COMPARED: [u64; 3] = [1, 64, 1024];
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
-    if let Some(record) = &report.record {
-        record.write_head(out)?;
-    }
     let percents = report.percents();
     for alike in report.runs.chunk_by(Run::failed_like) {
         match alike {

@@ -3,7 +3,7 @@
 //! Messages over datagrams: a large one goes as several.
 
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
 use anyhow::Result;
@@ -11,7 +11,7 @@ use nix::sys::socket::{recv, send, setsockopt, sockopt, MsgFlags};
 use socket2::SockRef;
 
 use super::options::limit_calls;
-use super::polled::{try_recv, try_send, Waits};
+use super::polled::Waits;
 use super::{Context, Transport};
 use crate::host::is_timeout;
 
@@ -21,30 +21,14 @@ const RECEIVE_BUFFER: usize = 4 << 20;
 /// A connected datagram socket.
 pub(crate) trait DatagramSocket: AsFd {
     /// Sends one datagram.
-    fn send(&self, datagram: &[u8]) -> io::Result<usize> {
+    fn send(&self, datagram: &[u8], flags: MsgFlags) -> io::Result<usize> {
         let fd = self.as_fd().as_raw_fd();
-        Ok(send(fd, datagram, MsgFlags::MSG_NOSIGNAL)?)
+        Ok(send(fd, datagram, flags | MsgFlags::MSG_NOSIGNAL)?)
     }
 
     /// Receives one datagram, cut to the buffer.
-    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        Ok(recv(self.as_fd().as_raw_fd(), buffer, MsgFlags::empty())?)
-    }
-
-    /// Sends one datagram if that can be done without waiting.
-    fn try_send(&self, datagram: &[u8]) -> io::Result<usize>
-    where
-        Self: Sized,
-    {
-        try_send(self, datagram)
-    }
-
-    /// Receives one datagram that has come already, cut to the buffer.
-    fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize>
-    where
-        Self: Sized,
-    {
-        try_recv(self, buffer)
+    fn recv(&self, buffer: &mut [u8], flags: MsgFlags) -> io::Result<usize> {
+        Ok(recv(self.as_fd().as_raw_fd(), buffer, flags)?)
     }
 }
 
@@ -57,17 +41,17 @@ struct Calls<S> {
 impl<S: DatagramSocket> Calls<S> {
     fn send(&self, datagram: &[u8]) -> io::Result<usize> {
         if !self.waits.polls_to_send {
-            return self.socket.send(datagram);
+            return self.socket.send(datagram, MsgFlags::empty());
         }
-        let call = || self.socket.try_send(datagram);
+        let call = || self.socket.send(datagram, MsgFlags::MSG_DONTWAIT);
         self.waits.send(&self.socket, call)
     }
 
     fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
         if !self.waits.polls_to_receive {
-            return self.socket.recv(buffer);
+            return self.socket.recv(buffer, MsgFlags::empty());
         }
-        let call = || self.socket.try_recv(buffer);
+        let call = || self.socket.recv(buffer, MsgFlags::MSG_DONTWAIT);
         self.waits.receive(&self.socket, call)
     }
 }
@@ -170,7 +154,7 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
         // What poll(2) shows may be a stranger's, which the socket passes over: only a call that does
         // not wait tells whether there is something.
         loop {
-            match self.calls.socket.try_recv(&mut [0]) {
+            match self.calls.socket.recv(&mut [0], MsgFlags::MSG_DONTWAIT) {
                 Ok(_) => {}
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if is_timeout(&error) => return Ok(()),
@@ -180,25 +164,14 @@ impl<S: DatagramSocket> Transport for Datagrams<S> {
     }
 }
 
-impl<S: AsFd> AsFd for Datagrams<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.calls.socket.as_fd()
-    }
-}
+as_fd!([S: AsFd] Datagrams<S>, calls.socket);
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use std::os::unix::net::UnixDatagram;
 
-    impl DatagramSocket for UnixDatagram {
-        fn send(&self, datagram: &[u8]) -> io::Result<usize> {
-            self.send(datagram)
-        }
-        fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-            self.recv(buffer)
-        }
-    }
+    impl DatagramSocket for UnixDatagram {}
 
     fn pair(max_datagram: usize) -> (Datagrams<UnixDatagram>, UnixDatagram) {
         let (one, two) = UnixDatagram::pair().unwrap();
@@ -306,13 +279,10 @@ mod tests {
     /// Passes over datagrams of a stranger, which begin with 0.
     struct Choosy(UnixDatagram);
 
-    impl Choosy {
-        fn next(
-            buffer: &mut [u8],
-            recv: impl Fn(&mut [u8]) -> io::Result<usize>,
-        ) -> io::Result<usize> {
+    impl DatagramSocket for Choosy {
+        fn recv(&self, buffer: &mut [u8], flags: MsgFlags) -> io::Result<usize> {
             loop {
-                let length = recv(buffer)?;
+                let length = DatagramSocket::recv(&self.0, buffer, flags)?;
                 if buffer[0] != 0 {
                     return Ok(length);
                 }
@@ -320,23 +290,7 @@ mod tests {
         }
     }
 
-    impl DatagramSocket for Choosy {
-        fn send(&self, datagram: &[u8]) -> io::Result<usize> {
-            self.0.send(datagram)
-        }
-        fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-            Self::next(buffer, |buffer| self.0.recv(buffer))
-        }
-        fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-            Self::next(buffer, |buffer| try_recv(&self.0, buffer))
-        }
-    }
-
-    impl AsFd for Choosy {
-        fn as_fd(&self) -> BorrowedFd<'_> {
-            self.0.as_fd()
-        }
-    }
+    as_fd!([] Choosy, 0);
 
     #[test]
     fn a_strangers_datagram_is_nothing_to_discard() {

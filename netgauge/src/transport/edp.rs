@@ -6,17 +6,13 @@ use anyhow::{Context as _, Result};
 use sockaddr_en::{Address, EdpSocket, MacAddr};
 
 use super::datagram::{DatagramSocket, Datagrams};
-use super::{at_interface, explain_family, peer_address, Context, Kind, Prepared, Takes};
+use super::{at_interface, explain_family, peer_address, Context, Kind, Prepared};
 
-pub(super) const KIND: Kind = Kind {
-    name: "edp",
-    about: "PF_ENET datagrams, Ethernet Datagram Protocol",
+pub(super) const KIND: Kind = Kind::new(
+    "edp",
+    "PF_ENET datagrams, Ethernet Datagram Protocol",
     prepare,
-    takes: Takes::DEVICE,
-    interface: true,
-    records: true,
-    streams: None,
-};
+);
 
 fn prepare(context: &Context) -> Result<Prepared> {
     let interface = context.ethernet()?;

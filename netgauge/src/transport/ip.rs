@@ -8,23 +8,14 @@ use std::os::fd::AsFd;
 
 use anyhow::{ensure, Context as _, Result};
 use nix::sys::socket::setsockopt;
-use nix::sys::socket::sockopt::SetBool;
 use socket2::SockRef;
 
 use super::Context;
 use crate::control::Endpoint;
 use crate::host::{interface_ips, is_of_this_host};
 
-/// Socket option `IP_BIND_ADDRESS_NO_PORT` (`ip(7)`).
-#[derive(Clone)]
-struct BindAddressNoPort;
-nix::setsockopt_impl!(
-    BindAddressNoPort,
-    libc::IPPROTO_IP,
-    libc::IP_BIND_ADDRESS_NO_PORT,
-    bool,
-    SetBool
-);
+// `ip(7)`.
+socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO_PORT);
 
 /// This side's address, without a port. Of a named interface it is one of the control connection's
 /// kind, if there is one.
@@ -113,7 +104,7 @@ impl Departure {
     pub(super) fn bind(&self, socket: &impl AsFd) -> Result<()> {
         self.bind_device(socket)?;
         // A port is chosen when it is known to whom: otherwise every connection takes one of its own.
-        setsockopt(socket, BindAddressNoPort, &true).context("IP_BIND_ADDRESS_NO_PORT")?;
+        setsockopt(socket, BindAddressNoPort, &1).context("IP_BIND_ADDRESS_NO_PORT")?;
         SockRef::from(socket)
             .bind(&SocketAddr::new(self.from, 0).into())
             .with_context(|| format!("sending from {}", self.from))

@@ -4,6 +4,27 @@
 //!
 //! Adding one is a file here with a [`Kind`], and its line in [`KINDS`].
 
+/// Names a socket option that is an integer and that nix does not know.
+macro_rules! socket_option {
+    (set $name:ident, $level:path, $option:path) => {
+        socket_option!($name, $level, $option, setsockopt_impl, SetStruct);
+    };
+    (get $name:ident, $level:path, $option:path) => {
+        socket_option!($name, $level, $option, getsockopt_impl, GetStruct);
+    };
+    ($name:ident, $level:path, $option:path, $implement:ident, $by:ident) => {
+        #[derive(Clone, Copy)]
+        struct $name;
+        nix::$implement!(
+            $name,
+            $level,
+            $option,
+            libc::c_int,
+            nix::sys::socket::sockopt::$by<libc::c_int>
+        );
+    };
+}
+
 pub(crate) mod datagram;
 mod edp;
 mod esp;
@@ -168,7 +189,7 @@ pub struct Kind {
     /// One line for people.
     pub about: &'static str,
     /// Makes this side's socket.
-    pub prepare: fn(&Context) -> Result<Prepared>,
+    pub prepare: Prepare,
     /// Which options mean something to its sockets.
     pub takes: Takes,
     /// Does it go by an interface that can be named?
@@ -177,6 +198,24 @@ pub struct Kind {
     pub records: bool,
     /// Its means for patterns of many connections, if it can be used for these.
     pub streams: Option<StreamKind>,
+}
+
+/// Makes this side's socket of a transport.
+type Prepare = fn(&Context) -> Result<Prepared>;
+
+impl Kind {
+    /// One that sends by a device and keeps records apart, but has no use for many connections.
+    const fn new(name: &'static str, about: &'static str, prepare: Prepare) -> Self {
+        Self {
+            name,
+            about,
+            prepare,
+            takes: Takes::DEVICE,
+            interface: true,
+            records: true,
+            streams: None,
+        }
+    }
 }
 
 /// All kinds, in the order they are measured and listed.

@@ -11,7 +11,6 @@ use std::env;
 use std::ffi::{c_char, c_int, c_void, CStr};
 use std::io;
 use std::mem::ManuallyDrop;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
 use std::ptr;
 use std::rc::Rc;
@@ -24,13 +23,9 @@ use super::{Context, Kind, Prepared, Takes, Transport};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
-    name: "mpi",
-    about: "MPI, two ranks of a job of Open MPI",
-    prepare,
     takes: Takes::NOTHING,
     interface: false,
-    records: true,
-    streams: None,
+    ..Kind::new("mpi", "MPI, two ranks of a job of Open MPI", prepare)
 };
 
 /// Open MPI's library. Its ABI for what is used here has been the same since 1.7, its name since 3.0.
@@ -265,11 +260,7 @@ impl Transport for Mpi {
     }
 }
 
-impl AsFd for Mpi {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+as_fd!([] Mpi, socket);
 
 /// How MPI takes a length.
 fn length(bytes: &[u8]) -> io::Result<c_int> {

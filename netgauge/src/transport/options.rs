@@ -183,17 +183,12 @@ impl SocketOptions {
 
     /// Those that mean something to `kind`.
     pub fn of(&self, kind: &Kind) -> Self {
-        let Takes {
-            nodelay,
-            busy_poll,
-            send_buffer,
-            receive_buffer,
-        } = kind.takes;
+        let takes = kind.takes;
         Self {
-            nodelay: self.nodelay.filter(|_| nodelay.is_some()),
-            busy_poll: self.busy_poll.filter(|_| busy_poll),
-            send_buffer: self.send_buffer.filter(|_| send_buffer),
-            receive_buffer: self.receive_buffer.filter(|_| receive_buffer),
+            nodelay: self.nodelay.filter(|_| takes.nodelay.is_some()),
+            busy_poll: self.busy_poll.filter(|_| takes.busy_poll),
+            send_buffer: self.send_buffer.filter(|_| takes.send_buffer),
+            receive_buffer: self.receive_buffer.filter(|_| takes.receive_buffer),
             nonblocking: self.nonblocking,
             no_timeouts: self.no_timeouts,
         }

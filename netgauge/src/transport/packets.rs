@@ -3,9 +3,12 @@
 //! How many packets the messages of a stream went in.
 
 use std::io;
+use std::net::TcpStream;
 use std::os::fd::{AsFd, AsRawFd};
 
 use sockaddr_en::{EspStats, EspStream};
+
+use super::stream::Connected;
 
 /// Packets that one side of a connection has sent so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -39,11 +42,7 @@ struct TcpInfo {
 }
 
 /// Those of a TCP connection, if the kernel tells.
-///
-/// # Errors
-///
-/// The error of `getsockopt(2)`.
-pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
+fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     let mut info = TcpInfo::default();
     let whole = size_of::<TcpInfo>() as libc::socklen_t;
     let mut length = whole;
@@ -68,20 +67,28 @@ pub(super) fn of_tcp(stream: &impl AsFd) -> io::Result<Option<Packets>> {
     }))
 }
 
-/// Those of an ESP connection.
-///
-/// # Errors
-///
-/// The error of `getsockopt(2)`.
-pub(super) fn of_esp(stream: &EspStream) -> io::Result<Option<Packets>> {
-    Ok(Some(of_stats(stream.stats()?)))
+impl From<EspStats> for Packets {
+    fn from(stats: EspStats) -> Self {
+        Self {
+            sent: stats.pkt_tx.into(),
+            resent: stats.pkt_rtx.into(),
+        }
+    }
 }
 
-/// The packets that a socket of ESP has counted.
-pub(super) fn of_stats(stats: EspStats) -> Packets {
-    Packets {
-        sent: stats.pkt_tx.into(),
-        resent: stats.pkt_rtx.into(),
+impl Connected for TcpStream {
+    const RECORDS: bool = true;
+
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        of_tcp(self)
+    }
+}
+
+impl Connected for EspStream {
+    const RECORDS: bool = true;
+
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        Ok(Some(self.stats()?.into()))
     }
 }
 
@@ -89,7 +96,7 @@ pub(super) fn of_stats(stats: EspStats) -> Packets {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::TcpListener;
 
     #[test]
     fn tcp_counts_a_packet_for_each_message_that_is_answered() {

@@ -10,7 +10,8 @@ use nix::errno::Errno;
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 use nix::sys::socket::{recv, send, MsgFlags};
 
-use super::SocketOptions;
+use super::options::limit_calls;
+use super::{Context, SocketOptions};
 
 /// How a socket's calls wait: in the kernel, or in `poll(2)`, and for how long.
 #[derive(Clone, Copy, Debug)]
@@ -31,6 +32,12 @@ impl Waits {
             polls_to_send: options.polls_to_send(),
             polls_to_receive: options.polls_to_receive(),
         }
+    }
+
+    /// Has the blocking calls of a connected stream last no longer than its context says.
+    pub(super) fn limit(socket: &impl AsFd, context: &Context) -> io::Result<Self> {
+        limit_calls(socket, Some(context.give_up))?;
+        Ok(Self::of(&context.options, context.give_up))
     }
 
     /// Those of a socket whose calls block.

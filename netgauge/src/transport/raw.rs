@@ -5,9 +5,9 @@
 
 use std::io;
 use std::mem::MaybeUninit;
-use std::os::fd::{AsFd, BorrowedFd};
 
 use anyhow::{Context as _, Result};
+use nix::sys::socket::MsgFlags;
 use sockaddr_en::MacAddr;
 use socket2::{Domain, Protocol, SockAddr, SockAddrStorage, Socket, Type};
 
@@ -15,16 +15,11 @@ use super::datagram::{DatagramSocket, Datagrams};
 use super::{at_interface, peer_mac, remedied, Context, Kind, Prepared, Takes};
 
 pub(super) const KIND: Kind = Kind {
-    name: "raw",
-    about: "Ethernet frames, AF_PACKET SOCK_DGRAM",
-    prepare,
     takes: Takes {
         busy_poll: false,
         ..Takes::DEVICE
     },
-    interface: true,
-    records: true,
-    streams: None,
+    ..Kind::new("raw", "Ethernet frames, AF_PACKET SOCK_DGRAM", prepare)
 };
 
 fn prepare(context: &Context) -> Result<Prepared> {
@@ -58,32 +53,18 @@ struct PacketSocket {
 }
 
 impl DatagramSocket for PacketSocket {
-    fn send(&self, datagram: &[u8]) -> io::Result<usize> {
-        self.socket.send_to(datagram, &self.address)
-    }
-
-    fn recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.recv_with_flags(buffer, 0)
-    }
-
-    fn try_send(&self, datagram: &[u8]) -> io::Result<usize> {
+    fn send(&self, datagram: &[u8], flags: MsgFlags) -> io::Result<usize> {
         self.socket
-            .send_to_with_flags(datagram, &self.address, libc::MSG_DONTWAIT)
+            .send_to_with_flags(datagram, &self.address, flags.bits())
     }
 
-    fn try_recv(&self, buffer: &mut [u8]) -> io::Result<usize> {
-        self.recv_with_flags(buffer, libc::MSG_DONTWAIT)
-    }
-}
-
-impl PacketSocket {
     /// Frames of other hosts are passed over.
-    fn recv_with_flags(&self, buffer: &mut [u8], flags: i32) -> io::Result<usize> {
+    fn recv(&self, buffer: &mut [u8], flags: MsgFlags) -> io::Result<usize> {
         // SAFETY: the layouts are the same, and socket2 promises to write no uninitialised bytes
         // in receive calls, so the buffer stays initialised.
         let buffer = unsafe { &mut *(std::ptr::from_mut(buffer) as *mut [MaybeUninit<u8>]) };
         loop {
-            let (length, sender) = self.socket.recv_from_with_flags(buffer, flags)?;
+            let (length, sender) = self.socket.recv_from_with_flags(buffer, flags.bits())?;
             if sender_mac(&sender) == Some(self.mac) {
                 return Ok(length);
             }
@@ -91,11 +72,7 @@ impl PacketSocket {
     }
 }
 
-impl AsFd for PacketSocket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+as_fd!([] PacketSocket, socket);
 
 /// The address of a packet socket: Ethernet type (host order), interface, Ethernet address.
 fn link_address(ethertype: u16, interface: u32, mac: MacAddr) -> SockAddr {

@@ -9,8 +9,8 @@
 //! that is larger than a pipe. The pages of before stay as they are for as long as the kernel needs them.
 
 use std::fs::File;
-use std::io::{self, Read, Write};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, Write};
+use std::os::fd::AsFd;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
@@ -19,55 +19,27 @@ use nix::unistd::pipe;
 use socket2::SockRef;
 
 use super::polled::Waits;
-use super::stream::{recv_exact, Count};
-use super::{esp, packets, tcp, Kind, Packets, Takes, Transport};
+use super::stream::{recv_exact, Connected};
+use super::{esp, tcp, Context, Kind, Packets, Transport};
 
-pub(super) const TCP: Kind = Kind {
-    name: "tcp-splice",
-    about: "TCP over IP, splice(2)",
-    prepare: |context| {
-        tcp::prepare_with(
-            context,
-            |_| Ok(()),
-            |stream, context| {
-                Ok(Box::new(Spliced::new(
-                    stream,
-                    Waits::of(&context.options, context.give_up),
-                    packets::of_tcp,
-                )?))
-            },
-        )
-    },
-    takes: Takes {
-        nodelay: Some("TCP_NODELAY"),
-        ..Takes::DEVICE
-    },
-    interface: true,
-    records: false,
-    streams: None,
-};
+pub(super) const TCP: Kind = tcp::kind("tcp-splice", "TCP over IP, splice(2)", |context| {
+    tcp::prepare(context, |_| Ok(()), boxed)
+});
 
 pub(super) const ESP: Kind = Kind {
-    name: "esp-splice",
-    about: "PF_ENET streams, splice(2)",
-    prepare: |context| {
-        esp::prepare_with(context, |stream, context| {
-            Ok(Box::new(Spliced::new(
-                stream,
-                Waits::of(&context.options, context.give_up),
-                packets::of_esp,
-            )?))
-        })
-    },
-    takes: Takes::DEVICE,
-    interface: true,
     records: false,
-    streams: None,
+    ..Kind::new("esp-splice", "PF_ENET streams, splice(2)", |context| {
+        esp::prepare(context, &esp::STREAMS, boxed)
+    })
 };
+
+fn boxed<S: Connected>(stream: S, context: &Context) -> Result<Box<dyn Transport>> {
+    let waits = Waits::limit(&stream, context)?;
+    Ok(Box::new(Spliced::new(stream, waits)?))
+}
 
 struct Spliced<S> {
     stream: S,
-    count: Count<S>,
     message: Piped,
     work: Pipe,
     waits: Waits,
@@ -114,7 +86,7 @@ impl Piped {
 }
 
 impl<S: AsFd> Spliced<S> {
-    fn new(stream: S, mut waits: Waits, count: Count<S>) -> Result<Self> {
+    fn new(stream: S, mut waits: Waits) -> Result<Self> {
         if waits.polls_to_send {
             // splice(2) has no flag for it. Calls that receive wait by poll(2) then, too.
             SockRef::from(&stream.as_fd()).set_nonblocking(true)?;
@@ -122,7 +94,6 @@ impl<S: AsFd> Spliced<S> {
         }
         Ok(Self {
             stream,
-            count,
             message: Piped {
                 pipe: Pipe::new()?,
                 length: 0,
@@ -163,7 +134,7 @@ impl<S: AsFd> Spliced<S> {
     }
 }
 
-impl<S: Read + AsFd> Transport for Spliced<S> {
+impl<S: Connected> Transport for Spliced<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let Some(&first) = message.first() else {
             return Ok(());
@@ -194,19 +165,16 @@ impl<S: Read + AsFd> Transport for Spliced<S> {
     }
 
     fn packets(&self) -> io::Result<Option<Packets>> {
-        (self.count)(&self.stream)
+        self.stream.packets()
     }
 }
 
-impl<S: AsFd> AsFd for Spliced<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
+as_fd!([S: AsFd] Spliced<S>, stream);
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::io::Read;
     use std::net::{TcpListener, TcpStream};
     use std::thread;
 
@@ -216,7 +184,7 @@ mod tests {
         let stream = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
         let mut peer = listener.accept().unwrap().0;
         let waits = Waits::blocking(Duration::from_secs(60));
-        let mut transport = Spliced::new(stream, waits, packets::of_tcp).unwrap();
+        let mut transport = Spliced::new(stream, waits).unwrap();
         let messages = [
             (1, 7),
             (50_000, 7),

@@ -3,53 +3,41 @@
 //! Messages over a reliable stream.
 
 use std::io::{self, ErrorKind, Read, Write};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Duration;
 
+use anyhow::Result;
 use nix::sys::socket::{send, MsgFlags};
 
 use super::polled::{try_recv, try_send, Waits};
 use super::{Context, Packets, Transport};
 
+/// The socket of a connected stream.
+pub(super) trait Connected: Read + Write + AsFd + 'static {
+    /// Does its protocol keep records apart, in packets?
+    const RECORDS: bool = false;
+    /// Bytes that one call sends at most.
+    const LONGEST: usize = usize::MAX;
+
+    /// Packets that this side has sent so far, where the protocol counts them.
+    fn packets(&self) -> io::Result<Option<Packets>> {
+        Ok(None)
+    }
+}
+
 /// A connected stream.
-pub(super) struct Stream<S> {
+struct Stream<S> {
     socket: S,
     waits: Waits,
-    /// Bytes that one call sends at most.
-    longest: usize,
-    count: Option<Count<S>>,
 }
 
-/// Asks a socket for what it has sent.
-pub(super) type Count<S> = fn(&S) -> io::Result<Option<Packets>>;
-
-impl<S: Read + Write + AsFd> Stream<S> {
-    /// Takes a connected socket whose blocking calls last no longer than the context says.
-    pub(super) fn new(socket: S, context: &Context) -> Self {
-        Self {
-            socket,
-            waits: Waits::of(&context.options, context.give_up),
-            longest: usize::MAX,
-            count: None,
-        }
-    }
-
-    /// The same whose calls send so many bytes at most.
-    pub(super) fn in_calls_of(self, longest: usize) -> Self {
-        Self { longest, ..self }
-    }
-
-    /// The same of a protocol that sends packets, which `count` counts, and keeps records apart in
-    /// them.
-    pub(super) fn counted(self, count: Count<S>) -> Self {
-        Self {
-            count: Some(count),
-            ..self
-        }
-    }
+/// Takes a connected socket.
+pub(super) fn boxed<S: Connected>(socket: S, context: &Context) -> Result<Box<dyn Transport>> {
+    let waits = Waits::limit(&socket, context)?;
+    Ok(Box::new(Stream { socket, waits }))
 }
 
-impl<S: Read + Write + AsFd> Transport for Stream<S> {
+impl<S: Connected> Transport for Stream<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         if !self.waits.polls_to_send {
             return self.socket.write_all(message);
@@ -57,7 +45,7 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
         let mut rest = message;
         while !rest.is_empty() {
             let socket = &self.socket;
-            let part = &rest[..rest.len().min(self.longest)];
+            let part = &rest[..rest.len().min(S::LONGEST)];
             let sent = self.waits.send(socket, || try_send(socket, part))?;
             rest = &rest[sent..];
         }
@@ -65,7 +53,7 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
     }
 
     fn send_record(&mut self, message: &[u8]) -> io::Result<()> {
-        if self.count.is_none() {
+        if !S::RECORDS {
             return Err(super::no_records());
         }
         let mut flags = MsgFlags::MSG_EOR | MsgFlags::MSG_NOSIGNAL;
@@ -78,7 +66,7 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
         let mut rest = message;
         while !rest.is_empty() {
             let fd = self.socket.as_fd().as_raw_fd();
-            let part = &rest[..rest.len().min(self.longest)];
+            let part = &rest[..rest.len().min(S::LONGEST)];
             let sent = waits.send(&self.socket, || Ok(send(fd, part, flags)?))?;
             rest = &rest[sent..];
         }
@@ -90,10 +78,7 @@ impl<S: Read + Write + AsFd> Transport for Stream<S> {
     }
 
     fn packets(&self) -> io::Result<Option<Packets>> {
-        self.count
-            .map(|count| count(&self.socket))
-            .transpose()
-            .map(Option::flatten)
+        self.socket.packets()
     }
 }
 
@@ -117,8 +102,4 @@ pub(super) fn recv_exact(
     Ok(())
 }
 
-impl<S: AsFd> AsFd for Stream<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+as_fd!([S: AsFd] Stream<S>, socket);

@@ -4,13 +4,14 @@
 
 use std::io::{self, Read, Write};
 use std::net::IpAddr;
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::AsFd;
 use std::rc::Rc;
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use socket2::SockRef;
 
+use super::options::limit_calls;
 use crate::control::Endpoint;
 use crate::host::Interface;
 
@@ -30,6 +31,18 @@ pub struct StreamKind {
 pub type Connect = Box<dyn Fn() -> Result<Box<dyn StreamSocket>>>;
 
 impl StreamKind {
+    /// One whose congestion control cannot be chosen.
+    pub(super) const fn new(
+        listen: fn(&StreamContext) -> Result<StreamListener>,
+        way_to: fn(&StreamContext, &Endpoint) -> Result<Connect>,
+    ) -> Self {
+        Self {
+            listen,
+            way_to,
+            congestion: false,
+        }
+    }
+
     /// Connects to a listening socket.
     ///
     /// # Errors
@@ -88,6 +101,15 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
 
 impl<S: Read + Write + AsFd + Send> StreamSocket for S {}
 
+/// A connection whose blocking calls last no longer than this.
+pub(super) fn boxed(
+    socket: impl StreamSocket + 'static,
+    give_up: Duration,
+) -> io::Result<Box<dyn StreamSocket>> {
+    limit_calls(&socket, Some(give_up))?;
+    Ok(Box::new(socket))
+}
+
 /// Waits for a connection.
 type Accept = Box<dyn Fn() -> io::Result<Box<dyn StreamSocket>>>;
 
@@ -104,6 +126,7 @@ impl StreamListener {
     pub(super) fn new<L: AsFd + 'static, S: StreamSocket + 'static>(
         socket: L,
         endpoint: Endpoint,
+        give_up: Duration,
         accept: impl Fn(&L) -> io::Result<S> + 'static,
     ) -> Result<Self> {
         let socket = Rc::new(socket);
@@ -111,7 +134,7 @@ impl StreamListener {
         Ok(Self {
             endpoint,
             socket,
-            accept: Box::new(move || Ok(Box::new(accept(&listener)?))),
+            accept: Box::new(move || boxed(accept(&listener)?, give_up)),
         })
     }
 
@@ -125,8 +148,4 @@ impl StreamListener {
     }
 }
 
-impl AsFd for StreamListener {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
-    }
-}
+as_fd!([] StreamListener, socket);

@@ -10,45 +10,38 @@ use anyhow::{Context as _, Result};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::ip::{self, Departure};
-use super::options::limit_calls;
-use super::stream::Stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
-use super::{packets, wait_for_peer, Context, Kind, Prepared, Role, Takes, Transport};
+use super::stream;
+use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
+use super::{wait_for_peer, Context, Kind, Prepare, Prepared, Role, Takes, Transport};
 use crate::control::Endpoint;
 use crate::host::interface_ip;
 
 pub(super) const KIND: Kind = Kind {
-    name: "tcp",
-    about: "TCP over IP",
-    prepare,
-    takes: Takes {
-        nodelay: Some("TCP_NODELAY"),
-        ..Takes::DEVICE
-    },
-    interface: true,
     records: true,
     streams: Some(StreamKind {
-        listen,
-        way_to,
         congestion: true,
+        ..StreamKind::new(listen, way_to)
     }),
+    ..kind("tcp", "TCP over IP", |context| {
+        prepare(context, |_| Ok(()), stream::boxed)
+    })
 };
 
-fn prepare(context: &Context) -> Result<Prepared> {
-    prepare_with(
-        context,
-        |_| Ok(()),
-        |stream, context| {
-            Ok(Box::new(
-                Stream::new(stream, context).counted(packets::of_tcp),
-            ))
+/// A kind of TCP's sockets.
+pub(super) const fn kind(name: &'static str, about: &'static str, prepare: Prepare) -> Kind {
+    Kind {
+        takes: Takes {
+            nodelay: Some("TCP_NODELAY"),
+            ..Takes::DEVICE
         },
-    )
+        records: false,
+        ..Kind::new(name, about, prepare)
+    }
 }
 
 /// This side's socket: still to connect, or listening. `enable` looks whether it can do what `wrap`
 /// makes of it, a transport, once it is connected.
-pub(super) fn prepare_with(
+pub(super) fn prepare(
     context: &Context,
     enable: fn(&Socket) -> Result<()>,
     wrap: fn(TcpStream, &Context) -> Result<Box<dyn Transport>>,
@@ -81,8 +74,7 @@ pub(super) fn prepare_with(
                 socket.accept()?.0
             }
         };
-        let nodelay = context.options.is_nodelay();
-        wrap(set_up(socket, nodelay, context.give_up)?, &context)
+        wrap(set_up(socket, context.options.is_nodelay())?, &context)
     })
 }
 
@@ -102,10 +94,9 @@ fn port_of(socket: &Socket) -> Result<u16> {
     Ok(address.context("a TCP socket without a port")?.port())
 }
 
-fn set_up(socket: Socket, nodelay: bool, give_up: Duration) -> io::Result<TcpStream> {
+fn set_up(socket: Socket, nodelay: bool) -> io::Result<TcpStream> {
     let stream = TcpStream::from(socket);
     stream.set_nodelay(nodelay)?;
-    limit_calls(&stream, Some(give_up))?;
     Ok(stream)
 }
 
@@ -133,9 +124,8 @@ fn listen(context: &StreamContext) -> Result<StreamListener> {
         ip: Some(ip),
         ..Endpoint::default()
     };
-    let give_up = context.give_up;
-    StreamListener::new(socket, endpoint, move |socket| {
-        set_up(socket.accept()?.0, true, give_up)
+    StreamListener::new(socket, endpoint, context.give_up, |socket| {
+        set_up(socket.accept()?.0, true)
     })
 }
 
@@ -152,7 +142,7 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
             departure.bind(&socket)?;
         }
         connect(&socket, address, give_up)?;
-        Ok(Box::new(set_up(socket, true, give_up)?))
+        Ok(boxed(set_up(socket, true)?, give_up)?)
     }))
 }
 

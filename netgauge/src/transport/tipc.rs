@@ -14,16 +14,12 @@ use nix::sys::socket::setsockopt;
 use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
-use super::options::limit_calls;
-use super::stream::Stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::stream::{self, Connected};
+use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
 use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
-    name: "tipc",
-    about: "AF_TIPC streams",
-    prepare,
     // Its senders are limited by the receiver's window and the link, not by SO_SNDBUF.
     takes: Takes {
         nodelay: Some("TIPC_NODELAY"),
@@ -32,11 +28,8 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind {
-        listen: listen_for_many,
-        way_to,
-        congestion: false,
-    }),
+    streams: Some(StreamKind::new(listen_for_many, way_to)),
+    ..Kind::new("tipc", "AF_TIPC streams", prepare)
 };
 
 /// `TIPC_SOCKET_ADDR` of `linux/tipc.h`: the address is a socket's identity.
@@ -46,27 +39,8 @@ const CONNECT_TIMEOUT: libc::c_int = 130;
 /// `TIPC_NODELAY` of `linux/tipc.h`.
 const NODELAY: libc::c_int = 138;
 
-/// Socket option [`CONNECT_TIMEOUT`].
-#[derive(Clone)]
-struct ConnectTimeout;
-nix::setsockopt_impl!(
-    ConnectTimeout,
-    libc::SOL_TIPC,
-    CONNECT_TIMEOUT,
-    u32,
-    nix::sys::socket::sockopt::SetStruct<u32>
-);
-
-/// Socket option [`NODELAY`].
-#[derive(Clone)]
-struct Nodelay;
-nix::setsockopt_impl!(
-    Nodelay,
-    libc::SOL_TIPC,
-    NODELAY,
-    bool,
-    nix::sys::socket::sockopt::SetBool
-);
+socket_option!(set ConnectTimeout, libc::SOL_TIPC, CONNECT_TIMEOUT);
+socket_option!(set Nodelay, libc::SOL_TIPC, NODELAY);
 
 /// `struct sockaddr_tipc` of `linux/tipc.h` with a socket's identity in its union, of which the
 /// last word is unused then.
@@ -137,11 +111,12 @@ fn prepare(context: &Context) -> Result<Prepared> {
                 socket
             }
         };
-        let nodelay = context.options.is_nodelay();
-        let socket = set_up(socket, nodelay, context.give_up)?;
-        Ok(Box::new(Stream::new(socket, &context)))
+        set_nodelay(&socket, context.options.is_nodelay())?;
+        stream::boxed(socket, &context)
     })
 }
+
+impl Connected for Socket {}
 
 fn make() -> Result<Socket> {
     Socket::new(Domain::from(libc::AF_TIPC), Type::STREAM, None).map_err(explain_family)
@@ -171,19 +146,18 @@ fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
     Ok(theirs)
 }
 
-/// Sets what a connected socket has.
-fn set_up(socket: Socket, nodelay: bool, give_up: Duration) -> io::Result<Socket> {
-    setsockopt(&socket, Nodelay, &nodelay)?;
-    limit_calls(&socket, Some(give_up))?;
-    Ok(socket)
+fn set_nodelay(socket: &Socket, nodelay: bool) -> io::Result<()> {
+    Ok(setsockopt(socket, Nodelay, &nodelay.into())?)
 }
 
 fn listen_for_many(context: &StreamContext) -> Result<StreamListener> {
-    let (socket, give_up) = (make()?, context.give_up);
+    let socket = make()?;
     listen(&socket)?;
     let endpoint = endpoint(&socket)?;
-    StreamListener::new(socket, endpoint, move |socket| {
-        set_up(socket.accept()?.0, true, give_up)
+    StreamListener::new(socket, endpoint, context.give_up, |socket| {
+        let (socket, _) = socket.accept()?;
+        set_nodelay(&socket, true)?;
+        Ok(socket)
     })
 }
 
@@ -194,7 +168,8 @@ fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     Ok(Box::new(move || {
         let socket = make()?;
         connect(&socket, theirs, give_up)?;
-        Ok(Box::new(set_up(socket, true, give_up)?))
+        set_nodelay(&socket, true)?;
+        Ok(boxed(socket, give_up)?)
     }))
 }
 
@@ -214,7 +189,7 @@ fn check_bearers(own: SocketId, theirs: SocketId) -> Result<()> {
 }
 
 fn connect(socket: &Socket, to: SocketId, give_up: Duration) -> Result<()> {
-    let timeout = u32::try_from(give_up.as_millis()).unwrap_or(u32::MAX);
+    let timeout = libc::c_int::try_from(give_up.as_millis()).unwrap_or(libc::c_int::MAX);
     setsockopt(socket, ConnectTimeout, &timeout).context("TIPC_CONN_TIMEOUT")?;
     socket.connect(&to.to_address()).with_context(|| {
         format!(

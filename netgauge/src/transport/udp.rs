@@ -7,28 +7,12 @@ use std::net::UdpSocket;
 
 use anyhow::{Context as _, Result};
 use nix::sys::socket::getsockopt;
-use nix::sys::socket::sockopt::GetStruct;
 
 use super::datagram::{DatagramSocket, Datagrams};
 use super::ip::{self, Departure};
-use super::{Context, Kind, Prepared, Role, Takes};
+use super::{Context, Kind, Prepared, Role};
 
-pub(super) const KIND: Kind = Kind {
-    name: "udp",
-    about: "UDP over IP",
-    prepare,
-    takes: Takes::DEVICE,
-    interface: true,
-    records: true,
-    streams: None,
-};
-
-/// Socket option `IP_MTU`.
-#[derive(Clone, Copy)]
-struct IpMtu;
-/// Socket option `IPV6_MTU`.
-#[derive(Clone, Copy)]
-struct Ipv6Mtu;
+pub(super) const KIND: Kind = Kind::new("udp", "UDP over IP", prepare);
 
 /// Largest payload of a UDP datagram over IPv4, bytes; one less header is counted over IPv6.
 const MAX_PAYLOAD: usize = 65_507;
@@ -36,20 +20,8 @@ const UDP_HEADER: usize = 8;
 const IPV4_HEADER: usize = 20;
 const IPV6_HEADER: usize = 40;
 
-nix::getsockopt_impl!(
-    IpMtu,
-    libc::IPPROTO_IP,
-    libc::IP_MTU,
-    libc::c_int,
-    GetStruct<libc::c_int>
-);
-nix::getsockopt_impl!(
-    Ipv6Mtu,
-    libc::IPPROTO_IPV6,
-    libc::IPV6_MTU,
-    libc::c_int,
-    GetStruct<libc::c_int>
-);
+socket_option!(get IpMtu, libc::IPPROTO_IP, libc::IP_MTU);
+socket_option!(get Ipv6Mtu, libc::IPPROTO_IPV6, libc::IPV6_MTU);
 
 fn prepare(context: &Context) -> Result<Prepared> {
     let socket = UdpSocket::bind(ip::own_address(context)?).context("binding a UDP port")?;

@@ -7,24 +7,18 @@
 
 use std::fs::{self, Permissions};
 use std::io;
-use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::time::Duration;
 
 use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
-use super::options::limit_calls;
-use super::stream::Stream;
-use super::streams::{Connect, StreamContext, StreamKind, StreamListener};
+use super::stream::{self, Connected};
+use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
 use super::{remedied, wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
-    name: "unix",
-    about: "AF_UNIX streams, within one host",
-    prepare,
     // A sender fills its own send buffer until the receiver has read: there is no other limit.
     takes: Takes {
         send_buffer: true,
@@ -32,11 +26,8 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind {
-        listen,
-        way_to,
-        congestion: false,
-    }),
+    streams: Some(StreamKind::new(listen, way_to)),
+    ..Kind::new("unix", "AF_UNIX streams, within one host", prepare)
 };
 
 /// A listening socket in a directory of its own, which goes with it.
@@ -52,25 +43,18 @@ fn prepare(context: &Context) -> Result<Prepared> {
         Role::Leader => None,
         Role::Follower => Some(Meeting::new()?),
     };
-    let endpoint = match &meeting {
-        Some(meeting) => meeting.endpoint()?,
-        None => Endpoint {
-            place: Some(Place::here()?),
-            ..Endpoint::default()
-        },
-    };
-    let context = context.clone();
+    let (endpoint, context) = (endpoint(meeting.as_ref())?, context.clone());
     Prepared::new(endpoint, move |peer| {
         check_host(peer)?;
         let stream = match &meeting {
-            None => meet(path_of(peer)?, context.give_up)?,
+            None => meet(path_of(peer)?)?,
             Some(meeting) => {
                 wait_for_peer(&meeting.listener, context.give_up)?;
-                meeting.accept(context.give_up)?
+                meeting.listener.accept()?.0
             }
         };
         context.options.apply(&stream)?;
-        Ok(Box::new(Stream::new(stream, &context)))
+        stream::boxed(stream, &context)
     })
 }
 
@@ -100,20 +84,15 @@ impl Meeting {
             _directory: directory,
         })
     }
+}
 
-    fn endpoint(&self) -> Result<Endpoint> {
-        Ok(Endpoint {
-            place: Some(Place::here()?),
-            path: Some(self.path.clone()),
-            ..Endpoint::default()
-        })
-    }
-
-    fn accept(&self, give_up: Duration) -> io::Result<UnixStream> {
-        let (stream, _) = self.listener.accept()?;
-        limit_calls(&stream, Some(give_up))?;
-        Ok(stream)
-    }
+/// This end: where it is, and where it waits if it does.
+fn endpoint(meeting: Option<&Meeting>) -> Result<Endpoint> {
+    Ok(Endpoint {
+        place: Some(Place::here()?),
+        path: meeting.map(|meeting| meeting.path.clone()),
+        ..Endpoint::default()
+    })
 }
 
 /// Where the peer waits, on this host.
@@ -122,12 +101,10 @@ fn path_of(peer: &Endpoint) -> Result<&str> {
 }
 
 /// Connects to a meeting.
-fn meet(path: &str, give_up: Duration) -> Result<UnixStream> {
-    let stream = UnixStream::connect(path)
+fn meet(path: &str) -> Result<UnixStream> {
+    UnixStream::connect(path)
         .map_err(|error| explain(error, path))
-        .with_context(|| format!("connecting to {path}"))?;
-    limit_calls(&stream, Some(give_up))?;
-    Ok(stream)
+        .with_context(|| format!("connecting to {path}"))
 }
 
 fn check_host(peer: &Endpoint) -> Result<()> {
@@ -142,22 +119,22 @@ fn check_host(peer: &Endpoint) -> Result<()> {
     Ok(())
 }
 
-impl AsFd for Meeting {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.listener.as_fd()
-    }
-}
+as_fd!([] Meeting, listener);
+
+impl Connected for UnixStream {}
 
 fn listen(context: &StreamContext) -> Result<StreamListener> {
-    let (meeting, give_up) = (Meeting::new()?, context.give_up);
-    let endpoint = meeting.endpoint()?;
-    StreamListener::new(meeting, endpoint, move |meeting| meeting.accept(give_up))
+    let meeting = Meeting::new()?;
+    let endpoint = endpoint(Some(&meeting))?;
+    StreamListener::new(meeting, endpoint, context.give_up, |meeting| {
+        Ok(meeting.listener.accept()?.0)
+    })
 }
 
 fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
     check_host(server)?;
     let (path, give_up) = (path_of(server)?.to_owned(), context.give_up);
-    Ok(Box::new(move || Ok(Box::new(meet(&path, give_up)?))))
+    Ok(Box::new(move || Ok(boxed(meet(&path)?, give_up)?)))
 }
 
 fn explain(error: io::Error, path: &str) -> anyhow::Error {

@@ -9,8 +9,8 @@
 //! before it writes there again, and so that is part of what such sends cost. Where a device needs
 //! a copy after all, as loopback and veth do, the kernel makes one and says so.
 
-use std::io::{self, Read};
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd};
+use std::io;
+use std::os::fd::{AsFd, AsRawFd};
 use std::time::Instant;
 
 use anyhow::{Context as _, Result};
@@ -21,65 +21,35 @@ use sockaddr_en::constants::{EP_RECVERR, SOL_EP};
 use socket2::{SockAddr, SockAddrStorage, SockRef};
 
 use super::polled::{wait, Waits};
-use super::stream::{recv_exact, Count};
-use super::{esp, packets, tcp, Kind, Packets, Takes, Transport};
+use super::stream::{recv_exact, Connected};
+use super::{esp, tcp, Context, Kind, Packets, Transport};
 
-pub(super) const TCP: Kind = Kind {
-    name: "tcp-zerocopy",
-    about: "TCP over IP, MSG_ZEROCOPY",
-    prepare: |context| {
-        // Looked at before it is connected, so that nobody is disturbed where it cannot be done.
-        tcp::prepare_with(context, enable, |stream, context| {
-            enable(&stream)?;
-            let waits = Waits::of(&context.options, context.give_up);
-            Ok(Box::new(ZeroCopyStream::new(
-                stream,
-                waits,
-                packets::of_tcp,
-            )))
-        })
-    },
-    takes: Takes {
-        nodelay: Some("TCP_NODELAY"),
-        ..Takes::DEVICE
-    },
-    interface: true,
-    records: false,
-    streams: None,
-};
+pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOPY", |context| {
+    // Looked at before it is connected, so that nobody is disturbed where it cannot be done.
+    tcp::prepare(context, enable, |stream, context| {
+        enable(&stream)?;
+        boxed(stream, context)
+    })
+});
 
 pub(super) const ESP: Kind = Kind {
-    name: "esp-zerocopy",
-    about: "PF_ENET streams, MSG_ZEROCOPY",
-    prepare: |context| {
-        esp::prepare_with(context, |stream, context| {
+    records: false,
+    ..Kind::new("esp-zerocopy", "PF_ENET streams, MSG_ZEROCOPY", |context| {
+        esp::prepare(context, &esp::STREAMS, |stream, context| {
             stream
                 .set_zero_copy(true)
                 .context("this enet has no zero-copy sends (EP_SO_ZEROCOPY)")?;
-            let waits = Waits::of(&context.options, context.give_up);
-            Ok(Box::new(ZeroCopyStream::new(
-                stream,
-                waits,
-                packets::of_esp,
-            )))
+            boxed(stream, context)
         })
-    },
-    takes: Takes::DEVICE,
-    interface: true,
-    records: false,
-    streams: None,
+    })
 };
 
-/// Socket option `SO_ZEROCOPY`.
-#[derive(Clone)]
-struct ZeroCopy;
-nix::setsockopt_impl!(
-    ZeroCopy,
-    libc::SOL_SOCKET,
-    libc::SO_ZEROCOPY,
-    bool,
-    nix::sys::socket::sockopt::SetBool
-);
+fn boxed<S: Connected>(stream: S, context: &Context) -> Result<Box<dyn Transport>> {
+    let waits = Waits::limit(&stream, context)?;
+    Ok(Box::new(ZeroCopyStream::new(stream, waits)))
+}
+
+socket_option!(set ZeroCopy, libc::SOL_SOCKET, libc::SO_ZEROCOPY);
 
 /// `SO_EE_ORIGIN_ZEROCOPY` of `linux/errqueue.h`: the error is a completion.
 const ORIGIN_ZEROCOPY: u8 = 5;
@@ -94,13 +64,12 @@ const MANY: u32 = 64;
 const CONTROL_SPACE: usize = 128;
 
 fn enable(socket: &impl AsFd) -> Result<()> {
-    setsockopt(socket, ZeroCopy, &true)
+    setsockopt(socket, ZeroCopy, &1)
         .context("this kernel's TCP has no zero-copy sends (SO_ZEROCOPY): Linux has, from 4.14 on")
 }
 
 struct ZeroCopyStream<S: AsFd> {
     stream: S,
-    count: Count<S>,
     waits: Waits,
     /// Sends that have not been completed yet.
     pending: u32,
@@ -116,10 +85,9 @@ struct Completed {
 }
 
 impl<S: AsFd> ZeroCopyStream<S> {
-    fn new(stream: S, waits: Waits, count: Count<S>) -> Self {
+    fn new(stream: S, waits: Waits) -> Self {
         Self {
             stream,
-            count,
             waits,
             pending: 0,
             completed: Completed::default(),
@@ -242,7 +210,7 @@ impl<S: AsFd> ZeroCopyStream<S> {
     }
 }
 
-impl<S: Read + AsFd> Transport for ZeroCopyStream<S> {
+impl<S: Connected> Transport for ZeroCopyStream<S> {
     fn send(&mut self, message: &[u8]) -> io::Result<()> {
         let result = self.send_all(message);
         if result.is_err() {
@@ -261,7 +229,7 @@ impl<S: Read + AsFd> Transport for ZeroCopyStream<S> {
     }
 
     fn packets(&self) -> io::Result<Option<Packets>> {
-        (self.count)(&self.stream)
+        self.stream.packets()
     }
 
     fn remark(&self) -> Option<String> {
@@ -279,11 +247,7 @@ impl<S: AsFd> Drop for ZeroCopyStream<S> {
     }
 }
 
-impl<S: AsFd> AsFd for ZeroCopyStream<S> {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        self.stream.as_fd()
-    }
-}
+as_fd!([S: AsFd] ZeroCopyStream<S>, stream);
 
 /// The next completion on a socket's error queue, if there is one: for how many sends it is, and
 /// whether the kernel had copied them.
@@ -363,7 +327,7 @@ impl Report {
 mod tests {
     use super::*;
     use crate::host::is_timeout;
-    use std::io::Write;
+    use std::io::{Read, Write};
     use std::net::{TcpListener, TcpStream};
     use std::thread;
     use std::time::Duration;
@@ -375,7 +339,7 @@ mod tests {
         enable(&stream).unwrap();
         stream.set_read_timeout(Some(give_up)).unwrap();
         stream.set_write_timeout(Some(give_up)).unwrap();
-        let transport = ZeroCopyStream::new(stream, Waits::blocking(give_up), packets::of_tcp);
+        let transport = ZeroCopyStream::new(stream, Waits::blocking(give_up));
         (transport, listener.accept().unwrap().0)
     }
 
