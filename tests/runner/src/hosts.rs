@@ -25,6 +25,9 @@ const PATIENCE: Duration = Duration::from_secs(4 * 3600);
 /// What the guest runs.
 const HOSTS: &str = "bash /share/hosts";
 
+/// How the script marks a part in its list that this kernel cannot do.
+const LEFT_OUT: &str = "left out: ";
+
 /// Where to find things.
 #[derive(Debug, Args)]
 pub struct Options {
@@ -61,14 +64,21 @@ pub fn run(layout: &Layout, name: &'static str, options: &Options) -> Result<Par
         Clock::Free(2)
     };
     let mut guest = Commands::boot_tree(layout, (name, &initramfs), &shared, clock, PATIENCE)?;
-    let parts = if options.parts.is_empty() {
+    let mut results = Part::new(name);
+    let mut parts = options.parts.clone();
+    if parts.is_empty() {
         let listed = guest.ask(&format!("{HOSTS} list"))?;
         ensure!(listed.status == 0, "hosts list:\n{}", listed.text);
-        listed.text.lines().map(str::to_owned).collect()
-    } else {
-        options.parts.clone()
-    };
-    let mut results = Part::new(name);
+        for line in listed.text.lines() {
+            match line.strip_prefix(LEFT_OUT) {
+                None => parts.push(line.to_owned()),
+                Some(part) => {
+                    step::say(&format!("{name}: {line}: this kernel cannot do it"));
+                    results.left_out.push(part.to_owned());
+                }
+            }
+        }
+    }
     for part in &parts {
         step::say(&format!("{name}: {part}"));
         let status = guest.run(&format!("{HOSTS} {part}"), |line| println!("{line}"))?;
