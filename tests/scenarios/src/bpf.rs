@@ -73,7 +73,7 @@ pub fn attach(socket: &Socket, program: &[Instruction]) -> Result<()> {
 /// # Errors
 /// The call's errno.
 pub fn detach(socket: &Socket) -> Result<()> {
-    socket.set_int_option(SOL_SOCKET, libc::SO_DETACH_FILTER, 0)
+    socket.set_so(libc::SO_DETACH_FILTER, 0)
 }
 
 /// `SO_ATTACH_BPF`.
@@ -81,7 +81,7 @@ pub fn detach(socket: &Socket) -> Result<()> {
 /// # Errors
 /// The call's errno.
 pub fn attach_extended(socket: &Socket, program: RawFd) -> Result<()> {
-    socket.set_int_option(SOL_SOCKET, libc::SO_ATTACH_BPF, program)
+    socket.set_so(libc::SO_ATTACH_BPF, program)
 }
 
 /// Loads a program for `SO_ATTACH_BPF` that returns `result`, which must not be negative.

@@ -163,7 +163,7 @@ impl PacketSocket {
         let socket = namespace.within(|| -> io::Result<Socket> {
             // Protocol 0 hears nothing until it is bound, so no frame of another device slips in.
             let socket = Socket::new(libc::AF_PACKET, libc::SOCK_RAW, 0)?;
-            socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUFFORCE, 16 << 20)?;
+            socket.set_so(libc::SO_RCVBUFFORCE, 16 << 20)?;
             bind_packet(&socket, interface_index(device)?, ethertype)?;
             Ok(socket)
         })??;

@@ -15,7 +15,7 @@ use nix::sys::signal::{killpg, Signal};
 use nix::sys::wait::{waitpid, WaitPidFlag, WaitStatus};
 use nix::unistd::{fork, pipe2, setpgid, ForkResult, Pid};
 
-use crate::alike::{self, Difference, Kind, Play, PlayConnected, PlayOnSide};
+use crate::alike::{self, errno_name, Difference, Kind, Play, PlayConnected, PlayOnSide};
 use crate::faults::{self, Cell};
 use crate::kernel_log::{alarms, KernelLog};
 use crate::knobs::Knobs;
@@ -556,6 +556,42 @@ pub fn receives(socket: &Socket, bytes: &[u8]) -> Outcome {
     let came = &room[..length];
     ensure!(came == bytes, "{:?} came", came.escape_ascii().to_string());
     Ok(())
+}
+
+/// Demands that `found` is `wanted`.
+///
+/// # Errors
+/// With both, when it is not.
+pub fn same<T: std::fmt::Debug + PartialEq<U>, U: std::fmt::Debug>(
+    found: T,
+    wanted: U,
+    what: &str,
+) -> Outcome {
+    ensure!(found == wanted, "{what}: {found:?}, not {wanted:?}");
+    Ok(())
+}
+
+/// Receives from a stream, waiting, and demands that `bytes` come next.
+///
+/// # Errors
+/// When others come, or the call fails.
+pub fn comes_next(socket: &Socket, bytes: &[u8]) -> Outcome {
+    let got = socket.receive_all(bytes.len())?;
+    let begin = got[..got.len().min(40)].escape_ascii();
+    ensure!(got == bytes, "other bytes came, beginning with {begin}");
+    Ok(())
+}
+
+/// Demands that `errno` is the socket's pending error.
+///
+/// # Errors
+/// When there is another, or none.
+pub fn failed_with(socket: &Socket, errno: i32) -> Outcome {
+    same(
+        errno_name(socket.pending_error()?),
+        errno_name(errno),
+        "SO_ERROR",
+    )
 }
 
 /// Demands that `result` failed with `errno`.

@@ -55,11 +55,7 @@ impl Knobs<'_> {
         self.write(name, text.as_bytes())?
             .with_context(|| format!("writing {text:?} to {name}"))?;
         let found = self.get(name)?;
-        ensure!(
-            found == number,
-            "{name} is {found} after writing {text:?}, not {number}"
-        );
-        Ok(())
+        crate::harness::same(found, number, &format!("{name} after {text:?}"))
     }
 
     /// Demands that file `name` refuses `text` with `EINVAL` and keeps what it has.

@@ -141,6 +141,20 @@ impl Host {
         Ok((client, server))
     }
 
+    /// A connection from each of `clients` to `port`, where `listener` of this host is: both ends of each.
+    ///
+    /// # Errors
+    /// The errno of the failing call.
+    pub fn esp_pairs_from<'a>(
+        &self,
+        clients: impl IntoIterator<Item = &'a Self>,
+        listener: &Socket,
+        port: u16,
+    ) -> Result<Vec<(Socket, Socket)>> {
+        let pair = |client: &Self| client.esp_pair_through(self, listener, port);
+        clients.into_iter().map(pair).collect()
+    }
+
     /// An ESP socket that does not block, on its way to a connection with `address`.
     ///
     /// # Errors

@@ -14,7 +14,10 @@ pub use crate::address::{Address, AF_ENET, SOL_EP};
 pub use crate::device::Device;
 pub use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P_ESP};
 pub(crate) use crate::harness::scenarios;
-pub use crate::harness::{note, receives, refused, silent, start_process, Outcome, Scenario};
+pub use crate::harness::{
+    comes_next, failed_with, note, receives, refused, same, silent, start_process, Outcome,
+    Scenario,
+};
 pub use crate::knobs::Knobs;
 pub use crate::lab::{
     arrived, await_events, eventually, print_mac, send_single_packets, Host, Lab, Wiring, DEVICE,

@@ -292,6 +292,15 @@ impl Socket {
         Ok(())
     }
 
+    /// The next `length` bytes, call after call.
+    ///
+    /// # Errors
+    /// As [`Self::receive_exact`].
+    pub fn receive_all(&self, length: usize) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; length];
+        self.receive_exact(&mut bytes).map(|()| bytes)
+    }
+
     /// `recvfrom(2)`: length and the sender's address as bytes.
     ///
     /// # Errors
@@ -429,6 +438,22 @@ impl Socket {
         self.set_option(level, name, &value.to_ne_bytes())
     }
 
+    /// An option of one `int` at the level `SOL_SOCKET`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn so(&self, name: c_int) -> Result<i32> {
+        self.int_option(libc::SOL_SOCKET, name)
+    }
+
+    /// Sets an option of one `int` at the level `SOL_SOCKET`.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn set_so(&self, name: c_int, value: i32) -> Result<()> {
+        self.set_int_option(libc::SOL_SOCKET, name, value)
+    }
+
     /// The largest payload of one packet, bytes: `EDP_SO_MTU` or `ESP_SO_MTU`.
     ///
     /// # Errors
@@ -498,7 +523,7 @@ impl Socket {
     /// # Errors
     /// The call's errno.
     pub fn pending_error(&self) -> Result<i32> {
-        self.int_option(libc::SOL_SOCKET, libc::SO_ERROR)
+        self.so(libc::SO_ERROR)
     }
 
     /// `SO_RCVTIMEO` or `SO_SNDTIMEO`.

@@ -53,6 +53,14 @@ impl Switch {
         }
     }
 
+    /// The hosts, which are `N`.
+    ///
+    /// # Errors
+    /// When they are not.
+    pub fn hosts<const N: usize>(&self) -> Result<&[Host; N]> {
+        Ok(self.hosts.as_slice().try_into()?)
+    }
+
     /// The counters of all ports, by host.
     ///
     /// # Errors
@@ -64,12 +72,7 @@ impl Switch {
         }
         let text = enet_switch(&["drops", "--json"])?;
         let report: Report = serde_json::from_str(&text).context("the switch's counters")?;
-        ensure!(
-            report.ports.len() == self.hosts.len(),
-            "{} ports for {} hosts",
-            report.ports.len(),
-            self.hosts.len()
-        );
+        same(report.ports.len(), self.hosts.len(), "ports")?;
         Ok(report.ports)
     }
 

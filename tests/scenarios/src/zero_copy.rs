@@ -32,12 +32,10 @@ pub fn is_on(socket: &Socket) -> Result<i32> {
 }
 
 fn option(socket: &Socket) -> Result<(i32, i32)> {
-    Ok(
-        match socket.int_option(libc::SOL_SOCKET, libc::SO_DOMAIN)? {
-            AF_ENET => (SOL_EP, EP_SO_ZEROCOPY),
-            _ => (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
-        },
-    )
+    Ok(match socket.so(libc::SO_DOMAIN)? {
+        AF_ENET => (SOL_EP, EP_SO_ZEROCOPY),
+        _ => (libc::SOL_SOCKET, libc::SO_ZEROCOPY),
+    })
 }
 
 /// Sends that the kernel needs no memory of any more.
@@ -65,7 +63,7 @@ pub fn completion(socket: &Socket) -> anyhow::Result<Option<Completion>> {
         length == 0 && flags & libc::MSG_ERRQUEUE != 0 && control.len() == 1,
         "{length} bytes, flags {flags:#x}, {control:?}"
     );
-    let kind = match socket.int_option(libc::SOL_SOCKET, libc::SO_DOMAIN)? {
+    let kind = match socket.so(libc::SO_DOMAIN)? {
         AF_ENET => (SOL_EP, EP_RECVERR),
         libc::AF_INET6 => (libc::SOL_IPV6, libc::IPV6_RECVERR),
         _ => (libc::SOL_IP, libc::IP_RECVERR),

@@ -123,7 +123,7 @@ impl Trace {
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
-    pub fn epoll(&self, what: &str, epoll: &Epoll) -> Result<()> {
+    pub fn epoll(&self, what: &str, epoll: &Epoll) -> Outcome {
         self.see(what, found_text(&epoll.wait(Duration::ZERO)?));
         Ok(())
     }
@@ -132,7 +132,7 @@ impl Trace {
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
-    pub fn epoll_next(&self, what: &str, epoll: &Epoll) -> Result<()> {
+    pub fn epoll_next(&self, what: &str, epoll: &Epoll) -> Outcome {
         self.see(what, found_text(&epoll.wait(patience())?));
         Ok(())
     }
@@ -142,7 +142,7 @@ impl Trace {
     ///
     /// # Errors
     /// The errno of `epoll_wait`.
-    pub fn epoll_until(&self, what: &str, epoll: &Epoll, wanted: u32) -> Result<()> {
+    pub fn epoll_until(&self, what: &str, epoll: &Epoll, wanted: u32) -> Outcome {
         let end = Instant::now() + patience();
         let mut all = 0;
         while all & wanted != wanted {
@@ -161,7 +161,7 @@ impl Trace {
     ///
     /// # Errors
     /// The errno of `select`.
-    pub fn select(&self, what: &str, socket: &impl AsRawFd) -> Result<()> {
+    pub fn select(&self, what: &str, socket: &impl AsRawFd) -> Outcome {
         let fd = socket.as_raw_fd();
         // SAFETY: all-zero is a valid fd_set, which is plain data.
         let mut sets: [libc::fd_set; 3] = unsafe { std::mem::zeroed() };

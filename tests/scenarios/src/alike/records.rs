@@ -4,9 +4,6 @@ use super::moments::await_poll;
 use super::{events_text, Family};
 use crate::alike::prelude::*;
 
-/// All of them.
-pub const ALL: &[&[Scenario]] = &[BESIDE_UNIX, BESIDE_SCTP];
-
 /// Records that came whole: `AF_UNIX` has no flag for it, 0x80 is `MSG_EOR`.
 const EOR: [Difference; 2] = [
     Difference::new(
@@ -21,52 +18,41 @@ const EOR: [Difference; 2] = [
     ),
 ];
 
-const BESIDE_UNIX: &[Scenario] = &[
-    Scenario::record("record_is_what_one_send_sent", dialogue),
-    Scenario::record("record_of_several_pieces", pieces),
-    Scenario::record("record_longer_than_the_room_is_cut", cut).differs(&EOR),
-    Scenario::record("record_length_is_told_by_msg_trunc", told),
-    Scenario::record("record_peek", peek),
-    Scenario::record("record_waitall_waits_for_one_record", wait_all),
-    Scenario::record("record_without_blocking", without_blocking),
-    Scenario::record("record_send_is_all_or_nothing", all_or_nothing),
-    Scenario::record("record_too_long_to_be_sent", too_long),
-    Scenario::record("record_of_0_bytes", nothing).differs(&[
-        Difference::new("send", "0", "EINVAL"),
-        Difference::new("receive", "0", "4"),
-        Difference::new("then", "4", "EAGAIN"),
-    ]),
-    Scenario::record("record_queued_bytes", queued).differs(&[Difference::new("two", "8", "5")]),
-    Scenario::record("record_end_behind_what_was_sent", end),
-    Scenario::record("record_send_to_a_closed_peer", closed),
-    Scenario::record("record_poll", readiness).differs(&[Difference::new(
-        "at first",
-        "OUT|WRNORM|WRBAND",
-        "OUT|WRNORM",
-    )]),
-    Scenario::record("record_low_water_mark_is_without_effect", low_water),
-    Scenario::record("record_of_a_new_socket", unconnected).differs(&[
-        Difference::new("send", "ENOTCONN", "EPIPE"),
-        Difference::new("poll", "OUT|HUP|WRNORM|WRBAND", "OUT|HUP|WRNORM"),
-    ]),
-    Scenario::record("record_urgent_data", urgent),
-    Scenario::record("record_connect_to_a_listener_of_streams", to_streams),
-    Scenario::record("record_socket_type", kind),
-    Scenario::record("record_receive_timeout", timeout),
-];
-
-const BESIDE_SCTP: &[Scenario] = &[
-    Scenario::message("record_beside_sctp_is_what_one_send_sent", dialogue),
-    Scenario::message("record_beside_sctp_of_several_pieces", pieces),
-    Scenario::message("record_beside_sctp_of_0_bytes", nothing),
-    Scenario::message("record_beside_sctp_queued_bytes", queued),
-    Scenario::message("record_beside_sctp_end_of_a_record", end_of_record),
-    Scenario::message("record_beside_sctp_without_blocking", without_blocking),
-    Scenario::message("record_beside_sctp_end_behind_what_was_sent", end)
-        .differs(&[Difference::new("no more", "ESHUTDOWN", "EPIPE")]),
-    Scenario::message("record_beside_sctp_longer_than_the_room", cut)
-        .differs(&[Difference::new("the next", "2000", "3")]),
-];
+scenarios! {
+    record record_is_what_one_send_sent = dialogue;
+    record record_of_several_pieces = pieces;
+    record record_longer_than_the_room_is_cut = cut, differs(&EOR);
+    record record_length_is_told_by_msg_trunc = told;
+    record record_peek = peek;
+    record record_waitall_waits_for_one_record = wait_all;
+    record record_without_blocking = without_blocking;
+    record record_send_is_all_or_nothing = all_or_nothing;
+    record record_too_long_to_be_sent = too_long;
+    record record_of_0_bytes = nothing,
+        differs(&[Difference::new("send", "0", "EINVAL"), Difference::new("receive", "0", "4"),
+            Difference::new("then", "4", "EAGAIN")]);
+    record record_queued_bytes = queued, differs(&[Difference::new("two", "8", "5")]);
+    record record_end_behind_what_was_sent = end;
+    record record_send_to_a_closed_peer = closed;
+    record record_poll = readiness, differs(&[Difference::new("at first", "OUT|WRNORM|WRBAND", "OUT|WRNORM")]);
+    record record_low_water_mark_is_without_effect = low_water;
+    record record_of_a_new_socket = unconnected,
+        differs(&[Difference::new("send", "ENOTCONN", "EPIPE"),
+            Difference::new("poll", "OUT|HUP|WRNORM|WRBAND", "OUT|HUP|WRNORM")]);
+    record record_urgent_data = urgent;
+    record record_connect_to_a_listener_of_streams = to_streams;
+    record record_socket_type = kind;
+    record record_receive_timeout = timeout;
+    message record_beside_sctp_is_what_one_send_sent = dialogue;
+    message record_beside_sctp_of_several_pieces = pieces;
+    message record_beside_sctp_of_0_bytes = nothing;
+    message record_beside_sctp_queued_bytes = queued;
+    message record_beside_sctp_end_of_a_record = end_of_record;
+    message record_beside_sctp_without_blocking = without_blocking;
+    message record_beside_sctp_end_behind_what_was_sent = end,
+        differs(&[Difference::new("no more", "ESHUTDOWN", "EPIPE")]);
+    message record_beside_sctp_longer_than_the_room = cut, differs(&[Difference::new("the next", "2000", "3")]);
+}
 
 fn send(trace: &Trace, what: &str, socket: &Socket, bytes: &[u8]) {
     trace.see(what, socket.send(bytes, libc::MSG_NOSIGNAL));
@@ -131,10 +117,7 @@ fn pieces(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.bytes("second piece", &second[..5]);
     trace.receive("another came", &server, 100, 0);
     let unreadable = [Piece::Good(b"good"), Piece::Bad(100)];
-    trace.see(
-        "of memory that is not there",
-        client.send_message(&unreadable, 0, &[]),
-    );
+    trace.see("of no memory", client.send_message(&unreadable, 0, &[]));
     send(trace, "after it", &client, b"next");
     trace.receive("nothing of it comes", &server, 100, 0);
     Ok(())
@@ -326,10 +309,7 @@ fn readiness(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn low_water(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.pair(7)?;
-    trace.see(
-        "set",
-        server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1_000),
-    );
+    trace.see("set", server.set_so(libc::SO_RCVLOWAT, 1_000));
     send(trace, "send", &client, b"short");
     ready(trace, "it is readable", &server, libc::POLLIN)?;
     trace.receive("receive", &server, 100, 0);
@@ -341,8 +321,7 @@ fn unconnected(side: &Side<'_>, trace: &Trace) -> Outcome {
     send(trace, "send", &socket, b"nobody");
     trace.receive("receive", &socket, 100, libc::MSG_DONTWAIT);
     trace.see("accept", socket.accept(0).map(drop));
-    trace.poll("poll", &socket)?;
-    Ok(())
+    trace.poll("poll", &socket)
 }
 
 fn urgent(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -356,7 +335,7 @@ fn to_streams(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (family, _, protocol) = side.numbers();
     let make = || Socket::new(family, libc::SOCK_STREAM, protocol);
     let listener = side.lab.b.namespace.within(make)??;
-    listener.bind_bytes(&side.here(&side.lab.b, 8))?;
+    listener.bind_bytes(&side.at_b(8))?;
     listener.listen(4)?;
     let client = side.socket(&side.lab.a)?;
     trace.see("connect", client.connect_bytes(&side.far(8)));
@@ -369,7 +348,7 @@ fn to_streams(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn kind(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.pair(7)?;
     for (what, socket) in [("client", &client), ("server", &server)] {
-        let kind = socket.int_option(libc::SOL_SOCKET, libc::SO_TYPE)?;
+        let kind = socket.so(libc::SO_TYPE)?;
         trace.see(what, kind == libc::SOCK_SEQPACKET);
     }
     Ok(())

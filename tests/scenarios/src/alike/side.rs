@@ -126,6 +126,16 @@ impl<'a> Side<'a> {
         }
     }
 
+    /// `port` of `a`'s own address, to bind to.
+    pub fn at_a(&self, port: u16) -> Vec<u8> {
+        self.here(&self.lab.a, port)
+    }
+
+    /// `port` of `b`'s own address, to bind to.
+    pub fn at_b(&self, port: u16) -> Vec<u8> {
+        self.here(&self.lab.b, port)
+    }
+
     /// `port` of all of a host's addresses, to bind to.
     pub fn anywhere(&self, port: u16) -> Vec<u8> {
         match self.family {

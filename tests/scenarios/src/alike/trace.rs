@@ -40,6 +40,13 @@ impl Shown for () {
     }
 }
 
+/// What an option's value is, byte by byte.
+impl Shown for Vec<u8> {
+    fn shown(&self) -> String {
+        format!("{self:?}")
+    }
+}
+
 /// Descriptors and addresses differ; that there is one is what counts.
 impl Shown for Socket {
     fn shown(&self) -> String {
@@ -162,10 +169,9 @@ impl Trace {
     ///
     /// # Errors
     /// The errno of `poll`.
-    pub fn poll(&self, what: &str, socket: &Socket) -> Result<i16> {
-        let events = socket.poll(EVERYTHING, Duration::ZERO)?;
-        self.see(what, events_text(events));
-        Ok(events)
+    pub fn poll(&self, what: &str, socket: &Socket) -> Result<()> {
+        self.see(what, events_text(socket.poll(EVERYTHING, Duration::ZERO)?));
+        Ok(())
     }
 
     /// Waits until `poll(2)` reports all of `wanted`, for what takes a moment to come; then notes everything it reports,
@@ -174,7 +180,7 @@ impl Trace {
     ///
     /// # Errors
     /// The errno of `poll`.
-    pub fn poll_until(&self, what: &str, socket: &Socket, wanted: i16) -> Result<i16> {
+    pub fn poll_until(&self, what: &str, socket: &Socket, wanted: i16) -> Result<()> {
         let end = Instant::now() + patience();
         let mut before = None;
         loop {
@@ -182,7 +188,7 @@ impl Trace {
             let settled = events & wanted == wanted && before == Some(events);
             if settled || Instant::now() >= end {
                 self.see(what, events_text(events));
-                return Ok(events);
+                return Ok(());
             }
             before = Some(events);
             thread::sleep(Duration::from_millis(2));

@@ -165,7 +165,7 @@ impl<'a> Cast<'a> {
         if rng.bool() {
             // Small buffers fill at once.
             let size = rng.i32(1000..60_000);
-            socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, size)?;
+            socket.set_so(libc::SO_RCVBUF, size)?;
         }
         let life = rng.u32(1..24);
         self.ends.push(End { socket, life });

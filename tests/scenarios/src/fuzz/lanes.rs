@@ -54,9 +54,7 @@ pub struct Lanes {
 fn sender(world: &World, device: &str) -> Result<PacketSocket> {
     // No frame has this type.
     let socket = PacketSocket::open(&world.wire, device, 0x88b7)?;
-    socket
-        .socket()
-        .set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 16 << 20)?;
+    socket.socket().set_so(libc::SO_SNDBUFFORCE, 16 << 20)?;
     Ok(socket)
 }
 

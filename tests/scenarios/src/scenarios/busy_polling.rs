@@ -35,11 +35,7 @@ fn receive(socket: &Socket) -> Outcome {
 
 fn poll(socket: &Socket) -> Outcome {
     await_events(socket, libc::POLLIN)?;
-    ensure!(
-        socket.receive(&mut [0; 4], libc::MSG_DONTWAIT)? == 1,
-        "no byte came"
-    );
-    Ok(())
+    receives(socket, &[0])
 }
 
 /// Frames that tasks of `host` took in themselves, as the kernel counts them.
@@ -85,11 +81,8 @@ fn polls(lab: &Lab, [near, far]: &[Socket; 2], wait: Wait) -> Outcome {
         .run("ethtool", &["-K", "eth0", "gro", "on"])?;
     await_carrier(&lab.b.namespace, "eth0")?;
     let _sysctl = Sysctl::set()?;
-    ensure!(
-        polled(&lab.b)? == 0,
-        "frames were polled without SO_BUSY_POLL"
-    );
-    far.set_int_option(libc::SOL_SOCKET, libc::SO_BUSY_POLL, LONG)?;
+    same(polled(&lab.b)?, 0, "polled without SO_BUSY_POLL")?;
+    far.set_so(libc::SO_BUSY_POLL, LONG)?;
     let answer = || {
         for round in 1..=ROUNDS {
             wait(far)?;

@@ -56,18 +56,11 @@ fn down_and_waiting(lab: &Lab) -> Outcome {
     lab.a.namespace.ip("link set eth0 down\n")?;
     for (socket, what) in [(&client, "stream"), (&listener, "listener"), (&a, "socket")] {
         let events = socket.poll(libc::POLLIN, Duration::ZERO)?;
-        ensure!(
-            events == 0,
-            "a {what} on a device that is down: {events:#x}"
-        );
+        same(events, 0, &format!("a {what} on a device that is down"))?;
         ensure!(socket.pending_error()? == 0, "a pending error of a {what}");
     }
     refused(a.send(b"x", 0), libc::ENETDOWN, "a datagram by it")?;
-    let read = || {
-        let mut got = [0; 4];
-        server.receive_exact(&mut got)?;
-        Ok(got)
-    };
+    let read = || Ok(server.receive_all(4)?);
     let go_on = || {
         client
             .send_all(b"late")
@@ -86,8 +79,7 @@ fn down_and_waiting(lab: &Lab) -> Outcome {
     exchange(&attempt, &accepted)?;
     a.send(b"x", 0)
         .context("a datagram on the device that is up again")?;
-    receives(&b, b"x")?;
-    Ok(())
+    receives(&b, b"x")
 }
 
 fn renamed(lab: &Lab) -> Outcome {
@@ -137,10 +129,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     let (ended, ()) = beside(blocked, || change(new))?;
     failed(ended, &[libc::ECONNRESET], "the peer's blocked recv")?;
     let mut got = [0; 16];
-    ensure!(
-        client.receive(&mut got, 0)? == 6,
-        "the data that had arrived"
-    );
+    receives(&client, b"unread")?;
     for call in ["first", "second"] {
         failed(
             client.receive(&mut got, 0),
@@ -171,10 +160,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     let (accepted, _) = listener.accept(0)?;
     exchange(&caller, &accepted)?;
     lab.b.edp()?.send_to(b"new", 0, &there.to(&here, 806))?;
-    ensure!(
-        bound.receive(&mut got, 0)? == 3,
-        "the datagram to the new address"
-    );
+    receives(&bound, b"new")?;
 
     // An attempt to connect goes on from the new address.
     let far = lab.b.esp_listener(809, 4)?;
@@ -398,7 +384,7 @@ fn waiting_sender(lab: &Lab) -> Outcome {
         .ip("link add second0 type veth peer name far0\nlink set far0 up\nlink set second0 up\n")?;
     let second = Device::ready(&host.namespace, "second0")?;
     let socket = host.edp()?;
-    socket.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4608)?;
+    socket.set_so(libc::SO_SNDBUF, 4608)?;
     // A packet in more than a minute.
     let slow = ["tbf", "rate", "100bit", "burst", "1600", "limit", "1mb"];
     host.queue("add", &slow)?;

@@ -40,10 +40,7 @@ fn vlans(lab: &Lab) -> Outcome {
     for name in &names {
         let near = Device::ready(&lab.a.namespace, name)?;
         let far = Device::ready(&lab.b.namespace, name)?;
-        ensure!(
-            near.mac == lab.a.mac,
-            "a VLAN has the address of its device"
-        );
+        same(near.mac, lab.a.mac, "a VLAN's address")?;
         ends.push((near, far, near.edp(850)?, far.edp(850)?, far.listener(850)?));
     }
     for (index, (near, far, datagrams, far_datagrams, listener)) in ends.iter().enumerate() {
@@ -100,9 +97,7 @@ fn vlan_priority(lab: &Lab) -> Outcome {
     let far = Device::ready(&lab.b.namespace, "eth0.10")?;
     let (client, server) = near.stream_to(&far, 855)?;
     let (from, to) = (near.edp(855)?, far.edp(855)?);
-    let set = |socket: &Socket, priority| {
-        socket.set_int_option(libc::SOL_SOCKET, libc::SO_PRIORITY, priority)
-    };
+    let set = |socket: &Socket, priority| socket.set_so(libc::SO_PRIORITY, priority);
     for (priority, mapped) in [(5, 3), (6, 4), (4, 0)] {
         set(&client, priority)?;
         set(&from, priority)?;
@@ -180,10 +175,7 @@ fn longer_headers(lab: &Lab) -> Outcome {
              link add link long1 name long2 type vlan id 9\n\
              link set long2 master bond0\n",
         )?;
-        let mut got = vec![0; message.len()];
-        server.receive_exact(&mut got)?;
-        ensure!(got == message, "the bytes changed on the way");
-        Ok(())
+        comes_next(&server, &message)
     };
     beside(send, grow)?;
     exchange(&client, &server)?;
@@ -308,11 +300,7 @@ fn bridge() -> Outcome {
     exchange(&client, &server)?;
     hub.ip("link add low1 address 02:00:00:00:02:01 type dummy\nlink set low1 master br1 up\n")?;
     for socket in [&client, &server] {
-        refused(
-            socket.receive(&mut [0; 4], 0),
-            libc::ECONNABORTED,
-            "recv after the bridge's change",
-        )?;
+        refused(socket.receive(&mut [0; 4], 0), libc::ECONNABORTED, "recv")?;
     }
     Ok(())
 }

@@ -49,10 +49,7 @@ fn moved(lab: &Lab) -> Outcome {
     server.send_all(b"anyone?")?;
     let events = await_events(&server, libc::POLLIN)?;
     ensure!(events & libc::POLLERR != 0, "events {events:#x}");
-    ensure!(
-        server.pending_error()? == libc::ECONNRESET,
-        "the peer's error"
-    );
+    failed_with(&server, libc::ECONNRESET)?;
     // It comes home.
     drop((caller, accepted, new));
     other.ip("link set eth0 down\n")?;
@@ -65,10 +62,7 @@ fn moved(lab: &Lab) -> Outcome {
     if device.ifindex == lab.a.ifindex {
         // Bound to an index: what has it now is its device.
         lab.b.edp()?.send_to(b"home", 0, &there.to(&device, 890))?;
-        ensure!(
-            bound.receive(&mut got, 0)? == 4,
-            "the datagram after the return"
-        );
+        receives(&bound, b"home")?;
     }
     Ok(())
 }
@@ -91,8 +85,7 @@ fn sockets_live_on() -> Outcome {
     exchange(&client, &server)?;
     // A stream that is closed and not yet acknowledged is a socket still.
     client.send_all(&[7; 3000])?;
-    let mut got = [0; 3000];
-    server.receive_exact(&mut got)?;
+    let mut got = server.receive_all(3000)?;
     drop(server);
     // The last socket goes, and the namespace after it; so does the cable.
     ensure!(client.receive(&mut got, 0)? == 0, "the end of the stream");
@@ -142,8 +135,7 @@ fn killed() -> Outcome {
         let (sender, _) = listener.accept(0)?;
         (sender, receiver, datagrams, process)
     };
-    let mut bytes = vec![0; 1 << 16];
-    receiver.receive_exact(&mut bytes).context("the flood")?;
+    let mut bytes = receiver.receive_all(1 << 16).context("the flood")?;
     await_events(&datagrams, libc::POLLIN)?;
     // A stream under way: as much as the socket takes at a time, though the other end reads what comes.
     sender.set_nonblocking(true)?;

@@ -49,11 +49,7 @@ fn sizes(lab: &Lab) -> Outcome {
         )?;
     }
     let pieces = [&[1; EDP_MAX][..], &[2; 1]].map(Piece::Good);
-    refused(
-        a.send_message(&pieces, 0, &[]),
-        libc::EMSGSIZE,
-        "one byte too many in pieces",
-    )?;
+    refused(a.send_message(&pieces, 0, &[]), libc::EMSGSIZE, "in pieces")?;
     silent(&b, "an oversize datagram")
 }
 
@@ -78,7 +74,7 @@ fn in_order(lab: &Lab) -> Outcome {
 
 fn full_buffer(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(49)?;
-    b.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
+    b.set_so(libc::SO_RCVBUF, 4096)?;
     for number in 0..100u8 {
         a.send(&[number; 1000], 0)?;
     }
@@ -110,7 +106,7 @@ fn small_send_buffer(lab: &Lab) -> Outcome {
     // A slow link keeps what it is given for a while, so the buffer fills.
     let slow = ["tbf", "rate", "1mbit", "burst", "2kb", "limit", "1mb"];
     lab.a.queue("add", &slow)?;
-    a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4608)?;
+    a.set_so(libc::SO_SNDBUF, 4608)?;
     let (mut taken, mut refusals) = (0u32, 0);
     for number in 0..200u32 {
         let mut bytes = [0; 1000];
@@ -138,28 +134,18 @@ fn small_send_buffer(lab: &Lab) -> Outcome {
         a.send(&[number as u8; 1000], 0)?;
     }
     for number in 0..20 {
-        ensure!(
-            take(&b)?.0[0] == number,
-            "datagram {number} of a blocking sender"
-        );
+        same(take(&b)?.0[0], number, "a blocking sender's datagram")?;
     }
     Ok(())
 }
 
 fn options(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(51)?;
-    ensure!(
-        a.int_option(SOL_EP, SO_MTU)? == EDP_MAX as i32,
-        "EDP_SO_MTU"
-    );
+    same(a.largest_payload()?, EDP_MAX as i32, "EDP_SO_MTU")?;
     lab.a.set_mtu(1000)?;
     let mtu = a.int_option(SOL_EP, SO_MTU)?;
     ensure!(mtu == 994, "EDP_SO_MTU is {mtu} with a device MTU of 1000");
-    refused(
-        a.send(&[0; 995], 0),
-        libc::EMSGSIZE,
-        "995 bytes with an MTU of 1000",
-    )?;
+    refused(a.send(&[0; 995], 0), libc::EMSGSIZE, "995 bytes of 1000")?;
     a.send(&[0; 994], 0)?;
     take(&b)?;
     b.send(&[], 0)?;
@@ -186,11 +172,7 @@ fn device_gone(lab: &Lab) -> Outcome {
     let (bytes, sender) = take(&b)?;
     ensure!(bytes == b"last message", "{bytes:?}");
     ensure!(sender == from, "from {sender:?}");
-    refused(
-        b.send_to(b"x", 0, &from),
-        libc::ENODEV,
-        "answering through the lost device",
-    )?;
+    refused(b.send_to(b"x", 0, &from), libc::ENODEV, "an answer by it")?;
     // Host a lost its end of the cable, too, and has a socket bound to it.
     refused(
         a.send_to(b"x", 0, &lab.a.to(&lab.b, 52)),

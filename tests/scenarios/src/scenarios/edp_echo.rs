@@ -42,10 +42,7 @@ fn echo(lab: &Lab) -> Outcome {
     request.resize(46, 0xee);
     wire.send(&ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &request))?;
     let frame = wire.wait_for(patience(), |_| true)?;
-    ensure!(
-        frame[14..23] == edp(0, 4711, 3, &[REPLY, 7, 8]),
-        "the reply is {frame:02x?}"
-    );
+    same(&frame[14..23], edp(0, 4711, 3, &[REPLY, 7, 8]), "reply")?;
     ensure!(!frame[23..].contains(&0xee), "the padding came back");
     Ok(())
 }
@@ -58,11 +55,7 @@ fn echo_socket(lab: &Lab) -> Outcome {
         await_events(&socket, libc::POLLIN)?;
         let mut bytes = [0; 16];
         let (length, from) = socket.receive_from(&mut bytes, 0)?;
-        ensure!(
-            bytes[..length] == [REPLY, 1, 2, 3],
-            "{:?}",
-            &bytes[..length]
-        );
+        same(&bytes[..length], [REPLY, 1, 2, 3], "the reply")?;
         let from = crate::address::Address::from_bytes(&from)?;
         ensure!(from == there, "from {from:?}");
     }
@@ -82,9 +75,5 @@ fn silence(lab: &Lab) -> Outcome {
     // What is answered now would have been preceded by any earlier answer.
     send(&edp(6, 0, 2, &[REQUEST, 99]))?;
     let frame = wire.wait_for(patience(), |_| true)?;
-    ensure!(
-        frame[14..22] == edp(0, 6, 2, &[REPLY, 99]),
-        "answered: {frame:02x?}"
-    );
-    Ok(())
+    same(&frame[14..22], edp(0, 6, 2, &[REPLY, 99]), "the answer")
 }

@@ -97,9 +97,5 @@ fn port_changes(lab: &Lab) -> Outcome {
         "the other socket did not move: {seen:?}"
     );
     let missed = lab.a.counter("EdpInNoSocket")?;
-    ensure!(
-        missed == 0,
-        "{missed} of {datagrams} datagrams did not find their socket"
-    );
-    Ok(())
+    same(missed, 0, &format!("missed of {datagrams} datagrams"))
 }

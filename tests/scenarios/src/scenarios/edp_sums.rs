@@ -134,11 +134,7 @@ fn sizes(lab: &Lab) -> Outcome {
                     ensure!(got[..length] == payload, "{size} bytes came as {length}");
                 }
             }
-            refused(
-                a.send(&vec![0; most + 1], 0),
-                libc::EMSGSIZE,
-                "a byte too many",
-            )?;
+            refused(a.send(&vec![0; most + 1], 0), libc::EMSGSIZE, "one more")?;
         }
     }
     Ok(())

@@ -49,7 +49,7 @@ fn ezdp_sends_are_completed(lab: &Lab) -> Outcome {
 
 fn ezdp_and_edp_share_ports_and_frames(lab: &Lab) -> Outcome {
     let socket = ezdp(&lab.a)?;
-    let protocol = socket.int_option(libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+    let protocol = socket.so(libc::SO_PROTOCOL)?;
     ensure!(protocol == EPPROTO_EZDP, "protocol {protocol}");
     socket.bind(&lab.a.here(71))?;
     let again = lab.a.edp()?;
@@ -143,11 +143,7 @@ fn ezdp_refusals_are_not_completed(lab: &Lab) -> Outcome {
     receives(&b, b"good")?;
     completed(&a, 1)?;
     lab.a.namespace.ip("link set eth0 down\n")?;
-    refused(
-        a.send(b"down", 0),
-        libc::ENETDOWN,
-        "on a device that is down",
-    )?;
+    refused(a.send(b"down", 0), libc::ENETDOWN, "a device that is down")?;
     none_left(&a)
 }
 

@@ -59,10 +59,7 @@ fn printed(host: &Host, arguments: &str) -> Result<String> {
 
 /// Demands that the program complains with each of `words`, and exits with `code`.
 fn complains(ended: &Ended, code: i32, words: &[&str]) -> Outcome {
-    ensure!(
-        ended.code == Some(code),
-        "not exit status {code}: {ended:?}"
-    );
+    same(ended.code, Some(code), &format!("{ended:?}"))?;
     for word in words {
         ensure!(
             ended.complaints.contains(word),

@@ -52,10 +52,7 @@ fn take(socket: &Socket) -> Result<usize> {
     let [Control { level, kind, data }] = &control[..] else {
         anyhow::bail!("control messages {control:?}");
     };
-    ensure!(
-        (*level, *kind) == (SOL_EP, EP_RECVERR),
-        "level {level}, kind {kind}"
-    );
+    same((*level, *kind), (SOL_EP, EP_RECVERR), "level, kind")?;
     // struct sock_extended_err: the errno, the origin, type, code: SO_EE_CODE_TXTIME_INVALID_PARAM of TXTIME.
     ensure!(
         data.len() == 16 && data[..4] == libc::EINVAL.to_ne_bytes() && data[4..7] == [6, 0, 1],
@@ -94,12 +91,9 @@ fn reports(lab: &Lab) -> Outcome {
     let all = libc::POLLIN | libc::POLLPRI;
     let events = await_events(&a, all)?;
     ensure!(events == libc::POLLERR, "events {events:#x} with a report");
-    a.set_int_option(libc::SOL_SOCKET, SO_SELECT_ERR_QUEUE, 1)?;
+    a.set_so(SO_SELECT_ERR_QUEUE, 1)?;
     let events = await_events(&a, all)?;
-    ensure!(
-        events == libc::POLLERR | libc::POLLPRI,
-        "events {events:#x} with a report that was asked for"
-    );
+    same(events, libc::POLLERR | libc::POLLPRI, "of a report")?;
     silent(&a, "a datagram")?;
     // Ethernet's header, EDP's, and the payload.
     ensure!(take(&a)? == 14 + 6 + 4, "another frame");
@@ -150,9 +144,7 @@ fn stream(lab: &Lab) -> Outcome {
     take(&client)?;
     // Once packets leave, the stream goes on.
     a.run("tc", &["qdisc", "del", "dev", "multi0", "root"])?;
-    let mut bytes = [0; 13];
-    server.receive_exact(&mut bytes)?;
-    ensure!(&bytes == b"late at first", "{bytes:?}");
+    comes_next(&server, b"late at first")?;
     drop((client, server));
     lab.await_no_sockets()?;
     a.ip("link del multi0\n")

@@ -118,7 +118,7 @@ fn odd_sizes(lab: &Lab) -> Outcome {
 fn slow_reader(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(303, 4)?;
     // A child takes its buffer sizes from the listener, as with TCP.
-    listener.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 8192)?;
+    listener.set_so(libc::SO_RCVBUF, 8192)?;
     let (client, server) = lab.esp_pair_through(&listener, 303)?;
     let message = random(4 * MIB, 303);
     let mut got = vec![0; message.len()];
@@ -198,7 +198,7 @@ fn many_senders(lab: &Lab) -> Outcome {
 fn two_writers(lab: &Lab) -> Outcome {
     const LENGTH: usize = 100_000;
     let (client, server) = lab.esp_pair(650)?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 2 << 20)?;
+    client.set_so(libc::SO_SNDBUFFORCE, 2 << 20)?;
     for round in 0..20 {
         let second = || {
             run_on(0)?;
@@ -209,8 +209,7 @@ fn two_writers(lab: &Lab) -> Outcome {
         let both = |_: &Sleeper| {
             run_on(0)?;
             client.send_all(&[1; LENGTH]).context("the first")?;
-            let mut got = vec![0; 2 * LENGTH];
-            server.receive_exact(&mut got)?;
+            let got = server.receive_all(2 * LENGTH)?;
             let changes = got.windows(2).filter(|pair| pair[0] != pair[1]).count();
             ensure!(
                 changes == 1 && got[0] == 1,

@@ -18,7 +18,7 @@ scenarios! {
 /// Little memory and no waiting: what a send did not take is not sent, what it took arrives.
 fn nonblocking_sender(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(603)?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 4608)?;
+    client.set_so(libc::SO_SNDBUF, 4608)?;
     client.set_nonblocking(true)?;
     let message = random(1 << 20, 603);
     let send = || {
@@ -56,30 +56,15 @@ fn first_level(lab: &Lab) -> Outcome {
     for (socket, numbers) in [(&client, 8), (&datagrams, 4)] {
         let now = socket.int_option(SOL_EP, SO_MTU)?;
         let then = socket.int_option(SOL_EP_2006, SO_MTU)?;
-        ensure!(
-            now == then,
-            "*_SO_MTU is {now}, and {then} at the first level"
-        );
+        same(now, then, "*_SO_MTU, and at the first level")?;
         let room = 4 * numbers;
         let counters = socket.option(SOL_EP_2006, SO_STATS, room, room as i32)?;
-        ensure!(
-            counters.len() == room,
-            "{} bytes of counters",
-            counters.len()
-        );
+        same(counters.len(), room, "bytes of counters")?;
         for level in [SOL_EP_2006, SOL_EP] {
-            refused(
-                socket.int_option(level, 99),
-                libc::ENOPROTOOPT,
-                "an option that there is not",
-            )?;
+            refused(socket.int_option(level, 99), libc::ENOPROTOOPT, "no option")?;
         }
         for level in [SOL_EP_2006 - 1, SOL_EP_2006 + 1, SOL_EP - 1, SOL_EP + 1] {
-            refused(
-                socket.int_option(level, SO_MTU),
-                libc::EOPNOTSUPP,
-                "another protocol's level",
-            )?;
+            refused(socket.int_option(level, SO_MTU), libc::EOPNOTSUPP, "others")?;
         }
     }
     Ok(())
@@ -115,8 +100,8 @@ fn options(lab: &Lab) -> Outcome {
 fn buffers(lab: &Lab) -> Outcome {
     let filled = |sndbuf: i32| {
         let (client, server) = lab.esp_pair(608)?;
-        client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, sndbuf)?;
-        server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
+        client.set_so(libc::SO_SNDBUF, sndbuf)?;
+        server.set_so(libc::SO_RCVBUF, 4096)?;
         fill(&client)
     };
     let (small, large) = (filled(8192)?, filled(100_000)?);
@@ -135,8 +120,8 @@ fn buffers(lab: &Lab) -> Outcome {
 /// reads.
 fn low_water(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(660)?;
-    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 16 << 10)?;
-    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 8 << 10)?;
+    server.set_so(libc::SO_RCVBUF, 16 << 10)?;
+    server.set_so(libc::SO_RCVLOWAT, 8 << 10)?;
     let message = random(64 << 10, 660);
     let mut got = Vec::new();
     let receive = || {
@@ -148,7 +133,7 @@ fn low_water(lab: &Lab) -> Outcome {
             got.extend_from_slice(&bytes[..length]);
             if message.len() - got.len() < 8 << 10 {
                 // The rest does not reach the mark.
-                server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 1)?;
+                server.set_so(libc::SO_RCVLOWAT, 1)?;
             }
         }
         Ok(())

@@ -45,10 +45,7 @@ fn have(ends: &[Socket; 2]) -> Result<bool> {
         *has = end.int_option(SOL_EP, ESP_SO_CHECKSUM)? == 1;
         let payload = end.largest_payload()?;
         let expected = if *has { PAYLOAD } else { PAYLOAD + 4 };
-        ensure!(
-            payload == expected,
-            "checksums: {has}, ESP_SO_MTU {payload}"
-        );
+        same(payload, expected, &format!("ESP_SO_MTU, {has} checksums"))?;
     }
     ensure!(have[0] == have[1], "one end alone has checksums");
     Ok(have[0])
@@ -212,16 +209,9 @@ fn wrong_or_missing(lab: &Lab) -> Outcome {
     };
     put(&missing.packet(b"wrong"))?;
     put(&right)?;
-    let mut got = [0; 5];
-    server.receive_exact(&mut got)?;
-    ensure!(&got == b"right", "{got:?}");
+    comes_next(&server, b"right")?;
     let wrong = lab.b.counter("EspInCsumErrors")?;
-    ensure!(
-        wrong == flips + 1,
-        "{wrong} of {} wrong ones counted",
-        flips + 1
-    );
-    Ok(())
+    same(wrong, flips + 1, "wrong ones counted")
 }
 
 /// A listener that keeps nothing of a SYN learns from the next packet that it had a checksum.

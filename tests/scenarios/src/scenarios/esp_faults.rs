@@ -110,8 +110,7 @@ fn connections_on_bad_wire(lab: &Lab) -> Outcome {
                 let servers = scope.spawn(|| -> Outcome {
                     for _ in 0..10 {
                         let (server, _) = listener.accept(0)?;
-                        let mut bytes = vec![0; 3000];
-                        server.receive_exact(&mut bytes).context("server")?;
+                        let mut bytes = server.receive_all(3000).context("server")?;
                         server.send_all(&bytes).context("server")?;
                         let end = server.receive(&mut bytes, 0)?;
                         ensure!(end == 0, "the client's end did not come");

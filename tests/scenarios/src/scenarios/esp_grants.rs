@@ -16,7 +16,7 @@ const OPTIONS: [u8; 16] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 2
 
 fn connect(lab: &Lab, port: u16) -> Result<(Station, Socket)> {
     let (station, client) = Station::connect_telling(lab, port, &OPTIONS)?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20)?;
+    client.set_so(libc::SO_SNDBUFFORCE, 4 << 20)?;
     Ok((station, client))
 }
 
@@ -94,7 +94,7 @@ fn buffers(lab: &Lab) -> Outcome {
     let sizes = |port, prepare: &dyn Fn(&Socket, &Socket) -> Outcome| {
         let (client, server) = lab.esp_pair(port)?;
         prepare(&client, &server)?;
-        let size = |socket: &Socket, option| socket.int_option(libc::SOL_SOCKET, option);
+        let size = |socket: &Socket, option| socket.so(option);
         let both = || anyhow::Ok([size(&client, SEND)?, size(&server, RECEIVE)?]);
         let before = both()?;
         transfer(&client, &server, load)?;
@@ -106,8 +106,8 @@ fn buffers(lab: &Lab) -> Outcome {
         ensure!(*after >= 2 * before && *after <= 4 << 20, "{after} bytes");
     }
     let (before, after) = sizes(896, &|client, server| {
-        client.set_int_option(libc::SOL_SOCKET, SEND, 100_000)?;
-        server.set_int_option(libc::SOL_SOCKET, RECEIVE, 100_000)?;
+        client.set_so(SEND, 100_000)?;
+        server.set_so(RECEIVE, 100_000)?;
         Ok(())
     })?;
     ensure!(before == after, "chosen buffers grew to {after:?}");

@@ -27,12 +27,7 @@ fn both_ways(client: &Socket, server: &Socket) -> Outcome {
     let bytes = random(200_000, 17);
     for (from, to) in [(client, server), (server, client)] {
         let send = || from.send_all(&bytes).context("send");
-        let receive = || {
-            let mut got = vec![0; bytes.len()];
-            to.receive_exact(&mut got).context("receive")?;
-            ensure!(got == bytes, "the bytes changed on the way");
-            Ok(())
-        };
+        let receive = || comes_next(to, &bytes);
         beside(send, receive)?;
     }
     Ok(())

@@ -43,7 +43,7 @@ fn is_reset(socket: &Socket) -> Result<bool> {
 /// A client whose server has answered with more than was read, and closed; and how much waits there.
 fn abandoned(lab: &Lab, listener: &Socket, bytes: &[u8]) -> Result<(Socket, usize)> {
     let (client, server) = lab.esp_pair_through(listener, PORT)?;
-    server.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, SEND_BUFFER)?;
+    server.set_so(libc::SO_SNDBUFFORCE, SEND_BUFFER)?;
     let held = fill(&server, bytes)?;
     ensure!(held > 0, "nothing waits for the reader");
     Ok((client, held))

@@ -74,10 +74,7 @@ impl<'a> Waiting<'a> {
         let before = self.memory()?;
         self.send(length)?;
         let after = self.memory()?;
-        ensure!(
-            after == before,
-            "{length} bytes joined no packet: {before} bytes of memory, then {after}"
-        );
+        same(after, before, &format!("{length} bytes' memory"))?;
         self.is_counted()
     }
 
@@ -101,9 +98,7 @@ impl<'a> Waiting<'a> {
     fn arrives(self) -> Result<Socket> {
         self.lab.a.queue("del", &[])?;
         self.client.shutdown(libc::SHUT_WR)?;
-        let mut got = vec![0; self.sent.len()];
-        self.server.receive_exact(&mut got)?;
-        ensure!(got == self.sent, "the bytes changed on the way");
+        comes_next(&self.server, &self.sent)?;
         let more = self.server.receive(&mut [0; 1], 0)?;
         ensure!(more == 0, "more bytes than were sent");
         Ok(self.client)
@@ -225,9 +220,7 @@ fn bad_room(lab: &Lab) -> Outcome {
         }
         let queued = server.queued(libc::FIONREAD)? as usize;
         ensure!(queued == length, "{queued} bytes left of {length}");
-        let mut got = vec![0; length];
-        server.receive_exact(&mut got)?;
-        ensure!(got == bytes, "the bytes changed");
+        comes_next(&server, &bytes)?;
     }
     Ok(())
 }

@@ -7,6 +7,7 @@ use std::sync::Barrier;
 use nix::sys::signal::{kill, Signal};
 use sockaddr_en::EspStats;
 
+use crate::harness::tell;
 use crate::prelude::*;
 use crate::switch::Switch;
 use crate::transfer::send_random;
@@ -28,11 +29,6 @@ const HOLD: Duration = Duration::from_millis(20);
 
 /// The receiver's counter of turns taken from senders that fell silent.
 const OVERRUNS: &str = "EspAckQueueOverrun";
-
-/// A number for people to read, however the scenario ends.
-fn tell(text: &str) {
-    println!("# {text}");
-}
 
 /// One message of `total` bytes over each of `pairs`, all at the same time; how long that takes.
 ///
@@ -78,16 +74,11 @@ fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duratio
 
 fn many_senders() -> Outcome {
     let switch = Switch::up(33, &["--rate", "200mbit", "--buffer", "128k"])?;
-    let [receiver, senders @ ..] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, senders @ ..] = switch.hosts::<33>()?;
     for count in [1, 8, 32] {
         let port = 800 + count as u16;
         let listener = receiver.esp_listener(port, 64)?;
-        let pairs = senders[..count]
-            .iter()
-            .map(|sender| sender.esp_pair_through(receiver, &listener, port))
-            .collect::<Result<Vec<_>>>()?;
+        let pairs = receiver.esp_pairs_from(&senders[..count], &listener, port)?;
         let time =
             transfer_together(&pairs, 256 * KIB).with_context(|| format!("{count} senders"))?;
         let overruns = receiver.counter(OVERRUNS)?;
@@ -186,16 +177,9 @@ fn judge_delay(receiver: &Host, alone: Duration, together: Duration) -> Outcome 
 
 fn silent_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "200mbit"])?;
-    let [receiver, senders @ .., silent] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, senders @ .., silent] = switch.hosts::<5>()?;
     let listener = receiver.esp_listener(811, 8)?;
-    let three = || {
-        senders
-            .iter()
-            .map(|sender| sender.esp_pair_through(receiver, &listener, 811))
-            .collect::<Result<Vec<_>>>()
-    };
+    let three = || receiver.esp_pairs_from(senders, &listener, 811);
     // The first run is not looked at: everything is done for the first time in it.
     transfer_together(&three()?, MIB)?;
     let alone = transfer_together(&three()?, MIB).context("among themselves")?;
@@ -206,10 +190,7 @@ fn silent_sender() -> Outcome {
     // Once that byte is here, the receiver counts on the ones announced with it.
     silents_end.receive_exact(&mut [0])?;
     let before = receiver.counter(OVERRUNS)?;
-    ensure!(
-        before == 0,
-        "{before} turns taken from senders that never were silent"
-    );
+    same(before, 0, "turns taken before anyone was silent")?;
     let together = transfer_together(&three()?, MIB).context("beside a silent sender")?;
     judge_delay(receiver, alone, together)?;
     silent.send(flag::RST | flag::ACK, &[])?;
@@ -304,9 +285,7 @@ fn others_finish(
 /// A process that sends until it is killed.
 fn killed_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "100mbit"])?;
-    let [receiver, senders @ .., victim] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, senders @ .., victim] = switch.hosts::<5>()?;
     let listener = receiver.esp_listener(812, 8)?;
     let child = start_process(|| {
         let send = || -> Result<()> {
@@ -322,10 +301,7 @@ fn killed_sender() -> Outcome {
         1
     })?;
     let (fallen, _) = listener.accept(0).context("accepting the victim")?;
-    let pairs = senders
-        .iter()
-        .map(|sender| sender.esp_pair_through(receiver, &listener, 812))
-        .collect::<Result<Vec<_>>>()?;
+    let pairs = receiver.esp_pairs_from(senders, &listener, 812)?;
     let shoot = || {
         kill(child, Signal::SIGKILL).context("kill")?;
         let end = waitpid(child, None).context("waitpid")?;
@@ -341,15 +317,10 @@ fn killed_sender() -> Outcome {
 /// A sender whose cable is pulled, which nobody can hear; later it is put back.
 fn unlinked_sender() -> Outcome {
     let switch = Switch::up(5, &["--rate", "100mbit"])?;
-    let [receiver, senders @ .., victim] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, senders @ .., victim] = switch.hosts::<5>()?;
     let listener = receiver.esp_listener(813, 8)?;
     let (sender, fallen) = victim.esp_pair_through(receiver, &listener, 813)?;
-    let pairs = senders
-        .iter()
-        .map(|sender| sender.esp_pair_through(receiver, &listener, 813))
-        .collect::<Result<Vec<_>>>()?;
+    let pairs = receiver.esp_pairs_from(senders, &listener, 813)?;
     let link = |state: &str| victim.namespace.ip(&format!("link set eth0 {state}\n"));
     let before = receiver.counter(OVERRUNS)?;
     let enough = AtomicBool::new(false);
@@ -386,9 +357,7 @@ fn unlinked_sender() -> Outcome {
 
 fn sleeping_reader() -> Outcome {
     let switch = Switch::up(2, &["--rate", "200mbit"])?;
-    let [receiver, sender] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, sender] = switch.hosts()?;
     for (port, room) in [(820, None), (821, Some(8192))] {
         let what = || match room {
             None => "with the receive buffer as it is".to_owned(),
@@ -397,7 +366,7 @@ fn sleeping_reader() -> Outcome {
         let listener = receiver.esp_listener(port, 4)?;
         if let Some(bytes) = room {
             // Less than a burst; a child takes its buffer sizes from the listener, as with TCP.
-            listener.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, bytes)?;
+            listener.set_so(libc::SO_RCVBUF, bytes)?;
         }
         let (client, server) = sender.esp_pair_through(receiver, &listener, port)?;
         let message = random(8 * MIB, port.into());
@@ -438,9 +407,7 @@ fn sleeping_reader() -> Outcome {
 /// One frame in 2,000, as in Treydte 2007; 64 MiB are some 45,000 frames.
 fn random_loss() -> Outcome {
     let switch = Switch::up(2, &["--rate", "400mbit", "--loss", "0.05%"])?;
-    let [receiver, sender] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, sender] = switch.hosts()?;
     let listener = receiver.esp_listener(830, 4)?;
     let (client, server) = sender.esp_pair_through(receiver, &listener, 830)?;
     let load = Load::of(64 * MIB, 64 * KIB, 830);

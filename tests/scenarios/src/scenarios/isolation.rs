@@ -14,10 +14,7 @@ scenarios! {
 fn unreachable() -> Outcome {
     let mac = [2, 0, 0, 0, 0, 5];
     let (here, there) = (Host::alone(mac)?, Host::alone(mac)?);
-    ensure!(
-        here.ifindex == there.ifindex,
-        "the two hosts should be alike"
-    );
+    same(here.ifindex, there.ifindex, "the hosts' devices")?;
     let (mine, theirs) = (here.edp_bound(200)?, there.edp_bound(200)?);
     let their_listener = there.esp_listener(201, 4)?;
     here.edp()?.send_to(b"mine", 0, &here.to(&here, 200))?;
@@ -30,11 +27,7 @@ fn unreachable() -> Outcome {
         "connect to the port of another host",
     )?;
     their_listener.set_nonblocking(true)?;
-    refused(
-        their_listener.accept(0),
-        libc::EAGAIN,
-        "the other host's listener",
-    )?;
+    refused(their_listener.accept(0), libc::EAGAIN, "the other host")?;
     let listed = here.namespace.proc_net("esp")?;
     ensure!(
         listed.lines().count() <= 1,
@@ -81,26 +74,10 @@ fn own_devices() -> Outcome {
         mac: [0; 6],
         ..foreign
     })?;
-    refused(
-        here.edp()?.bind(&foreign),
-        libc::ENODEV,
-        "bind to another host's device",
-    )?;
-    refused(
-        here.esp()?.bind(&foreign),
-        libc::ENODEV,
-        "bind to another host's device",
-    )?;
-    refused(
-        here.esp()?.connect(&foreign),
-        libc::ENODEV,
-        "connect through another host's device",
-    )?;
-    refused(
-        here.edp()?.send_to(b"x", 0, &foreign),
-        libc::ENODEV,
-        "send through another host's device",
-    )
+    refused(here.edp()?.bind(&foreign), libc::ENODEV, "bind of EDP")?;
+    refused(here.esp()?.bind(&foreign), libc::ENODEV, "bind of ESP")?;
+    refused(here.esp()?.connect(&foreign), libc::ENODEV, "connect")?;
+    refused(here.edp()?.send_to(b"x", 0, &foreign), libc::ENODEV, "send")
 }
 
 fn own_address(lab: &Lab) -> Outcome {

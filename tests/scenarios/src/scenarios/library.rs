@@ -42,11 +42,7 @@ fn records(lab: &Lab) -> Outcome {
     ensure!(client.send(b"").is_err(), "nothing is no record");
     let refused = lab.a.namespace.within(|| EspStream::connect(there))?;
     let kind = refused.map_err(|error| error.kind()).err();
-    ensure!(
-        kind == Some(ErrorKind::ConnectionRefused),
-        "a stream: {kind:?}"
-    );
-    Ok(())
+    same(kind, Some(ErrorKind::ConnectionRefused), "a stream")
 }
 
 fn datagrams(lab: &Lab) -> Outcome {
@@ -69,20 +65,13 @@ fn datagrams(lab: &Lab) -> Outcome {
     let expected = Address::new(MacAddr(lab.a.mac), lab.b.ifindex, 2810);
     ensure!(sender == expected, "from {sender:?}");
     let printed = lab.b.namespace.within(|| sender.to_string())?;
-    ensure!(
-        printed == "02:00:00:00:00:01%eth0:2810",
-        "prints as {printed}"
-    );
+    same(printed, "02:00:00:00:00:01%eth0:2810", "printed")?;
 
     b.connect(sender)?;
     ensure!(b.peer_addr()? == sender, "peer_addr {:?}", b.peer_addr()?);
     b.send(b"answer")?;
     ensure!(a.recv(&mut buffer)? == 6, "recv");
-    ensure!(
-        a.max_datagram()? == 1494,
-        "max_datagram {}",
-        a.max_datagram()?
-    );
+    same(a.max_datagram()?, 1494, "max_datagram")?;
     let stats = a.stats()?;
     ensure!((stats.pkt_tx, stats.pkt_rx) == (1, 1), "{stats:?}");
     b.send(b"longer than its buffer")?;

@@ -36,13 +36,10 @@ fn hides(lab: &Lab) -> Outcome {
     let listener = far.listener(995)?;
     let (client, server) = near.stream_to(&far, 996)?;
     client.send_all(SECRET)?;
-    let mut got = [0; SECRET.len()];
-    server.receive_exact(&mut got)?;
-    ensure!(got == SECRET, "{got:?} came through");
+    comes_next(&server, SECRET)?;
     let (datagrams, far_datagrams) = (near.edp(997)?, far.edp(997)?);
     datagrams.send_to(SECRET, 0, &near.to(&far, 997))?;
-    far_datagrams.receive(&mut got, 0)?;
-    ensure!(got == SECRET, "{got:?} came as a datagram");
+    receives(&far_datagrams, SECRET)?;
     let mut seen = 0;
     let mut frame = [0; 4096];
     while let Ok(length) = wire.take(&mut frame) {
@@ -75,11 +72,7 @@ fn hides(lab: &Lab) -> Outcome {
     lab.b.await_counter("EdpInNoSocket", 1)?;
     silent(&far_datagrams, "a forged datagram")?;
     listener.set_nonblocking(true)?;
-    refused(
-        listener.accept(0).map(drop),
-        libc::EAGAIN,
-        "a forged connection",
-    )?;
+    refused(listener.accept(0).map(drop), libc::EAGAIN, "a forged one")?;
     let load = Load::of(1 << 20, 20_000, 995);
     transfer_both_ways(&client, &server, load)
 }

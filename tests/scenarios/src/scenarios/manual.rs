@@ -71,10 +71,7 @@ fn sysctls(lab: &Lab) -> Outcome {
             Err(_) => number_in(&format!("/proc/sys/{}", default.replace('.', "/")))?,
         };
         let found = Knobs(&lab.a.namespace).get(name)?;
-        ensure!(
-            found == wanted,
-            "{name} is {found} in a new namespace, and {default} in the manual"
-        );
+        crate::harness::same(found, wanted, name)?;
     }
     Ok(())
 }
@@ -109,10 +106,7 @@ fn proc_files(lab: &Lab) -> Outcome {
             .split_whitespace()
             .collect();
         let told = items(page, "Va");
-        ensure!(
-            told == heading,
-            "/proc/net/{file} has the columns {heading:?}, and in the manual {told:?}"
-        );
+        crate::harness::same(told, heading, file)?;
     }
     Ok(())
 }

@@ -176,8 +176,8 @@ fn names(lab: &Lab) -> Outcome {
         ensure!(server.peer_name()? == name(listens.0, 1, chosen));
         ensure!(from == name(listens.0, 1, chosen), "accept: {from:?}");
         for (socket, family) in [(&client, connects.0), (&server, listens.0)] {
-            let domain = socket.int_option(libc::SOL_SOCKET, libc::SO_DOMAIN)?;
-            let protocol = socket.int_option(libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+            let domain = socket.so(libc::SO_DOMAIN)?;
+            let protocol = socket.so(libc::SO_PROTOCOL)?;
             ensure!((domain, protocol) == (family, libc::IPPROTO_TCP));
         }
     }

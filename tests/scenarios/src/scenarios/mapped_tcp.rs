@@ -67,14 +67,8 @@ fn connect(lab: &Lab, listens: (i32, i32), connects: (i32, i32), port: u16) -> R
         })
         .context("connect")?;
     let (server, from) = listener.accept(0).context("accept")?;
-    ensure!(
-        from == server.peer_name()?,
-        "accept and getpeername differ: {from:?}"
-    );
-    ensure!(
-        client.local_name()?[2..4] == from[2..4],
-        "the client's own port is another than its peer's peer's"
-    );
+    same(&from, &server.peer_name()?, "getpeername and accept")?;
+    same(&client.local_name()?[2..4], &from[2..4], "the port")?;
     Ok([client, server])
 }
 
@@ -94,7 +88,7 @@ fn with_plain(lab: &Lab) -> Outcome {
                 connect(lab, (to, listens), (from, connects), port).context(told.clone())?;
             exchange(&client, &server).context(told)?;
             for socket in [&client, &server] {
-                let protocol = socket.int_option(libc::SOL_SOCKET, libc::SO_PROTOCOL)?;
+                let protocol = socket.so(libc::SO_PROTOCOL)?;
                 ensure!(protocol == plain, "SO_PROTOCOL is {protocol}");
             }
         }

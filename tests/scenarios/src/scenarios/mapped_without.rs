@@ -141,11 +141,7 @@ fn lost() -> Outcome {
 /// How long the socket waits for its peer until it gives up.
 fn ends(socket: &Socket) -> Result<Duration> {
     let start = Instant::now();
-    refused(
-        socket.receive(&mut [0], 0),
-        libc::ETIMEDOUT,
-        "a silent peer",
-    )?;
+    refused(socket.receive(&mut [0], 0), libc::ETIMEDOUT, "silent peer")?;
     let took = start.elapsed();
     let rest = socket.receive(&mut [0], 0)?;
     ensure!(rest == 0, "{rest} bytes behind the end");

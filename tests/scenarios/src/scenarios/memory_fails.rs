@@ -41,21 +41,10 @@ fn in_calls(work: impl FnOnce(&Lab, &Injection) -> Result<()>) -> Outcome {
     })
 }
 
-/// Demands that a stream carries bytes in both directions.
-pub fn carries(client: &Socket, server: &Socket) -> Result<()> {
-    for (from, to) in [(client, server), (server, client)] {
-        from.send_all(b"and on").context("sending")?;
-        let mut bytes = [0; 6];
-        to.receive_exact(&mut bytes).context("receiving")?;
-        ensure!(&bytes == b"and on", "{bytes:?} came");
-    }
-    Ok(())
-}
-
 /// Demands that connections can be made to `listener` on `port`.
 fn accepts(lab: &Lab, listener: &Socket, port: u16) -> Result<()> {
     let (client, server) = lab.esp_pair_through(listener, port)?;
-    carries(&client, &server)
+    exchange(&client, &server)
 }
 
 fn beginning() -> Outcome {
@@ -111,7 +100,7 @@ fn beginning() -> Outcome {
             call: &|(listener, _)| listener.listen(1000),
             judge: &|(listener, waiting)| {
                 let (first, _) = listener.accept(0)?;
-                carries(&waiting, &first)?;
+                exchange(&waiting, &first)?;
                 accepts(lab, &listener, 7)
             },
         };
@@ -133,7 +122,7 @@ fn joining() -> Outcome {
             call: &|(lab, _, client)| client.connect(&lab.a.to(&lab.b, 7)),
             judge: &|(_, listener, client)| {
                 let (server, _) = listener.accept(0)?;
-                carries(&client, &server)
+                exchange(&client, &server)
             },
         };
         first.refuses(injection)?;
@@ -143,7 +132,7 @@ fn joining() -> Outcome {
             call: &|(_, client)| client.connect(&lab.a.to(&lab.b, 7)),
             judge: &|(listener, client)| {
                 let (server, _) = listener.accept(0)?;
-                carries(&client, &server)
+                exchange(&client, &server)
             },
         };
         connected.allocates(injection)?;
@@ -159,7 +148,7 @@ fn joining() -> Outcome {
                 *server = Some(listener.accept(0)?.0);
                 Ok(())
             },
-            judge: &|(_, client, server)| carries(&client, &server.context("no connection")?),
+            judge: &|(_, client, server)| exchange(&client, &server.context("no connection")?),
         };
         accepted.refuses(injection)?;
         Ok(())
@@ -192,10 +181,7 @@ impl<'a> Sending<'a> {
     /// Sends the rest, and demands that everything arrives.
     fn arrives(self) -> Result<()> {
         self.from.send_all(&self.bytes[self.sent..])?;
-        let mut got = vec![0; self.bytes.len()];
-        self.to.receive_exact(&mut got)?;
-        ensure!(got == self.bytes, "the bytes changed on the way");
-        Ok(())
+        comes_next(self.to, self.bytes)
     }
 }
 
@@ -216,11 +202,10 @@ fn stream_sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8])
                 sending.from.send_all(b"end")?;
                 let (from, to) = (sending.from, sending.to);
                 let sent = sending.sent;
-                let mut got = vec![0; sent + 3];
-                to.receive_exact(&mut got)?;
+                let got = to.receive_all(sent + 3)?;
                 ensure!(got[..sent] == bytes[..sent], "the bytes changed");
                 ensure!(&got[sent..] == b"end", "something else came");
-                carries(from, to)
+                exchange(from, to)
             },
         };
         refused += sending.run(injection)?.refused;
@@ -231,7 +216,7 @@ fn stream_sends(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8])
 
 /// Receives with a peek and a time, which takes memory of its own, from a stream.
 fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8]) -> Outcome {
-    b.set_int_option(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)?;
+    b.set_so(libc::SO_TIMESTAMP, 1)?;
     let receiving = Trial {
         what: "receive",
         prepare: &|| {
@@ -247,7 +232,7 @@ fn stream_receives(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u
         judge: &|(mut room, got)| {
             b.receive_exact(&mut room[got..])?;
             ensure!(room == bytes, "the bytes changed on the way");
-            carries(a, b)
+            exchange(a, b)
         },
     };
     receiving.run(injection)?;
@@ -278,7 +263,7 @@ fn stream_sends_in_place(
                 sending.arrives()?;
                 zero_copy::completed_from(a, done.get(), calls)?;
                 done.set(done.get() + calls);
-                carries(a, b)
+                exchange(a, b)
             },
         };
         sending.refuses(injection)?;
@@ -357,11 +342,10 @@ fn stream_splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8
                 }
             }
             ensure!(got.len() == moved, "{} of {moved} bytes", got.len());
-            let mut rest = vec![0; part.len() - moved];
-            b.receive_exact(&mut rest)?;
+            let rest = b.receive_all(part.len() - moved)?;
             got.extend(rest);
             ensure!(got == part, "the bytes changed on the way");
-            carries(a, b)
+            exchange(a, b)
         },
     };
     // Pages are given by reference, which may take no memory.
@@ -435,7 +419,7 @@ fn datagram_calls() -> Outcome {
         ] {
             datagrams(injection, (&a, &b), trial)?;
         }
-        b.set_int_option(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)?;
+        b.set_so(libc::SO_TIMESTAMP, 1)?;
         let received = Trial {
             what: "receive, a datagram",
             prepare: &|| {
@@ -507,10 +491,10 @@ type Named = (&'static str, fn(&Socket) -> io::Result<()>);
 const OPTIONS: &[Named] = &[
     ("SO_ATTACH_FILTER", attach_filter),
     ("SO_TIMESTAMP", |socket| {
-        socket.set_int_option(libc::SOL_SOCKET, libc::SO_TIMESTAMP, 1)
+        socket.set_so(libc::SO_TIMESTAMP, 1)
     }),
     ("SO_RCVBUF", |socket| {
-        socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 100_000)
+        socket.set_so(libc::SO_RCVBUF, 100_000)
     }),
     ("SO_BINDTODEVICE", |socket| {
         socket.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"eth0")
@@ -556,7 +540,7 @@ fn options_and_files() -> Outcome {
         ensure!(refused.get() > 0, "no option took memory");
         a.send(b"filtered", 0)?;
         receives(&b, b"filtered")?;
-        carries(&client, &server)?;
+        exchange(&client, &server)?;
 
         lab.a
             .namespace

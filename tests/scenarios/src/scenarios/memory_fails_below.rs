@@ -5,7 +5,7 @@ use std::io;
 
 use nix::sched::{unshare, CloneFlags};
 
-use super::memory_fails::{carries, on_hosts};
+use super::memory_fails::on_hosts;
 use super::memory_fails_on_the_way::{receive_all, send_all};
 use crate::device::{failed, gone};
 use crate::memory::{in_turn, Injection, Trial, Within};
@@ -76,7 +76,7 @@ type Pair = (Socket, Socket);
 fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let bytes = random(16_000, 5);
     let mut refused = 0;
-    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 8192)?;
+    server.set_so(libc::SO_RCVBUF, 8192)?;
     send_all(&mut refused, &client, &bytes)?;
     eventually("what the receive buffer takes", || {
         Ok(server.queued(libc::FIONREAD)? > 0)
@@ -181,5 +181,5 @@ fn start() -> Outcome {
     let (listener, client) = (host.esp_listener(7, 1)?, host.esp()?);
     client.connect(&host.to(&host, 7))?;
     let (server, _) = listener.accept(0)?;
-    carries(&client, &server)
+    exchange(&client, &server)
 }

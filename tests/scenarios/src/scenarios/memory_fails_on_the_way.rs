@@ -1,7 +1,7 @@
 //! Conversations in which every allocation that the module makes fails in its turn, whoever makes it: a call, a frame
 //! that comes in, a timer.
 
-use super::memory_fails::{carries, on_hosts};
+use super::memory_fails::on_hosts;
 use crate::address::EDP_SO_CHECKSUM;
 use crate::frame::edp;
 use crate::harness::tell;
@@ -308,6 +308,6 @@ fn load() -> Outcome {
         ));
         pairs
             .iter()
-            .try_for_each(|(client, server)| carries(client, server))
+            .try_for_each(|(client, server)| exchange(client, server))
     })
 }

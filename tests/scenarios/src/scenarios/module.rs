@@ -145,10 +145,7 @@ fn other_types() -> Outcome {
     let (a, b) = lab.edp_pair(31)?;
     a.send(b"typed", 0)?;
     let mut bytes = [0; 8];
-    ensure!(
-        b.receive(&mut bytes, 0)? == 5,
-        "the datagram did not arrive"
-    );
+    receives(&b, b"typed")?;
     wire.wait_for(patience(), is(edp_type))
         .context("an EDP frame of the new type")?;
 

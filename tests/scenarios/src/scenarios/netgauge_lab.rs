@@ -118,10 +118,7 @@ fn picture() -> Outcome {
                 let mut words = line.split_whitespace();
                 words.next() == Some(transport) && words.next() == Some(&clients.to_string())
             });
-            ensure!(
-                lines.count() == 2,
-                "{transport}, {clients} clients: {table}"
-            );
+            same(lines.count(), 2, &format!("lines of {transport}: {table}"))?;
         }
     }
     let svg = directory.picture("netgauge-one-many.svg")?;

@@ -59,10 +59,8 @@ fn everything(lab: &Lab) -> Outcome {
             }
             let rows = rows(&report, transport, pattern)?;
             let sizes: Vec<_> = rows.iter().map(|row| row["size"].as_u64()).collect();
-            ensure!(
-                sizes == [Some(1), Some(1400)],
-                "{transport}, {pattern}: {sizes:?}"
-            );
+            let what = format!("{transport}, {pattern}");
+            same(sizes, [Some(1), Some(1400)], &what)?;
         }
     }
     let told = report["left_out"].as_array().context("nothing left out")?;

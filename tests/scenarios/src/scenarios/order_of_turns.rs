@@ -4,6 +4,7 @@
 
 use std::sync::atomic::Ordering::Relaxed;
 
+use crate::harness::tell;
 use crate::prelude::*;
 use crate::switch::Switch;
 
@@ -18,11 +19,6 @@ const MIB: usize = 1 << 20;
 
 /// The switch of `make incast`.
 const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
-
-/// A number for people to read, however the scenario ends.
-fn tell(text: &str) {
-    println!("# {text}");
-}
 
 /// Streams without an end until `enough`, and a number of bytes received for each.
 fn stream<'scope, 'a: 'scope>(
@@ -106,15 +102,10 @@ fn short_messages() -> Outcome {
     const STREAMS: usize = 16;
     const QUESTIONS: usize = 200;
     let switch = Switch::up(STREAMS as u32 + 2, PORTS)?;
-    let [receiver, asker, senders @ ..] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, asker, senders @ ..] = switch.hosts::<18>()?;
     let listener = receiver.esp_listener(820, 64)?;
     let questions = asker.esp_pair_through(receiver, &listener, 820)?;
-    let pairs = senders
-        .iter()
-        .map(|sender| sender.esp_pair_through(receiver, &listener, 820))
-        .collect::<Result<Vec<_>>>()?;
+    let pairs = receiver.esp_pairs_from(senders, &listener, 820)?;
     let received = counters(STREAMS);
     let enough = AtomicBool::new(false);
     let mut slowest = Vec::new();
@@ -155,16 +146,11 @@ fn short_messages() -> Outcome {
 /// Four streams; the receiver's socket of one of them has a priority, which gives it three turns of four.
 fn priorities() -> Outcome {
     let switch = Switch::up(5, PORTS)?;
-    let [receiver, senders @ ..] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, senders @ ..] = switch.hosts::<5>()?;
     let listener = receiver.esp_listener(821, 64)?;
-    let pairs = senders
-        .iter()
-        .map(|sender| sender.esp_pair_through(receiver, &listener, 821))
-        .collect::<Result<Vec<_>>>()?;
+    let pairs = receiver.esp_pairs_from(senders, &listener, 821)?;
     let preferred = &pairs[0].1;
-    let set = |priority| preferred.set_int_option(libc::SOL_SOCKET, libc::SO_PRIORITY, priority);
+    let set = |priority| preferred.set_so(libc::SO_PRIORITY, priority);
     let received = counters(pairs.len());
     let enough = AtomicBool::new(false);
     let mut shares = Vec::new();
@@ -216,9 +202,7 @@ fn shares_by_host() -> Outcome {
     const ANNOUNCERS: usize = 32;
     const MESSAGE: usize = 30_000;
     let switch = Switch::up(3, PORTS)?;
-    let [receiver, other, announcer] = &switch.hosts[..] else {
-        return Err(anyhow!("no hosts"));
-    };
+    let [receiver, other, announcer] = switch.hosts()?;
     let listener = receiver.esp_listener(822, 64)?;
     let bulk = other.esp_pair_through(receiver, &listener, 822)?;
     let pairs = (0..ANNOUNCERS)

@@ -53,7 +53,7 @@ fn edp(lab: &Lab) -> Outcome {
         format!("02:00:00:00:00:02%{}:2805", lab.a.ifindex),
     );
     ensure!(fields[..2] == [local, remote], "addresses: {fields:?}");
-    b.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
+    b.set_so(libc::SO_RCVBUF, 4096)?;
     for _ in 0..50 {
         a.send(&[0; 1000], 0)?;
     }
@@ -68,10 +68,7 @@ fn edp(lab: &Lab) -> Outcome {
     })?;
     let fields = line(&lab.b, "edp", 2805)?;
     let counted = b.edp_counters()?.pkt_rx_drop;
-    ensure!(
-        fields[drops] == counted.to_string(),
-        "{counted} drops, listed: {fields:?}"
-    );
+    same(&fields[drops], &counted.to_string(), "drops")?;
     ensure!(fields[queue] != "0", "an empty queue: {fields:?}");
     drop(a);
     ensure!(
@@ -85,26 +82,17 @@ fn esp(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(2805, 4)?;
     let state = column(&lab.b, "esp", "state")?;
     let listening = line(&lab.b, "esp", 2805)?;
-    ensure!(
-        listening[state] == "listen",
-        "a listener is listed as {listening:?}"
-    );
+    same(&listening[state], "listen", "a listener's state")?;
     let (client, server) = lab.esp_pair_through(&listener, 2805)?;
     let port = client.local_address()?.port;
     let fields = line(&lab.a, "esp", port)?;
-    ensure!(
-        fields[state] == "established",
-        "a connection is listed as {fields:?}"
-    );
+    same(&fields[state], "established", "a connection's state")?;
     let remote = format!("02:00:00:00:00:02%{}:2805", lab.a.ifindex);
     ensure!(fields[1] == remote, "the peer: {fields:?}");
     client.send_all(&[0; 5000])?;
     arrived(&server, 5000)?;
     let lines = lab.b.namespace.proc_net("esp")?.lines().count();
-    ensure!(
-        lines == 3,
-        "a header, a listener and a connection make {lines} lines"
-    );
+    same(lines, 3, "lines for a listener and a connection")?;
     client.shutdown(libc::SHUT_WR)?;
     eventually("fin-wait-2", || {
         Ok(line(&lab.a, "esp", port)?[state] == "fin-wait-2")
@@ -127,11 +115,7 @@ fn many(lab: &Lab) -> Outcome {
     for (file, count) in [("edp", 150), ("esp", 1 + 3 * 150)] {
         let text = lab.b.namespace.proc_net(file)?;
         let mut lines: Vec<&str> = text.lines().skip(1).collect();
-        ensure!(
-            lines.len() == count,
-            "{} lines of {file} for {count} sockets",
-            lines.len()
-        );
+        same(lines.len(), count, &format!("lines of {file}"))?;
         lines.sort_unstable();
         lines.dedup();
         ensure!(lines.len() == count, "{file} has the same line twice");

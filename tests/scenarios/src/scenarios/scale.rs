@@ -44,9 +44,7 @@ fn crowd() -> Outcome {
         let (client, server) = &crowd.pairs[number];
         let bytes = (number as u32).to_ne_bytes();
         client.send_all(&bytes)?;
-        let mut got = [0; 4];
-        server.receive_exact(&mut got)?;
-        ensure!(got == bytes, "connection {number} has {got:?}");
+        comes_next(server, &bytes)?;
     }
     drop(crowd);
     lab.await_no_sockets()?;
@@ -58,12 +56,7 @@ fn churning(lab: &Lab) -> Outcome {
     const RATE: u32 = 1000;
     let ended = churn(lab, Protocol::Esp, PORT, RATE, 5 * RATE)?;
     note(&format!("{ended:?}"));
-    ensure!(
-        ended.made == 5 * RATE,
-        "{} of {} were made: {ended:?}",
-        ended.made,
-        5 * RATE
-    );
+    same(ended.made, 5 * RATE, &format!("{ended:?}"))?;
     ensure!(
         ended.took < Duration::from_millis(5100),
         "the rate was not kept: {ended:?}"
@@ -130,11 +123,7 @@ fn without_ports(make: &impl Fn() -> Result<Socket>, stream: bool, there: &[u8])
         refused(connected, libc::EADDRNOTAVAIL, "connect without waiting")?;
         refused(make()?.listen(1), libc::EADDRINUSE, "listen")
     } else {
-        refused(
-            make()?.send_to_bytes(b"x", 0, there),
-            libc::EAGAIN,
-            "sendto",
-        )?;
+        refused(make()?.send_to_bytes(b"x", 0, there), libc::EAGAIN, "send")?;
         refused(make()?.connect_bytes(there), libc::EAGAIN, "connect")
     }
 }

@@ -114,7 +114,7 @@ fn queues(lab: &Lab) -> Outcome {
     })?;
     // A receive buffer that nobody empties.
     let (a, b) = lab.edp_pair(PORT)?;
-    b.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
+    b.set_so(libc::SO_RCVBUF, 4096)?;
     for _ in 0..50 {
         a.send(&[0; 1000], 0)?;
     }

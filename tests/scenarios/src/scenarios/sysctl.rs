@@ -104,12 +104,8 @@ fn defaults() -> Outcome {
             let shown = knobs.get(name)?;
             ensure!(shown == expected, "{name} is {shown}, not {expected}");
             let socket = namespace.within(Socket::esp)??;
-            let has = socket.int_option(libc::SOL_SOCKET, option)?;
-            ensure!(
-                has == expected as i32,
-                "{name} is {expected}, but a socket has {has}"
-            );
-            Ok(())
+            let has = socket.so(option)?;
+            same(has, expected as i32, &format!("a socket's {name}"))
         };
         same(usual)?;
         let setting = CoreSetting::set(&format!("{core_name}_default"), usual - 4096)?;
@@ -169,8 +165,8 @@ fn ranges() -> Outcome {
     for (name, core_name, option) in BUFFERS {
         // What the core makes of the smallest wish is the least that it accepts.
         let socket = namespace.within(Socket::esp)??;
-        socket.set_int_option(libc::SOL_SOCKET, option, 1)?;
-        let least = socket.int_option(libc::SOL_SOCKET, option)? as u32;
+        socket.set_so(option, 1)?;
+        let least = socket.so(option)? as u32;
         let most = core(&format!("{core_name}_max"))?;
         spans(knobs, name, least, most)?;
         let _setting = CoreSetting::set(&format!("{core_name}_max"), most - 4096)?;
@@ -311,7 +307,7 @@ fn own_sets() -> Outcome {
         }
         for (name, _, option) in BUFFERS {
             let socket = namespace.within(Socket::esp)??;
-            let has = socket.int_option(libc::SOL_SOCKET, option)? as u32;
+            let has = socket.so(option)? as u32;
             let set = Knobs(namespace).get(name)?;
             ensure!(has == set, "{name} is {set}, but a socket there has {has}");
         }
@@ -321,10 +317,7 @@ fn own_sets() -> Outcome {
     for (name, default) in DEFAULTS {
         let first: u32 = read_to_string(path(name))?.trim().parse()?;
         let new = Knobs(&later).get(name)?;
-        ensure!(
-            (first, new) == (default, default),
-            "{name} is {first} in the first namespace and {new} in a new one"
-        );
+        same((first, new), (default, default), name)?;
     }
     Ok(())
 }
@@ -400,10 +393,7 @@ fn tool() -> Outcome {
     );
     let blocks = blocks();
     let headings: Vec<_> = blocks.iter().map(|(heading, _)| *heading).collect();
-    ensure!(
-        headings == ["Bounds", "Fixed windows"],
-        "the sample file has {headings:?}"
-    );
+    same(headings, ["Bounds", "Fixed windows"], "the sample file")?;
     let directory = "/etc/sysctl.d";
     fs::create_dir_all(directory)?;
     let file = format!("{directory}/90-esp.conf");
@@ -419,10 +409,7 @@ fn tool() -> Outcome {
             let name = name.trim().trim_start_matches("esp.");
             let found = Knobs(&fresh).get(name)?;
             let number: u32 = number.trim().parse()?;
-            ensure!(
-                found == number,
-                "{heading}: {name} is {found}, the file says {number}"
-            );
+            same(found, number, &format!("{heading}: {name}"))?;
         }
     }
     fs::remove_file(&file)?;

@@ -20,7 +20,7 @@ scenarios! {
 fn sender(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
     let (mut station, client) = Station::connect(lab, 77)?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUFFORCE, 4 << 20)?;
+    client.set_so(libc::SO_SNDBUFFORCE, 4 << 20)?;
     let mut expect = |count: u16, what: &str| -> Result<()> {
         let found = station.new_packets()?;
         ensure!(found == count, "{what}: {found} packets, not {count}");
@@ -70,11 +70,7 @@ fn receiver(lab: &Lab) -> Outcome {
             .iter()
             .filter(|header| header.flags & flag::RRQ == 0)
             .count();
-        ensure!(
-            found == usize::from(acknowledged),
-            "{what}: {found} acknowledgements"
-        );
-        Ok(())
+        same(found, usize::from(acknowledged), what)
     };
     next(flag::TXS, true, "the announcement")?;
     for (packets_to_ack, rounds) in [(10, 2), (3, 4), (1, 5), (21, 1)] {
@@ -90,8 +86,7 @@ fn receiver(lab: &Lab) -> Outcome {
     station
         .wait_for(|header| header.acknowledgement == end)
         .context("the end")?;
-    let mut bytes = vec![0; 100 * (1 + 20 + 12 + 5 + 21 + 1)];
-    client.receive_exact(&mut bytes)?;
+    let bytes = client.receive_all(100 * (1 + 20 + 12 + 5 + 21 + 1))?;
     ensure!(bytes.iter().all(|byte| *byte == 3), "other bytes came");
     station.reset()
 }
@@ -162,10 +157,7 @@ fn changes(lab: &Lab) -> Outcome {
 
 /// `SO_SNDBUF` and `SO_RCVBUF`.
 fn limits(socket: &Socket) -> Result<[i32; 2]> {
-    Ok([
-        socket.int_option(libc::SOL_SOCKET, libc::SO_SNDBUF)?,
-        socket.int_option(libc::SOL_SOCKET, libc::SO_RCVBUF)?,
-    ])
+    Ok([socket.so(libc::SO_SNDBUF)?, socket.so(libc::SO_RCVBUF)?])
 }
 
 fn buffers(lab: &Lab) -> Outcome {
@@ -178,7 +170,7 @@ fn buffers(lab: &Lab) -> Outcome {
     let earlier = lab.a.esp()?;
     let listener = lab.b.esp_listener(80, 4)?;
     let fixed = lab.b.esp_listener(81, 4)?;
-    fixed.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 50_000)?;
+    fixed.set_so(libc::SO_RCVBUF, 50_000)?;
     for host in [&lab.a, &lab.b] {
         Knobs(&host.namespace).set("send_buff_size", 70_000)?;
         Knobs(&host.namespace).set("recv_buff_size", 90_000)?;
@@ -198,7 +190,7 @@ fn buffers(lab: &Lab) -> Outcome {
         [70_000, 100_000],
         "a child of a fixed one",
     )?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 40_000)?;
+    client.set_so(libc::SO_SNDBUF, 40_000)?;
     has(&client, [80_000, 90_000], "a socket with its own wish")?;
     // EDP has its own ways.
     has(&lab.a.edp()?, usual, "an EDP socket")?;
@@ -213,7 +205,7 @@ fn large_burst(lab: &Lab) -> Outcome {
         knobs.set("initial_ack_burst_length", 32767)?;
     }
     let (client, server) = lab.esp_pair(79)?;
-    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 16 << 10)?;
+    server.set_so(libc::SO_RCVBUF, 16 << 10)?;
     // The window that this gives is not to be used up.
     exchange(&client, &server)?;
     let sent = fill(&client)?;

@@ -196,11 +196,7 @@ fn states(lab: &Lab) -> Outcome {
         .iter()
         .filter(|event| is(event, "esp_set_state", &ends))
         .collect();
-    ensure!(
-        ours.len() == here.len(),
-        "the ends are not told with each state: {:?}",
-        last(&events)
-    );
+    same(ours.len(), here.len(), "states told with their ends")?;
     ensure!(
         ours.iter()
             .all(|event| event.get("skaddr") == ours[0].get("skaddr")),
@@ -250,7 +246,7 @@ fn drops(lab: &Lab) -> Outcome {
     await_freed(&tracer, ETH_P_EDP, "NO_SOCKET")?;
     // Nobody reads.
     let receiver = lab.b.edp_bound(97)?;
-    receiver.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 4096)?;
+    receiver.set_so(libc::SO_RCVBUF, 4096)?;
     for _ in 0..20 {
         sender.send_to(&[0; 1000], 0, &lab.a.to(&lab.b, 97))?;
     }

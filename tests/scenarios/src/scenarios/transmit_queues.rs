@@ -141,9 +141,7 @@ fn one_queue(kind: &Kind) -> Outcome {
             run_on(processor)?;
             client.send_all(&[byte])?;
         }
-        let mut got = [0; 4];
-        server.receive_exact(&mut got)?;
-        ensure!(got == [byte; 4], "round {round}: {got:?}");
+        comes_next(&server, &[byte; 4])?;
         eventually("everything to be acknowledged", || {
             let waiting = server.poll(libc::POLLIN, Duration::ZERO)?;
             ensure!(waiting == 0, "round {round}: more bytes than were sent");
@@ -162,11 +160,7 @@ fn one_queue(kind: &Kind) -> Outcome {
         by_queue.iter().all(|count| *count >= least),
         "{by_queue:?} packets left by the two queues"
     );
-    ensure!(
-        received.seq_lost == 0,
-        "packets were overtaken: {received:?}"
-    );
-    Ok(())
+    same(received.seq_lost, 0, "packets overtaken")
 }
 
 /// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from the socket of a frame.
@@ -175,7 +169,7 @@ fn pacing(lab: &Lab) -> Outcome {
     const BYTES: usize = 400_000;
     let (client, server) = lab.esp_pair(881)?;
     lab.a.queue("add", &["fq"])?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_MAX_PACING_RATE, RATE)?;
+    client.set_so(libc::SO_MAX_PACING_RATE, RATE)?;
     let load = Load::of(BYTES, 40_000, 881);
     let start = Instant::now();
     transfer(&client, &server, load)?;

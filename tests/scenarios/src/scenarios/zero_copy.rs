@@ -41,13 +41,6 @@ fn send(socket: &Socket, bytes: &[u8]) -> Outcome {
     Ok(())
 }
 
-fn arrives(socket: &Socket, bytes: &[u8]) -> Outcome {
-    let mut got = vec![0; bytes.len()];
-    socket.receive_exact(&mut got)?;
-    ensure!(got == bytes, "the bytes changed on the way");
-    Ok(())
-}
-
 fn acknowledged(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(900)?;
     for length in [10, 1489, 5000, 100_000] {
@@ -57,7 +50,7 @@ fn acknowledged(lab: &Lab) -> Outcome {
         std::thread::sleep(std::time::Duration::from_millis(100));
         none_left(&client).context("nothing is acknowledged")?;
         lab.a.queue("del", &[])?;
-        arrives(&server, &bytes)?;
+        comes_next(&server, &bytes)?;
         let mut got = None;
         eventually("its completion", || {
             got = completion(&client)?;
@@ -102,7 +95,7 @@ fn summed(lab: &Lab) -> Outcome {
         }
         Ok(sends)
     };
-    let (sends, ()) = beside(send_all, || arrives(&server, &bytes))?;
+    let (sends, ()) = beside(send_all, || comes_next(&server, &bytes))?;
     let copies = completed(&client, sends)?;
     ensure!(copies == Copies::All, "{copies:?} copied");
     Ok(())
@@ -190,7 +183,7 @@ fn unmapped(lab: &Lab) -> Outcome {
     send(&client, region.bytes())?;
     drop(region);
     lab.a.queue("del", &[])?;
-    arrives(&server, &bytes)?;
+    comes_next(&server, &bytes)?;
     completed(&client, 1)?;
     Ok(())
 }
@@ -212,12 +205,11 @@ fn changing(lab: &Lab) -> Outcome {
         for value in 3..200 {
             region.bytes().fill(value);
         }
-        let mut got = vec![0; 100_000];
-        server.receive_exact(&mut got)?;
+        let got = server.receive_all(100_000)?;
         ensure!(got.iter().all(|byte| *byte != 0));
         completed(&client, 1)?;
         client.send_all(b"behind it")?;
-        arrives(&server, b"behind it")?;
+        comes_next(&server, b"behind it")?;
     }
     Ok(())
 }
@@ -235,13 +227,13 @@ fn resized(lab: &Lab) -> Outcome {
         host.set_mtu(600)?;
     }
     lab.a.queue("del", &[])?;
-    arrives(&server, &bytes)?;
+    comes_next(&server, &bytes)?;
     completed(&client, 3)?;
     for host in [&lab.a, &lab.b] {
         host.set_mtu(9000)?;
     }
     send(&client, &bytes)?;
-    arrives(&server, &bytes)?;
+    comes_next(&server, &bytes)?;
     crate::zero_copy::completed_from(&client, 3, 1)?;
     Ok(())
 }
@@ -336,14 +328,13 @@ fn truncated(lab: &Lab) -> Outcome {
     let sent = sendfile(&client, &file, Some(&mut offset), bytes.len())?;
     file.set_len(0)?;
     lab.a.queue("del", &[])?;
-    let mut got = vec![0; sent];
-    server.receive_exact(&mut got)?;
+    let got = server.receive_all(sent)?;
     let kept = got.iter().zip(&bytes).filter(|(a, b)| a == b).count();
     note(&format!("{kept} of {sent} bytes were the file's"));
     let end = sendfile(&client, &file, Some(&mut offset), 10)?;
     ensure!(end == 0, "{end} bytes of no file");
     client.send_all(b"behind it")?;
-    arrives(&server, b"behind it")
+    comes_next(&server, b"behind it")
 }
 
 /// What is written to the file later is what a receiver may get: its pages are sent, no copy of them.
@@ -358,8 +349,7 @@ fn referred(lab: &Lab) -> Outcome {
     let sent = sendfile(&client, &file, Some(&mut offset), 60_000)?;
     file.write_all_at(&vec![2; 60_000], 0)?;
     lab.a.queue("del", &[])?;
-    let mut got = vec![0; sent];
-    server.receive_exact(&mut got)?;
+    let got = server.receive_all(sent)?;
     let later = got.iter().filter(|byte| **byte == 2).count();
     ensure!(
         later > sent / 2,

@@ -93,12 +93,12 @@ fn datagram_port_bound_again_after_close(side: &Side<'_>, trace: &Trace) -> Outc
     let (a, b) = side.datagrams(7)?;
     deliver(&a, &b, b"unread")?;
     let other = side.socket(&side.lab.b)?;
-    let bind = |socket: &Socket| socket.bind_bytes(&side.here(&side.lab.b, 7));
+    let bind = |socket: &Socket| socket.bind_bytes(&side.at_b(7));
     trace.see("taken", bind(&other));
     drop(b);
     trace.see("free", bind(&other));
     trace.receive("nothing of the old is there", &other, 100, NOW);
-    trace.see("bind again", other.bind_bytes(&side.here(&side.lab.b, 8)));
+    trace.see("bind again", other.bind_bytes(&side.at_b(8)));
     deliver(&a, &other, b"hello")?;
     trace.receive("it takes its place", &other, 100, 0);
     Ok(())
@@ -111,7 +111,7 @@ fn datagram_last_descriptor_closes(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("the second writes", write(&second, b"hello"));
     trace.receive("receive", &b, 100, 0);
     let again = side.socket(&side.lab.a)?;
-    let bind = || again.bind_bytes(&side.here(&side.lab.a, 7));
+    let bind = || again.bind_bytes(&side.at_a(7));
     trace.see("the port is taken", bind());
     drop(second);
     trace.see("the port is free", bind());
@@ -125,7 +125,7 @@ fn datagram_killed_process_frees_the_port(side: &Side<'_>, trace: &Trace) -> Out
     })?;
     drop(a);
     let again = side.socket(&side.lab.a)?;
-    let bind = || again.bind_bytes(&side.here(&side.lab.a, 7));
+    let bind = || again.bind_bytes(&side.at_a(7));
     trace.see("the port is taken", bind());
     kill(child, Signal::SIGKILL)?;
     waitpid(child, None)?;

@@ -38,17 +38,14 @@ fn datagram_peek_at_a_part(trace: &Trace, (a, b): Pair) -> Outcome {
 }
 
 fn offset(trace: &Trace, what: &str, socket: &crate::socket::Socket) {
-    trace.see(what, socket.int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF));
+    trace.see(what, socket.so(libc::SO_PEEK_OFF));
 }
 
 fn datagram_peek_offset_moves_on(trace: &Trace, (a, b): Pair) -> Outcome {
     offset(trace, "at first", &b);
     deliver(&a, &b, b"hello")?;
     deliver(&a, &b, b"world")?;
-    trace.see(
-        "set",
-        b.set_int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF, 0),
-    );
+    trace.see("set", b.set_so(libc::SO_PEEK_OFF, 0));
     trace.receive("peek", &b, 3, PEEK);
     offset(trace, "after it", &b);
     trace.receive("peek on", &b, 100, PEEK);
@@ -58,10 +55,7 @@ fn datagram_peek_offset_moves_on(trace: &Trace, (a, b): Pair) -> Outcome {
     offset(trace, "less the first", &b);
     trace.receive("the rest of the second", &b, 100, PEEK);
     trace.receive("nothing is left to see", &b, 100, PEEK | NOW);
-    trace.see(
-        "off",
-        b.set_int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF, -1),
-    );
+    trace.see("off", b.set_so(libc::SO_PEEK_OFF, -1));
     trace.receive("the second, whole", &b, 100, PEEK);
     trace.receive("taken", &b, 100, 0);
     Ok(())
@@ -69,11 +63,11 @@ fn datagram_peek_offset_moves_on(trace: &Trace, (a, b): Pair) -> Outcome {
 
 fn datagram_peek_offset_and_lengths(trace: &Trace, (a, b): Pair) -> Outcome {
     deliver(&a, &b, b"hello world")?;
-    b.set_int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF, 6)?;
+    b.set_so(libc::SO_PEEK_OFF, 6)?;
     let mut room = [0; 20];
     trace.see("from the middle", b.receive(&mut room, PEEK | TRUNC));
     offset(trace, "after it", &b);
-    b.set_int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF, 6)?;
+    b.set_so(libc::SO_PEEK_OFF, 6)?;
     trace.receive("a part from there", &b, 3, PEEK);
     trace.see("in flight", b.queued(libc::FIONREAD));
     trace.receive("received from its start", &b, 100, 0);

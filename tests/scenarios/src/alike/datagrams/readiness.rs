@@ -31,7 +31,7 @@ scenarios! {
 fn datagram_poll_before_a_datagram(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     trace.poll("new", &socket)?;
-    socket.bind_bytes(&side.here(&side.lab.a, 20))?;
+    socket.bind_bytes(&side.at_a(20))?;
     trace.poll("bound", &socket)?;
     socket.connect_bytes(&side.far(20))?;
     trace.poll("connected", &socket)?;
@@ -47,8 +47,7 @@ fn datagram_poll_with_datagrams(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.poll("unchanged", &b)?;
     trace.receive("one", &b, 2, 0);
     trace.receive("two", &b, 10, 0);
-    trace.poll("no more", &b)?;
-    Ok(())
+    trace.poll("no more", &b)
 }
 
 fn after_shutdown(trace: &Trace, (a, b): Pair) -> Outcome {
@@ -100,11 +99,8 @@ fn datagram_poll_after_sending_to_an_unused_port(side: &Side<'_>, trace: &Trace)
 }
 
 fn datagram_poll_ignores_the_low_water_mark(trace: &Trace, (a, b): Pair) -> Outcome {
-    b.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 100)?;
-    trace.see(
-        "the mark",
-        b.int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT)?,
-    );
+    b.set_so(libc::SO_RCVLOWAT, 100)?;
+    trace.see("the mark", b.so(libc::SO_RCVLOWAT)?);
     a.send(b"small", 0)?;
     trace.poll_until("one datagram", &b, libc::POLLIN)?;
     trace.receive("received", &b, 10, 0);
@@ -118,8 +114,7 @@ fn datagram_select_and_poll_agree(trace: &Trace, (a, b): Pair) -> Outcome {
     trace.select("with it", &b)?;
     trace.receive("it", &b, 10, 0);
     b.shutdown(libc::SHUT_RDWR)?;
-    trace.select("shut down", &b)?;
-    Ok(())
+    trace.select("shut down", &b)
 }
 
 fn datagram_epoll_edge_for_each_datagram(trace: &Trace, (a, b): Pair) -> Outcome {
@@ -133,8 +128,7 @@ fn datagram_epoll_edge_for_each_datagram(trace: &Trace, (a, b): Pair) -> Outcome
     trace.receive("one of three", &b, 10, 0);
     trace.epoll("reading is no edge", &epoll)?;
     let only = Epoll::of(&b, IN | EDGE)?;
-    trace.epoll("added when readable", &only)?;
-    Ok(())
+    trace.epoll("added when readable", &only)
 }
 
 fn datagram_epoll_level_and_oneshot(trace: &Trace, (a, b): Pair) -> Outcome {
@@ -147,8 +141,7 @@ fn datagram_epoll_level_and_oneshot(trace: &Trace, (a, b): Pair) -> Outcome {
     once.modify(&b, IN | ONCE, 0)?;
     trace.epoll("once, armed anew", &once)?;
     trace.receive("it", &b, 10, 0);
-    trace.epoll("level, no more", &level)?;
-    Ok(())
+    trace.epoll("level, no more", &level)
 }
 
 fn datagram_epoll_edge_of_shutdown(trace: &Trace, (_a, b): Pair) -> Outcome {
@@ -158,8 +151,7 @@ fn datagram_epoll_edge_of_shutdown(trace: &Trace, (_a, b): Pair) -> Outcome {
     trace.epoll_next("reading", &epoll)?;
     b.shutdown(libc::SHUT_WR)?;
     trace.epoll_next("writing", &epoll)?;
-    trace.epoll("no more", &epoll)?;
-    Ok(())
+    trace.epoll("no more", &epoll)
 }
 
 fn datagram_epoll_edge_when_room_comes(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -170,8 +162,7 @@ fn datagram_epoll_edge_when_room_comes(side: &Side<'_>, trace: &Trace) -> Outcom
         stuff(&a);
         trace.poll("full", &a)?;
         trace.see("send", a.send(&[7; 1000], libc::MSG_DONTWAIT));
-        trace.epoll("no edge", &epoll)?;
-        Ok(())
+        trace.epoll("no edge", &epoll)
     })?;
     trace.epoll_next("room", &epoll)?;
     trace.poll_until("and writable", &a, libc::POLLOUT)?;

@@ -100,7 +100,7 @@ fn datagram_receive_of_several_threads(trace: &Trace, (a, b): Pair) -> Outcome {
 /// A pair whose first socket has a small send buffer.
 pub fn small(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
     let (a, b) = side.datagrams(port)?;
-    a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 8 << 10)?;
+    a.set_so(libc::SO_SNDBUF, 8 << 10)?;
     Ok((a, b))
 }
 
@@ -132,8 +132,7 @@ fn datagram_send_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.see("send", a.send(&[7; 1000], 0));
         trace.see("waited", start.elapsed() >= LIMIT / 2);
         trace.see("send at once", a.send(&[7; 1000], libc::MSG_DONTWAIT));
-        trace.poll("poll", &a)?;
-        Ok(())
+        trace.poll("poll", &a)
     })
 }
 
@@ -173,8 +172,7 @@ fn datagram_calls_that_streams_have(side: &Side<'_>, trace: &Trace) -> Outcome {
     a.set_nonblocking(true)?;
     // There is nothing to wait for.
     trace.see("connect again", a.connect_bytes(&side.far(66)));
-    trace.poll("connected", &a)?;
-    Ok(())
+    trace.poll("connected", &a)
 }
 
 fn datagram_disconnect(side: &Side<'_>, trace: &Trace) -> Outcome {

@@ -49,14 +49,14 @@ const PLACES: [&str; 3] = ["all", "one", "the other"];
 fn name(side: &Side<'_>, second: &SecondWire<'_>, place: &str, port: u16) -> Vec<u8> {
     match place {
         "all" => side.anywhere(port),
-        "one" => side.here(&side.lab.b, port),
+        "one" => side.at_b(port),
         _ => second.here_b(port),
     }
 }
 
 fn socket(side: &Side<'_>, reuse: bool) -> Result<Socket> {
     let socket = side.socket(&side.lab.b)?;
-    socket.set_int_option(SOL_SOCKET, SO_REUSEADDR, i32::from(reuse))?;
+    socket.set_so(SO_REUSEADDR, i32::from(reuse))?;
     Ok(socket)
 }
 
@@ -132,10 +132,7 @@ fn stream_port_listens_once(side: &Side<'_>, trace: &Trace) -> Outcome {
     let _client = side.dial(7)?;
     trace.see("the first accepts", one.accept(0));
     drop(one);
-    trace.see(
-        "the second listens when the first has gone",
-        other.listen(1),
-    );
+    trace.see("the second listens then", other.listen(1));
     let _client = side.dial(7)?;
     trace.see("the second accepts", other.accept(0));
     Ok(())
@@ -148,7 +145,7 @@ fn chosen(side: &Side<'_>, trace: &Trace) -> Outcome {
         let socket = side.socket(&side.lab.a)?;
         match number % 2 {
             0 => socket.bind_bytes(&side.anywhere(0))?,
-            _ => socket.bind_bytes(&side.here(&side.lab.a, 0))?,
+            _ => socket.bind_bytes(&side.at_a(0))?,
         }
         ports.insert(side.port(&socket.local_name()?));
         all.push(socket);
@@ -190,7 +187,7 @@ fn datagram_port_chosen_by_sending(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn stream_port_of_a_closed_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     let listener = socket(side, true)?;
-    listener.bind_bytes(&side.here(&side.lab.b, 7))?;
+    listener.bind_bytes(&side.at_b(7))?;
     listener.listen(1)?;
     let client = side.dial(7)?;
     let (server, _) = listener.accept(0)?;
@@ -198,14 +195,11 @@ fn stream_port_of_a_closed_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     let again = socket(side, false)?;
     trace.see(
         "bind again beside a connection",
-        again.bind_bytes(&side.here(&side.lab.b, 7)),
+        again.bind_bytes(&side.at_b(7)),
     );
     drop(again);
     let again = socket(side, true)?;
-    trace.see(
-        "bind to be shared",
-        again.bind_bytes(&side.here(&side.lab.b, 7)),
-    );
+    trace.see("bind to be shared", again.bind_bytes(&side.at_b(7)));
     trace.see("listen", again.listen(1));
     let _other = side.dial(7)?;
     trace.see("accept", again.accept(0));
@@ -218,8 +212,8 @@ fn stream_port_shared_by_two_connections(side: &Side<'_>, trace: &Trace) -> Outc
     let (one, other) = (side.listener(7, 2)?, side.listener(8, 2)?);
     let client = || -> Result<Socket> {
         let socket = side.socket(&side.lab.a)?;
-        socket.set_int_option(SOL_SOCKET, SO_REUSEADDR, 1)?;
-        socket.bind_bytes(&side.here(&side.lab.a, 1999))?;
+        socket.set_so(SO_REUSEADDR, 1)?;
+        socket.bind_bytes(&side.at_a(1999))?;
         Ok(socket)
     };
     let (a, b, c) = (client()?, client()?, client()?);
@@ -255,10 +249,7 @@ fn not_here(side: &Side<'_>, trace: &Trace) -> Outcome {
         "bind to an address that is not here",
         socket.bind_bytes(&name),
     );
-    trace.see(
-        "bind to one that is",
-        socket.bind_bytes(&side.here(&side.lab.a, 9)),
-    );
+    trace.see("bind to one that is", socket.bind_bytes(&side.at_a(9)));
     Ok(())
 }
 
@@ -276,16 +267,10 @@ fn stream_bind_to_device(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("by the right one", client.connect_bytes(&second.far(7)));
     let (server, _) = listener.accept(0)?;
     let device = server.option(SOL_SOCKET, SO_BINDTODEVICE, 16, 16)?;
-    trace.see(
-        "the accepted socket's tie",
-        device.escape_ascii().to_string(),
-    );
+    trace.see("the accepted's tie", device.escape_ascii().to_string());
     tie(&listener, "")?;
     let other = side.socket(&side.lab.a)?;
-    trace.see(
-        "by the other device, untied",
-        other.connect_bytes(&side.far(7)),
-    );
+    trace.see("by the other, untied", other.connect_bytes(&side.far(7)));
     Ok(())
 }
 
@@ -351,13 +336,13 @@ fn datagram_goes_to_the_most_specific_socket(side: &Side<'_>, trace: &Trace) -> 
     let a = side.bound(&side.lab.a, 1999)?;
     // The better, the earlier: of equals the last one would win.
     let connected = socket(side, true)?;
-    connected.bind_bytes(&side.here(&side.lab.b, 7))?;
+    connected.bind_bytes(&side.at_b(7))?;
     connected.connect_bytes(&side.address(&side.lab.b, &side.lab.a, 1999))?;
     let tied = socket(side, true)?;
     tie(&tied, DEVICE)?;
-    tied.bind_bytes(&side.here(&side.lab.b, 7))?;
+    tied.bind_bytes(&side.at_b(7))?;
     let named = socket(side, true)?;
-    named.bind_bytes(&side.here(&side.lab.b, 7))?;
+    named.bind_bytes(&side.at_b(7))?;
     let any = socket(side, true)?;
     any.bind_bytes(&side.anywhere(7))?;
     for (label, socket) in [

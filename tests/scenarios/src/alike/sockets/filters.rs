@@ -57,22 +57,13 @@ fn calls(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn lock(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     attach(&socket, &[KEEP_ALL])?;
-    trace.see(
-        "SO_LOCK_FILTER",
-        socket.set_int_option(SOL_SOCKET, libc::SO_LOCK_FILTER, 1),
-    );
-    trace.see("read", socket.int_option(SOL_SOCKET, libc::SO_LOCK_FILTER));
+    trace.see("SO_LOCK_FILTER", socket.set_so(libc::SO_LOCK_FILTER, 1));
+    trace.see("read", socket.so(libc::SO_LOCK_FILTER));
     trace.see("attach", attach(&socket, &[keep(0)]));
     trace.see("detach", detach(&socket));
     trace.see("attach an extended one", attach_extended(&socket, -1));
-    trace.see(
-        "unlock",
-        socket.set_int_option(SOL_SOCKET, libc::SO_LOCK_FILTER, 0),
-    );
-    trace.see(
-        "lock again",
-        socket.set_int_option(SOL_SOCKET, libc::SO_LOCK_FILTER, 1),
-    );
+    trace.see("unlock", socket.set_so(libc::SO_LOCK_FILTER, 0));
+    trace.see("lock again", socket.set_so(libc::SO_LOCK_FILTER, 1));
     Ok(())
 }
 

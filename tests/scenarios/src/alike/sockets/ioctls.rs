@@ -1,6 +1,6 @@
 //! `ioctl(2)` and `fcntl(2)`, and what a descriptor is to the rest of the system.
 
-use libc::{c_ulong, SOL_SOCKET};
+use libc::c_ulong;
 
 use crate::alike::prelude::*;
 use crate::privilege::without_capabilities;
@@ -295,10 +295,7 @@ fn descriptor_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
         );
         note("F_GETFL then", fcntl(&socket, libc::F_GETFL, 0));
     }
-    trace.see(
-        "F_SETFL O_DIRECT",
-        fcntl(&socket, libc::F_SETFL, libc::O_DIRECT),
-    );
+    trace.see("O_DIRECT", fcntl(&socket, libc::F_SETFL, libc::O_DIRECT));
     note("F_GETFD", fcntl(&socket, libc::F_GETFD, 0));
     // A duplicate is the same socket: what is set by one is set for both.
     let copy = fcntl(&socket, libc::F_DUPFD_CLOEXEC, 0)?;
@@ -309,15 +306,12 @@ fn descriptor_flags(side: &Side<'_>, trace: &Trace) -> Outcome {
         "F_GETFL after O_NONBLOCK by a duplicate",
         fcntl(&socket, libc::F_GETFL, 0),
     );
-    copy.set_int_option(SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
+    copy.set_so(libc::SO_KEEPALIVE, 1)?;
     trace.see(
         "an option set by a duplicate",
-        socket.int_option(SOL_SOCKET, libc::SO_KEEPALIVE),
+        socket.so(libc::SO_KEEPALIVE),
     );
     drop(copy);
-    trace.see(
-        "the duplicate closed",
-        socket.int_option(SOL_SOCKET, libc::SO_KEEPALIVE),
-    );
+    trace.see("the duplicate closed", socket.so(libc::SO_KEEPALIVE));
     Ok(())
 }

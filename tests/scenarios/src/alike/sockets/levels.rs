@@ -1,6 +1,6 @@
 //! Options above the socket level, and what the socket level cannot give to a protocol.
 
-use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP, SOL_SOCKET};
+use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP};
 
 use crate::alike::prelude::*;
 
@@ -65,7 +65,7 @@ fn datagram_send_to_broadcast(side: &Side<'_>, trace: &Trace) -> Outcome {
     let all = side.everybody(7);
     trace.see("send to everybody", socket.send_to_bytes(b"x", 0, &all));
     trace.see("connect to everybody", socket.connect_bytes(&all));
-    socket.set_int_option(SOL_SOCKET, libc::SO_BROADCAST, 1)?;
+    socket.set_so(libc::SO_BROADCAST, 1)?;
     trace.see(
         "send to everybody, allowed",
         socket.send_to_bytes(b"x", 0, &all),
@@ -75,10 +75,7 @@ fn datagram_send_to_broadcast(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn stream_connect_to_broadcast(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
-    trace.see(
-        "connect to everybody",
-        socket.connect_bytes(&side.everybody(7)),
-    );
+    trace.see("connect to all", socket.connect_bytes(&side.everybody(7)));
     trace.see("connect to somebody", socket.connect_bytes(&side.far(7)));
     Ok(())
 }

@@ -39,7 +39,7 @@ fn lengths(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     for length in (1..=17).chain([100, 128]) {
         let socket = side.socket(&side.lab.a)?;
-        let bound = socket.bind_bytes(&cut(&side.here(&side.lab.a, 9), length));
+        let bound = socket.bind_bytes(&cut(&side.at_a(9), length));
         trace.see(&format!("bind of {length} bytes"), bound);
         let socket = side.socket(&side.lab.a)?;
         let connected = socket.connect_bytes(&cut(&side.far(7), length));
@@ -80,10 +80,7 @@ fn families(side: &Side<'_>, trace: &Trace) -> Outcome {
         name[..2].copy_from_slice(&family.to_ne_bytes());
         if family != 0 {
             let socket = side.socket(&side.lab.a)?;
-            trace.see(
-                &format!("connect, family {family}"),
-                socket.connect_bytes(&name),
-            );
+            trace.see(&format!("connect, {family}"), socket.connect_bytes(&name));
         }
         if !side.is_stream() {
             let socket = side.socket(&side.lab.a)?;

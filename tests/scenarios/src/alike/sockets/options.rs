@@ -41,14 +41,14 @@ scenarios! {
 
 /// Sets an integer option of the socket level and notes the result, and what is read then.
 pub(super) fn set(trace: &Trace, socket: &Socket, label: &str, name: i32, value: i32) {
-    let result = socket.set_int_option(SOL_SOCKET, name, value);
+    let result = socket.set_so(name, value);
     trace.see(&format!("{label} set to {value}"), result);
     get(trace, socket, &format!("{label} after {value}"), name);
 }
 
 /// Notes what an integer option of the socket level is.
 pub(super) fn get(trace: &Trace, socket: &Socket, label: &str, name: i32) {
-    trace.see(label, socket.int_option(SOL_SOCKET, name));
+    trace.see(label, socket.so(name));
 }
 
 fn buffer_sizes(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -75,17 +75,14 @@ fn buffers_by_force(side: &Side<'_>, trace: &Trace) -> Outcome {
     for (label, name, force) in both {
         let socket = side.socket(&side.lab.a)?;
         for value in [4_000_000, 1, -5] {
-            let forced = socket.set_int_option(SOL_SOCKET, force, value);
+            let forced = socket.set_so(force, value);
             trace.see(&format!("{label} forced to {value}"), forced);
             get(trace, &socket, &format!("{label} after {value}"), name);
         }
-        let refused = without_capabilities(|| socket.set_int_option(SOL_SOCKET, force, 4_000_000))?;
+        let refused = without_capabilities(|| socket.set_so(force, 4_000_000))?;
         trace.see(&format!("{label} forced by a user"), refused);
         get(trace, &socket, &format!("{label} after that"), name);
-        trace.see(
-            &format!("{label}FORCE read"),
-            socket.int_option(SOL_SOCKET, force),
-        );
+        trace.see(&format!("{label}FORCE read"), socket.so(force));
     }
     Ok(())
 }
@@ -210,10 +207,7 @@ fn linger(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     let read = |when: &str| {
         let value = socket.option(SOL_SOCKET, libc::SO_LINGER, 8, 8);
-        trace.see(
-            &format!("SO_LINGER {when}"),
-            value.map(|bytes| format!("{bytes:?}")),
-        );
+        trace.see(&format!("SO_LINGER {when}"), value);
     };
     read("at first");
     for (on, seconds) in [(1, 5), (0, 5), (7, 0), (1, -1), (1, i32::MAX)] {
@@ -227,10 +221,7 @@ fn linger(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.see(&format!("SO_LINGER set with {length} bytes"), set);
     }
     let short = socket.option(SOL_SOCKET, libc::SO_LINGER, 8, 4);
-    trace.see(
-        "SO_LINGER read with 4 bytes",
-        short.map(|bytes| format!("{bytes:?}")),
-    );
+    trace.see("SO_LINGER read with 4 bytes", short);
     // The sockets are closed with what was set last, and must not wait: nothing is connected.
     Ok(())
 }
@@ -243,10 +234,7 @@ fn time_limits(side: &Side<'_>, trace: &Trace) -> Outcome {
     ] {
         let read = |when: &str| {
             let value = socket.option(SOL_SOCKET, name, 16, 16);
-            trace.see(
-                &format!("{label} {when}"),
-                value.map(|bytes| format!("{bytes:?}")),
-            );
+            trace.see(&format!("{label} {when}"), value);
         };
         read("at first");
         let set = socket.set_timeout(name, Duration::from_millis(1500));
@@ -294,7 +282,7 @@ fn busy_polling(side: &Side<'_>, trace: &Trace) -> Outcome {
         for value in [0, 50, 65536, -1] {
             set(trace, &socket, label, name, value);
         }
-        let by_user = without_capabilities(|| socket.set_int_option(SOL_SOCKET, name, 1000))?;
+        let by_user = without_capabilities(|| socket.set_so(name, 1000))?;
         trace.see(&format!("{label} set by a user"), by_user);
     }
     Ok(())
@@ -313,7 +301,7 @@ fn privileged(side: &Side<'_>, trace: &Trace) -> Outcome {
         ("SO_BINDTOIFINDEX", libc::SO_BINDTOIFINDEX, 0),
         ("SO_BINDTODEVICE", libc::SO_BINDTODEVICE, 0),
     ] {
-        let by_user = without_capabilities(|| socket.set_int_option(SOL_SOCKET, name, value))?;
+        let by_user = without_capabilities(|| socket.set_so(name, value))?;
         trace.see(&format!("{label} by a user"), by_user);
     }
     Ok(())

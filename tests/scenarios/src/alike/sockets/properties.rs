@@ -60,12 +60,9 @@ fn what_it_is(side: &Side<'_>, trace: &Trace) -> Outcome {
     ];
     for (label, name) in all {
         get(trace, &a, label, name);
-        let other = b.int_option(SOL_SOCKET, name)?;
-        trace.see(
-            "the same at the other end",
-            other == a.int_option(SOL_SOCKET, name)?,
-        );
-        let set = a.set_int_option(SOL_SOCKET, name, 1);
+        let other = b.so(name)?;
+        trace.see("the same at the other end", other == a.so(name)?);
+        let set = a.set_so(name, 1);
         trace.see(&format!("{label} cannot be set"), set);
     }
     Ok(())
@@ -82,7 +79,7 @@ fn credentials(side: &Side<'_>, trace: &Trace) -> Outcome {
         set(trace, &a, label, name, 0);
     }
     let peer = a.option(SOL_SOCKET, libc::SO_PEERCRED, 12, 12);
-    trace.see("SO_PEERCRED", peer.map(|bytes| format!("{bytes:?}")));
+    trace.see("SO_PEERCRED", peer);
     for (label, name) in [
         ("SO_PEERSEC", libc::SO_PEERSEC),
         ("SO_PEERGROUPS", libc::SO_PEERGROUPS),
@@ -122,10 +119,7 @@ fn cookies(side: &Side<'_>, trace: &Trace) -> Outcome {
             cookie == far.option(SOL_SOCKET, name, 8, 8)?,
         );
         get(trace, &one, &format!("{label} with little room"), name);
-        trace.see(
-            &format!("{label} set"),
-            one.set_int_option(SOL_SOCKET, name, 1),
-        );
+        trace.see(&format!("{label} set"), one.set_so(name, 1));
     }
     Ok(())
 }
@@ -140,7 +134,7 @@ fn memory(side: &Side<'_>, trace: &Trace) -> Outcome {
         Ok(bytes.chunks_exact(4).map(word).collect())
     };
     let full = read()?;
-    let limit = b.int_option(SOL_SOCKET, libc::SO_RCVBUF)?;
+    let limit = b.so(libc::SO_RCVBUF)?;
     trace.see("numbers", full.len());
     trace.see("more is charged than the payload", full[0] > 100);
     trace.see("the limit is SO_RCVBUF", full[1] == limit as u32);
@@ -155,10 +149,7 @@ fn sending_times(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     let read = |when: &str| {
         let value = socket.option(SOL_SOCKET, SO_TXTIME, 8, 8);
-        trace.see(
-            &format!("SO_TXTIME {when}"),
-            value.map(|bytes| format!("{bytes:?}")),
-        );
+        trace.see(&format!("SO_TXTIME {when}"), value);
     };
     read("at first");
     for (clock, flags) in [
@@ -174,10 +165,7 @@ fn sending_times(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.see(&format!("the same by a user, {clock} {flags}"), by_user);
         read(&format!("after {clock} {flags}"));
     }
-    trace.see(
-        "SO_TXTIME of four bytes",
-        socket.set_int_option(SOL_SOCKET, SO_TXTIME, 1),
-    );
+    trace.see("SO_TXTIME of four bytes", socket.set_so(SO_TXTIME, 1));
     Ok(())
 }
 
@@ -186,10 +174,7 @@ fn pacing(side: &Side<'_>, trace: &Trace) -> Outcome {
     let read = |when: &str| {
         for room in [4, 8] {
             let value = socket.option(SOL_SOCKET, libc::SO_MAX_PACING_RATE, room, room as i32);
-            trace.see(
-                &format!("{when}, {room} bytes"),
-                value.map(|bytes| format!("{bytes:?}")),
-            );
+            trace.see(&format!("{when}, {room} bytes"), value);
         }
     };
     read("at first");
@@ -221,16 +206,16 @@ fn pacing(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn port_sharing(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     get(trace, &socket, "SO_REUSEPORT at first", libc::SO_REUSEPORT);
-    let set = socket.set_int_option(SOL_SOCKET, libc::SO_REUSEPORT, 1);
+    let set = socket.set_so(libc::SO_REUSEPORT, 1);
     trace.see("SO_REUSEPORT", set);
-    let unset = socket.set_int_option(SOL_SOCKET, libc::SO_REUSEPORT, 0);
+    let unset = socket.set_so(libc::SO_REUSEPORT, 0);
     trace.see("SO_REUSEPORT off", unset);
     // These are for a group of sockets, and there is none.
     for (label, name) in [
         ("SO_ATTACH_REUSEPORT_EBPF", libc::SO_ATTACH_REUSEPORT_EBPF),
         ("SO_DETACH_REUSEPORT_BPF", 68),
     ] {
-        let set = socket.set_int_option(SOL_SOCKET, name, -1);
+        let set = socket.set_so(name, -1);
         trace.see(label, set);
     }
     Ok(())
@@ -239,7 +224,7 @@ fn port_sharing(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn datagram_option_zero_copy(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     get(trace, &socket, "SO_ZEROCOPY at first", libc::SO_ZEROCOPY);
-    let set = socket.set_int_option(SOL_SOCKET, libc::SO_ZEROCOPY, 1);
+    let set = socket.set_so(libc::SO_ZEROCOPY, 1);
     trace.see("SO_ZEROCOPY", set);
     Ok(())
 }
@@ -247,7 +232,7 @@ fn datagram_option_zero_copy(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn stream_option_route_hash(side: &Side<'_>, trace: &Trace) -> Outcome {
     const SO_TXREHASH: i32 = 74;
     let socket = side.socket(&side.lab.a)?;
-    let set = socket.set_int_option(SOL_SOCKET, SO_TXREHASH, 1);
+    let set = socket.set_so(SO_TXREHASH, 1);
     trace.see("SO_TXREHASH", set);
     Ok(())
 }
@@ -276,7 +261,7 @@ fn device_by_name(side: &Side<'_>, trace: &Trace) -> Outcome {
     }
     read("too little", 4);
     read("enough", 5);
-    let index = socket.int_option(SOL_SOCKET, libc::SO_BINDTOIFINDEX)?;
+    let index = socket.so(libc::SO_BINDTOIFINDEX)?;
     trace.see("its index", index as u32 == side.lab.a.ifindex);
     let by_user = without_capabilities(|| {
         socket.set_option(SOL_SOCKET, libc::SO_BINDTODEVICE, SECOND.as_bytes())
@@ -294,9 +279,9 @@ fn device_by_index(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     get(trace, &socket, "at first", libc::SO_BINDTOIFINDEX);
     for value in [side.lab.a.ifindex as i32, 0, -1, 4321, 0] {
-        let set = socket.set_int_option(SOL_SOCKET, libc::SO_BINDTOIFINDEX, value);
+        let set = socket.set_so(libc::SO_BINDTOIFINDEX, value);
         trace.see("set", set);
-        let then = socket.int_option(SOL_SOCKET, libc::SO_BINDTOIFINDEX)?;
+        let then = socket.so(libc::SO_BINDTOIFINDEX)?;
         trace.see("it is what was set", then == value);
         let name = socket.option(SOL_SOCKET, libc::SO_BINDTODEVICE, 16, 16);
         trace.see(

@@ -61,7 +61,7 @@ fn datagram_refuses_listen_and_accept(side: &Side<'_>, trace: &Trace) -> Outcome
     let socket = side.socket(&side.lab.a)?;
     trace.see("listen unbound", socket.listen(1));
     trace.see("accept unbound", socket.accept(0));
-    socket.bind_bytes(&side.here(&side.lab.a, 9))?;
+    socket.bind_bytes(&side.at_a(9))?;
     trace.see("listen", socket.listen(1));
     trace.see("accept", socket.accept(0));
     trace.see("accept, not to wait", socket.accept(libc::SOCK_NONBLOCK));
@@ -74,9 +74,9 @@ fn datagram_refuses_listen_and_accept(side: &Side<'_>, trace: &Trace) -> Outcome
 fn bind_twice(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.bound(&side.lab.a, 9)?;
     for (label, name) in [
-        ("the same", side.here(&side.lab.a, 9)),
-        ("another port", side.here(&side.lab.a, 10)),
-        ("any port", side.here(&side.lab.a, 0)),
+        ("the same", side.at_a(9)),
+        ("another port", side.at_a(10)),
+        ("any port", side.at_a(0)),
         ("any address", side.anywhere(9)),
     ] {
         trace.see(label, socket.bind_bytes(&name));
@@ -87,8 +87,8 @@ fn bind_twice(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn bind_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
-    trace.see("one end", a.bind_bytes(&side.here(&side.lab.a, 9)));
-    trace.see("the other", b.bind_bytes(&side.here(&side.lab.b, 9)));
+    trace.see("one end", a.bind_bytes(&side.at_a(9)));
+    trace.see("the other", b.bind_bytes(&side.at_b(9)));
     // One that got its port by connecting.
     let client = side.socket(&side.lab.a)?;
     let listener = side.bound(&side.lab.b, 8)?;
@@ -96,15 +96,9 @@ fn bind_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
         listener.listen(1)?;
     }
     client.connect_bytes(&side.far(8))?;
-    trace.see(
-        "unbound before",
-        client.bind_bytes(&side.here(&side.lab.a, 10)),
-    );
+    trace.see("unbound before", client.bind_bytes(&side.at_a(10)));
     if side.is_stream() {
-        trace.see(
-            "a listener",
-            listener.bind_bytes(&side.here(&side.lab.b, 10)),
-        );
+        trace.see("a listener", listener.bind_bytes(&side.at_b(10)));
     }
     Ok(())
 }
@@ -112,13 +106,13 @@ fn bind_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn privileged_ports(side: &Side<'_>, trace: &Trace) -> Outcome {
     for port in [1, 80, 1023, 1024, 0] {
         let socket = side.socket(&side.lab.a)?;
-        let name = side.here(&side.lab.a, port);
+        let name = side.at_a(port);
         let by_user = without_capabilities(|| socket.bind_bytes(&name))?;
         trace.see(&format!("port {port} by a user"), by_user);
         let socket = side.socket(&side.lab.a)?;
         trace.see(
             &format!("port {port} by root"),
-            socket.bind_bytes(&side.here(&side.lab.a, port.wrapping_add(1))),
+            socket.bind_bytes(&side.at_a(port.wrapping_add(1))),
         );
     }
     Ok(())
@@ -172,10 +166,7 @@ fn stream_listener_takes_no_data(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.receive("receive, not to wait", &listener, 1, libc::MSG_DONTWAIT);
     trace.see("peer", listener.peer_name().map(drop));
     trace.see("SO_ERROR", listener.pending_error());
-    trace.see(
-        "SO_ACCEPTCONN",
-        listener.int_option(libc::SOL_SOCKET, libc::SO_ACCEPTCONN),
-    );
+    trace.see("SO_ACCEPTCONN", listener.so(libc::SO_ACCEPTCONN));
     trace.see(
         "FIONREAD",
         crate::raw_calls::ioctl(&listener, libc::FIONREAD, &[]).map(drop),

@@ -76,13 +76,13 @@ fn note(trace: &Trace, what: &str, control: &[Control]) {
 
 fn times(side: &Side<'_>, trace: &Trace, option: i32, value: i32) -> Outcome {
     let (a, b) = side.pair(7)?;
-    trace.see("set", b.set_int_option(SOL_SOCKET, option, value));
-    trace.see("read", b.int_option(SOL_SOCKET, option));
+    trace.see("set", b.set_so(option, value));
+    trace.see("read", b.so(option));
     for what in ["a packet's", "another's"] {
         let (_, _, control) = told(&a, &b, 0, 512)?;
         note(trace, what, &control);
     }
-    trace.see("unset", b.set_int_option(SOL_SOCKET, option, 0));
+    trace.see("unset", b.set_so(option, 0));
     a.send(b"x", 0)?;
     let (_, flags, control) = receive_with_control(&b, 0, 512)?;
     trace.see("control messages then", control.len());
@@ -104,7 +104,7 @@ fn software(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn without_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
-    b.set_int_option(SOL_SOCKET, libc::SO_TIMESTAMP, 1)?;
+    b.set_so(libc::SO_TIMESTAMP, 1)?;
     for room in [0, 8, 24] {
         let (length, flags, control) = told(&a, &b, 0, room)?;
         trace.see(
@@ -122,7 +122,7 @@ fn without_room(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn look(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
-    b.set_int_option(SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+    b.set_so(libc::SO_TIMESTAMPNS, 1)?;
     let (_, _, first) = told(&a, &b, libc::MSG_PEEK, 512)?;
     let (_, _, second) = receive_with_control(&b, 0, 512)?;
     note(trace, "the look", &first);
@@ -134,7 +134,7 @@ fn processor(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (a, b) = side.pair(7)?;
     a.send(b"x", 0)?;
     trace.receive("receive", &b, 1, 0);
-    let number = b.int_option(SOL_SOCKET, libc::SO_INCOMING_CPU)?;
+    let number = b.so(libc::SO_INCOMING_CPU)?;
     // SAFETY: sysconf takes an integer.
     let processors = unsafe { libc::sysconf(libc::_SC_NPROCESSORS_CONF) };
     trace.see(
@@ -147,8 +147,8 @@ fn processor(side: &Side<'_>, trace: &Trace) -> Outcome {
 fn datagram_drop_counter(side: &Side<'_>, trace: &Trace) -> Outcome {
     const SENT: u32 = 40;
     let (a, b) = side.datagrams(7)?;
-    b.set_int_option(SOL_SOCKET, libc::SO_RXQ_OVFL, 1)?;
-    b.set_int_option(SOL_SOCKET, libc::SO_RCVBUF, 1)?;
+    b.set_so(libc::SO_RXQ_OVFL, 1)?;
+    b.set_so(libc::SO_RCVBUF, 1)?;
     a.send(b"before", 0)?;
     let (_, _, control) = receive_with_control(&b, 0, 512)?;
     trace.see("before anything is lost", control.len());
@@ -181,7 +181,7 @@ fn datagram_mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (from, to) = (side.socket(host)?, side.bound(host, 7)?);
     from.connect_bytes(&side.address(host, host, 7))?;
     for option in [SO_RCVMARK, SO_RCVPRIORITY] {
-        to.set_int_option(SOL_SOCKET, option, 1)?;
+        to.set_so(option, 1)?;
     }
     let receive = |what: &str| -> Outcome {
         let (_, _, control) = receive_with_control(&to, 0, 512)?;
@@ -192,8 +192,8 @@ fn datagram_mark_and_priority(side: &Side<'_>, trace: &Trace) -> Outcome {
     };
     from.send(b"plain", 0)?;
     receive("plain")?;
-    from.set_int_option(SOL_SOCKET, libc::SO_MARK, 77)?;
-    from.set_int_option(SOL_SOCKET, libc::SO_PRIORITY, 5)?;
+    from.set_so(libc::SO_MARK, 77)?;
+    from.set_so(libc::SO_PRIORITY, 5)?;
     from.send(b"by option", 0)?;
     receive("by option")?;
     for (label, kind, value) in [
@@ -235,7 +235,7 @@ fn datagram_transmit_time(side: &Side<'_>, trace: &Trace) -> Outcome {
         send_with_control(&a, b"leaves", &control(8), None),
     );
     trace.receive("receive", &b, 100, 0);
-    b.set_int_option(SOL_SOCKET, libc::SO_TIMESTAMPNS, 1)?;
+    b.set_so(libc::SO_TIMESTAMPNS, 1)?;
     trace.see("again", send_with_control(&a, b"leaves", &control(8), None));
     let (_, _, times) = receive_with_control(&b, 0, 512)?;
     note(trace, "the time it came", &times);

@@ -86,7 +86,7 @@ fn stream_waitall_without_waiting(trace: &Trace, (client, server): Pair) -> Outc
 }
 
 fn stream_waitall_and_the_low_water_mark(trace: &Trace, (client, server): Pair) -> Outcome {
-    server.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, 5)?;
+    server.set_so(libc::SO_RCVLOWAT, 5)?;
     let receive = || read(&server, 100, 0);
     let (_, received, ()) = asleep(libc::SYS_recvfrom, receive, |sleeper| {
         send_apart(&client, &[b"abc"])?;
@@ -118,10 +118,7 @@ fn stream_truncate_discards_bytes(trace: &Trace, (client, server): Pair) -> Outc
 
 fn stream_zero_bytes_sent(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("send", client.send(b"", 0));
-    trace.see(
-        "send a message of no pieces",
-        client.send_message(&[], 0, &[]),
-    );
+    trace.see("a message of no pieces", client.send_message(&[], 0, &[]));
     trace.see("write", nix::unistd::write(&client, b""));
     client.send_all(b"x")?;
     trace.receive("only what was sent comes", &server, 10, 0);

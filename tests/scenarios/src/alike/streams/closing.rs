@@ -36,8 +36,7 @@ fn stream_close_delivers_queued_data(trace: &Trace, (client, server): Pair) -> O
     let bytes = crate::transfer::random(40_000, 7);
     client.send_all(&bytes)?;
     drop(client);
-    let mut got = vec![0; bytes.len()];
-    server.receive_exact(&mut got)?;
+    let got = server.receive_all(bytes.len())?;
     trace.see("all came", got == bytes);
     trace.receive("the end", &server, 10, 0);
     Ok(())

@@ -32,8 +32,7 @@ fn stream_connect_without_blocking(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.see("connect", client.connect_bytes(&side.far(140)));
         trace.see("again", client.connect_bytes(&side.far(140)));
         trace.see("elsewhere", client.connect_bytes(&side.far(141)));
-        trace.poll("under way", &client)?;
-        Ok(())
+        trace.poll("under way", &client)
     })?;
     trace.poll_until("connected", &client, libc::POLLOUT)?;
     trace.pending_error("no error", &client);
@@ -56,8 +55,7 @@ fn stream_connect_while_it_is_under_way(side: &Side<'_>, trace: &Trace) -> Outco
     trace.see("listen", client.listen(1));
     trace.see("bind", client.bind_bytes(&side.anywhere(143)));
     trace.see("accept", client.accept(libc::SOCK_NONBLOCK).map(drop));
-    trace.poll("under way", &client)?;
-    Ok(())
+    trace.poll("under way", &client)
 }
 
 fn stream_connect_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -97,10 +95,7 @@ fn after_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
             &format!("send {round}"),
             client.send(b"x", libc::MSG_NOSIGNAL),
         );
-        trace.see(
-            &format!("getpeername {round}"),
-            client.peer_name().map(drop),
-        );
+        trace.see(&format!("its peer {round}"), client.peer_name().map(drop));
     }
     let listener = side.listener(146, 4)?;
     trace.see("attempt 3", client.connect_bytes(&side.far(146)));
@@ -138,23 +133,14 @@ fn stream_failed_connect_releases_its_port(side: &Side<'_>, trace: &Trace) -> Ou
     let port = side.port(&client.local_name()?);
     trace.see("a port", port != 0);
     let other = side.socket(&side.lab.a)?;
-    trace.see(
-        "bind another to it",
-        other.bind_bytes(&side.here(&side.lab.a, port)),
-    );
-    trace.see(
-        "bind elsewhere",
-        client.bind_bytes(&side.here(&side.lab.a, 141)),
-    );
+    trace.see("bind another to it", other.bind_bytes(&side.at_a(port)));
+    trace.see("bind elsewhere", client.bind_bytes(&side.at_a(141)));
     trace.see("the port then", side.port(&client.local_name()?));
     trace.see("connect again", client.connect_bytes(&side.far(141)));
-    trace.see(
-        "bind again",
-        client.bind_bytes(&side.here(&side.lab.a, 142)),
-    );
+    trace.see("bind again", client.bind_bytes(&side.at_a(142)));
     trace.see("bind another to that", {
         let third = side.socket(&side.lab.a)?;
-        third.bind_bytes(&side.here(&side.lab.a, 141))
+        third.bind_bytes(&side.at_a(141))
     });
     Ok(())
 }
@@ -172,10 +158,7 @@ fn stream_connect_in_states_that_do_not_allow_it(side: &Side<'_>, trace: &Trace)
     server.shutdown(libc::SHUT_WR)?;
     trace.poll_until("both ended", &client, libc::POLLHUP)?;
     trace.poll_until("there too", &server, libc::POLLHUP)?;
-    trace.see(
-        "a connection that is over",
-        client.connect_bytes(&side.far(148)),
-    );
+    trace.see("one that is over", client.connect_bytes(&side.far(148)));
     trace.see("listen of it", client.listen(1));
     trace.see("accept of it", client.accept(libc::SOCK_NONBLOCK).map(drop));
     trace.see("shutdown of it", client.shutdown(libc::SHUT_WR));
@@ -251,7 +234,7 @@ fn stream_disconnect_without_a_connection(side: &Side<'_>, trace: &Trace) -> Out
     trace.see("one byte", socket.connect_bytes(&[0]));
     trace.poll("as before", &socket)?;
     trace.pending_error("no error", &socket);
-    socket.bind_bytes(&side.here(&side.lab.a, 153))?;
+    socket.bind_bytes(&side.at_a(153))?;
     trace.see("bound", socket.connect_bytes(&NOTHING));
     trace.see("its port", side.port(&socket.local_name()?));
     // A shutdown that came too early is undone too.

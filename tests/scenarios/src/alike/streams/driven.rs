@@ -100,8 +100,7 @@ fn stream_signal_for_room(side: &Side<'_>, trace: &Trace) -> Outcome {
     let driven = Driven::new(&client)?;
     trace.poll("full", &client)?;
     trace.signals("nothing", &driven);
-    let mut all = vec![0; full];
-    server.receive_exact(&mut all)?;
+    server.receive_all(full)?;
     trace.signals_until("room", &driven, "POLL_OUT");
     trace.see("send", client.send(b"x", 0));
     Ok(())

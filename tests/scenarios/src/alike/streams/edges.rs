@@ -44,8 +44,7 @@ fn stream_epoll_level(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.epoll_next("the end", &epoll)?;
     trace.epoll("still the end", &epoll)?;
     epoll.modify(&server, IN | OUT | RDHUP, 0)?;
-    trace.epoll("all of it", &epoll)?;
-    Ok(())
+    trace.epoll("all of it", &epoll)
 }
 
 fn stream_epoll_edge_for_each_arrival(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -63,8 +62,7 @@ fn stream_epoll_edge_for_each_arrival(trace: &Trace, (client, server): Pair) -> 
     trace.receive("answer", &client, 100, 0);
     client.send_all(b"x")?;
     trace.epoll_next("one more", &epoll)?;
-    trace.epoll("and that was all", &epoll)?;
-    Ok(())
+    trace.epoll("and that was all", &epoll)
 }
 
 fn stream_epoll_edge_after_a_part_was_read(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -79,8 +77,7 @@ fn stream_epoll_edge_after_a_part_was_read(trace: &Trace, (client, server): Pair
     trace.receive("a look", &server, 3, libc::MSG_PEEK);
     trace.epoll("looking is none", &epoll)?;
     trace.receive("all of it", &server, 100, 0);
-    trace.epoll("no more", &epoll)?;
-    Ok(())
+    trace.epoll("no more", &epoll)
 }
 
 fn stream_epoll_edge_when_added_or_modified(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -96,8 +93,7 @@ fn stream_epoll_edge_when_added_or_modified(trace: &Trace, (client, server): Pai
     trace.epoll("removed", &epoll)?;
     epoll.add(&server, OUT | EDGE, 0)?;
     trace.epoll("added for writing", &epoll)?;
-    trace.epoll("once for writing", &epoll)?;
-    Ok(())
+    trace.epoll("once for writing", &epoll)
 }
 
 fn raw(socket: &Socket) -> i32 {
@@ -145,8 +141,7 @@ fn stream_epoll_edge_of_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     for round in 2..=5 {
         trace.see(&format!("accept {round}"), listener.accept(0).map(drop));
     }
-    trace.epoll("done", &epoll)?;
-    Ok(())
+    trace.epoll("done", &epoll)
 }
 
 fn stream_epoll_edge_of_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -159,8 +154,7 @@ fn stream_epoll_edge_of_the_end(side: &Side<'_>, trace: &Trace) -> Outcome {
     // What the other side still does is an edge here only when it changes something here.
     client.shutdown(libc::SHUT_RD)?;
     trace.see("shutdown", server.shutdown(libc::SHUT_WR));
-    trace.epoll_until("both ends", &epoll, libc::EPOLLHUP as u32)?;
-    Ok(())
+    trace.epoll_until("both ends", &epoll, libc::EPOLLHUP as u32)
 }
 
 fn stream_epoll_edge_of_the_own_shutdown(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -170,8 +164,7 @@ fn stream_epoll_edge_of_the_own_shutdown(trace: &Trace, (client, server): Pair) 
     trace.epoll_until("reading ended", &epoll, RDHUP)?;
     server.shutdown(libc::SHUT_WR)?;
     trace.epoll_until("writing ended", &epoll, libc::EPOLLHUP as u32)?;
-    trace.poll_until("there", &client, libc::POLLRDHUP)?;
-    Ok(())
+    trace.poll_until("there", &client, libc::POLLRDHUP)
 }
 
 fn stream_epoll_edge_of_a_reset(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -190,8 +183,7 @@ fn stream_epoll_edge_none_for_acknowledgements(trace: &Trace, (client, server): 
     trace.epoll("at first", &epoll)?;
     for round in 1..=3 {
         client.send_all(b"some bytes")?;
-        let mut bytes = [0; 10];
-        server.receive_exact(&mut bytes)?;
+        server.receive_all(10)?;
         acknowledged(&client)?;
         // Room was there all the time.
         trace.epoll(&format!("acknowledged {round}"), &epoll)?;
@@ -205,8 +197,7 @@ fn stream_epoll_oneshot(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.epoll_next("one", &epoll)?;
     trace.epoll("silent", &epoll)?;
     client.send_all(b"two")?;
-    let mut bytes = [0; 6];
-    server.receive_exact(&mut bytes)?;
+    server.receive_all(6)?;
     client.send_all(b"three")?;
     trace.poll_until("there is more", &server, libc::POLLIN)?;
     trace.epoll("silent still", &epoll)?;
@@ -217,8 +208,7 @@ fn stream_epoll_oneshot(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.poll_until("the end", &server, libc::POLLRDHUP)?;
     trace.epoll("even so", &epoll)?;
     epoll.modify(&server, IN | RDHUP | ONCE | EDGE, 0)?;
-    trace.epoll("armed for an edge", &epoll)?;
-    Ok(())
+    trace.epoll("armed for an edge", &epoll)
 }
 
 /// Two threads, each asleep in an instance of its own, and a connection: how many of them it wakes.
@@ -266,8 +256,7 @@ fn stream_epoll_nested(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.epoll("the inner one", &inner)?;
     trace.epoll("then not any more", &outer)?;
     client.send_all(b"more")?;
-    trace.epoll_next("more", &outer)?;
-    Ok(())
+    trace.epoll_next("more", &outer)
 }
 
 fn stream_epoll_control_errors(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -282,10 +271,7 @@ fn stream_epoll_control_errors(trace: &Trace, (client, server): Pair) -> Outcome
     );
     trace.see("a bad operation", epoll.control(77, raw(&server), IN, 0));
     trace.see("exclusive later", epoll.modify(&server, IN | EXCLUSIVE, 0));
-    trace.see(
-        "exclusive and once",
-        epoll.add(&client, IN | EXCLUSIVE | ONCE, 0),
-    );
+    trace.see("once too", epoll.add(&client, IN | EXCLUSIVE | ONCE, 0));
     trace.see("on a socket", {
         let mut event = libc::epoll_event { events: IN, u64: 0 };
         // SAFETY: `event` is readable; the kernel refuses a descriptor that is no epoll instance.
@@ -308,8 +294,7 @@ fn stream_epoll_of_a_closed_socket(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll_until("other", &other, libc::POLLIN)?;
     trace.epoll("both", &epoll)?;
     drop(server);
-    trace.epoll("one is closed", &epoll)?;
-    Ok(())
+    trace.epoll("one is closed", &epoll)
 }
 
 fn stream_epoll_of_a_duplicate(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -322,11 +307,9 @@ fn stream_epoll_of_a_duplicate(trace: &Trace, (client, server): Pair) -> Outcome
     trace.epoll("both descriptors", &epoll)?;
     drop(server);
     client.send_all(b"more")?;
-    let mut bytes = [0; 8];
-    copy.receive_exact(&mut bytes)?;
+    copy.receive_all(8)?;
     // The description is open, so the closed descriptor's entry stays.
-    trace.epoll("after one was closed", &epoll)?;
-    Ok(())
+    trace.epoll("after one was closed", &epoll)
 }
 
 fn stream_epoll_without_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -334,9 +317,8 @@ fn stream_epoll_without_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome 
     let epoll = Epoll::of(&socket, ALL_EDGES)?;
     trace.epoll("new", &epoll)?;
     trace.epoll("once", &epoll)?;
-    socket.bind_bytes(&side.here(&side.lab.a, 79))?;
+    socket.bind_bytes(&side.at_a(79))?;
     trace.epoll("bound", &epoll)?;
     trace.see("listen", socket.listen(1));
-    trace.epoll("listening", &epoll)?;
-    Ok(())
+    trace.epoll("listening", &epoll)
 }

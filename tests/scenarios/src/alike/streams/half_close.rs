@@ -66,8 +66,7 @@ fn of_reading(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.receive("and then", &server, 100, 0);
     trace.see("writing goes on", server.send(b"hello", 0));
     trace.receive("the peer reads", &client, 100, 0);
-    trace.poll("the peer knows nothing", &client)?;
-    Ok(())
+    trace.poll("the peer knows nothing", &client)
 }
 
 fn stream_shutdown_of_reading_with_data_queued(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -170,8 +169,7 @@ fn stream_end_behind_unread_data(trace: &Trace, (client, server): Pair) -> Outco
     trace.receive("the rest", &server, 100, 0);
     trace.receive("the end", &server, 100, 0);
     trace.receive("the end again", &server, 100, 0);
-    trace.poll("still so", &server)?;
-    Ok(())
+    trace.poll("still so", &server)
 }
 
 fn stream_ends_cross(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -195,8 +193,7 @@ fn stream_data_and_ends_cross(trace: &Trace, (client, server): Pair) -> Outcome 
     let play = |socket: &Socket| {
         socket.send_all(&bytes)?;
         socket.shutdown(libc::SHUT_WR)?;
-        let mut got = vec![0; bytes.len()];
-        socket.receive_exact(&mut got)?;
+        let got = socket.receive_all(bytes.len())?;
         Ok((got == bytes, socket.receive(&mut [0; 10], 0)?))
     };
     let (there, here) = beside(|| play(&server), || play(&client))?;

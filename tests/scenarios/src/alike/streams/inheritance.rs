@@ -27,12 +27,12 @@ fn accepted(
 fn inherited(side: &Side<'_>, trace: &Trace, options: &[(&str, i32, i32)]) -> Outcome {
     let (_listener, _client, server) = accepted(side, |listener| {
         for (_, name, value) in options {
-            listener.set_int_option(SOL_SOCKET, *name, *value)?;
+            listener.set_so(*name, *value)?;
         }
         Ok(())
     })?;
     for (label, name, _) in options {
-        trace.see(label, server.int_option(SOL_SOCKET, *name));
+        trace.see(label, server.so(*name));
     }
     Ok(())
 }
@@ -90,7 +90,7 @@ fn stream_accepted_has_the_listeners_structures(side: &Side<'_>, trace: &Trace) 
         ("SO_BINDTODEVICE", libc::SO_BINDTODEVICE),
     ] {
         let value = server.option(SOL_SOCKET, name, 16, 16);
-        trace.see(label, value.map(|bytes| format!("{bytes:?}")));
+        trace.see(label, value);
     }
     Ok(())
 }
@@ -118,24 +118,12 @@ fn stream_accepted_has_flags_of_its_own(side: &Side<'_>, trace: &Trace) -> Outco
 
 fn stream_accepted_is_independent(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (listener, client, server) = accepted(side, |_| Ok(()))?;
-    listener.set_int_option(SOL_SOCKET, libc::SO_KEEPALIVE, 1)?;
-    server.set_int_option(SOL_SOCKET, libc::SO_OOBINLINE, 1)?;
-    trace.see(
-        "set later on the listener",
-        server.int_option(SOL_SOCKET, libc::SO_KEEPALIVE),
-    );
-    trace.see(
-        "set on the accepted",
-        listener.int_option(SOL_SOCKET, libc::SO_OOBINLINE),
-    );
-    trace.see(
-        "it listens",
-        server.int_option(SOL_SOCKET, libc::SO_ACCEPTCONN),
-    );
-    trace.see(
-        "the listener does",
-        listener.int_option(SOL_SOCKET, libc::SO_ACCEPTCONN),
-    );
+    listener.set_so(libc::SO_KEEPALIVE, 1)?;
+    server.set_so(libc::SO_OOBINLINE, 1)?;
+    trace.see("set later on the listener", server.so(libc::SO_KEEPALIVE));
+    trace.see("set on the accepted", listener.so(libc::SO_OOBINLINE));
+    trace.see("it listens", server.so(libc::SO_ACCEPTCONN));
+    trace.see("the listener does", listener.so(libc::SO_ACCEPTCONN));
     drop(listener);
     client.send(b"without the listener", 0)?;
     trace.receive("receive", &server, 100, 0);

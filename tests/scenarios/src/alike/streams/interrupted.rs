@@ -82,8 +82,7 @@ fn connect(side: &Side<'_>, trace: &Trace) -> Outcome {
         let call = || client.connect_bytes(&side.nobody(port));
         let release = || Ok(client.shutdown(libc::SHUT_RDWR)?);
         let _ = interrupted(trace, what, libc::SYS_connect, call, release)?;
-        trace.poll("then", &client)?;
-        Ok(())
+        trace.poll("then", &client)
     })
 }
 

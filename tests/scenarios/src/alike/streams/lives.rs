@@ -88,7 +88,7 @@ fn stream_connect_after_a_connection_ended(side: &Side<'_>, trace: &Trace) -> Ou
 
 fn stream_bind_and_listen_after_a_connection_ended(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(7)?;
-    let here = side.here(&side.lab.a, 70);
+    let here = side.at_a(70);
     trace.see("bind, connected", client.bind_bytes(&here));
     trace.see("listen, connected", client.listen(4));
     reset(server)?;
@@ -124,9 +124,9 @@ fn stream_socket_disconnected_and_used_again(side: &Side<'_>, trace: &Trace) -> 
 fn stream_port_bound_again_after_close(side: &Side<'_>, trace: &Trace) -> Outcome {
     let bound = side.bound(&side.lab.b, 7)?;
     let second = side.socket(&side.lab.b)?;
-    trace.see("taken", second.bind_bytes(&side.here(&side.lab.b, 7)));
+    trace.see("taken", second.bind_bytes(&side.at_b(7)));
     drop(bound);
-    trace.see("bind", second.bind_bytes(&side.here(&side.lab.b, 7)));
+    trace.see("bind", second.bind_bytes(&side.at_b(7)));
     drop(second);
     let listener = side.listener(7, 4)?;
     drop(listener);
@@ -159,7 +159,7 @@ fn stream_port_bound_again_after_closing_first(side: &Side<'_>, trace: &Trace) -
     await_poll(&client, libc::POLLHUP)?;
     drop((server, listener));
     let again = side.socket(&side.lab.b)?;
-    trace.see("bind", again.bind_bytes(&side.here(&side.lab.b, 7)));
+    trace.see("bind", again.bind_bytes(&side.at_b(7)));
     Ok(())
 }
 

@@ -20,11 +20,11 @@ scenarios! {
 }
 
 fn set(socket: &Socket, mark: i32) -> std::io::Result<()> {
-    socket.set_int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT, mark)
+    socket.set_so(libc::SO_RCVLOWAT, mark)
 }
 
 fn mark(socket: &Socket) -> std::io::Result<i32> {
-    socket.int_option(libc::SOL_SOCKET, libc::SO_RCVLOWAT)
+    socket.so(libc::SO_RCVLOWAT)
 }
 
 fn stream_low_water_poll(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -58,8 +58,7 @@ fn stream_low_water_edge(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.receive("ten", &server, 10, 0);
     client.send_all(b"2")?;
     arrived(&server, 2)?;
-    trace.epoll("two are none", &epoll)?;
-    Ok(())
+    trace.epoll("two are none", &epoll)
 }
 
 fn receive(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -132,18 +131,11 @@ fn stream_low_water_is_inherited(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("the client's", mark(&client));
     trace.poll("a listener has no use for it", &listener)?;
     let _other = side.dial(197)?;
-    trace.poll_until("one connection is enough", &listener, libc::POLLIN)?;
-    Ok(())
+    trace.poll_until("one connection is enough", &listener, libc::POLLIN)
 }
 
 fn stream_low_water_of_sending_is_fixed(trace: &Trace, (client, _server): Pair) -> Outcome {
-    trace.see(
-        "get",
-        client.int_option(libc::SOL_SOCKET, libc::SO_SNDLOWAT),
-    );
-    trace.see(
-        "set",
-        client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDLOWAT, 10),
-    );
+    trace.see("get", client.so(libc::SO_SNDLOWAT));
+    trace.see("set", client.set_so(libc::SO_SNDLOWAT, 10));
     Ok(())
 }

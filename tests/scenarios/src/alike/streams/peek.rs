@@ -113,11 +113,11 @@ fn stream_peek_with_truncate_counts(trace: &Trace, (client, server): Pair) -> Ou
 }
 
 fn peek_offset(socket: &Socket) -> std::io::Result<i32> {
-    socket.int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF)
+    socket.so(libc::SO_PEEK_OFF)
 }
 
 fn set_peek_offset(socket: &Socket, offset: i32) -> std::io::Result<()> {
-    socket.set_int_option(libc::SOL_SOCKET, libc::SO_PEEK_OFF, offset)
+    socket.set_so(libc::SO_PEEK_OFF, offset)
 }
 
 fn stream_peek_offset_moves_on(trace: &Trace, (client, server): Pair) -> Outcome {

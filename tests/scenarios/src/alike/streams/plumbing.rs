@@ -32,9 +32,7 @@ fn file_of(bytes: &[u8]) -> anyhow::Result<File> {
 
 /// Receives exactly `length` bytes.
 fn receive(socket: &Socket, length: usize) -> anyhow::Result<Vec<u8>> {
-    let mut bytes = vec![0; length];
-    socket.receive_exact(&mut bytes).context("receiving")?;
-    Ok(bytes)
+    socket.receive_all(length).context("receiving")
 }
 
 fn whole_file(trace: &Trace, (client, server): Pair) -> Outcome {

@@ -24,14 +24,13 @@ scenarios! {
 fn stream_poll_before_a_connection(side: &Side<'_>, trace: &Trace) -> Outcome {
     let socket = side.socket(&side.lab.a)?;
     trace.poll("new", &socket)?;
-    socket.bind_bytes(&side.here(&side.lab.a, 40))?;
+    socket.bind_bytes(&side.at_a(40))?;
     trace.poll("bound", &socket)?;
     trace.see("shutdown", socket.shutdown(libc::SHUT_RDWR));
     trace.poll("after shutdown was refused", &socket)?;
     trace.receive("receive then", &socket, 1, 0);
     trace.see("send then", socket.send(b"x", libc::MSG_NOSIGNAL));
-    trace.poll("at last", &socket)?;
-    Ok(())
+    trace.poll("at last", &socket)
 }
 
 fn listener(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -45,8 +44,7 @@ fn listener(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("shutdown of writing", listener.shutdown(libc::SHUT_WR));
     trace.poll("after that", &listener)?;
     let _two = side.dial(41)?;
-    trace.poll_until("another waits", &listener, libc::POLLIN)?;
-    Ok(())
+    trace.poll_until("another waits", &listener, libc::POLLIN)
 }
 
 fn stream_poll_of_a_listener_that_was_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -83,8 +81,7 @@ fn stream_poll_while_connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.see("shutdown", client.shutdown(libc::SHUT_WR));
     trace.poll("after shutdown", &client)?;
     trace.pending_error("its error", &client);
-    trace.poll("without the error", &client)?;
-    Ok(())
+    trace.poll("without the error", &client)
 }
 
 fn stream_poll_after_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -98,8 +95,7 @@ fn stream_poll_after_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.receive("receive", &client, 1, 0);
     trace.see("send", client.send(b"x", libc::MSG_NOSIGNAL));
     trace.see("connect again", client.connect_bytes(&side.far(44)));
-    trace.poll("after that", &client)?;
-    Ok(())
+    trace.poll("after that", &client)
 }
 
 fn stream_poll_after_a_connect_timed_out(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -108,8 +104,7 @@ fn stream_poll_after_a_connect_timed_out(side: &Side<'_>, trace: &Trace) -> Outc
     trace.see("connect", client.connect_bytes(&side.nobody(45)));
     trace.poll_until("timed out", &client, libc::POLLERR)?;
     trace.pending_error("by", &client);
-    trace.poll("without the error", &client)?;
-    Ok(())
+    trace.poll("without the error", &client)
 }
 
 fn stream_poll_when_the_peer_ended_its_half(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -138,8 +133,7 @@ fn stream_poll_when_the_own_half_is_ended(trace: &Trace, (client, server): Pair)
     trace.see("send", client.send(b"x", libc::MSG_NOSIGNAL));
     trace.see("shutdown again", client.shutdown(libc::SHUT_WR));
     trace.receive("the data", &client, 100, 0);
-    trace.poll("nothing left", &client)?;
-    Ok(())
+    trace.poll("nothing left", &client)
 }
 
 fn stream_poll_when_both_halves_are_ended(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -157,8 +151,7 @@ fn stream_poll_when_both_halves_are_ended(trace: &Trace, (client, server): Pair)
     trace.pending_error("no error here", &client);
     trace.pending_error("no error there", &server);
     trace.poll("at last here", &client)?;
-    trace.poll("at last there", &server)?;
-    Ok(())
+    trace.poll("at last there", &server)
 }
 
 fn stream_poll_when_reading_was_shut_down(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -175,8 +168,7 @@ fn stream_poll_when_reading_was_shut_down(trace: &Trace, (client, server): Pair)
     trace.see("send the other way", server.send(b"yes", 0));
     trace.receive("received there", &client, 100, 0);
     trace.see("shutdown of the rest", server.shutdown(libc::SHUT_WR));
-    trace.poll("both halves", &server)?;
-    Ok(())
+    trace.poll("both halves", &server)
 }
 
 fn reset(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -259,8 +251,7 @@ fn select(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.select("without", &server)?;
     moments::reset(client)?;
     trace.poll_until("reset", &server, libc::POLLERR)?;
-    trace.select("after the reset", &server)?;
-    Ok(())
+    trace.select("after the reset", &server)
 }
 
 fn stream_poll_of_a_duplicate(trace: &Trace, (client, server): Pair) -> Outcome {

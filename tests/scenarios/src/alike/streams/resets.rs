@@ -159,8 +159,7 @@ fn stream_data_before_accept(side: &Side<'_>, trace: &Trace) -> Outcome {
     acknowledged(&client)?;
     let (server, _) = listener.accept(0)?;
     trace.see("queued", server.queued(libc::FIONREAD));
-    let mut got = vec![0; bytes.len()];
-    server.receive_exact(&mut got)?;
+    let got = server.receive_all(bytes.len())?;
     trace.see("all is there", got == bytes);
     Ok(())
 }

@@ -85,8 +85,7 @@ fn stream_writable_edge_after_a_poll_of_a_full_stream(side: &Side<'_>, trace: &T
     trace.epoll("full", &edge)?;
     read_all(&server, full)?;
     trace.epoll_next("room", &edge)?;
-    trace.epoll("once", &edge)?;
-    Ok(())
+    trace.epoll("once", &edge)
 }
 
 fn stream_writable_edge_only_after_full(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -104,7 +103,7 @@ fn stream_writable_edge_only_after_full(trace: &Trace, (client, server): Pair) -
 
 fn stream_poll_needs_more_room_than_send(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (client, server) = side.stream(185)?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 64 << 10)?;
+    client.set_so(libc::SO_SNDBUF, 64 << 10)?;
     let mut sent = 0;
     side.losing_frames(|| {
         while client.poll(libc::POLLOUT, Duration::ZERO)? != 0 {
@@ -123,8 +122,7 @@ fn stream_poll_needs_more_room_than_send(side: &Side<'_>, trace: &Trace) -> Outc
         Ok(())
     })?;
     read_all(&server, sent)?;
-    trace.poll_until("all arrived", &client, libc::POLLOUT)?;
-    Ok(())
+    trace.poll_until("all arrived", &client, libc::POLLOUT)
 }
 
 fn stream_full_and_shut_down(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -163,8 +161,7 @@ fn stream_full_and_readable(side: &Side<'_>, trace: &Trace) -> Outcome {
     trace.poll_until("data for a full sender", &client, libc::POLLIN)?;
     trace.receive("it", &client, 100, 0);
     server.shutdown(libc::SHUT_WR)?;
-    trace.poll_until("and the end", &client, libc::POLLRDHUP)?;
-    Ok(())
+    trace.poll_until("and the end", &client, libc::POLLRDHUP)
 }
 
 fn stream_larger_send_buffer_makes_room(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -177,7 +174,7 @@ fn stream_larger_send_buffer_makes_room(side: &Side<'_>, trace: &Trace) -> Outco
             .map(super::super::events_text)
     };
     let _ = trace.sleeping("poll", POLL, call, |_| {
-        Ok(client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 100_000)?)
+        Ok(client.set_so(libc::SO_SNDBUF, 100_000)?)
     })?;
     trace.see("send", client.send(b"x", libc::MSG_DONTWAIT));
     Ok(())

@@ -166,8 +166,7 @@ fn stream_threads_open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
         threads(4, |_| {
             for _ in 0..ROUNDS {
                 let (server, _) = listener.accept(0)?;
-                let mut byte = [0; 3];
-                server.receive_exact(&mut byte)?;
+                let byte = server.receive_all(3)?;
                 server.send_all(&byte)?;
             }
             Ok(())
@@ -184,8 +183,7 @@ fn stream_threads_open_and_close(side: &Side<'_>, trace: &Trace) -> Outcome {
             for socket in &sockets[number * ROUNDS..(number + 1) * ROUNDS] {
                 socket.connect_bytes(&side.far(7))?;
                 socket.send_all(b"abc")?;
-                let mut byte = [0; 3];
-                socket.receive_exact(&mut byte)?;
+                let byte = socket.receive_all(3)?;
                 answered += usize::from(&byte == b"abc");
                 socket.shutdown(libc::SHUT_RDWR)?;
             }
@@ -209,11 +207,8 @@ fn stream_threads_query_during_a_transfer(side: &Side<'_>, trace: &Trace) -> Out
             while done.load(Ordering::SeqCst) == 0 || rounds == 0 {
                 ensure!(a.local_name()? == name, "another name");
                 ensure!(a.peer_name()? == peer, "another peer");
-                a.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 20_000 + rounds % 2)?;
-                ensure!(
-                    a.int_option(libc::SOL_SOCKET, libc::SO_ERROR)? == 0,
-                    "an error"
-                );
+                a.set_so(libc::SO_SNDBUF, 20_000 + rounds % 2)?;
+                failed_with(&a, 0)?;
                 a.queued(libc::TIOCOUTQ)?;
                 a.poll(libc::POLLIN | libc::POLLOUT, std::time::Duration::ZERO)?;
                 rounds += 1;
@@ -315,8 +310,7 @@ fn send_on(socket: &Socket) -> (usize, std::io::Error) {
 
 fn stream_shutdown_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
     let receive = || {
-        let mut some = vec![0; 100_000];
-        b.receive_exact(&mut some)?;
+        let some = b.receive_all(100_000)?;
         a.shutdown(libc::SHUT_WR)?;
         Ok(drain(&b)?.0 + some.len())
     };
@@ -330,8 +324,7 @@ fn stream_shutdown_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
 
 fn stream_receiver_closes_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcome {
     let receive = move || {
-        let mut some = vec![0; 100_000];
-        b.receive_exact(&mut some)?;
+        b.receive_all(100_000)?;
         // The sender has more, which is never read.
         await_events(&b, libc::POLLIN)?;
         drop(b);
@@ -341,8 +334,7 @@ fn stream_receiver_closes_amid_a_transfer(trace: &Trace, (a, b): Pair) -> Outcom
     trace.see("the sender's error", std::io::Result::<()>::Err(error));
     trace.see("the next", a.send(b"x", libc::MSG_NOSIGNAL));
     trace.receive("receive", &a, 10, 0);
-    trace.poll("poll", &a)?;
-    Ok(())
+    trace.poll("poll", &a)
 }
 
 fn stream_fork_shares_a_listener(side: &Side<'_>, trace: &Trace) -> Outcome {

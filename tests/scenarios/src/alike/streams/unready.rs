@@ -71,10 +71,7 @@ fn stream_data_calls_after_a_refusal(side: &Side<'_>, trace: &Trace) -> Outcome 
     see_calls(trace, &client);
     let client = side.socket(&side.lab.a)?;
     client.set_nonblocking(true)?;
-    trace.see(
-        "connect without waiting",
-        client.connect_bytes(&side.far(7)),
-    );
+    trace.see("connect now", client.connect_bytes(&side.far(7)));
     trace.poll_until("refused", &client, libc::POLLERR)?;
     see_calls(trace, &client);
     Ok(())

@@ -190,10 +190,7 @@ fn stream_uring_accepts_again_and_again(side: &Side<'_>, trace: &Trace) -> Outco
         clients.push(side.dial(7)?);
         let completion = ring.wait(1)?;
         trace.see("accepted", descriptor(completion).is_some());
-        trace.see(
-            "there will be more",
-            io_uring::cqueue::more(completion.flags),
-        );
+        trace.see("more will be", io_uring::cqueue::more(completion.flags));
     }
     // SAFETY: as above.
     let cancelled = unsafe { ring.once(opcode::AsyncCancel::new(1).build()) }?;

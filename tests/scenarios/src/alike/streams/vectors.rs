@@ -55,10 +55,7 @@ fn stream_longest_vectors(trace: &Trace, (client, server): Pair) -> Outcome {
     let slices: Vec<_> = bytes.chunks(1).map(IoSlice::new).collect();
     let pieces: Vec<_> = bytes.chunks(1).map(Piece::Good).collect();
     trace.see("writev, one too many", writev(&client, &slices));
-    trace.see(
-        "sendmsg, one too many",
-        client.send_message(&pieces, 0, &[]),
-    );
+    trace.see("sendmsg, one more", client.send_message(&pieces, 0, &[]));
     trace.see("writev", writev(&client, &slices[..1024]));
     arrived(&server, 1024)?;
     let mut got = [0; 1025];
@@ -156,8 +153,7 @@ fn stream_bad_memory_far_into_a_receive(trace: &Trace, (client, server): Pair) -
         trace.see("no more than before the hole", length <= good);
         got.extend_from_slice(&first[..length.min(good)]);
     }
-    let mut rest = vec![0; bytes.len() - got.len()];
-    server.receive_exact(&mut rest)?;
+    let rest = server.receive_all(bytes.len() - got.len())?;
     got.extend_from_slice(&rest);
     trace.see("nothing is lost or comes twice", got == bytes);
     Ok(())

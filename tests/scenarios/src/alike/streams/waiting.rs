@@ -29,9 +29,9 @@ scenarios! {
 /// A stream with small buffers.
 pub fn small_stream(side: &Side<'_>, port: u16) -> anyhow::Result<(Socket, Socket)> {
     let listener = side.listener(port, 4)?;
-    listener.set_int_option(libc::SOL_SOCKET, libc::SO_RCVBUF, 16 << 10)?;
+    listener.set_so(libc::SO_RCVBUF, 16 << 10)?;
     let client = side.socket(&side.lab.a)?;
-    client.set_int_option(libc::SOL_SOCKET, libc::SO_SNDBUF, 16 << 10)?;
+    client.set_so(libc::SO_SNDBUF, 16 << 10)?;
     client.connect_bytes(&side.far(port))?;
     let (server, _) = listener.accept(0)?;
     Ok((client, server))
@@ -106,8 +106,7 @@ fn stream_send_time_limit(side: &Side<'_>, trace: &Trace) -> Outcome {
     let more = fill(&client)?;
     timed(trace, "nothing fits", || client.send(&large, 0));
     trace.poll("not writable", &client)?;
-    let mut all = vec![0; took + more];
-    server.receive_exact(&mut all)?;
+    server.receive_all(took + more)?;
     trace.poll_until("writable again", &client, libc::POLLOUT)?;
     trace.pending_error("no error", &client);
     Ok(())
@@ -144,12 +143,8 @@ fn stream_dontwait_send_takes_a_part(side: &Side<'_>, trace: &Trace) -> Outcome 
         client.set_nonblocking(true)?;
         client.send(&large, 0)
     });
-    trace.see(
-        "nothing of nothing fits",
-        client.send(b"", libc::MSG_DONTWAIT),
-    );
-    let mut all = vec![0; took + more];
-    server.receive_exact(&mut all)?;
+    trace.see("nothing of nothing", client.send(b"", libc::MSG_DONTWAIT));
+    server.receive_all(took + more)?;
     trace.poll_until("room again", &client, libc::POLLOUT)?;
     trace.see("a byte fits", client.send(b"x", 0));
     Ok(())
@@ -200,8 +195,7 @@ fn stream_receive_not_woken_by_shutdown_of_writing(
 fn stream_receive_woken_by_a_reset(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.sleeping_receive(&server, || reset(client))?;
     trace.receive("once more", &server, 10, 0);
-    trace.poll("then", &server)?;
-    Ok(())
+    trace.poll("then", &server)
 }
 
 fn stream_receive_of_two_threads(trace: &Trace, (client, server): Pair) -> Outcome {
@@ -269,8 +263,7 @@ fn stream_send_woken_by_a_reset(side: &Side<'_>, trace: &Trace) -> Outcome {
         Ok(())
     })?;
     trace.see("the next", client.send(b"x", libc::MSG_NOSIGNAL));
-    trace.poll("then", &client)?;
-    Ok(())
+    trace.poll("then", &client)
 }
 
 fn stream_poll_woken_by_each_change(side: &Side<'_>, trace: &Trace) -> Outcome {
@@ -338,6 +331,5 @@ fn stream_closed_while_calls_sleep(side: &Side<'_>, trace: &Trace) -> Outcome {
         trace.see("asleep still", reader.sleeps()?);
         Ok(client.send_all(b"data")?)
     })?;
-    trace.poll_until("the end", &client, libc::POLLRDHUP)?;
-    Ok(())
+    trace.poll_until("the end", &client, libc::POLLRDHUP)
 }

@@ -31,10 +31,7 @@ fn see(trace: &Trace, what: &str, copies: Copies) {
 fn stream_zero_copy(trace: &Trace, (client, server): Pair) -> Outcome {
     let flagged = client.send(b"abc", libc::MSG_ZEROCOPY);
     trace.see("the flag alone does nothing", flagged);
-    trace.see(
-        "SO_ZEROCOPY",
-        client.set_int_option(libc::SOL_SOCKET, libc::SO_ZEROCOPY, 1),
-    );
+    trace.see("SO_ZEROCOPY", client.set_so(libc::SO_ZEROCOPY, 1));
     trace.receive("what came", &server, 100, 0);
     let mut ring = Ring::new()?;
     let bytes = *b"by io_uring";
@@ -101,11 +98,7 @@ fn stream_zero_copy_sends_are_completed(trace: &Trace, (client, server): Pair) -
         }
         Ok(())
     };
-    let receive = || {
-        let mut got = vec![0; bytes.len()];
-        server.receive_exact(&mut got)?;
-        Ok(got)
-    };
+    let receive = || Ok(server.receive_all(bytes.len())?);
     let (got, ()) = beside(receive, send)?;
     trace.see("as it was", got == bytes);
     trace.see("a call each", sends);
@@ -155,11 +148,7 @@ fn stream_zero_copy_beside_other_sends(trace: &Trace, (client, server): Pair) ->
         client.send(b".", 0)?;
         Ok(())
     };
-    let receive = || {
-        let mut got = vec![0; bytes.len() + 1];
-        server.receive_exact(&mut got)?;
-        Ok(got)
-    };
+    let receive = || Ok(server.receive_all(bytes.len() + 1)?);
     let (got, ()) = beside(receive, send)?;
     trace.see("as it was", got[..bytes.len()] == bytes);
     completed(&client, sends)?;
@@ -182,11 +171,7 @@ fn stream_zero_copy_of_small_messages(trace: &Trace, (client, server): Pair) -> 
         }
         Ok(())
     };
-    let receive = || {
-        let mut got = vec![0; bytes.len()];
-        server.receive_exact(&mut got)?;
-        Ok(got)
-    };
+    let receive = || Ok(server.receive_all(bytes.len())?);
     let (got, ()) = beside(receive, send)?;
     trace.see("as it was", got == bytes);
     Ok(())
@@ -198,10 +183,7 @@ fn stream_zero_copy_that_fails_is_not_completed(trace: &Trace, (client, server):
     trace.see("unreadable", bad(&[Piece::Bad(100)]));
     trace.see("many unreadable pages", bad(&[Piece::Bad(1_000_000)]));
     trace.see("nothing", client.send(b"", ZEROCOPY));
-    trace.see(
-        "urgent by another flag",
-        client.send(b"a", ZEROCOPY).is_ok(),
-    );
+    trace.see("urgent otherwise", client.send(b"a", ZEROCOPY).is_ok());
     see(trace, "completed", completed(&client, 1)?);
     trace.receive("received", &server, 10, 0);
     client.shutdown(libc::SHUT_WR)?;
@@ -226,8 +208,7 @@ fn stream_zero_copy_of_part_of_the_message(trace: &Trace, (client, server): Pair
     };
     trace.see("at last", std::io::Result::<()>::Err(refused));
     trace.see("again", client.send(&bytes, ZEROCOPY));
-    let mut got = vec![0; sent.len()];
-    server.receive_exact(&mut got)?;
+    let got = server.receive_all(sent.len())?;
     trace.see("as it was", got == sent);
     see(trace, "completed", completed(&client, sends)?);
     client.set_nonblocking(false)?;
@@ -274,11 +255,8 @@ fn stream_zero_copy_readiness(trace: &Trace, (client, server): Pair) -> Outcome 
     trace.poll("before", &client)?;
     trace.see("send", client.send(b"hello", ZEROCOPY));
     trace.poll_until("a completion", &client, libc::POLLERR)?;
-    trace.see(
-        "no error",
-        client.int_option(libc::SOL_SOCKET, libc::SO_ERROR),
-    );
-    client.set_int_option(libc::SOL_SOCKET, SO_SELECT_ERR_QUEUE, 1)?;
+    trace.see("no error", client.so(libc::SO_ERROR));
+    client.set_so(SO_SELECT_ERR_QUEUE, 1)?;
     trace.poll("wanted", &client)?;
     trace.see("sends go on", client.send(b"!", 0));
     trace.receive("received", &server, 6, libc::MSG_WAITALL);
@@ -306,8 +284,7 @@ fn stream_zero_copy_by_uring(trace: &Trace, (client, server): Pair) -> Outcome {
         .build();
     // SAFETY: the buffer lives to the end of this function, and the notification is waited for.
     unsafe { ring.start(1, entry) }?;
-    let mut got = vec![0; bytes.len()];
-    server.receive_exact(&mut got)?;
+    let got = server.receive_all(bytes.len())?;
     let sent = ring.wait(1)?;
     trace.see("sent", sent);
     trace.see("a notification follows", io_uring::cqueue::more(sent.flags));
