@@ -512,17 +512,14 @@ impl Losses {
             Lost::Train => Some("trains of messages"),
             Lost::Transfer => Some("transfers"),
         };
-        if in_a_row >= Self::IN_A_ROW {
-            return Some(match parts {
-                None => format!(
-                    "no answer to {in_a_row} messages in a row: is the link up on both hosts?"
-                ),
-                Some(parts) => format!(
-                    "{in_a_row} {parts} in a row lost something: lower -s, or the link is down"
-                ),
-            });
-        }
-        (total >= self.limit).then(|| match parts {
+        Some(match parts {
+            None if in_a_row >= Self::IN_A_ROW => {
+                format!("no answer to {in_a_row} messages in a row: is the link up on both hosts?")
+            }
+            Some(parts) if in_a_row >= Self::IN_A_ROW => {
+                format!("{in_a_row} {parts} in a row lost something: lower -s, or the link is down")
+            }
+            _ if total < self.limit => return None,
             None => format!("{total} messages got lost: the link is too lossy to measure"),
             Some(parts) => format!(
                 "{total} {parts} lost something: lower -s, or the link is too lossy to measure"

@@ -255,9 +255,12 @@ pub fn find(name: &str) -> Result<&'static Kind> {
 
 /// The names of these kinds, with commas between.
 pub fn names(which: fn(&Kind) -> bool) -> String {
+    names_of(which).join(", ")
+}
+
+fn names_of(which: impl Fn(&Kind) -> bool) -> Vec<&'static str> {
     let kinds = KINDS.iter().filter(|kind| which(kind));
-    let names: Vec<_> = kinds.map(|kind| kind.name).collect();
-    names.join(", ")
+    kinds.map(|kind| kind.name).collect()
 }
 
 /// The names of the kinds that patterns with many connections can use, with commas between.

@@ -12,7 +12,7 @@ use nix::sys::socket::{setsockopt, sockopt};
 use serde::{Deserialize, Serialize};
 use socket2::SockRef;
 
-use super::{Kind, Transport, KINDS};
+use super::{names_of, Kind, Transport, KINDS};
 use crate::sizes::parse_size;
 
 /// Their group in the help.
@@ -299,12 +299,7 @@ fn ensure_granted(option: &str, asked: u32, reported: usize, limit: &str) -> Res
 
 /// The transports that take an option, as an enumeration.
 fn takers(takes: Taken) -> String {
-    let names: Vec<_> = KINDS
-        .iter()
-        .filter(|kind| takes(&kind.takes))
-        .map(|kind| kind.name)
-        .collect();
-    match &names[..] {
+    match &names_of(|kind| takes(&kind.takes))[..] {
         [] => String::new(),
         [only] => (*only).to_owned(),
         [names @ .., last] => format!("{} and {last}", names.join(", ")),
