@@ -225,7 +225,7 @@ H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), 
 H(struct sk_buff *, list_next, (struct list_head *list), struct sk_buff *skb = list_first_entry_or_null(list, struct sk_buff, list); if (skb) skb_list_del_init(skb); return skb)
 H(struct net_device *, skb_device, (const struct sk_buff *skb), return skb->dev)
 H(bool, list_is_single, (const struct list_head *list), return list_is_singular(list))
-H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag)
+H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag && skb->fclone == SKB_FCLONE_UNAVAILABLE)
 H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_end_offset(skb)))
 H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))
 H(void, synchronize_net, (void), synchronize_net())

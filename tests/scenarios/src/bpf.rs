@@ -100,7 +100,6 @@ pub fn load_extended(result: i32) -> Result<OwnedFd> {
 /// The errno of `bpf(2)`.
 pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
     const BPF_LINK_CREATE: c_int = 28;
-    const XDP: u32 = 6;
     const XDP_PASS: i32 = 2;
     const BPF_XDP: u32 = 37;
     let program = load(XDP, XDP_PASS)?;
@@ -110,19 +109,26 @@ pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
     )
 }
 
+/// A program for what drivers receive.
+const XDP: u32 = 6;
+
 /// Loads a program of this kind that returns `result`.
 fn load(kind: u32, result: i32) -> Result<OwnedFd> {
     const BPF_PROG_LOAD: c_int = 5;
+    // It takes frames of several pages, as a large MTU wants it.
+    const BPF_F_XDP_HAS_FRAGS: u64 = 1 << 5;
+    let flags = if kind == XDP { BPF_F_XDP_HAS_FRAGS } else { 0 };
     // r0 = result; exit
     let program = [0xb7 | (u64::from(result as u32) << 32), 0x95];
-    // union bpf_attr: type, count of instructions, their place, the licence's, which live across the call.
+    // union bpf_attr: type, count of instructions, their place, the licence's, which live across the call; a log's
+    // level, size and place; the kernel's version, and flags.
     let attributes = [
         u64::from(kind) | (2 << 32),
         program.as_ptr() as u64,
         c"GPL".as_ptr() as u64,
         0,
         0,
-        0,
+        flags << 32,
     ];
     bpf(BPF_PROG_LOAD, &attributes)
 }

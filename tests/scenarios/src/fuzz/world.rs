@@ -8,8 +8,12 @@
 //! ```
 //!
 //! What a sends ends at ap, what b sends to a at bp: only the fuzzer carries it on. What is sent by bp reaches b at once;
-//! what is sent by x is cloned by the bridge, which learns nothing and floods everything.
+//! what is sent by x is cloned by the bridge, which learns nothing and floods everything. The driver of a polls in a thread
+//! of its own, without GRO: what has come meanwhile is one list for the protocol.
 
+use std::os::fd::OwnedFd;
+
+use crate::bpf;
 use crate::device::await_carrier;
 use crate::prelude::*;
 
@@ -44,6 +48,19 @@ pub struct World {
     pub honest: Host,
     /// Where the fuzzer sits.
     pub wire: Netns,
+    _polled: OwnedFd,
+}
+
+/// Has the driver of the host's device poll in a thread of its own, and nobody join its packets but their protocol.
+fn poll(host: &Host) -> Result<OwnedFd> {
+    host.namespace
+        .run("ethtool", &["-K", DEVICE, "gro", "off"])?;
+    let polled = host.namespace.within(|| bpf::pass_by_xdp(host.ifindex))??;
+    host.namespace.within_sys(|sys| {
+        let threaded = sys.join("class/net").join(DEVICE).join("threaded");
+        fs::write(&threaded, "1").context("threaded polling")
+    })?;
+    Ok(polled)
 }
 
 impl World {
@@ -83,8 +100,10 @@ impl World {
             Host::named(namespace, mac)
         });
         let mut host = || hosts.next().context("three hosts")?;
+        let a = host()?;
         let world = Self {
-            a: host()?,
+            _polled: poll(&a)?,
+            a,
             b: host()?,
             honest: host()?,
             wire,
