@@ -26,6 +26,7 @@ mod module;
 mod netgauge;
 mod netns;
 mod patience;
+mod polling;
 mod prelude;
 mod priority;
 mod privilege;

@@ -4,12 +4,16 @@
 //! what `a` has sent, the station does not wait for silence: it sends an EDP echo request, and `a`'s reply arrives behind
 //! everything that `a` sent before. Processors reorder frames among each other, so the station stays on one.
 
+use crate::calls::send_many;
 use crate::frame::{edp, ETH_P_ALL};
 use crate::prelude::*;
 use crate::processor;
 
 /// The station's address.
 pub const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
+
+/// Somebody else's.
+const STRANGER: [u8; 6] = [2, 0, 0, 0, 0, 0x67];
 
 /// The station's end of its one connection.
 #[derive(Debug)]
@@ -106,6 +110,25 @@ impl Station {
     pub fn send_data(&mut self, flags: u8, payload: &[u8]) -> Result<()> {
         self.send(flags | flag::ACK, payload)?;
         self.next = self.next.wrapping_add(1);
+        Ok(())
+    }
+
+    /// As [`send_data`](Self::send_data), and right behind it sends what another host would, if it claimed to go on with
+    /// `more`.
+    ///
+    /// # Errors
+    /// The errno of `sendmmsg(2)`.
+    pub fn send_before_a_stranger(&mut self, flags: u8, payload: &[u8], more: &[u8]) -> Result<()> {
+        let own = self.header(flags | flag::ACK, payload.len() as u16);
+        self.next = self.next.wrapping_add(1);
+        let other = self.header(flag::ACK, more.len() as u16);
+        let [own, other] =
+            [(MAC, own, payload), (STRANGER, other, more)].map(|(source, header, payload)| {
+                ethernet(self.host, source, ETH_P_ESP, &header.packet(payload))
+            });
+        let frames = [Piece::Good(&own), Piece::Good(&other)];
+        let sent = send_many(self.wire.socket(), &frames, 0)?;
+        ensure!(sent == 2, "{sent} frames left");
         Ok(())
     }
 

@@ -13,8 +13,8 @@
 
 use std::os::fd::OwnedFd;
 
-use crate::bpf;
 use crate::device::await_carrier;
+use crate::polling;
 use crate::prelude::*;
 
 /// MTU of all devices.
@@ -49,18 +49,6 @@ pub struct World {
     /// Where the fuzzer sits.
     pub wire: Netns,
     _polled: OwnedFd,
-}
-
-/// Has the driver of the host's device poll in a thread of its own, and nobody join its packets but their protocol.
-fn poll(host: &Host) -> Result<OwnedFd> {
-    host.namespace
-        .run("ethtool", &["-K", DEVICE, "gro", "off"])?;
-    let polled = host.namespace.within(|| bpf::pass_by_xdp(host.ifindex))??;
-    host.namespace.within_sys(|sys| {
-        let threaded = sys.join("class/net").join(DEVICE).join("threaded");
-        fs::write(&threaded, "1").context("threaded polling")
-    })?;
-    Ok(polled)
 }
 
 impl World {
@@ -102,7 +90,7 @@ impl World {
         let mut host = || hosts.next().context("three hosts")?;
         let a = host()?;
         let world = Self {
-            _polled: poll(&a)?,
+            _polled: polling::in_a_thread(&a)?,
             a,
             b: host()?,
             honest: host()?,

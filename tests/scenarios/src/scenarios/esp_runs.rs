@@ -1,11 +1,11 @@
 //! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut, and a driver's packets are
 //! joined on arrival.
 
-use std::os::fd::OwnedFd;
-
 use crate::bpf;
 use crate::frame::ESP_HEADERS;
+use crate::polling;
 use crate::prelude::*;
+use crate::station::Station;
 use crate::tun::{Carries, Tun};
 
 scenarios! {
@@ -14,6 +14,7 @@ scenarios! {
     direct esp_runs_are_cut_for_devices_without_scatter_gather = linear;
     direct esp_packets_join_on_arrival = joined;
     direct esp_packets_of_one_poll_join_without_gro = polled;
+    direct esp_packets_of_another_host_do_not_join = stranger;
     direct esp_packets_join_in_both_directions_at_once = both_ways;
     direct esp_runs_to_the_own_host = own_host;
     direct esp_no_runs_without_generic_segmentation = switched_off;
@@ -161,15 +162,9 @@ fn both_ways(lab: &Lab) -> Outcome {
     transfer_both_ways(&client, &server, LOAD)
 }
 
-/// The program of a driver that polls, and whose packets the core does not join.
-fn poll(host: &Host) -> Result<OwnedFd> {
-    set(host, &["gro", "off"])?;
-    Ok(host.namespace.within(|| bpf::pass_by_xdp(host.ifindex))??)
-}
-
 fn polled(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
-    let _polls = [poll(&lab.a)?, poll(&lab.b)?];
+    let _polls = [polling::without_gro(&lab.a)?, polling::without_gro(&lab.b)?];
     let (client, server) = lab.esp_pair(404)?;
     // The filter refuses several packets at once, and sees none of those.
     const MTU: u32 = 1500;
@@ -191,6 +186,21 @@ fn polled(lab: &Lab) -> Outcome {
     server.receive_exact(&mut there)?;
     ensure!(there == message, "not the bytes that were sent");
     transfer_both_ways(&client, &server, LOAD)
+}
+
+/// Another host sends what would be next in the stream, right behind what is.
+fn stranger(lab: &Lab) -> Outcome {
+    let _polls = polling::in_a_thread(&lab.a)?;
+    let (mut station, client) = Station::connect(lab, 405)?;
+    for round in 0..100 {
+        let flags = if round == 0 { flag::TXS } else { 0 };
+        let bytes = [round; 100];
+        station.send_before_a_stranger(flags, &bytes, &[0xff; 100])?;
+        let mut there = [0; 100];
+        client.receive_exact(&mut there)?;
+        ensure!(there == bytes, "{there:?} in round {round}");
+    }
+    station.reset()
 }
 
 fn own_host(lab: &Lab) -> Outcome {
