@@ -245,12 +245,7 @@ fn process(
         return Due::NOT;
     }
     sock.note_arrival(&skb);
-    let room = if connection.engine.has_records() {
-        let unread = &sock.shared().unread;
-        (connection.receiving).room_of_records(sock, unread, skb.truesize())
-    } else {
-        connection.receiving.room(sock, skb.truesize())
-    };
+    let room = connection.room(sock, skb.truesize());
     connection.place.refresh(&mut connection.engine);
     let mut outcome = connection
         .engine

@@ -190,6 +190,17 @@ impl Connection {
         }
     }
 
+    /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.
+    #[inline(always)]
+    pub(crate) fn room(&self, sock: &Sock<Esp>, arriving: u32) -> esp::Room {
+        if self.engine.has_records() {
+            self.receiving
+                .room_of_records(sock, &sock.shared().unread, arriving)
+        } else {
+            self.receiving.room(sock, arriving)
+        }
+    }
+
     /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not pushed
     /// back, which costs more than an early expiry: that is a no-op.
     #[inline]

@@ -573,15 +573,10 @@ fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
         return;
     }
     let now = timer::now();
-    let receiving = &connection.receiving;
-    let room = if engine.has_records() {
-        receiving.room_of_records(sock, &sock.shared().unread, 0)
-    } else {
-        receiving.room(sock, 0)
-    };
-    engine.on_read(room, now);
+    let room = connection.room(sock, 0);
+    connection.engine.on_read(room, now);
     if flush {
-        engine.flush_ack();
+        connection.engine.flush_ack();
     }
     push(&mut esp, now);
 }
