@@ -24,7 +24,7 @@ pub(crate) trait Handler: 'static {
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
-/// What the core calls with several buffers.
+/// A function that the core calls with a list of buffers.
 type ListFunction = unsafe extern "C" fn(
     *mut bindings::list_head,
     *mut bindings::packet_type,

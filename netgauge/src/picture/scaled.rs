@@ -13,7 +13,7 @@ pub(super) struct Scaled<B> {
     factor: u32,
 }
 
-/// What becomes of drawing.
+/// The result of drawing.
 type Drawn<B> = Result<(), DrawingErrorKind<<B as DrawingBackend>::ErrorType>>;
 
 /// A style with a wider stroke.

@@ -84,7 +84,7 @@ impl<L: AsFd, S: AsFd> Sockets<L, S> {
         let listener = (self.bind)(local)
             .map_err(explain_family)
             .with_context(|| format!("listening {} on {}", self.by, interface.name))?;
-        // What a listener has, its connections inherit.
+        // Connections inherit their listener's options.
         options.apply(&listener)?;
         Ok(listener)
     }

@@ -204,7 +204,7 @@ pub struct Kind {
 type Prepare = fn(&Context) -> Result<Prepared>;
 
 impl Kind {
-    /// One that sends by a device and keeps records apart, but has no use for many connections.
+    /// A transport that sends by a device and keeps records apart, but has no use for many connections.
     const fn new(name: &'static str, about: &'static str, prepare: Prepare) -> Self {
         Self {
             name,

@@ -1,4 +1,4 @@
-//! What most scenarios use.
+//! Names that most scenarios use.
 
 pub use std::fs::{self, File};
 pub use std::os::fd::AsRawFd;

@@ -1,4 +1,4 @@
-//! What most behaviours use.
+//! Names that most behaviours use.
 
 pub use super::asleep::{asleep, crowd};
 pub use super::moments::{acknowledged, reset, see_end};

@@ -40,7 +40,7 @@ impl Shown for () {
     }
 }
 
-/// What an option's value is, byte by byte.
+/// An option's value, byte by byte.
 impl Shown for Vec<u8> {
     fn shown(&self) -> String {
         format!("{self:?}")

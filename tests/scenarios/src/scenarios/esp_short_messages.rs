@@ -25,7 +25,7 @@ struct Waiting<'a> {
     lab: &'a Lab,
     client: Socket,
     server: Socket,
-    /// What the other side is to read.
+    /// The other side is to read these bytes.
     sent: Vec<u8>,
 }
 
