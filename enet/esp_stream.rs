@@ -148,7 +148,7 @@ fn is_settled(esp: &mut LockedEsp<'_>, more: bool, queued: bool) -> bool {
 }
 
 /// Waits for a connection attempt that is under way, and reports why sending is not possible.
-// Streams and records have a function each: with two callers it would not be inlined.
+// The parameter gives streams and records a wait each, which is inlined with one caller: 8 instructions of a message.
 #[inline(always)]
 pub(crate) fn ready_to_send<const RECORDS: bool>(
     call: &Call<'_, Esp>,
