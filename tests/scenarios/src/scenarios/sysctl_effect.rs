@@ -21,11 +21,16 @@ fn sender(lab: &Lab) -> Outcome {
     let knobs = Knobs(&lab.a.namespace);
     let (mut station, client) = Station::connect(lab, 77)?;
     client.set_so(libc::SO_SNDBUFFORCE, 4 << 20)?;
-    let mut expect = |count: u16, what: &str| -> Result<()> {
+    let mut expect_either = |counts: [u16; 2], what: &str| -> Result<u16> {
         let found = station.new_packets()?;
-        ensure!(found == count, "{what}: {found} packets, not {count}");
-        station.acknowledge()
+        ensure!(
+            counts.contains(&found),
+            "{what}: {found} packets, not {counts:?}"
+        );
+        station.acknowledge()?;
+        Ok(found)
     };
+    let mut expect = |count, what: &str| expect_either([count; 2], what).map(drop);
     client.send(&vec![1; 200 * ESP_MSS], 0)?;
     expect(2, "an announcement by default")?;
     expect(21, "a window by default")?;
@@ -39,11 +44,15 @@ fn sender(lab: &Lab) -> Outcome {
         expect(1, "the smallest window").with_context(|| format!("round {round}"))?;
     }
     knobs.set("burst_length", 60)?;
-    expect(1, "a window that was opened before the change")?;
+    // A timer of the connection may have the sender look at its window again.
+    let first = expect_either([1, 60], "a window that was opened before the change")?;
+    let mut expect = |count, what: &str| expect_either([count; 2], what).map(drop);
     expect(60, "a larger window")?;
-    let left = 200 - 2 - 21 - 21 - 5 - 5 - 10 - 1 - 60;
-    expect(60, "a larger window, once more")?;
-    expect(left - 60, "the end of the message")?;
+    let left = 200 - 2 - 21 - 21 - 5 - 5 - 10 - first - 60;
+    if left > 60 {
+        expect(60, "a larger window, once more")?;
+    }
+    expect((left - 1) % 60 + 1, "the end of the message")?;
     for initial in [0, 3, 59] {
         knobs.set("initial_ack_burst_length", initial)?;
         client.send(&vec![2; 100 * ESP_MSS], 0)?;
