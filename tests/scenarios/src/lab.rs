@@ -1,14 +1,17 @@
 //! Two hosts and the wire between them.
 
+use std::net::Ipv4Addr;
 use std::os::fd::AsRawFd;
 use std::thread;
 use std::time::{Duration, Instant};
 
 use anyhow::{ensure, Context, Result};
+use netlink_packet_route::link::LinkFlags;
 
 use crate::address::Address;
 use crate::frame::{PacketSocket, EDP_HEADER};
 use crate::harness::{note, refused};
+use crate::links::LOOPBACK;
 use crate::netns::Netns;
 use crate::patience::{factor, patience};
 use crate::relay::Relay;
@@ -57,12 +60,13 @@ impl Host {
     /// When it cannot be set up.
     pub fn alone(mac: [u8; 6]) -> Result<Self> {
         let namespace = Netns::create()?;
-        namespace.ip(&format!(
-            "link add {DEVICE} address {} type veth peer name far0\n\
-             link set {DEVICE} up\nlink set far0 up\nlink set lo up\n",
-            print_mac(mac)
-        ))?;
-        Self::named(namespace, mac)
+        namespace.add_veth((DEVICE, Some(mac)), (("far0", None), &namespace))?;
+        let host = Self::named(namespace, mac)?;
+        let far = host.namespace.within(|| interface_index("far0"))??;
+        for index in [LOOPBACK, host.ifindex, far] {
+            host.namespace.set_up(index)?;
+        }
+        Ok(host)
     }
 
     /// Sets the MTU of this host's device.
@@ -325,31 +329,28 @@ impl Lab {
         let (a, b) = (Netns::create()?, Netns::create()?);
         let switch = match wiring {
             Wiring::Direct => {
-                a.ip(&format!(
-                    "link add {DEVICE} address {} type veth peer name {DEVICE} address {} netns {}\n",
-                    print_mac(mac_a),
-                    print_mac(mac_b),
-                    b.path()
-                ))?;
+                a.add_veth((DEVICE, Some(mac_a)), ((DEVICE, Some(mac_b)), &b))?;
                 None
             }
             Wiring::Switched => Some(Self::join_by_switch([(&a, mac_a), (&b, mac_b)])?),
         };
-        for namespace in [&a, &b] {
-            namespace.ip(&format!("link set lo up\nlink set {DEVICE} up\n"))?;
+        let (a, b) = (Host::named(a, mac_a)?, Host::named(b, mac_b)?);
+        for host in [&a, &b] {
+            host.namespace.set_up(LOOPBACK)?;
+            host.namespace.set_up(host.ifindex)?;
         }
         let relay = switch
             .as_ref()
             .map(|switch| Relay::start(switch, ["port0", "port1"], 0x5eed))
             .transpose()?;
         if matches!(wiring, Wiring::Switched) {
-            for namespace in [&a, &b] {
-                send_single_packets(namespace)?;
+            for host in [&a, &b] {
+                send_single_packets(&host.namespace)?;
             }
         }
         let lab = Self {
-            a: Host::named(a, mac_a)?,
-            b: Host::named(b, mac_b)?,
+            a,
+            b,
             relay,
             _switch: switch,
         };
@@ -359,13 +360,11 @@ impl Lab {
 
     fn join_by_switch(hosts: [(&Netns, [u8; 6]); 2]) -> Result<Netns> {
         let switch = Netns::create()?;
-        for (port, (namespace, mac)) in hosts.iter().enumerate() {
-            switch.ip(&format!(
-                "link add port{port} type veth peer name {DEVICE} address {} netns {}\n\
-                 link set port{port} up promisc on\n",
-                print_mac(*mac),
-                namespace.path()
-            ))?;
+        for (port, (namespace, mac)) in hosts.into_iter().enumerate() {
+            let port = format!("port{port}");
+            switch.add_veth((&port, None), ((DEVICE, Some(mac)), namespace))?;
+            let index = switch.within(|| interface_index(&port))??;
+            switch.set_flags(index, LinkFlags::Up | LinkFlags::Promisc)?;
         }
         Ok(switch)
     }
@@ -374,8 +373,7 @@ impl Lab {
     fn await_carrier(&self) -> Result<()> {
         for host in [&self.a, &self.b] {
             eventually("the carrier", || {
-                let state = host.namespace.run("ip", &["link", "show", DEVICE])?;
-                Ok(state.contains("state UP"))
+                host.namespace.is_operational(host.ifindex)
             })?;
         }
         Ok(())
@@ -450,15 +448,14 @@ impl Lab {
     /// With `ip`'s own words when it fails.
     pub fn give_ip_addresses(&self) -> Result<()> {
         let stations = [(1, self.a.mac), (2, self.b.mac), (99, NOBODY)];
+        let address = |number| Ipv4Addr::new(10, 0, 0, number);
         for (host, number) in [(&self.a, 1), (&self.b, 2)] {
-            let mut lines = format!("address add 10.0.0.{number}/24 dev {DEVICE}\n");
+            host.namespace
+                .add_address(host.ifindex, address(number), 24)?;
             for (other, mac) in stations.iter().filter(|(other, _)| *other != number) {
-                let mac = print_mac(*mac);
-                lines += &format!(
-                    "neighbour add 10.0.0.{other} lladdr {mac} dev {DEVICE} nud permanent\n"
-                );
+                let index = host.ifindex;
+                host.namespace.add_neighbour(index, address(*other), *mac)?;
             }
-            host.namespace.ip(&lines)?;
             // Three seconds in all with one, and twice as long with each more.
             host.tcp_tries(1 + factor().ilog2())?;
         }

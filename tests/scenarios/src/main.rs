@@ -20,6 +20,7 @@ mod harness;
 mod kernel_log;
 mod knobs;
 mod lab;
+mod links;
 mod meminfo;
 mod memory;
 mod module;

@@ -1,0 +1,163 @@
+//! Devices of network namespaces, by `rtnetlink(7)` from this process: to start `ip` for each step takes longer than most
+//! scenarios do.
+
+use std::io;
+use std::net::{IpAddr, Ipv4Addr};
+use std::os::fd::{AsFd, AsRawFd};
+
+use anyhow::{bail, Context, Result};
+use netlink_packet_core::{
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_CREATE, NLM_F_EXCL,
+    NLM_F_REQUEST,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::link::{
+    InfoData, InfoKind, InfoVeth, LinkAttribute, LinkFlags, LinkInfo, LinkMessage, State,
+};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{protocols::NETLINK_ROUTE, Socket, SocketAddr};
+
+use crate::netns::Netns;
+
+/// Index of the loopback device in every namespace (`LOOPBACK_IFINDEX`).
+pub const LOOPBACK: u32 = 1;
+
+/// Flags of a request that makes something new.
+const NEW: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
+
+/// A device that a veth pair is to have at one end: its name, and its Ethernet address, a random one if none.
+pub type End<'a> = (&'a str, Option<[u8; 6]>);
+
+impl Netns {
+    /// Makes a veth pair of `own`, here, and `other`, in `namespace`.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn add_veth(&self, own: End<'_>, (other, namespace): (End<'_>, &Self)) -> Result<()> {
+        let mut peer = link(0, attributes(other));
+        let place = LinkAttribute::NetNsFd(namespace.as_fd().as_raw_fd());
+        peer.attributes.push(place);
+        let pair = LinkAttribute::LinkInfo(vec![
+            LinkInfo::Kind(InfoKind::Veth),
+            LinkInfo::Data(InfoData::Veth(InfoVeth::Peer(peer))),
+        ]);
+        let own = [attributes(own), vec![pair]].concat();
+        self.change(RouteNetlinkMessage::NewLink(link(0, own)), NEW)
+            .context("making a veth pair")
+    }
+
+    /// Sets `flags` of the device with this index.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn set_flags(&self, index: u32, flags: LinkFlags) -> Result<()> {
+        let mut message = link(index, Vec::new());
+        message.header.flags = flags;
+        message.header.change_mask = flags;
+        self.change(RouteNetlinkMessage::SetLink(message), NLM_F_ACK)
+            .with_context(|| format!("setting {flags:?} of device {index}"))
+    }
+
+    /// Sets the device with this index up.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn set_up(&self, index: u32) -> Result<()> {
+        self.set_flags(index, LinkFlags::Up)
+    }
+
+    /// Whether the device with this index is up and has noticed its carrier (`IFLA_OPERSTATE`).
+    ///
+    /// # Errors
+    /// When there is no such device.
+    pub fn is_operational(&self, index: u32) -> Result<bool> {
+        let question = RouteNetlinkMessage::GetLink(link(index, Vec::new()));
+        match self.request(question, 0)? {
+            NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {
+                let up = LinkAttribute::OperState(State::Up);
+                Ok(link.attributes.contains(&up))
+            }
+            other => bail!("the kernel answered {other:?} about device {index}"),
+        }
+    }
+
+    /// Gives the device with this index an IPv4 address.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn add_address(&self, index: u32, address: Ipv4Addr, prefix: u8) -> Result<()> {
+        let mut message = AddressMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.prefix_len = prefix;
+        message.header.index = index;
+        let ip = IpAddr::from(address);
+        message.attributes = vec![AddressAttribute::Local(ip), AddressAttribute::Address(ip)];
+        self.change(RouteNetlinkMessage::NewAddress(message), NEW)
+            .with_context(|| format!("giving device {index} the address {address}"))
+    }
+
+    /// Lets the Ethernet address of an IPv4 address be known for good on the device with this index.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn add_neighbour(&self, index: u32, address: Ipv4Addr, mac: [u8; 6]) -> Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.ifindex = index;
+        message.header.state = NeighbourState::Permanent;
+        message.attributes = vec![
+            NeighbourAttribute::Destination(NeighbourAddress::Inet(address)),
+            NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
+        ];
+        self.change(RouteNetlinkMessage::NewNeighbour(message), NEW)
+            .with_context(|| format!("telling device {index} of {address}"))
+    }
+
+    /// Makes a request that the kernel only confirms.
+    fn change(&self, message: RouteNetlinkMessage, flags: u16) -> Result<()> {
+        match self.request(message, flags)? {
+            NetlinkPayload::Error(done) if done.code.is_none() => Ok(()),
+            NetlinkPayload::Error(error) => Err(error.to_io().into()),
+            other => bail!("the kernel answered {other:?}"),
+        }
+    }
+
+    /// Makes a request and returns the answer, which is one message.
+    fn request(
+        &self,
+        message: RouteNetlinkMessage,
+        flags: u16,
+    ) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
+        let socket = self.within(|| -> io::Result<Socket> {
+            let socket = Socket::new(NETLINK_ROUTE)?;
+            // The kernel.
+            socket.connect(&SocketAddr::new(0, 0))?;
+            Ok(socket)
+        })??;
+        let mut header = NetlinkHeader::default();
+        header.flags = NLM_F_REQUEST | flags;
+        let mut message = NetlinkMessage::new(header, NetlinkPayload::from(message));
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        socket.send(&bytes, 0)?;
+        let (answer, _) = socket.recv_from_full()?;
+        Ok(NetlinkMessage::deserialize(&answer)?.payload)
+    }
+}
+
+fn attributes((name, mac): End<'_>) -> Vec<LinkAttribute> {
+    let mut attributes = vec![LinkAttribute::IfName(name.to_owned())];
+    attributes.extend(mac.map(|mac| LinkAttribute::Address(mac.to_vec())));
+    attributes
+}
+
+fn link(index: u32, attributes: Vec<LinkAttribute>) -> LinkMessage {
+    let mut link = LinkMessage::default();
+    link.header.index = index;
+    link.attributes = attributes;
+    link
+}
