@@ -3,6 +3,7 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
+use std::thread;
 
 use anyhow::{ensure, Context, Result};
 
@@ -22,13 +23,21 @@ use crate::step;
 /// # Errors
 /// When logs cannot be written.
 pub fn run(layout: &Layout) -> Result<Total> {
-    let mut parts = vec![
-        crates(layout)?,
-        model(layout),
-        lints(layout)?,
-        manual::check(layout),
-        python::check(layout),
-    ];
+    // Most crates' tests wait for one processor; the model checker has the other.
+    let mut parts = thread::scope(|scope| {
+        let model = scope.spawn(|| model(layout));
+        let mut parts = vec![
+            crates(layout)?,
+            lints(layout)?,
+            manual::check(layout),
+            python::check(layout),
+        ];
+        match model.join() {
+            Ok(part) => parts.push(part),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+        anyhow::Ok(parts)
+    })?;
     let built = programs::build_module(layout);
     let module_is_there = built.is_ok();
     let mut module = Part::new("module");
@@ -91,17 +100,26 @@ fn crates(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// The model checker, which prints what it explored.
+/// The model checker. The table of what it explored is printed at its end, since other tests print meanwhile.
 fn model(layout: &Layout) -> Part {
-    step::say("exploring what becomes of connections when packets are lost");
+    step::say(
+        "exploring what becomes of connections when packets are lost, beside the tests that follow",
+    );
     let outcome = (|| {
-        let status = Command::new("cargo")
+        let output = Command::new("cargo")
             .args(["run", "--quiet", "--release", "--locked", "-p", "esp-model"])
+            .args(["--", "--threads", "2"])
             .current_dir(&layout.project)
             .stdin(Stdio::null())
-            .status()
+            .stderr(Stdio::inherit())
+            .output()
             .context("starting cargo")?;
-        ensure!(status.success(), "esp-model: {status}, see above");
+        std::io::stdout().lock().write_all(&output.stdout)?;
+        ensure!(
+            output.status.success(),
+            "esp-model: {}, see above",
+            output.status
+        );
         Ok(())
     })();
     Part::single("model", outcome)
