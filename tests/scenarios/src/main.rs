@@ -237,6 +237,18 @@ mod tests {
     }
 
     #[test]
+    fn every_name_of_make_kernels_short_form_stands_for_a_scenario() {
+        let script = include_str!("../../../mk/kernels");
+        let (_, rest) = script.split_once("\nshort=\"").unwrap();
+        let (short, _) = rest.split_once('"').unwrap();
+        let all = scenarios::all();
+        for name in short.split_whitespace() {
+            let found = all.iter().any(|scenario| stands_for(name, scenario));
+            assert!(found, "{name}");
+        }
+    }
+
+    #[test]
     fn shards_cover_everything_once() {
         let of = |shard| {
             select(&Options {
