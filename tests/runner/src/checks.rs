@@ -23,7 +23,7 @@ use crate::step;
 /// # Errors
 /// When logs cannot be written.
 pub fn run(layout: &Layout) -> Result<Total> {
-    // Most crates' tests wait for one processor; the model checker has the other.
+    // Most crates' tests leave a processor idle: the model checker takes it.
     let mut parts = thread::scope(|scope| {
         let model = scope.spawn(|| model(layout));
         let mut parts = vec![
@@ -100,7 +100,7 @@ fn crates(layout: &Layout) -> Result<Part> {
     Ok(part)
 }
 
-/// The model checker. The table of what it explored is printed at its end, since other tests print meanwhile.
+/// The model checker. Its table is printed at its end: other tests print meanwhile.
 fn model(layout: &Layout) -> Part {
     step::say(
         "exploring what becomes of connections when packets are lost, beside the tests that follow",

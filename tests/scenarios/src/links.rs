@@ -1,5 +1,5 @@
-//! Devices of network namespaces, by `rtnetlink(7)` from this process: to start `ip` for each step takes longer than most
-//! scenarios do.
+//! Devices of network namespaces, by `rtnetlink(7)` from the scenario's own process. Most scenarios took longer to start `ip`
+//! for each step than for everything else.
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr};
@@ -28,11 +28,11 @@ pub const LOOPBACK: u32 = 1;
 /// Flags of a request that makes something new.
 const NEW: u16 = NLM_F_ACK | NLM_F_CREATE | NLM_F_EXCL;
 
-/// A device that a veth pair is to have at one end: its name, and its Ethernet address, a random one if none.
+/// One end of a veth pair: its name and its Ethernet address; without one, the kernel draws it.
 pub type End<'a> = (&'a str, Option<[u8; 6]>);
 
 impl Netns {
-    /// Makes a veth pair of `own`, here, and `other`, in `namespace`.
+    /// Makes a veth pair: `own` in this namespace, `other` in `namespace`.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -99,7 +99,7 @@ impl Netns {
             .with_context(|| format!("giving device {index} the address {address}"))
     }
 
-    /// Lets the Ethernet address of an IPv4 address be known for good on the device with this index.
+    /// Adds a permanent neighbour entry to the device with this index.
     ///
     /// # Errors
     /// When the kernel refuses it.
@@ -113,7 +113,7 @@ impl Netns {
             NeighbourAttribute::LinkLayerAddress(mac.to_vec()),
         ];
         self.change(RouteNetlinkMessage::NewNeighbour(message), NEW)
-            .with_context(|| format!("telling device {index} of {address}"))
+            .with_context(|| format!("adding neighbour {address} to device {index}"))
     }
 
     /// Makes a request that the kernel only confirms.
@@ -133,7 +133,7 @@ impl Netns {
     ) -> Result<NetlinkPayload<RouteNetlinkMessage>> {
         let socket = self.within(|| -> io::Result<Socket> {
             let socket = Socket::new(NETLINK_ROUTE)?;
-            // The kernel.
+            // Port 0 is the kernel's.
             socket.connect(&SocketAddr::new(0, 0))?;
             Ok(socket)
         })??;

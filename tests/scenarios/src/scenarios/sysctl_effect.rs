@@ -44,7 +44,7 @@ fn sender(lab: &Lab) -> Outcome {
         expect(1, "the smallest window").with_context(|| format!("round {round}"))?;
     }
     knobs.set("burst_length", 60)?;
-    // A timer of the connection may have the sender look at its window again.
+    // A timer of the connection may expire meanwhile: the sender then works its window out anew.
     let first = expect_either([1, 60], "a window that was opened before the change")?;
     let mut expect = |count, what: &str| expect_either([count; 2], what).map(drop);
     expect(60, "a larger window")?;
