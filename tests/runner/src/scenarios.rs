@@ -17,13 +17,9 @@ use crate::layout::{Layout, Purpose};
 use crate::qemu::{Boot, Clock, Guest, Said, Wire};
 use crate::{programs, python, step};
 
-/// Guests at a time, unless told otherwise. Stock ones are more than processors, since the longest scenarios mostly wait.
-fn guests_at_a_time(purpose: Purpose) -> usize {
-    match purpose {
-        Purpose::Stock | Purpose::Other => 3,
-        Purpose::Debug => 2,
-    }
-}
+/// Guests at a time, unless told otherwise, beside those with four processors and with a counting clock: these four keep two
+/// processors of the host busy, and more of them only wait for each other.
+const GUESTS: usize = 2;
 
 /// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter.
 const DEADLINE: Duration = Duration::from_secs(400);
@@ -116,7 +112,7 @@ fn judge(
     let mut free = awaited.clone();
     wide.retain(|name| awaited.contains(name));
     free.retain(|name| !counted.contains(name) && !wide.contains(name));
-    let guests = wanted.unwrap_or(guests_at_a_time(layout.purpose));
+    let guests = wanted.unwrap_or(GUESTS);
     let guests = guests.max(1).min(free.len());
     // As many run at the end as at the beginning: a guest of the other kinds makes way for one more of these.
     let stays = wanted.is_none() && layout.purpose != Purpose::Debug;
