@@ -348,14 +348,15 @@ impl Lab {
                 send_single_packets(&host.namespace)?;
             }
         }
-        let lab = Self {
+        for host in [&a, &b] {
+            host.namespace.await_carrier(host.ifindex)?;
+        }
+        Ok(Self {
             a,
             b,
             relay,
             _switch: switch,
-        };
-        lab.await_carrier()?;
-        Ok(lab)
+        })
     }
 
     fn join_by_switch(hosts: [(&Netns, [u8; 6]); 2]) -> Result<Netns> {
@@ -367,16 +368,6 @@ impl Lab {
             switch.set_flags(index, LinkFlags::Up | LinkFlags::Promisc)?;
         }
         Ok(switch)
-    }
-
-    /// A device is up at once, but sends nothing before its carrier has been noticed.
-    fn await_carrier(&self) -> Result<()> {
-        for host in [&self.a, &self.b] {
-            eventually("the carrier", || {
-                host.namespace.is_operational(host.ifindex)
-            })?;
-        }
-        Ok(())
     }
 
     /// The switch.
@@ -445,7 +436,7 @@ impl Lab {
     /// would end an attempt that is to outlast the loss. A TCP connection attempt ends after some seconds.
     ///
     /// # Errors
-    /// With `ip`'s own words when it fails.
+    /// When the kernel refuses one.
     pub fn give_ip_addresses(&self) -> Result<()> {
         let stations = [(1, self.a.mac), (2, self.b.mac), (99, NOBODY)];
         let address = |number| Ipv4Addr::new(10, 0, 0, number);

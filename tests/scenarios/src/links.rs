@@ -20,6 +20,7 @@ use netlink_packet_route::neighbour::{
 use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
 use netlink_sys::{protocols::NETLINK_ROUTE, Socket, SocketAddr};
 
+use crate::lab::eventually;
 use crate::netns::Netns;
 
 /// Index of the loopback device in every namespace (`LOOPBACK_IFINDEX`).
@@ -69,11 +70,16 @@ impl Netns {
         self.set_flags(index, LinkFlags::Up)
     }
 
-    /// Whether the device with this index is up and has noticed its carrier (`IFLA_OPERSTATE`).
+    /// Waits until the device with this index has noticed its carrier: it is up at once, but sends nothing before.
     ///
     /// # Errors
-    /// When there is no such device.
-    pub fn is_operational(&self, index: u32) -> Result<bool> {
+    /// When it has not after [`patience`](crate::patience::patience), or there is no such device.
+    pub fn await_carrier(&self, index: u32) -> Result<()> {
+        eventually("the carrier", || self.is_operational(index))
+    }
+
+    /// Whether the device with this index is up and has noticed its carrier (`IFLA_OPERSTATE`).
+    fn is_operational(&self, index: u32) -> Result<bool> {
         let question = RouteNetlinkMessage::GetLink(link(index, Vec::new()));
         match self.request(question, 0)? {
             NetlinkPayload::InnerMessage(RouteNetlinkMessage::NewLink(link)) => {

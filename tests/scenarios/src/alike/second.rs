@@ -1,5 +1,7 @@
 //! A second wire between the hosts of a lab.
 
+use std::net::Ipv4Addr;
+
 use super::Family;
 use crate::address::internet;
 use crate::alike::prelude::*;
@@ -24,28 +26,25 @@ impl<'a> SecondWire<'a> {
     /// # Errors
     /// When the devices cannot be made.
     pub fn of(side: &Side<'a>) -> Result<Self> {
-        let (a, b) = (&side.lab.a.namespace, &side.lab.b.namespace);
+        let (a, b) = (&side.lab.a, &side.lab.b);
         let index = |host: &Host| host.namespace.within(|| interface_index(SECOND));
-        if index(&side.lab.a)?.is_err() {
-            a.ip(&format!(
-                "link add {SECOND} address 02:00:00:00:00:11 type veth peer name {SECOND} address 02:00:00:00:00:12 \
-                 netns {}\nlink set {SECOND} up\naddress add 10.0.1.1/24 dev {SECOND}\n",
-                b.path()
-            ))?;
-            b.ip(&format!(
-                "link set {SECOND} up\naddress add 10.0.1.2/24 dev {SECOND}\n"
-            ))?;
-            for namespace in [a, b] {
-                eventually("the second wire's carrier", || {
-                    let state = namespace.run("ip", &["link", "show", SECOND])?;
-                    Ok(state.contains("state UP"))
-                })?;
+        if index(a)?.is_err() {
+            let end = |last| (SECOND, Some([2, 0, 0, 0, 0, last]));
+            a.namespace.add_veth(end(0x11), (end(0x12), &b.namespace))?;
+            for (host, last) in [(a, 1), (b, 2)] {
+                let index = index(host)??;
+                host.namespace.set_up(index)?;
+                let address = Ipv4Addr::new(10, 0, 1, last);
+                host.namespace.add_address(index, address, 24)?;
+            }
+            for host in [a, b] {
+                host.namespace.await_carrier(index(host)??)?;
             }
         }
         Ok(Self {
             side: *side,
-            a: index(&side.lab.a)??,
-            b: index(&side.lab.b)??,
+            a: index(a)??,
+            b: index(b)??,
         })
     }
 
