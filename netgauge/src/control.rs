@@ -46,7 +46,7 @@ use crate::transport::mpi::RankOf;
 use crate::transport::{Place, SocketId, SocketOptions};
 
 /// Version of the messages below; both sides must have the same.
-pub const VERSION: u32 = 6;
+pub const VERSION: u32 = 7;
 
 /// After how long without a sign of life the system gives the peer's host up.
 const HOST_TIMEOUT: Duration = Duration::from_secs(10);

@@ -4,24 +4,22 @@
 //!
 //! Member 0 keeps the time. It begins a round with one byte to every other member, and each then
 //! sends its messages, a piece at a time to whoever has room, while it reads from whoever has
-//! something. Who has got and sent all says so to member 0 with one byte. When the last has, the
-//! round is over: it was measured by one clock. Member 0 sends and receives like the others.
+//! something. Who has got and sent all says so to member 0 with one byte, unless all goes to
+//! member 0, which sees it. When the last has, the round is over: it was measured by one clock.
+//! Member 0 sends and receives like the others.
 
-use std::fmt;
-use std::io::{Read as _, Write as _};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd as _, AsRawFd as _, BorrowedFd};
+use std::thread;
 use std::time::{Duration, Instant};
 
-use anyhow::{Context as _, Result};
-use nix::errno::Errno;
-use nix::sys::epoll::{Epoll, EpollCreateFlags, EpollEvent, EpollFlags, EpollTimeout};
+use anyhow::{bail, Result};
+use nix::sys::epoll::{EpollFlags, EpollTimeout};
 use serde::{Deserialize, Serialize};
 
-use super::rounds::{is_harmless, message, pattern, End, Series};
-use crate::transport::streams::StreamSocket;
-
-/// The member that keeps the time.
-pub const CLOCK: u16 = 0;
+use super::figures::jain;
+use super::flows::Flows;
+use super::links::{Link, Lost, Member, Watch, CLOCK, PIECE};
+use super::rounds::{message, End, Series};
 
 /// Member 0's byte that begins a round.
 const GO: u8 = b'G';
@@ -30,90 +28,21 @@ const DONE: u8 = b'D';
 /// A member's byte that it is not done, but gets on.
 const GOING: u8 = b'S';
 
-/// The most read from or written to one member before the next has its turn, bytes.
-pub(super) const PIECE: usize = 64 * 1024;
-
-/// The epoll token of the control connection.
-pub(super) const CONTROL: u64 = u64::MAX;
+/// Bytes that a sender of many to one sends before it lets others begin: enough packets that some still wait for
+/// ESP's or TCP's window when the rest is written, which then joins them and needs no announcement of its own.
+const FIRST_PIECE: usize = 16 * 1024;
 
 /// A member's view of one round.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Span {
     /// From the first go to the last member's word, nanoseconds; member 0's alone is of interest.
     pub round_ns: u64,
     /// From this member's go until it had got everything, nanoseconds; 0 if it got nothing.
     pub received_ns: u64,
-}
-
-/// Others were lost, or nothing came from some for too long.
-#[derive(Debug)]
-pub struct Lost {
-    /// Their numbers.
-    pub members: Vec<u16>,
-    /// The event.
-    pub reason: String,
-}
-
-impl fmt::Display for Lost {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} (members {:?})", self.reason, self.members)
-    }
-}
-
-impl std::error::Error for Lost {}
-
-/// A connection with another member.
-pub struct Link {
-    /// The other one's number.
-    pub peer: u16,
-    /// The connection; it does not block.
-    pub socket: Box<dyn StreamSocket>,
-}
-
-impl Link {
-    /// The error that says that the other one is to blame.
-    pub(super) fn lost(&self, reason: &str) -> Lost {
-        Lost {
-            members: vec![self.peer],
-            reason: reason.to_owned(),
-        }
-    }
-
-    /// Reads a piece; nothing if none has come.
-    pub(super) fn read(&mut self, buffer: &mut [u8]) -> Result<usize, Lost> {
-        match self.socket.read(buffer) {
-            Ok(0) => Err(self.lost("the connection ended")),
-            Err(error) if is_harmless(&error) => Ok(0),
-            read => read.map_err(|error| self.lost(&format!("receiving: {error}"))),
-        }
-    }
-
-    /// Sends one byte, for which there always is room: the one before has been answered.
-    pub(super) fn tell(&mut self, byte: u8) -> Result<(), Lost> {
-        let told = self.socket.write_all(&[byte]);
-        told.map_err(|error| self.lost(&format!("sending it a byte: {error}")))
-    }
-
-    /// Are both ends of a piece what the other one's message has at this offset?
-    pub(super) fn check(&self, offset: u64, piece: &[u8]) -> Result<(), Lost> {
-        let last = piece.len().saturating_sub(1);
-        for place in [0, last] {
-            let offset = offset + place as u64;
-            if piece.get(place) != Some(&pattern(self.peer, offset)) {
-                let reason = format!("byte {offset} of its message is not what was sent");
-                return Err(self.lost(&reason));
-            }
-        }
-        Ok(())
-    }
-}
-
-/// A member and its connections, among them one with member 0; member 0 has one with everybody.
-pub struct Member {
-    /// Its number.
-    pub number: u16,
-    /// Its connections.
-    pub links: Vec<Link>,
+    /// Member 0, where all send to it: Jain's index of what had come from each other one when the
+    /// first one's message was complete.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fairness: Option<f64>,
 }
 
 /// The transfer that is under way on a link in one round.
@@ -131,123 +60,123 @@ struct State {
     before: Option<u8>,
     /// Bytes after it.
     after: Option<u8>,
-    /// Member 0: has the other one said that it is done?
+    /// Member 0: has the other one said that it is done? Others: have they said so to member 0?
     done: bool,
     /// Is epoll to tell when there is room to write?
     wants_room: bool,
 }
 
-/// Does these rounds, each as soon as member 0 says go; `to` and `from` are who gets a message and
-/// who sends one. `on_span` is given every round that was completed.
-///
-/// # Errors
-///
-/// [`Lost`] where another member is to blame or `give_up` passed without progress; otherwise what
-/// the system says.
-pub fn exchange(
-    member: &mut Member,
-    control: BorrowedFd<'_>,
-    series: Series,
-    (to, from): (&[u16], &[u16]),
-    give_up: Duration,
-    mut on_span: impl FnMut(Span),
-) -> Result<End> {
-    let epoll = watch(control, &member.links)?;
-    let fresh = member.links.iter().map(|link| State {
-        receives: from.contains(&link.peer),
-        sends: to.contains(&link.peer),
-        ..State::default()
-    });
-    let fresh: Vec<_> = fresh.collect();
-    let mut traffic = Traffic {
-        number: member.number,
-        links: &mut member.links,
-        states: fresh.clone(),
-        epoll,
-        message: message(member.number, series.size),
-        buffer: vec![0; PIECE],
-        size: series.size,
-        give_up,
-        started: None,
-        got_all: None,
-        last_word: Instant::now(),
-    };
-    for _ in 0..series.rounds {
-        traffic.states.clone_from(&fresh);
-        match traffic.round()? {
-            Some(span) => on_span(span),
-            None => return Ok(End::Interrupted),
-        }
-    }
-    Ok(End::Complete)
-}
-
-/// Has an epoll look at the control connection, and at the links by their places.
-pub(super) fn watch(control: BorrowedFd<'_>, links: &[Link]) -> Result<Epoll> {
-    let epoll = Epoll::new(EpollCreateFlags::EPOLL_CLOEXEC).context("making an epoll")?;
-    let readable = |token| EpollEvent::new(EpollFlags::EPOLLIN, token);
-    epoll.add(control, readable(CONTROL))?;
-    for (token, link) in (0..).zip(links) {
-        epoll.add(link.socket.as_fd(), readable(token))?;
-    }
-    Ok(epoll)
-}
-
-/// Waits for what an epoll looks at: how many events there are, none after the time.
-pub(super) fn wait(
-    epoll: &Epoll,
-    events: &mut [EpollEvent],
-    patience: impl TryInto<EpollTimeout>,
-) -> Result<usize> {
-    let patience = patience.try_into().unwrap_or(EpollTimeout::MAX);
-    loop {
-        match epoll.wait(events, patience) {
-            Err(Errno::EINTR) => {}
-            ready => return ready.context("waiting for the others"),
-        }
-    }
-}
-
-struct Traffic<'a> {
+/// A member's part of rounds.
+pub struct Exchange<'a> {
     number: u16,
+    /// All send to member 0, and to nobody else.
+    gathers: bool,
+    /// The most of a message that is written at once, bytes: at first, and later.
+    pieces: (usize, usize),
     links: &'a mut [Link],
     states: Vec<State>,
-    epoll: Epoll,
+    /// The states at the beginning of a round.
+    fresh: Vec<State>,
+    watch: Watch,
     message: Vec<u8>,
     buffer: Vec<u8>,
-    size: u64,
+    series: Series,
     give_up: Duration,
     /// When this member began to send.
     started: Option<Instant>,
     /// How long after that it had got everything.
     got_all: Option<Duration>,
+    /// How equal the shares were when it had got the first message.
+    fairness: Option<f64>,
     /// When member 0 heard of this member last.
     last_word: Instant,
 }
 
-impl Traffic<'_> {
+impl<'a> Exchange<'a> {
+    /// Gets ready for rounds of one size; while the coordinator has nothing to say on `control`.
+    ///
+    /// # Errors
+    ///
+    /// The system's error.
+    pub fn new(
+        member: &'a mut Member,
+        control: BorrowedFd<'_>,
+        series: Series,
+        flows: &Flows,
+        give_up: Duration,
+    ) -> Result<Self> {
+        let number = member.number;
+        let fresh = member.links.iter().map(|link| State {
+            receives: flows.lead(link.peer, number),
+            sends: flows.lead(number, link.peer),
+            ..State::default()
+        });
+        let fresh: Vec<_> = fresh.collect();
+        let gathers = *flows == Flows::Gather;
+        Ok(Self {
+            number,
+            gathers,
+            pieces: match gathers {
+                true => (FIRST_PIECE, usize::MAX),
+                false => (PIECE, PIECE),
+            },
+            watch: Watch::new(control, &member.links)?,
+            links: &mut member.links,
+            message: match fresh.iter().any(|state| state.sends) {
+                true => message(number, series.size),
+                false => Vec::new(),
+            },
+            states: fresh.clone(),
+            fresh,
+            buffer: vec![0; PIECE],
+            series,
+            give_up,
+            started: None,
+            got_all: None,
+            fairness: None,
+            last_word: Instant::now(),
+        })
+    }
+
+    /// Does the rounds, each as soon as member 0 says go. `on_span` is given every round that was
+    /// completed.
+    ///
+    /// # Errors
+    ///
+    /// [`Lost`] where another member is to blame or the time to give up passed without progress;
+    /// otherwise what the system says.
+    pub fn run(mut self, mut on_span: impl FnMut(Span)) -> Result<End> {
+        for _ in 0..self.series.rounds {
+            self.states.clone_from(&self.fresh);
+            match self.round()? {
+                Some(span) => on_span(span),
+                None => return Ok(End::Interrupted),
+            }
+        }
+        Ok(End::Complete)
+    }
+
     /// One round; `None` if the coordinator has something to say.
     fn round(&mut self) -> Result<Option<Span>> {
-        (self.started, self.got_all) = (None, None);
+        (self.started, self.got_all, self.fairness) = (None, None, None);
         if self.number == CLOCK {
             self.begin()?;
         }
-        let mut events = vec![EpollEvent::empty(); self.links.len() + 1];
         while !self.is_over() {
-            let ready = wait(&self.epoll, &mut events, self.patience())?;
+            let patience = self.patience();
+            let Some(ready) = self.watch.wait(patience)? else {
+                return Ok(None);
+            };
             if ready == 0 {
-                return Err(self.silence().into());
+                bail!(self.silence());
             }
-            for event in &events[..ready] {
-                if event.data() == CONTROL {
-                    return Ok(None);
-                }
-                let link = event.data() as usize;
+            for number in 0..ready {
+                let (link, events) = self.watch.ready(number);
                 // An end or an error is found by reading.
-                if event.events() != EpollFlags::EPOLLOUT {
+                if events != EpollFlags::EPOLLOUT {
                     self.read(link)?;
                 }
-                if event.events().contains(EpollFlags::EPOLLOUT) {
+                if events.contains(EpollFlags::EPOLLOUT) {
                     self.write(link)?;
                 }
             }
@@ -257,6 +186,7 @@ impl Traffic<'_> {
         Ok(Some(Span {
             round_ns: nanoseconds(elapsed),
             received_ns: nanoseconds(self.got_all),
+            fairness: self.fairness,
         }))
     }
 
@@ -272,7 +202,7 @@ impl Traffic<'_> {
             }
         }
         for link in 0..self.links.len() {
-            self.want_room(link, self.is_unsent(link))?;
+            self.write(link)?;
         }
         // What others sent may have come before the go.
         self.note_all();
@@ -282,13 +212,15 @@ impl Traffic<'_> {
     /// Is there something to be written to a link?
     fn is_unsent(&self, link: usize) -> bool {
         let state = &self.states[link];
-        state.before.is_some() || (state.sends && state.sent < self.size) || state.after.is_some()
+        state.before.is_some()
+            || (state.sends && state.sent < self.series.size)
+            || state.after.is_some()
     }
 
     /// Is a message from there still to come?
     fn is_awaited(&self, link: usize) -> bool {
         let state = &self.states[link];
-        state.receives && state.received < self.size
+        state.receives && state.received < self.series.size
     }
 
     fn any(&self, what: impl Fn(&Self, usize) -> bool) -> bool {
@@ -303,7 +235,7 @@ impl Traffic<'_> {
     fn is_over(&self) -> bool {
         // Which includes the byte that says so to member 0, once it is to be written.
         let said = match self.number {
-            CLOCK => self.states.iter().all(|state| state.done),
+            CLOCK => self.gathers || self.states.iter().all(|state| state.done),
             _ => self.states.iter().any(|state| state.done),
         };
         said && self.has_all()
@@ -320,11 +252,7 @@ impl Traffic<'_> {
     /// Has epoll tell of room on a link, or no longer.
     fn want_room(&mut self, link: usize, wanted: bool) -> Result<()> {
         if self.states[link].wants_room != wanted {
-            let mut flags = EpollFlags::EPOLLIN;
-            flags.set(EpollFlags::EPOLLOUT, wanted);
-            let mut event = EpollEvent::new(flags, link as u64);
-            self.epoll
-                .modify(self.links[link].socket.as_fd(), &mut event)?;
+            self.watch.want_room(link, &self.links[link], wanted)?;
             self.states[link].wants_room = wanted;
         }
         Ok(())
@@ -334,26 +262,26 @@ impl Traffic<'_> {
     fn write(&mut self, link: usize) -> Result<()> {
         let begun = self.started.is_some();
         let state = &mut self.states[link];
-        let unsent = state.sends && begun && state.sent < self.size;
-        let (word, piece);
+        let unsent = state.sends && begun && state.sent < self.series.size;
+        let first = unsent && state.sent == 0;
+        let word;
         let data = if let Some(byte) = state.before {
             word = [byte];
             &word[..]
         } else if unsent {
-            piece = &self.message[state.sent as usize..];
-            &piece[..piece.len().min(PIECE)]
+            let rest = &self.message[state.sent as usize..];
+            let most = if first { self.pieces.0 } else { self.pieces.1 };
+            &rest[..rest.len().min(most)]
         } else if let Some(byte) = state.after {
             word = [byte];
             &word[..]
         } else {
             return self.want_room(link, false);
         };
-        let written = match self.links[link].socket.write(data) {
-            Ok(0) => return Err(self.links[link].lost("it takes nothing").into()),
-            Ok(written) => written,
-            Err(error) if is_harmless(&error) => return self.want_room(link, true),
-            Err(error) => return Err(self.links[link].lost(&format!("sending: {error}")).into()),
-        };
+        let written = self.links[link].write(data)?;
+        if written == 0 {
+            return self.want_room(link, true);
+        }
         if state.before.is_some() {
             state.before = None;
         } else if unsent {
@@ -361,7 +289,13 @@ impl Traffic<'_> {
         } else {
             state.after = None;
         }
-        self.want_room(link, self.is_unsent(link) && begun)
+        let more = self.is_unsent(link) && begun;
+        if self.gathers && first && more {
+            // Where senders share a processor, each would otherwise copy its whole message before the
+            // next can begin, and the first be done before the last has begun.
+            thread::yield_now();
+        }
+        self.want_room(link, more)
     }
 
     /// Reads a piece from a link.
@@ -373,16 +307,14 @@ impl Traffic<'_> {
         let mut begin = 0;
         if self.links[link].peer == CLOCK && self.started.is_none() {
             if self.buffer[0] != GO {
-                return Err(self.links[link]
-                    .lost("it began a round without a go")
-                    .into());
+                bail!(self.links[link].lost("it began a round without a go"));
             }
             begin = 1;
             self.begin()?;
         }
         let state = &self.states[link];
         let awaited = if state.receives {
-            (self.size - state.received) as usize
+            (self.series.size - state.received) as usize
         } else {
             0
         };
@@ -401,17 +333,21 @@ impl Traffic<'_> {
         let received = &mut self.states[link].received;
         self.links[link].check(*received, &self.buffer[begin..end])?;
         *received += (end - begin) as u64;
+        if self.gathers && *received == self.series.size && self.fairness.is_none() {
+            self.fairness = Some(jain(&self.arrived()));
+        }
         self.note_all();
         Ok(())
     }
 
     /// Takes a member's word to member 0.
     fn hear(&mut self, link: usize, word: u8) -> Result<()> {
+        let is_told = self.number == CLOCK && !self.gathers;
         let state = &mut self.states[link];
         match word {
-            DONE if self.number == CLOCK && !state.done => state.done = true,
-            GOING if self.number == CLOCK && !state.done => {}
-            _ => return Err(self.links[link].lost("more came than one message").into()),
+            DONE if is_told && !state.done => state.done = true,
+            GOING if is_told && !state.done => {}
+            _ => bail!(self.links[link].lost("more came than one message")),
         }
         Ok(())
     }
@@ -426,6 +362,9 @@ impl Traffic<'_> {
         };
         if self.has_all() && !self.states[clock].done {
             self.states[clock].done = true;
+            if self.gathers {
+                return Ok(());
+            }
             self.states[clock].after = Some(DONE);
             return self.write(clock);
         }
@@ -462,11 +401,38 @@ impl Traffic<'_> {
         if members.is_empty() {
             members = of(&|link| !self.states[link].done);
         }
+        let reason = match self.any(Self::is_unsent) {
+            true => "no progress",
+            false => "no progress: nothing came",
+        };
         Lost {
             members,
-            reason: format!("no progress for {} s", self.give_up.as_secs_f32()),
+            reason: format!("{reason} for {} s", self.give_up.as_secs_f32()),
         }
     }
+
+    /// Bytes that have come from each other one, with those that wait in the sockets to be read.
+    fn arrived(&self) -> Vec<u64> {
+        let links = self.links.iter().zip(&self.states);
+        let arrived = links.map(|(link, state)| state.received + unread(link).unwrap_or(0));
+        arrived.map(|bytes| bytes.min(self.series.size)).collect()
+    }
+}
+
+nix::ioctl_read_bad!(
+    /// Asks for the number of bytes that can be read.
+    fionread,
+    libc::FIONREAD,
+    libc::c_int
+);
+
+/// Bytes that can be read from a link without waiting, if that is known.
+fn unread(link: &Link) -> Option<u64> {
+    let mut bytes = 0;
+    // SAFETY: the call writes one int through its argument, which is a live one, and keeps no
+    // pointer to it; the descriptor is open as long as it is borrowed.
+    unsafe { fionread(link.socket.as_fd().as_raw_fd(), &mut bytes) }.ok()?;
+    u64::try_from(bytes).ok()
 }
 
 fn nanoseconds(time: Option<Duration>) -> u64 {
@@ -475,10 +441,11 @@ fn nanoseconds(time: Option<Duration>) -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use super::super::rounds::pattern;
     use super::*;
+    use std::io::{Read as _, Write as _};
     use std::net::{Shutdown, TcpListener, TcpStream};
     use std::os::unix::net::UnixStream;
-    use std::thread;
 
     const GIVE_UP: Duration = Duration::from_secs(20);
 
@@ -509,37 +476,36 @@ mod tests {
         members
     }
 
-    /// Each member's outcome, where `to` says who sends to whom.
+    /// A member's part, while nobody interrupts it.
+    fn exchange(
+        member: &mut Member,
+        series: Series,
+        flows: &Flows,
+        give_up: Duration,
+    ) -> (Result<End>, Vec<Span>) {
+        let (control, _coordinator) = UnixStream::pair().unwrap();
+        let mut spans = Vec::new();
+        let exchange = Exchange::new(member, control.as_fd(), series, flows, give_up).unwrap();
+        (exchange.run(|span| spans.push(span)), spans)
+    }
+
+    /// Each member's outcome.
     fn exchange_all(
         members: &mut [Member],
         series: Series,
-        to: &(dyn Fn(u16) -> Vec<u16> + Sync),
+        flows: &Flows,
     ) -> Vec<(Result<End>, Vec<Span>)> {
-        let count = members.len() as u16;
         thread::scope(|scope| {
             let threads: Vec<_> = members
                 .iter_mut()
                 .map(|member| {
                     scope.spawn(move || {
-                        let number = member.number;
-                        let from: Vec<_> = (0..count)
-                            .filter(|other| to(*other).contains(&number))
-                            .collect();
-                        let (control, _coordinator) = UnixStream::pair().unwrap();
-                        let mut spans = Vec::new();
-                        let end = exchange(
-                            member,
-                            control.as_fd(),
-                            series,
-                            (&to(number), &from),
-                            GIVE_UP,
-                            |span| spans.push(span),
-                        );
-                        if end.is_err() {
+                        let outcome = exchange(member, series, flows, GIVE_UP);
+                        if outcome.0.is_err() {
                             // As a participant does: the others hear of it.
                             member.links.clear();
                         }
-                        (end, spans)
+                        outcome
                     })
                 })
                 .collect();
@@ -549,24 +515,16 @@ mod tests {
 
     #[test]
     fn all_get_everything_of_all_whatever_the_size_and_whoever_sends() {
-        let all = |number: u16| (0..4).filter(|other| *other != number).collect();
-        let scatter = |number: u16| {
-            if number == CLOCK {
-                vec![1, 2, 3]
-            } else {
-                vec![]
-            }
-        };
-        let pairs = |number: u16| [vec![], vec![3], vec![], vec![1]][usize::from(number)].clone();
+        let pairs = Flows::Pairs(vec![None, Some(3), None, Some(1)]);
         let mut members = members(4);
         for size in [1, 1000, 1 << 20] {
-            for to in [&all as &(dyn Fn(u16) -> Vec<u16> + Sync), &scatter, &pairs] {
+            for flows in [&Flows::All, &Flows::Scatter, &Flows::Gather, &pairs] {
                 let series = Series { size, rounds: 3 };
-                let ended = exchange_all(&mut members, series, to);
+                let ended = exchange_all(&mut members, series, flows);
                 for (number, (end, spans)) in (0..).zip(ended) {
                     assert_eq!(end.unwrap(), End::Complete);
                     assert_eq!(spans.len(), 3);
-                    let receives = (0..4).any(|other| to(other).contains(&number));
+                    let receives = (0..4).any(|other| flows.lead(other, number));
                     for span in spans {
                         assert!(span.round_ns > 0 && span.received_ns <= span.round_ns);
                         assert!(receives || span.received_ns == 0, "{number}: {span:?}");
@@ -577,8 +535,38 @@ mod tests {
     }
 
     #[test]
+    fn rounds_are_done_by_all_and_timed() {
+        let mut members = members(4);
+        for size in [1, 1000, 1 << 20] {
+            let series = Series { size, rounds: 4 };
+            let mut ended = exchange_all(&mut members, series, &Flows::Gather);
+            let (end, rounds) = ended.remove(0);
+            assert_eq!(end.unwrap(), End::Complete);
+            assert_eq!(rounds.len(), 4);
+            for round in rounds {
+                assert!(round.received_ns > 0);
+                let fairness = round.fairness.unwrap();
+                assert!((1.0 / 3.0..=1.0).contains(&fairness), "{round:?}");
+            }
+            for (end, _) in ended {
+                assert_eq!(end.unwrap(), End::Complete);
+            }
+        }
+    }
+
+    #[test]
+    fn what_waits_unread_counts_as_arrived() {
+        let mut members = members(2);
+        let mut sender = members.remove(1).links.remove(0);
+        let receiver = &members[0].links[0];
+        assert_eq!(unread(receiver), Some(0));
+        sender.socket.write_all(b"12345").unwrap();
+        crate::host::wait_readable([receiver.socket.as_fd()], None).unwrap();
+        assert_eq!(unread(receiver), Some(5));
+    }
+
+    #[test]
     fn a_member_that_ends_is_named_by_the_others() {
-        let all = |number: u16| (0..3).filter(|other| *other != number).collect();
         let mut members = members(3);
         members[2].links.clear();
         let two = &mut members[..2];
@@ -586,7 +574,7 @@ mod tests {
             size: 1 << 20,
             rounds: 1,
         };
-        let ended = exchange_all(two, series, &all);
+        let ended = exchange_all(two, series, &Flows::All);
         let named: Vec<_> = ended
             .into_iter()
             .map(|(end, _)| end.unwrap_err().downcast::<Lost>().unwrap().members)
@@ -599,17 +587,8 @@ mod tests {
         let mut members = members(2);
         let mut clock = members.remove(0);
         clock.links[0].socket.write_all(bytes).unwrap();
-        let (control, _coordinator) = UnixStream::pair().unwrap();
         let series = Series { size, rounds: 1 };
-        let peers = [CLOCK];
-        let end = exchange(
-            &mut members[0],
-            control.as_fd(),
-            series,
-            (&[], &peers),
-            give_up,
-            |_| (),
-        );
+        let (end, _) = exchange(&mut members[0], series, &Flows::Scatter, give_up);
         end.unwrap_err().downcast().unwrap()
     }
 
@@ -631,23 +610,94 @@ mod tests {
         assert!(lost.reason.contains("no progress"), "{lost}");
     }
 
+    /// What member 0 says of two clients that are to send 100,000 bytes each, if they do this.
+    fn broken_by(clients: impl FnOnce(Vec<Member>) + Send, give_up: Duration) -> Lost {
+        let mut members = members(3);
+        let others = members.split_off(1);
+        let series = Series {
+            size: 100_000,
+            rounds: 1,
+        };
+        thread::scope(|scope| {
+            scope.spawn(|| clients(others));
+            let (end, _) = exchange(&mut members[0], series, &Flows::Gather, give_up);
+            // The clients wait for more until they hear that there is none.
+            members.clear();
+            end.unwrap_err().downcast().unwrap()
+        })
+    }
+
+    /// A client's messages until the server ends the connection.
+    fn good_client(mut member: Member) {
+        let series = Series {
+            size: 100_000,
+            rounds: u32::MAX,
+        };
+        let (end, _) = exchange(&mut member, series, &Flows::Gather, GIVE_UP);
+        end.unwrap_err();
+    }
+
+    #[test]
+    fn a_client_that_ends_is_named() {
+        let broken = broken_by(
+            |mut clients| {
+                let mut ending = clients.remove(1).links.remove(0).socket;
+                ending.set_nonblocking(false).unwrap();
+                ending.read_exact(&mut [0]).unwrap();
+                drop(ending);
+                good_client(clients.remove(0));
+            },
+            GIVE_UP,
+        );
+        assert_eq!(broken.members, [2]);
+        assert!(broken.reason.contains("ended"), "{broken}");
+    }
+
+    #[test]
+    fn silent_clients_are_named() {
+        let broken = broken_by(
+            |mut clients| {
+                let silent = clients.remove(0);
+                good_client(clients.remove(0));
+                drop(silent);
+            },
+            // Enough for the other one to be served on a busy machine.
+            Duration::from_secs(5),
+        );
+        assert_eq!(broken.members, [1]);
+        assert!(broken.reason.contains("nothing came"), "{broken}");
+    }
+
+    #[test]
+    fn a_wrong_byte_and_a_byte_too_many_are_noticed() {
+        let with = |number: u16, length: u64| {
+            move |mut clients: Vec<Member>| {
+                let message: Vec<u8> = (0..length).map(|at| pattern(number, at)).collect();
+                let mut socket = clients[0].links.remove(0).socket;
+                socket.set_nonblocking(false).unwrap();
+                // The server may have ended the connection before all of it is sent.
+                let _ = socket.write_all(&message);
+                let mut rest = Vec::new();
+                let _ = socket.read_to_end(&mut rest);
+            }
+        };
+        let broken = broken_by(with(2, 100_000), GIVE_UP);
+        assert_eq!(broken.members, [1]);
+        assert!(broken.reason.contains("not what was sent"), "{broken}");
+        let broken = broken_by(with(1, 200_000), GIVE_UP);
+        assert!(broken.reason.contains("more came"), "{broken}");
+    }
+
     #[test]
     fn a_word_on_the_control_connection_interrupts() {
-        for number in [0, 1] {
+        for (number, flows) in [(0, Flows::All), (1, Flows::All), (0, Flows::Gather)] {
             let mut members = members(2);
-            let member = &mut members[number];
             let (control, coordinator) = UnixStream::pair().unwrap();
             coordinator.shutdown(Shutdown::Write).unwrap();
             let series = Series { size: 1, rounds: 1 };
-            let peers = [1 - number as u16];
-            let end = exchange(
-                member,
-                control.as_fd(),
-                series,
-                (&peers, &peers),
-                GIVE_UP,
-                |_| (),
-            );
+            let control = control.as_fd();
+            let exchange = Exchange::new(&mut members[number], control, series, &flows, GIVE_UP);
+            let end = exchange.unwrap().run(|_| ());
             assert_eq!(end.unwrap(), End::Interrupted);
         }
     }

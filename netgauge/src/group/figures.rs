@@ -4,7 +4,35 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::rounds::Round;
+use super::mesh::MeshRound;
+
+/// One round of a server and its clients.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct Round {
+    /// From the first go to the end, nanoseconds.
+    pub ns: u64,
+    /// Jain's index of what had come from each client when the first one's message was complete,
+    /// or of the times at which the clients had theirs.
+    pub fairness: f64,
+}
+
+impl Round {
+    /// A round of clients that send: it ends with the last one's last byte.
+    pub(super) fn of_senders(round: &MeshRound) -> Self {
+        Self {
+            ns: round.received_ns[0],
+            fairness: round.fairness.unwrap_or_default(),
+        }
+    }
+
+    /// A round of clients that receive: it ends with the last one's word.
+    pub(super) fn of_receivers(round: &MeshRound) -> Self {
+        Self {
+            ns: round.ns,
+            fairness: jain(&round.received_ns[1..]),
+        }
+    }
+}
 
 /// Jain's fairness index of these amounts: 1 if all are equal, 1/n if one has everything. Nothing
 /// at all is equal shares too.

@@ -6,11 +6,13 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 
-use super::exchange::{Span, CLOCK};
+use super::exchange::Span;
+use super::flows::Flows;
+use super::links::CLOCK;
 use super::orders::{Answer, Opening, Order};
 use super::participants::Group;
 use super::questions::{Asked, Questioning};
-use super::rounds::{Round, Series};
+use super::rounds::Series;
 use super::signals::is_interrupted;
 
 /// How long members may take to say what they have measured when the user ends the run.
@@ -25,49 +27,16 @@ pub enum Shape {
     Full,
 }
 
-/// Senders and receivers of a round.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Flows {
-    /// Member 0 to every other one.
-    Scatter,
-    /// Each to every other one.
-    All,
-    /// Each to its partner, by number; one may have none.
-    Pairs(Vec<Option<u16>>),
-}
-
-impl Flows {
-    /// To whom `member` of so many sends.
-    fn to(&self, member: u16, members: u16) -> Vec<u16> {
-        match self {
-            Self::Scatter if member == CLOCK => (1..members).collect(),
-            Self::Scatter => Vec::new(),
-            Self::All => (0..members).filter(|other| *other != member).collect(),
-            Self::Pairs(partners) => partner(partners, member).into_iter().collect(),
-        }
-    }
-
-    /// From whom it gets something.
-    fn from(&self, member: u16, members: u16) -> Vec<u16> {
-        match self {
-            Self::Scatter if member == CLOCK => Vec::new(),
-            Self::Scatter => vec![CLOCK],
-            Self::All | Self::Pairs(_) => self.to(member, members),
-        }
-    }
-}
-
-fn partner(partners: &[Option<u16>], member: u16) -> Option<u16> {
-    partners.get(usize::from(member)).copied().flatten()
-}
-
 /// One round as all saw it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct MeshRound {
     /// From the first go to the last member's word, by member 0's clock, nanoseconds.
     pub ns: u64,
-    /// By member: from its go until it had everything, nanoseconds; 0 where it got nothing.
+    /// By member: from its go until it had everything, nanoseconds; 0 where it got nothing. Where
+    /// all send to member 0, its alone.
     pub received_ns: Vec<u64>,
+    /// Where all send to member 0: how equal their shares were when it had the first message.
+    pub fairness: Option<f64>,
 }
 
 /// Members who exchange messages. When it fails or has done what it is for, they have to
@@ -145,39 +114,31 @@ impl<'a> Mesh<'a> {
         self.group.all_say(&self.members, &Answer::Done, "Join")
     }
 
-    /// Has the others send to member 0 in rounds of one size. Those that were done are given even if
-    /// then one fails.
-    pub fn gather(&mut self, series: Series) -> (Vec<Round>, Result<()>) {
-        let mut rounds = Vec::new();
-        let result = self.series(&|_, _| Order::Gather(series), &mut |_, answer| {
-            if let Answer::Rounds(more) = answer {
-                rounds.extend(more);
-            }
-        });
-        (rounds, result)
-    }
-
-    /// Has them send to each other, as [`gather`](Self::gather).
+    /// Has the members send to each other in rounds of one size. Those that were done are given even
+    /// if then one fails.
     pub fn exchange(&mut self, series: Series, flows: &Flows) -> (Vec<MeshRound>, Result<()>) {
         let mut spans = vec![Vec::new(); self.members.len()];
-        let order = |number, count| Order::Exchange {
+        let order = Order::Exchange {
             series,
-            to: flows.to(number, count),
-            from: flows.from(number, count),
+            flows: flows.clone(),
         };
-        let result = self.series(&order, &mut |number, answer| {
+        let result = self.series(&order, |number, answer| {
             if let Answer::Spans(more) = answer {
                 spans[number].extend(more);
             }
         });
-        (rounds(&spans), result)
+        // All that is of interest of it member 0 sees.
+        let told = match flows {
+            Flows::Gather => &spans[..1],
+            _ => &spans[..],
+        };
+        (rounds(told), result)
     }
 
-    /// Has member 1 ask member 0, as [`gather`](Self::gather): what the two have measured.
+    /// Has member 1 ask member 0, as [`exchange`](Self::exchange): what the two have measured.
     pub fn ask(&mut self, what: Questioning) -> (Asked, Result<()>) {
         let mut all = Asked::default();
-        let order = |_, _| Order::Ask(what);
-        let result = self.series(&order, &mut |_, answer| {
+        let result = self.series(&Order::Ask(what), |_, answer| {
             if let Answer::Asked(more) = answer {
                 all.times_ns.extend(more.times_ns);
                 all.bytes += more.bytes;
@@ -188,49 +149,23 @@ impl<'a> Mesh<'a> {
         (all, result)
     }
 
-    /// Gives each its order, by its number and how many there are; `take` is given what they have
-    /// measured, and who.
-    fn series(
-        &mut self,
-        order: &dyn Fn(u16, u16) -> Order,
-        take: &mut dyn FnMut(usize, Answer),
-    ) -> Result<()> {
-        let result = self.do_series(order, take);
+    /// Gives each this order; `take` is given what they have measured, and who.
+    fn series(&mut self, order: &Order, mut take: impl FnMut(usize, Answer)) -> Result<()> {
+        let members = &self.members;
+        let number = |who| members.iter().position(|member| *member == who);
+        let result = do_series(self.group, members, order, |who, answer| {
+            take(number(who).context("a stranger measured")?, answer);
+            Ok(())
+        });
         if !result.as_ref().is_err_and(is_interrupted) {
             return result;
         }
-        let number = |who| self.members.iter().position(|member| *member == who);
-        let late = dismiss(self.group, &self.members, LAST_ROUNDS, |who, answer| {
+        let late = dismiss(self.group, members, LAST_ROUNDS, |who, answer| {
             if let Some(number) = number(who) {
                 take(number, answer);
             }
         });
         result.and(late)
-    }
-
-    fn do_series(
-        &mut self,
-        order: &dyn Fn(u16, u16) -> Order,
-        take: &mut dyn FnMut(usize, Answer),
-    ) -> Result<()> {
-        let count = self.count()?;
-        let (&clock, others) = self.members.split_first().context("nobody takes part")?;
-        for (number, who) in (1..).zip(others) {
-            self.group.order(*who, order(number, count))?;
-        }
-        self.group.all_say(others, &Answer::Ready, "its order")?;
-        self.group.order(clock, order(CLOCK, count))?;
-        let number = |who| self.members.iter().position(|member| *member == who);
-        self.group
-            .listen_to_rounds(&self.members, |who, answer| match answer {
-                Answer::Ready if who == clock => Ok(false),
-                Answer::Rounds(_) | Answer::Spans(_) | Answer::Asked(_) => {
-                    take(number(who).context("a stranger measured")?, answer);
-                    Ok(false)
-                }
-                Answer::Done => Ok(true),
-                other => bail!("a member said {other:?} in the middle of rounds"),
-            })
     }
 
     /// Has all close their connections. Who does not answer within `patience` counts as gone.
@@ -241,6 +176,24 @@ impl<'a> Mesh<'a> {
     pub fn leave(self, patience: Duration) -> Result<()> {
         dismiss(self.group, &self.members, patience, |_, _| ())
     }
+}
+
+/// Has `members` carry an order out, the first when all others are ready.
+fn do_series(
+    group: &mut Group,
+    members: &[usize],
+    order: &Order,
+    mut take: impl FnMut(usize, Answer) -> Result<()>,
+) -> Result<()> {
+    let (&clock, others) = members.split_first().context("nobody takes part")?;
+    group.all_do(others, order, &Answer::Ready)?;
+    group.order(clock, order.clone())?;
+    group.listen_to_rounds(members, |who, answer| match answer {
+        Answer::Ready if who == clock => Ok(false),
+        Answer::Spans(_) | Answer::Asked(_) => take(who, answer).map(|()| false),
+        Answer::Done => Ok(true),
+        other => bail!("a member said {other:?} in the middle of rounds"),
+    })
 }
 
 /// Has `members` close their connections, whatever they are at; `take` is given what they still
@@ -265,6 +218,7 @@ fn rounds(spans: &[Vec<Span>]) -> Vec<MeshRound> {
         .map(|round| MeshRound {
             ns: spans[0][round].round_ns,
             received_ns: spans.iter().map(|own| own[round].received_ns).collect(),
+            fairness: spans[0][round].fairness,
         })
         .collect()
 }
@@ -274,33 +228,17 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_one_sends_another_gets() {
-        let pairs = Flows::Pairs(vec![Some(2), None, Some(0), Some(4), Some(3)]);
-        for (flows, total) in [(Flows::Scatter, 4), (Flows::All, 20), (pairs, 4)] {
-            let mut sent: Vec<_> = (0..5)
-                .flat_map(|from| flows.to(from, 5).into_iter().map(move |to| (from, to)))
-                .collect();
-            let mut got: Vec<_> = (0..5)
-                .flat_map(|to| flows.from(to, 5).into_iter().map(move |from| (from, to)))
-                .collect();
-            sent.sort_unstable();
-            got.sort_unstable();
-            assert_eq!(sent, got);
-            assert_eq!(sent.len(), total);
-            assert!(sent.iter().all(|(from, to)| from != to));
-        }
-    }
-
-    #[test]
     fn a_round_counts_when_all_have_told_of_it() {
         let span = |round_ns, received_ns| Span {
             round_ns,
             received_ns,
+            fairness: None,
         };
         let spans = [vec![span(9, 0), span(8, 0)], vec![span(1, 5)]];
         let expected = MeshRound {
             ns: 9,
             received_ns: vec![0, 5],
+            fairness: None,
         };
         assert_eq!(rounds(&spans), [expected]);
     }

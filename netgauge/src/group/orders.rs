@@ -6,8 +6,8 @@
 //! to member 0                 to each other one           answers
 //! Listen                      Listen                      Listening
 //! Join                        Join                        Done
-//!                             Exchange, Gather or Ask     Ready
-//! Exchange, Gather or Ask                                 Ready;  Spans, Rounds or Asked, ..., Done
+//!                             Exchange or Ask             Ready
+//! Exchange or Ask                                         Ready;  Spans or Asked, ..., Done
 //!   ... the same for every further size or pairing ...
 //! Leave                       Leave                       Left
 //! ```
@@ -21,9 +21,10 @@
 use serde::{Deserialize, Serialize};
 
 use super::exchange::Span;
+use super::flows::Flows;
 use super::parameters::EspParameters;
 use super::questions::{Asked, Questioning};
-use super::rounds::{Round, Series};
+use super::rounds::Series;
 use crate::control::Endpoint;
 use crate::transport::Place;
 
@@ -47,13 +48,9 @@ pub enum Order {
     Exchange {
         /// The rounds.
         series: Series,
-        /// The members to send to.
-        to: Vec<u16>,
-        /// The members that send here.
-        from: Vec<u16>,
+        /// Who sends to whom.
+        flows: Flows,
     },
-    /// Member 0: receive from all others in these rounds; the others: send to it.
-    Gather(Series),
     /// Member 0: answer; member 1: ask; the others: send to member 0 until the last answer.
     Ask(Questioning),
     /// Close the connections.
@@ -80,7 +77,7 @@ impl Order {
     pub fn takes_time(&self) -> bool {
         matches!(
             self,
-            Self::Join { .. } | Self::Exchange { .. } | Self::Gather(_) | Self::Ask(_)
+            Self::Join { .. } | Self::Exchange { .. } | Self::Ask(_)
         )
     }
 }
@@ -92,8 +89,6 @@ pub enum Answer {
     Listening(Endpoint),
     /// Waits for the go.
     Ready,
-    /// Member 0's next rounds that were gathered, in the order they were done.
-    Rounds(Vec<Round>),
     /// The member's next rounds of an exchange, in the order they were done.
     Spans(Vec<Span>),
     /// What the member knows of the questions.

@@ -7,18 +7,20 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 
-use super::exchange::{exchange, Link, Lost, Member, CLOCK};
+use super::exchange::Exchange;
+use super::flows::Flows;
+use super::links::{Link, Lost, Member};
 use super::orders::{Answer, Opening, Order};
 use super::parameters::{EspParameters, Parameters};
 use super::questions::{self, Asked, Questioning};
-use super::rounds::{self, End, Series};
+use super::rounds::{End, Series};
 use crate::control::{Control, Endpoint, Message};
 use crate::host::wait_readable;
 use crate::transport::streams::{StreamContext, StreamKind, StreamListener};
 use crate::transport::{self, Kind, Place};
 
-/// Rounds or spans in one message to the coordinator, so that it stays well below the longest line.
-const ROUNDS_PER_MESSAGE: usize = 256;
+/// Spans or times in one message to the coordinator, so that it stays well below the longest line.
+const SPANS_PER_MESSAGE: usize = 256;
 
 /// The sockets of a participant.
 enum Role {
@@ -89,10 +91,7 @@ impl Part {
                 connect,
                 accept,
             } => return self.join(opening, number, connect, &accept, control),
-            Order::Exchange { series, to, from } => {
-                return self.exchange(series, (&to, &from), control)
-            }
-            Order::Gather(series) => return self.gather(series, control),
+            Order::Exchange { series, flows } => return self.exchange(series, &flows, control),
             Order::Ask(what) => return self.ask(what, control),
             Order::Leave => {
                 self.role = Role::None;
@@ -110,36 +109,19 @@ impl Part {
         }))
     }
 
-    /// Sends to these and receives from those.
+    /// Sends to others, and receives from others.
     fn exchange(
         &mut self,
         series: Series,
-        peers: (&[u16], &[u16]),
+        flows: &Flows,
         control: &mut Control,
     ) -> Result<Option<Answer>> {
         let (member, give_up) = self.member(series)?;
+        let exchange = Exchange::new(member, control.as_fd(), series, flows, give_up)?;
         control.send(&Message::Answer(Answer::Ready))?;
         let mut spans = Vec::new();
-        let keep = |span| spans.push(span);
-        let end = exchange(member, control.as_fd(), series, peers, give_up, keep);
+        let end = exchange.run(|span| spans.push(span));
         tell(control, &spans, Answer::Spans)?;
-        ended(end)
-    }
-
-    /// Receives from all others, or sends to the one that does.
-    fn gather(&mut self, series: Series, control: &mut Control) -> Result<Option<Answer>> {
-        let (member, give_up) = self.member(series)?;
-        // Made before the first round is timed.
-        let message = match member.number {
-            CLOCK => Vec::new(),
-            number => rounds::message(number, series.size),
-        };
-        control.send(&Message::Answer(Answer::Ready))?;
-        let mut rounds = Vec::new();
-        let keep = |round| rounds.push(round);
-        let own = (member, &message[..]);
-        let end = rounds::gather(own, control.as_fd(), series, give_up, keep);
-        tell(control, &rounds, Answer::Rounds)?;
         ended(end)
     }
 
@@ -271,7 +253,7 @@ impl Part {
 
 /// Tells the coordinator what was measured. Nothing is sent while rounds go on: it would disturb them.
 fn tell<T: Clone>(control: &mut Control, all: &[T], answer: fn(Vec<T>) -> Answer) -> Result<()> {
-    for some in all.chunks(ROUNDS_PER_MESSAGE) {
+    for some in all.chunks(SPANS_PER_MESSAGE) {
         control.send(&Message::Answer(answer(some.to_vec())))?;
     }
     Ok(())
@@ -414,7 +396,11 @@ mod tests {
         let connected = client.say(&[join(vec![(0, place(&peer))], Vec::new())]);
         assert_eq!(connected, [Message::Answer(Answer::Done)]);
         drop(peer.accept().unwrap());
-        assert_eq!(client.say(&[Order::Gather(series), Order::Leave]), left);
+        let gather = Order::Exchange {
+            series,
+            flows: Flows::Gather,
+        };
+        assert_eq!(client.say(&[gather, Order::Leave]), left);
     }
 
     #[test]
@@ -425,12 +411,8 @@ mod tests {
                 size,
                 rounds: u32::MAX,
             };
-            let exchange = Order::Exchange {
-                series,
-                to: vec![0],
-                from: vec![0],
-            };
-            for order in [Order::Gather(series), exchange] {
+            for order in [Flows::Gather, Flows::All].map(|flows| Order::Exchange { series, flows })
+            {
                 let mut pair = Pair::new();
                 let answers = pair.say(&[join(vec![(0, place(&peer))], Vec::new())]);
                 assert!(matches!(answers[..], [Message::Answer(_)]), "{answers:?}");

@@ -27,13 +27,14 @@ use std::time::Duration;
 use anyhow::{anyhow, Result};
 
 use super::coordinator::{Many, Results};
-use super::figures::{bit_per_s, jain, Fairness, Goodput};
-use super::mesh::{Flows, Mesh, MeshRound, Shape};
+use super::figures::{bit_per_s, jain, Fairness, Goodput, Round};
+use super::flows::Flows;
+use super::mesh::{Mesh, MeshRound, Shape};
 use super::participants::Group;
 use super::plan::{self, Medium, Parts, Plan};
 use super::questions::{Beside, Questioning, Questions};
 use super::report::{Cast, GroupReport, GroupRow, GroupRun};
-use super::rounds::{Round, Series};
+use super::rounds::Series;
 use super::signals::is_interrupted;
 use crate::progress::Progress;
 use crate::report::{LeftOut, Outcome};
@@ -257,18 +258,24 @@ fn series(size: u64, plan: &Plan) -> Series {
 }
 
 pub(super) fn one_many(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
-    let (rounds, result) = mesh.gather(series(size, plan));
-    (of_clients(mesh, size, &rounds, plan), result)
+    of_clients(mesh, size, plan, &Flows::Gather, Round::of_senders)
 }
 
 fn many_one(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
-    let (rounds, result) = mesh.exchange(series(size, plan), &Flows::Scatter);
-    let rounds: Vec<_> = rounds.iter().map(Round::of_clients).collect();
-    (of_clients(mesh, size, &rounds, plan), result)
+    of_clients(mesh, size, plan, &Flows::Scatter, Round::of_receivers)
 }
 
-fn of_clients(mesh: &Mesh<'_>, size: u64, rounds: &[Round], plan: &Plan) -> GroupRow {
-    GroupRow::of_clients(size, mesh.clients(), rounds, plan.warmup, plan.rate)
+fn of_clients(
+    mesh: &mut Mesh<'_>,
+    size: u64,
+    plan: &Plan,
+    flows: &Flows,
+    seen: fn(&MeshRound) -> Round,
+) -> (GroupRow, Result<()>) {
+    let (rounds, result) = mesh.exchange(series(size, plan), flows);
+    let rounds: Vec<_> = rounds.iter().map(seen).collect();
+    let row = GroupRow::of_clients(size, mesh.clients(), &rounds, plan.warmup, plan.rate);
+    (row, result)
 }
 
 fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>) {
@@ -419,6 +426,7 @@ mod tests {
         let round = MeshRound {
             ns: 9000,
             received_ns: vec![1000, 0, 8000, 4000, 1],
+            fairness: None,
         };
         // 1000 bytes are 8000 bits.
         let rates = pair_rates(&partners, &round, 1000);

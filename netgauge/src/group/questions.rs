@@ -7,17 +7,18 @@
 //! the last answer the server ends the streams, with one byte to each. What a stream sends are
 //! blocks, each of which begins with a byte that says whether it is the last one.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::io::{self, ErrorKind};
+use std::os::fd::{AsFd as _, BorrowedFd};
 use std::time::{Duration, Instant};
 
-use anyhow::{ensure, Context as _, Result};
-use nix::sys::epoll::{Epoll, EpollEvent};
+use anyhow::{bail, ensure, Context as _, Result};
 use serde::{Deserialize, Serialize};
 
-use super::exchange::{wait, watch, Link, Member, CLOCK, CONTROL, PIECE};
-use super::rounds::{expect, message, pattern, write, End, Series};
-use crate::host::wait_readable;
+use super::links::{Link, Member, Watch, CLOCK, PIECE};
+use super::rounds::{message, pattern, End, Series};
+use crate::host::{is_timeout, wait_readable};
 use crate::summary::{Percent, Summary};
+use crate::transport::streams::StreamSocket;
 
 /// The client that asks.
 const ASKER: u16 = 1;
@@ -123,7 +124,7 @@ impl Questions {
 ///
 /// # Errors
 ///
-/// [`Lost`](super::exchange::Lost) where a client is to blame or nothing came for `give_up`; otherwise what the socket or the
+/// [`Lost`](super::links::Lost) where a client is to blame or nothing came for `give_up`; otherwise what the socket or the
 /// system says, or the server said something out of turn.
 pub fn ask(
     member: &mut Member,
@@ -199,6 +200,38 @@ fn stream(link: &mut Link, control: BorrowedFd<'_>, number: u16) -> Result<End> 
     }
 }
 
+/// Waits for this byte of the server, as long as the coordinator has nothing to say.
+fn expect(socket: &mut dyn StreamSocket, control: BorrowedFd<'_>, byte: u8) -> Result<End> {
+    let [data, _] = wait_readable([socket.as_fd(), control], None)?;
+    if !data {
+        return Ok(End::Interrupted);
+    }
+    let mut got = [0];
+    let read = socket.read_exact(&mut got);
+    read.map_err(|error| explain(error, "waiting for the server's byte"))?;
+    let [got] = got;
+    ensure!(
+        got == byte,
+        "the server sent byte {got:#04x}, not {byte:#04x}"
+    );
+    Ok(End::Complete)
+}
+
+/// Writes all of `data`.
+fn write(socket: &mut dyn StreamSocket, data: &[u8], doing: &str) -> Result<()> {
+    let written = socket.write_all(data);
+    written.map_err(|error| explain(error, doing))
+}
+
+fn explain(error: io::Error, doing: &str) -> anyhow::Error {
+    let text = match error.kind() {
+        _ if is_timeout(&error) => format!("{doing}: no progress for too long, is the link up?"),
+        ErrorKind::UnexpectedEof => format!("{doing}: the server ended the connection"),
+        _ => doing.to_owned(),
+    };
+    anyhow::Error::new(error).context(text)
+}
+
 /// What comes from a client.
 #[derive(Clone, Copy, Debug)]
 enum Incoming {
@@ -236,7 +269,7 @@ fn serve(
     give_up: Duration,
     asked: &mut Asked,
 ) -> Result<End> {
-    let epoll = watch(control, clients)?;
+    let watch = Watch::new(control, clients)?;
     let incoming = clients
         .iter()
         .map(|client| match (client.peer, what.beside) {
@@ -256,20 +289,18 @@ fn serve(
     };
     server.tell_streams(GO)?;
     server.begin_in_time()?;
-    server.run(&epoll, give_up, asked)
+    server.run(watch, give_up, asked)
 }
 
 impl Server<'_> {
-    fn run(&mut self, epoll: &Epoll, give_up: Duration, asked: &mut Asked) -> Result<End> {
-        let mut events = vec![EpollEvent::empty(); self.clients.len() + 1];
+    fn run(&mut self, mut watch: Watch, give_up: Duration, asked: &mut Asked) -> Result<End> {
         while !self.is_over() {
-            let ready = wait(epoll, &mut events, give_up)?;
+            let Some(ready) = watch.wait(give_up)? else {
+                return Ok(End::Interrupted);
+            };
             ensure!(ready > 0, "nothing came for {} s", give_up.as_secs_f32());
-            for event in &events[..ready] {
-                if event.data() == CONTROL {
-                    return Ok(End::Interrupted);
-                }
-                self.read(event.data() as usize, asked)?;
+            for number in 0..ready {
+                self.read(watch.ready(number).0, asked)?;
             }
             self.begin_in_time()?;
         }
@@ -321,7 +352,7 @@ impl Server<'_> {
                 self.take_stream(client, (before, last), read)
             }
             Incoming::Silent | Incoming::Over => {
-                Err(self.clients[client].lost("it sends out of turn").into())
+                bail!(self.clients[client].lost("it sends out of turn"))
             }
         }
     }
@@ -344,12 +375,12 @@ impl Server<'_> {
         asked: &mut Asked,
     ) -> Result<()> {
         let after = before + read as u64;
-        let peer = self.clients[client].peer;
-        let ends = [(before, self.buffer[0]), (after - 1, self.buffer[read - 1])];
-        let right = |(offset, byte): (u64, u8)| byte == pattern(peer, offset);
-        if after > self.size || self.left == 0 || !ends.into_iter().all(right) {
-            return Err(self.clients[client].lost("it asks something else").into());
-        }
+        let asker = &self.clients[client];
+        ensure!(
+            after <= self.size && self.left > 0,
+            asker.lost("it asks something else")
+        );
+        asker.check(before, &self.buffer[..read])?;
         self.incoming[client] = Incoming::Question(after % self.size);
         if after < self.size {
             return Ok(());
@@ -391,7 +422,7 @@ impl Server<'_> {
         let byte = self.buffer[read - 1];
         if offset > 0 && byte != pattern(self.clients[client].peer, offset) {
             let reason = format!("byte {} of its stream is not what was sent", after - 1);
-            return Err(self.clients[client].lost(&reason).into());
+            bail!(self.clients[client].lost(&reason));
         }
         self.streamed += read as u64;
         self.incoming[client] = match last && after % BLOCK == 0 {

@@ -5,11 +5,9 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{jain, Fairness, Goodput, Share};
-use super::mesh::MeshRound;
+use super::figures::{Fairness, Goodput, Round, Share};
 use super::plan::Plan;
 use super::questions::Questions;
-use super::rounds::Round;
 use crate::report::record::Record;
 pub use crate::report::Cast;
 use crate::report::{LeftOut, Run};
@@ -104,17 +102,6 @@ impl GroupRow {
             host_bit_per_s: host,
             share: host.zip(plan.rate).map(|(host, rate)| host.share(rate)),
             ..Self::default()
-        }
-    }
-}
-
-impl Round {
-    /// A round of a server that sends, with how equal the times were at which the clients had their
-    /// messages.
-    pub(super) fn of_clients(round: &MeshRound) -> Self {
-        Self {
-            ns: round.ns,
-            fairness: jain(&round.received_ns[1..]),
         }
     }
 }

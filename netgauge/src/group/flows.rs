@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! Who sends to whom in a round.
+
+use serde::{Deserialize, Serialize};
+
+use super::links::CLOCK;
+
+/// Senders and receivers of a round.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Flows {
+    /// Every other one to member 0.
+    Gather,
+    /// Member 0 to every other one.
+    Scatter,
+    /// Each to every other one.
+    All,
+    /// Each to its partner, by number; one may have none.
+    Pairs(Vec<Option<u16>>),
+}
+
+impl Flows {
+    /// Does `from` send to `to`?
+    pub(super) fn lead(&self, from: u16, to: u16) -> bool {
+        from != to
+            && match self {
+                Self::Gather => to == CLOCK,
+                Self::Scatter => from == CLOCK,
+                Self::All => true,
+                Self::Pairs(partners) => partners.get(usize::from(from)) == Some(&Some(to)),
+            }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_one_sends_another_gets() {
+        let pairs = Flows::Pairs(vec![Some(2), None, Some(0), Some(4), Some(3)]);
+        let (gather, scatter) = (Flows::Gather, Flows::Scatter);
+        for (flows, total) in [(gather, 4), (scatter, 4), (Flows::All, 20), (pairs, 4)] {
+            let all = (0..5).flat_map(|from| (0..5).map(move |to| (from, to)));
+            let sent: Vec<_> = all.filter(|(from, to)| flows.lead(*from, *to)).collect();
+            assert_eq!(sent.len(), total);
+            assert!(sent.iter().all(|(from, to)| from != to));
+        }
+    }
+}
