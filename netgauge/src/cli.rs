@@ -2,7 +2,6 @@
 
 //! The command line.
 
-use std::fmt;
 use std::net::IpAddr;
 use std::time::Duration;
 
@@ -10,6 +9,7 @@ use anyhow::{anyhow, bail, ensure, Result};
 use clap::builder::TypedValueParser as _;
 use clap::{ArgGroup, Parser};
 use sockaddr_en::constants::NETGAUGE_PORT;
+use thiserror::Error;
 
 use crate::client::ClientOptions;
 use crate::command::Command;
@@ -101,16 +101,9 @@ pub struct Cli {
 }
 
 /// The command line is wrong, in a way that only its parts together show. Nothing was begun.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("{0:#}")]
 struct WrongLine(anyhow::Error);
-
-impl fmt::Display for WrongLine {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{:#}", self.0)
-    }
-}
-
-impl std::error::Error for WrongLine {}
 
 /// Marks what was found wrong with the command line, for the exit status to tell.
 pub fn wrong_line(error: anyhow::Error) -> anyhow::Error {

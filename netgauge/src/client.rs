@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{anyhow, bail, ensure, Context as _, Result};
 
-use crate::control::{Control, Message};
+use crate::control::{Control, Message, Open};
 use crate::host::interface_in_use;
 use crate::machine::Machine;
 use crate::measuring::Measuring;
@@ -260,24 +260,25 @@ impl Client<'_> {
         let measuring = &self.options.measuring;
         let context = Context {
             role: Role::Leader,
-            local,
-            peer,
+            local: Some(local),
+            peer: Some(peer),
             interface: self.options.interface.clone(),
             ethertype: measuring.ethertype,
             loss_timeout: measuring.loss_timeout,
             give_up: measuring.give_up,
             options: measuring.sockets.of(kind),
+            congestion: None,
         };
         // What fails here is no business of the peer's.
         let prepared = (kind.prepare)(&context)?;
         let streams = Streams::of(kind, &context);
-        self.control.send(&Message::Open {
+        self.control.send(&Message::Open(Open {
             transport: kind.name.to_owned(),
             pattern: pattern.name.to_owned(),
             ethertype: context.ethertype,
             endpoint: prepared.endpoint.clone(),
             options: context.options.clone(),
-        })?;
+        }))?;
         let result = self.open_and_lead(prepared, &context.options, streams, pattern, plan, rows);
         match result {
             Err(error) if is_peer_gone(&error) => Err(error),

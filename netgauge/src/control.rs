@@ -27,7 +27,6 @@
 //! that the coordinator started itself has a pair of local sockets for a connection.
 
 use std::env;
-use std::fmt;
 use std::fs::File;
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::net::{IpAddr, Shutdown, SocketAddr, TcpStream};
@@ -38,6 +37,7 @@ use std::time::Duration;
 use anyhow::{bail, Context as _, Result};
 use serde::{Deserialize, Serialize};
 use socket2::{SockRef, TcpKeepalive};
+use thiserror::Error;
 
 use crate::group::orders::{Answer, Order};
 use crate::host::{is_timeout, wait_readable};
@@ -103,6 +103,22 @@ impl Step {
     }
 }
 
+/// What to open for a pattern of two.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Open {
+    /// Transport's name.
+    pub transport: String,
+    /// Pattern's name.
+    pub pattern: String,
+    /// Ethernet type for raw packets, host order.
+    pub ethertype: u16,
+    /// The client's socket.
+    pub endpoint: Endpoint,
+    /// Options of the server's socket.
+    #[serde(default, skip_serializing_if = "SocketOptions::is_default")]
+    pub options: SocketOptions,
+}
+
 /// Messages on the control connection.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub enum Message {
@@ -115,19 +131,7 @@ pub enum Message {
         machine: Option<Box<Machine>>,
     },
     /// Client: open a transport and get ready for a pattern.
-    Open {
-        /// Transport's name.
-        transport: String,
-        /// Pattern's name.
-        pattern: String,
-        /// Ethernet type for raw packets, host order.
-        ethertype: u16,
-        /// The client's socket.
-        endpoint: Endpoint,
-        /// Options of the server's socket.
-        #[serde(default, skip_serializing_if = "SocketOptions::is_default")]
-        options: SocketOptions,
-    },
+    Open(Open),
     /// Server: its socket waits there.
     Endpoint(Endpoint),
     /// Server: the transport is connected.
@@ -149,21 +153,14 @@ pub enum Message {
 }
 
 /// The peer does not answer any more or has ended.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("peer {peer} is gone: {reason}")]
 pub struct PeerGone {
     /// The peer's name.
     pub peer: String,
     /// How it was noticed.
     pub reason: String,
 }
-
-impl fmt::Display for PeerGone {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "peer {} is gone: {}", self.peer, self.reason)
-    }
-}
-
-impl std::error::Error for PeerGone {}
 
 /// One end of the control connection: a connection to another host, or to another process that was
 /// there before; a pair of sockets between a coordinator and a participant that it started; or the
@@ -177,7 +174,7 @@ pub struct Control {
     name: String,
     /// This side's address and the peer's.
     addresses: Option<(SocketAddr, SocketAddr)>,
-    local: Option<IpAddr>,
+    local: Option<SocketAddr>,
     peer: Option<Machine>,
 }
 
@@ -205,7 +202,7 @@ impl Control {
         socket.set_tcp_user_timeout(Some(HOST_TIMEOUT))?;
         Ok(Self {
             addresses: Some((local, peer)),
-            local: Some(local.ip()),
+            local: Some(local),
             ..Self::of_socket(stream.into(), &peer.to_string())?
         })
     }
@@ -239,7 +236,7 @@ impl Control {
         // "CLIENT PORT SERVER PORT": this host is the server.
         let local = env::var("SSH_CONNECTION").ok().and_then(|connection| {
             let local = connection.split_whitespace().nth(2)?;
-            local.parse::<IpAddr>().ok()
+            Some(SocketAddr::new(local.parse().ok()?, 0))
         });
         Self {
             local,
@@ -260,7 +257,7 @@ impl Control {
     }
 
     /// This host's address towards the peer, where one is known.
-    pub fn local_ip(&self) -> Option<IpAddr> {
+    pub fn local(&self) -> Option<SocketAddr> {
         self.local
     }
 

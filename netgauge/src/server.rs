@@ -8,12 +8,11 @@ use std::time::Duration;
 
 use anyhow::{bail, Context as _, Result};
 
-use crate::control::{Control, Endpoint, Message, VERSION};
+use crate::control::{Control, Message, Open, Step, VERSION};
 use crate::group::part::Part;
 use crate::host::interface_in_use;
 use crate::machine::Machine;
 use crate::pattern::{self, Link, Pattern, Streams};
-use crate::transport::streams::StreamContext;
 use crate::transport::{self, Context, Role, SocketOptions, Transport};
 
 /// How often the server looks, while datagrams fail to come, whether the client has given up.
@@ -80,76 +79,76 @@ pub fn serve(listener: &TcpListener, options: &ServerOptions) -> Result<()> {
 ///
 /// The error that ended the session early.
 pub fn converse(control: Control, options: &ServerOptions) -> Result<()> {
-    let part = Part::new(StreamContext {
-        local: control.local_ip(),
+    let context = Context {
+        role: Role::Follower,
+        local: control.local(),
+        peer: None,
         interface: options.interface.clone(),
+        ethertype: 0,
+        loss_timeout: LOOK_AROUND,
         give_up: options.give_up,
+        options: SocketOptions::default(),
         congestion: None,
-    });
+    };
+    let part = Part::new(context.clone());
     Session {
         control,
-        options,
+        context,
         part,
     }
     .run()
 }
 
 /// One client's control connection.
-struct Session<'a> {
+struct Session {
     control: Control,
-    options: &'a ServerOptions,
+    context: Context,
     /// The coordinator's orders.
     part: Part,
 }
 
 /// The sockets of a client.
-struct Open {
+struct Pair {
     transport: Box<dyn Transport>,
     pattern: &'static Pattern,
     streams: Option<Streams>,
 }
 
-impl Session<'_> {
+impl Session {
     fn run(mut self) -> Result<()> {
         self.greet()?;
         // From here on the client takes its time.
         self.control.set_answer_timeout(None)?;
-        let mut open = None;
+        let mut pair = None;
         while let Some(message) = self.control.receive_or_end()? {
             match message {
-                Message::Open {
-                    transport,
-                    pattern,
-                    ethertype,
-                    endpoint,
-                    options,
-                } => {
-                    open = None;
-                    match self.open(&transport, &pattern, ethertype, &endpoint, options) {
+                Message::Open(open) => {
+                    pair = None;
+                    match self.open(open) {
                         Ok(opened) => {
-                            open = Some(opened);
+                            pair = Some(opened);
                             self.control.send(&Message::Opened)?;
                         }
                         Err(error) => self.failed(&error)?,
                     }
                 }
                 Message::Step(step) => {
-                    let result = match &mut open {
+                    let result = match &mut pair {
                         None => Err(anyhow::anyhow!("no transport is open")),
-                        Some(open) => self.follow(open, &step),
+                        Some(pair) => self.follow(pair, &step),
                     };
                     if let Err(error) = result {
                         // The client's end of the transport must hear of it too.
-                        open = None;
+                        pair = None;
                         self.failed(&error)?;
                     }
                 }
                 Message::Close => {
-                    open = None;
+                    pair = None;
                     self.control.send(&Message::Closed)?;
                 }
                 Message::Order(order) => {
-                    open = None;
+                    pair = None;
                     self.part.obey(order, &mut self.control)?;
                 }
                 other => bail!("it said {other:?} out of turn"),
@@ -161,8 +160,10 @@ impl Session<'_> {
     fn greet(&mut self) -> Result<()> {
         match self.control.receive()? {
             Message::Hello { version, .. } => {
-                let local = self.control.addresses().ok().map(|(local, _)| local.ip());
-                let device = interface_in_use(self.options.interface.as_deref(), local);
+                let Context {
+                    interface, local, ..
+                } = &self.context;
+                let device = interface_in_use(interface.as_deref(), local.map(|local| local.ip()));
                 self.control.send(&Message::Hello {
                     version: VERSION,
                     machine: Some(Box::new(Machine::here(device.as_deref()))),
@@ -176,47 +177,37 @@ impl Session<'_> {
         }
     }
 
-    fn open(
-        &mut self,
-        transport: &str,
-        pattern: &str,
-        ethertype: u16,
-        endpoint: &Endpoint,
-        options: SocketOptions,
-    ) -> Result<Open> {
-        let kind = transport::find(transport)?;
-        let pattern = pattern::find(pattern)?;
+    fn open(&mut self, open: Open) -> Result<Pair> {
+        let kind = transport::find(&open.transport)?;
+        let pattern = pattern::find(&open.pattern)?;
         let (local, peer) = self.control.addresses()?;
         let context = Context {
-            role: Role::Follower,
-            local,
-            peer,
-            interface: self.options.interface.clone(),
-            ethertype,
-            loss_timeout: LOOK_AROUND,
-            give_up: self.options.give_up,
-            options,
+            local: Some(local),
+            peer: Some(peer),
+            ethertype: open.ethertype,
+            options: open.options,
+            ..self.context.clone()
         };
         pattern.two()?.suits(kind)?;
         let prepared = (kind.prepare)(&context)?;
         self.control
             .send(&Message::Endpoint(prepared.endpoint.clone()))?;
-        Ok(Open {
-            transport: transport::open(prepared, endpoint, &context.options)?,
+        Ok(Pair {
+            transport: transport::open(prepared, &open.endpoint, &context.options)?,
             pattern,
             streams: Streams::of(kind, &context),
         })
     }
 
-    fn follow(&mut self, open: &mut Open, step: &crate::control::Step) -> Result<()> {
-        open.transport.discard_pending()?;
+    fn follow(&mut self, pair: &mut Pair, step: &Step) -> Result<()> {
+        pair.transport.discard_pending()?;
         self.control.send(&Message::Ready)?;
         let mut link = Link {
-            transport: open.transport.as_mut(),
+            transport: pair.transport.as_mut(),
             control: &mut self.control,
-            streams: open.streams.clone(),
+            streams: pair.streams.clone(),
         };
-        open.pattern.follow(&mut link, step)
+        pair.pattern.follow(&mut link, step)
     }
 
     fn failed(&mut self, error: &anyhow::Error) -> Result<()> {

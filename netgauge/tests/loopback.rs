@@ -296,7 +296,7 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
     let port = listener.local_addr().unwrap().port();
     let server = thread::spawn(move || server::serve(&listener, &cli.server_options()));
 
-    use netgauge::control::{Control, Endpoint, Message};
+    use netgauge::control::{Control, Endpoint, Message, Open};
     use netgauge::transport::SocketOptions;
     let address = SocketAddr::from((Ipv4Addr::LOCALHOST, port));
     let stream = std::net::TcpStream::connect(address).unwrap();
@@ -307,12 +307,14 @@ fn a_failure_on_the_servers_side_is_told_by_the_client() {
         .peer_machine()
         .and_then(|machine| machine.device.as_ref());
     assert_eq!(told.unwrap().name, "absent0");
-    let open = |transport: &str, pattern: &str| Message::Open {
-        transport: transport.to_owned(),
-        pattern: pattern.to_owned(),
-        ethertype: 0x4E47,
-        endpoint: Endpoint::default(),
-        options: SocketOptions::default(),
+    let open = |transport: &str, pattern: &str| {
+        Message::Open(Open {
+            transport: transport.to_owned(),
+            pattern: pattern.to_owned(),
+            ethertype: 0x4E47,
+            endpoint: Endpoint::default(),
+            options: SocketOptions::default(),
+        })
     };
     for (transport, pattern, expected) in [
         ("raw", "one-one", "absent0"),

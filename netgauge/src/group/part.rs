@@ -16,8 +16,8 @@ use super::questions::{self, Asked, Questioning};
 use super::rounds::{End, Series};
 use crate::control::{Control, Endpoint, Message};
 use crate::host::wait_readable;
-use crate::transport::streams::{StreamContext, StreamKind, StreamListener};
-use crate::transport::{self, Kind, Place};
+use crate::transport::streams::{StreamKind, StreamListener};
+use crate::transport::{self, Context, Kind, Place};
 
 /// Spans or times in one message to the coordinator, so that it stays well below the longest line.
 const SPANS_PER_MESSAGE: usize = 256;
@@ -32,14 +32,14 @@ enum Role {
 /// One participant.
 pub struct Part {
     /// The orders that it was started with.
-    options: StreamContext,
+    options: Context,
     role: Role,
     parameters: Option<Parameters>,
 }
 
 impl Part {
     /// One that has been told nothing yet.
-    pub fn new(options: StreamContext) -> Self {
+    pub fn new(options: Context) -> Self {
         Self {
             options,
             role: Role::None,
@@ -151,8 +151,8 @@ impl Part {
         parameters.set(values)
     }
 
-    fn context(&self, opening: Opening) -> StreamContext {
-        StreamContext {
+    fn context(&self, opening: Opening) -> Context {
+        Context {
             congestion: opening.congestion,
             ..self.options.clone()
         }
@@ -315,12 +315,10 @@ mod tests {
             let (ours, theirs) = UnixStream::pair().unwrap();
             let control = |stream| Control::local_pair(stream, "other", Some(PATIENCE)).unwrap();
             Self {
-                part: Part::new(StreamContext {
-                    local: Some(std::net::Ipv4Addr::LOCALHOST.into()),
-                    interface: None,
-                    congestion: None,
+                part: Part::new(Context {
                     // Nobody who connects is waited for here.
                     give_up: Duration::from_millis(50),
+                    ..transport::tests::streams()
                 }),
                 control: control(ours),
                 coordinator: control(theirs),

@@ -2,7 +2,6 @@
 
 //! SIGINT and SIGTERM as something that can be waited for, so that a run ends in order.
 
-use std::fmt;
 use std::io::{ErrorKind, Read};
 use std::os::unix::net::UnixStream;
 use std::sync::atomic::AtomicBool;
@@ -10,18 +9,12 @@ use std::sync::Arc;
 
 use anyhow::{bail, Context as _, Result};
 use signal_hook::consts::{SIGINT, SIGTERM};
+use thiserror::Error;
 
 /// The user has ended the run with a signal.
-#[derive(Debug)]
+#[derive(Debug, Error)]
+#[error("interrupted")]
 pub struct Interrupted;
-
-impl fmt::Display for Interrupted {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str("interrupted")
-    }
-}
-
-impl std::error::Error for Interrupted {}
 
 /// Did the user end the run?
 pub fn is_interrupted(error: &anyhow::Error) -> bool {

@@ -32,7 +32,7 @@ use crate::host::{is_timeout, wait_readable};
 use crate::report::{Measured, Row};
 use crate::sizes::SizeSpec;
 use crate::summary::{mbit_per_s, Percent, Summary};
-use crate::transport::streams::{StreamContext, StreamKind};
+use crate::transport::streams::StreamKind;
 use crate::transport::{Context, Kind, Transport};
 use args::PatternArgs;
 
@@ -330,7 +330,7 @@ pub struct Streams {
     /// How to open them.
     pub kind: &'static StreamKind,
     /// The transport's knowledge for it.
-    pub context: StreamContext,
+    pub context: Context,
 }
 
 impl Streams {
@@ -338,7 +338,7 @@ impl Streams {
     pub fn of(kind: &'static Kind, context: &Context) -> Option<Self> {
         kind.streams.as_ref().map(|streams| Self {
             kind: streams,
-            context: context.of_streams(),
+            context: context.of_others(),
         })
     }
 }

@@ -149,7 +149,8 @@ mod tests {
     use crate::control::Endpoint;
     use crate::transport::datagram::Datagrams;
     use crate::transport::find;
-    use crate::transport::streams::{Connect, StreamContext, StreamKind};
+    use crate::transport::streams::{Connect, StreamKind};
+    use crate::transport::Context;
     use std::os::unix::net::UnixDatagram;
     use std::sync::atomic::{AtomicU32, Ordering};
     use std::thread;
@@ -189,14 +190,14 @@ mod tests {
         find("tcp").unwrap().streams.as_ref().unwrap()
     }
 
-    fn listen_by_tcp(context: &StreamContext) -> Result<StreamListener> {
+    fn listen_by_tcp(context: &Context) -> Result<StreamListener> {
         (tcp().listen)(context)
     }
 
     #[test]
     fn the_way_is_found_before_the_first_connection_is_timed() {
         static FOUND: AtomicU32 = AtomicU32::new(0);
-        fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
+        fn way_to(context: &Context, server: &Endpoint) -> Result<Connect> {
             FOUND.fetch_add(1, Ordering::Relaxed);
             (tcp().way_to)(context, server)
         }

@@ -21,7 +21,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
         .map_err(explain_family)
         .with_context(|| format!("binding an EDP socket to {}", interface.name))?;
     let (context, port) = (context.clone(), socket.local_addr()?.port);
-    Prepared::new(at_interface(&interface, port), move |peer| {
+    Ok(Prepared::new(at_interface(&interface, port), move |peer| {
         let address = peer_address(peer, &interface)?;
         socket
             .connect(address)
@@ -29,7 +29,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
         let most = socket.max_datagram();
         let most = most.context("asking for EDP's largest datagram")? as usize;
         Datagrams::boxed(socket, most, &context)
-    })
+    }))
 }
 
 impl DatagramSocket for EdpSocket {}

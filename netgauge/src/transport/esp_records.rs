@@ -3,12 +3,16 @@
 //! ESP's records: each message is one, or several if it is longer than every host takes.
 
 use std::io::{self, Read, Write};
+use std::time::Duration;
 
-use sockaddr_en::{EspRecordListener, EspRecords};
+use anyhow::Result;
+use sockaddr_en::{Address, EspRecordListener, EspRecords};
 
-use super::esp::{self, Sockets};
+use super::esp;
 use super::stream::{self, Connected};
-use super::{Kind, Packets};
+use super::streams::{pair, Protocol, Way};
+use super::{Context, Kind, Packets};
+use crate::control::Endpoint;
 
 /// Bytes of the longest record that every host takes.
 const LONGEST: usize = 65_536;
@@ -16,22 +20,41 @@ const LONGEST: usize = 65_536;
 pub(super) const KIND: Kind = Kind::new(
     "esp-records",
     "PF_ENET records, Ethernet Streaming Protocol",
-    |context| {
-        esp::prepare(context, &RECORDS, |records, context| {
-            stream::boxed(Records(records), context)
-        })
-    },
+    |context| pair::<ByRecords>(context, stream::boxed),
 );
 
-const RECORDS: Sockets<EspRecordListener, EspRecords> = Sockets {
-    by: "for records",
-    bind: |local| EspRecordListener::bind(local),
-    accept: EspRecordListener::accept,
-    connect: EspRecords::connect_timeout,
-};
+/// The protocol.
+struct ByRecords;
+
+impl Protocol for ByRecords {
+    type Listener = EspRecordListener;
+    type Stream = Records;
+
+    fn listen(context: &Context) -> Result<(EspRecordListener, Endpoint)> {
+        esp::listen(context, EspRecordListener::bind, "for records")
+    }
+
+    fn caller(context: &Context) -> Result<Endpoint> {
+        esp::caller(context)
+    }
+
+    fn accept(listener: &EspRecordListener, _context: &Context) -> Result<Records> {
+        Ok(Records(listener.accept()?.0))
+    }
+
+    fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Records>> {
+        esp::way_to(context, server, Records::connect, "for records")
+    }
+}
 
 /// A connection, read and written record by record.
 struct Records(EspRecords);
+
+impl Records {
+    fn connect(address: &Address, give_up: Duration) -> io::Result<Self> {
+        EspRecords::connect_timeout(address, give_up).map(Self)
+    }
+}
 
 impl Read for Records {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {

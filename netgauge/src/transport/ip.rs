@@ -20,43 +20,54 @@ socket_option!(set BindAddressNoPort, libc::IPPROTO_IP, libc::IP_BIND_ADDRESS_NO
 /// This side's address, without a port. Of a named interface it is one of the control connection's
 /// kind, if there is one.
 pub(super) fn own_address(context: &Context) -> Result<SocketAddr> {
-    let mut address = context.local;
-    address.set_port(0);
     let Some(name) = &context.interface else {
-        return Ok(address);
+        let local = context
+            .local
+            .context("no address to go by: name an interface with --interface");
+        return local.map(|mut address| {
+            address.set_port(0);
+            address
+        });
     };
     let ips = interface_ips(name)?;
-    let like = ips.iter().find(|ip| ip.is_ipv6() == address.is_ipv6());
-    let ip = like
-        .or(ips.first())
-        .context("an interface without address")?;
+    let is_like = |ip: &&IpAddr| {
+        context
+            .peer
+            .is_some_and(|peer| peer.is_ipv6() == ip.is_ipv6())
+    };
+    let ip = ips.iter().find(is_like).unwrap_or(&ips[0]);
     Ok(SocketAddr::new(*ip, 0))
 }
 
-/// The peer's address of this side's socket at `address`.
+/// The peer's address of this side's socket at `address`: a pair's is understood to be that of the
+/// control connection.
 pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
-    let named = context.interface.is_some();
+    let differs = context.interface.is_some() || context.peer.is_none();
     Endpoint {
         port: address.port(),
-        ip: named.then_some(address.ip()),
+        ip: differs.then_some(address.ip()),
         ..Endpoint::default()
     }
 }
 
-/// Where the peer's socket is, for this side's at `own`.
-pub(super) fn peers_address(context: &Context, own: IpAddr, peer: &Endpoint) -> Result<SocketAddr> {
-    let mut address = context.peer;
-    if let Some(ip) = peer.ip {
-        address = SocketAddr::new(ip, 0);
-    }
+/// Where the peer's socket is.
+pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
+    let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
+    let mut address = told
+        .or(context.peer)
+        .context("the peer gave no IP address")?;
     address.set_port(peer.port);
-    ensure!(
-        address.is_ipv6() == own.is_ipv6(),
-        "no way leads from {own} to {}, the peer's address: name interfaces with --interface that \
-         both have IPv4 or both IPv6",
-        address.ip()
-    );
     Ok(address)
+}
+
+/// Looks whether two addresses are of one kind.
+pub(super) fn check_kinds(own: IpAddr, peer: IpAddr) -> Result<()> {
+    ensure!(
+        peer.is_ipv6() == own.is_ipv6(),
+        "no way leads from {own} to {peer}, the peer's address: name interfaces with --interface that \
+         both have IPv4 or both IPv6"
+    );
+    Ok(())
 }
 
 /// How a socket that is to be connected goes by a named interface.
@@ -69,14 +80,6 @@ pub(super) struct Departure {
 }
 
 impl Departure {
-    /// From address `from` of interface `name` to `to`.
-    pub(super) fn new(name: &str, from: IpAddr, to: IpAddr) -> Self {
-        Self {
-            from,
-            device: (!is_of_this_host(to)).then(|| name.to_owned()),
-        }
-    }
-
     /// From whichever address of interface `name` is of the same kind as `to`.
     pub(super) fn towards(name: &str, to: IpAddr) -> Result<Self> {
         let ips = interface_ips(name)?;
@@ -85,7 +88,10 @@ impl Departure {
             let kind = if to.is_ipv6() { "IPv6" } else { "IPv4" };
             format!("interface {name} has no {kind} address from which to reach {to}")
         })?;
-        Ok(Self::new(name, from, to))
+        Ok(Self {
+            from,
+            device: (!is_of_this_host(to)).then(|| name.to_owned()),
+        })
     }
 
     /// Has `socket` send by the interface alone.
@@ -163,10 +169,11 @@ mod tests {
             port: 7,
             ..Endpoint::default()
         };
-        let address = peers_address(&context, own.ip(), &peer).unwrap();
+        let address = peers_address(&context, &peer).unwrap();
         assert_eq!(address, SocketAddr::from(([127, 0, 0, 3], 7)));
         peer.ip = Some("2001:db8::1".parse().unwrap());
-        let error = peers_address(&context, own.ip(), &peer).unwrap_err();
+        let address = peers_address(&context, &peer).unwrap();
+        let error = check_kinds(own.ip(), address.ip()).unwrap_err();
         assert!(error.to_string().contains("--interface"), "{error}");
     }
 

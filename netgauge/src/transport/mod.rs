@@ -55,7 +55,7 @@ use sockaddr_en::{Address, MacAddr};
 
 use crate::control::Endpoint;
 use crate::host::{wait_readable, Interface};
-use streams::{StreamContext, StreamKind};
+use streams::StreamKind;
 
 pub use options::{Calls, SocketOptions, Switch, Takes};
 pub use packets::Packets;
@@ -149,11 +149,11 @@ impl Prepared {
     fn new(
         endpoint: Endpoint,
         open: impl FnOnce(&Endpoint) -> Result<Box<dyn Transport>> + 'static,
-    ) -> Result<Self> {
-        Ok(Self {
+    ) -> Self {
+        Self {
             endpoint,
             open: Box::new(open),
-        })
+        }
     }
 
     /// Connects it, within the context's time.
@@ -297,10 +297,10 @@ pub enum Role {
 pub struct Context {
     /// This side.
     pub role: Role,
-    /// This side's address of the control connection.
-    pub local: SocketAddr,
-    /// The peer's address of the control connection.
-    pub peer: SocketAddr,
+    /// This side's address of the control connection, if that has one.
+    pub local: Option<SocketAddr>,
+    /// The peer's, if there is only one peer.
+    pub peer: Option<SocketAddr>,
     /// Name of the interface to use; without one, that of `local`.
     pub interface: Option<String>,
     /// Ethernet type for raw packets, host order.
@@ -311,6 +311,8 @@ pub struct Context {
     pub give_up: Duration,
     /// Options of the socket; only such as mean something to it.
     pub options: SocketOptions,
+    /// Name of TCP's congestion control; without one, the system's.
+    pub congestion: Option<String>,
 }
 
 impl Context {
@@ -318,21 +320,23 @@ impl Context {
     ///
     /// # Errors
     ///
-    /// It is absent or no Ethernet interface.
+    /// It is absent or no Ethernet interface, or nothing says which.
     pub fn ethernet(&self) -> Result<Interface> {
-        match &self.interface {
-            Some(name) => Interface::by_name(name),
-            None => Interface::by_ip(self.local.ip()),
+        match (&self.interface, self.local) {
+            (Some(name), _) => Interface::by_name(name),
+            (None, local) => {
+                let local = local.context("name an Ethernet interface with --interface")?;
+                Interface::by_ip(local.ip())
+            }
         }
     }
 
-    /// The needs of a transport that makes more than one connection.
-    pub fn of_streams(&self) -> StreamContext {
-        StreamContext {
-            local: Some(self.local.ip()),
-            interface: self.interface.clone(),
-            give_up: self.give_up,
-            congestion: None,
+    /// That of further connections, which are as the system makes them, and may be with others.
+    pub fn of_others(&self) -> Self {
+        Self {
+            peer: None,
+            options: SocketOptions::default(),
+            ..self.clone()
         }
     }
 }
@@ -399,7 +403,7 @@ pub(crate) mod tests {
 
     /// The context of an end whose control connection is between these addresses of loopback.
     pub(crate) fn context(role: Role, local: u8, peer: u8) -> Context {
-        let address = |last| SocketAddr::from(([127, 0, 0, last], 1));
+        let address = |last| Some(SocketAddr::from(([127, 0, 0, last], 1)));
         let patience = Duration::from_secs(60);
         Context {
             role,
@@ -410,12 +414,13 @@ pub(crate) mod tests {
             loss_timeout: patience,
             give_up: patience,
             options: SocketOptions::default(),
+            congestion: None,
         }
     }
 
-    /// The needs of transports of many connections on loopback.
-    pub(crate) fn streams() -> StreamContext {
-        context(Role::Leader, 1, 1).of_streams()
+    /// The context of connections with others on loopback.
+    pub(crate) fn streams() -> Context {
+        context(Role::Leader, 1, 1).of_others()
     }
 
     #[test]

@@ -189,7 +189,7 @@ fn waiting(here: RankOf) -> Result<Prepared> {
         mpi: Some(here.clone()),
         ..Endpoint::default()
     };
-    Prepared::new(endpoint, move |peer| {
+    Ok(Prepared::new(endpoint, move |peer| {
         let peer = peer.mpi.as_ref().context("the peer is no rank of a job")?;
         ensure!(
             peer.job == here.job && peer.rank != here.rank,
@@ -200,7 +200,7 @@ fn waiting(here: RankOf) -> Result<Prepared> {
             peer: peer.rank,
             socket: UnixStream::pair()?.0,
         }))
-    })
+    }))
 }
 
 /// Messages to and from the other rank. The receiving buffer is as large as the message, or as several.

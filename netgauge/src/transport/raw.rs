@@ -33,7 +33,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
         .bind(&any)
         .with_context(|| format!("binding a packet socket to {}", interface.name))?;
     let context = context.clone();
-    Prepared::new(at_interface(&interface, 0), move |peer| {
+    Ok(Prepared::new(at_interface(&interface, 0), move |peer| {
         let mac = peer_mac(peer)?;
         let address = link_address(context.ethertype, interface.index, mac);
         let socket = PacketSocket {
@@ -42,7 +42,7 @@ fn prepare(context: &Context) -> Result<Prepared> {
             address,
         };
         Datagrams::boxed(socket, interface.mtu, &context)
-    })
+    }))
 }
 
 /// A packet socket and its peer: the kernel connects none of these.

@@ -18,18 +18,21 @@ use nix::fcntl::{fcntl, splice, tee, FcntlArg, SpliceFFlags};
 use nix::unistd::pipe;
 use socket2::SockRef;
 
+use super::esp::Esp;
 use super::polled::Waits;
 use super::stream::{recv_exact, Connected};
-use super::{esp, tcp, Context, Kind, Packets, Transport};
+use super::streams::pair;
+use super::tcp::{self, Tcp};
+use super::{Context, Kind, Packets, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-splice", "TCP over IP, splice(2)", |context| {
-    tcp::prepare(context, |_| Ok(()), boxed)
+    pair::<Tcp>(context, boxed)
 });
 
 pub(super) const ESP: Kind = Kind {
     records: false,
     ..Kind::new("esp-splice", "PF_ENET streams, splice(2)", |context| {
-        esp::prepare(context, &esp::STREAMS, boxed)
+        pair::<Esp>(context, boxed)
     })
 };
 

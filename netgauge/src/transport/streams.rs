@@ -1,28 +1,74 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Many connections of a stream transport, as patterns of more than two participants use them.
+//! How connections of a stream transport come about: the one of a pair, and the many that patterns
+//! of more than two participants use.
 
 use std::io::{self, Read, Write};
-use std::net::IpAddr;
 use std::os::fd::AsFd;
-use std::rc::Rc;
-use std::time::Duration;
 
-use anyhow::{Context as _, Result};
+use anyhow::Result;
 use socket2::SockRef;
 
 use super::options::limit_calls;
+use super::stream::Connected;
+use super::{wait_for_peer, Context, Prepared, Role, Transport};
 use crate::control::Endpoint;
-use crate::host::Interface;
+
+/// A protocol of streams.
+pub(super) trait Protocol: 'static {
+    /// A socket that listens.
+    type Listener: AsFd + 'static;
+    /// A connection.
+    type Stream: Connected + Send;
+
+    /// Opens a listening socket, and says where it can be reached.
+    fn listen(context: &Context) -> Result<(Self::Listener, Endpoint)>;
+
+    /// This end, if it only connects. What it cannot do shows here, before the peer is disturbed.
+    fn caller(context: &Context) -> Result<Endpoint>;
+
+    /// Can the peer, who only connects, reach this socket?
+    fn check_caller(_listener: &Self::Listener, _caller: &Endpoint) -> Result<()> {
+        Ok(())
+    }
+
+    /// Waits for a connection.
+    fn accept(listener: &Self::Listener, context: &Context) -> Result<Self::Stream>;
+
+    /// Finds out how to connect to a listening socket.
+    fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Self::Stream>>;
+}
+
+/// Connects to a certain listening socket, once for each call.
+pub(super) type Way<S> = Box<dyn Fn() -> Result<S>>;
+
+/// Makes a transport of a connection.
+type Wrap<S> = fn(S, &Context) -> Result<Box<dyn Transport>>;
+
+/// One connection with the peer, of which `wrap` makes a transport.
+pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Result<Prepared> {
+    let context = context.clone();
+    if context.role == Role::Leader {
+        return Ok(Prepared::new(P::caller(&context)?, move |peer| {
+            wrap(P::way_to(&context, peer)?()?, &context)
+        }));
+    }
+    let (listener, endpoint) = P::listen(&context)?;
+    Ok(Prepared::new(endpoint, move |peer| {
+        P::check_caller(&listener, peer)?;
+        wait_for_peer(&listener, context.give_up)?;
+        wrap(P::accept(&listener, &context)?, &context)
+    }))
+}
 
 /// A stream transport's means for patterns of many connections.
 #[derive(Debug)]
 pub struct StreamKind {
     /// Opens a listening socket.
-    pub listen: fn(&StreamContext) -> Result<StreamListener>,
+    pub listen: fn(&Context) -> Result<StreamListener>,
     /// Finds out how to connect to a listening socket, so that what connects has nothing left to
     /// look up: its time is told.
-    pub way_to: fn(&StreamContext, &Endpoint) -> Result<Connect>,
+    pub way_to: fn(&Context, &Endpoint) -> Result<Connect>,
     /// Can its congestion control be chosen?
     pub congestion: bool,
 }
@@ -31,14 +77,22 @@ pub struct StreamKind {
 pub type Connect = Box<dyn Fn() -> Result<Box<dyn StreamSocket>>>;
 
 impl StreamKind {
-    /// One whose congestion control cannot be chosen.
-    pub(super) const fn new(
-        listen: fn(&StreamContext) -> Result<StreamListener>,
-        way_to: fn(&StreamContext, &Endpoint) -> Result<Connect>,
-    ) -> Self {
+    /// A protocol's. Its congestion control cannot be chosen.
+    pub(super) const fn of<P: Protocol>() -> Self {
         Self {
-            listen,
-            way_to,
+            listen: |context| {
+                let (socket, endpoint) = P::listen(context)?;
+                let context = context.clone();
+                let listening = Box::new(Listener::<P> { socket, context });
+                Ok(StreamListener {
+                    endpoint,
+                    listening,
+                })
+            },
+            way_to: |context, server| {
+                let (way, context) = (P::way_to(context, server)?, context.clone());
+                Ok(Box::new(move || boxed(way()?, &context)))
+            },
             congestion: false,
         }
     }
@@ -48,41 +102,8 @@ impl StreamKind {
     /// # Errors
     ///
     /// The socket's error.
-    pub fn connect(
-        &self,
-        context: &StreamContext,
-        server: &Endpoint,
-    ) -> Result<Box<dyn StreamSocket>> {
+    pub fn connect(&self, context: &Context, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
         (self.way_to)(context, server)?()
-    }
-}
-
-/// The options of a transport's sockets.
-#[derive(Clone, Debug)]
-pub struct StreamContext {
-    /// This host's address of the control connection, if that has one.
-    pub local: Option<IpAddr>,
-    /// Name of the interface to use; without one, that of `local`.
-    pub interface: Option<String>,
-    /// How long a blocking call may get nowhere before it fails.
-    pub give_up: Duration,
-    /// Name of TCP's congestion control; without one, the system's.
-    pub congestion: Option<String>,
-}
-
-impl StreamContext {
-    /// The Ethernet interface to use.
-    ///
-    /// # Errors
-    ///
-    /// It is absent or no Ethernet interface, or nothing says which.
-    pub fn ethernet(&self) -> Result<Interface> {
-        match (&self.interface, self.local) {
-            (Some(name), _) => Interface::by_name(name),
-            (None, local) => {
-                Interface::by_ip(local.context("name an Ethernet interface with --interface")?)
-            }
-        }
     }
 }
 
@@ -101,51 +122,46 @@ pub trait StreamSocket: Read + Write + AsFd + Send {
 
 impl<S: Read + Write + AsFd + Send> StreamSocket for S {}
 
-/// A connection whose blocking calls last no longer than this.
-pub(super) fn boxed(
-    socket: impl StreamSocket + 'static,
-    give_up: Duration,
-) -> io::Result<Box<dyn StreamSocket>> {
-    limit_calls(&socket, Some(give_up))?;
+/// A connection whose blocking calls last no longer than its context says.
+fn boxed(socket: impl StreamSocket + 'static, context: &Context) -> Result<Box<dyn StreamSocket>> {
+    limit_calls(&socket, Some(context.give_up))?;
     Ok(Box::new(socket))
 }
 
-/// Waits for a connection.
-type Accept = Box<dyn Fn() -> io::Result<Box<dyn StreamSocket>>>;
+/// A listening socket, of any protocol.
+trait Listening: AsFd {
+    fn accept(&self) -> Result<Box<dyn StreamSocket>>;
+}
+
+struct Listener<P: Protocol> {
+    socket: P::Listener,
+    context: Context,
+}
+
+as_fd!([P: Protocol] Listener<P>, socket);
+
+impl<P: Protocol> Listening for Listener<P> {
+    fn accept(&self) -> Result<Box<dyn StreamSocket>> {
+        boxed(P::accept(&self.socket, &self.context)?, &self.context)
+    }
+}
 
 /// A listening socket.
 pub struct StreamListener {
     /// Where it can be reached.
     pub endpoint: Endpoint,
-    socket: Rc<dyn AsFd>,
-    accept: Accept,
+    listening: Box<dyn Listening>,
 }
 
 impl StreamListener {
-    /// A socket that can be reached there and accepts connections like this.
-    pub(super) fn new<L: AsFd + 'static, S: StreamSocket + 'static>(
-        socket: L,
-        endpoint: Endpoint,
-        give_up: Duration,
-        accept: impl Fn(&L) -> io::Result<S> + 'static,
-    ) -> Result<Self> {
-        let socket = Rc::new(socket);
-        let listener = Rc::clone(&socket);
-        Ok(Self {
-            endpoint,
-            socket,
-            accept: Box::new(move || boxed(accept(&listener)?, give_up)),
-        })
-    }
-
     /// Waits for a connection.
     ///
     /// # Errors
     ///
     /// The error of `accept(2)`.
-    pub fn accept(&self) -> io::Result<Box<dyn StreamSocket>> {
-        (self.accept)()
+    pub fn accept(&self) -> Result<Box<dyn StreamSocket>> {
+        self.listening.accept()
     }
 }
 
-as_fd!([] StreamListener, socket);
+as_fd!([] StreamListener, listening);

@@ -2,28 +2,25 @@
 
 //! TCP, every write sent at once (`TCP_NODELAY`) unless the options say otherwise.
 
-use std::io;
 use std::net::{SocketAddr, TcpStream};
-use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use socket2::{Domain, SockRef, Socket, Type};
 
 use super::ip::{self, Departure};
 use super::stream;
-use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
-use super::{wait_for_peer, Context, Kind, Prepare, Prepared, Role, Takes, Transport};
+use super::streams::{pair, Protocol, StreamKind, Way};
+use super::{Context, Kind, Prepare, Takes};
 use crate::control::Endpoint;
-use crate::host::interface_ip;
 
 pub(super) const KIND: Kind = Kind {
     records: true,
     streams: Some(StreamKind {
         congestion: true,
-        ..StreamKind::new(listen, way_to)
+        ..StreamKind::of::<Tcp>()
     }),
     ..kind("tcp", "TCP over IP", |context| {
-        prepare(context, |_| Ok(()), stream::boxed)
+        pair::<Tcp>(context, stream::boxed)
     })
 };
 
@@ -39,111 +36,69 @@ pub(super) const fn kind(name: &'static str, about: &'static str, prepare: Prepa
     }
 }
 
-/// This side's socket: still to connect, or listening. `enable` looks whether it can do what `wrap`
-/// makes of it, a transport, once it is connected.
-pub(super) fn prepare(
-    context: &Context,
-    enable: fn(&Socket) -> Result<()>,
-    wrap: fn(TcpStream, &Context) -> Result<Box<dyn Transport>>,
-) -> Result<Prepared> {
-    let mut own = ip::own_address(context)?;
-    let socket = make(own).context("making a TCP socket")?;
-    // What a listener has, its connections inherit.
-    context.options.apply(&socket)?;
-    if context.role == Role::Follower {
-        socket
-            .bind(&own.into())
-            .and_then(|()| socket.listen(1))
-            .context("listening on a TCP port")?;
-        own.set_port(port_of(&socket)?);
-    }
-    enable(&socket)?;
-    let context = context.clone();
-    Prepared::new(ip::endpoint(&context, own), move |peer| {
-        let socket = match context.role {
-            Role::Leader => {
-                let address = ip::peers_address(&context, own.ip(), peer)?;
-                if let Some(name) = &context.interface {
-                    Departure::new(name, own.ip(), address.ip()).bind(&socket)?;
-                }
-                connect(&socket, address, context.give_up)?;
-                socket
-            }
-            Role::Follower => {
-                wait_for_peer(&socket, context.give_up)?;
-                socket.accept()?.0
-            }
-        };
-        wrap(set_up(socket, context.options.is_nodelay())?, &context)
-    })
-}
-
-fn make(address: SocketAddr) -> io::Result<Socket> {
-    Socket::new(Domain::for_address(address), Type::STREAM, None)
-}
-
-fn connect(socket: &Socket, to: SocketAddr, give_up: Duration) -> Result<()> {
-    socket
-        .connect_timeout(&to.into(), give_up)
-        .with_context(|| format!("connecting to {to} by TCP"))
-}
-
-/// The port a socket is bound to.
-fn port_of(socket: &Socket) -> Result<u16> {
-    let address = socket.local_addr()?.as_socket();
-    Ok(address.context("a TCP socket without a port")?.port())
-}
-
-fn set_up(socket: Socket, nodelay: bool) -> io::Result<TcpStream> {
-    let stream = TcpStream::from(socket);
-    stream.set_nodelay(nodelay)?;
-    Ok(stream)
-}
-
 /// How many connections wait to be accepted at most.
 const BACKLOG: i32 = 1024;
 
-fn listen(context: &StreamContext) -> Result<StreamListener> {
-    let ip = match (&context.interface, context.local) {
-        (Some(name), _) => interface_ip(name)?,
-        (None, Some(ip)) => ip,
-        (None, None) => {
-            anyhow::bail!("no address to listen on: name an interface with --interface")
-        }
-    };
-    let address = SocketAddr::new(ip, 0);
-    let socket = make(address)?;
-    // What a listener has, its connections inherit.
-    set_congestion(&socket, context.congestion.as_deref())?;
-    socket
-        .bind(&address.into())
-        .and_then(|()| socket.listen(BACKLOG))
-        .with_context(|| format!("listening on a TCP port of {ip}"))?;
-    let endpoint = Endpoint {
-        port: port_of(&socket)?,
-        ip: Some(ip),
-        ..Endpoint::default()
-    };
-    StreamListener::new(socket, endpoint, context.give_up, |socket| {
-        set_up(socket.accept()?.0, true)
-    })
+/// The protocol.
+pub(super) struct Tcp;
+
+impl Protocol for Tcp {
+    type Listener = Socket;
+    type Stream = TcpStream;
+
+    fn listen(context: &Context) -> Result<(Socket, Endpoint)> {
+        let mut own = ip::own_address(context)?;
+        let socket = make(own, context)?;
+        socket
+            .bind(&own.into())
+            .and_then(|()| socket.listen(BACKLOG))
+            .with_context(|| format!("listening on a TCP port of {}", own.ip()))?;
+        let bound = socket.local_addr()?.as_socket();
+        own.set_port(bound.context("a TCP socket without a port")?.port());
+        Ok((socket, ip::endpoint(context, own)))
+    }
+
+    fn caller(context: &Context) -> Result<Endpoint> {
+        let own = ip::own_address(context)?;
+        make(own, context)?;
+        Ok(ip::endpoint(context, own))
+    }
+
+    fn accept(listener: &Socket, context: &Context) -> Result<TcpStream> {
+        set_up(listener.accept()?.0, context)
+    }
+
+    fn way_to(context: &Context, server: &Endpoint) -> Result<Way<TcpStream>> {
+        let (context, address) = (context.clone(), ip::peers_address(context, server)?);
+        let name = context.interface.as_deref();
+        let departure = name.map(|name| Departure::towards(name, address.ip()));
+        let departure = departure.transpose()?;
+        Ok(Box::new(move || {
+            let socket = make(address, &context)?;
+            if let Some(departure) = &departure {
+                departure.bind(&socket)?;
+            }
+            socket
+                .connect_timeout(&address.into(), context.give_up)
+                .with_context(|| format!("connecting to {address} by TCP"))?;
+            set_up(socket, &context)
+        }))
+    }
 }
 
-fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
-    let ip = server.ip.context("the server gave no IP address")?;
-    let address = SocketAddr::new(ip, server.port);
-    let name = context.interface.as_deref();
-    let departure = name.map(|name| Departure::towards(name, ip)).transpose()?;
-    let (congestion, give_up) = (context.congestion.clone(), context.give_up);
-    Ok(Box::new(move || {
-        let socket = make(address)?;
-        set_congestion(&socket, congestion.as_deref())?;
-        if let Some(departure) = &departure {
-            departure.bind(&socket)?;
-        }
-        connect(&socket, address, give_up)?;
-        Ok(boxed(set_up(socket, true)?, give_up)?)
-    }))
+/// A socket that is to be connected or to listen. What a listener has, its connections inherit.
+fn make(address: SocketAddr, context: &Context) -> Result<Socket> {
+    let socket = Socket::new(Domain::for_address(address), Type::STREAM, None)
+        .context("making a TCP socket")?;
+    context.options.apply(&socket)?;
+    set_congestion(&socket, context.congestion.as_deref())?;
+    Ok(socket)
+}
+
+fn set_up(socket: Socket, context: &Context) -> Result<TcpStream> {
+    let stream = TcpStream::from(socket);
+    stream.set_nodelay(context.options.is_nodelay())?;
+    Ok(stream)
 }
 
 /// Chooses the congestion control; without a name, the system's stays.
@@ -165,8 +120,8 @@ mod tests {
     use super::*;
     use std::io::{Read, Write};
 
-    fn context(congestion: Option<&str>) -> StreamContext {
-        StreamContext {
+    fn context(congestion: Option<&str>) -> Context {
+        Context {
             congestion: congestion.map(str::to_owned),
             ..crate::transport::tests::streams()
         }
@@ -175,8 +130,9 @@ mod tests {
     #[test]
     fn both_ends_have_the_congestion_control_that_was_asked_for() {
         let context = context(Some("reno"));
-        let listener = listen(&context).unwrap();
-        let mut client = way_to(&context, &listener.endpoint).unwrap()().unwrap();
+        let streams = KIND.streams.unwrap();
+        let listener = (streams.listen)(&context).unwrap();
+        let mut client = streams.connect(&context, &listener.endpoint).unwrap();
         let mut server = listener.accept().unwrap();
         for end in [&client, &server] {
             let name = SockRef::from(end).tcp_congestion().unwrap();
@@ -190,7 +146,7 @@ mod tests {
 
     #[test]
     fn an_absent_congestion_control_names_its_module() {
-        let error = listen(&context(Some("absent"))).err().unwrap();
+        let error = Tcp::listen(&context(Some("absent"))).err().unwrap();
         assert!(error.to_string().contains("modprobe tcp_absent"), "{error}");
     }
 }

@@ -15,8 +15,8 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::stream::{self, Connected};
-use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
-use super::{wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
+use super::streams::{pair, Protocol, StreamKind, Way};
+use super::{Context, Kind, Place, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
@@ -28,8 +28,10 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind::new(listen_for_many, way_to)),
-    ..Kind::new("tipc", "AF_TIPC streams", prepare)
+    streams: Some(StreamKind::of::<Tipc>()),
+    ..Kind::new("tipc", "AF_TIPC streams", |context| {
+        pair::<Tipc>(context, stream::boxed)
+    })
 };
 
 /// `TIPC_SOCKET_ADDR` of `linux/tipc.h`: the address is a socket's identity.
@@ -89,42 +91,55 @@ impl SocketId {
     }
 }
 
-fn prepare(context: &Context) -> Result<Prepared> {
-    let socket = make()?;
-    context.options.apply(&socket)?;
-    if context.role == Role::Follower {
-        listen(&socket)?;
+/// The protocol.
+struct Tipc;
+
+impl Protocol for Tipc {
+    type Listener = Socket;
+    type Stream = Socket;
+
+    fn listen(context: &Context) -> Result<(Socket, Endpoint)> {
+        let socket = make(context)?;
+        // TIPC does not look at the number: what limits it is the listener's receive buffer.
+        socket.listen(1).context("listening by TIPC")?;
+        let endpoint = endpoint(&socket)?;
+        Ok((socket, endpoint))
     }
-    let context = context.clone();
-    Prepared::new(endpoint(&socket)?, move |peer| {
-        let theirs = reach(&socket, peer)?;
-        let socket = match context.role {
-            Role::Leader => {
-                connect(&socket, theirs, context.give_up)?;
-                socket
-            }
-            Role::Follower => {
-                wait_for_peer(&socket, context.give_up)?;
-                let (socket, _) = socket.accept()?;
-                // Unlike TCP's, these inherit nothing.
-                context.options.apply(&socket)?;
-                socket
-            }
-        };
-        set_nodelay(&socket, context.options.is_nodelay())?;
-        stream::boxed(socket, &context)
-    })
+
+    fn caller(context: &Context) -> Result<Endpoint> {
+        endpoint(&make(context)?)
+    }
+
+    fn check_caller(listener: &Socket, caller: &Endpoint) -> Result<()> {
+        reach(listener, caller).map(drop)
+    }
+
+    fn accept(listener: &Socket, context: &Context) -> Result<Socket> {
+        let (socket, _) = listener.accept()?;
+        // Unlike TCP's, these inherit nothing.
+        context.options.apply(&socket)?;
+        set_nodelay(socket, context)
+    }
+
+    fn way_to(context: &Context, server: &Endpoint) -> Result<Way<Socket>> {
+        let context = context.clone();
+        // All sockets of a node are reached alike.
+        let theirs = reach(&make(&context)?, server)?;
+        Ok(Box::new(move || {
+            let socket = make(&context)?;
+            connect(&socket, theirs, context.give_up)?;
+            set_nodelay(socket, &context)
+        }))
+    }
 }
 
 impl Connected for Socket {}
 
-fn make() -> Result<Socket> {
-    Socket::new(Domain::from(libc::AF_TIPC), Type::STREAM, None).map_err(explain_family)
-}
-
-fn listen(socket: &Socket) -> Result<()> {
-    // TIPC does not look at the number: what limits it is the listener's receive buffer.
-    socket.listen(1).context("listening by TIPC")
+fn make(context: &Context) -> Result<Socket> {
+    let socket = Socket::new(Domain::from(libc::AF_TIPC), Type::STREAM, None);
+    let socket = socket.map_err(explain_family)?;
+    context.options.apply(&socket)?;
+    Ok(socket)
 }
 
 /// Where `socket` can be reached.
@@ -146,31 +161,9 @@ fn reach(socket: &Socket, peer: &Endpoint) -> Result<SocketId> {
     Ok(theirs)
 }
 
-fn set_nodelay(socket: &Socket, nodelay: bool) -> io::Result<()> {
-    Ok(setsockopt(socket, Nodelay, &nodelay.into())?)
-}
-
-fn listen_for_many(context: &StreamContext) -> Result<StreamListener> {
-    let socket = make()?;
-    listen(&socket)?;
-    let endpoint = endpoint(&socket)?;
-    StreamListener::new(socket, endpoint, context.give_up, |socket| {
-        let (socket, _) = socket.accept()?;
-        set_nodelay(&socket, true)?;
-        Ok(socket)
-    })
-}
-
-fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
-    // All sockets of a node are reached alike.
-    let theirs = reach(&make()?, server)?;
-    let give_up = context.give_up;
-    Ok(Box::new(move || {
-        let socket = make()?;
-        connect(&socket, theirs, give_up)?;
-        set_nodelay(&socket, true)?;
-        Ok(boxed(socket, give_up)?)
-    }))
+fn set_nodelay(socket: Socket, context: &Context) -> Result<Socket> {
+    setsockopt(&socket, Nodelay, &context.options.is_nodelay().into())?;
+    Ok(socket)
 }
 
 /// How a namespace gets a bearer.

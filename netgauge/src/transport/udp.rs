@@ -26,17 +26,18 @@ socket_option!(get Ipv6Mtu, libc::IPPROTO_IPV6, libc::IPV6_MTU);
 fn prepare(context: &Context) -> Result<Prepared> {
     let socket = UdpSocket::bind(ip::own_address(context)?).context("binding a UDP port")?;
     let (own, context) = (socket.local_addr()?, context.clone());
-    Prepared::new(ip::endpoint(&context, own), move |peer| {
-        let address = ip::peers_address(&context, own.ip(), peer)?;
+    Ok(Prepared::new(ip::endpoint(&context, own), move |peer| {
+        let address = ip::peers_address(&context, peer)?;
+        ip::check_kinds(own.ip(), address.ip())?;
         if let (Role::Leader, Some(name)) = (context.role, &context.interface) {
-            Departure::new(name, own.ip(), address.ip()).bind_device(&socket)?;
+            Departure::towards(name, address.ip())?.bind_device(&socket)?;
         }
         socket
             .connect(address)
             .with_context(|| format!("connecting to {address} by UDP"))?;
         let most = max_payload(&socket, address.is_ipv6())?;
         Datagrams::boxed(socket, most, &context)
-    })
+    }))
 }
 
 impl DatagramSocket for UdpSocket {}

@@ -14,8 +14,8 @@ use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
 use super::stream::{self, Connected};
-use super::streams::{boxed, Connect, StreamContext, StreamKind, StreamListener};
-use super::{remedied, wait_for_peer, Context, Kind, Place, Prepared, Role, Takes};
+use super::streams::{pair, Protocol, StreamKind, Way};
+use super::{remedied, Context, Kind, Place, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
@@ -26,8 +26,10 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind::new(listen, way_to)),
-    ..Kind::new("unix", "AF_UNIX streams, within one host", prepare)
+    streams: Some(StreamKind::of::<Unix>()),
+    ..Kind::new("unix", "AF_UNIX streams, within one host", |context| {
+        pair::<Unix>(context, stream::boxed)
+    })
 };
 
 /// A listening socket in a directory of its own, which goes with it.
@@ -37,25 +39,42 @@ struct Meeting {
     _directory: TempDir,
 }
 
-fn prepare(context: &Context) -> Result<Prepared> {
-    // The follower's.
-    let meeting = match context.role {
-        Role::Leader => None,
-        Role::Follower => Some(Meeting::new()?),
-    };
-    let (endpoint, context) = (endpoint(meeting.as_ref())?, context.clone());
-    Prepared::new(endpoint, move |peer| {
-        check_host(peer)?;
-        let stream = match &meeting {
-            None => meet(path_of(peer)?)?,
-            Some(meeting) => {
-                wait_for_peer(&meeting.listener, context.give_up)?;
-                meeting.listener.accept()?.0
-            }
-        };
+/// The protocol.
+struct Unix;
+
+impl Protocol for Unix {
+    type Listener = Meeting;
+    type Stream = UnixStream;
+
+    fn listen(_context: &Context) -> Result<(Meeting, Endpoint)> {
+        let meeting = Meeting::new()?;
+        let endpoint = endpoint(Some(&meeting))?;
+        Ok((meeting, endpoint))
+    }
+
+    fn caller(_context: &Context) -> Result<Endpoint> {
+        endpoint(None)
+    }
+
+    fn check_caller(_listener: &Meeting, caller: &Endpoint) -> Result<()> {
+        check_host(caller)
+    }
+
+    fn accept(meeting: &Meeting, context: &Context) -> Result<UnixStream> {
+        let (stream, _) = meeting.listener.accept()?;
         context.options.apply(&stream)?;
-        stream::boxed(stream, &context)
-    })
+        Ok(stream)
+    }
+
+    fn way_to(context: &Context, server: &Endpoint) -> Result<Way<UnixStream>> {
+        check_host(server)?;
+        let (path, context) = (path_of(server)?.to_owned(), context.clone());
+        Ok(Box::new(move || {
+            let stream = meet(&path)?;
+            context.options.apply(&stream)?;
+            Ok(stream)
+        }))
+    }
 }
 
 impl Meeting {
@@ -123,20 +142,6 @@ as_fd!([] Meeting, listener);
 
 impl Connected for UnixStream {}
 
-fn listen(context: &StreamContext) -> Result<StreamListener> {
-    let meeting = Meeting::new()?;
-    let endpoint = endpoint(Some(&meeting))?;
-    StreamListener::new(meeting, endpoint, context.give_up, |meeting| {
-        Ok(meeting.listener.accept()?.0)
-    })
-}
-
-fn way_to(context: &StreamContext, server: &Endpoint) -> Result<Connect> {
-    check_host(server)?;
-    let (path, give_up) = (path_of(server)?.to_owned(), context.give_up);
-    Ok(Box::new(move || Ok(boxed(meet(&path)?, give_up)?)))
-}
-
 fn explain(error: io::Error, path: &str) -> anyhow::Error {
     let absent = error.kind() == io::ErrorKind::NotFound;
     remedied(error, absent, || {
@@ -151,10 +156,11 @@ fn explain(error: io::Error, path: &str) -> anyhow::Error {
 mod tests {
     use super::*;
     use crate::transport::tests::context;
+    use crate::transport::{Prepared, Role};
     use std::path::Path;
 
     fn end(role: Role) -> Prepared {
-        prepare(&context(role, 1, 1)).unwrap()
+        (KIND.prepare)(&context(role, 1, 1)).unwrap()
     }
 
     #[test]

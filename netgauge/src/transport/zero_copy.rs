@@ -18,15 +18,19 @@ use nix::errno::Errno;
 use nix::poll::PollFlags;
 use nix::sys::socket::{recvmsg, send, setsockopt, ControlMessageOwned, MsgFlags, UnknownCmsg};
 use sockaddr_en::constants::{EP_RECVERR, SOL_EP};
-use socket2::{SockAddr, SockAddrStorage, SockRef};
+use socket2::{Domain, SockAddr, SockAddrStorage, SockRef, Socket, Type};
 
+use super::esp::Esp;
 use super::polled::{wait, Waits};
 use super::stream::{recv_exact, Connected};
-use super::{esp, tcp, Context, Kind, Packets, Transport};
+use super::streams::pair;
+use super::tcp::{self, Tcp};
+use super::{Context, Kind, Packets, Transport};
 
 pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOPY", |context| {
     // Looked at before it is connected, so that nobody is disturbed where it cannot be done.
-    tcp::prepare(context, enable, |stream, context| {
+    enable(&Socket::new(Domain::IPV4, Type::STREAM, None)?)?;
+    pair::<Tcp>(context, |stream, context| {
         enable(&stream)?;
         boxed(stream, context)
     })
@@ -35,7 +39,7 @@ pub(super) const TCP: Kind = tcp::kind("tcp-zerocopy", "TCP over IP, MSG_ZEROCOP
 pub(super) const ESP: Kind = Kind {
     records: false,
     ..Kind::new("esp-zerocopy", "PF_ENET streams, MSG_ZEROCOPY", |context| {
-        esp::prepare(context, &esp::STREAMS, |stream, context| {
+        pair::<Esp>(context, |stream, context| {
             stream
                 .set_zero_copy(true)
                 .context("this enet has no zero-copy sends (EP_SO_ZEROCOPY)")?;
