@@ -24,20 +24,16 @@ use crate::step;
 /// When logs cannot be written.
 pub fn run(layout: &Layout) -> Result<Total> {
     // Most crates' tests leave a processor idle: the model checker takes it.
-    let mut parts = thread::scope(|scope| {
-        let model = scope.spawn(|| model(layout));
-        let mut parts = vec![
-            crates(layout)?,
-            lints(layout)?,
-            manual::check(layout),
-            python::check(layout),
-        ];
-        match model.join() {
-            Ok(part) => parts.push(part),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-        anyhow::Ok(parts)
-    })?;
+    let (model, parts) = beside_each_other(
+        || model(layout),
+        || {
+            let tested = [crates(layout)?, lints(layout)?];
+            let others = [manual::check(layout), python::check(layout)];
+            anyhow::Ok(tested.into_iter().chain(others).collect::<Vec<_>>())
+        },
+    );
+    let mut parts = parts?;
+    parts.push(model);
     let built = programs::build_module(layout);
     let module_is_there = built.is_ok();
     let mut module = Part::new("module");
@@ -46,22 +42,46 @@ pub fn run(layout: &Layout) -> Result<Total> {
         modinfo(layout, &mut module);
     }
     parts.push(module);
-    if module_is_there {
-        parts.push(misuses::check(layout));
-        parts.push(dissector::check(layout));
+    if !module_is_there {
+        // Each thing tells its own failure; without the module the scenarios still count, as failed.
+        let nothing = Err(anyhow::anyhow!("there is no module to run them with"));
+        parts.push(part("scenarios", nothing));
+        return Ok(Total(parts));
     }
-    // Each thing tells its own failure; without the module the scenarios still count, as failed.
-    let outcome = if module_is_there {
-        scenarios::run(layout, &[], None)
-    } else {
-        Err(anyhow::anyhow!("there is no module to run them with"))
+    // Each of these two is a guest that keeps one processor busy: the others' pauses are enough for them.
+    let guests = || {
+        let dissector = dissector::check(layout);
+        [dissector, part("bench", bench::check(layout))]
     };
-    parts.push(outcome.unwrap_or_else(|error| Part::single::<()>("scenarios", Err(error))));
-    if module_is_there {
-        let outcome = bench::check(layout);
-        parts.push(outcome.unwrap_or_else(|error| Part::single::<()>("bench", Err(error))));
-    }
+    let (guests, others) = beside_each_other(guests, || {
+        let misuses = misuses::check(layout);
+        [
+            misuses,
+            part("scenarios", scenarios::run(layout, &[], None)),
+        ]
+    });
+    parts.extend(guests.into_iter().chain(others));
     Ok(Total(parts))
+}
+
+/// A part of the tests, failed as a whole if it could not run.
+fn part(name: &str, outcome: Result<Part>) -> Part {
+    outcome.unwrap_or_else(|error| Part::single::<()>(name, Err(error)))
+}
+
+/// Does two things at once.
+fn beside_each_other<A: Send, B>(
+    one: impl FnOnce() -> A + Send,
+    other: impl FnOnce() -> B,
+) -> (A, B) {
+    thread::scope(|scope| {
+        let one = scope.spawn(one);
+        let other = other();
+        match one.join() {
+            Ok(one) => (one, other),
+            Err(panic) => std::panic::resume_unwind(panic),
+        }
+    })
 }
 
 /// `cargo test`, with its own output passed through.

@@ -404,13 +404,13 @@ fn sleeping_reader() -> Outcome {
     switch.down()
 }
 
-/// One frame in 2,000, as in Treydte 2007; 64 MiB are some 45,000 frames.
+/// One frame in 2,000, as in Treydte 2007; 32 MiB are some 22,000 frames.
 fn random_loss() -> Outcome {
     let switch = Switch::up(2, &["--rate", "400mbit", "--loss", "0.05%"])?;
     let [receiver, sender] = switch.hosts()?;
     let listener = receiver.esp_listener(830, 4)?;
     let (client, server) = sender.esp_pair_through(receiver, &listener, 830)?;
-    let load = Load::of(64 * MIB, 64 * KIB, 830);
+    let load = Load::of(32 * MIB, 64 * KIB, 830);
     transfer(&client, &server, load)?;
     let ports = switch.ports()?;
     tell(&format!(

@@ -170,7 +170,7 @@ fn priorities() -> Outcome {
                         .collect()
                 };
                 eventually("some megabytes", || {
-                    Ok(done(&before).iter().sum::<usize>() > 16 * MIB)
+                    Ok(done(&before).iter().sum::<usize>() > 8 * MIB)
                 })?;
                 let bytes = done(&before);
                 let share = bytes[0] as f64 / bytes.iter().sum::<usize>() as f64;
@@ -233,7 +233,7 @@ fn shares_by_host() -> Outcome {
             })?;
             let sums = || -> [usize; 2] { [read(&received)[0], read(&announced).iter().sum()] };
             let (before, begin) = (sums(), Instant::now());
-            eventually("some megabytes", || Ok(sums()[0] - before[0] > 16 * MIB))?;
+            eventually("some megabytes", || Ok(sums()[0] - before[0] > 8 * MIB))?;
             let now = sums();
             let [stream, others] = [now[0] - before[0], now[1] - before[1]];
             let all = (stream + others) as f64;
