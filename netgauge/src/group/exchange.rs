@@ -93,7 +93,7 @@ pub struct Exchange<'a> {
 }
 
 impl<'a> Exchange<'a> {
-    /// Gets ready for rounds of one size; while the coordinator has nothing to say on `control`.
+    /// Gets ready for rounds of one size. A word of the coordinator on `control` will end them.
     ///
     /// # Errors
     ///

@@ -5,7 +5,7 @@
 use std::os::fd::AsFd;
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, bail, ensure, Context as _, Result};
+use anyhow::{bail, ensure, Context as _, Result};
 
 use super::exchange::Exchange;
 use super::flows::Flows;
@@ -80,7 +80,7 @@ impl Part {
         }
         Ok(Some(match order {
             Order::Listen(opening) => {
-                let listener = (streams(&opening)?.listen)(&self.context(opening))?;
+                let listener = streams(&opening)?.listen(&self.context(opening))?;
                 let endpoint = listener.endpoint.clone();
                 self.role = Role::Listening(listener);
                 Answer::Listening(endpoint)
@@ -202,7 +202,7 @@ impl Part {
         places
             .into_iter()
             .map(|(peer, place)| {
-                let mut socket = streams.connect(&context, &place)?;
+                let mut socket = streams.way_to(&context, &place)?()?;
                 socket.write_all(&number.to_be_bytes())?;
                 socket.set_nonblocking(true)?;
                 Ok(Link { peer, socket })
@@ -268,11 +268,11 @@ fn ended(end: Result<End>) -> Result<Option<Answer>> {
 }
 
 /// The transport's means for many connections.
-fn streams(opening: &Opening) -> Result<&'static StreamKind> {
+fn streams(opening: &Opening) -> Result<&'static dyn StreamKind> {
     let kind = transport::find(&opening.transport)?;
     let streams = stream_kind(kind)?;
     ensure!(
-        opening.congestion.is_none() || streams.congestion,
+        opening.congestion.is_none() || kind.congestion,
         "{} has no congestion control to choose",
         kind.name
     );
@@ -284,9 +284,9 @@ fn streams(opening: &Opening) -> Result<&'static StreamKind> {
 /// # Errors
 ///
 /// It has nothing.
-pub fn stream_kind(kind: &Kind) -> Result<&StreamKind> {
-    kind.streams.as_ref().ok_or_else(|| {
-        anyhow!(
+pub fn stream_kind(kind: &Kind) -> Result<&'static dyn StreamKind> {
+    kind.streams.with_context(|| {
+        format!(
             "{} is not for patterns of many participants: these take {}",
             kind.name,
             transport::stream_names()

@@ -218,8 +218,8 @@ fn media(cli: &Cli) -> Result<Vec<Medium>> {
     kinds.retain(|kind| !all || kind.streams.is_some());
     let mut media = Vec::new();
     for kind in kinds {
-        let streams = stream_kind(kind)?;
-        let choice = chosen.iter().filter(|_| streams.congestion);
+        stream_kind(kind)?;
+        let choice = chosen.iter().filter(|_| kind.congestion);
         let mut names: Vec<Option<String>> = choice.cloned().map(Some).collect();
         if names.is_empty() {
             names.push(None);

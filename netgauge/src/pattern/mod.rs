@@ -328,7 +328,7 @@ fn times(tests: u32) -> Vec<u64> {
 #[derive(Clone, Debug)]
 pub struct Streams {
     /// How to open them.
-    pub kind: &'static StreamKind,
+    pub kind: &'static dyn StreamKind,
     /// The transport's knowledge for it.
     pub context: Context,
 }
@@ -336,8 +336,8 @@ pub struct Streams {
 impl Streams {
     /// Those of `kind`; `None` if it is no stream transport.
     pub fn of(kind: &'static Kind, context: &Context) -> Option<Self> {
-        kind.streams.as_ref().map(|streams| Self {
-            kind: streams,
+        kind.streams.map(|kind| Self {
+            kind,
             context: context.of_others(),
         })
     }

@@ -38,7 +38,7 @@ impl Two for SetUp {
 
     fn follow(&self, link: &mut Link<'_>, step: &Step) -> Result<()> {
         let streams = streams_of(link)?;
-        let listener = (streams.kind.listen)(&streams.context)?;
+        let listener = streams.kind.listen(&streams.context)?;
         link.control
             .send(&Message::Endpoint(listener.endpoint.clone()))?;
         let mut message = vec![0; step.size as usize];
@@ -85,7 +85,7 @@ fn lead_size(link: &mut Link<'_>, streams: &Streams, size: u64, plan: &Plan) -> 
         Message::Endpoint(endpoint) => endpoint,
         other => bail!("the peer answered {other:?} to a step"),
     };
-    let connect = (streams.kind.way_to)(&streams.context, &endpoint)?;
+    let connect = streams.kind.way_to(&streams.context, &endpoint)?;
     let mut message = vec![0; size as usize];
     let (mut connects, mut connections) = (Vec::new(), Vec::new());
     let mut start = Instant::now();
@@ -156,7 +156,7 @@ mod tests {
     use std::thread;
     use std::time::Duration;
 
-    fn streams(kind: &'static StreamKind) -> Streams {
+    fn streams(kind: &'static dyn StreamKind) -> Streams {
         let context = crate::transport::tests::streams();
         Streams { kind, context }
     }
@@ -164,7 +164,7 @@ mod tests {
     /// Calls `what` with a link whose transport is not used.
     fn with_link<T>(
         control: &mut Control,
-        kind: &'static StreamKind,
+        kind: &'static dyn StreamKind,
         what: impl FnOnce(&mut Link<'_>) -> T,
     ) -> T {
         let (unused, _other) = UnixDatagram::pair().unwrap();
@@ -186,26 +186,31 @@ mod tests {
         }
     }
 
-    fn tcp() -> &'static StreamKind {
-        find("tcp").unwrap().streams.as_ref().unwrap()
+    /// TCP, but for how a way is found.
+    #[derive(Debug)]
+    struct Tcp(fn(&Context, &Endpoint) -> Result<Connect>);
+
+    fn tcp() -> &'static dyn StreamKind {
+        find("tcp").unwrap().streams.unwrap()
     }
 
-    fn listen_by_tcp(context: &Context) -> Result<StreamListener> {
-        (tcp().listen)(context)
+    impl StreamKind for Tcp {
+        fn listen(&self, context: &Context) -> Result<StreamListener> {
+            tcp().listen(context)
+        }
+
+        fn way_to(&self, context: &Context, to: &Endpoint) -> Result<Connect> {
+            self.0(context, to)
+        }
     }
 
     #[test]
     fn the_way_is_found_before_the_first_connection_is_timed() {
         static FOUND: AtomicU32 = AtomicU32::new(0);
-        fn way_to(context: &Context, server: &Endpoint) -> Result<Connect> {
+        static COUNTING: Tcp = Tcp(|context, server| {
             FOUND.fetch_add(1, Ordering::Relaxed);
-            (tcp().way_to)(context, server)
-        }
-        static COUNTING: StreamKind = StreamKind {
-            listen: listen_by_tcp,
-            way_to,
-            congestion: false,
-        };
+            tcp().way_to(context, server)
+        });
         let (mut leader, mut follower) = controls();
         let follower = thread::spawn(move || {
             while let Some(Message::Step(step)) = follower.receive_or_end().unwrap() {
@@ -228,7 +233,7 @@ mod tests {
     }
 
     /// The leader's error where connecting fails like this and the follower says this meanwhile.
-    fn failure(kind: &'static StreamKind, said: Option<&str>) -> String {
+    fn failure(kind: &'static dyn StreamKind, said: Option<&str>) -> String {
         let (mut leader, mut follower) = controls();
         follower.send(&Message::Ready).unwrap();
         let nowhere = Message::Endpoint(Endpoint::default());
@@ -244,24 +249,16 @@ mod tests {
 
     #[test]
     fn why_no_connection_opens_is_told() {
-        static REFUSED: StreamKind = StreamKind {
-            listen: listen_by_tcp,
-            way_to: |_, _| {
-                Ok(Box::new(|| {
-                    Err(io::Error::from(ErrorKind::ConnectionRefused)).context("connecting")
-                }))
-            },
-            congestion: false,
-        };
-        static NO_PORT: StreamKind = StreamKind {
-            listen: listen_by_tcp,
-            way_to: |_, _| {
-                Ok(Box::new(|| {
-                    Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)).context("connecting")
-                }))
-            },
-            congestion: false,
-        };
+        static REFUSED: Tcp = Tcp(|_, _| {
+            Ok(Box::new(|| {
+                Err(io::Error::from(ErrorKind::ConnectionRefused)).context("connecting")
+            }))
+        });
+        static NO_PORT: Tcp = Tcp(|_, _| {
+            Ok(Box::new(|| {
+                Err(io::Error::from_raw_os_error(libc::EADDRNOTAVAIL)).context("connecting")
+            }))
+        });
         let error = failure(&REFUSED, Some("the listener is gone"));
         assert!(error.contains("the listener is gone"), "{error}");
         let error = failure(&NO_PORT, None);

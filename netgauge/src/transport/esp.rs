@@ -11,12 +11,12 @@ use sockaddr_en::{Address, EspListener, EspStream, MacAddr};
 use socket2::SockRef;
 
 use super::stream;
-use super::streams::{pair, Protocol, StreamKind, Way};
+use super::streams::{pair, Protocol, Way};
 use super::{at_interface, explain_family, peer_address, Context, Kind};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
-    streams: Some(StreamKind::of::<Esp>()),
+    streams: Some(&Esp),
     ..Kind::new(
         "esp",
         "PF_ENET streams, Ethernet Streaming Protocol",
@@ -25,6 +25,7 @@ pub(super) const KIND: Kind = Kind {
 };
 
 /// The protocol.
+#[derive(Debug)]
 pub(super) struct Esp;
 
 impl Protocol for Esp {

@@ -24,6 +24,7 @@ pub(super) const KIND: Kind = Kind::new(
 );
 
 /// The protocol.
+#[derive(Debug)]
 struct ByRecords;
 
 impl Protocol for ByRecords {

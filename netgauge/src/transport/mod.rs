@@ -197,7 +197,9 @@ pub struct Kind {
     /// Does it keep records apart ([`Transport::send_record`])?
     pub records: bool,
     /// Its means for patterns of many connections, if it can be used for these.
-    pub streams: Option<StreamKind>,
+    pub streams: Option<&'static dyn StreamKind>,
+    /// Can its congestion control be chosen?
+    pub congestion: bool,
 }
 
 /// Makes this side's socket of a transport.
@@ -214,6 +216,7 @@ impl Kind {
             interface: true,
             records: true,
             streams: None,
+            congestion: false,
         }
     }
 }

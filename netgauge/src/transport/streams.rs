@@ -3,6 +3,7 @@
 //! How connections of a stream transport come about: the one of a pair, and the many that patterns
 //! of more than two participants use.
 
+use std::fmt;
 use std::io::{self, Read, Write};
 use std::os::fd::AsFd;
 
@@ -15,7 +16,7 @@ use super::{wait_for_peer, Context, Prepared, Role, Transport};
 use crate::control::Endpoint;
 
 /// A protocol of streams.
-pub(super) trait Protocol: 'static {
+pub(super) trait Protocol: Sync + fmt::Debug + 'static {
     /// A socket that listens.
     type Listener: AsFd + 'static;
     /// A connection.
@@ -40,7 +41,7 @@ pub(super) trait Protocol: 'static {
 }
 
 /// Connects to a certain listening socket, once for each call.
-pub(super) type Way<S> = Box<dyn Fn() -> Result<S>>;
+pub type Way<S> = Box<dyn Fn() -> Result<S>>;
 
 /// Makes a transport of a connection.
 type Wrap<S> = fn(S, &Context) -> Result<Box<dyn Transport>>;
@@ -61,49 +62,41 @@ pub(super) fn pair<P: Protocol>(context: &Context, wrap: Wrap<P::Stream>) -> Res
     }))
 }
 
+/// Connects to a certain listening socket, of any protocol.
+pub type Connect = Way<Box<dyn StreamSocket>>;
+
 /// A stream transport's means for patterns of many connections.
-#[derive(Debug)]
-pub struct StreamKind {
+pub trait StreamKind: Sync + fmt::Debug {
     /// Opens a listening socket.
-    pub listen: fn(&Context) -> Result<StreamListener>,
-    /// Finds out how to connect to a listening socket, so that what connects has nothing left to
-    /// look up: its time is told.
-    pub way_to: fn(&Context, &Endpoint) -> Result<Connect>,
-    /// Can its congestion control be chosen?
-    pub congestion: bool,
-}
-
-/// Connects to a certain listening socket, once for each call.
-pub type Connect = Box<dyn Fn() -> Result<Box<dyn StreamSocket>>>;
-
-impl StreamKind {
-    /// A protocol's. Its congestion control cannot be chosen.
-    pub(super) const fn of<P: Protocol>() -> Self {
-        Self {
-            listen: |context| {
-                let (socket, endpoint) = P::listen(context)?;
-                let context = context.clone();
-                let listening = Box::new(Listener::<P> { socket, context });
-                Ok(StreamListener {
-                    endpoint,
-                    listening,
-                })
-            },
-            way_to: |context, server| {
-                let (way, context) = (P::way_to(context, server)?, context.clone());
-                Ok(Box::new(move || boxed(way()?, &context)))
-            },
-            congestion: false,
-        }
-    }
-
-    /// Connects to a listening socket.
     ///
     /// # Errors
     ///
-    /// The socket's error.
-    pub fn connect(&self, context: &Context, server: &Endpoint) -> Result<Box<dyn StreamSocket>> {
-        (self.way_to)(context, server)?()
+    /// The socket's error, as of all these.
+    fn listen(&self, context: &Context) -> Result<StreamListener>;
+
+    /// Finds out how to connect to a listening socket, so that what connects has nothing left to
+    /// look up: its time is told.
+    ///
+    /// # Errors
+    ///
+    /// As there.
+    fn way_to(&self, context: &Context, server: &Endpoint) -> Result<Connect>;
+}
+
+impl<P: Protocol> StreamKind for P {
+    fn listen(&self, context: &Context) -> Result<StreamListener> {
+        let (socket, endpoint) = P::listen(context)?;
+        let context = context.clone();
+        let listening = Box::new(Listener::<P> { socket, context });
+        Ok(StreamListener {
+            endpoint,
+            listening,
+        })
+    }
+
+    fn way_to(&self, context: &Context, server: &Endpoint) -> Result<Connect> {
+        let (way, context) = (P::way_to(context, server)?, context.clone());
+        Ok(Box::new(move || boxed(way()?, &context)))
     }
 }
 

@@ -9,16 +9,14 @@ use socket2::{Domain, SockRef, Socket, Type};
 
 use super::ip::{self, Departure};
 use super::stream;
-use super::streams::{pair, Protocol, StreamKind, Way};
+use super::streams::{pair, Protocol, Way};
 use super::{Context, Kind, Prepare, Takes};
 use crate::control::Endpoint;
 
 pub(super) const KIND: Kind = Kind {
     records: true,
-    streams: Some(StreamKind {
-        congestion: true,
-        ..StreamKind::of::<Tcp>()
-    }),
+    streams: Some(&Tcp),
+    congestion: true,
     ..kind("tcp", "TCP over IP", |context| {
         pair::<Tcp>(context, stream::boxed)
     })
@@ -40,6 +38,7 @@ pub(super) const fn kind(name: &'static str, about: &'static str, prepare: Prepa
 const BACKLOG: i32 = 1024;
 
 /// The protocol.
+#[derive(Debug)]
 pub(super) struct Tcp;
 
 impl Protocol for Tcp {
@@ -131,8 +130,8 @@ mod tests {
     fn both_ends_have_the_congestion_control_that_was_asked_for() {
         let context = context(Some("reno"));
         let streams = KIND.streams.unwrap();
-        let listener = (streams.listen)(&context).unwrap();
-        let mut client = streams.connect(&context, &listener.endpoint).unwrap();
+        let listener = streams.listen(&context).unwrap();
+        let mut client = streams.way_to(&context, &listener.endpoint).unwrap()().unwrap();
         let mut server = listener.accept().unwrap();
         for end in [&client, &server] {
             let name = SockRef::from(end).tcp_congestion().unwrap();

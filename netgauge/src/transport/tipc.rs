@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use socket2::{Domain, SockAddr, SockAddrStorage, Socket, Type};
 
 use super::stream::{self, Connected};
-use super::streams::{pair, Protocol, StreamKind, Way};
+use super::streams::{pair, Protocol, Way};
 use super::{Context, Kind, Place, Takes};
 use crate::control::Endpoint;
 
@@ -28,7 +28,7 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind::of::<Tipc>()),
+    streams: Some(&Tipc),
     ..Kind::new("tipc", "AF_TIPC streams", |context| {
         pair::<Tipc>(context, stream::boxed)
     })
@@ -92,6 +92,7 @@ impl SocketId {
 }
 
 /// The protocol.
+#[derive(Debug)]
 struct Tipc;
 
 impl Protocol for Tipc {

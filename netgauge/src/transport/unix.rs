@@ -14,7 +14,7 @@ use anyhow::{anyhow, ensure, Context as _, Result};
 use tempfile::TempDir;
 
 use super::stream::{self, Connected};
-use super::streams::{pair, Protocol, StreamKind, Way};
+use super::streams::{pair, Protocol, Way};
 use super::{remedied, Context, Kind, Place, Takes};
 use crate::control::Endpoint;
 
@@ -26,7 +26,7 @@ pub(super) const KIND: Kind = Kind {
     },
     interface: false,
     records: false,
-    streams: Some(StreamKind::of::<Unix>()),
+    streams: Some(&Unix),
     ..Kind::new("unix", "AF_UNIX streams, within one host", |context| {
         pair::<Unix>(context, stream::boxed)
     })
@@ -40,6 +40,7 @@ struct Meeting {
 }
 
 /// The protocol.
+#[derive(Debug)]
 struct Unix;
 
 impl Protocol for Unix {
