@@ -3,7 +3,8 @@
 //! The reaction of sockets to changes of devices.
 
 use crate::{
-    edp_sock, esp_devices, esp_socket,
+    edp_sock, esp_devices,
+    esp_sock::tie,
     net::{
         device::{Device, Event, Listener},
         errno::ENETDOWN,
@@ -32,7 +33,7 @@ impl Listener for Devices {
         space.edp_peers.forget(ifindex);
         let section = rcu::Read::enter();
         space.esp_listeners.for_each(&section, |sock| {
-            if esp_socket::tie(sock) == ifindex {
+            if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);
                 // The error alone does not wake calls in `accept`.
                 sock.state_change();

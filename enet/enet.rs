@@ -33,6 +33,7 @@ mod esp_connection;
 mod esp_devices;
 mod esp_input;
 mod esp_life;
+mod esp_options;
 mod esp_output;
 mod esp_receiving;
 mod esp_records;

@@ -188,9 +188,7 @@ fn mapped_listener<'a>(
         .mapped_listeners
         .find_best(port.into(), section, |sock| {
             let twin = sock.shared().twin.as_ref()?;
-            if !twin.takes(&destination)
-                || !sock.hears(peer.ifindex)
-                || sock.is_filtered_by_group()
+            if !twin.takes(&destination) || !sock.hears(peer.ifindex) || sock.is_filtered_by_group()
             {
                 return None;
             }
@@ -452,13 +450,7 @@ fn payload(
 }
 
 /// A packet for a listener: the start of a connection, the answer to a cookie, or a mistake.
-fn open(
-    esp: &mut LockedEsp<'_>,
-    skb: Skb,
-    header: &Header,
-    peer: &Address,
-    softirq: Softirq<'_>,
-) {
+fn open(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header, peer: &Address, softirq: Softirq<'_>) {
     let listener = esp.sock();
     let section = rcu::Read::enter();
     let device = Device::find(listener.net(), peer.ifindex, &section);

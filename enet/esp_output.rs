@@ -107,13 +107,10 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
                 Some(device),
             ) => {
                 connection.sending.note_device(device);
-                connection
-                    .sending
-                    .packets(header, count)
-                    .and_then(|skb| {
-                        let resent = if resend { count } else { 0 };
-                        data(sock, connection, device, &peer, skb, resent)
-                    })
+                connection.sending.packets(header, count).and_then(|skb| {
+                    let resent = if resend { count } else { 0 };
+                    data(sock, connection, device, &peer, skb, resent)
+                })
             }
         };
         let count = u32::from(packet.count());
@@ -206,9 +203,8 @@ fn packet(device: &Device, header: &Header, payload: &[u8]) -> Result<Skb> {
     const AROUND: usize = HEADER_LEN + SUM_LEN;
     let size = payload.len().saturating_add(AROUND);
     let mut skb = Skb::alloc_single(device.headroom(), size, Context::Softirq).ok_or(ENOBUFS)?;
-    let whole = skb.put(&header.emit())
-        && skb.put(payload)
-        && (!header.is_summed() || skb.append_sum());
+    let whole =
+        skb.put(&header.emit()) && skb.put(payload) && (!header.is_summed() || skb.append_sum());
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 

@@ -15,7 +15,7 @@ use crate::{
     esp_sending::takes_record,
     esp_sock::{parts, Esp, LockedEsp},
     esp_stream::{
-        acknowledge, ended, failed, grow_send_buffer, is_over, is_stopped, poll_device,
+        acknowledge, await_room, ended, failed, grow_send_buffer, is_over, poll_device,
         ready_to_send, sendable,
     },
     net::{
@@ -116,15 +116,7 @@ fn queue(
         if takes(&mut esp) {
             break;
         }
-        let waited = guard.wait(call, timeout, Waiter::Shared, |esp| {
-            // Re-arm SOCK_NOSPACE: a spurious wake-up clears it.
-            call.await_write_space();
-            takes(esp) || is_stopped(esp.sock())
-        });
-        if waited == Err(EAGAIN) {
-            call.want_write_space();
-        }
-        waited?;
+        await_room(call, guard, timeout, takes)?;
     }
     let mut esp = guard.locked();
     let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;

@@ -444,8 +444,7 @@ impl Sending {
     fn summed_copy(&mut self, header: Header) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);
-        let mut copy =
-            Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
+        let mut copy = Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
         let whole = copy.put(&header.summed(true).emit())
             && copy.put_copy(kept, 0, kept.len())
             && copy.append_sum();
@@ -618,7 +617,11 @@ impl Sending {
             return divided;
         }
         // A record keeps its bounds.
-        let kept = if engine.has_records() { records::BOUNDS } else { 0 };
+        let kept = if engine.has_records() {
+            records::BOUNDS
+        } else {
+            0
+        };
         let packets = self.renumber(from, kept);
         engine.recut(from, packets, |_| flags);
         divided
@@ -722,9 +725,8 @@ impl esp::WriteQueue for Sending {
         if run >= most {
             return most.max(1);
         }
-        let goes_on = |buffer: &Buffer| {
-            is_whole(buffer) && buffer.note::<Kept>().flags & flags::TXF == 0
-        };
+        let goes_on =
+            |buffer: &Buffer| is_whole(buffer) && buffer.note::<Kept>().flags & flags::TXF == 0;
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();

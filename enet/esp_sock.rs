@@ -16,10 +16,11 @@ use crate::{
         device::{Device, Mac},
         inet::InternetEnd,
         map::Key,
-        sock::{Locked, Sock},
+        sock::{Locked, Sock, TcpState},
     },
     ports::Binding,
     sysctl::Settings,
+    ties::interface,
 };
 use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
 
@@ -329,4 +330,17 @@ pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
             connection.place.serve_by_timer(due, now);
         }
     }
+}
+
+/// The interface that a socket is tied to, 0 if to none.
+pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
+    let shared = sock.shared();
+    // A listener may have had a peer that refused it.
+    let listens = sock.tcp_state() == TcpState::Listen as u8;
+    let peer = if listens {
+        INTERFACE_ANY
+    } else {
+        shared.peer().ifindex
+    };
+    interface(sock, shared.binding.ifindex(), peer)
 }

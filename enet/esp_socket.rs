@@ -9,12 +9,13 @@ use crate::{
     esp::{self, Seq},
     esp_accept::{self, Offspring},
     esp_connection::{self, is_connecting},
-    esp_devices, esp_input,
+    esp_devices, esp_input, esp_options,
     esp_output::push,
     esp_records,
     esp_sending::writable,
     esp_sock::{
-        key, parts, serve_by_timer, Chosen, Connection, Esp, LockedEsp, Missed, Role, Shared, State,
+        key, parts, serve_by_timer, tie, Chosen, Connection, Esp, LockedEsp, Missed, Role, Shared,
+        State,
     },
     esp_splice, esp_stream,
     net::{
@@ -37,16 +38,10 @@ use crate::{
     ports,
     space::Space,
     statistics::Statistic,
-    sysctl::USER_TIMEOUT,
-    ties::{bindable, interface, local, outgoing, present, usable},
-    uapi::{is_own_level, EP_SO_ZEROCOPY},
+    ties::{bindable, local, outgoing, present, usable},
+    uapi::is_own_level,
 };
 use core::sync::atomic::Ordering::Relaxed;
-
-const ESP_SO_MTU: i32 = 1;
-const ESP_SO_STATS: i32 = 2;
-const ESP_SO_USER_TIMEOUT: i32 = 3;
-const ESP_SO_CHECKSUM: i32 = 4;
 
 /// How often the SYN of a mapped connection leaves: an attempt ends after 0.6 s.
 const MAPPED_SYN_TRIES: u8 = 2;
@@ -146,19 +141,6 @@ pub(crate) fn end_all(space: &Space) {
             });
         },
     ) {}
-}
-
-/// The interface that a socket is tied to, 0 if to none.
-pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
-    let shared = sock.shared();
-    // A listener may have had a peer that refused it.
-    let listens = sock.tcp_state() == TcpState::Listen as u8;
-    let peer = if listens {
-        INTERFACE_ANY
-    } else {
-        shared.peer().ifindex
-    };
-    interface(sock, shared.binding.ifindex(), peer)
 }
 
 impl Esp {
@@ -311,51 +293,6 @@ impl Esp {
 
 fn is_connected(state: u8) -> bool {
     state != TcpState::Close as u8 && state != TcpState::Listen as u8 && !is_connecting(state)
-}
-
-/// `ESP_SO_USER_TIMEOUT`.
-fn set_user_timeout(sock: &Sock<Esp>, millis: u32) -> Result {
-    if millis != 0 && !USER_TIMEOUT.contains(&millis) {
-        return Err(EINVAL);
-    }
-    apply_user_timeout(sock, millis);
-    Ok(())
-}
-
-/// The same for a mapped socket, whose program may ask for any time: the nearest that there is.
-pub(crate) fn adopt_user_timeout(sock: &Sock<Esp>, millis: u32) {
-    let millis = match millis {
-        0 => 0,
-        _ => millis.clamp(*USER_TIMEOUT.start(), *USER_TIMEOUT.end()),
-    };
-    apply_user_timeout(sock, millis);
-}
-
-fn apply_user_timeout(sock: &Sock<Esp>, millis: u32) {
-    let mut guard = sock.lock();
-    let mut esp = guard.locked();
-    if esp.state.chosen.user_timeout == millis {
-        return;
-    }
-    esp.state.chosen.user_timeout = millis;
-    if let Some(connection) = esp.state.connection() {
-        let config = Space::of(sock.net()).sysctl.config();
-        connection.engine.set_user_timeout(millis, config);
-        // The timer may be due earlier now.
-        softirq::disabled(|_| push(&mut esp, timer::now()));
-    }
-}
-
-/// `ESP_SO_CHECKSUM`: what the next connection asks for. The two ends of an open one have agreed already.
-fn set_checksum(sock: &Sock<Esp>, on: bool) -> Result {
-    let mut guard = sock.lock();
-    let esp = guard.locked();
-    let state = sock.tcp_state();
-    if state != TcpState::Close as u8 && state != TcpState::Listen as u8 {
-        return Err(EISCONN);
-    }
-    esp.state.chosen.checksum = Some(on);
-    Ok(())
 }
 
 /// Listens beside a socket of TCP's, as which the caller has made the one of `call`.
@@ -698,78 +635,14 @@ impl Operations for Esp {
         if !is_own_level(level) {
             return Err(EOPNOTSUPP);
         }
-        match name {
-            ESP_SO_MTU => {
-                let ifindex = tie(sock);
-                let device = Device::get(sock.net(), ifindex).ok_or(ENODEV)?;
-                let mtu = device.mtu();
-                let mut guard = sock.lock();
-                let payload = match guard.locked().state.connection() {
-                    Some(connection) => connection.sending.payload_with(mtu),
-                    None => esp::mss(mtu),
-                };
-                drop(guard);
-                value.write_u32(payload)
-            }
-            ESP_SO_STATS => {
-                let connection = sock
-                    .lock()
-                    .locked()
-                    .state
-                    .connection()
-                    .map(|c| c.engine.stats);
-                let stats = connection.unwrap_or_default();
-                let backlog_drops = sock.shared().backlog_drops.get();
-                let numbers = [
-                    stats.pkt_tx,
-                    stats.pkt_rtx,
-                    stats.tx_err,
-                    stats.pkt_rx,
-                    stats.pkt_rx_oos,
-                    stats.pkt_rx_drop.wrapping_add(backlog_drops),
-                    stats.seq_lost,
-                    stats.arq_tx,
-                ];
-                let mut bytes = [0; 32];
-                for (to, number) in bytes.chunks_exact_mut(4).zip(numbers) {
-                    to.copy_from_slice(&number.to_ne_bytes());
-                }
-                value.write(&bytes)
-            }
-            ESP_SO_USER_TIMEOUT => {
-                let millis = sock.lock().locked().state.chosen.user_timeout;
-                value.write_u32(millis)
-            }
-            ESP_SO_CHECKSUM => {
-                let mut guard = sock.lock();
-                let esp = guard.locked();
-                let chosen = esp.state.chosen;
-                let sums = match esp.state.connection() {
-                    Some(connection) => connection.sending.is_summed(),
-                    None => chosen.sums(&Space::of(sock.net()).sysctl),
-                };
-                drop(guard);
-                value.write_u32(sums.into())
-            }
-            EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),
-            _ => Err(ENOPROTOOPT),
-        }
+        esp_options::get(sock, name, value)
     }
 
     fn set_option(sock: &Sock<Self>, level: i32, name: i32, value: OptionValue) -> Result {
         if !is_own_level(level) {
             return Err(ENOPROTOOPT);
         }
-        match name {
-            ESP_SO_USER_TIMEOUT => set_user_timeout(sock, value.read_u32()?),
-            ESP_SO_CHECKSUM => set_checksum(sock, value.read_bool()?),
-            EP_SO_ZEROCOPY if sock.keeps_records() => Err(EOPNOTSUPP),
-            EP_SO_ZEROCOPY => {
-                sock.set_sends_in_place(value.read_bool()?);
-                Ok(())
-            }
-            _ => Err(ENOPROTOOPT),
-        }
+        esp_options::set(sock, name, value)
     }
 
     fn send(call: &Call<'_, Self>, msg: &mut Message<'_>, len: usize) -> Result<usize> {

@@ -118,7 +118,10 @@ fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, fla
         && has_room(sock)
         && connection.life.ended().is_none()
         && !is_stopped(sock);
-    ready && connection.sending.join_last(&sock.shared().unacknowledged, msg, len)
+    ready
+        && connection
+            .sending
+            .join_last(&sock.shared().unacknowledged, msg, len)
 }
 
 /// The error of a send call that fails with `error`: a pending one comes before a broken pipe, which also signals.
@@ -208,15 +211,7 @@ fn queue_message(
                 connection.sending.uncork(&mut connection.engine);
             }
             push(&mut esp, timer::now());
-            let waited = guard.wait(call, timeout, Waiter::Shared, |esp| {
-                // Re-arm SOCK_NOSPACE: a spurious wake-up clears it.
-                call.await_write_space();
-                takes_packet(esp) || is_stopped(esp.sock())
-            });
-            if waited == Err(EAGAIN) {
-                call.want_write_space();
-            }
-            waited?;
+            await_room(call, guard, timeout, takes_packet)?;
             continue;
         }
         let (sock, connection) = parts(&mut esp).ok_or(EPIPE)?;
@@ -237,6 +232,24 @@ fn queue_message(
         }
     }
     Ok(())
+}
+
+/// Waits until the write queue takes what `takes` looks for, or the writer has a reason to give up.
+pub(crate) fn await_room(
+    call: &Call<'_, Esp>,
+    guard: &mut Guard<'_, Esp>,
+    timeout: &mut c_long,
+    takes: impl Fn(&mut LockedEsp<'_>) -> bool,
+) -> Result {
+    let waited = guard.wait(call, timeout, Waiter::Shared, |esp| {
+        // Re-arm SOCK_NOSPACE: a spurious wake-up clears it.
+        call.await_write_space();
+        takes(esp) || is_stopped(esp.sock())
+    });
+    if waited == Err(EAGAIN) {
+        call.want_write_space();
+    }
+    waited
 }
 
 /// Raises the send buffer's limit to some windows, as TCP does, so that a writer fills them while others are on their
@@ -566,7 +579,9 @@ fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
     };
     let engine = &mut connection.engine;
     if let Some(wanted) = engine.wanted_room() {
-        Space::of(sock.net()).sysctl.grow_receive_buffer(sock, wanted);
+        Space::of(sock.net())
+            .sysctl
+            .grow_receive_buffer(sock, wanted);
     }
     let flush = sleeping && engine.waits_for_data();
     if !flush && !engine.waits_for_room() {

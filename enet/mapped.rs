@@ -10,7 +10,8 @@ use crate::net::errno::prelude::*;
 use crate::{
     address::Address,
     esp_connection::{is_connecting, tcp_state},
-    esp_sock::{parts, Chosen, Esp, Shared, State, Twin},
+    esp_options,
+    esp_sock::{parts, tie, Chosen, Esp, Shared, State, Twin},
     esp_socket, mapped_connect, mapped_ends,
     mapped_list::Carrier,
     mapped_record::{Phase, Record},
@@ -18,7 +19,8 @@ use crate::{
         device::Device,
         family::Operations,
         inet::{
-            Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, StreamInfo, Streams, Tables,
+            Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, StreamInfo, Streams,
+            Tables,
         },
         namespace::PerNet,
         sock::{RawSock, TcpState},
@@ -47,7 +49,9 @@ impl Streams for Mapped {
     }
 
     fn released(sock: &RawSock) {
-        Space::of(sock.net()).mapped_connections.forget(sock.inode());
+        Space::of(sock.net())
+            .mapped_connections
+            .forget(sock.inode());
     }
 
     fn connect(call: &Call<'_>, address: &[u8], nonblocking: bool) -> Result {
@@ -196,12 +200,12 @@ impl Streams for Mapped {
     }
 
     fn set_user_timeout(companion: &Companion<Self>, millis: u32) {
-        esp_socket::adopt_user_timeout(companion.sock(), millis);
+        esp_options::adopt_user_timeout(companion.sock(), millis);
     }
 
     fn info(companion: &Companion<Self>) -> StreamInfo {
         let sock = companion.sock();
-        let mtu = Device::get(sock.net(), esp_socket::tie(sock)).map_or(0, |device| device.mtu());
+        let mtu = Device::get(sock.net(), tie(sock)).map_or(0, |device| device.mtu());
         let mut guard = sock.lock();
         let mut esp = guard.locked();
         let Some((_, connection)) = parts(&mut esp) else {

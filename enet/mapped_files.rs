@@ -76,7 +76,10 @@ impl Show for MappedFile {
         // Inodes of sockets have numbers of 32 bits; the first is 1.
         while let Some((inode, carrier)) = connections.from(place.part.into()) {
             Self::row(inode, &carrier, out)?;
-            match u32::try_from(inode).ok().and_then(|inode| inode.checked_add(1)) {
+            match u32::try_from(inode)
+                .ok()
+                .and_then(|inode| inode.checked_add(1))
+            {
                 Some(next) => place.part = next,
                 None => break,
             }

@@ -255,10 +255,7 @@ impl Numbers for Settings {
     type File = Setting;
 
     const FILES: &'static [(&'static CStr, Setting)] = &[
-        (
-            c"burst_length",
-            Setting::BurstLength,
-        ),
+        (c"burst_length", Setting::BurstLength),
         (
             c"burst_length_max",
             Setting::Packets(|window| &mut window.burst_length_max),
