@@ -197,7 +197,11 @@ unsafe fn join<P: Packets>(
             return None;
         }
         let size = (*info).gso_size;
-        let size = if first_summed { size.wrapping_sub(SUM_LEN as u16) } else { size };
+        let size = if first_summed {
+            size.wrapping_sub(SUM_LEN as u16)
+        } else {
+            size
+        };
         let more = P::join(first, header, Held { count, size }, len)?;
         (*info).gso_size = size;
         if first_summed {

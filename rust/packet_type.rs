@@ -5,12 +5,7 @@
 //! C header: [`include/linux/netdevice.h`](srctree/include/linux/netdevice.h)
 
 use super::{
-    bindings,
-    device::Device,
-    listed::Listed,
-    offload::Packets,
-    rcu, received_list,
-    skb::Skb,
+    bindings, device::Device, listed::Listed, offload::Packets, rcu, received_list, skb::Skb,
     softirq::Softirq,
 };
 use crate::net::errno::prelude::*;
@@ -44,10 +39,7 @@ impl<H: Handler> Registration<H> {
     }
 
     /// As [`Self::new`], for a protocol whose packets are [joined](received_list) if several come at once.
-    pub(crate) fn joining<P: Packets>(
-        ethertype: u16,
-        module: &'static ThisModule,
-    ) -> Result<Self> {
+    pub(crate) fn joining<P: Packets>(ethertype: u16, module: &'static ThisModule) -> Result<Self> {
         Self::with_list(ethertype, Some(Self::call_list::<P>), module)
     }
 

@@ -5,7 +5,7 @@
 //! C header: [`include/linux/random.h`](srctree/include/linux/random.h)
 
 use super::bindings;
-use core::{mem::MaybeUninit, mem::size_of};
+use core::{mem::size_of, mem::MaybeUninit};
 
 /// A number that nobody outside can guess.
 pub(crate) fn u16() -> u16 {

@@ -156,7 +156,13 @@ impl Buffer {
     #[inline]
     pub(crate) fn is_for_this_host(&self) -> bool {
         // SAFETY: As in `len`.
-        let kind = unsafe { (*self.as_ptr()).__bindgen_anon_4.headers.as_ref().pkt_type() };
+        let kind = unsafe {
+            (*self.as_ptr())
+                .__bindgen_anon_4
+                .headers
+                .as_ref()
+                .pkt_type()
+        };
         u32::from(kind) == bindings::PACKET_HOST
     }
 

@@ -13,9 +13,10 @@ use super::{
 };
 use crate::net::errno::prelude::*;
 use core::{
+    array,
     cell::UnsafeCell,
     marker::PhantomData,
-    array, ptr,
+    ptr,
     sync::atomic::{
         AtomicPtr,
         Ordering::{Acquire, Relaxed, Release},

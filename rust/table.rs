@@ -84,7 +84,10 @@ impl Bucket {
     /// The end of this bucket's chain: an odd address, which no node has.
     #[inline]
     fn end(&self) -> *mut bindings::hlist_nulls_node {
-        ptr::from_ref(self).cast_mut().cast::<bindings::hlist_nulls_node>().wrapping_byte_add(1)
+        ptr::from_ref(self)
+            .cast_mut()
+            .cast::<bindings::hlist_nulls_node>()
+            .wrapping_byte_add(1)
     }
 
     /// The first node of the chain, or its end.

@@ -75,9 +75,7 @@ impl DropReason {
             DropReason::OutOfSequence => {
                 bindings::skb_drop_reason_SKB_DROP_REASON_TCP_INVALID_SEQUENCE
             }
-            DropReason::BeyondWindow => {
-                bindings::skb_drop_reason_SKB_DROP_REASON_TCP_OVERWINDOW
-            }
+            DropReason::BeyondWindow => bindings::skb_drop_reason_SKB_DROP_REASON_TCP_OVERWINDOW,
             DropReason::BadAck => {
                 bindings::skb_drop_reason_SKB_DROP_REASON_TCP_INVALID_ACK_SEQUENCE
             }
