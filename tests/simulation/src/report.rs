@@ -4,6 +4,9 @@ use std::io::{self, Write};
 
 use serde::Serialize;
 
+/// The columns of a table: each one's name, and its cell in a result's line.
+pub type Columns<T> = &'static [(&'static str, fn(&T) -> String)];
+
 /// Lines of cells under one head.
 #[derive(Debug)]
 pub struct Table {
@@ -16,6 +19,16 @@ impl Table {
         Self {
             lines: vec![head.iter().map(ToString::to_string).collect()],
         }
+    }
+
+    /// A table with a line for each result.
+    pub fn of<'a, T: 'a>(results: impl IntoIterator<Item = &'a T>, columns: Columns<T>) -> Self {
+        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
+        let mut table = Self::new(&names);
+        for result in results {
+            table.line(columns.iter().map(|(_, cell)| cell(result)));
+        }
+        table
     }
 
     /// Appends a line.

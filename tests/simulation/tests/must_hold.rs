@@ -6,7 +6,7 @@ use esp::ack_queue;
 use esp_simulation::network::Rate;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
 use esp_simulation::simulation::{Parameters, Setup, Simulation};
-use esp_simulation::studies::{alltoall, beside, Common};
+use esp_simulation::studies::{alltoall, beside, Common, Study};
 
 const GIGABIT: u64 = 1_000_000_000;
 
@@ -91,7 +91,7 @@ fn beside(streams: usize, size: u64, options: beside::Options) -> beside::Line {
         framing: 0,
         ..Common::default()
     };
-    let line = beside::case(&common, Parameters::default(), &options, streams, size);
+    let line = beside::case(&common, &options, streams, size);
     assert!(line.complete, "every question is answered: {line:?}");
     assert_eq!(line.counts.drops, 0, "{line:?}");
     assert_eq!(line.counts.retransmissions, 0, "{line:?}");
@@ -134,7 +134,7 @@ fn a_host_that_announces_again_and_again_takes_its_share_and_no_more() {
 
 #[test]
 fn all_to_all_on_up_to_32_hosts_drops_nothing() {
-    for stagger in [50.0, 1_000.0, 5_000.0] {
+    for stagger in [50_000, 1_000_000, 5_000_000] {
         let common = Common {
             framing: 0,
             stagger,
@@ -145,7 +145,7 @@ fn all_to_all_on_up_to_32_hosts_drops_nothing() {
             sizes: vec![8 << 10, 32 << 10, 64 << 10, 128 << 10],
             ..alltoall::Options::default()
         };
-        for line in alltoall::run(&common, Parameters::default(), &options) {
+        for line in options.run(&common).expect("the options are valid") {
             assert_eq!(line.drops, 0, "{line:?}");
             assert_eq!(line.retransmissions, 0, "{line:?}");
         }

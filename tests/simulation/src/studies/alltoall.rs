@@ -1,14 +1,15 @@
 //! All hosts send to all others: does a port drop packets when each sender has many receivers' turns at once?
 
 use std::collections::VecDeque;
-use std::io::Write;
 
+use anyhow::Result;
+use clap::Args;
 use esp::Nanos;
 use serde::Serialize;
 
-use super::Common;
+use super::{buffer, defaults, megabits, senders, size, Common, Study};
 use crate::mesh::Mesh;
-use crate::report::{kib, millis, part, Table};
+use crate::report::{kib, millis, part, Columns};
 use crate::simulation::{Parameters, Setup};
 
 /// A longer message is asked for before it is sent, as MPI libraries do, bytes.
@@ -18,31 +19,65 @@ const CONTROL: u64 = 100;
 /// A message is sent in pieces of so many bytes.
 const PIECE: u64 = 128 << 10;
 
-/// What is exchanged.
-#[derive(Clone, Debug, Serialize)]
+/// What is exchanged; by default at the switch of `make incast`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Numbers of hosts.
+    /// Numbers of hosts
+    #[arg(long, value_delimiter = ',', default_value = "8", value_parser = senders)]
     pub hosts: Vec<usize>,
-    /// Bytes from each host to each other in a round.
+    /// Bytes from each host to each other; without it, 1 to 1M
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_values_t = (0..=20).map(|power| 1 << power),
+        hide_default_value = true,
+        value_parser = size
+    )]
     pub sizes: Vec<u64>,
-    /// Of every port, bits per second.
-    pub bits: u64,
-    /// From every host to the switch, bits per second.
+    /// Rate from every host to the switch, Mbit/s
+    #[arg(long, default_value = "10000", value_parser = megabits())]
     pub wires: u64,
-    /// Of every port, bytes.
+    /// Rate of every port, Mbit/s
+    #[arg(long = "megabits", value_name = "MEGABITS", default_value = "200", value_parser = megabits())]
+    pub bits: u64,
+    /// Buffer of every port
+    #[arg(long, default_value = "128K", value_parser = buffer)]
     pub buffer: u32,
 }
 
 impl Default for Options {
-    /// Eight hosts at the switch of `make incast`.
     fn default() -> Self {
-        Self {
-            hosts: vec![8],
-            sizes: (0..=20).map(|power| 1 << power).collect(),
-            bits: 200_000_000,
-            wires: 10_000_000_000,
-            buffer: 128 << 10,
+        defaults()
+    }
+}
+
+impl Study for Options {
+    type Line = Line;
+
+    const COLUMNS: Columns<Line> = &[
+        ("hosts", |line| line.hosts.to_string()),
+        ("bytes", |line| line.size.to_string()),
+        ("at once", |line| line.at_once.to_string()),
+        ("mean/ms", |line| millis(line.mean)),
+        ("longest/ms", |line| millis(line.longest)),
+        ("of possible", |line| part(line.goodput)),
+        ("peak/KiB", |line| kib(line.peak)),
+        ("drops", |line| line.drops.to_string()),
+        ("resent", |line| line.retransmissions.to_string()),
+        ("overruns", |line| line.overruns.to_string()),
+    ];
+
+    fn run(&self, common: &Common) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        for &hosts in &self.hosts {
+            for &size in &self.sizes {
+                for at_once in [false, true] {
+                    let setup = common.setup(hosts, self.bits, self.buffer, Parameters::default());
+                    lines.push(case(setup, self.wires, size, at_once, common));
+                }
+            }
         }
+        Ok(lines)
     }
 }
 
@@ -186,30 +221,10 @@ impl Exchange {
     }
 }
 
-/// Runs all sizes with all numbers of hosts.
-pub fn run(common: &Common, esp: Parameters, options: &Options) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for &hosts in &options.hosts {
-        for &size in &options.sizes {
-            for at_once in [false, true] {
-                let setup = common.setup(hosts, options.bits, options.buffer, esp);
-                lines.push(case(setup, options.wires, size, at_once, common));
-            }
-        }
-    }
-    lines
-}
-
 /// Runs one case.
 fn case(setup: Setup, wires: u64, size: u64, at_once: bool, common: &Common) -> Line {
     let rounds = common.rounds;
-    let mut exchange = Exchange::new(
-        setup.clone(),
-        wires,
-        size,
-        at_once,
-        Common::nanos(common.stagger),
-    );
+    let mut exchange = Exchange::new(setup.clone(), wires, size, at_once, common.stagger);
     let times: Vec<Nanos> = (0..rounds).map(|_| exchange.round()).collect();
     let mean = times.iter().sum::<Nanos>() / Nanos::from(rounds);
     let bytes = size as f64 * (setup.senders - 1) as f64;
@@ -227,36 +242,4 @@ fn case(setup: Setup, wires: u64, size: u64, at_once: bool, common: &Common) -> 
         overruns: mesh.overruns(),
         setup,
     }
-}
-
-/// Prints the table.
-pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut table = Table::new(&[
-        "hosts",
-        "bytes",
-        "at once",
-        "mean/ms",
-        "longest/ms",
-        "of possible",
-        "peak/KiB",
-        "drops",
-        "resent",
-        "overruns",
-    ]);
-    for line in lines {
-        table.line([
-            line.hosts.to_string(),
-            line.size.to_string(),
-            line.at_once.to_string(),
-            millis(line.mean),
-            millis(line.longest),
-            part(line.goodput),
-            kib(line.peak),
-            line.drops.to_string(),
-            line.retransmissions.to_string(),
-            line.overruns.to_string(),
-        ]);
-    }
-    table.write(out)?;
-    Ok(())
 }

@@ -1,15 +1,17 @@
 //! What announcements do to a port, which nobody schedules: drops and completion times over
 //! `initial_ack_burst_length`, the number of senders and the port's buffer.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
+use anyhow::Result;
+use clap::Args;
 use serde::Serialize;
 
-use super::{parameters, Common, GIGABIT};
+use super::{parameters, Common, Picture, Study, GIGABIT};
 use crate::plot::{self, Curve, Panel, SeriesLabelPosition};
 use crate::report::{millis, rate, Table};
-use crate::rounds::{measure, Message, Summary};
+use crate::rounds::{Message, Summary};
 use crate::simulation::Setup;
 
 const INITIAL: [u16; 5] = [0, 1, 2, 4, 8];
@@ -37,29 +39,46 @@ pub struct Line {
     summary: Summary,
 }
 
-/// Runs the whole grid.
-pub fn run(common: &Common) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (bits, burst_length, packets_to_ack) in LINKS {
-        for (name, message) in MESSAGES {
-            for initial in INITIAL {
-                for buffer in BUFFERS {
-                    for senders in ALL_SENDERS {
-                        let esp = parameters(burst_length, packets_to_ack, initial);
-                        let setup = common.setup(senders, bits, buffer, esp);
-                        let workload = common.workload(message);
-                        lines.push(Line {
-                            summary: measure(setup.clone(), &workload),
-                            setup,
-                            message: name,
-                            rounds: common.rounds,
-                        });
+/// Nothing but a picture can be chosen.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    picture: Picture,
+}
+
+impl Study for Options {
+    type Line = Line;
+
+    fn run(&self, common: &Common) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        for (bits, burst_length, packets_to_ack) in LINKS {
+            for (name, message) in MESSAGES {
+                for initial in INITIAL {
+                    for buffer in BUFFERS {
+                        for senders in ALL_SENDERS {
+                            let esp = parameters(burst_length, packets_to_ack, initial);
+                            let setup = common.setup(senders, bits, buffer, esp);
+                            lines.push(Line {
+                                summary: common.measure(&setup, message),
+                                setup,
+                                message: name,
+                                rounds: common.rounds,
+                            });
+                        }
                     }
                 }
             }
         }
+        Ok(lines)
     }
-    lines
+
+    fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
+        print(lines, out)
+    }
+
+    fn draw(&self, lines: &[Line]) -> Result<()> {
+        self.picture.draw(|file| draw(lines, file))
+    }
 }
 
 /// What is shown, and a cell of it.
@@ -83,7 +102,7 @@ fn find<'a>(
 }
 
 /// Prints, per link and message: drops per round, then the median completion time, both with its worst.
-pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
+fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
     let head: Vec<String> = ["initial".into(), "buffer/KiB".into()]
         .into_iter()
         .chain(SENDERS.iter().map(|n| format!("N={n}")))
@@ -136,7 +155,7 @@ pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
 }
 
 /// Draws, at 1 Gbit/s: the most senders without a drop over the buffer, and the median completion of small messages.
-pub fn draw(lines: &[Line], file: &Path) -> anyhow::Result<()> {
+fn draw(lines: &[Line], file: &Path) -> Result<()> {
     let small = MESSAGES[0].0;
     let dropless = |initial: u16, buffer: u32| {
         let lossless = |senders: &&usize| {

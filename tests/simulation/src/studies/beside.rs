@@ -1,12 +1,13 @@
 //! Questions beside streams: how long short messages take while long ones have the port.
 
-use std::io::Write;
-
+use anyhow::Result;
+use clap::builder::TypedValueParser;
+use clap::{value_parser, Args};
 use esp::Nanos;
 use serde::Serialize;
 
-use super::Common;
-use crate::report::{part, Table};
+use super::{buffer, defaults, megabits, size, Common, Study};
+use crate::report::{kib, part, Columns};
 use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 
@@ -21,43 +22,89 @@ const WARM_UP: Nanos = 1_000_000_000;
 /// A run that takes longer is given up, nanoseconds.
 const LONGEST: Nanos = 600_000_000_000;
 
-/// What is asked beside what.
-#[derive(Clone, Debug, Serialize)]
+/// What is asked beside what; by default through the switch of `make incast`.
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Numbers of streams, each from a host of its own.
+    /// Numbers of streams
+    // Each from a host of its own.
+    #[arg(long, value_delimiter = ',', default_value = "0,1,4,16,32")]
     pub streams: Vec<usize>,
-    /// Bytes of a question.
+    /// Bytes of a question
+    #[arg(long, value_delimiter = ',', default_value = "100,10000", value_parser = size)]
     pub sizes: Vec<u64>,
-    /// Hosts that ask, each one question after the other.
+    /// Hosts that ask
+    // Each one question after the other.
+    #[arg(long, default_value_t = 1)]
     pub askers: usize,
-    /// Questions of each.
+    /// Questions of each
+    #[arg(long, default_value_t = 300)]
     pub questions: usize,
-    /// The mean time from an answer to the next question, nanoseconds; 0: at once.
+    /// Mean time from an answer to the next question, microseconds; 0: at once
+    // Here nanoseconds.
+    #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(|pause| pause * 1_000))]
     pub pause: Nanos,
-    /// Connections of one more host, each of which sends one message after the other.
+    /// Connections of one more host, each of which sends one message after the other
+    #[arg(long, default_value_t = 0)]
     pub announcers: usize,
-    /// Bytes of such a message.
+    /// Bytes of such a message
+    #[arg(long, default_value = "16K", value_parser = size)]
     pub message: u64,
-    /// Of every link, bits per second.
+    /// Rate of every link, Mbit/s
+    #[arg(long = "megabits", value_name = "MEGABITS", default_value = "200", value_parser = megabits())]
     pub bits: u64,
-    /// Of every port, bytes.
+    /// Buffer of every port
+    #[arg(long, default_value = "128K", value_parser = buffer)]
     pub buffer: u32,
 }
 
 impl Default for Options {
-    /// The switch of `make incast`.
     fn default() -> Self {
-        Self {
-            streams: vec![0, 1, 4, 16, 32],
-            sizes: vec![100, 10_000],
+        defaults()
+    }
+}
+
+impl Study for Options {
+    type Line = Line;
+
+    const COLUMNS: Columns<Line> = &[
+        ("streams", |line| line.streams.to_string()),
+        ("question/B", |line| line.size.to_string()),
+        ("alone/us", |line| micros(line.unloaded)),
+        ("p50/us", |line| micros(line.median)),
+        ("p99/us", |line| micros(line.slowest)),
+        ("slowdown", |line| {
+            format!("{:.1}", line.slowest as f64 / line.unloaded.max(1) as f64)
+        }),
+        ("streams'", |line| part(line.bulk)),
+        ("least * n", |line| part(line.least)),
+        ("announcers'", |line| part(line.announced)),
+        ("of possible", |line| part(line.all)),
+        ("wait/us", |line| micros(line.longest_wait)),
+        ("turns", |line| line.most_turns.to_string()),
+        ("peak/KiB", |line| kib(line.peak)),
+        ("drops", |line| line.counts.drops.to_string()),
+        ("resent", |line| line.counts.retransmissions.to_string()),
+        ("overruns", |line| line.counts.overruns.to_string()),
+        ("complete", |line| line.complete.to_string()),
+    ];
+
+    fn run(&self, common: &Common) -> Result<Vec<Line>> {
+        let alone = Self {
             askers: 1,
-            questions: 300,
-            pause: 0,
             announcers: 0,
-            message: 16 << 10,
-            bits: 200_000_000,
-            buffer: 128 << 10,
+            ..self.clone()
+        };
+        let mut lines = Vec::new();
+        for &size in &self.sizes {
+            let unloaded = case(common, &alone, 0, size).median;
+            for &streams in &self.streams {
+                lines.push(Line {
+                    unloaded,
+                    ..case(common, self, streams, size)
+                });
+            }
         }
+        Ok(lines)
     }
 }
 
@@ -96,26 +143,6 @@ pub struct Line {
     pub counts: Counts,
 }
 
-/// Runs all sizes with all numbers of streams.
-pub fn run(common: &Common, esp: Parameters, options: &Options) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for &size in &options.sizes {
-        let alone = Options {
-            askers: 1,
-            announcers: 0,
-            ..options.clone()
-        };
-        let unloaded = case(common, esp, &alone, 0, size).median;
-        for &streams in &options.streams {
-            lines.push(Line {
-                unloaded,
-                ..case(common, esp, options, streams, size)
-            });
-        }
-    }
-    lines
-}
-
 /// Who sends what; the connections' numbers.
 struct Cast {
     announcers: usize,
@@ -151,19 +178,14 @@ struct Asker {
 }
 
 /// Runs one case.
-pub fn case(
-    common: &Common,
-    esp: Parameters,
-    options: &Options,
-    streams: usize,
-    size: u64,
-) -> Line {
+pub fn case(common: &Common, options: &Options, streams: usize, size: u64) -> Line {
     let cast = Cast {
         announcers: options.announcers,
         streams,
     };
     let first_asker = options.announcers + streams;
     let senders = first_asker + options.askers;
+    let esp = Parameters::default();
     let mut setup = common.setup(senders, options.bits, options.buffer, esp);
     setup.together = options.announcers;
     let mut simulation = Simulation::new(setup.clone());
@@ -293,50 +315,4 @@ fn ask(
 /// Nanoseconds in microseconds.
 fn micros(nanos: Nanos) -> String {
     (nanos / 1_000).to_string()
-}
-
-/// Prints the table.
-pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut table = Table::new(&[
-        "streams",
-        "question/B",
-        "alone/us",
-        "p50/us",
-        "p99/us",
-        "slowdown",
-        "streams'",
-        "least * n",
-        "announcers'",
-        "of possible",
-        "wait/us",
-        "turns",
-        "peak/KiB",
-        "drops",
-        "resent",
-        "overruns",
-        "complete",
-    ]);
-    for line in lines {
-        table.line([
-            line.streams.to_string(),
-            line.size.to_string(),
-            micros(line.unloaded),
-            micros(line.median),
-            micros(line.slowest),
-            format!("{:.1}", line.slowest as f64 / line.unloaded.max(1) as f64),
-            part(line.bulk),
-            part(line.least),
-            part(line.announced),
-            part(line.all),
-            micros(line.longest_wait),
-            line.most_turns.to_string(),
-            crate::report::kib(line.peak),
-            line.counts.drops.to_string(),
-            line.counts.retransmissions.to_string(),
-            line.counts.overruns.to_string(),
-            line.complete.to_string(),
-        ]);
-    }
-    table.write(out)?;
-    Ok(())
 }

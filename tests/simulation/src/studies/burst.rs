@@ -1,14 +1,16 @@
 //! Goodput over `burst_length` and `packets_to_ack`, for the values in `/proc/sys/esp/`.
 
-use std::io::Write;
+use std::io::{self, Write};
 use std::path::Path;
 
+use anyhow::Result;
+use clap::Args;
 use serde::Serialize;
 
-use super::{parameters, Common, GIGABIT};
+use super::{parameters, Common, Picture, Study, GIGABIT};
 use crate::plot::{self, Map};
-use crate::report::{kib, part, rate, Table};
-use crate::rounds::{measure, Message};
+use crate::report::{kib, part, rate, Columns, Table};
+use crate::rounds::Message;
 use crate::simulation::Parameters;
 
 const BURSTS: [u16; 13] = [4, 8, 12, 16, 21, 32, 48, 64, 96, 128, 192, 256, 384];
@@ -50,19 +52,47 @@ pub struct Cell {
     spurious_requests: u64,
 }
 
-/// Runs the grid, where `packets_to_ack` does not exceed `burst_length`.
-pub fn run(common: &Common) -> Vec<Cell> {
-    let mut cells = Vec::new();
-    for (bits, bytes, buffer) in LINKS {
-        for burst_length in BURSTS {
-            for packets_to_ack in ACKS.into_iter().filter(|&ack| ack <= burst_length) {
-                let esp = parameters(burst_length, packets_to_ack, 1);
-                cells.push(cell(common, (bits, bytes, buffer), esp));
+/// Nothing but a picture can be chosen.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    #[command(flatten)]
+    picture: Picture,
+}
+
+impl Study for Options {
+    type Line = Cell;
+
+    const COLUMNS: Columns<Cell> = &[
+        ("smallest that saturate", |cell| rate(cell.bits)),
+        ("burst_length", |cell| cell.burst_length.to_string()),
+        ("packets_to_ack", |cell| cell.packets_to_ack.to_string()),
+        ("goodput", |cell| part(cell.goodput)),
+        ("peak/KiB", |cell| kib(cell.peak)),
+        ("drops", |cell| cell.drops.to_string()),
+        ("spurious", |cell| cell.spurious_requests.to_string()),
+    ];
+
+    fn run(&self, common: &Common) -> Result<Vec<Cell>> {
+        let mut cells = Vec::new();
+        for link in LINKS {
+            for burst_length in BURSTS {
+                for packets_to_ack in ACKS.into_iter().filter(|&ack| ack <= burst_length) {
+                    let esp = parameters(burst_length, packets_to_ack, 1);
+                    cells.push(cell(common, link, esp));
+                }
             }
+            cells.push(cell(common, link, Parameters::default()));
         }
-        cells.push(cell(common, (bits, bytes, buffer), Parameters::default()));
+        Ok(cells)
     }
-    cells
+
+    fn print(cells: &[Cell], out: &mut dyn Write) -> io::Result<()> {
+        print(cells, out)
+    }
+
+    fn draw(&self, cells: &[Cell]) -> Result<()> {
+        self.picture.draw(|file| draw(cells, file))
+    }
 }
 
 fn cell(common: &Common, link: (u64, u64, u32), esp: Parameters) -> Cell {
@@ -82,8 +112,7 @@ fn cell(common: &Common, link: (u64, u64, u32), esp: Parameters) -> Cell {
     for senders in SENDERS {
         let setup = common.setup(senders, bits, buffer, esp);
         let possible = setup.most_goodput();
-        let workload = common.workload(Message::Bytes(bytes));
-        let summary = measure(setup, &workload);
+        let summary = common.measure(&setup, Message::Bytes(bytes));
         cell.median = cell.median.min(summary.goodput / possible);
         let goodput = summary.worst_goodput / possible;
         if goodput < cell.goodput {
@@ -98,7 +127,7 @@ fn cell(common: &Common, link: (u64, u64, u32), esp: Parameters) -> Cell {
 }
 
 /// Prints a grid per link, and the smallest window that saturates it.
-pub fn print(cells: &[Cell], out: &mut dyn Write) -> anyhow::Result<()> {
+fn print(cells: &[Cell], out: &mut dyn Write) -> io::Result<()> {
     writeln!(
         out,
         "goodput of the worst round with N = 1, 2, 8 senders, part of what is possible; rows burst_length, columns packets_to_ack"
@@ -132,30 +161,8 @@ pub fn print(cells: &[Cell], out: &mut dyn Write) -> anyhow::Result<()> {
         }
     }
     writeln!(out)?;
-    let mut table = Table::new(&[
-        "smallest that saturate",
-        "burst_length",
-        "packets_to_ack",
-        "goodput",
-        "peak/KiB",
-        "drops",
-        "spurious",
-    ]);
-    for (bits, ..) in LINKS {
-        if let Some(cell) = smallest(cells, bits) {
-            table.line([
-                rate(bits),
-                cell.burst_length.to_string(),
-                cell.packets_to_ack.to_string(),
-                part(cell.goodput),
-                kib(cell.peak),
-                cell.drops.to_string(),
-                cell.spurious_requests.to_string(),
-            ]);
-        }
-    }
-    table.write(out)?;
-    Ok(())
+    let smallest = LINKS.iter().filter_map(|&(bits, ..)| smallest(cells, bits));
+    Table::of(smallest, Options::COLUMNS).write(out)
 }
 
 /// The cells of a link with fixed parameters.
@@ -175,7 +182,7 @@ fn smallest(cells: &[Cell], bits: u64) -> Option<&Cell> {
 }
 
 /// Draws a map per link.
-pub fn draw(cells: &[Cell], file: &Path) -> anyhow::Result<()> {
+fn draw(cells: &[Cell], file: &Path) -> Result<()> {
     let maps: Vec<Map> = LINKS
         .iter()
         .map(|&(bits, ..)| Map {

@@ -9,15 +9,120 @@ pub mod silent;
 pub mod table;
 pub mod workloads;
 
+use std::io::{self, Write};
+use std::path::{Path, PathBuf};
+
 use anyhow::{ensure, Result};
-use clap::Args;
+use clap::builder::TypedValueParser;
+use clap::{value_parser, Args, Command, Subcommand};
 use esp::Nanos;
+use serde::Serialize;
 
 use crate::network::Rate;
-use crate::rounds::{Message, Workload};
+use crate::report::{write_json, Columns, Table};
+use crate::rounds::{self, Message, Summary, Workload};
 use crate::simulation::{Parameters, Setup};
 
-const GIGABIT: u64 = 1_000_000_000;
+/// Every study is one file and one entry here.
+macro_rules! studies {
+    ($($(#[$about:meta])* $name:ident: $module:ident,)*) => {
+        /// The study that the command line names.
+        #[derive(Debug, Subcommand)]
+        pub enum Choice {
+            $($(#[$about])* $name(Call<$module::Options>),)*
+        }
+
+        impl Choice {
+            /// Runs the study, and writes the results to `out`.
+            pub fn show(&self, out: &mut dyn Write) -> Result<()> {
+                match self {
+                    $(Self::$name(call) => call.show(out),)*
+                }
+            }
+        }
+    };
+}
+
+studies! {
+    /// Goodput and buffer use over links and numbers of senders
+    Table: table,
+    /// How buffer use, goodput and fairness grow with the number of senders
+    Scale: scale,
+    /// What announcements do to ports: drops and completion times over initial_ack_burst_length
+    Announce: announce,
+    /// How long senders that fall silent delay the others
+    Silent: silent,
+    /// How long questions take beside streams
+    Beside: beside,
+    /// All hosts send to all others, as MPI's alltoall
+    Alltoall: alltoall,
+    /// Messages of published sizes at random times: how much longer they take than on an idle network
+    Workloads: workloads,
+    /// Goodput over burst_length and packets_to_ack
+    Burst: burst,
+}
+
+/// A study is its options: what they ask for is run, printed and drawn.
+pub trait Study: Args {
+    /// One result.
+    type Line: Serialize + 'static;
+
+    /// The columns of its table.
+    const COLUMNS: Columns<Self::Line> = &[];
+
+    /// Runs the simulations.
+    fn run(&self, common: &Common) -> Result<Vec<Self::Line>>;
+
+    /// Prints the results: as one table, if it has no other form for them.
+    fn print(lines: &[Self::Line], out: &mut dyn Write) -> io::Result<()> {
+        Table::of(lines, Self::COLUMNS).write(out)
+    }
+
+    /// Draws the results, if the options name a file for that.
+    fn draw(&self, _lines: &[Self::Line]) -> Result<()> {
+        Ok(())
+    }
+}
+
+/// What the command line says after a study's name.
+#[derive(Debug, Args)]
+pub struct Call<S: Study> {
+    #[command(flatten)]
+    common: Common,
+    /// Print JSON instead of a table
+    #[arg(long)]
+    json: bool,
+    #[command(flatten)]
+    study: S,
+}
+
+impl<S: Study> Call<S> {
+    fn show(&self, out: &mut dyn Write) -> Result<()> {
+        let lines = self.study.run(&self.common)?;
+        self.study.draw(&lines)?;
+        if self.json {
+            return write_json(&lines, out);
+        }
+        Ok(S::print(&lines, out)?)
+    }
+}
+
+/// Of the studies that draw.
+#[derive(Clone, Debug, Args)]
+pub struct Picture {
+    /// Draw a picture as well
+    #[arg(long, value_name = "FILE.svg")]
+    plot: Option<PathBuf>,
+}
+
+impl Picture {
+    fn draw(&self, draw: impl FnOnce(&Path) -> Result<()>) -> Result<()> {
+        self.plot.as_deref().map_or(Ok(()), draw)
+    }
+}
+
+const MEGABIT: u64 = 1_000_000;
+const GIGABIT: u64 = 1_000 * MEGABIT;
 
 /// Sequence numbers allow somewhat more.
 const MOST_PACKETS: u64 = 32_000;
@@ -26,14 +131,14 @@ const MOST_PACKETS: u64 = 32_000;
 #[derive(Clone, Debug, Args)]
 pub struct Common {
     /// Rounds per setting
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u16).range(1..))]
+    #[arg(long, default_value_t = 5, value_parser = value_parser!(u16).range(1..))]
     pub rounds: u16,
     /// Device MTU, bytes; at least 300, as the studies have messages of 8 MiB
-    #[arg(long, default_value_t = 1500, value_parser = clap::value_parser!(u16).range(300..))]
+    #[arg(long, default_value_t = 1500, value_parser = value_parser!(u16).range(300..))]
     pub mtu: u16,
     /// What two hosts need to process a packet, one way, microseconds; a latency
-    #[arg(long, default_value_t = 8.0, value_parser = microseconds)]
-    pub processing: f64,
+    #[arg(long, default_value = "8", value_parser = microseconds)]
+    pub processing: Nanos,
     /// Propagation on each link, one way, nanoseconds
     #[arg(long, default_value_t = 100)]
     pub propagation: u32,
@@ -44,13 +149,13 @@ pub struct Common {
     #[arg(long, default_value_t = 0.0, value_parser = probability)]
     pub loss: f64,
     /// Senders start at random times within so many microseconds; 0: all at once
-    #[arg(long, default_value_t = 0.0, value_parser = microseconds)]
-    pub stagger: f64,
+    #[arg(long, default_value = "0", value_parser = microseconds)]
+    pub stagger: Nanos,
     /// The parameter round_trip_time, microseconds
-    #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u32).range(10..=1_000_000))]
+    #[arg(long, default_value_t = 200, value_parser = value_parser!(u32).range(10..=1_000_000))]
     pub round_trip_time: u32,
     /// Receive buffer of each connection, bytes, of which a packet takes its payload and 768; by default never full
-    #[arg(long, default_value_t = 1 << 30, value_parser = clap::value_parser!(u32).range(1..=1 << 30))]
+    #[arg(long, default_value_t = 1 << 30, value_parser = value_parser!(u32).range(1..=1 << 30))]
     pub receive_buffer: u32,
     /// Beginning of all random numbers
     #[arg(long, default_value_t = 1)]
@@ -58,42 +163,19 @@ pub struct Common {
 }
 
 impl Default for Common {
-    /// What the options are if none is given.
     fn default() -> Self {
-        Self {
-            rounds: 5,
-            mtu: 1500,
-            processing: 8.0,
-            propagation: 100,
-            framing: 24,
-            loss: 0.0,
-            stagger: 0.0,
-            round_trip_time: 200,
-            receive_buffer: 1 << 30,
-            seed: 1,
-        }
+        defaults()
     }
 }
 
-fn microseconds(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.0..=1e6).contains(&value) => Ok(value),
-        _ => Err("not a time from 0 to 1000000 microseconds".into()),
-    }
-}
-
-fn probability(text: &str) -> std::result::Result<f64, String> {
-    match text.parse() {
-        Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
-        _ => Err("not a part from 0 to below 1".into()),
-    }
+/// What options are if none is given.
+fn defaults<T: Args>() -> T {
+    let command = T::augment_args(Command::new("defaults"));
+    let matches = command.get_matches_from(["defaults"]);
+    T::from_arg_matches(&matches).expect("no option is required")
 }
 
 impl Common {
-    fn nanos(micros: f64) -> Nanos {
-        (micros * 1e3).round() as Nanos
-    }
-
     /// A setting of this study.
     pub fn setup(&self, senders: usize, bits: u64, buffer: u32, mut esp: Parameters) -> Setup {
         esp.round_trip_time = self.round_trip_time;
@@ -109,7 +191,7 @@ impl Common {
             receiver: None,
             mtu: self.mtu,
             receive_buffer: self.receive_buffer,
-            processing: Self::nanos(self.processing),
+            processing: self.processing,
             propagation: Nanos::from(self.propagation),
             loss: self.loss,
             seed: self.seed,
@@ -132,8 +214,32 @@ impl Common {
         Workload {
             message,
             rounds: usize::from(self.rounds),
-            stagger: Self::nanos(self.stagger),
+            stagger: self.stagger,
             ..Workload::default()
+        }
+    }
+
+    /// Runs these rounds.
+    fn measure(&self, setup: &Setup, message: Message) -> Summary {
+        rounds::measure(setup.clone(), &self.workload(message))
+    }
+}
+
+/// What rounds of messages of the same size came to.
+#[derive(Debug, Serialize)]
+pub struct Measured {
+    setup: Setup,
+    bytes: u64,
+    #[serde(flatten)]
+    summary: Summary,
+}
+
+impl Measured {
+    fn new(common: &Common, setup: Setup, bytes: u64) -> Self {
+        Self {
+            summary: common.measure(&setup, Message::Bytes(bytes)),
+            setup,
+            bytes,
         }
     }
 }
@@ -149,8 +255,38 @@ fn parameters(burst_length: u16, packets_to_ack: u16, initial_ack_burst_length: 
     }
 }
 
+/// A part of one.
+fn probability(text: &str) -> Result<f64, String> {
+    match text.parse() {
+        Ok(value) if (0.0..1.0).contains(&value) => Ok(value),
+        _ => Err("not a part from 0 to below 1".into()),
+    }
+}
+
+/// A time: microseconds in `text`, here nanoseconds.
+fn microseconds(text: &str) -> Result<Nanos, String> {
+    match text.parse() {
+        Ok(value) if (0.0..=1e6).contains(&value) => Ok(f64::round(value * 1e3) as Nanos),
+        _ => Err("not a time from 0 to 1000000 microseconds".into()),
+    }
+}
+
+/// A rate: Mbit/s on the command line, here bits per second.
+fn megabits() -> impl TypedValueParser<Value = u64> {
+    value_parser!(u64)
+        .range(1..=1_000_000)
+        .map(|rate| rate * MEGABIT)
+}
+
+/// The same in Gbit/s.
+fn gigabits() -> impl TypedValueParser<Value = u64> {
+    value_parser!(u64)
+        .range(1..=1_000)
+        .map(|rate| rate * GIGABIT)
+}
+
 /// A number of senders.
-pub fn senders(text: &str) -> std::result::Result<usize, String> {
+fn senders(text: &str) -> Result<usize, String> {
     match text.parse() {
         Ok(number) if (1..=10_000).contains(&number) => Ok(number),
         _ => Err("not a number of senders, 1 to 10000".into()),
@@ -158,7 +294,7 @@ pub fn senders(text: &str) -> std::result::Result<usize, String> {
 }
 
 /// A size: `64K`, `1M`, or bytes.
-pub fn size(text: &str) -> std::result::Result<u64, String> {
+fn size(text: &str) -> Result<u64, String> {
     let wrong = || format!("'{text}' is not a size: bytes, or a number with K or M");
     let (digits, unit) = match text.trim_end_matches(['K', 'M']) {
         digits if digits.len() == text.len() => (digits, 1),
@@ -170,4 +306,10 @@ pub fn size(text: &str) -> std::result::Result<u64, String> {
         Some(bytes) if (1..=1 << 30).contains(&bytes) => Ok(bytes),
         _ => Err(wrong()),
     }
+}
+
+/// The size of a buffer.
+fn buffer(text: &str) -> Result<u32, String> {
+    // `size` allows 1 GiB at most.
+    Ok(size(text)? as u32)
 }

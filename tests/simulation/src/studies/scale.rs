@@ -1,106 +1,101 @@
 //! How buffer use, goodput and fairness grow with the number of senders.
 
-use std::io::Write;
 use std::path::Path;
 
-use serde::Serialize;
+use anyhow::{ensure, Result};
+use clap::{value_parser, Args};
 
-use super::{parameters, Common};
+use super::{buffer, gigabits, parameters, senders, size, Common, Measured, Picture, Study};
 use crate::plot::{self, Curve, Panel, SeriesLabelPosition};
-use crate::report::{kib, millis, part, Table};
-use crate::rounds::{measure, Message, Summary};
-use crate::simulation::Setup;
+use crate::report::{kib, millis, part, Columns};
+use crate::rounds::Summary;
 
 /// What is scaled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// The numbers of senders.
-    pub senders: Vec<usize>,
-    /// Of every link, bits per second.
-    pub bits: u64,
-    /// Of every port, bytes.
-    pub buffer: u32,
-    /// What each sender sends in a round, bytes.
-    pub bytes: u64,
-    /// The protocol's parameters: burst_length, packets_to_ack, and initial_ack_burst_length, for which several
-    /// values can be compared.
-    pub burst_length: u16,
-    /// See above.
-    pub packets_to_ack: u16,
-    /// See above.
-    pub initial: Vec<u16>,
-}
-
-/// One number of senders.
-#[derive(Debug, Serialize)]
-pub struct Line {
-    setup: Setup,
+    #[command(flatten)]
+    picture: Picture,
+    /// Numbers of senders
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "1,2,4,8,16,32,64,128,256,512,1000",
+        value_parser = senders
+    )]
+    senders: Vec<usize>,
+    /// Rate of every link, Gbit/s
+    #[arg(long = "gigabits", value_name = "GIGABITS", default_value = "100", value_parser = gigabits())]
+    bits: u64,
+    /// Buffer of every port
+    #[arg(long, default_value = "2M", value_parser = buffer)]
+    buffer: u32,
+    /// What each sender sends in a round
+    #[arg(long, default_value = "4M", value_parser = size)]
     bytes: u64,
-    #[serde(flatten)]
-    summary: Summary,
+    /// The parameter burst_length
+    #[arg(long, default_value_t = 256, value_parser = value_parser!(u16).range(1..=32767))]
+    burst: u16,
+    /// The parameter packets_to_ack
+    #[arg(long, default_value_t = 96, value_parser = value_parser!(u16).range(1..=32767))]
+    ack: u16,
+    /// Values of the parameter initial_ack_burst_length
+    #[arg(long, value_delimiter = ',', default_value = "0,1")]
+    initial: Vec<u16>,
 }
 
-/// Runs all numbers of senders.
-pub fn run(common: &Common, options: &Options) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for &initial in &options.initial {
-        for &senders in &options.senders {
-            let esp = parameters(options.burst_length, options.packets_to_ack, initial);
-            let setup = common.setup(senders, options.bits, options.buffer, esp);
-            let workload = common.workload(Message::Bytes(options.bytes));
-            lines.push(Line {
-                summary: measure(setup.clone(), &workload),
-                setup,
-                bytes: options.bytes,
-            });
+impl Study for Options {
+    type Line = Measured;
+
+    const COLUMNS: Columns<Measured> = &[
+        ("N", |line| line.setup.senders.to_string()),
+        ("initial", |line| {
+            line.setup.esp.initial_ack_burst_length.to_string()
+        }),
+        ("goodput", |line| part(line.summary.goodput)),
+        ("worst", |line| part(line.summary.worst_goodput)),
+        ("peak/KiB", |line| kib(line.summary.peak)),
+        ("drops", |line| line.summary.counts.drops.to_string()),
+        ("fairness", |line| part(line.summary.fairness)),
+        ("resent", |line| {
+            line.summary.counts.retransmissions.to_string()
+        }),
+        ("duplicates", |line| {
+            line.summary.counts.duplicates.to_string()
+        }),
+        ("requests", |line| line.summary.counts.requests.to_string()),
+        ("spurious", |line| {
+            line.summary.counts.spurious_requests.to_string()
+        }),
+        ("waiting", |line| line.summary.waiting.to_string()),
+        ("median ms", |line| millis(line.summary.completion)),
+        ("worst ms", |line| millis(line.summary.completion_worst)),
+    ];
+
+    fn run(&self, common: &Common) -> Result<Vec<Measured>> {
+        let Self { burst, ack, .. } = *self;
+        common.check_message(self.bytes)?;
+        ensure!(
+            ack <= burst,
+            "--ack {ack} exceeds --burst {burst}: a window would be used up before an acknowledgement is due"
+        );
+        let mut lines = Vec::new();
+        for &initial in &self.initial {
+            for &senders in &self.senders {
+                let esp = parameters(burst, ack, initial);
+                let setup = common.setup(senders, self.bits, self.buffer, esp);
+                lines.push(Measured::new(common, setup, self.bytes));
+            }
         }
+        Ok(lines)
     }
-    lines
-}
 
-/// Prints the table.
-pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut table = Table::new(&[
-        "N",
-        "initial",
-        "goodput",
-        "worst",
-        "peak/KiB",
-        "drops",
-        "fairness",
-        "resent",
-        "duplicates",
-        "requests",
-        "spurious",
-        "waiting",
-        "median ms",
-        "worst ms",
-    ]);
-    for line in lines {
-        let Summary { counts, .. } = &line.summary;
-        table.line([
-            line.setup.senders.to_string(),
-            line.setup.esp.initial_ack_burst_length.to_string(),
-            part(line.summary.goodput),
-            part(line.summary.worst_goodput),
-            kib(line.summary.peak),
-            counts.drops.to_string(),
-            part(line.summary.fairness),
-            counts.retransmissions.to_string(),
-            counts.duplicates.to_string(),
-            counts.requests.to_string(),
-            counts.spurious_requests.to_string(),
-            line.summary.waiting.to_string(),
-            millis(line.summary.completion),
-            millis(line.summary.completion_worst),
-        ]);
+    fn draw(&self, lines: &[Measured]) -> Result<()> {
+        self.picture.draw(|file| draw(lines, file))
     }
-    table.write(out)?;
-    Ok(())
 }
 
 /// Draws buffer use, goodput and fairness over the number of senders.
-pub fn draw(lines: &[Line], file: &Path) -> anyhow::Result<()> {
+fn draw(lines: &[Measured], file: &Path) -> Result<()> {
     let mut initial: Vec<u16> = lines
         .iter()
         .map(|line| line.setup.esp.initial_ack_burst_length)

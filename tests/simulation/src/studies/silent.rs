@@ -1,12 +1,14 @@
 //! Senders that announce and then fall silent: how long they delay the others.
 
-use std::io::Write;
+use std::io::{self, Write};
 
+use anyhow::Result;
+use clap::Args;
 use esp::{ack_queue, Nanos};
 use serde::Serialize;
 
-use super::{parameters, Common, GIGABIT};
-use crate::report::{millis, Table};
+use super::{parameters, Common, Study, GIGABIT};
+use crate::report::{millis, Columns, Table};
 use crate::rounds::{self, Message, Workload};
 use crate::simulation::Simulation;
 
@@ -54,17 +56,48 @@ fn last_packet(first: u64, which: usize, together: bool) -> u64 {
     }
 }
 
-/// Runs all cases.
-pub fn run(common: &Common) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for (senders, silent) in CASES {
-        for together in [true, false] {
-            if silent > 1 || together {
-                lines.push(case(common, senders, silent, together));
+/// Nothing can be chosen.
+#[derive(Clone, Debug, Args)]
+pub struct Options {}
+
+impl Study for Options {
+    type Line = Line;
+
+    const COLUMNS: Columns<Line> = &[
+        ("senders", |line| line.senders.to_string()),
+        ("silent", |line| line.silent.to_string()),
+        ("stop", |line| {
+            if line.together { "together" } else { "apart" }.to_string()
+        }),
+        ("without them", |line| millis(line.without)),
+        ("with them", |line| millis(line.worst)),
+        ("after packets", |line| line.worst_after.to_string()),
+        ("delay by silence", |line| millis(line.delay)),
+        ("bound", |line| millis(line.bound)),
+        ("turns taken", |line| line.overruns.to_string()),
+        ("drops", |line| line.drops.to_string()),
+        ("complete", |line| line.complete.to_string()),
+    ];
+
+    fn run(&self, common: &Common) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        for (senders, silent) in CASES {
+            for together in [true, false] {
+                if silent > 1 || together {
+                    lines.push(case(common, senders, silent, together));
+                }
             }
         }
+        Ok(lines)
     }
-    lines
+
+    fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
+        writeln!(
+            out,
+            "256 KiB each at 1 Gbit/s; silent senders stop after 1, 2, ... packets; the worst of all these runs, ms"
+        )?;
+        Table::of(lines, Self::COLUMNS).write(out)
+    }
 }
 
 fn workload(common: &Common) -> Workload {
@@ -119,42 +152,4 @@ fn case(common: &Common, senders: usize, silent: usize, together: bool) -> Line 
             .max(round.duration.saturating_sub(without + spent));
     }
     line
-}
-
-/// Prints the table.
-pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
-    writeln!(
-        out,
-        "256 KiB each at 1 Gbit/s; silent senders stop after 1, 2, ... packets; the worst of all these runs, ms"
-    )?;
-    let mut table = Table::new(&[
-        "senders",
-        "silent",
-        "stop",
-        "without them",
-        "with them",
-        "after packets",
-        "delay by silence",
-        "bound",
-        "turns taken",
-        "drops",
-        "complete",
-    ]);
-    for line in lines {
-        table.line([
-            line.senders.to_string(),
-            line.silent.to_string(),
-            if line.together { "together" } else { "apart" }.to_string(),
-            millis(line.without),
-            millis(line.worst),
-            line.worst_after.to_string(),
-            millis(line.delay),
-            millis(line.bound),
-            line.overruns.to_string(),
-            line.drops.to_string(),
-            line.complete.to_string(),
-        ]);
-    }
-    table.write(out)?;
-    Ok(())
 }

@@ -1,160 +1,93 @@
 //! Goodput over links and numbers of senders.
 
-use std::io::Write;
-
+use anyhow::Result;
+use clap::Args;
 use esp::Config;
-use serde::Serialize;
 
-use super::{parameters, Common, GIGABIT};
-use crate::report::{kib, part, rate, Table};
-use crate::rounds::{measure, Message, Summary};
-use crate::simulation::{Parameters, Setup};
+use super::{parameters, senders, size, Common, Measured, Study, GIGABIT};
+use crate::report::{kib, part, rate, Columns};
+use crate::simulation::Parameters;
 
-/// A link, its switch's buffer and the parameters for it.
-struct Link {
-    bits: u64,
-    buffer: u32,
-    burst_length: u16,
-    packets_to_ack: u16,
-    /// What each sender sends in a round, bytes: enough that the beginning does not tell.
-    bytes: u64,
-}
-
-const LINKS: [Link; 7] = [
-    Link {
-        bits: GIGABIT / 5,
-        buffer: 128 << 10,
-        burst_length: 21,
-        packets_to_ack: 10,
-        bytes: 64 << 10,
-    },
-    Link {
-        bits: GIGABIT / 5,
-        buffer: 128 << 10,
-        burst_length: 21,
-        packets_to_ack: 10,
-        bytes: 256 << 10,
-    },
-    Link {
-        bits: GIGABIT,
-        buffer: 128 << 10,
-        burst_length: 21,
-        packets_to_ack: 10,
-        bytes: 256 << 10,
-    },
-    Link {
-        bits: 10 * GIGABIT,
-        buffer: 256 << 10,
-        burst_length: 21,
-        packets_to_ack: 10,
-        bytes: 1 << 20,
-    },
-    Link {
-        bits: 10 * GIGABIT,
-        buffer: 256 << 10,
-        burst_length: 64,
-        packets_to_ack: 32,
-        bytes: 1 << 20,
-    },
-    Link {
-        bits: 25 * GIGABIT,
-        buffer: 512 << 10,
-        burst_length: 96,
-        packets_to_ack: 48,
-        bytes: 2 << 20,
-    },
-    Link {
-        bits: 100 * GIGABIT,
-        buffer: 2 << 20,
-        burst_length: 256,
-        packets_to_ack: 96,
-        bytes: 4 << 20,
-    },
+/// Links: the rate, the buffer of the switch, burst_length and packets_to_ack for it, and what each sender sends in a
+/// round, bytes: enough that the beginning does not tell.
+const LINKS: [(u64, u32, (u16, u16), u64); 7] = [
+    (GIGABIT / 5, 128 << 10, (21, 10), 64 << 10),
+    (GIGABIT / 5, 128 << 10, (21, 10), 256 << 10),
+    (GIGABIT, 128 << 10, (21, 10), 256 << 10),
+    (10 * GIGABIT, 256 << 10, (21, 10), 1 << 20),
+    (10 * GIGABIT, 256 << 10, (64, 32), 1 << 20),
+    (25 * GIGABIT, 512 << 10, (96, 48), 2 << 20),
+    (100 * GIGABIT, 2 << 20, (256, 96), 4 << 20),
 ];
 
-/// One line of the table.
-#[derive(Debug, Serialize)]
-pub struct Line {
-    setup: Setup,
-    bytes: u64,
-    #[serde(flatten)]
-    summary: Summary,
-}
-
-/// Runs all links with all numbers of senders; `bytes`: instead of each link's own.
-pub fn run(
-    common: &Common,
-    senders: &[usize],
-    initial_ack_burst_length: u16,
+/// What is run on all links.
+#[derive(Clone, Debug, Args)]
+pub struct Options {
+    /// Numbers of senders
+    #[arg(long, value_delimiter = ',', default_value = "1,2,8,32", value_parser = senders)]
+    senders: Vec<usize>,
+    /// The parameter initial_ack_burst_length
+    #[arg(long, default_value_t = 1)]
+    initial: u16,
+    /// What each sender sends in a round; without it, 256K to 4M, the more the faster the link
+    #[arg(long, value_parser = size)]
     bytes: Option<u64>,
-) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for link in &LINKS {
-        let granted = Parameters {
-            initial_ack_burst_length,
-            ..Parameters::default()
-        };
-        let fixed = parameters(
-            link.burst_length,
-            link.packets_to_ack,
-            initial_ack_burst_length,
-        );
-        for (esp, n) in senders.iter().flat_map(|&n| [(fixed, n), (granted, n)]) {
-            let setup = common.setup(n, link.bits, link.buffer, esp);
-            let bytes = bytes.unwrap_or(link.bytes);
-            let workload = common.workload(Message::Bytes(bytes));
-            lines.push(Line {
-                summary: measure(setup.clone(), &workload),
-                setup,
-                bytes,
-            });
-        }
-    }
-    lines
 }
 
-/// Prints the table.
-pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut table = Table::new(&[
-        "link",
-        "buffer/KiB",
-        "burst/ack",
-        "KiB",
-        "N",
-        "goodput",
-        "worst",
-        "of possible",
-        "peak/KiB",
-        "drops",
-        "fairness",
-        "resent",
-        "requests",
-        "spurious",
-        "waiting",
-    ]);
-    for line in lines {
-        let Summary { counts, .. } = &line.summary;
-        table.line([
-            rate(line.setup.rate.bits),
-            (line.setup.buffer >> 10).to_string(),
-            match line.setup.esp {
-                esp if Config::from(esp).is_adaptive() => "granted".to_owned(),
-                esp => format!("{}/{}", esp.burst_length, esp.packets_to_ack),
-            },
-            (line.bytes >> 10).to_string(),
-            line.setup.senders.to_string(),
-            part(line.summary.goodput),
-            part(line.summary.worst_goodput),
-            part(line.summary.goodput / line.setup.most_goodput()),
-            kib(line.summary.peak),
-            counts.drops.to_string(),
-            part(line.summary.fairness),
-            counts.retransmissions.to_string(),
-            counts.requests.to_string(),
-            counts.spurious_requests.to_string(),
-            line.summary.waiting.to_string(),
-        ]);
+impl Study for Options {
+    type Line = Measured;
+
+    const COLUMNS: Columns<Measured> = &[
+        ("link", |line| rate(line.setup.rate.bits)),
+        ("buffer/KiB", |line| (line.setup.buffer >> 10).to_string()),
+        ("burst/ack", |line| window(line.setup.esp)),
+        ("KiB", |line| (line.bytes >> 10).to_string()),
+        ("N", |line| line.setup.senders.to_string()),
+        ("goodput", |line| part(line.summary.goodput)),
+        ("worst", |line| part(line.summary.worst_goodput)),
+        ("of possible", |line| {
+            part(line.summary.goodput / line.setup.most_goodput())
+        }),
+        ("peak/KiB", |line| kib(line.summary.peak)),
+        ("drops", |line| line.summary.counts.drops.to_string()),
+        ("fairness", |line| part(line.summary.fairness)),
+        ("resent", |line| {
+            line.summary.counts.retransmissions.to_string()
+        }),
+        ("requests", |line| line.summary.counts.requests.to_string()),
+        ("spurious", |line| {
+            line.summary.counts.spurious_requests.to_string()
+        }),
+        ("waiting", |line| line.summary.waiting.to_string()),
+    ];
+
+    fn run(&self, common: &Common) -> Result<Vec<Measured>> {
+        common.check_message(self.bytes.unwrap_or(0))?;
+        let mut lines = Vec::new();
+        for (bits, buffer, (burst_length, packets_to_ack), bytes) in LINKS {
+            let granted = Parameters {
+                initial_ack_burst_length: self.initial,
+                ..Parameters::default()
+            };
+            let fixed = parameters(burst_length, packets_to_ack, self.initial);
+            for (esp, n) in self
+                .senders
+                .iter()
+                .flat_map(|&n| [(fixed, n), (granted, n)])
+            {
+                let setup = common.setup(n, bits, buffer, esp);
+                lines.push(Measured::new(common, setup, self.bytes.unwrap_or(bytes)));
+            }
+        }
+        Ok(lines)
     }
-    table.write(out)?;
-    Ok(())
+}
+
+/// burst_length and packets_to_ack, if the receiver does not grant other windows.
+fn window(esp: Parameters) -> String {
+    if Config::from(esp).is_adaptive() {
+        "granted".to_owned()
+    } else {
+        format!("{}/{}", esp.burst_length, esp.packets_to_ack)
+    }
 }

@@ -1,15 +1,16 @@
 //! Messages of published sizes at random times: how much longer they take than on an idle network.
 
 use std::collections::VecDeque;
-use std::io::Write;
 
-use clap::ValueEnum;
+use anyhow::Result;
+use clap::builder::TypedValueParser;
+use clap::{value_parser, Args, ValueEnum};
 use esp::Nanos;
 use serde::Serialize;
 
-use super::Common;
+use super::{buffer, megabits, senders, size, Common, Study};
 use crate::network::frame_bytes;
-use crate::report::{kib, part, rate, Table};
+use crate::report::{kib, part, rate, Columns};
 use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
 
@@ -158,20 +159,69 @@ impl Sizes {
 }
 
 /// What is sent.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Args)]
 pub struct Options {
-    /// Distributions.
-    pub sizes: Vec<Sizes>,
-    /// Numbers of senders.
-    pub senders: Vec<usize>,
-    /// What all of them send, part of what the receiver's port can carry, with headers.
-    pub load: f64,
-    /// So many bytes in all, and a thousand messages at least.
-    pub bytes: u64,
-    /// Of every link, bits per second.
-    pub bits: u64,
-    /// Of every port, bytes.
-    pub buffer: u32,
+    /// Distributions of sizes
+    #[arg(long, value_delimiter = ',', default_value = "w1,w2,w3,w4,w5")]
+    sizes: Vec<Sizes>,
+    /// Numbers of senders
+    #[arg(long, value_delimiter = ',', default_value = "10,100,1000", value_parser = senders)]
+    senders: Vec<usize>,
+    /// What all of them send, percent of what the receiver's port can carry
+    // With headers; here a part of one.
+    #[arg(long, default_value = "80", value_parser = percent())]
+    load: f64,
+    /// Bytes in all
+    // And a thousand messages at least.
+    #[arg(long, default_value = "256M", value_parser = size)]
+    bytes: u64,
+    /// Rate of every link, Mbit/s
+    #[arg(long = "megabits", value_name = "MEGABITS", default_value = "10000", value_parser = megabits())]
+    bits: u64,
+    /// Buffer of every port
+    #[arg(long, default_value = "2M", value_parser = buffer)]
+    buffer: u32,
+}
+
+fn percent() -> impl TypedValueParser<Value = f64> {
+    value_parser!(u8)
+        .range(1..=99)
+        .map(|percent| f64::from(percent) / 100.0)
+}
+
+impl Study for Options {
+    type Line = Line;
+
+    const COLUMNS: Columns<Line> = &[
+        ("sizes", |line| format!("{:?}", line.sizes)),
+        ("link", |line| rate(line.setup.rate.bits)),
+        ("senders", |line| line.senders.to_string()),
+        ("messages", |line| line.messages.to_string()),
+        ("load", |line| part(line.load)),
+        ("slowdown p50", |line| times(line.all.median)),
+        ("p99", |line| times(line.all.slowest)),
+        ("shorter half p50", |line| times(line.short.median)),
+        ("p99", |line| times(line.short.slowest)),
+        ("longest tenth p50", |line| times(line.long.median)),
+        ("p99", |line| times(line.long.slowest)),
+        ("peak/KiB", |line| kib(line.peak)),
+        ("drops", |line| line.counts.drops.to_string()),
+        ("resent", |line| line.counts.retransmissions.to_string()),
+    ];
+
+    fn run(&self, common: &Common) -> Result<Vec<Line>> {
+        let mut lines = Vec::new();
+        for &sizes in &self.sizes {
+            for &senders in &self.senders {
+                lines.push(case(common, self, sizes, senders));
+            }
+        }
+        Ok(lines)
+    }
+}
+
+fn times(value: f64) -> String {
+    format!("{value:.1}")
 }
 
 /// A message.
@@ -219,17 +269,6 @@ pub struct Line {
     pub counts: Counts,
 }
 
-/// Runs all distributions with all numbers of senders.
-pub fn run(common: &Common, esp: Parameters, options: &Options) -> Vec<Line> {
-    let mut lines = Vec::new();
-    for &sizes in &options.sizes {
-        for &senders in &options.senders {
-            lines.push(case(common, esp, options, sizes, senders));
-        }
-    }
-    lines
-}
-
 /// What a message's packets take on a link, and the last of them alone, nanoseconds.
 fn on_link(setup: &Setup, size: u64) -> (f64, f64) {
     let mss = u64::from(setup.mss());
@@ -250,8 +289,8 @@ fn alone(setup: &Setup, size: u64) -> f64 {
     whole + last + latency as f64
 }
 
-fn case(common: &Common, esp: Parameters, options: &Options, sizes: Sizes, senders: usize) -> Line {
-    let setup = common.setup(senders, options.bits, options.buffer, esp);
+fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Line {
+    let setup = common.setup(senders, options.bits, options.buffer, Parameters::default());
     let mut simulation = Simulation::new(setup.clone());
     let mean = sizes.mean(|size| size as f64);
     let messages = ((options.bytes as f64 / mean) as usize).max(1_000);
@@ -362,47 +401,6 @@ fn send(
         message.until = written[sender];
         under_way[sender].push_back(message);
     }
-}
-
-/// Prints the table.
-pub fn print(lines: &[Line], out: &mut dyn Write) -> anyhow::Result<()> {
-    let mut table = Table::new(&[
-        "sizes",
-        "link",
-        "senders",
-        "messages",
-        "load",
-        "slowdown p50",
-        "p99",
-        "shorter half p50",
-        "p99",
-        "longest tenth p50",
-        "p99",
-        "peak/KiB",
-        "drops",
-        "resent",
-    ]);
-    let times = |value: f64| format!("{value:.1}");
-    for line in lines {
-        table.line([
-            format!("{:?}", line.sizes),
-            rate(line.setup.rate.bits),
-            line.senders.to_string(),
-            line.messages.to_string(),
-            part(line.load),
-            times(line.all.median),
-            times(line.all.slowest),
-            times(line.short.median),
-            times(line.short.slowest),
-            times(line.long.median),
-            times(line.long.slowest),
-            kib(line.peak),
-            line.counts.drops.to_string(),
-            line.counts.retransmissions.to_string(),
-        ]);
-    }
-    table.write(out)?;
-    Ok(())
 }
 
 #[cfg(test)]
