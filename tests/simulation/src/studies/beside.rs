@@ -1,5 +1,7 @@
 //! Questions beside streams: how long short messages take while long ones have the port.
 
+use std::ops::Range;
+
 use anyhow::Result;
 use clap::builder::TypedValueParser;
 use clap::{value_parser, Args};
@@ -143,29 +145,11 @@ pub struct Line {
     pub counts: Counts,
 }
 
-/// Who sends what; the connections' numbers.
-struct Cast {
-    announcers: usize,
-    streams: usize,
-}
-
 /// What a connection does.
 enum Role {
     Announcer,
     Stream,
     Asker(usize),
-}
-
-impl Cast {
-    fn role(&self, sender: usize) -> Role {
-        if sender < self.announcers {
-            Role::Announcer
-        } else if sender < self.announcers + self.streams {
-            Role::Stream
-        } else {
-            Role::Asker(sender - self.announcers - self.streams)
-        }
-    }
 }
 
 /// One asker's questions.
@@ -177,139 +161,194 @@ struct Asker {
     until: u64,
 }
 
+/// One number of streams with one size of questions.
+struct Case<'a> {
+    options: &'a Options,
+    size: u64,
+    simulation: Simulation,
+    /// The numbers of these connections; announcers come before them, askers behind.
+    streams: Range<usize>,
+    /// What each announcer and stream was given to send, bytes.
+    written: Vec<u64>,
+    askers: Vec<Asker>,
+    /// Askers that have questions left.
+    asking: usize,
+    /// From each question to its answer, nanoseconds.
+    times: Vec<Nanos>,
+}
+
 /// Runs one case.
 pub fn case(common: &Common, options: &Options, streams: usize, size: u64) -> Line {
-    let cast = Cast {
-        announcers: options.announcers,
-        streams,
-    };
-    let first_asker = options.announcers + streams;
-    let senders = first_asker + options.askers;
-    let esp = Parameters::default();
-    let mut setup = common.setup(senders, options.bits, options.buffer, esp);
-    setup.together = options.announcers;
-    let mut simulation = Simulation::new(setup.clone());
-    let mut written = vec![0; senders];
-    let begin = simulation.now();
-    for (sender, written) in written.iter_mut().enumerate().take(first_asker) {
-        *written = match cast.role(sender) {
-            Role::Announcer => options.message,
-            Role::Stream | Role::Asker(_) => PIECE,
-        };
-        simulation.send_at(begin, sender, *written);
+    let mut case = Case::new(common, options, streams, size);
+    let start = case.warm_up();
+    let received = case.received();
+    let counts = case.simulation.counts();
+    for id in 0..options.askers {
+        case.ask(id, start);
     }
-    let mut askers = vec![
-        Asker {
-            left: options.questions,
-            ..Asker::default()
-        };
-        options.askers
-    ];
-    let mut times = Vec::new();
-    let warm = if first_asker > 0 { WARM_UP } else { 0 };
-    let start = begin + warm;
-    let mut base = None;
-    let mut left = options.askers;
     let deadline = start + LONGEST;
-    while left > 0 && simulation.next().is_some_and(|at| at < deadline) || base.is_none() {
-        if base.is_none() && simulation.next().is_none_or(|at| at >= start) {
-            let received: Vec<u64> = (0..senders).map(|id| simulation.received(id)).collect();
-            base = Some((received, simulation.counts()));
-            let _ = simulation.take_peaks();
-            for sender in 0..senders {
-                let _ = simulation.take_longest_wait(sender);
-            }
-            for (id, asker) in askers.iter_mut().enumerate() {
-                ask(
-                    &mut simulation,
-                    asker,
-                    first_asker + id,
-                    size,
-                    options.pause,
-                    start,
-                );
-            }
+    loop {
+        case.step();
+        if case.asking == 0 || case.simulation.next().is_none_or(|at| at >= deadline) {
+            break case.sum_up(start, &received, &counts);
         }
-        simulation.step();
-        if let Some(sender) = simulation.take_answered() {
-            if let Role::Asker(id) = cast.role(sender) {
-                let asker = &mut askers[id];
-                times.push(simulation.now() - asker.asked);
-                asker.left -= 1;
-                if asker.left == 0 {
-                    left -= 1;
-                } else {
-                    let now = simulation.now();
-                    ask(&mut simulation, asker, sender, size, options.pause, now);
-                }
-            }
-        }
-        let Some(sender) = simulation.take_delivery() else {
-            continue;
-        };
-        let now = simulation.now();
-        let received = simulation.received(sender);
-        match cast.role(sender) {
-            Role::Announcer if received == written[sender] => {
-                written[sender] += options.message;
-                simulation.send_at(now, sender, options.message);
-            }
-            Role::Stream if received + AHEAD > written[sender] => {
-                written[sender] += PIECE;
-                simulation.send_at(now, sender, PIECE);
-            }
-            Role::Asker(id) if received == askers[id].until => simulation.answer(sender, 1),
-            _ => {}
-        }
-    }
-    let (received, counts) = base.expect("the questions have begun");
-    let elapsed = (simulation.now() - start).max(1) as f64 * options.bits as f64 / 8e9;
-    let share = |ids: std::ops::Range<usize>| {
-        let bytes: u64 = ids.map(|id| simulation.received(id) - received[id]).sum();
-        bytes as f64 / elapsed
-    };
-    let announced = share(0..options.announcers);
-    let bulk = share(options.announcers..first_asker);
-    let each = (options.announcers..first_asker).map(|id| share(id..id + 1));
-    let least = each.fold(f64::INFINITY, f64::min) * streams as f64;
-    let all = share(0..senders) / setup.most_goodput();
-    let (peak, _) = simulation.take_peaks();
-    let waits: Vec<_> = (options.announcers..first_asker)
-        .map(|id| simulation.take_longest_wait(id))
-        .collect();
-    times.sort_unstable();
-    Line {
-        streams,
-        size,
-        median: percentile(&times, 50).unwrap_or(0),
-        slowest: percentile(&times, 99).unwrap_or(0),
-        unloaded: 0,
-        bulk,
-        least: if streams > 0 { least } else { 0.0 },
-        announced,
-        all,
-        longest_wait: waits.iter().map(|(wait, _)| *wait).max().unwrap_or(0),
-        most_turns: waits.iter().map(|(_, turns)| *turns).max().unwrap_or(0),
-        peak,
-        complete: left == 0,
-        counts: simulation.counts().since(&counts),
-        setup,
     }
 }
 
-/// The next question of an asker, at `now` or a random time later.
-fn ask(
-    simulation: &mut Simulation,
-    asker: &mut Asker,
-    sender: usize,
-    size: u64,
-    pause: Nanos,
-    now: Nanos,
-) {
-    let later = -(1.0 - simulation.rng().f64()).ln() * pause as f64;
-    asker.asked = now + later as Nanos;
-    asker.until = simulation.received(sender) + size;
-    simulation.send_at(asker.asked, sender, size);
+impl<'a> Case<'a> {
+    /// The announcers and the streams begin.
+    fn new(common: &Common, options: &'a Options, streams: usize, size: u64) -> Self {
+        let streams = options.announcers..options.announcers + streams;
+        let senders = streams.end + options.askers;
+        let esp = Parameters::default();
+        let mut setup = common.setup(senders, options.bits, options.buffer, esp);
+        setup.together = options.announcers;
+        let asker = Asker {
+            left: options.questions,
+            ..Asker::default()
+        };
+        let mut case = Self {
+            options,
+            size,
+            simulation: Simulation::new(setup),
+            written: vec![0; streams.end],
+            streams,
+            askers: vec![asker; options.askers],
+            asking: options.askers,
+            times: Vec::new(),
+        };
+        for sender in 0..case.streams.end {
+            case.give(sender);
+        }
+        case
+    }
+
+    fn role(&self, sender: usize) -> Role {
+        if sender < self.streams.start {
+            Role::Announcer
+        } else if sender < self.streams.end {
+            Role::Stream
+        } else {
+            Role::Asker(sender - self.streams.end)
+        }
+    }
+
+    /// Lets the announcers and the streams have the port for some time. Returns the end of that time, from which on all is
+    /// measured.
+    fn warm_up(&mut self) -> Nanos {
+        let alone = self.streams.end == 0;
+        let start = self.simulation.now() + if alone { 0 } else { WARM_UP };
+        while self.simulation.next().is_some_and(|at| at < start) {
+            self.step();
+        }
+        let _ = self.simulation.take_peaks();
+        for sender in 0..self.simulation.setup().senders {
+            let _ = self.simulation.take_longest_wait(sender);
+        }
+        start
+    }
+
+    /// What came from each connection so far, bytes.
+    fn received(&self) -> Vec<u64> {
+        let senders = 0..self.simulation.setup().senders;
+        senders.map(|id| self.simulation.received(id)).collect()
+    }
+
+    /// An announcer or a stream has more to send.
+    fn give(&mut self, sender: usize) {
+        let bytes = match self.role(sender) {
+            Role::Announcer => self.options.message,
+            Role::Stream | Role::Asker(_) => PIECE,
+        };
+        self.written[sender] += bytes;
+        let now = self.simulation.now();
+        self.simulation.send_at(now, sender, bytes);
+    }
+
+    /// The next question of an asker, at `now` or a random time later.
+    fn ask(&mut self, id: usize, now: Nanos) {
+        let sender = self.streams.end + id;
+        let later = -(1.0 - self.simulation.rng().f64()).ln() * self.options.pause as f64;
+        let asker = &mut self.askers[id];
+        asker.asked = now + later as Nanos;
+        asker.until = self.simulation.received(sender) + self.size;
+        self.simulation.send_at(asker.asked, sender, self.size);
+    }
+
+    /// Lets the next thing happen.
+    fn step(&mut self) {
+        self.simulation.step();
+        if let Some(sender) = self.simulation.take_answered() {
+            self.answered(sender);
+        }
+        if let Some(sender) = self.simulation.take_delivery() {
+            self.delivered(sender);
+        }
+    }
+
+    /// A connection was delivered an answer.
+    fn answered(&mut self, sender: usize) {
+        let Role::Asker(id) = self.role(sender) else {
+            return;
+        };
+        let now = self.simulation.now();
+        let asker = &mut self.askers[id];
+        self.times.push(now - asker.asked);
+        asker.left -= 1;
+        if asker.left == 0 {
+            self.asking -= 1;
+        } else {
+            self.ask(id, now);
+        }
+    }
+
+    /// Data of a connection was delivered.
+    fn delivered(&mut self, sender: usize) {
+        let received = self.simulation.received(sender);
+        match self.role(sender) {
+            Role::Announcer if received == self.written[sender] => self.give(sender),
+            Role::Stream if received + AHEAD > self.written[sender] => self.give(sender),
+            Role::Asker(id) if received == self.askers[id].until => {
+                self.simulation.answer(sender, 1);
+            }
+            _ => {}
+        }
+    }
+
+    /// What came of it since `start`, when the counters were these.
+    fn sum_up(mut self, start: Nanos, before: &[u64], counts: &Counts) -> Line {
+        let setup = self.simulation.setup().clone();
+        let possible = (self.simulation.now() - start).max(1) as f64 * setup.rate.bits as f64 / 8e9;
+        let received = self.received();
+        let share = |ids: Range<usize>| {
+            let bytes: u64 = ids.map(|id| received[id] - before[id]).sum();
+            bytes as f64 / possible
+        };
+        let streams = self.streams.clone();
+        let least = streams.clone().map(|id| share(id..id + 1)).reduce(f64::min);
+        let waits: Vec<_> = streams
+            .clone()
+            .map(|id| self.simulation.take_longest_wait(id))
+            .collect();
+        self.times.sort_unstable();
+        Line {
+            streams: streams.len(),
+            size: self.size,
+            median: percentile(&self.times, 50).unwrap_or(0),
+            slowest: percentile(&self.times, 99).unwrap_or(0),
+            unloaded: 0,
+            least: least.unwrap_or(0.0) * streams.len() as f64,
+            announced: share(0..streams.start),
+            bulk: share(streams),
+            all: share(0..received.len()) / setup.most_goodput(),
+            longest_wait: waits.iter().map(|(wait, _)| *wait).max().unwrap_or(0),
+            most_turns: waits.iter().map(|(_, turns)| *turns).max().unwrap_or(0),
+            peak: self.simulation.take_peaks().0,
+            complete: self.asking == 0,
+            counts: self.simulation.counts().since(counts),
+            setup,
+        }
+    }
 }
 
 /// Nanoseconds in microseconds.
