@@ -13,4 +13,5 @@ pub mod plot;
 pub mod report;
 pub mod rounds;
 pub mod simulation;
+pub mod sizes;
 pub mod studies;

@@ -1,10 +1,11 @@
 //! Messages of published sizes at random times: how much longer they take than on an idle network.
 
 use std::collections::VecDeque;
+use std::ops::Range;
 
 use anyhow::Result;
 use clap::builder::TypedValueParser;
-use clap::{value_parser, Args, ValueEnum};
+use clap::{value_parser, Args};
 use esp::Nanos;
 use serde::Serialize;
 
@@ -13,150 +14,11 @@ use crate::network::frame_bytes;
 use crate::report::{kib, part, rate, Columns};
 use crate::rounds::percentile;
 use crate::simulation::{Counts, Parameters, Setup, Simulation};
+use crate::sizes::Sizes;
 
 /// A connection has at most so much on its way, bytes: further messages wait in the application. Sequence numbers allow 32,000
 /// packets.
 const MOST_AHEAD: u64 = 32 << 20;
-
-/// Distributions of message sizes, by which Homa was measured (Montazeri et al., SIGCOMM 2018, figure 1).
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
-#[serde(rename_all = "lowercase")]
-pub enum Sizes {
-    /// Memcached servers
-    W1,
-    /// A search application
-    W2,
-    /// All applications of a data centre
-    W3,
-    /// A Hadoop cluster
-    W4,
-    /// Web search, as DCTCP was measured by
-    W5,
-}
-
-impl Sizes {
-    /// Some points: the part of the messages that have at most so many bytes. Between them the logarithm of the size grows
-    /// evenly.
-    fn points(self) -> &'static [(f64, u64)] {
-        match self {
-            Self::W1 => &[
-                (0.311, 8),
-                (0.418, 11),
-                (0.472, 16),
-                (0.513, 33),
-                (0.548, 50),
-                (0.602, 79),
-                (0.649, 110),
-                (0.702, 151),
-                (0.749, 197),
-                (0.801, 264),
-                (0.850, 354),
-                (0.901, 503),
-                (0.950, 804),
-                (0.990, 1_876),
-                (0.999, 4_924),
-                (0.9999, 12_188),
-                (0.99999, 26_835),
-                (1.0, 100_000),
-            ],
-            Self::W2 => &[
-                (0.170, 8),
-                (0.244, 40),
-                (0.326, 64),
-                (0.342, 128),
-                (0.464, 256),
-                (0.598, 301),
-                (0.687, 341),
-                (0.821, 427),
-                (0.910, 512),
-                (0.958, 1_024),
-                (0.972, 1_463),
-                (0.99935, 65_536),
-                (0.99987, 131_072),
-                (0.999975, 262_144),
-                (1.0, 3_529_904),
-            ],
-            Self::W3 => &[
-                (0.065, 8),
-                (0.097, 32),
-                (0.155, 64),
-                (0.352, 128),
-                (0.498, 256),
-                (0.785, 512),
-                (0.863, 1_024),
-                (0.909, 2_048),
-                (0.935, 4_096),
-                (0.964, 8_192),
-                (0.985, 16_384),
-                (0.9904, 32_768),
-                (0.9933, 65_536),
-                (0.9971, 131_072),
-                (0.9985, 262_144),
-                (0.9995, 524_288),
-                (0.99988, 1_996_529),
-                (1.0, 15_158_197),
-            ],
-            Self::W4 => &[
-                (0.015, 217),
-                (0.041, 271),
-                (0.138, 326),
-                (0.203, 376),
-                (0.264, 480),
-                (0.459, 600),
-                (0.517, 679),
-                (0.576, 800),
-                (0.610, 1_042),
-                (0.667, 1_664),
-                (0.693, 5_210),
-                (0.708, 7_830),
-                (0.721, 31_946),
-                (0.740, 39_973),
-                (0.816, 51_046),
-                (0.872, 81_565),
-                (0.907, 133_013),
-                (0.954, 288_520),
-                (0.972, 940_700),
-                (0.987, 2_169_118),
-                (1.0, 10_000_000),
-            ],
-            Self::W5 => &[
-                (0.025, 1_430),
-                (0.150, 8_580),
-                (0.200, 19_110),
-                (0.300, 27_930),
-                (0.400, 48_510),
-                (0.530, 77_910),
-                (0.600, 195_510),
-                (0.700, 980_490),
-                (0.800, 1_959_510),
-                (0.900, 4_899_510),
-                (0.9025, 10_291_470),
-                (1.0, 29_400_000),
-            ],
-        }
-    }
-
-    /// The size that this part of the messages does not exceed, bytes.
-    fn at(self, part: f64) -> u64 {
-        let mut before = (0.0, 1);
-        for &(upto, size) in self.points() {
-            if part <= upto {
-                let along = (part - before.0) / (upto - before.0);
-                let (low, high) = ((before.1 as f64).ln(), (size as f64).ln());
-                return (low + along * (high - low)).exp().round() as u64;
-            }
-            before = (upto, size);
-        }
-        before.1
-    }
-
-    /// The mean of something over all messages.
-    fn mean(self, of: impl Fn(u64) -> f64) -> f64 {
-        const STEPS: u32 = 100_000;
-        let parts = (0..STEPS).map(|step| (f64::from(step) + 0.5) / f64::from(STEPS));
-        parts.map(|part| of(self.at(part).max(1))).sum::<f64>() / f64::from(STEPS)
-    }
-}
 
 /// What is sent.
 #[derive(Clone, Debug, Args)]
@@ -289,76 +151,43 @@ fn alone(setup: &Setup, size: u64) -> f64 {
     whole + last + latency as f64
 }
 
+/// One sender's connection.
+#[derive(Clone, Debug, Default)]
+struct Connection {
+    /// Messages in the application.
+    waiting: VecDeque<Message>,
+    /// Messages that the receiver does not have in full.
+    under_way: VecDeque<Message>,
+    /// What was ever sent, bytes.
+    written: u64,
+}
+
+impl Connection {
+    /// Sends what waits in the application, as far as the connection takes it.
+    fn send(&mut self, simulation: &mut Simulation, now: Nanos) {
+        while let Some(mut message) = self.waiting.front().copied() {
+            let ahead = self.written - simulation.received(message.sender);
+            if ahead > 0 && ahead + message.size > MOST_AHEAD {
+                break;
+            }
+            self.waiting.pop_front();
+            simulation.send_at(now, message.sender, message.size);
+            self.written += message.size;
+            message.until = self.written;
+            self.under_way.push_back(message);
+        }
+    }
+}
+
+/// Runs one case.
 fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Line {
     let setup = common.setup(senders, options.bits, options.buffer, Parameters::default());
     let mut simulation = Simulation::new(setup.clone());
-    let mean = sizes.mean(|size| size as f64);
-    let messages = ((options.bytes as f64 / mean) as usize).max(1_000);
-    let apart = sizes.mean(|size| on_link(&setup, size).0) / options.load;
-    let mut at = simulation.now() as f64;
-    let mut to_come = VecDeque::with_capacity(messages);
-    for _ in 0..messages {
-        at -= (1.0 - simulation.rng().f64()).ln() * apart;
-        let part = simulation.rng().f64();
-        to_come.push_back(Message {
-            sender: simulation.rng().usize(..senders),
-            size: sizes.at(part).max(1),
-            at: at as Nanos,
-            until: 0,
-        });
-    }
-    let start = simulation.now();
-    let end = at as Nanos;
-    let (mut waiting, mut under_way) = (
-        vec![VecDeque::new(); senders],
-        vec![VecDeque::new(); senders],
-    );
-    let mut written = vec![0; senders];
-    let mut taken: Vec<(u64, f64)> = Vec::with_capacity(messages);
-    let mut load = None;
-    while taken.len() < messages {
-        while to_come
-            .front()
-            .is_some_and(|message| simulation.next().is_none_or(|next| message.at <= next))
-        {
-            let message: Message = to_come.pop_front().expect("there is one");
-            waiting[message.sender].push_back(message);
-            send(
-                &mut simulation,
-                message.sender,
-                message.at,
-                &mut waiting,
-                &mut under_way,
-                &mut written,
-            );
-        }
-        assert!(simulation.step(), "messages are under way");
-        let now = simulation.now();
-        let Some(sender) = simulation.take_delivery() else {
-            continue;
-        };
-        let received = simulation.received(sender);
-        let under: &mut VecDeque<Message> = &mut under_way[sender];
-        while let Some(message) = under.front().filter(|message| message.until <= received) {
-            let time = (now - message.at) as f64;
-            taken.push((message.size, time / alone(&setup, message.size)));
-            under.pop_front();
-        }
-        send(
-            &mut simulation,
-            sender,
-            now,
-            &mut waiting,
-            &mut under_way,
-            &mut written,
-        );
-        if now >= end && load.is_none() {
-            let times = taken.iter().map(|(size, _)| on_link(&setup, *size).0);
-            load = Some(times.sum::<f64>() / (now - start) as f64);
-        }
-    }
+    let messages = messages(&mut simulation, options, sizes);
+    let number = messages.len();
+    let (mut taken, load) = deliver(&mut simulation, messages);
     taken.sort_unstable_by_key(|(size, _)| *size);
-    let slowdown = |range: std::ops::Range<usize>| {
+    let slowdown = |range: Range<usize>| {
         let mut times: Vec<f64> = taken[range].iter().map(|(_, slowdown)| *slowdown).collect();
         times.sort_by(f64::total_cmp);
         Slowdown {
@@ -366,54 +195,81 @@ fn case(common: &Common, options: &Options, sizes: Sizes, senders: usize) -> Lin
             slowest: percentile(&times, 99).unwrap_or(0.0),
         }
     };
-    let (peak, _) = simulation.take_peaks();
     Line {
         sizes,
         senders,
-        messages,
-        load: load.unwrap_or(0.0),
-        all: slowdown(0..messages),
-        short: slowdown(0..messages / 2),
-        long: slowdown(messages - messages / 10..messages),
-        peak,
+        messages: number,
+        load,
+        all: slowdown(0..number),
+        short: slowdown(0..number / 2),
+        long: slowdown(number - number / 10..number),
+        peak: simulation.take_peaks().0,
         counts: simulation.counts(),
         setup,
     }
 }
 
-/// Sends what waits in a sender's application, as far as its connection takes it.
-fn send(
-    simulation: &mut Simulation,
-    sender: usize,
-    now: Nanos,
-    waiting: &mut [VecDeque<Message>],
-    under_way: &mut [VecDeque<Message>],
-    written: &mut [u64],
-) {
-    while let Some(mut message) = waiting[sender].front().copied() {
-        let ahead = written[sender] - simulation.received(sender);
-        if ahead > 0 && ahead + message.size > MOST_AHEAD {
-            break;
+/// Messages in the order of time, at random times from now on.
+fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> VecDeque<Message> {
+    let setup = simulation.setup().clone();
+    let mean = sizes.mean(|size| size as f64);
+    let number = ((options.bytes as f64 / mean) as usize).max(1_000);
+    let apart = sizes.mean(|size| on_link(&setup, size).0) / options.load;
+    let mut at = simulation.now() as f64;
+    let rng = simulation.rng();
+    let message = |_| {
+        at -= (1.0 - rng.f64()).ln() * apart;
+        let part = rng.f64();
+        Message {
+            sender: rng.usize(..setup.senders),
+            size: sizes.at(part).max(1),
+            at: at as Nanos,
+            until: 0,
         }
-        waiting[sender].pop_front();
-        simulation.send_at(now, sender, message.size);
-        written[sender] += message.size;
-        message.until = written[sender];
-        under_way[sender].push_back(message);
-    }
+    };
+    (0..number).map(message).collect()
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn sizes_have_the_published_parts() {
-        assert_eq!(Sizes::W5.at(0.3), 27_930);
-        assert_eq!(Sizes::W1.at(1.0), 100_000);
-        for sizes in [Sizes::W1, Sizes::W2, Sizes::W3, Sizes::W4, Sizes::W5] {
-            let sorted = sizes.points().is_sorted_by(|a, b| a.0 < b.0 && a.1 < b.1);
-            assert!(sorted, "{sizes:?}");
+/// Sends all messages. Returns each one's size and how many times as long as alone it took, and the load: what had arrived
+/// when the last one was sent.
+fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<(u64, f64)>, f64) {
+    let setup = simulation.setup().clone();
+    let messages = to_come.len();
+    let start = simulation.now();
+    let end = to_come.back().map_or(start, |last| last.at);
+    let mut connections = vec![Connection::default(); setup.senders];
+    let mut taken = Vec::with_capacity(messages);
+    let mut load = None;
+    while taken.len() < messages {
+        while let Some(&message) = to_come.front() {
+            if simulation.next().is_some_and(|next| message.at > next) {
+                break;
+            }
+            to_come.pop_front();
+            let connection = &mut connections[message.sender];
+            connection.waiting.push_back(message);
+            connection.send(simulation, message.at);
+        }
+        assert!(simulation.step(), "messages are under way");
+        let now = simulation.now();
+        let Some(sender) = simulation.take_delivery() else {
+            continue;
+        };
+        let connection = &mut connections[sender];
+        let received = simulation.received(sender);
+        while let Some(message) = connection.under_way.front() {
+            if message.until > received {
+                break;
+            }
+            let time = (now - message.at) as f64;
+            taken.push((message.size, time / alone(&setup, message.size)));
+            connection.under_way.pop_front();
+        }
+        connection.send(simulation, now);
+        if now >= end && load.is_none() {
+            let times = taken.iter().map(|(size, _)| on_link(&setup, *size).0);
+            load = Some(times.sum::<f64>() / (now - start) as f64);
         }
     }
+    (taken, load.unwrap_or(0.0))
 }
