@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 
-use esp::{Config, DropReason, Nanos, Seq, Slot, State, Verdict};
+use esp::{Config, DropReason, Nanos, Seq, Slot, State, Stats, Verdict};
 use esp_testkit::{Device, Host as _, Socket, Span};
 
 /// Memory that a queued packet holds beyond its payload, bytes: what a socket is charged for an `sk_buff`.
@@ -59,8 +59,12 @@ pub struct Endpoint {
     pub received: u64,
     /// Packets that arrived though it had them.
     pub duplicates: u32,
+    /// Its packets that are left, with data, until it falls silent; [`u64::MAX`] for never.
+    pub silent_after: u64,
     /// What it sent last was lost.
     pub mute: bool,
+    /// Its requests though neither the packet asked for nor what it sent last was lost.
+    pub spurious_requests: u64,
     /// The longest that an acknowledgement waited for its turn, and the most turns that others had meanwhile.
     pub longest_wait: (Nanos, u64),
     /// Since when one waits, and how many turns there had been.
@@ -83,7 +87,9 @@ impl Endpoint {
             sent: 0,
             received: 0,
             duplicates: 0,
+            silent_after: u64::MAX,
             mute: false,
+            spurious_requests: 0,
             longest_wait: (0, 0),
             waits: None,
             lost: BTreeSet::new(),
@@ -96,6 +102,15 @@ impl Endpoint {
         if self.socket.payload_mut(seq).is_some() {
             self.lost.insert(seq.0);
         }
+    }
+
+    /// Whether a packet that would leave does not, as it fell silent.
+    pub fn is_silent(&mut self, packet: &Packet) -> bool {
+        let silent = self.silent_after == 0;
+        if !silent && self.silent_after != u64::MAX && packet.header.payload() > 0 {
+            self.silent_after -= 1;
+        }
+        silent
     }
 
     /// Whether the packet with the number `seq` did not come through when it left last.
@@ -126,12 +141,9 @@ pub struct Host {
 
 impl Host {
     /// A host with connections that are yet to be opened, each to one of the `peers`.
-    pub fn new(peers: Vec<u64>, config: HostConfig) -> Self {
+    pub fn new(peers: impl Iterator<Item = u64>, config: HostConfig) -> Self {
         Self {
-            endpoints: peers
-                .iter()
-                .map(|peer| Endpoint::new(*peer, config))
-                .collect(),
+            endpoints: peers.map(|peer| Endpoint::new(peer, config)).collect(),
             device: Device::default(),
             now: 0,
             turns: 0,
@@ -146,6 +158,12 @@ impl Host {
     pub fn is_established(&self) -> bool {
         let mut sockets = self.endpoints.iter().map(|e| &e.socket);
         sockets.all(|socket| socket.state() == State::Established)
+    }
+
+    /// The sum of a counter over all connections.
+    pub fn sum(&self, pick: fn(&Stats) -> u32) -> u64 {
+        let connections = self.endpoints.iter().filter_map(|e| e.socket.conn.as_ref());
+        connections.map(|conn| u64::from(pick(&conn.stats))).sum()
     }
 
     /// How often a turn was taken from a silent sender.

@@ -6,6 +6,7 @@
 //! the same seed gives the same result.
 
 pub mod agenda;
+pub mod fabric;
 pub mod host;
 pub mod mesh;
 pub mod network;

@@ -1,15 +1,16 @@
-//! Events in the order of time: the hosts, the switch between them, and what is seen there.
+//! Senders and one receiver around a switch, and what is seen there.
 
-use esp::{Config, Nanos, Seq, Stats};
-use fastrand::Rng;
+use std::ops::{Deref, DerefMut};
+
+use esp::{Config, Nanos};
 use serde::Serialize;
 
-use crate::agenda::Agenda;
-use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
-use crate::network::{frame_bytes, Port, Rate, Wire};
+use crate::fabric::{End, Fabric};
+use crate::host::Host;
+use crate::network::{frame_bytes, Rate};
 
 /// The receiver's place among the hosts.
-const RECEIVER: usize = 0;
+const RECEIVER: u32 = 0;
 
 /// Time between two handshakes, so that they do not measure each other.
 const HANDSHAKE_INTERVAL: Nanos = 20_000;
@@ -100,14 +101,21 @@ impl Setup {
         esp::mss(u32::from(self.mtu)) as u16
     }
 
-    /// Each sender's host, and its slot there.
-    fn places(&self) -> Vec<(u32, u32)> {
-        let others = u32::from(self.together > 0) + 1;
+    /// The other end of each host's connections: with each sender the receiver has one, in the slot with its number.
+    fn peers(&self) -> Vec<Vec<End>> {
+        let first = u32::from(self.together > 0) + RECEIVER + 1;
         let place = |sender| match sender < self.together {
-            true => (1, sender as u32),
-            false => ((sender - self.together) as u32 + others, 0),
+            true => (RECEIVER + 1, sender as u32),
+            false => ((sender - self.together) as u32 + first, 0),
         };
-        (0..self.senders).map(place).collect()
+        let places: Vec<End> = (0..self.senders).map(place).collect();
+        let hosts = places.last().map_or(RECEIVER, |(host, _)| *host) as usize + 1;
+        let mut peers = vec![Vec::new(); hosts];
+        for (sender, (host, _)) in (0..).zip(&places) {
+            peers[*host as usize].push((RECEIVER, sender));
+        }
+        peers[RECEIVER as usize] = places;
+        peers
     }
 
     /// The part of a link's rate that payload can have in full packets.
@@ -115,21 +123,6 @@ impl Setup {
         let mss = self.mss();
         f64::from(mss) / f64::from(frame_bytes(mss) + self.rate.framing)
     }
-}
-
-#[derive(Debug)]
-enum Event {
-    /// A packet reaches the switch, on its way to a host's connection.
-    Switch(u32, u32, Packet),
-    /// A host is done with receiving a packet for a connection.
-    Host(u32, u32, Packet),
-    Alarm(u32, Alarm),
-    /// A sender begins to connect.
-    Connect(u32),
-    /// A sender begins to send a message.
-    Send(u32, u64),
-    /// The receiver begins to answer a sender.
-    Answer(u32, u64),
 }
 
 /// The receiver's counters and its port's, summed up over all connections.
@@ -174,174 +167,111 @@ impl Counts {
     }
 }
 
-/// Hosts around one switch.
+/// Senders and one receiver around a switch.
 #[derive(Debug)]
 pub struct Simulation {
-    setup: Setup,
-    agenda: Agenda<Event>,
-    hosts: Vec<Host>,
-    /// Each sender's host, and its slot there.
-    places: Vec<(u32, u32)>,
-    /// Each host's senders, by slot.
-    numbers: Vec<Vec<u32>>,
-    /// From each host to the switch.
-    wires: Vec<Wire>,
-    /// From the switch to each host.
-    ports: Vec<Port>,
-    /// Data packets after which a sender falls silent; [`u64::MAX`] for never.
-    silent_after: Vec<u64>,
-    /// The sender whose data was delivered by the event that happened last.
-    delivery: Option<usize>,
-    /// The sender that was delivered an answer's data by the event that happened last.
-    answered: Option<usize>,
-    rng: Rng,
-    lost: u64,
-    spurious_requests: u64,
+    fabric: Fabric,
+}
+
+impl Deref for Simulation {
+    type Target = Fabric;
+
+    fn deref(&self) -> &Fabric {
+        &self.fabric
+    }
+}
+
+impl DerefMut for Simulation {
+    fn deref_mut(&mut self) -> &mut Fabric {
+        &mut self.fabric
+    }
 }
 
 impl Simulation {
     /// Hosts whose connections are open and idle.
     pub fn new(setup: Setup) -> Self {
-        let config = HostConfig {
-            esp: setup.esp.into(),
-            mss: setup.mss(),
-            receive_buffer: setup.receive_buffer,
+        let (senders, rate, peers) = (setup.senders, setup.rate, setup.peers());
+        let others = setup.esp.into();
+        let receiver = setup.receiver.map_or(others, Config::from);
+        let esp = |host| match host == RECEIVER as usize {
+            true => receiver,
+            false => others,
         };
-        let senders = setup.senders;
-        let receiver = HostConfig {
-            esp: setup.receiver.unwrap_or(setup.esp).into(),
-            ..config
-        };
-        let places = setup.places();
-        let alone = senders - setup.together;
-        let together = Some(setup.together).filter(|slots| *slots > 0);
-        let slots = together.into_iter().chain(std::iter::repeat_n(1, alone));
-        let peers = places.iter().map(|(host, _)| u64::from(*host)).collect();
-        let mut hosts = vec![Host::new(peers, receiver)];
-        hosts.extend(slots.map(|slots| Host::new(vec![0; slots], config)));
-        let mut numbers: Vec<Vec<u32>> = vec![Vec::new(); hosts.len()];
-        for (number, (host, _)) in (0..).zip(&places) {
-            numbers[*host as usize].push(number);
+        let mut fabric = Fabric::new(setup, rate, peers, esp);
+        for sender in 0..senders {
+            let at = fabric.now() + HANDSHAKE_INTERVAL * sender as Nanos;
+            let end = fabric.peer(receiving(sender));
+            fabric.connect_at(at, end);
         }
-        let mut simulation = Self {
-            agenda: Agenda::default(),
-            wires: hosts.iter().map(|_| Wire::new(setup.rate)).collect(),
-            ports: hosts
-                .iter()
-                .map(|_| Port::new(setup.rate, setup.buffer))
-                .collect(),
-            silent_after: vec![u64::MAX; senders],
-            delivery: None,
-            answered: None,
-            rng: Rng::with_seed(setup.seed),
-            lost: 0,
-            spurious_requests: 0,
-            hosts,
-            places,
-            numbers,
-            setup,
-        };
-        simulation.establish();
-        simulation
-    }
-
-    fn establish(&mut self) {
-        for sender in 0..self.setup.senders {
-            let at = self.agenda.now() + HANDSHAKE_INTERVAL * sender as Nanos;
-            self.agenda.put(at, Event::Connect(sender as u32));
+        while !fabric.hosts.iter().all(Host::is_established) {
+            assert!(fabric.step(), "a timer of each handshake runs");
         }
-        while !self.hosts.iter().all(Host::is_established) {
-            assert!(self.step(), "a timer of each handshake runs");
-        }
-    }
-
-    /// What is simulated.
-    pub fn setup(&self) -> &Setup {
-        &self.setup
-    }
-
-    /// The time, nanoseconds from the beginning.
-    pub fn now(&self) -> Nanos {
-        self.agenda.now()
-    }
-
-    /// What all that is random comes from.
-    pub fn rng(&mut self) -> &mut Rng {
-        &mut self.rng
+        Self { fabric }
     }
 
     /// A sender has one message of `bytes` to send `at` some time to come.
     pub fn send_at(&mut self, at: Nanos, sender: usize, bytes: u64) {
-        self.agenda.put(at, Event::Send(sender as u32, bytes));
+        let end = self.peer(receiving(sender));
+        self.write_at(at, end, bytes);
     }
 
     /// A sender is cut off the network when it has sent `packets` more data packets.
     pub fn silence(&mut self, sender: usize, packets: u64) {
-        self.silent_after[sender] = packets;
+        let end = self.peer(receiving(sender));
+        self.endpoint(end).silent_after = packets;
     }
 
     /// Bytes that came from a sender and were delivered in order, ever.
     pub fn received(&self, sender: usize) -> u64 {
-        self.receiving(sender).received
+        self.receiver().endpoints[sender].received
     }
 
     /// The sender whose data was delivered by the event that happened last, if any was; once.
     pub fn take_delivery(&mut self) -> Option<usize> {
-        self.delivery.take()
+        let (_, slot) = self.delivered.take_if(|(host, _)| *host == RECEIVER)?;
+        Some(slot as usize)
     }
 
     /// The receiver has an answer of `bytes` for a sender, now.
     pub fn answer(&mut self, sender: usize, bytes: u64) {
-        self.agenda
-            .put(self.agenda.now(), Event::Answer(sender as u32, bytes));
+        let now = self.now();
+        self.write_at(now, receiving(sender), bytes);
     }
 
     /// The sender that was delivered an answer's data by the event that happened last, if any was; once.
     pub fn take_answered(&mut self) -> Option<usize> {
-        self.answered.take()
+        let end = self.delivered.take_if(|(host, _)| *host != RECEIVER)?;
+        Some(self.peer(end).1 as usize)
     }
 
     /// The longest that an acknowledgement for this sender waited for its turn, and the most turns that others had
     /// meanwhile, since this was last called.
     pub fn take_longest_wait(&mut self, sender: usize) -> (Nanos, u64) {
-        std::mem::take(&mut self.hosts[RECEIVER].endpoints[sender].longest_wait)
+        std::mem::take(&mut self.endpoint(receiving(sender)).longest_wait)
     }
 
-    /// The sending end of a connection.
-    fn sending(&mut self, sender: usize) -> &mut Endpoint {
-        let (host, slot) = self.places[sender];
-        &mut self.hosts[host as usize].endpoints[slot as usize]
-    }
-
-    fn receiving(&self, sender: usize) -> &Endpoint {
-        &self.hosts[RECEIVER].endpoints[sender]
+    fn receiver(&self) -> &Host {
+        &self.hosts[RECEIVER as usize]
     }
 
     /// The counters.
     pub fn counts(&self) -> Counts {
-        let sum = |pick: fn(&Stats) -> u32, hosts: &[Host]| {
-            hosts
-                .iter()
-                .flat_map(|host| &host.endpoints)
-                .filter_map(|endpoint| endpoint.socket.conn.as_ref())
-                .map(|conn| u64::from(pick(&conn.stats)))
-                .sum::<u64>()
-        };
-        let (receiver, senders) = self.hosts.split_at(1);
-        let duplicates = receiver[0]
-            .endpoints
-            .iter()
-            .map(|e| u64::from(e.duplicates));
+        let receiver = self.receiver();
+        let (port, back) = self.ports.split_first().expect("the receiver has a port");
+        let ends = || receiver.endpoints.iter();
         Counts {
-            drops: self.ports[RECEIVER].drops,
-            back_drops: self.ports[1..].iter().map(|port| port.drops).sum(),
+            drops: port.drops,
+            back_drops: back.iter().map(|port| port.drops).sum(),
             lost: self.lost,
-            retransmissions: sum(|stats| stats.pkt_rtx, senders),
-            duplicates: duplicates.sum(),
-            requests: sum(|stats| stats.arq_tx, receiver),
-            spurious_requests: self.spurious_requests,
-            overruns: receiver[0].overruns(),
-            acknowledgements: sum(|stats| stats.pkt_tx, receiver),
+            retransmissions: self.hosts[1..]
+                .iter()
+                .map(|host| host.sum(|stats| stats.pkt_rtx))
+                .sum(),
+            duplicates: ends().map(|end| u64::from(end.duplicates)).sum(),
+            requests: receiver.sum(|stats| stats.arq_tx),
+            spurious_requests: ends().map(|end| end.spurious_requests).sum(),
+            overruns: receiver.overruns(),
+            acknowledgements: receiver.sum(|stats| stats.pkt_tx),
         }
     }
 
@@ -349,149 +279,13 @@ impl Simulation {
     /// last called.
     pub fn take_peaks(&mut self) -> (u32, usize) {
         (
-            std::mem::take(&mut self.ports[RECEIVER].peak),
-            std::mem::take(&mut self.hosts[RECEIVER].most_waiting),
+            std::mem::take(&mut self.ports[RECEIVER as usize].peak),
+            std::mem::take(&mut self.hosts[RECEIVER as usize].most_waiting),
         )
     }
+}
 
-    /// When something happens next; `None` for never.
-    pub fn next(&self) -> Option<Nanos> {
-        self.agenda.next()
-    }
-
-    /// Lets the next thing happen; `false` when there is none.
-    pub fn step(&mut self) -> bool {
-        let Some(event) = self.agenda.take() else {
-            return false;
-        };
-        match event {
-            Event::Switch(host, slot, packet) => self.forward(host, slot, packet),
-            Event::Host(host, slot, packet) => self.arrive(host, slot, &packet),
-            Event::Alarm(host, alarm) => {
-                self.hosts[host as usize].wake(alarm, self.agenda.now());
-                self.drain(host);
-            }
-            Event::Connect(sender) => {
-                let isn = Seq(self.rng.u16(..));
-                let (host, slot) = self.places[sender as usize];
-                self.hosts[host as usize].open(slot, isn, self.agenda.now());
-                self.drain(host);
-            }
-            Event::Send(sender, bytes) => {
-                let (host, slot) = self.places[sender as usize];
-                self.hosts[host as usize].write(slot, bytes, self.agenda.now());
-                self.drain(host);
-            }
-            Event::Answer(sender, bytes) => {
-                self.hosts[RECEIVER].write(sender, bytes, self.agenda.now());
-                self.drain(RECEIVER as u32);
-            }
-        }
-        true
-    }
-
-    /// Takes what a host sends, and its timers.
-    fn drain(&mut self, host: u32) {
-        let mut out = std::mem::take(&mut self.hosts[host as usize].out);
-        for (slot, packet) in out.drain(..) {
-            self.leave(host, slot, packet);
-        }
-        let mut alarms = std::mem::take(&mut self.hosts[host as usize].alarms);
-        for (at, alarm) in alarms.drain(..) {
-            self.agenda.put(at, Event::Alarm(host, alarm));
-        }
-        // Given back, so that their memory is used again.
-        self.hosts[host as usize].out = out;
-        self.hosts[host as usize].alarms = alarms;
-    }
-
-    /// A packet leaves a host.
-    fn leave(&mut self, host: u32, slot: u32, packet: Packet) {
-        let (to, to_slot) = if host as usize == RECEIVER {
-            self.places[slot as usize]
-        } else {
-            (RECEIVER as u32, self.numbers[host as usize][slot as usize])
-        };
-        if host as usize == RECEIVER {
-            self.judge_request(slot as usize, &packet);
-        } else if self.is_silent(to_slot as usize, &packet) {
-            self.lose(to, to_slot, &packet);
-            return;
-        }
-        let given = self.agenda.now() + self.setup.processing / 2;
-        let sent = self.wires[host as usize].send(frame_bytes(packet.header.payload()), given);
-        self.agenda.put(
-            sent + self.setup.propagation,
-            Event::Switch(to, to_slot, packet),
-        );
-    }
-
-    fn is_silent(&mut self, sender: usize, packet: &Packet) -> bool {
-        let left = &mut self.silent_after[sender];
-        if *left == 0 {
-            return true;
-        }
-        if *left != u64::MAX && packet.header.payload() > 0 {
-            *left -= 1;
-        }
-        false
-    }
-
-    /// Counts a request that nothing called for.
-    fn judge_request(&mut self, sender: usize, packet: &Packet) {
-        if packet.header.is_request() {
-            let called_for = self.receiving(sender).mute
-                || self.silent_after[sender] == 0
-                || self.sending(sender).has_lost(packet.header.ack);
-            self.spurious_requests += u64::from(!called_for);
-        }
-    }
-
-    /// A packet is in the switch.
-    fn forward(&mut self, to: u32, slot: u32, packet: Packet) {
-        let lost = self.setup.loss > 0.0 && self.rng.f64() < self.setup.loss;
-        self.lost += u64::from(lost);
-        let frame = frame_bytes(packet.header.payload());
-        let leaves = if lost {
-            None
-        } else {
-            self.ports[to as usize].send(frame, self.agenda.now())
-        };
-        match leaves {
-            Some(leaves) => self.agenda.put(
-                leaves + self.setup.propagation + self.setup.processing.div_ceil(2),
-                Event::Host(to, slot, packet),
-            ),
-            None => self.lose(to, slot, &packet),
-        }
-    }
-
-    /// Remembers what was not delivered.
-    fn lose(&mut self, to: u32, slot: u32, packet: &Packet) {
-        if to as usize == RECEIVER {
-            if packet.header.payload() > 0 {
-                self.sending(slot as usize).lose(packet.header.seq);
-            }
-        } else {
-            let sender = self.numbers[to as usize][slot as usize];
-            self.hosts[RECEIVER].endpoints[sender as usize].mute = true;
-        }
-    }
-
-    fn arrive(&mut self, host: u32, slot: u32, packet: &Packet) {
-        let isn = Seq(self.rng.u16(..));
-        let arrival = self.hosts[host as usize].arrive(slot, packet, isn, self.agenda.now());
-        let delivered = arrival == Arrival::Delivered;
-        if host as usize == RECEIVER {
-            self.delivery = delivered.then_some(slot as usize);
-        } else {
-            let sender = self.numbers[host as usize][slot as usize] as usize;
-            self.hosts[RECEIVER].endpoints[sender].mute = false;
-            self.answered = delivered.then_some(sender);
-        }
-        if arrival == Arrival::Discarded {
-            self.lose(host, slot, packet);
-        }
-        self.drain(host);
-    }
+/// The receiver's end of a connection.
+fn receiving(sender: usize) -> End {
+    (RECEIVER, sender as u32)
 }

@@ -1,0 +1,229 @@
+//! Hosts around one switch, and what happens there in the order of time.
+
+use esp::{Config, Nanos, Seq};
+use fastrand::Rng;
+
+use crate::agenda::Agenda;
+use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
+use crate::network::{frame_bytes, Port, Rate, Wire};
+use crate::simulation::Setup;
+
+/// One end of a connection: a host, and the slot there.
+pub type End = (u32, u32);
+
+#[derive(Debug)]
+enum Event {
+    /// A packet reaches the switch, on its way to this end.
+    Switch(End, Packet),
+    /// A host is done with receiving a packet.
+    Host(End, Packet),
+    Alarm(u32, Alarm),
+    /// An end begins to connect.
+    Connect(End),
+    /// An end begins to send a message.
+    Send(End, u64),
+}
+
+/// Hosts around one switch.
+#[derive(Debug)]
+pub struct Fabric {
+    setup: Setup,
+    agenda: Agenda<Event>,
+    /// The hosts.
+    pub hosts: Vec<Host>,
+    /// The other end of each host's connections, by slot.
+    peers: Vec<Vec<End>>,
+    /// From each host to the switch.
+    wires: Vec<Wire>,
+    /// From the switch to each host.
+    pub ports: Vec<Port>,
+    /// The end that was delivered data by the event that happened last.
+    pub delivered: Option<End>,
+    rng: Rng,
+    /// Packets lost at random.
+    pub lost: u64,
+}
+
+impl Fabric {
+    /// Hosts whose connections, with these `peers`, are yet to be opened; towards the switch they have `wires`. The
+    /// parameters of each host are given by `esp`.
+    pub fn new(
+        setup: Setup,
+        wires: Rate,
+        peers: Vec<Vec<End>>,
+        esp: impl Fn(usize) -> Config,
+    ) -> Self {
+        let host = |(number, peers): (usize, &Vec<End>)| {
+            let config = HostConfig {
+                esp: esp(number),
+                mss: setup.mss(),
+                receive_buffer: setup.receive_buffer,
+            };
+            Host::new(peers.iter().map(|(host, _)| u64::from(*host)), config)
+        };
+        let port = |_| Port::new(setup.rate, setup.buffer);
+        Self {
+            agenda: Agenda::default(),
+            hosts: peers.iter().enumerate().map(host).collect(),
+            wires: peers.iter().map(|_| Wire::new(wires)).collect(),
+            ports: peers.iter().map(port).collect(),
+            peers,
+            delivered: None,
+            rng: Rng::with_seed(setup.seed),
+            lost: 0,
+            setup,
+        }
+    }
+
+    /// What is simulated.
+    pub fn setup(&self) -> &Setup {
+        &self.setup
+    }
+
+    /// The time, nanoseconds from the beginning.
+    pub fn now(&self) -> Nanos {
+        self.agenda.now()
+    }
+
+    /// What all that is random comes from.
+    pub fn rng(&mut self) -> &mut Rng {
+        &mut self.rng
+    }
+
+    /// The other end of a connection.
+    pub fn peer(&self, (host, slot): End) -> End {
+        self.peers[host as usize][slot as usize]
+    }
+
+    /// What an end has.
+    pub fn endpoint(&mut self, (host, slot): End) -> &mut Endpoint {
+        &mut self.hosts[host as usize].endpoints[slot as usize]
+    }
+
+    /// An end begins to connect, now.
+    pub fn connect(&mut self, (host, slot): End) {
+        let isn = Seq(self.rng.u16(..));
+        self.hosts[host as usize].open(slot, isn, self.agenda.now());
+        self.drain(host);
+    }
+
+    /// An end begins to connect `at` some time to come.
+    pub fn connect_at(&mut self, at: Nanos, end: End) {
+        self.agenda.put(at, Event::Connect(end));
+    }
+
+    /// An end has one message of `bytes` to send `at` some time to come.
+    pub fn write_at(&mut self, at: Nanos, end: End, bytes: u64) {
+        self.agenda.put(at, Event::Send(end, bytes));
+    }
+
+    /// When something happens next; `None` for never.
+    pub fn next(&self) -> Option<Nanos> {
+        self.agenda.next()
+    }
+
+    /// Lets the next thing happen; `false` when there is none.
+    pub fn step(&mut self) -> bool {
+        let Some(event) = self.agenda.take() else {
+            return false;
+        };
+        self.delivered = None;
+        match event {
+            Event::Switch(to, packet) => self.forward(to, packet),
+            Event::Host(to, packet) => self.arrive(to, &packet),
+            Event::Alarm(host, alarm) => {
+                self.hosts[host as usize].wake(alarm, self.agenda.now());
+                self.drain(host);
+            }
+            Event::Connect(end) => self.connect(end),
+            Event::Send((host, slot), bytes) => {
+                self.hosts[host as usize].write(slot, bytes, self.agenda.now());
+                self.drain(host);
+            }
+        }
+        true
+    }
+
+    /// Takes what a host sends, and its timers.
+    fn drain(&mut self, host: u32) {
+        let mut out = std::mem::take(&mut self.hosts[host as usize].out);
+        for (slot, packet) in out.drain(..) {
+            self.leave((host, slot), packet);
+        }
+        let mut alarms = std::mem::take(&mut self.hosts[host as usize].alarms);
+        for (at, alarm) in alarms.drain(..) {
+            self.agenda.put(at, Event::Alarm(host, alarm));
+        }
+        // Given back, so that their memory is used again.
+        self.hosts[host as usize].out = out;
+        self.hosts[host as usize].alarms = alarms;
+    }
+
+    /// A packet leaves a host.
+    fn leave(&mut self, from: End, packet: Packet) {
+        let to = self.peer(from);
+        self.judge_request(from, &packet);
+        if self.endpoint(from).is_silent(&packet) {
+            self.lose(to, &packet);
+            return;
+        }
+        let given = self.agenda.now() + self.setup.processing / 2;
+        let frame = frame_bytes(packet.header.payload());
+        let sent = self.wires[from.0 as usize].send(frame, given);
+        self.agenda
+            .put(sent + self.setup.propagation, Event::Switch(to, packet));
+    }
+
+    /// Counts a request that nothing called for.
+    fn judge_request(&mut self, from: End, packet: &Packet) {
+        if packet.header.is_request() {
+            let peer = self.peer(from);
+            let peer = self.endpoint(peer);
+            let missing = peer.silent_after == 0 || peer.has_lost(packet.header.ack);
+            let asking = self.endpoint(from);
+            asking.spurious_requests += u64::from(!missing && !asking.mute);
+        }
+    }
+
+    /// A packet is in the switch.
+    fn forward(&mut self, to: End, packet: Packet) {
+        let lost = self.setup.loss > 0.0 && self.rng.f64() < self.setup.loss;
+        self.lost += u64::from(lost);
+        let frame = frame_bytes(packet.header.payload());
+        let leaves = if lost {
+            None
+        } else {
+            self.ports[to.0 as usize].send(frame, self.agenda.now())
+        };
+        match leaves {
+            Some(leaves) => self.agenda.put(
+                leaves + self.setup.propagation + self.setup.processing.div_ceil(2),
+                Event::Host(to, packet),
+            ),
+            None => self.lose(to, &packet),
+        }
+    }
+
+    /// Remembers what was not delivered.
+    fn lose(&mut self, to: End, packet: &Packet) {
+        let from = self.peer(to);
+        let from = self.endpoint(from);
+        from.mute = true;
+        if packet.header.payload() > 0 {
+            from.lose(packet.header.seq);
+        }
+    }
+
+    fn arrive(&mut self, to: End, packet: &Packet) {
+        let isn = Seq(self.rng.u16(..));
+        let now = self.agenda.now();
+        let arrival = self.hosts[to.0 as usize].arrive(to.1, packet, isn, now);
+        self.delivered = (arrival == Arrival::Delivered).then_some(to);
+        let from = self.peer(to);
+        self.endpoint(from).mute = false;
+        if arrival == Arrival::Discarded {
+            self.lose(to, packet);
+        }
+        self.drain(to.0);
+    }
+}
