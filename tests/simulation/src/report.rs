@@ -15,16 +15,15 @@ pub struct Table {
 
 impl Table {
     /// A table with the names of its columns.
-    pub fn new(head: &[&str]) -> Self {
+    pub fn new(head: impl IntoIterator<Item: ToString>) -> Self {
         Self {
-            lines: vec![head.iter().map(ToString::to_string).collect()],
+            lines: vec![head.into_iter().map(|name| name.to_string()).collect()],
         }
     }
 
     /// A table with a line for each result.
     pub fn of<'a, T: 'a>(results: impl IntoIterator<Item = &'a T>, columns: Columns<T>) -> Self {
-        let names: Vec<&str> = columns.iter().map(|(name, _)| *name).collect();
-        let mut table = Self::new(&names);
+        let mut table = Self::new(columns.iter().map(|(name, _)| name));
         for result in results {
             table.line(columns.iter().map(|(_, cell)| cell(result)));
         }

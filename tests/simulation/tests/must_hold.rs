@@ -3,7 +3,6 @@
 //! Bytes are checked on the way: a host of the simulation fails when bytes are delivered twice or out of order.
 
 use esp::ack_queue;
-use esp_simulation::network::Rate;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
 use esp_simulation::simulation::{Parameters, Setup, Simulation};
 use esp_simulation::studies::{alltoall, beside, Common, Study};
@@ -14,25 +13,13 @@ const GIGABIT: u64 = 1_000_000_000;
 const ROUND_TRIP: u64 = 50_000;
 
 fn setup(senders: usize, bits: u64, buffer: u32, (burst, ack, initial): (u16, u16, u16)) -> Setup {
-    Setup {
-        senders,
-        together: 0,
-        rate: Rate { bits, framing: 24 },
-        buffer,
-        esp: Parameters {
-            burst_length: burst,
-            packets_to_ack: ack,
-            initial_ack_burst_length: initial,
-            ..Parameters::default()
-        },
-        receiver: None,
-        mtu: 1500,
-        receive_buffer: 1 << 30,
-        processing: 8_000,
-        propagation: 100,
-        loss: 0.0,
-        seed: 1,
-    }
+    let esp = Parameters {
+        burst_length: burst,
+        packets_to_ack: ack,
+        initial_ack_burst_length: initial,
+        ..Parameters::default()
+    };
+    Common::default().setup(senders, bits, buffer, esp)
 }
 
 fn gigabit(senders: usize) -> Setup {

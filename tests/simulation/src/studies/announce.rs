@@ -72,8 +72,22 @@ impl Study for Options {
         Ok(lines)
     }
 
+    /// Prints, per link and message: drops per round, then the median completion time, both with its worst.
     fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
-        print(lines, out)
+        for (bits, burst_length, packets_to_ack) in LINKS {
+            for (message, _) in MESSAGES {
+                for (figure, cell) in FIGURES {
+                    writeln!(
+                        out,
+                        "{}, burst/ack {burst_length}/{packets_to_ack}, messages of {message}: {figure}",
+                        rate(bits)
+                    )?;
+                    table(lines, bits, message, cell).write(out)?;
+                    writeln!(out)?;
+                }
+            }
+        }
+        Ok(())
     }
 
     fn draw(&self, lines: &[Line]) -> Result<()> {
@@ -101,57 +115,40 @@ fn find<'a>(
     })
 }
 
-/// Prints, per link and message: drops per round, then the median completion time, both with its worst.
-fn print(lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
-    let head: Vec<String> = ["initial".into(), "buffer/KiB".into()]
-        .into_iter()
-        .chain(SENDERS.iter().map(|n| format!("N={n}")))
-        .collect();
-    let head: Vec<&str> = head.iter().map(String::as_str).collect();
-    let figures: [Figure; 3] = [
-        (
-            "packets dropped at the receiver's port, per round",
-            |line| {
-                let drops = line.summary.counts.drops as f64 / f64::from(line.rounds);
-                if drops > 0.0 && drops < 10.0 {
-                    format!("{drops:.1}")
-                } else {
-                    format!("{drops:.0}")
-                }
-            },
-        ),
-        ("median completion of a message, ms", |line| {
-            millis(line.summary.completion)
-        }),
-        ("99th percentile of it, ms", |line| {
-            millis(line.summary.completion_99)
-        }),
-    ];
-    for (bits, burst_length, packets_to_ack) in LINKS {
-        for (message, _) in MESSAGES {
-            for (figure, cell) in figures {
-                writeln!(
-                    out,
-                    "{}, burst/ack {burst_length}/{packets_to_ack}, messages of {message}: {figure}",
-                    rate(bits)
-                )?;
-                let mut table = Table::new(&head);
-                for initial in INITIAL {
-                    for buffer in BUFFERS {
-                        let cells = SENDERS.iter().map(|&senders| {
-                            find(lines, bits, message, initial, buffer, senders)
-                                .map_or_else(String::new, cell)
-                        });
-                        let names = [initial.to_string(), (buffer >> 10).to_string()];
-                        table.line(names.into_iter().chain(cells));
-                    }
-                }
-                table.write(out)?;
-                writeln!(out)?;
-            }
+const FIGURES: [Figure; 3] = [
+    ("packets dropped at the receiver's port, per round", drops),
+    ("median completion of a message, ms", |line| {
+        millis(line.summary.completion)
+    }),
+    ("99th percentile of it, ms", |line| {
+        millis(line.summary.completion_99)
+    }),
+];
+
+fn drops(line: &Line) -> String {
+    let drops = line.summary.counts.drops as f64 / f64::from(line.rounds);
+    if drops > 0.0 && drops < 10.0 {
+        format!("{drops:.1}")
+    } else {
+        format!("{drops:.0}")
+    }
+}
+
+/// The cells of one link and message.
+fn table(lines: &[Line], bits: u64, message: &str, cell: fn(&Line) -> String) -> Table {
+    let columns = SENDERS.iter().map(|n| format!("N={n}"));
+    let names = ["initial".to_owned(), "buffer/KiB".to_owned()];
+    let mut table = Table::new(names.into_iter().chain(columns));
+    for initial in INITIAL {
+        for buffer in BUFFERS {
+            let cells = SENDERS.iter().map(|&senders| {
+                find(lines, bits, message, initial, buffer, senders).map_or_else(String::new, cell)
+            });
+            let names = [initial.to_string(), (buffer >> 10).to_string()];
+            table.line(names.into_iter().chain(cells));
         }
     }
-    Ok(())
+    table
 }
 
 /// Draws, at 1 Gbit/s: the most senders without a drop over the buffer, and the median completion of small messages.

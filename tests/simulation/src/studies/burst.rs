@@ -1,6 +1,7 @@
 //! Goodput over `burst_length` and `packets_to_ack`, for the values in `/proc/sys/esp/`.
 
 use std::io::{self, Write};
+use std::iter::once;
 use std::path::Path;
 
 use anyhow::Result;
@@ -134,22 +135,17 @@ fn print(cells: &[Cell], out: &mut dyn Write) -> io::Result<()> {
     )?;
     for (bits, ..) in LINKS {
         writeln!(out, "\n{}", rate(bits))?;
-        let head: Vec<String> = std::iter::once(String::new())
-            .chain(ACKS.iter().map(ToString::to_string))
-            .collect();
-        let head: Vec<&str> = head.iter().map(String::as_str).collect();
-        let mut table = Table::new(&head);
+        let acks = ACKS.iter().map(ToString::to_string);
+        let mut table = Table::new(once(String::new()).chain(acks));
         for burst in BURSTS {
             let row = pairs(cells, bits)
                 .filter(|cell| cell.burst_length == burst)
                 .map(|cell| part(cell.goodput));
-            table.line(std::iter::once(burst.to_string()).chain(row));
+            table.line(once(burst.to_string()).chain(row));
         }
         table.write(out)?;
-        for cell in cells
-            .iter()
-            .filter(|cell| cell.bits == bits && cell.granted)
-        {
+        let granted = |cell: &&Cell| cell.bits == bits && cell.granted;
+        for cell in cells.iter().filter(granted) {
             let best = pairs(cells, bits).map(|cell| cell.median);
             writeln!(
                 out,
