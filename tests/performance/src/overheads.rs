@@ -6,7 +6,7 @@ use anyhow::Result;
 use netgauge::plot::axis::Scale;
 
 use crate::page::{ahead, line, lines, over_sizes, table, Section};
-use crate::results::{at, Results, ALL, ESP, PLAIN_TCP, TCP, UDP};
+use crate::results::{at, Results, Series, ALL, ESP, PLAIN_TCP, TCP, UDP};
 use crate::topics::Topic;
 use crate::words::{beside, number, Better, KIB, MIB};
 
@@ -57,48 +57,101 @@ pub fn logp(results: &Results) -> Result<Section> {
     Ok(section)
 }
 
-/// Treydte 6.4: what his programs could not see.
-pub fn hidden(results: &Results) -> Section {
-    let figures = [
-        (
-            "message-1",
-            "A message",
-            Topic::Dialogue,
-            1.0,
-            "half_rtt_ns.median",
-        ),
-        (
-            "byte",
-            "A byte in bulk",
-            Topic::Bulk,
-            4.0 * MIB,
-            "ns_per_byte",
-        ),
-    ];
-    let all = |(_, _, topic, size, path): (&str, &str, Topic, f64, &str), series| {
-        at(&results.points(&topic.key(), series, path), size)
-    };
-    let part = |part: &str, figure: (&str, &str, Topic, f64, &str), series| {
-        let share = results.number(&format!("{part}-{}", figure.0), series)?;
-        Some(share * all(figure, series)?)
-    };
+/// Something whose instructions are counted, and in parts.
+struct Cost {
+    /// In the keys of the parts' numbers.
+    key: &'static str,
+    /// For people.
+    name: &'static str,
+    topic: Topic,
+    size: f64,
+    path: &'static str,
+}
+
+const COSTS: [Cost; 2] = [
+    Cost {
+        key: "message-1",
+        name: "A message",
+        topic: Topic::Dialogue,
+        size: 1.0,
+        path: "half_rtt_ns.median",
+    },
+    Cost {
+        key: "byte",
+        name: "A byte in bulk",
+        topic: Topic::Bulk,
+        size: 4.0 * MIB,
+        path: "ns_per_byte",
+    },
+];
+
+impl Cost {
+    /// All instructions of both hosts.
+    fn all(&self, results: &Results, series: Series) -> Option<f64> {
+        let points = results.points(&self.topic.key(), series, self.path);
+        at(&points, self.size)
+    }
+
+    /// The share of them in a part of the kernel.
+    fn share(&self, results: &Results, part: &str, series: Series) -> Option<f64> {
+        results.number(&format!("{part}-{}", self.key), series)
+    }
+
+    /// Those in a part of the kernel.
+    fn part(&self, results: &Results, part: &str, series: Series) -> Option<f64> {
+        Some(self.share(results, part, series)? * self.all(results, series)?)
+    }
+
+    /// Sentences about the hidden part.
+    fn sentences(&self, results: &Results) -> Vec<String> {
+        let mut sentences = Vec::new();
+        let share = |series| Some(self.share(results, "softirq", series)? * 100.0);
+        if let (Some(esp), Some(tcp)) = (share(ESP), share(TCP)) {
+            sentences.push(format!(
+                "Of the instructions of {} {esp:.0} % are hidden over ESP and {tcp:.0} % over TCP.",
+                self.name.to_lowercase()
+            ));
+        }
+        let hidden = |series| self.part(results, "softirq", series);
+        for other in [TCP, PLAIN_TCP] {
+            if let (Some(esp), Some(tcp)) = (hidden(ESP), hidden(other)) {
+                sentences.push(format!(
+                    "{} has {} hidden instructions over ESP, {} the {} over {}.",
+                    self.name,
+                    number(esp),
+                    beside(esp, tcp),
+                    number(tcp),
+                    other.name
+                ));
+            }
+        }
+        sentences
+    }
+}
+
+/// The table of all costs by series.
+fn costs(results: &Results) -> String {
     let mut text = String::from(
         "| instructions, both ends | message | kernel | softirqs | byte | kernel | softirqs |\n|---|---:|---:|---:|---:|---:|---:|",
     );
     for series in ALL {
         let _ = write!(text, "\n| {} |", series.name);
-        for figure in figures {
-            let cells = [
-                all(figure, series),
-                part("kernel", figure, series),
-                part("softirq", figure, series),
-            ];
-            for cell in cells {
+        for cost in &COSTS {
+            for cell in [
+                cost.all(results, series),
+                cost.part(results, "kernel", series),
+                cost.part(results, "softirq", series),
+            ] {
                 let _ = write!(text, " {} |", cell.map_or_else(String::new, number));
             }
         }
     }
-    let mut section = Section {
+    text
+}
+
+/// Treydte 6.4: what his programs could not see.
+pub fn hidden(results: &Results) -> Section {
+    Section {
         title: "The hidden overhead".to_owned(),
         sources: "Treydte 2007, 6.4, which has no figure: the part of a message's cost that no call of the program contains. The table \
                   has, for half a round trip of one byte and for a byte in bulk: all instructions of both hosts; those of them in the \
@@ -110,34 +163,10 @@ pub fn hidden(results: &Results) -> Section {
             Topic::Dialogue.command(),
             Topic::Bulk.command(),
         ],
-        table: Some(text),
+        table: Some(costs(results)),
+        sentences: COSTS.iter().flat_map(|cost| cost.sentences(results)).collect(),
         ..Section::default()
-    };
-    for figure in figures {
-        let share = |series| results.number(&format!("softirq-{}", figure.0), series);
-        if let (Some(esp), Some(tcp)) = (share(ESP), share(TCP)) {
-            section.sentences.push(format!(
-                "Of the instructions of {} {:.0} % are hidden over ESP and {:.0} % over TCP.",
-                figure.1.to_lowercase(),
-                esp * 100.0,
-                tcp * 100.0
-            ));
-        }
-        for other in [TCP, PLAIN_TCP] {
-            let hidden = |series| part("softirq", figure, series);
-            if let (Some(esp), Some(tcp)) = (hidden(ESP), hidden(other)) {
-                section.sentences.push(format!(
-                    "{} has {} hidden instructions over ESP, {} the {} over {}.",
-                    figure.1,
-                    number(esp),
-                    beside(esp, tcp),
-                    number(tcp),
-                    other.name
-                ));
-            }
-        }
     }
-    section
 }
 
 /// Treydte 21.

@@ -10,6 +10,9 @@ use crate::results::{at, Points, Results, Series, EDP, ESP, PLAIN_TCP, RAW, TCP,
 use crate::topics::{Topic, ACKS, BUFFER, BUFFERS, LOSS, PACKETS, PAYLOAD, RATE};
 use crate::words::{beside, list, number, Better, KIB, MIB};
 
+/// Throughput by the clock that counts instructions.
+const CLOCKED: &str = "Mbit/s at 10^9 instructions per second";
+
 /// `ESP 11,238, EDP 11,061`: what each series has at `size`.
 fn each(results: &Results, topic: &str, path: &str, size: f64) -> String {
     let told: Vec<_> = crate::results::ALL
@@ -93,13 +96,17 @@ pub fn throughput(results: &Results) -> Result<Section> {
         commands: vec![Topic::Dialogue.command(), Topic::LargeDialogue.command()],
         table: Some(table(
             &lines,
-            "Mbit/s at 10^9 instructions per second",
+            CLOCKED,
             &[KIB, 4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB],
         )),
         ..Section::default()
     };
-    let y = "Mbit/s at 10^9 instructions per second";
-    let chart = over_sizes("Size by half a round trip", y, Scale::Logarithmic, lines);
+    let chart = over_sizes(
+        "Size by half a round trip",
+        CLOCKED,
+        Scale::Logarithmic,
+        lines,
+    );
     section.draw("throughput", &chart)?;
     section.sentences.push(format!(
         "At 64 KiB, in Mbit/s of this clock: {}.",
@@ -167,7 +174,6 @@ pub fn buffers(results: &Results) -> Result<Section> {
         });
         drawn.collect()
     };
-    let y = "Mbit/s at 10^9 instructions per second";
     let average = by_buffers("avg");
     let mut section = Section {
         title: "Influence of the socket buffers' sizes".to_owned(),
@@ -180,7 +186,7 @@ pub fn buffers(results: &Results) -> Result<Section> {
             .collect(),
         table: Some(table(
             &average,
-            &format!("average, {y}"),
+            &format!("average, {CLOCKED}"),
             &[4.0 * KIB, 16.0 * KIB, 64.0 * KIB, 256.0 * KIB, MIB],
         )),
         ..Section::default()
@@ -204,28 +210,27 @@ pub fn buffers(results: &Results) -> Result<Section> {
         ("buffers-average", "Average throughput", average),
     ] {
         let title = format!("{title} by the buffers' sizes");
-        section.draw(name, &over_sizes(&title, y, Scale::FromZero, lines))?;
+        section.draw(name, &over_sizes(&title, CLOCKED, Scale::FromZero, lines))?;
     }
     Ok(section)
 }
 
+/// Of ESP with a value of `packets_to_ack`.
+fn with_acks(results: &Results, value: u32, path: &str) -> Points {
+    results.points(&Topic::Acks(value).key(), ESP, path)
+}
+
 /// Reinhardt 5.3.5.
 pub fn acknowledgements(results: &Results) -> Result<Section> {
-    let esp = |value: u32, path| results.points(&Topic::Acks(value).key(), ESP, path);
-    let with_others = |path| {
-        let mut drawn: Vec<_> = ACKS
-            .iter()
-            .map(|value| {
-                line(
-                    format!("ESP, packets_to_ack {value}"),
-                    ESP,
-                    esp(*value, path),
-                )
-            })
-            .collect();
-        let others = lines(results, "dialogue", path);
-        drawn.extend(others.into_iter().filter(|line| line.label != ESP.name));
-        drawn
+    let (latency, throughput) = ("half_rtt_ns.median", "mbit_per_s");
+    let by_acks = |path| -> Vec<Line> {
+        let values = ACKS.iter().map(|value| {
+            let label = format!("ESP, packets_to_ack {value}");
+            line(label, ESP, with_acks(results, *value, path))
+        });
+        let others = lines(results, "dialogue", path).into_iter();
+        let others = others.filter(|line| line.label != ESP.name);
+        values.chain(others).collect()
     };
     let mut section = Section {
         title: "Influence of acknowledgements".to_owned(),
@@ -236,28 +241,26 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
             "sysctl -w esp.packets_to_ack=1        # on both hosts; then 2, 5, 10, 15".to_owned(),
             Topic::Acks(1).command(),
         ],
+        table: Some(table(
+            &by_acks(throughput),
+            CLOCKED,
+            &[KIB, 16.0 * KIB, 64.0 * KIB, MIB],
+        )),
         ..Section::default()
     };
-    let latency = with_others("half_rtt_ns.median");
-    let throughput = with_others("mbit_per_s");
-    section.table = Some(table(
-        &throughput,
-        "Mbit/s at 10^9 instructions per second",
-        &[KIB, 16.0 * KIB, 64.0 * KIB, MIB],
-    ));
-    let title = "Half a round trip by packets_to_ack";
-    section.draw(
-        "acknowledgements-latency",
-        &over_sizes(title, "instructions", Scale::Logarithmic, latency),
-    )?;
-    let y = "Mbit/s at 10^9 instructions per second";
-    let title = "Throughput by packets_to_ack";
-    section.draw(
-        "acknowledgements-throughput",
-        &over_sizes(title, y, Scale::Logarithmic, throughput),
-    )?;
-    let throughput_at = |value, size| at(&esp(value, "mbit_per_s"), size);
-    if let (Some(one), Some(ten)) = (throughput_at(1, MIB), throughput_at(10, MIB)) {
+    for (name, title, y, path) in [
+        ("latency", "Half a round trip", "instructions", latency),
+        ("throughput", "Throughput", CLOCKED, throughput),
+    ] {
+        let title = format!("{title} by packets_to_ack");
+        let chart = over_sizes(&title, y, Scale::Logarithmic, by_acks(path));
+        section.draw(&format!("acknowledgements-{name}"), &chart)?;
+    }
+    let one_and_ten = |path, size| {
+        let with = |value| at(&with_acks(results, value, path), size);
+        Some((with(1)?, with(10)?))
+    };
+    if let Some((one, ten)) = one_and_ten(throughput, MIB) {
         section.sentences.push(format!(
             "At 1 MiB ESP reaches {} Mbit/s with an acknowledgement for every packet, {} the {} with one for every 10 packets.",
             number(one),
@@ -265,8 +268,7 @@ pub fn acknowledgements(results: &Results) -> Result<Section> {
             number(ten)
         ));
     }
-    let latency_at = |value, size| at(&esp(value, "half_rtt_ns.median"), size);
-    if let (Some(one), Some(ten)) = (latency_at(1, 1.0), latency_at(10, 1.0)) {
+    if let Some((one, ten)) = one_and_ten(latency, 1.0) {
         section.sentences.push(format!(
             "A message of one byte takes {} instructions with an acknowledgement for every packet, {} with one for every 10 packets ({}).",
             number(one),
@@ -291,33 +293,74 @@ fn micros(value: f64) -> String {
     }
 }
 
+/// Treydte's formula for the lossy cable.
+fn formula() -> Line {
+    let loss = f64::from(LOSS) / 100.0;
+    let packets = PACKETS.map(f64::from).into_iter();
+    Line {
+        label: "Treydte's formula".to_owned(),
+        transport: "formula".to_owned(),
+        points: packets.map(|n| (n, tail_lost(loss, n))).collect(),
+        bars: Vec::new(),
+    }
+}
+
+/// The share of messages that stall or are lost.
+fn stalled(row: &Value) -> Option<f64> {
+    // Of a datagram that is lost nobody knows; the message is missing.
+    let stalls = row["stalls"].as_f64()? + row["lost"].as_f64()?;
+    Some(stalls / row["tests"].as_f64()?)
+}
+
+/// The mean time beyond the median, us.
+fn late(row: &Value) -> Option<f64> {
+    let exchange = &row["exchange_ns"];
+    let more = exchange["avg"].as_f64()? - exchange["median"].as_f64()?;
+    row["lost_share"]
+        .is_null()
+        .then_some((more / 1000.0).max(0.0))
+}
+
+/// A line for each series on the lossy cable, by packets instead of bytes.
+fn by_packets(results: &Results, value: fn(&Value) -> Option<f64>) -> Vec<Line> {
+    let point = |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));
+    let drawn = crate::results::ALL.into_iter().map(|series| {
+        let rows = results.rows("loss", series);
+        line(series.name, series, rows.filter_map(point).collect())
+    });
+    drawn.collect()
+}
+
+/// Sentences that compare what losses cost each series.
+fn loss_sentences(shares: &[Line], times: &[Line]) -> Vec<String> {
+    let of = |lines: &[Line], series: Series, packets| {
+        let line = lines.iter().find(|line| line.label == series.name)?;
+        at(&line.points, packets)
+    };
+    let most = f64::from(PACKETS[PACKETS.len() - 1]);
+    let mut sentences = Vec::new();
+    let share = |series| Some(format!("{:.1} %", of(shares, series, most)? * 100.0));
+    if let (Some(esp), Some(tcp), Some(udp)) = (share(ESP), share(TCP), share(UDP)) {
+        sentences.push(format!(
+            "Of messages of {most} packets {esp} stall over ESP and {tcp} over TCP, and {udp} are incomplete over UDP, which retransmits nothing."
+        ));
+    }
+    for packets in [1.0, most] {
+        let time = |series| Some(micros(of(times, series, packets)?));
+        if let (Some(esp), Some(tcp)) = (time(ESP), time(TCP)) {
+            sentences.push(format!(
+                "On average a message of {packets} packet{} takes {esp} us longer than the median over ESP, and {tcp} us over TCP.",
+                if packets == 1.0 { "" } else { "s" }
+            ));
+        }
+    }
+    sentences
+}
+
 /// Treydte 11.
 pub fn losses(results: &Results) -> Result<Section> {
-    let loss = f64::from(LOSS) / 100.0;
-    // By packets instead of bytes.
-    let by_packets = |value: &dyn Fn(&Value) -> Option<f64>| -> Vec<Line> {
-        let drawn = crate::results::ALL.into_iter().map(|series| {
-            let rows = results.rows("loss", series);
-            let point =
-                |row: &Value| Some((row["size"].as_f64()? / f64::from(PAYLOAD), value(row)?));
-            line(series.name, series, rows.filter_map(point).collect())
-        });
-        drawn.collect()
-    };
-    let stalled = |row: &Value| -> Option<f64> {
-        // Of a datagram that is lost nobody knows; the message is missing.
-        let stalls = row["stalls"].as_f64()? + row["lost"].as_f64()?;
-        Some(stalls / row["tests"].as_f64()?)
-    };
-    let late = |row: &Value| -> Option<f64> {
-        let exchange = &row["exchange_ns"];
-        let more = exchange["avg"].as_f64()? - exchange["median"].as_f64()?;
-        row["lost_share"]
-            .is_null()
-            .then_some((more / 1000.0).max(0.0))
-    };
-    let mut shares = by_packets(&stalled);
-    let times = by_packets(&late);
+    let mut shares = by_packets(results, stalled);
+    let times = by_packets(results, late);
     let mut section = Section {
         title: "Losses that only a timer detects".to_owned(),
         sources: format!(
@@ -330,60 +373,22 @@ pub fn losses(results: &Results) -> Result<Section> {
             format!("tc qdisc add dev DEVICE root netem loss {LOSS}% seed 1"),
             Topic::Loss.command(),
         ],
+        sentences: loss_sentences(&shares, &times),
         ..Section::default()
     };
-    let share = |series: Series, packets: f64| {
-        let line = shares.iter().find(|line| line.label == series.name)?;
-        at(&line.points, packets)
-    };
-    let most = f64::from(PACKETS[PACKETS.len() - 1]);
-    let percent = |share: f64| format!("{:.1} %", share * 100.0);
-    if let (Some(esp), Some(tcp), Some(udp)) =
-        (share(ESP, most), share(TCP, most), share(UDP, most))
-    {
-        section.sentences.push(format!(
-            "Of messages of {most} packets {} stall over ESP and {} over TCP, and {} are incomplete over UDP, which retransmits nothing.",
-            percent(esp),
-            percent(tcp),
-            percent(udp)
-        ));
-    }
-    let time = |series: Series, packets: f64| {
-        let line = times.iter().find(|line| line.label == series.name)?;
-        at(&line.points, packets)
-    };
-    for packets in [1.0, most] {
-        if let (Some(esp), Some(tcp)) = (time(ESP, packets), time(TCP, packets)) {
-            section.sentences.push(format!(
-                "On average a message of {packets} packet{} takes {} us longer than the median over ESP, and {} us over TCP.",
-                if packets == 1.0 { "" } else { "s" },
-                micros(esp),
-                micros(tcp)
-            ));
-        }
-    }
-    let thesis: Points = PACKETS
-        .iter()
-        .map(|packets| (f64::from(*packets), tail_lost(loss, f64::from(*packets))))
-        .collect();
-    shares.push(Line {
-        label: "Treydte's formula".to_owned(),
-        transport: "formula".to_owned(),
-        points: thesis,
-        bars: Vec::new(),
-    });
-    let chart = |title: &str, y: &str, lines| {
+    shares.push(formula());
+    for (name, title, y, lines) in [
+        ("losses", "Messages that stall or are lost", "share", shares),
+        (
+            "losses-time",
+            "Mean time that losses cost a message",
+            "us",
+            times,
+        ),
+    ] {
         let x = ("packets of a message", Unit::Count);
-        chart(title, x, (y, Scale::FromZero), lines)
-    };
-    section.draw(
-        "losses",
-        &chart("Messages that stall or are lost", "share", shares),
-    )?;
-    section.draw(
-        "losses-time",
-        &chart("Mean time that losses cost a message", "us", times),
-    )?;
+        section.draw(name, &chart(title, x, (y, Scale::FromZero), lines))?;
+    }
     Ok(section)
 }
 
