@@ -45,8 +45,8 @@ pub struct Fabric {
 }
 
 impl Fabric {
-    /// Hosts whose connections, with these `peers`, are yet to be opened; towards the switch they have `wires`. The
-    /// parameters of each host are given by `esp`.
+    /// Hosts whose connections with these `peers` are yet to be opened. `wires`: from each host to the switch; `esp`: the
+    /// parameters of each host.
     pub fn new(
         setup: Setup,
         wires: Rate,
@@ -95,7 +95,7 @@ impl Fabric {
         self.peers[host as usize][slot as usize]
     }
 
-    /// What an end has.
+    /// The state of an end.
     pub fn endpoint(&mut self, (host, slot): End) -> &mut Endpoint {
         &mut self.hosts[host as usize].endpoints[slot as usize]
     }

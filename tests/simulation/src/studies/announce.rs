@@ -39,7 +39,7 @@ pub struct Line {
     summary: Summary,
 }
 
-/// Nothing but a picture can be chosen.
+/// This study has no further options.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]

@@ -233,8 +233,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Lets the announcers and the streams have the port for some time. Returns the end of that time, from which on all is
-    /// measured.
+    /// Runs the announcers and the streams alone for a while. Returns the end of this time, where measuring begins.
     fn warm_up(&mut self) -> Nanos {
         let alone = self.streams.end == 0;
         let start = self.simulation.now() + if alone { 0 } else { WARM_UP };
@@ -248,7 +247,7 @@ impl<'a> Case<'a> {
         start
     }
 
-    /// What came from each connection so far, bytes.
+    /// Bytes received so far, by connection.
     fn received(&self) -> Vec<u64> {
         let senders = 0..self.simulation.setup().senders;
         senders.map(|id| self.simulation.received(id)).collect()
@@ -286,7 +285,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// A connection was delivered an answer.
+    /// A sender was delivered an answer.
     fn answered(&mut self, sender: usize) {
         let Role::Asker(id) = self.role(sender) else {
             return;
@@ -302,7 +301,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// Data of a connection was delivered.
+    /// The receiver was delivered data of a connection.
     fn delivered(&mut self, sender: usize) {
         let received = self.simulation.received(sender);
         match self.role(sender) {
@@ -315,7 +314,7 @@ impl<'a> Case<'a> {
         }
     }
 
-    /// What came of it since `start`, when the counters were these.
+    /// The result. At `start`, where measuring began, `before` was received and the counters were `counts`.
     fn sum_up(mut self, start: Nanos, before: &[u64], counts: &Counts) -> Line {
         let setup = self.simulation.setup().clone();
         let possible = (self.simulation.now() - start).max(1) as f64 * setup.rate.bits as f64 / 8e9;

@@ -53,7 +53,7 @@ pub struct Cell {
     spurious_requests: u64,
 }
 
-/// Nothing but a picture can be chosen.
+/// This study has no further options.
 #[derive(Clone, Debug, Args)]
 pub struct Options {
     #[command(flatten)]

@@ -23,7 +23,7 @@ use crate::report::{write_json, Columns, Table};
 use crate::rounds::{self, Message, Summary, Workload};
 use crate::simulation::{Parameters, Setup};
 
-/// Every study is one file and one entry here.
+/// Declares the command line of all studies. A new study is one file and one entry below.
 macro_rules! studies {
     ($($(#[$about:meta])* $name:ident: $module:ident,)*) => {
         /// The study that the command line names.
@@ -62,29 +62,29 @@ studies! {
     Burst: burst,
 }
 
-/// A study is its options: what they ask for is run, printed and drawn.
+/// A study: its own options, and how it runs with them, prints and draws.
 pub trait Study: Args {
     /// One result.
     type Line: Serialize + 'static;
 
-    /// The columns of its table.
+    /// The columns of the table.
     const COLUMNS: Columns<Self::Line> = &[];
 
     /// Runs the simulations.
     fn run(&self, common: &Common) -> Result<Vec<Self::Line>>;
 
-    /// Prints the results: as one table, if it has no other form for them.
+    /// Prints the results: by default as one table.
     fn print(lines: &[Self::Line], out: &mut dyn Write) -> io::Result<()> {
         Table::of(lines, Self::COLUMNS).write(out)
     }
 
-    /// Draws the results, if the options name a file for that.
+    /// Draws the results if the options name a file.
     fn draw(&self, _lines: &[Self::Line]) -> Result<()> {
         Ok(())
     }
 }
 
-/// What the command line says after a study's name.
+/// The command line of a study: the options of all studies, and its own.
 #[derive(Debug, Args)]
 pub struct Call<S: Study> {
     #[command(flatten)]
@@ -107,7 +107,7 @@ impl<S: Study> Call<S> {
     }
 }
 
-/// Of the studies that draw.
+/// The option of studies that can draw their results.
 #[derive(Clone, Debug, Args)]
 pub struct Picture {
     /// Draw a picture as well
@@ -168,7 +168,7 @@ impl Default for Common {
     }
 }
 
-/// What options are if none is given.
+/// The defaults, as the command line has them.
 fn defaults<T: Args>() -> T {
     let command = T::augment_args(Command::new("defaults"));
     let matches = command.get_matches_from(["defaults"]);
@@ -219,13 +219,13 @@ impl Common {
         }
     }
 
-    /// Runs these rounds.
+    /// Runs these rounds, and sums them up.
     fn measure(&self, setup: &Setup, message: Message) -> Summary {
         rounds::measure(setup.clone(), &self.workload(message))
     }
 }
 
-/// What rounds of messages of the same size came to.
+/// The result of rounds in which all messages have the same size.
 #[derive(Debug, Serialize)]
 pub struct Measured {
     setup: Setup,
@@ -278,7 +278,7 @@ fn megabits() -> impl TypedValueParser<Value = u64> {
         .map(|rate| rate * MEGABIT)
 }
 
-/// The same in Gbit/s.
+/// A rate: Gbit/s on the command line, here bits per second.
 fn gigabits() -> impl TypedValueParser<Value = u64> {
     value_parser!(u64)
         .range(1..=1_000)

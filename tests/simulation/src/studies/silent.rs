@@ -56,7 +56,7 @@ fn last_packet(first: u64, which: usize, together: bool) -> u64 {
     }
 }
 
-/// Nothing can be chosen.
+/// This study has no options of its own.
 #[derive(Clone, Debug, Args)]
 pub struct Options {}
 

@@ -230,8 +230,7 @@ fn messages(simulation: &mut Simulation, options: &Options, sizes: Sizes) -> Vec
     (0..number).map(message).collect()
 }
 
-/// Sends all messages. Returns each one's size and how many times as long as alone it took, and the load: what had arrived
-/// when the last one was sent.
+/// Sends all messages. Returns the size and the slowdown of each, and the load until the last one was sent.
 fn deliver(simulation: &mut Simulation, mut to_come: VecDeque<Message>) -> (Vec<(u64, f64)>, f64) {
     let setup = simulation.setup().clone();
     let messages = to_come.len();
