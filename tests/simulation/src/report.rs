@@ -101,7 +101,7 @@ mod tests {
 
     #[test]
     fn columns_are_aligned() {
-        let mut table = Table::new(&["link", "N"]);
+        let mut table = Table::new(["link", "N"]);
         table.line(["1 Gbit/s".into(), "128".into()]);
         let mut out = Vec::new();
         table.write(&mut out).expect("memory takes everything");
