@@ -16,7 +16,7 @@ use super::esp_params::ParamsReport;
 use super::patterns::{self, Rounds};
 use super::plan::Parts;
 use super::report::GroupReport;
-use crate::report::fields::{self, mbit, Line};
+use crate::report::fields::{self, column, mbit, shown, write_table, Line};
 use crate::report::{self, Format, LeftOut, Outcome};
 use crate::sizes::human;
 use crate::transport::medium;
@@ -88,23 +88,27 @@ fn lines(report: &GroupReport) -> Vec<Line> {
     for run in &report.runs {
         let mut of_run = fields::of(run);
         of_run.insert("hosts".to_owned(), report.participants.len().into());
-        add_lines(&mut lines, of_run, &run.rows);
+        fields::add_lines(&mut lines, of_run, run.rows.iter().map(line));
     }
     lines
 }
 
-/// Adds lines with what all of them have.
-fn add_lines(lines: &mut Vec<Line>, mut all: Line, rows: &[impl Serialize]) {
-    let error = all.remove("error");
-    lines.extend(rows.iter().map(|row| {
-        let mut line = all.clone();
-        line.extend(fields::of(row));
-        line
-    }));
-    if let Some(error) = error {
-        all.insert("error".to_owned(), error);
-        lines.push(all);
+/// The fields of a row, those of what is summed up in it by their own names: `worst` of
+/// `goodput_bit_per_s` is `worst_bit_per_s`.
+fn line(row: &impl Serialize) -> Line {
+    let mut line = Line::new();
+    for (name, value) in fields::of(row) {
+        let whole = name.split_once('_').map_or(&name[..], |(_, whole)| whole);
+        match value {
+            Value::Object(parts) => {
+                let parts = parts.into_iter();
+                line.extend(parts.map(|(part, value)| (format!("{part}_{whole}"), value)));
+            }
+            share if name == "share" => drop(line.insert("average_share".to_owned(), share)),
+            value => drop(line.insert(name, value)),
+        }
     }
+    line
 }
 
 /// For people: one table of all runs, since what grows with the clients shows only there.
@@ -118,31 +122,29 @@ fn group_table(report: &GroupReport, out: &mut dyn Write) -> io::Result<()> {
     }
     let mut lines = lines(report);
     lines.retain(|line| !line.contains_key("error"));
-    for line in &mut lines {
-        let text = |name| line.get(name).and_then(Value::as_str);
-        let medium = medium(text("transport").unwrap_or_default(), text("congestion"));
-        line.insert("transport".to_owned(), medium.into());
-        if let Some(pairings) = line.get("rounds").cloned() {
-            line.insert("pairings".to_owned(), pairings);
-        }
-    }
     // Shares of nothing are not shown, nor what another pattern has.
     let other = match rounds.name {
-        "bisection" => &[
-            "rounds",
-            "total_bit_per_s",
-            "worst_fairness",
-            "median_fairness",
-        ][..],
-        _ => &["pairings", "bisection_bit_per_s"],
+        "bisection" => &["total_bit_per_s", "worst_fairness", "median_fairness"][..],
+        _ => &["bisection_bit_per_s"],
     };
     let is_shown = |name: &&str| {
         let share = name.ends_with("_share") && report.rate_bit_per_s.is_none();
         !share && !other.contains(name) && !["congestion", "hosts", "error"].contains(name)
     };
-    let names = names(rounds).replace("rounds,", "rounds,pairings,");
-    let names: Vec<&str> = names.split(',').filter(is_shown).collect();
-    fields::write_table(&names, &lines, out)?;
+    let columns = names(rounds).split(',').filter(is_shown).map(|name| {
+        let title = match name {
+            "rounds" if rounds.name == "bisection" => "pairings".to_owned(),
+            name => name.replace("_bit_per_s", " Mbit/s").replace('_', " "),
+        };
+        column(title, move |line: &Line| {
+            let text = |name| line.get(name).and_then(Value::as_str);
+            match name {
+                "transport" => medium(text(name).unwrap_or_default(), text("congestion")),
+                _ => shown(name, line.get(name)),
+            }
+        })
+    });
+    write_table(&columns.collect::<Vec<_>>(), &lines, out)?;
     write_errors(report, out)?;
     for left_out in &report.left_out {
         writeln!(out, "  {left_out}")?;
@@ -173,29 +175,25 @@ fn params_table(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
          packets_to_ack (right)",
         human(report.size)
     )?;
-    let mut header = vec![String::new()];
-    header.extend(report.packets_to_ack.iter().map(u32::to_string));
-    let mut lines = vec![header];
-    for burst in &report.burst_length {
-        let mut line = vec![burst.to_string()];
-        line.extend(report.packets_to_ack.iter().map(|ack| {
+    let mut columns = vec![column("", u32::to_string)];
+    columns.extend(report.packets_to_ack.iter().map(|ack| {
+        column(ack.to_string(), move |burst: &u32| {
             let cell = report.cell(*burst, *ack);
-            match cell.map(|cell| cell.goodput_bit_per_s) {
-                None => String::new(),
-                Some(None) => "-".to_owned(),
-                Some(Some(goodput)) => mbit(goodput.median),
-            }
-        }));
-        lines.push(line);
-    }
-    fields::write_aligned(&lines, out)?;
+            cell.map_or(String::new(), |cell| {
+                let goodput = cell.goodput_bit_per_s;
+                goodput.map_or("-".to_owned(), |goodput| mbit(goodput.median))
+            })
+        })
+    }));
+    write_table(&columns, &report.burst_length, out)?;
     write_errors(report, out)
 }
 
 /// `esp-params` for programs. A run that failed ends with a line that has its error and no numbers.
 fn params_csv(report: &ParamsReport, out: &mut dyn Write) -> io::Result<()> {
     let mut lines = Vec::new();
-    add_lines(&mut lines, fields::of(report), &report.cells);
+    let cells = report.cells.iter().map(line);
+    fields::add_lines(&mut lines, fields::of(report), cells);
     let names =
         "clients,size,burst_length,packets_to_ack,rounds,errors,worst_bit_per_s,median_bit_per_s,\
                  best_bit_per_s,worst_share,median_share,best_share,error";

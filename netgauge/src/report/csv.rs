@@ -5,67 +5,55 @@
 
 use std::io::{self, Write};
 
-use super::measured::NUMBERS;
-use super::{Outcome, Report};
-use crate::summary::Summary;
+use serde_json::Value;
 
-/// Names of the first fields.
-const NAMES: &str =
-    "transport,pattern,times,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,stddev_ns";
+use super::fields::{self, Line};
+use super::measured::TIMES;
+use super::{Report, Row};
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let percents = report.percents();
-    let mut names: Vec<_> = NAMES.split(',').map(str::to_owned).collect();
-    names.extend(percents.iter().map(|percent| format!("p{percent}_ns")));
-    names.extend(["outliers", "mbit_per_s"].map(str::to_owned));
-    names.extend(NUMBERS.map(|(name, _)| name.to_owned()));
-    names.push("error".to_owned());
-    let mut table = csv::Writer::from_writer(out);
-    table.write_record(&names)?;
+    let percents: String = percents.iter().map(|one| format!("p{one}_ns,")).collect();
+    let names = format!(
+        "transport,pattern,times,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,stddev_ns,{percents}outliers,mbit_per_s,\
+         ns_per_byte,latency_ns,messages_per_s,packets_per_message,connections_per_s,stalls,stalled_ns,lost_share,\
+         packets_resent,error"
+    );
+    let mut lines = Vec::new();
     for run in &report.runs {
-        for row in &run.rows {
-            for (name, times) in row.measured.series() {
-                let mut fields = vec![run.transport.clone(), run.pattern.clone(), name.to_owned()];
-                let Summary {
-                    min,
-                    avg,
-                    median,
-                    max,
-                    stddev,
-                    ..
-                } = times;
-                fields.extend([row.size, row.tests.into(), row.lost.into()].map(text));
-                fields.extend([min, avg, median, max, stddev].map(text));
-                let percentile = |percent| times.percentiles.get(percent).copied().map(text);
-                fields.extend(
-                    percents
-                        .iter()
-                        .map(|one| percentile(one).unwrap_or_default()),
-                );
-                fields.extend([text(times.outliers), format!("{:.3}", row.mbit_per_s)]);
-                fields.extend(row.measured.numbers());
-                fields.push(String::new());
-                table.write_record(&fields)?;
-            }
-        }
-        if let Outcome::Failed { error } = &run.outcome {
-            // But for transport, pattern and error all are missing.
-            let missing = vec![""; names.len() - 3];
-            let begin = [&run.transport[..], &run.pattern];
-            table.write_record([&begin[..], &missing, &[error]].concat())?;
-        }
+        let rows = run.rows.iter().flat_map(lines_of);
+        fields::add_lines(&mut lines, fields::of(run), rows);
     }
-    table.flush()
+    fields::write_csv(&names, &lines, out)
 }
 
-fn text(number: u64) -> String {
-    number.to_string()
+/// The lines of one size: one for each kind of times.
+fn lines_of(row: &Row) -> Vec<Line> {
+    let fields = fields::of(row);
+    let of_times = |(name, _): (&str, &str)| {
+        let mut line = fields.clone();
+        line.insert("times".to_owned(), name.into());
+        for (part, value) in fields.get(name)?.as_object()? {
+            match value {
+                Value::Object(percentiles) => line.extend(
+                    percentiles
+                        .iter()
+                        .map(|(percent, time)| (format!("p{percent}_ns"), time.clone())),
+                ),
+                // Not a time but how many.
+                count if part == "outliers" => drop(line.insert(part.clone(), count.clone())),
+                time => drop(line.insert(format!("{part}_ns"), time.clone())),
+            }
+        }
+        Some(line)
+    };
+    TIMES.into_iter().filter_map(of_times).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::samples;
+    use super::super::{samples, Outcome};
     use super::*;
 
     #[test]

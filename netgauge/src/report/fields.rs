@@ -21,30 +21,75 @@ pub(crate) fn of(what: &impl Serialize) -> Line {
     }
 }
 
-/// The value called `name`, or for a name like `worst_share` what is called `worst` in `share`. A
-/// share that is one number stands for all that can be said of it.
-fn find<'a>(line: &'a Line, name: &str) -> Option<&'a Value> {
-    line.get(name).or_else(|| {
-        let (part, whole) = name.split_once('_')?;
-        let mut wholes = line.iter().filter(|(key, _)| key.ends_with(whole));
-        wholes.find_map(|(_, value)| value.get(part).or(value.is_f64().then_some(value)))
-    })
+/// Adds a run's lines: all have the run's fields, and each those of one of its rows; behind those of
+/// a run that failed, its error.
+pub(crate) fn add_lines(
+    lines: &mut Vec<Line>,
+    mut run: Line,
+    rows: impl IntoIterator<Item = Line>,
+) {
+    let error = run.remove("error");
+    lines.extend(rows.into_iter().map(|row| {
+        let mut line = run.clone();
+        line.extend(row);
+        line
+    }));
+    if let Some(error) = error {
+        run.insert("error".to_owned(), error);
+        lines.push(run);
+    }
 }
 
 /// A value for programs; nothing if there is none.
-fn field(value: Option<&Value>) -> String {
+fn field(name: &str, value: Option<&Value>) -> String {
+    let decimals = match name {
+        "messages_per_s" => 0,
+        "connections_per_s" => 1,
+        "mbit_per_s" => 3,
+        "lost_share" => 6,
+        _ => 4,
+    };
     match value {
         Some(Value::String(text)) => text.clone(),
         Some(Value::Number(number)) => match number.as_u64() {
             Some(number) => number.to_string(),
-            None => format!("{:.4}", number.as_f64().unwrap_or(0.0)),
+            None => format!("{:.decimals$}", number.as_f64().unwrap_or(0.0)),
         },
         _ => String::new(),
     }
 }
 
+/// Prints comma-separated values, with their names above them.
+pub(crate) fn write_csv(names: &str, lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
+    let mut table = csv::Writer::from_writer(out);
+    table.write_record(names.split(','))?;
+    for line in lines {
+        table.write_record(names.split(',').map(|name| field(name, line.get(name))))?;
+    }
+    table.flush()
+}
+
+/// A column of a table: its title, and the text of a row in it.
+pub(crate) type Column<'a, R> = (String, Box<dyn Fn(&R) -> String + 'a>);
+
+/// A column with this title.
+pub(crate) fn column<'a, R>(
+    title: impl Into<String>,
+    text: impl Fn(&R) -> String + 'a,
+) -> Column<'a, R> {
+    (title.into(), Box::new(text))
+}
+
+/// Mbit/s of bit/s.
+pub(crate) fn mbit(bit_per_s: u64) -> String {
+    let mbit = bit_per_s as f64 / 1e6;
+    // Small numbers have something behind the point to tell apart.
+    let decimals = if mbit < 100.0 { 2 } else { 1 };
+    format!("{mbit:.decimals$}")
+}
+
 /// The value called `name` for people.
-fn shown(name: &str, value: Option<&Value>) -> String {
+pub(crate) fn shown(name: &str, value: Option<&Value>) -> String {
     let number = value.and_then(Value::as_u64);
     match (number, value) {
         (Some(bytes), _) if name == "size" => human(bytes),
@@ -58,62 +103,31 @@ fn shown(name: &str, value: Option<&Value>) -> String {
     }
 }
 
-/// Prints comma-separated values, with their names above them.
-pub(crate) fn write_csv(names: &str, lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
-    let mut table = csv::Writer::from_writer(out);
-    table.write_record(names.split(','))?;
-    for line in lines {
-        table.write_record(names.split(',').map(|name| field(find(line, name))))?;
+/// Prints a table, unless there are no rows: the first column to the left, numbers to the right, a
+/// rule below the titles.
+pub(crate) fn write_table<R>(
+    columns: &[Column<'_, R>],
+    rows: &[R],
+    out: &mut dyn Write,
+) -> io::Result<()> {
+    if rows.is_empty() {
+        return Ok(());
     }
-    table.flush()
-}
-
-/// Prints a table of the values with these names, unless there are none.
-pub(crate) fn write_table(names: &[&str], lines: &[Line], out: &mut dyn Write) -> io::Result<()> {
-    let title = |name: &&str| name.replace("_bit_per_s", " Mbit/s").replace('_', " ");
-    let cells = |line: &Line| {
-        let cells = names.iter().map(|name| shown(name, find(line, name)));
-        cells.collect()
-    };
-    let mut table: Vec<Vec<String>> = vec![names.iter().map(title).collect()];
-    table.extend(lines.iter().map(cells));
-    match lines {
-        [] => Ok(()),
-        _ => write_aligned(&table, out),
-    }
-}
-
-/// Mbit/s of bit/s.
-pub(crate) fn mbit(bit_per_s: u64) -> String {
-    let mbit = bit_per_s as f64 / 1e6;
-    // Small numbers have something behind the point to tell apart.
-    let decimals = if mbit < 100.0 { 2 } else { 1 };
-    format!("{mbit:.decimals$}")
-}
-
-/// Prints lines of cells in columns: the first column to the left, numbers to the right, a rule
-/// below the first line.
-pub(crate) fn write_aligned(lines: &[Vec<String>], out: &mut dyn Write) -> io::Result<()> {
-    let mut widths: Vec<usize> = Vec::new();
-    for line in lines {
-        widths.resize(widths.len().max(line.len()), 0);
-        for (width, cell) in widths.iter_mut().zip(line) {
-            *width = cell.len().max(*width);
+    let (mut lines, mut rule) = (vec![String::from("  "); rows.len() + 1], String::from("  "));
+    for (index, (title, text)) in columns.iter().enumerate() {
+        let cells: Vec<_> = std::iter::once(title.clone())
+            .chain(rows.iter().map(text))
+            .collect();
+        let width = cells.iter().map(String::len).max().unwrap_or(0);
+        for (line, cell) in lines.iter_mut().zip(cells) {
+            line.push_str(&match index {
+                0 => format!("{cell:<width$}"),
+                _ => format!("  {cell:>width$}"),
+            });
         }
+        rule.push_str(&"-".repeat(if index == 0 { width } else { width + 2 }));
     }
-    for (number, line) in lines.iter().enumerate() {
-        let mut text = String::from("  ");
-        for (column, (cell, &width)) in line.iter().zip(&widths).enumerate() {
-            match column {
-                0 => text.push_str(&format!("{cell:<width$}")),
-                _ => text.push_str(&format!("  {cell:>width$}")),
-            }
-        }
-        writeln!(out, "{}", text.trim_end())?;
-        if number == 0 {
-            let width = widths.iter().sum::<usize>() + 2 * widths.len().saturating_sub(1);
-            writeln!(out, "  {}", "-".repeat(width))?;
-        }
-    }
-    Ok(())
+    lines.insert(1, rule);
+    let mut lines = lines.iter();
+    lines.try_for_each(|line| writeln!(out, "{}", line.trim_end()))
 }

@@ -5,7 +5,8 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
-use super::fields;
+use super::fields::{self, column, Column};
+use super::Row;
 use crate::summary::Summary;
 
 /// A pattern's measurement of one size. As JSON, its fields stand beside the row's.
@@ -72,7 +73,7 @@ pub enum Measured {
 
 /// Names of the times that patterns have, as in JSON, in the order they are printed, and their headings for people.
 /// The first one that a pattern has is what it is about.
-const TIMES: [(&str, &str); 9] = [
+pub(super) const TIMES: [(&str, &str); 9] = [
     ("half_rtt_ns", "half round trip"),
     ("total_ns", "whole transfer"),
     ("send_overhead_ns", "send overhead"),
@@ -84,34 +85,21 @@ const TIMES: [(&str, &str); 9] = [
     ("exchange_ns", "exchange"),
 ];
 
-/// Names of the numbers that patterns have beside times, as in JSON, and their decimals.
-pub(super) const NUMBERS: [(&str, usize); 9] = [
-    ("ns_per_byte", 4),
-    ("latency_ns", 0),
-    ("messages_per_s", 0),
-    ("packets_per_message", 4),
-    ("connections_per_s", 1),
-    ("stalls", 0),
-    ("stalled_ns", 0),
-    ("lost_share", 6),
-    ("packets_resent", 0),
-];
-
 impl Measured {
     /// The times that the pattern is about, nanoseconds.
-    pub fn times(&self) -> Summary {
-        let first = self.series().into_iter().next();
-        first.map(|(_, times)| times).unwrap_or_default()
-    }
-
-    /// All times that were summed up, by their names in JSON; those the pattern is about first.
-    pub fn series(&self) -> Vec<(&'static str, Summary)> {
-        let mut fields = fields::of(self);
-        let of_name = |(name, _): (&'static str, &str)| {
-            let times = serde_json::from_value(fields.remove(name)?);
-            times.ok().map(|times| (name, times))
-        };
-        TIMES.into_iter().filter_map(of_name).collect()
+    pub fn times(&self) -> &Summary {
+        match self {
+            Self::HalfRoundTrip { half_rtt_ns } => half_rtt_ns,
+            Self::Bulk { total_ns, .. } => total_ns,
+            Self::LogP {
+                send_overhead_ns, ..
+            }
+            | Self::Flood {
+                send_overhead_ns, ..
+            } => send_overhead_ns,
+            Self::SetUp { connect_ns, .. } => connect_ns,
+            Self::Recovery { exchange_ns, .. } => exchange_ns,
+        }
     }
 
     /// The times' heading, for people, and how many nanoseconds their unit has.
@@ -125,34 +113,32 @@ impl Measured {
         }
     }
 
-    /// The pattern's numbers for programs, in the order of [`NUMBERS`]; empty where it has none.
-    pub(super) fn numbers(&self) -> Vec<String> {
+    /// Columns of the table that the pattern has beside its times.
+    pub(super) fn columns(&self) -> Vec<Column<'static, Row>> {
         let fields = fields::of(self);
-        let text = |(name, decimals): (&str, usize)| {
-            let number = fields.get(name).and_then(Value::as_f64);
-            number.map_or(String::new(), |number| format!("{number:.decimals$}"))
-        };
-        NUMBERS.into_iter().map(text).collect()
-    }
-
-    /// Columns of the table that the pattern has beside its times: title and text.
-    pub(super) fn columns(&self) -> Vec<(&'static str, String)> {
-        let fields = fields::of(self);
-        let text = |(name, title, scale, decimals): Column| {
-            let value = fields.get(name)?;
-            let number = value.get("median").unwrap_or(value).as_f64();
-            let text = number.map(|number| format!("{:.decimals$}", scale(number)));
-            Some((title, text.unwrap_or_else(|| "-".to_owned())))
-        };
-        COLUMNS.into_iter().filter_map(text).collect()
+        let own = COLUMNS.into_iter();
+        let own = own.filter(|(name, ..)| fields.contains_key(*name));
+        let own = own.map(|(name, title, scale, decimals)| {
+            column(title, move |row: &Row| {
+                let fields = fields::of(&row.measured);
+                let value = fields
+                    .get(name)
+                    .map(|value| value.get("median").unwrap_or(value));
+                let number = value.and_then(Value::as_f64);
+                number.map_or("-".to_owned(), |number| {
+                    format!("{:.decimals$}", scale(number))
+                })
+            })
+        });
+        own.collect()
     }
 }
 
 /// Name in JSON, title, in what unit it is shown, and decimals; of times it is the median.
-type Column = (&'static str, &'static str, fn(f64) -> f64, usize);
+type Own = (&'static str, &'static str, fn(f64) -> f64, usize);
 
 /// The patterns' numbers beside their times, for people.
-const COLUMNS: [Column; 12] = [
+const COLUMNS: [Own; 12] = [
     ("ns_per_byte", "ns/byte", same, 3),
     ("receive_overhead_ns", "receive", us, 2),
     ("gap_ns", "gap", us, 2),

@@ -106,8 +106,8 @@ impl Report {
     /// Which percentiles there are of any times.
     fn percents(&self) -> BTreeSet<Percent> {
         let rows = self.runs.iter().flat_map(|run| &run.rows);
-        rows.flat_map(|row| row.measured.times().percentiles.into_keys())
-            .collect()
+        let percents = rows.flat_map(|row| row.measured.times().percentiles.keys());
+        percents.copied().collect()
     }
 
     /// Prints the report.
@@ -303,15 +303,18 @@ impl Outcome {
     }
 }
 
+/// The names of runs.
+fn titles<R>(runs: &[Run<R>]) -> String {
+    let titles: Vec<_> = runs.iter().map(Run::title).collect();
+    titles.join("; ")
+}
+
 /// The errors of runs that failed, with what they were; of those in a row that failed alike, once.
 pub(crate) fn errors<R>(runs: &[Run<R>]) -> Vec<String> {
     let alike = runs.chunk_by(Run::failed_like);
     let failed = alike.filter_map(|runs| match &runs[0].outcome {
         Outcome::Ok => None,
-        Outcome::Failed { error } => {
-            let titles: Vec<_> = runs.iter().map(Run::title).collect();
-            Some(format!("{}: {error}", titles.join("; ")))
-        }
+        Outcome::Failed { error } => Some(format!("{}: {error}", titles(runs))),
     });
     failed.collect()
 }

@@ -4,11 +4,12 @@
 
 use std::collections::BTreeSet;
 use std::io::{self, Write};
+use std::ptr;
 
-use super::fields::write_aligned;
-use super::{Measured, Outcome, Report, Row, Run};
+use super::fields::{column, write_table, Column};
+use super::{titles, Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
-use crate::summary::{Percent, OUTLIER_RULE};
+use crate::summary::{Percent, Summary, OUTLIER_RULE};
 
 /// Message sizes whose latency is compared, bytes, if they were measured.
 const COMPARED: [u64; 3] = [1, 64, 1024];
@@ -18,24 +19,27 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let percents = report.percents();
     for alike in report.runs.chunk_by(Run::failed_like) {
         match alike {
-            [run] => write_run(run, &percents, out)?,
-            runs => write_failed(runs, out)?,
+            [run] => {
+                writeln!(out, "{}: {} ({})", run.transport, run.about, run.pattern)?;
+                write_rows(&run.rows, &percents, out)?;
+            }
+            // They all failed for the same reason, as all do whose peer is gone.
+            runs => writeln!(out, "{}", titles(runs))?,
         }
+        if let Outcome::Failed { error } = &alike[0].outcome {
+            writeln!(out, "  FAILED: {error}")?;
+        }
+        writeln!(out)?;
     }
-    let mut patterns: Vec<&str> = Vec::new();
     for run in &report.runs {
-        if !patterns.contains(&run.pattern.as_str()) {
-            patterns.push(&run.pattern);
-        }
-    }
-    for pattern in patterns {
-        let runs: Vec<_> = report
+        let same = report
             .runs
             .iter()
-            .filter(|run| run.pattern == pattern)
-            .collect();
-        if runs.len() > 1 {
-            write_comparison(pattern, &runs, out)?;
+            .filter(|other| other.pattern == run.pattern);
+        let runs: Vec<_> = same.collect();
+        // A pattern's first run stands for all.
+        if runs.len() > 1 && ptr::eq(runs[0], run) {
+            write_comparison(&run.pattern, &runs, out)?;
         }
     }
     if report.runs.iter().any(|run| !run.rows.is_empty()) {
@@ -47,76 +51,50 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     Ok(())
 }
 
-fn write_run(run: &Run, percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io::Result<()> {
-    writeln!(out, "{}: {} ({})", run.transport, run.about, run.pattern)?;
-    if let Some(first) = run.rows.first() {
-        let tests = run.rows.iter().map(|row| row.tests).max().unwrap_or(0);
-        let (what, unit, _) = first.measured.heading();
-        writeln!(out, "  {what} in {unit}, {tests} tests per size")?;
-        let own = titles(first);
-        // More of them would make the lines too long.
-        let beside = own.len() == 1;
-        let mut header = vec!["size".to_owned()];
-        header.extend(["min", "avg", "median", "max", "stddev"].map(str::to_owned));
-        header.extend(percents.iter().map(|percent| format!("p{percent}")));
-        header.extend(["outliers", "Mbit/s"].map(str::to_owned));
-        header.extend(own.iter().filter(|_| beside).cloned());
-        header.push("lost".to_owned());
-        let mut lines = vec![header];
-        lines.extend(run.rows.iter().map(|row| cells(row, percents, beside)));
-        write_aligned(&lines, out)?;
-        if own.len() > 1 {
-            writeln!(out)?;
-            let mut lines = vec![[vec!["size".to_owned()], own].concat()];
-            let cells = |row: &Row| std::iter::once(human(row.size)).chain(texts(row)).collect();
-            lines.extend(run.rows.iter().map(cells));
-            write_aligned(&lines, out)?;
-        }
-    }
-    if let Outcome::Failed { error } = &run.outcome {
-        writeln!(out, "  FAILED: {error}")?;
-    }
-    writeln!(out)
-}
-
-/// Runs that all failed for the same reason, as all do whose peer is gone.
-fn write_failed(runs: &[Run], out: &mut dyn Write) -> io::Result<()> {
-    let titles: Vec<_> = runs.iter().map(Run::title).collect();
-    writeln!(out, "{}", titles.join("; "))?;
-    if let Outcome::Failed { error } = &runs[0].outcome {
-        writeln!(out, "  FAILED: {error}")?;
-    }
-    writeln!(out)
-}
-
-/// Titles of the pattern's own columns.
-fn titles(row: &Row) -> Vec<String> {
-    let columns = row.measured.columns().into_iter();
-    columns.map(|(title, _)| title.to_owned()).collect()
-}
-
-/// The texts of the pattern's own columns.
-fn texts(row: &Row) -> impl Iterator<Item = String> {
-    row.measured.columns().into_iter().map(|(_, text)| text)
-}
-
-fn cells(row: &Row, percents: &BTreeSet<Percent>, own: bool) -> Vec<String> {
-    let times = row.measured.times();
-    let (_, _, per_unit) = row.measured.heading();
-    let time = |ns: u64| five_digits(ns as f64 / per_unit);
-    let mut cells = vec![human(row.size)];
-    cells.extend([times.min, times.avg, times.median, times.max, times.stddev].map(time));
-    let percentile = |percent| times.percentiles.get(percent).copied();
-    cells.extend(
-        percents
-            .iter()
-            .map(|percent| percentile(percent).map_or("-".to_owned(), time)),
+/// One line per size.
+fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -> io::Result<()> {
+    let Some(first) = rows.first() else {
+        return Ok(());
+    };
+    let tests = rows.iter().map(|row| row.tests).max().unwrap_or(0);
+    let (what, unit, per_unit) = first.measured.heading();
+    writeln!(out, "  {what} in {unit}, {tests} tests per size")?;
+    let size = || column("size", |row: &Row| human(row.size));
+    let in_unit = |ns: u64| five_digits(ns as f64 / per_unit);
+    let times: [(_, fn(&Summary) -> u64); 5] = [
+        ("min", |times| times.min),
+        ("avg", |times| times.avg),
+        ("median", |times| times.median),
+        ("max", |times| times.max),
+        ("stddev", |times| times.stddev),
+    ];
+    let mut columns = vec![size()];
+    columns.extend(
+        times.map(|(title, of)| column(title, move |row: &Row| in_unit(of(row.measured.times())))),
     );
-    cells.push(times.outliers.to_string());
-    cells.push(throughput(row));
-    cells.extend(texts(row).filter(|_| own));
-    cells.push(row.lost.to_string());
-    cells
+    columns.extend(percents.iter().map(|percent| {
+        column(format!("p{percent}"), move |row: &Row| {
+            let time = row.measured.times().percentiles.get(percent);
+            time.map_or("-".to_owned(), |time| in_unit(*time))
+        })
+    }));
+    columns.push(column("outliers", |row: &Row| {
+        row.measured.times().outliers.to_string()
+    }));
+    columns.push(column("Mbit/s", throughput));
+    let mut own = first.measured.columns();
+    // More of them would make the lines too long.
+    if own.len() == 1 {
+        columns.append(&mut own);
+    }
+    columns.push(column("lost", |row: &Row| row.lost.to_string()));
+    write_table(&columns, rows, out)?;
+    if !own.is_empty() {
+        writeln!(out)?;
+        own.insert(0, size());
+        write_table(&own, rows, out)?;
+    }
+    Ok(())
 }
 
 /// A number in five digits if it has decimals: enough to tell it from the next, and narrow.
@@ -139,7 +117,6 @@ fn throughput(row: &Row) -> String {
 /// the largest.
 fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Result<()> {
     let rows = || runs.iter().flat_map(|run| &run.rows);
-    let measured = |size: u64| rows().any(|row| row.size == size);
     let (Some(smallest), Some(largest)) = (
         rows().min_by_key(|row| row.size),
         rows().map(|row| row.size).max(),
@@ -149,60 +126,42 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     let bulk = matches!(smallest.measured, Measured::Bulk { .. });
     // What a byte costs is known best of the most bytes; other columns are about messages.
     let own_size = if bulk { largest } else { smallest.size };
-    let sizes: Vec<u64> = COMPARED
-        .into_iter()
-        .filter(|size| !bulk && measured(*size))
-        .collect();
-
-    let mut header = vec![String::new()];
-    header.extend(sizes.iter().map(|size| format!("us at {}", human(*size))));
-    let own = titles(smallest);
+    let own = smallest.measured.columns();
     // Where there are several, they are all about one size, and the lines long enough without it.
-    let named = |title: &String| match own.len() {
-        1 => format!("{title} at {}", human(own_size)),
-        _ => title.clone(),
+    let (at_size, rest) = match own.len() {
+        0 | 1 => (format!(" at {}", human(own_size)), String::new()),
+        _ => (String::new(), format!("; the rest at {}", human(own_size))),
     };
-    header.extend(own.iter().map(named));
-    header.push(format!("Mbit/s at {}", human(largest)));
-    let mut lines = vec![header];
-    for run in runs {
-        let mut line = vec![run.transport.clone()];
-        line.extend(sizes.iter().map(|size| {
-            cell(run, *size, |row| {
-                format!("{:.2}", row.measured.times().median as f64 / 1e3)
-            })
-        }));
-        line.extend((0..own.len()).map(|column| {
-            cell(run, own_size, |row| {
-                texts(row).nth(column).unwrap_or_default()
-            })
-        }));
-        line.push(cell(run, largest, throughput));
-        lines.push(line);
+    let mut columns = vec![column("", |run: &&Run| run.transport.clone())];
+    for size in COMPARED {
+        if !bulk && rows().any(|row| row.size == size) {
+            let median = |row: &Row| format!("{:.2}", row.measured.times().median as f64 / 1e3);
+            columns.push(at(size, column(format!("us at {}", human(size)), median)));
+        }
     }
+    let own = own.into_iter();
+    columns.extend(own.map(|(title, text)| at(own_size, (title + &at_size, text))));
+    let title = format!("Mbit/s at {}", human(largest));
+    columns.push(at(largest, column(title, throughput)));
     let what = match bulk {
         true => "time per byte".to_owned(),
         false => format!("{}, median", smallest.measured.heading().0),
     };
-    let rest = match own.len() {
-        0 | 1 => String::new(),
-        _ => format!("; the rest at {}", human(own_size)),
-    };
     writeln!(out, "Comparison ({pattern}): {what}, and throughput{rest}")?;
-    write_aligned(&lines, out)?;
+    write_table(&columns, runs, out)?;
     writeln!(out)
 }
 
-fn row_of(run: &Run, size: u64) -> Option<&Row> {
-    run.rows.iter().find(|row| row.size == size)
-}
-
-fn cell(run: &Run, size: u64, text: impl FnOnce(&Row) -> String) -> String {
-    match (row_of(run, size), &run.outcome) {
-        (Some(row), _) => text(row),
-        (None, Outcome::Failed { .. }) => "failed".to_owned(),
-        (None, Outcome::Ok) => "-".to_owned(),
-    }
+/// A column that has of each run the text of one size.
+fn at<'a>(size: u64, (title, text): Column<'a, Row>) -> Column<'a, &'a Run> {
+    column(title, move |run: &&Run| {
+        let row = run.rows.iter().find(|row| row.size == size);
+        match (row, &run.outcome) {
+            (Some(row), _) => text(row),
+            (None, Outcome::Failed { .. }) => "failed".to_owned(),
+            (None, Outcome::Ok) => "-".to_owned(),
+        }
+    })
 }
 
 #[cfg(test)]
