@@ -200,7 +200,8 @@ impl Chart {
     /// The lines' styles: a transport's first line looks the same in every
     /// picture, and its further ones have its colour, unless it is alone in the picture.
     fn styles(&self) -> Vec<Style> {
-        let mut transports: Vec<&str> = transport::KINDS.iter().map(|kind| kind.name).collect();
+        let kinds = transport::KINDS.iter();
+        let mut transports = kinds.map(|kind| kind.name.to_owned()).collect();
         let mut counts: BTreeMap<usize, usize> = BTreeMap::new();
         let alone = self
             .lines
@@ -208,11 +209,7 @@ impl Chart {
             .all(|two| two[0].transport == two[1].transport);
         let mut styles = Vec::new();
         for line in &self.lines {
-            let known = transports.iter().position(|name| *name == line.transport);
-            let transport = known.unwrap_or_else(|| {
-                transports.push(&line.transport);
-                transports.len() - 1
-            });
+            let transport = index_of(&mut transports, &line.transport);
             let count = counts.entry(transport).or_default();
             styles.push(match alone {
                 // Its first line looks as it does beside others.
@@ -329,6 +326,15 @@ impl Chart {
         }
         Ok(())
     }
+}
+
+/// Where a name is in a list, to which it is added if it is new.
+pub(super) fn index_of(names: &mut Vec<String>, name: &str) -> usize {
+    let known = names.iter().position(|known| known == name);
+    known.unwrap_or_else(|| {
+        names.push(name.to_owned());
+        names.len() - 1
+    })
 }
 
 impl Drawing for Chart {

@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use anyhow::{bail, ensure, Result};
 
 use super::axis::{Axis, Unit};
-use super::chart::{Base, Chart, Line};
+use super::chart::{index_of, Base, Chart, Line};
 use super::results::{Results, Row, Run};
 use super::PlotKind;
 use crate::sizes::human;
@@ -50,76 +50,6 @@ pub(super) struct Origin {
     parts: [String; PARTS],
 }
 
-/// A place of a line.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Place {
-    x: f64,
-    y: f64,
-    /// From where to where values went.
-    ends: Option<(f64, f64)>,
-}
-
-/// The places of each line, from left to right.
-type Places = BTreeMap<Origin, Vec<Place>>;
-
-/// The horizontal axis of lines.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Over {
-    /// The number of clients.
-    Clients,
-    /// The size of messages.
-    Sizes,
-}
-
-impl Over {
-    fn axis(self) -> (&'static str, Unit) {
-        match self {
-            Self::Clients => ("clients", Unit::Count),
-            Self::Sizes => ("message size", Unit::Bytes),
-        }
-    }
-}
-
-/// Lines, and what was measured for them.
-pub(super) struct Laid {
-    /// The lines.
-    pub(super) lines: Places,
-    /// Their horizontal axis.
-    pub(super) over: Over,
-    /// The numbers of clients.
-    pub(super) clients: BTreeSet<u64>,
-    /// The sizes.
-    pub(super) sizes: BTreeSet<u64>,
-}
-
-/// The transports, in the order of their first runs.
-#[derive(Default)]
-pub(super) struct Order(Vec<String>);
-
-impl Order {
-    /// Where a transport is.
-    fn rank(&mut self, transport: &str) -> usize {
-        let known = self.0.iter().position(|known| known == transport);
-        known.unwrap_or_else(|| {
-            self.0.push(transport.to_owned());
-            self.0.len() - 1
-        })
-    }
-
-    /// The origin of what a report has only one kind of.
-    pub(super) fn origin(&mut self, transport: String) -> Origin {
-        let mut parts: [String; PARTS] = Default::default();
-        let rank = self.rank(&transport);
-        parts[TRANSPORT] = transport;
-        Origin {
-            rank,
-            file: 0,
-            aside: 0,
-            parts,
-        }
-    }
-}
-
 /// Parts of a name: file, transport, pattern, which number, the size that is not on the horizontal
 /// axis.
 const PARTS: usize = 5;
@@ -127,19 +57,41 @@ const FILE: usize = 0;
 const TRANSPORT: usize = 1;
 const ASIDE: usize = 4;
 
+impl Origin {
+    /// That of numbers whose size is on the horizontal axis.
+    pub(super) fn new(rank: usize, file: usize, parts: [&str; PARTS - 1]) -> Self {
+        let [of_file, transport, pattern, name] = parts.map(str::to_owned);
+        Self {
+            rank,
+            file,
+            aside: 0,
+            parts: [of_file, transport, pattern, name, String::new()],
+        }
+    }
+}
+
+/// A place of a line: across, up, and from where to where values went.
+type Place = (f64, f64, Option<(f64, f64)>);
+
+/// Lines, and what was measured for them.
+pub(super) struct Laid {
+    /// The places of each line, from left to right.
+    lines: BTreeMap<Origin, Vec<Place>>,
+    /// The numbers of clients: the horizontal axis if there are several, else sizes are.
+    pub(super) clients: BTreeSet<u64>,
+    /// The sizes.
+    pub(super) sizes: BTreeSet<u64>,
+}
+
 /// The kind of picture that suits files best.
 pub(super) fn suitable(files: &[Results]) -> PlotKind {
-    let rows = || {
-        files
-            .iter()
-            .flat_map(Results::runs)
-            .flat_map(|run| &run.rows)
-    };
-    if rows().next().is_none() {
+    let runs = files.iter().flat_map(Results::runs);
+    let rows: Vec<_> = runs.flat_map(|run| &run.rows).collect();
+    if rows.is_empty() {
         PlotKind::HeatMap
-    } else if rows().any(|row| latencies(row).next().is_some()) {
+    } else if rows.iter().any(|row| latencies(row).next().is_some()) {
         PlotKind::Latency
-    } else if rows().any(|row| row.mbit_per_s.is_some()) {
+    } else if rows.iter().any(|row| row.mbit_per_s.is_some()) {
         PlotKind::Throughput
     } else {
         PlotKind::Overhead
@@ -152,48 +104,45 @@ pub(super) fn suitable(files: &[Results]) -> PlotKind {
 ///
 /// The files have nothing of this kind.
 pub(super) fn chart(kind: PlotKind, files: &[Results], transports: &[String]) -> Result<Chart> {
-    for wanted in transports {
-        let known = files
-            .iter()
-            .flat_map(Results::runs)
-            .map(|run| &run.transport);
-        ensure!(
-            known.clone().any(|transport| transport == wanted),
-            "no file has the transport `{wanted}`: there are {}",
-            known
-                .cloned()
-                .collect::<BTreeSet<_>>()
-                .into_iter()
-                .collect::<Vec<_>>()
-                .join(", ")
-        );
+    let runs = files.iter().flat_map(Results::runs);
+    let known: BTreeSet<_> = runs.map(|run| &run.transport[..]).collect();
+    if let Some(wanted) = transports
+        .iter()
+        .find(|wanted| !known.contains(&wanted[..]))
+    {
+        let known = Vec::from_iter(known).join(", ");
+        bail!("no file has the transport `{wanted}`: there are {known}");
     }
     let numbers = |pick: fn(&Row) -> Vec<(String, f64)>| numbers(files, transports, pick);
-    match kind {
-        PlotKind::Latency => {
-            let found = numbers(|row| latencies(row).map(microseconds).collect());
-            build(found, "Latency", "time, median, us", files)
-        }
-        PlotKind::Throughput => build(numbers(rates), "Throughput", "Mbit/s, median", files),
+    let times = || numbers(|row| latencies(row).map(microseconds).collect());
+    let (title, y, found) = match kind {
+        PlotKind::Latency => ("Latency", "time, median, us", times()),
+        PlotKind::Throughput => ("Throughput", "Mbit/s, median", numbers(rates)),
         PlotKind::Overhead => {
             let found = numbers(|row| overheads(row).map(microseconds).collect());
             ensure!(
                 !found.is_empty(),
                 "no file has overheads: measure them with a pattern that does, such as -x logp or -x flood"
             );
-            build(found, "Overhead", "time in the call, median, us", files)
+            ("Overhead", "time in the call, median, us", found)
         }
         PlotKind::Comparison => {
-            let times = numbers(|row| latencies(row).map(microseconds).collect());
-            let (what, found) = if times.is_empty() {
-                ("throughput", numbers(rates))
-            } else {
-                ("time", times)
+            let times = times();
+            return match times.is_empty() {
+                true => compare("throughput", numbers(rates), files),
+                false => compare("time", times, files),
             };
-            compare(what, found, files)
         }
         PlotKind::HeatMap => bail!("a heat map is no chart"),
-    }
+    };
+    ensure!(
+        !found.is_empty(),
+        "no file has anything to draw for {}: choose another --kind",
+        title.to_lowercase()
+    );
+    let mut chart = lay(found).draw(title.to_owned(), None, y, None);
+    chart.notes = notes(files);
+    Ok(chart)
 }
 
 /// The times that say how long something takes from here to there.
@@ -210,10 +159,7 @@ fn overheads(row: &Row) -> impl Iterator<Item = (&String, &f64)> {
 
 /// The throughput: there is one, so that it needs no name.
 fn rates(row: &Row) -> Vec<(String, f64)> {
-    row.mbit_per_s
-        .map(|rate| (String::new(), rate))
-        .into_iter()
-        .collect()
+    Vec::from_iter(row.mbit_per_s.map(|rate| (String::new(), rate)))
 }
 
 fn microseconds((name, nanoseconds): (&String, &f64)) -> (String, f64) {
@@ -226,26 +172,19 @@ fn numbers(
     transports: &[String],
     pick: fn(&Row) -> Vec<(String, f64)>,
 ) -> Vec<Number> {
-    let mut order = Order::default();
+    let mut order = Vec::new();
     let mut numbers = Vec::new();
     for (file, results) in files.iter().enumerate() {
         let wanted = |run: &&Run| transports.is_empty() || transports.contains(&run.transport);
         for run in results.runs().iter().filter(wanted) {
-            let rank = order.rank(&run.transport);
+            let rank = index_of(&mut order, &run.transport);
             for row in &run.rows {
                 numbers.extend(pick(row).into_iter().map(|(name, value)| Number {
-                    of: Origin {
+                    of: Origin::new(
                         rank,
                         file,
-                        aside: 0,
-                        parts: [
-                            results.name.clone(),
-                            run.transport.clone(),
-                            run.pattern.clone(),
-                            name,
-                            String::new(),
-                        ],
-                    },
+                        [&results.name, &run.transport, &run.pattern, &name],
+                    ),
                     size: row.size,
                     clients: run.clients,
                     value,
@@ -258,112 +197,113 @@ fn numbers(
 }
 
 /// Puts numbers on lines: over clients if their number differs, else over sizes.
-pub(super) fn lay(mut numbers: Vec<Number>) -> Laid {
-    let clients: BTreeSet<_> = numbers.iter().filter_map(|number| number.clients).collect();
-    let over = match clients.len() {
-        0 | 1 => Over::Sizes,
-        _ => Over::Clients,
+pub(super) fn lay(numbers: Vec<Number>) -> Laid {
+    let mut laid = Laid {
+        lines: BTreeMap::new(),
+        clients: numbers.iter().filter_map(|number| number.clients).collect(),
+        sizes: numbers.iter().map(|number| number.size).collect(),
     };
-    let sizes: BTreeSet<_> = numbers.iter().map(|number| number.size).collect();
-    let mut lines: Places = BTreeMap::new();
-    for number in &mut numbers {
-        let x = match (over, number.clients) {
-            (Over::Clients, Some(clients)) => {
-                if sizes.len() > 1 {
-                    number.of.aside = number.size;
-                    number.of.parts[ASIDE] = human(number.size);
-                }
-                clients as f64
-            }
+    for mut number in numbers {
+        let x = match (laid.is_over_clients(), number.clients) {
+            (false, _) => number.size,
+            (true, Some(clients)) => clients,
             // What has no clients in a file that has would be nowhere.
-            (Over::Clients, None) => continue,
-            (Over::Sizes, _) => number.size as f64,
+            (true, None) => continue,
         };
-        lines.entry(number.of.clone()).or_default().push(Place {
-            x,
-            y: number.value,
-            ends: number.ends,
-        });
+        if laid.is_over_clients() && laid.sizes.len() > 1 {
+            number.of.aside = number.size;
+            number.of.parts[ASIDE] = human(number.size);
+        }
+        let places = laid.lines.entry(number.of).or_default();
+        places.push((x as f64, number.value, number.ends));
     }
-    for places in lines.values_mut() {
-        places.sort_by(|one, other| one.x.total_cmp(&other.x));
+    for places in laid.lines.values_mut() {
+        places.sort_by(|one, other| one.0.total_cmp(&other.0));
     }
-    Laid {
-        lines,
-        over,
-        clients,
-        sizes,
+    laid
+}
+
+impl Laid {
+    /// Is the horizontal axis that of clients?
+    pub(super) fn is_over_clients(&self) -> bool {
+        self.clients.len() > 1
+    }
+
+    /// The chart of the lines, with nothing below its title; `x` is what sizes are of, if they are
+    /// not just those of messages.
+    pub(super) fn draw(self, title: String, x: Option<&str>, y: &str, base: Option<Base>) -> Chart {
+        let (x, unit) = match self.is_over_clients() {
+            true => ("clients", Unit::Count),
+            false => (x.unwrap_or("message size"), Unit::Bytes),
+        };
+        let labels = labels(&self.lines.keys().collect::<Vec<_>>());
+        let line = |(label, (origin, places)): (String, (Origin, Vec<Place>))| Line {
+            label,
+            transport: transport_of(&origin.parts[TRANSPORT]).to_owned(),
+            points: places.iter().map(|(x, y, _)| (*x, *y)).collect(),
+            bars: places
+                .iter()
+                .filter_map(|(x, _, ends)| ends.map(|(least, most)| (*x, least, most)))
+                .collect(),
+        };
+        let lines: Vec<_> = labels.into_iter().zip(self.lines).map(line).collect();
+        let points = || lines.iter().flat_map(|line| &line.points);
+        // What is compared with is in the picture too.
+        let values = points().map(|point| point.1);
+        let values = values.chain(base.iter().map(|base| base.value));
+        Chart {
+            title,
+            notes: Vec::new(),
+            x: Axis::new(x, unit, points().map(|point| point.0)),
+            y: Axis::new(y, Unit::Number, values),
+            lines,
+            base,
+        }
     }
 }
 
 /// The names of lines: the parts in which they differ, or the transport.
 fn labels(origins: &[&Origin]) -> Vec<String> {
-    let differs = |part: usize| {
-        let texts: BTreeSet<_> = origins.iter().map(|origin| &origin.parts[part]).collect();
-        texts.len() > 1
+    let differs = |part: &usize| {
+        let mut pairs = origins.windows(2);
+        *part == TRANSPORT || pairs.any(|two| two[0].parts[*part] != two[1].parts[*part])
     };
-    let said: Vec<usize> = (0..PARTS)
-        .filter(|part| *part == TRANSPORT || differs(*part))
-        .collect();
+    let said: Vec<usize> = (0..PARTS).filter(differs).collect();
     let label = |origin: &&Origin| {
         let parts = said.iter().map(|part| &origin.parts[*part][..]);
-        parts
-            .filter(|part| !part.is_empty())
-            .collect::<Vec<_>>()
-            .join(", ")
+        Vec::from_iter(parts.filter(|part| !part.is_empty())).join(", ")
     };
     origins.iter().map(label).collect()
-}
-
-fn build(numbers: Vec<Number>, title: &str, y: &str, files: &[Results]) -> Result<Chart> {
-    ensure!(
-        !numbers.is_empty(),
-        "no file has anything to draw for {}: choose another --kind",
-        title.to_lowercase()
-    );
-    let laid = lay(numbers);
-    let mut chart = assemble(laid.lines, title.to_owned(), laid.over.axis(), y);
-    chart.notes = notes(files);
-    Ok(chart)
 }
 
 /// Every line by the one it is compared with: of several files, the same of the first file; of
 /// one file, the same of the first transport.
 fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart> {
-    let Laid { lines, over, .. } = lay(numbers);
+    let mut laid = lay(numbers);
     let several = files.len() > 1;
+    let part = if several { FILE } else { TRANSPORT };
     let standard = |origin: &Origin| {
-        let same = |part: usize| {
-            let others = lines.keys().filter(move |other| {
-                (0..PARTS).all(|at| at == part || origin.parts[at] == other.parts[at])
-            });
-            others
-        };
-        // Files are told apart by their number, since two may have one name.
-        let first = if several {
-            same(FILE).find(|other| other.file == 0)
-        } else {
-            same(TRANSPORT).min_by_key(|other| other.rank)
-        };
+        let others = laid.lines.keys().filter(|other| {
+            let same = |at: usize| at == part || origin.parts[at] == other.parts[at];
+            // Files are told apart by their number, since two may have one name.
+            (0..PARTS).all(same) && (!several || other.file == 0)
+        });
+        let first = others.min_by_key(|other| other.rank);
         first.filter(|first| *first != origin)
     };
     let mut compared = BTreeMap::new();
     let mut standards = BTreeSet::new();
-    for (origin, places) in &lines {
+    for (origin, places) in &laid.lines {
         let Some(first) = standard(origin) else {
             continue;
         };
-        let by = |x: f64| {
-            let place = lines[first].iter().find(|place| place.x == x);
-            place.map(|place| place.y)
-        };
-        let share = |place: &Place| {
-            let y = place.y / by(place.x)?;
-            Some(Place { y, ..*place })
+        let share = |&(x, y, ends): &Place| {
+            let place = laid.lines[first].iter().find(|place| place.0 == x)?;
+            Some((x, y / place.1, ends))
         };
         let shares: Vec<_> = places.iter().filter_map(share).collect();
         if !shares.is_empty() {
-            standards.insert(first.parts[if several { FILE } else { TRANSPORT }].clone());
+            standards.insert(first.parts[part].clone());
             compared.insert(origin.clone(), shares);
         }
     }
@@ -372,57 +312,26 @@ fn compare(what: &str, numbers: Vec<Number>, files: &[Results]) -> Result<Chart>
         "there is nothing to compare: give several files with the same transport, pattern and sizes, or one with \
          several transports"
     );
-    let standard = standards.into_iter().collect::<Vec<_>>().join(", ");
-    let title = format!("Comparison with {standard}");
-    let y = format!("{what}, by that of {standard}");
-    let mut chart = assemble(compared, title, over.axis(), &y);
+    laid.lines = compared;
+    let label = Vec::from_iter(standards).join(", ");
+    let title = format!("Comparison with {label}");
+    let y = format!("{what}, by that of {label}");
+    let mut chart = laid.draw(title, None, &y, Some(Base { label, value: 1.0 }));
     chart.notes = notes(files);
-    chart.base = Some(Base {
-        label: standard,
-        value: 1.0,
-    });
-    let values = chart.lines.iter().flat_map(|line| &line.points);
-    // What is compared with is in the picture too.
-    let values = values.map(|point| point.1).chain([1.0]);
-    chart.y = Axis::new(&y, Unit::Number, values);
     Ok(chart)
-}
-
-/// A chart of lines, with nothing below its title.
-pub(super) fn assemble(lines: Places, title: String, (x, unit): (&str, Unit), y: &str) -> Chart {
-    let labels = labels(&lines.keys().collect::<Vec<_>>());
-    let line = |(label, (origin, places)): (String, (Origin, Vec<Place>))| Line {
-        label,
-        transport: transport_of(&origin.parts[TRANSPORT]).to_owned(),
-        points: places.iter().map(|place| (place.x, place.y)).collect(),
-        bars: places
-            .iter()
-            .filter_map(|place| place.ends.map(|(least, most)| (place.x, least, most)))
-            .collect(),
-    };
-    let lines: Vec<_> = labels.into_iter().zip(lines).map(line).collect();
-    let points = || lines.iter().flat_map(|line| &line.points);
-    Chart {
-        title,
-        notes: Vec::new(),
-        x: Axis::new(x, unit, points().map(|point| point.0)),
-        y: Axis::new(y, Unit::Number, points().map(|point| point.1)),
-        lines,
-        base: None,
-    }
 }
 
 /// Where and when the results of one file were measured.
 fn notes(files: &[Results]) -> Vec<String> {
-    let [file] = files else {
+    let [Results {
+        record: Some(record),
+        ..
+    }] = files
+    else {
         return Vec::new();
     };
-    let Some(record) = &file.record else {
-        return Vec::new();
-    };
-    let host = record.hosts.values().next();
-    let mut facts: Vec<String> = Vec::new();
-    if let Some(host) = host {
+    let mut facts = Vec::new();
+    if let Some(host) = record.hosts.values().next() {
         facts.extend(host.kernel.as_ref().map(|kernel| format!("Linux {kernel}")));
         facts.extend(host.device.iter().flat_map(|device| device.facts()));
     }

@@ -8,9 +8,9 @@ use std::path::Path;
 
 use anyhow::{bail, Result};
 
-use super::axis::{Axis, Unit};
-use super::chart::{Base, Chart};
-use super::figure::{assemble, lay, Number, Order, Over};
+use super::axis::Axis;
+use super::chart::{index_of, Base, Chart};
+use super::figure::{lay, Number, Origin};
 use crate::group::patterns;
 use crate::group::report::GroupReport;
 use crate::picture;
@@ -34,16 +34,17 @@ pub(crate) fn draw(report: &GroupReport, path: &Path) -> Result<()> {
 }
 
 fn chart_of(report: &GroupReport) -> Chart {
-    let mut order = Order::default();
+    let mut order = Vec::new();
     let mut numbers = Vec::new();
     for run in &report.runs {
+        let medium = run.medium();
         for row in &run.rows {
             let Some(rates) = row.goodput_bit_per_s.or(row.host_bit_per_s) else {
                 continue;
             };
             let [worst, value, best] = [rates.worst, rates.usual(), rates.best].map(mbit);
             numbers.push(Number {
-                of: order.origin(run.medium()),
+                of: Origin::new(index_of(&mut order, &medium), 0, ["", &medium, "", ""]),
                 size: row.size,
                 clients: run.cast.as_ref().map(|cast| cast.clients as u64),
                 value,
@@ -54,40 +55,29 @@ fn chart_of(report: &GroupReport) -> Chart {
     let laid = lay(numbers);
     let alike = report.runs.iter().all(|run| run.cast.is_none());
     let does = patterns::named(&report.pattern).title;
-    let (x, what) = match (alike, laid.over) {
-        (true, _) => {
-            let hosts = report.participants.len();
-            (("message", Unit::Bytes), format!("{hosts} hosts, {does}"))
-        }
-        (false, Over::Clients) => {
-            let each = only(&laid.sizes).map(|size| format!(", {} each", human(size)));
-            let what = format!("{does}{}", each.unwrap_or_default());
-            (("clients", Unit::Count), what)
-        }
-        (false, Over::Sizes) => {
-            let of = only(&laid.clients).map(|count| format!(", {}", clients(count as usize)));
-            let what = format!("{does}{}", of.unwrap_or_default());
-            (("message of each client", Unit::Bytes), what)
-        }
+    let (sizes, y) = match alike {
+        true => ("message", "what a host gets, average, Mbit/s"),
+        false => ("message of each client", "goodput of all together, Mbit/s"),
     };
-    let y = match alike {
-        true => "what a host gets, average, Mbit/s",
-        false => "goodput of all together, Mbit/s",
+    let only = match laid.is_over_clients() {
+        true => only(&laid.sizes).map(|size| format!(", {} each", human(size))),
+        false => only(&laid.clients).map(|count| format!(", {}", clients(count as usize))),
+    };
+    let what = match alike {
+        true => format!("{} hosts, {does}", report.participants.len()),
+        false => format!("{does}{}", only.unwrap_or_default()),
     };
     let title = format!("{}: {what}", report.pattern);
-    by_rate(assemble(laid.lines, title, x, y), report.rate_bit_per_s)
-}
-
-/// Has a chart of rates, Mbit/s, go from nothing to everything that is in it, the link's rate too.
-fn by_rate(mut chart: Chart, rate_bit_per_s: Option<u64>) -> Chart {
-    let rate = rate_bit_per_s.map(mbit);
-    let bars = chart.lines.iter().flat_map(|line| &line.bars);
-    let values = bars.map(|(_, _, best)| *best).chain(rate);
-    chart.y = Axis::from_zero(&chart.y.label, values);
-    chart.base = rate.map(|value| Base {
+    let rate = report.rate_bit_per_s.map(mbit);
+    let base = rate.map(|value| Base {
         label: "rate of the link".to_owned(),
         value,
     });
+    let mut chart = laid.draw(title, Some(sizes), y, base);
+    // From nothing to everything that is in it, the link's rate too.
+    let bars = chart.lines.iter().flat_map(|line| &line.bars);
+    let values = bars.map(|(_, _, best)| *best).chain(rate);
+    chart.y = Axis::from_zero(y, values);
     chart
 }
 

@@ -142,11 +142,8 @@ fn run(object: &Map<String, Value>, pattern: &str) -> Option<Run> {
 
 fn row(object: &Map<String, Value>) -> Option<Row> {
     // Axes are logarithmic.
-    let positive = |value: &Value| {
-        value
-            .as_f64()
-            .filter(|value| value.is_finite() && *value > 0.0)
-    };
+    let is_positive = |value: &f64| value.is_finite() && *value > 0.0;
+    let positive = |value: &Value| value.as_f64().filter(is_positive);
     let median = |value: &Value| match value {
         Value::Object(summary) => summary.get("median").and_then(positive),
         value => positive(value),
@@ -154,16 +151,16 @@ fn row(object: &Map<String, Value>) -> Option<Row> {
     let time = |(name, value): (&String, &Value)| {
         Some((name.strip_suffix("_ns")?.to_owned(), median(value)?))
     };
-    let goodput = ["goodput_bit_per_s", "host_bit_per_s"]
-        .into_iter()
-        .find_map(|name| object.get(name).and_then(median));
+    let rate = |(name, unit): (&str, f64)| Some(object.get(name).and_then(median)? / unit);
+    let rates = [
+        ("mbit_per_s", 1.0),
+        ("goodput_bit_per_s", 1e6),
+        ("host_bit_per_s", 1e6),
+    ];
     Some(Row {
         size: object.get("size")?.as_u64().filter(|size| *size > 0)?,
         times: object.iter().filter_map(time).collect(),
-        mbit_per_s: object
-            .get("mbit_per_s")
-            .and_then(positive)
-            .or(goodput.map(|goodput| goodput / 1e6)),
+        mbit_per_s: rates.into_iter().find_map(rate),
     })
 }
 

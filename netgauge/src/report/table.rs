@@ -61,17 +61,17 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
     writeln!(out, "  {what} in {unit}, {tests} tests per size")?;
     let size = || column("size", |row: &Row| human(row.size));
     let in_unit = |ns: u64| five_digits(ns as f64 / per_unit);
-    let times: [(_, fn(&Summary) -> u64); 5] = [
-        ("min", |times| times.min),
-        ("avg", |times| times.avg),
-        ("median", |times| times.median),
-        ("max", |times| times.max),
-        ("stddev", |times| times.stddev),
+    let time = |title, of: fn(&Summary) -> u64| {
+        column(title, move |row: &Row| in_unit(of(row.measured.times())))
+    };
+    let mut columns = vec![
+        size(),
+        time("min", |times| times.min),
+        time("avg", |times| times.avg),
+        time("median", |times| times.median),
+        time("max", |times| times.max),
+        time("stddev", |times| times.stddev),
     ];
-    let mut columns = vec![size()];
-    columns.extend(
-        times.map(|(title, of)| column(title, move |row: &Row| in_unit(of(row.measured.times())))),
-    );
     columns.extend(percents.iter().map(|percent| {
         column(format!("p{percent}"), move |row: &Row| {
             let time = row.measured.times().percentiles.get(percent);
