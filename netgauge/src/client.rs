@@ -212,17 +212,24 @@ impl Client<'_> {
         }
         let options = self.options;
         let sockets = &options.measuring.sockets;
+        let run = |outcome, rows| Run::new(kind, sockets, pattern.name, outcome, rows);
+        let tell = |rows: &[Row]| {
+            let mut so_far = report.clone();
+            let interrupted = Outcome::failed(&anyhow!("interrupted"));
+            so_far.runs.push(run(interrupted, rows.to_vec()));
+            progress.measured(so_far);
+        };
         let mut rows = Vec::new();
         let result = match &self.gone {
             Some(reason) => Err(anyhow!("not measured: {reason}")),
             None => {
                 progress.begin(kind.name, pattern.name);
                 // What came of those before is told even if this one's first size is not done.
-                progress.measured(report.interrupted(kind, sockets, pattern, &[]));
+                tell(&rows);
                 self.measure(kind, pattern, plan, &mut |row| {
                     progress.advance(1);
                     rows.push(row);
-                    progress.measured(report.interrupted(kind, sockets, pattern, &rows));
+                    tell(&rows);
                 })
             }
         };
@@ -239,7 +246,7 @@ impl Client<'_> {
                 Outcome::failed(&error)
             }
         };
-        let mut run = Run::new(kind, sockets, pattern, outcome, rows);
+        let mut run = run(outcome, rows);
         if let Some(remark) = self.remark.take() {
             run.about += &format!("; {remark}");
         }

@@ -90,21 +90,15 @@ fn measure(cli: &Cli, host: &str) -> Result<ExitCode> {
     for remark in options.remarks() {
         eprintln!("netgauge: {remark}");
     }
-    let sizes: usize = options
-        .patterns
-        .iter()
-        .map(|(_, plan)| plan.sizes.len())
-        .sum();
-    let sizes = (sizes * options.transports.len()) as u64;
-    let watch = Watch::begin(sizes, cli.measuring.format)?;
+    let sizes = options.patterns.iter().map(|(_, plan)| plan.sizes.len());
+    let sizes = sizes.sum::<usize>() * options.transports.len();
+    let format = cli.measuring.format;
+    let watch = Watch::begin(sizes as u64, format)?;
     let report = client::run(&options, &*watch);
     watch.end();
     let report = report?;
-    report
-        .write(cli.measuring.format, &mut io::stdout().lock())
-        .context("writing the report")?;
-    cli.measuring
-        .format
-        .tell(&report.left_out, &report.errors());
+    let written = report.write(format, &mut io::stdout().lock());
+    written.context("writing the report")?;
+    format.tell(&report.left_out, &report.errors());
     Ok(ExitCode::from(u8::from(!report.is_complete())))
 }

@@ -88,13 +88,10 @@ pub struct Goodput {
 }
 
 impl Goodput {
-    /// Sums up rounds in which `bytes` came in all; `None` if there are none.
-    pub fn of(rounds: &[Round], bytes: u64) -> Option<Self> {
-        let rates = rounds.iter().map(|round| bit_per_s(bytes, round.ns));
-        Some(Self {
-            average: None,
-            ..Self::of_hosts(rates.collect())?
-        })
+    /// Sums up rates of rounds, bit/s; `None` if there are none.
+    pub fn of(rates: Vec<f64>) -> Option<Self> {
+        let average = None;
+        Self::of_hosts(rates).map(|rates| Self { average, ..rates })
     }
 
     /// Sums up rates of hosts, bit/s; `None` if there are none.
@@ -201,16 +198,11 @@ mod tests {
         assert!(close(jain(&[1 << 40, 2 << 40, 3 << 40]), 36.0 / 42.0));
     }
 
-    fn rounds(values: &[(u64, f64)]) -> Vec<Round> {
-        let round = |&(ns, fairness)| Round { ns, fairness };
-        values.iter().map(round).collect()
-    }
-
     #[test]
     fn goodput_is_payload_by_time() {
         // 1000 bytes are 8000 bits: in 1 us 8 Gbit/s, in 8 us 1 Gbit/s, in 4 us 2 Gbit/s.
-        let three = rounds(&[(1000, 1.0), (8000, 0.5), (4000, 0.75)]);
-        let goodput = Goodput::of(&three, 1000).unwrap();
+        let three = [1000, 8000, 4000].map(|ns| bit_per_s(1000, ns));
+        let goodput = Goodput::of(three.to_vec()).unwrap();
         let expected = Goodput {
             worst: 1_000_000_000,
             average: None,
@@ -221,9 +213,9 @@ mod tests {
         let [worst, median, best] = goodput.share(4_000_000_000).values();
         assert!(close(worst, 0.25) && close(median, 0.5) && close(best, 2.0));
 
-        let even = Goodput::of(&three[..2], 1000).unwrap();
+        let even = Goodput::of(three[..2].to_vec()).unwrap();
         assert_eq!(even.median, 4_500_000_000);
-        assert_eq!(Goodput::of(&[], 1000), None);
+        assert_eq!(Goodput::of(Vec::new()), None);
     }
 
     #[test]

@@ -5,13 +5,13 @@
 use std::path::Path;
 
 use anyhow::{bail, Context as _, Result};
-use plotters::coord::Shift;
 use plotters::prelude::*;
 use plotters::style::text_anchor::{HPos, Pos};
 
 use super::esp_params::ParamsReport;
-use crate::picture::{self, label, Drawing, Failure, FONT, START};
+use crate::picture::{self, label, Area, Drawing, Failure, FONT, START};
 use crate::report::clients;
+use crate::report::fields::short;
 use crate::sizes::human;
 
 /// Edge of a cell, pixels.
@@ -107,10 +107,7 @@ impl HeatMap {
         (LEFT + column * CELL, TOP + height - (row + 1) * CELL)
     }
 
-    fn draw_cells<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, Shift>,
-    ) -> Result<(), Failure<B>> {
+    fn draw_cells<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         for (row, cells) in self.cells.iter().enumerate() {
             for (column, value) in cells.iter().enumerate() {
                 let Some(value) = *value else { continue };
@@ -129,7 +126,7 @@ impl HeatMap {
         Ok(())
     }
 
-    fn draw_axes<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
+    fn draw_axes<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         let (width, height) = self.inside();
         for (row, ack) in self.rows.iter().enumerate() {
             let at = (LEFT - 8, self.corner(row, 0).1 + CELL / 2);
@@ -150,22 +147,23 @@ impl HeatMap {
     }
 
     /// The colours from nothing, below, to the greatest value.
-    fn draw_scale<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, Shift>,
-        (x, y): (i32, i32),
-        height: i32,
-    ) -> Result<(), Failure<B>> {
+    fn draw_scale<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         const STEPS: i32 = 64;
+        let (width, height) = self.inside();
+        let x = LEFT + width + 24;
         for step in 0..STEPS {
-            let edge = |step: i32| y + height - height * step / STEPS;
+            let edge = |step: i32| TOP + height - height * step / STEPS;
             let colour = ViridisRGB.get_color(f64::from(step) / f64::from(STEPS - 1));
             area.draw(&Rectangle::new(
                 [(x, edge(step + 1)), (x + SCALE, edge(step))],
                 colour.filled(),
             ))?;
         }
-        Ok(())
+        let beside = x + SCALE + 6;
+        let most = mbit(self.most);
+        label(area, &most, (beside, TOP + 6), 13, &BLACK, START)?;
+        label(area, "0", (beside, TOP + height - 6), 13, &BLACK, START)?;
+        label(area, "Mbit/s", (x, TOP - 14), 13, &BLACK, START)
     }
 }
 
@@ -176,7 +174,7 @@ impl Drawing for HeatMap {
         (size.0.unsigned_abs(), size.1.unsigned_abs())
     }
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
+    fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         let (width, height) = self.inside();
         area.fill(&WHITE)?;
         label(area, &self.title, (LEFT, TOP / 2), 18, &BLACK, START)?;
@@ -186,21 +184,13 @@ impl Drawing for HeatMap {
             BLACK,
         ))?;
         self.draw_axes(area)?;
-        self.draw_scale(area, (LEFT + width + 24, TOP), height)?;
-        let beside = LEFT + width + 24 + SCALE + 6;
-        let most = mbit(self.most);
-        label(area, &most, (beside, TOP + 6), 13, &BLACK, START)?;
-        label(area, "0", (beside, TOP + height - 6), 13, &BLACK, START)?;
-        let above = (LEFT + width + 24, TOP - 14);
-        label(area, "Mbit/s", above, 13, &BLACK, START)
+        self.draw_scale(area)
     }
 }
 
 /// Mbit/s of bit/s, as much of it as fits into a cell.
 fn mbit(bit_per_s: u64) -> String {
-    let mbit = bit_per_s as f64 / 1e6;
-    let decimals = if mbit < 100.0 { 1 } else { 0 };
-    format!("{mbit:.decimals$}")
+    short(bit_per_s as f64 / 1e6, 1, 0)
 }
 
 /// Writes the heat map of a report, as SVG or PNG.

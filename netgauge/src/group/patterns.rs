@@ -27,7 +27,7 @@ use std::time::Duration;
 use anyhow::{anyhow, Result};
 
 use super::coordinator::{Many, Results};
-use super::figures::{bit_per_s, jain, Fairness, Goodput, Round};
+use super::figures::{bit_per_s, jain, Fairness, Round};
 use super::flows::Flows;
 use super::mesh::{Mesh, MeshRound, Shape};
 use super::participants::Group;
@@ -38,6 +38,7 @@ use super::rounds::Series;
 use super::signals::is_interrupted;
 use crate::progress::Progress;
 use crate::report::{LeftOut, Outcome};
+use crate::transport::SocketOptions;
 
 /// Measures one size. The row has what was measured even where it failed.
 type Measure = fn(&mut Mesh<'_>, u64, &Plan) -> (GroupRow, Result<()>);
@@ -206,14 +207,13 @@ impl Rounds {
             }
             Err(error) => Outcome::failed(&error),
         };
+        // Its sockets have no options but what they always have.
+        let run = GroupRun::new(medium.kind, &SocketOptions::default(), "", outcome, rows);
+        let congestion = medium.congestion.clone();
         report.runs.push(GroupRun {
-            transport: transport.to_owned(),
-            about: medium.about(),
-            pattern: String::new(),
-            congestion: medium.congestion.clone(),
+            congestion,
             cast,
-            outcome,
-            rows,
+            ..run
         });
         interrupted
     }
@@ -288,34 +288,20 @@ fn beside(mesh: &mut Mesh<'_>, size: u64, plan: &Plan) -> (GroupRow, Result<()>)
         })
     };
     let (alone, result) = ask(Beside::Nothing);
-    let row = GroupRow {
-        size,
-        ..GroupRow::default()
-    };
     if result.is_err() {
-        return (row, result);
+        return (GroupRow::of_rates(size, Vec::new(), None), result);
     }
     let (asked, result) = ask(Beside::Streams);
     let counted = asked.times_ns.get(warmup..).unwrap_or_default();
-    let rate = bit_per_s(asked.bytes, asked.ns).round() as u64;
-    let goodput = (asked.ns > 0).then_some(Goodput {
-        worst: rate,
-        average: None,
-        median: rate,
-        best: rate,
-    });
+    let rate = (asked.ns > 0).then(|| bit_per_s(asked.bytes, asked.ns));
     let row = GroupRow {
         rounds: counted.len() as u32,
-        goodput_bit_per_s: goodput,
-        share: goodput
-            .zip(plan.rate)
-            .map(|(goodput, rate)| goodput.share(rate)),
         questions: Questions::of(
             alone.times_ns.get(warmup..).unwrap_or_default(),
             counted,
             asked.longest_pause_ns,
         ),
-        ..row
+        ..GroupRow::of_rates(size, Vec::from_iter(rate), plan.rate)
     };
     (row, result)
 }

@@ -12,7 +12,7 @@ use super::patterns::BESIDE;
 use super::rounds::MOST_BYTES;
 use crate::cli::Cli;
 use crate::pattern::Pattern;
-use crate::transport::{self, Kind, SocketOptions};
+use crate::transport::{self, Kind};
 
 /// A transport, with what can be chosen of it.
 #[derive(Clone, Debug)]
@@ -26,11 +26,6 @@ pub struct Medium {
 }
 
 impl Medium {
-    /// One line on it: its sockets have no options but what they always have.
-    pub fn about(&self) -> String {
-        SocketOptions::default().describe(self.kind)
-    }
-
     /// The participants' part of it.
     pub fn opening(&self) -> Opening {
         Opening {

@@ -5,7 +5,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::figures::{Fairness, Goodput, Round, Share};
+use super::figures::{bit_per_s, Fairness, Goodput, Round, Share};
 use super::plan::Plan;
 use super::questions::Questions;
 use crate::report::record::Record;
@@ -82,13 +82,23 @@ impl GroupRow {
         rate: Option<u64>,
     ) -> Self {
         let counted = rounds.get(warmup as usize..).unwrap_or_default();
-        let goodput = Goodput::of(counted, size * clients as u64);
+        let bytes = size * clients as u64;
+        let rates = counted.iter().map(|round| bit_per_s(bytes, round.ns));
+        Self {
+            fairness: Fairness::of(counted.iter().map(|round| round.fairness).collect()),
+            ..Self::of_rates(size, rates.collect(), rate)
+        }
+    }
+
+    /// Sums up rounds by what all clients together had in each, bit/s.
+    pub fn of_rates(size: u64, rates: Vec<f64>, rate: Option<u64>) -> Self {
+        let rounds = rates.len() as u32;
+        let goodput = Goodput::of(rates);
         Self {
             size,
-            rounds: counted.len() as u32,
+            rounds,
             goodput_bit_per_s: goodput,
             share: goodput.zip(rate).map(|(goodput, rate)| goodput.share(rate)),
-            fairness: Fairness::of(counted.iter().map(|round| round.fairness).collect()),
             ..Self::default()
         }
     }

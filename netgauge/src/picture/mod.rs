@@ -35,6 +35,9 @@ pub const START: Pos = Pos {
     v_pos: VPos::Center,
 };
 
+/// A part of a picture.
+pub type Area<B> = DrawingArea<B, Shift>;
+
 /// Errors of a backend.
 pub type Failure<B> = DrawingAreaErrorKind<<B as DrawingBackend>::ErrorType>;
 
@@ -48,7 +51,7 @@ pub trait Drawing {
     /// # Errors
     ///
     /// The backend's error.
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>>;
+    fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>>;
 }
 
 /// Writes a drawing to a file, in the form that its name says.
@@ -107,7 +110,7 @@ pub fn png(drawing: &impl Drawing) -> Result<Vec<u8>> {
     Ok(file)
 }
 
-fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &DrawingArea<B, Shift>) -> Result<()> {
+fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &Area<B>) -> Result<()> {
     let result = drawing.draw(area).and_then(|()| area.present());
     result.map_err(|error| anyhow!("drawing: {error}"))
 }
@@ -118,7 +121,7 @@ fn draw<B: DrawingBackend>(drawing: &impl Drawing, area: &DrawingArea<B, Shift>)
 ///
 /// The backend's error.
 pub fn label<B: DrawingBackend>(
-    area: &DrawingArea<B, Shift>,
+    area: &Area<B>,
     text: &str,
     at: (i32, i32),
     size: i32,

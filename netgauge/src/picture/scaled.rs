@@ -91,13 +91,8 @@ impl<B: DrawingBackend> DrawingBackend for Scaled<B> {
         fill: bool,
     ) -> Drawn<B> {
         let corners = (self.place(upper_left), self.place(bottom_right));
-        if fill {
-            return self
-                .inner
-                .draw_rect(corners.0, corners.1, &style.color(), true);
-        }
         let style = self.style(style);
-        self.inner.draw_rect(corners.0, corners.1, &style, false)
+        self.inner.draw_rect(corners.0, corners.1, &style, fill)
     }
 
     fn draw_path<S: BackendStyle, I: IntoIterator<Item = BackendCoord>>(

@@ -6,12 +6,11 @@
 use std::collections::BTreeMap;
 
 use plotters::coord::ranged1d::{AsRangedCoord, ValueFormatter};
-use plotters::coord::Shift;
 use plotters::element::DashedPathElement;
 use plotters::prelude::*;
 
 use super::axis::{Axis, Scale};
-use crate::picture::{self, label, Drawing, Failure, FONT, START};
+use crate::picture::{self, label, Area, Drawing, Failure, FONT, START};
 use crate::transport;
 
 /// Width of the lines' part, pixels.
@@ -234,7 +233,7 @@ impl Chart {
         (index as f64 - (count - 1.0) / 2.0) * apart / axis
     }
 
-    fn draw_lines<B, Y>(&self, area: &DrawingArea<B, Shift>, y_range: Y) -> Result<(), Failure<B>>
+    fn draw_lines<B, Y>(&self, area: &Area<B>, y_range: Y) -> Result<(), Failure<B>>
     where
         B: DrawingBackend,
         Y: AsRangedCoord<Value = f64>,
@@ -295,10 +294,7 @@ impl Chart {
         Ok(())
     }
 
-    fn draw_legend<B: DrawingBackend>(
-        &self,
-        area: &DrawingArea<B, Shift>,
-    ) -> Result<(), Failure<B>> {
+    fn draw_legend<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         let height = |index: usize| (ENTRY * index as u32 + ENTRY / 2) as i32;
         let ends = |y: i32| [(4, y), (4 + STROKE, y)];
         for (index, label) in self.labels().enumerate() {
@@ -346,7 +342,7 @@ impl Drawing for Chart {
         )
     }
 
-    fn draw<B: DrawingBackend>(&self, area: &DrawingArea<B, Shift>) -> Result<(), Failure<B>> {
+    fn draw<B: DrawingBackend>(&self, area: &Area<B>) -> Result<(), Failure<B>> {
         area.fill(&WHITE)?;
         let start = LEFT as i32 + 8;
         label(area, &self.title, (start, TITLE as i32), 19, &BLACK, START)?;

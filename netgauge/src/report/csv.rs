@@ -5,11 +5,12 @@
 
 use std::io::{self, Write};
 
-use serde_json::Value;
-
 use super::fields::{self, Line};
-use super::measured::TIMES;
 use super::{Report, Row};
+
+/// Names of the times that patterns have, as in JSON, in the order they are printed.
+const TIMES: &str =
+    "half_rtt_ns,total_ns,send_overhead_ns,receive_overhead_ns,gap_ns,rtt_ns,connect_ns,connection_ns,exchange_ns";
 
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
@@ -31,24 +32,18 @@ pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
 /// The lines of one size: one for each kind of times.
 fn lines_of(row: &Row) -> Vec<Line> {
     let fields = fields::of(row);
-    let of_times = |(name, _): (&str, &str)| {
+    let of_times = |name: &str| {
+        let times = fields.get(name)?.as_object()?;
+        let percentiles = times.get("percentiles")?.as_object()?.iter();
         let mut line = fields.clone();
         line.insert("times".to_owned(), name.into());
-        for (part, value) in fields.get(name)?.as_object()? {
-            match value {
-                Value::Object(percentiles) => line.extend(
-                    percentiles
-                        .iter()
-                        .map(|(percent, time)| (format!("p{percent}_ns"), time.clone())),
-                ),
-                // Not a time but how many.
-                count if part == "outliers" => drop(line.insert(part.clone(), count.clone())),
-                time => drop(line.insert(format!("{part}_ns"), time.clone())),
-            }
-        }
+        line.extend(times.clone());
+        let parts = times.iter();
+        line.extend(parts.map(|(part, time)| (format!("{part}_ns"), time.clone())));
+        line.extend(percentiles.map(|(part, time)| (format!("p{part}_ns"), time.clone())));
         Some(line)
     };
-    TIMES.into_iter().filter_map(of_times).collect()
+    TIMES.split(',').filter_map(of_times).collect()
 }
 
 #[cfg(test)]

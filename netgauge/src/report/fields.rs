@@ -82,10 +82,14 @@ pub(crate) fn column<'a, R>(
 
 /// Mbit/s of bit/s.
 pub(crate) fn mbit(bit_per_s: u64) -> String {
-    let mbit = bit_per_s as f64 / 1e6;
-    // Small numbers have something behind the point to tell apart.
-    let decimals = if mbit < 100.0 { 2 } else { 1 };
-    format!("{mbit:.decimals$}")
+    short(bit_per_s as f64 / 1e6, 2, 1)
+}
+
+/// A number with decimals as there is room for: small ones have something behind the point to tell
+/// apart.
+pub(crate) fn short(number: f64, small: usize, large: usize) -> String {
+    let decimals = if number < 100.0 { small } else { large };
+    format!("{number:.decimals$}")
 }
 
 /// The value called `name` for people.

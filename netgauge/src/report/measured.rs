@@ -71,45 +71,25 @@ pub enum Measured {
     },
 }
 
-/// Names of the times that patterns have, as in JSON, in the order they are printed, and their headings for people.
-/// The first one that a pattern has is what it is about.
-pub(super) const TIMES: [(&str, &str); 9] = [
-    ("half_rtt_ns", "half round trip"),
-    ("total_ns", "whole transfer"),
-    ("send_overhead_ns", "send overhead"),
-    ("receive_overhead_ns", "receive overhead"),
-    ("gap_ns", "gap"),
-    ("rtt_ns", "round trip"),
-    ("connect_ns", "connecting"),
-    ("connection_ns", "connection"),
-    ("exchange_ns", "exchange"),
-];
-
 impl Measured {
     /// The times that the pattern is about, nanoseconds.
     pub fn times(&self) -> &Summary {
+        self.subject().1
+    }
+
+    /// These times with their heading, for people.
+    pub(super) fn subject(&self) -> (&'static str, &Summary) {
         match self {
-            Self::HalfRoundTrip { half_rtt_ns } => half_rtt_ns,
-            Self::Bulk { total_ns, .. } => total_ns,
+            Self::HalfRoundTrip { half_rtt_ns } => ("half round trip", half_rtt_ns),
+            Self::Bulk { total_ns, .. } => ("whole transfer", total_ns),
             Self::LogP {
                 send_overhead_ns, ..
             }
             | Self::Flood {
                 send_overhead_ns, ..
-            } => send_overhead_ns,
-            Self::SetUp { connect_ns, .. } => connect_ns,
-            Self::Recovery { exchange_ns, .. } => exchange_ns,
-        }
-    }
-
-    /// The times' heading, for people, and how many nanoseconds their unit has.
-    pub(super) fn heading(&self) -> (&'static str, &'static str, f64) {
-        let fields = fields::of(self);
-        let first = TIMES.iter().find(|(name, _)| fields.contains_key(*name));
-        let heading = first.map_or("", |(_, heading)| heading);
-        match self {
-            Self::Bulk { .. } => (heading, "ms", 1e6),
-            _ => (heading, "us", 1e3),
+            } => ("send overhead", send_overhead_ns),
+            Self::SetUp { connect_ns, .. } => ("connecting", connect_ns),
+            Self::Recovery { exchange_ns, .. } => ("exchange", exchange_ns),
         }
     }
 

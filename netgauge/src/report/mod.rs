@@ -166,16 +166,10 @@ impl Format {
         if self != Self::Table {
             left_out.iter().for_each(|out| eprintln!("netgauge: {out}"));
         }
-        if !self.is_seen() {
-            errors
-                .iter()
-                .for_each(|error| eprintln!("netgauge: {error}"));
+        if self != Self::Table || !io::stdout().is_terminal() {
+            let errors = errors.iter();
+            errors.for_each(|error| eprintln!("netgauge: {error}"));
         }
-    }
-
-    /// Does whoever sees standard error see this report as well, with its errors?
-    fn is_seen(self) -> bool {
-        self == Self::Table && io::stdout().is_terminal()
     }
 }
 
@@ -213,27 +207,26 @@ pub struct Cast {
     pub server_index: usize,
 }
 
-impl Report {
-    /// This report if the run is ended now, while `rows` have been measured of `kind` with `pattern`
-    /// by sockets with these options.
-    pub(crate) fn interrupted(
-        &self,
+impl<R> Run<R> {
+    /// The run of `kind`, whose sockets had these options, with the pattern of this name.
+    pub fn new(
         kind: &Kind,
         sockets: &SocketOptions,
-        pattern: &Pattern,
-        rows: &[Row],
+        pattern: &str,
+        outcome: Outcome,
+        rows: Vec<R>,
     ) -> Self {
-        let mut report = self.clone();
-        let outcome = Outcome::Failed {
-            error: "interrupted".to_owned(),
-        };
-        let run = Run::new(kind, sockets, pattern, outcome, rows.to_vec());
-        report.runs.push(run);
-        report
+        Self {
+            transport: kind.name.to_owned(),
+            about: sockets.describe(kind),
+            pattern: pattern.to_owned(),
+            congestion: None,
+            cast: None,
+            outcome,
+            rows,
+        }
     }
-}
 
-impl<R> Run<R> {
     /// The transport, with what was chosen of it.
     pub fn medium(&self) -> String {
         transport::medium(&self.transport, self.congestion.as_deref())
@@ -260,27 +253,6 @@ pub(crate) fn clients(count: usize) -> String {
     format!("{count} client{s}")
 }
 
-impl Run {
-    /// The run of `kind`, whose sockets had these options, with `pattern`.
-    pub fn new(
-        kind: &Kind,
-        sockets: &SocketOptions,
-        pattern: &Pattern,
-        outcome: Outcome,
-        rows: Vec<Row>,
-    ) -> Self {
-        Self {
-            transport: kind.name.to_owned(),
-            about: sockets.describe(kind),
-            pattern: pattern.name.to_owned(),
-            congestion: None,
-            cast: None,
-            outcome,
-            rows,
-        }
-    }
-}
-
 /// How a run ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "status", rename_all = "lowercase")]
@@ -297,9 +269,8 @@ pub enum Outcome {
 impl Outcome {
     /// It failed for this reason.
     pub(crate) fn failed(error: &anyhow::Error) -> Self {
-        Self::Failed {
-            error: format!("{error:#}"),
-        }
+        let error = format!("{error:#}");
+        Self::Failed { error }
     }
 }
 

@@ -6,7 +6,7 @@ use std::collections::BTreeSet;
 use std::io::{self, Write};
 use std::ptr;
 
-use super::fields::{column, write_table, Column};
+use super::fields::{column, short, write_table, Column};
 use super::{titles, Measured, Outcome, Report, Row, Run};
 use crate::sizes::human;
 use crate::summary::{Percent, Summary, OUTLIER_RULE};
@@ -57,7 +57,11 @@ fn write_rows(rows: &[Row], percents: &BTreeSet<Percent>, out: &mut dyn Write) -
         return Ok(());
     };
     let tests = rows.iter().map(|row| row.tests).max().unwrap_or(0);
-    let (what, unit, per_unit) = first.measured.heading();
+    let (what, _) = first.measured.subject();
+    let (unit, per_unit) = match first.measured {
+        Measured::Bulk { .. } => ("ms", 1e6),
+        _ => ("us", 1e3),
+    };
     writeln!(out, "  {what} in {unit}, {tests} tests per size")?;
     let size = || column("size", |row: &Row| human(row.size));
     let in_unit = |ns: u64| five_digits(ns as f64 / per_unit);
@@ -109,8 +113,7 @@ fn five_digits(number: f64) -> String {
 
 fn throughput(row: &Row) -> String {
     // Small messages have little of it, and large ones no use for decimals.
-    let decimals = if row.mbit_per_s < 100.0 { 2 } else { 0 };
-    format!("{:.decimals$}", row.mbit_per_s)
+    short(row.mbit_per_s, 2, 0)
 }
 
 /// One line per transport: times at the usual sizes, the pattern's own columns, and throughput at
@@ -145,7 +148,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
     columns.push(at(largest, column(title, throughput)));
     let what = match bulk {
         true => "time per byte".to_owned(),
-        false => format!("{}, median", smallest.measured.heading().0),
+        false => format!("{}, median", smallest.measured.subject().0),
     };
     writeln!(out, "Comparison ({pattern}): {what}, and throughput{rest}")?;
     write_table(&columns, runs, out)?;
