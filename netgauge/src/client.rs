@@ -205,9 +205,8 @@ impl Client<'_> {
             .and_then(|two| two.suits(kind))
             .and_then(|()| plan.args.suits(pattern, kind));
         if let Err(reason) = suits {
-            report
-                .left_out
-                .push(LeftOut::new(kind, Some(pattern), &reason));
+            let left_out = LeftOut::new(kind, Some(pattern), &reason);
+            report.left_out.push(left_out);
             return 0;
         }
         let options = self.options;

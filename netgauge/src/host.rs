@@ -89,15 +89,6 @@ pub fn is_of_this_host(ip: IpAddr) -> bool {
     ip.is_loopback() || interface_with(ip).is_ok()
 }
 
-/// The IP address of the interface called `name`: the first of [`interface_ips`].
-///
-/// # Errors
-///
-/// There is no such interface, or it has no such address.
-pub fn interface_ip(name: &str) -> Result<IpAddr> {
-    Ok(interface_ips(name)?[0])
-}
-
 /// The IP addresses of the interface called `name`, of which there is at least one: those of IPv4,
 /// then those of IPv6 that lead beyond the link.
 ///
@@ -187,8 +178,8 @@ mod tests {
 
     #[test]
     fn loopback_has_its_address() {
-        assert_eq!(interface_ip("lo").unwrap(), Ipv4Addr::LOCALHOST);
-        let error = interface_ip("absent0").unwrap_err();
+        assert_eq!(interface_ips("lo").unwrap()[0], Ipv4Addr::LOCALHOST);
+        let error = interface_ips("absent0").unwrap_err();
         assert!(error.to_string().contains("ip link"), "{error}");
     }
 

@@ -12,6 +12,7 @@ use std::time::Instant;
 
 use common::{finish, netgauge, report, run, start, succeed, text, Server, PATIENCE};
 use netgauge::group::esp_params::ParamsReport;
+use netgauge::group::figures::Share;
 use netgauge::group::report::{Cast, GroupReport, GroupRun};
 use netgauge::report::Outcome;
 use nix::sys::signal::{kill, Signal};
@@ -102,7 +103,9 @@ fn every_number_of_clients_and_every_size_is_measured() {
             let goodput = row.goodput_bit_per_s.unwrap();
             assert!(0 < goodput.worst, "{row:?}");
             assert!(goodput.worst <= goodput.median && goodput.median <= goodput.best);
-            let [_, median, _] = row.share.unwrap().values();
+            let Some(Share::OfRounds { median, .. }) = row.share else {
+                panic!("{row:?}");
+            };
             assert!((median * 1e9 - goodput.median as f64).abs() < 1.0);
             let fairness = row.fairness.unwrap();
             let least = 1.0 / clients as f64;
@@ -325,7 +328,9 @@ fn all_take_part_in_all_to_all_and_in_bisection() {
             assert!(0 < host.worst && host.worst <= host.median && host.median <= host.best);
             let average = host.average.unwrap();
             assert!(host.worst <= average && average <= host.best);
-            let [share, ..] = row.share.unwrap().values();
+            let Some(Share::Average(share)) = row.share else {
+                panic!("{row:?}");
+            };
             assert!((share * 1e9 - average as f64).abs() < 1.0);
             let together = match pattern {
                 "bisection" => (None, Some(average * 2)),

@@ -192,11 +192,8 @@ fn measure(
             share: row.share,
         });
         result.and(mesh.leave(give_up * 2)).with_context(|| {
-            let EspParameters {
-                burst_length,
-                packets_to_ack,
-            } = parameters;
-            format!("burst_length {burst_length}, packets_to_ack {packets_to_ack}")
+            let (burst, ack) = (parameters.burst_length, parameters.packets_to_ack);
+            format!("burst_length {burst}, packets_to_ack {ack}")
         })?;
     }
     Ok(())
@@ -204,10 +201,7 @@ fn measure(
 
 /// Has those who are still there restore the parameters.
 fn restore(group: &mut Group, keepers: &[usize]) -> Result<()> {
-    let there: Vec<_> = keepers
-        .iter()
-        .copied()
-        .filter(|who| group.is_there(*who))
-        .collect();
+    let mut there = keepers.to_vec();
+    there.retain(|who| group.is_there(*who));
     group.all_do(&there, &Order::RestoreParameters, &Answer::Done)
 }

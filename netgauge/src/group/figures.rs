@@ -141,20 +141,6 @@ pub enum Share {
     Average(f64),
 }
 
-impl Share {
-    /// Worst, median and best; an average is all of these.
-    pub fn values(self) -> [f64; 3] {
-        match self {
-            Self::OfRounds {
-                worst,
-                median,
-                best,
-            } => [worst, median, best],
-            Self::Average(share) => [share; 3],
-        }
-    }
-}
-
 /// Jain's index over rounds.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Fairness {
@@ -210,7 +196,15 @@ mod tests {
             best: 8_000_000_000,
         };
         assert_eq!(goodput, expected);
-        let [worst, median, best] = goodput.share(4_000_000_000).values();
+        let share = goodput.share(4_000_000_000);
+        let Share::OfRounds {
+            worst,
+            median,
+            best,
+        } = share
+        else {
+            panic!("{share:?}");
+        };
         assert!(close(worst, 0.25) && close(median, 0.5) && close(best, 2.0));
 
         let even = Goodput::of(three[..2].to_vec()).unwrap();

@@ -196,11 +196,12 @@ impl Rounds {
         };
         let interrupted = result.as_ref().is_err_and(is_interrupted);
         progress.advance(plan.sizes.len().saturating_sub(rows.len()) as u64);
+        let measured = report.runs.iter().any(|run| run.transport == transport);
         // Without a row it has not been opened, and with nobody gone it is not for this time only.
-        let dispensable = medium.optional && rows.is_empty() && !interrupted;
+        let dispensable = medium.optional && rows.is_empty() && !interrupted && !measured;
         let outcome = match result {
             Ok(()) => Outcome::Ok,
-            Err(error) if dispensable && group.gone().is_none() && !report.has(transport) => {
+            Err(error) if dispensable && group.gone().is_none() => {
                 let left_out = LeftOut::new(medium.kind, None, &error);
                 report.left_out.push(left_out);
                 return false;

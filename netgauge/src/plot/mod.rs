@@ -75,11 +75,8 @@ impl PlotArgs {
     ///
     /// A file is none of netgauge's or has nothing of this kind; the picture cannot be written.
     pub fn run(&self) -> Result<ExitCode> {
-        let files: Vec<_> = self
-            .files
-            .iter()
-            .map(|path| Results::read(path))
-            .collect::<Result<_>>()?;
+        let files = self.files.iter().map(|path| Results::read(path));
+        let files: Vec<_> = files.collect::<Result<_>>()?;
         let kind = self.kind.unwrap_or_else(|| figure::suitable(&files));
         match kind {
             PlotKind::HeatMap => self.heat_map(&files),

@@ -8,6 +8,7 @@ use std::fs;
 use std::path::Path;
 
 use anyhow::{bail, ensure, Context as _, Result};
+use serde::Deserialize as _;
 use serde_json::{Map, Value};
 
 use crate::group::esp_params::{self, ParamsReport};
@@ -82,19 +83,19 @@ impl Results {
             "it is JSON, but not netgauge's: {HOW}"
         );
         let record = report.remove("record");
-        let pattern = text_of(&report, "pattern");
+        let report = Value::Object(report);
+        let pattern = report["pattern"].as_str().unwrap_or_default();
         let measured = if pattern == esp_params::NAME {
-            let report = serde_json::from_value(Value::Object(report))
-                .context("it is no whole report on esp-params")?;
-            Measured::Params(Box::new(report))
+            let report = ParamsReport::deserialize(&report);
+            Measured::Params(Box::new(
+                report.context("it is no whole report on esp-params")?,
+            ))
         } else {
-            let Some(Value::Array(runs)) = report.get("runs") else {
+            let Some(runs) = report["runs"].as_array() else {
                 bail!("it has no list `runs`: {HOW}");
             };
-            let runs: Vec<_> = runs
-                .iter()
-                .filter_map(|value| run(value.as_object()?, &pattern))
-                .collect();
+            let runs = runs.iter().filter_map(|of| run(of, pattern));
+            let runs: Vec<_> = runs.collect();
             ensure!(
                 runs.iter().any(|run| !run.rows.is_empty()),
                 "nothing was measured in it, so there is nothing to draw"
@@ -118,29 +119,20 @@ impl Results {
     }
 }
 
-fn text_of(object: &Map<String, Value>, name: &str) -> String {
-    let text = object.get(name).and_then(Value::as_str);
-    text.unwrap_or_default().to_owned()
-}
-
-fn run(object: &Map<String, Value>, pattern: &str) -> Option<Run> {
-    let congestion = object.get("congestion").and_then(Value::as_str);
-    let transport = transport::medium(&text_of(object, "transport"), congestion);
-    let own = text_of(object, "pattern");
-    let rows = object.get("rows")?.as_array()?.iter();
+fn run(run: &Value, pattern: &str) -> Option<Run> {
+    let text = |name: &str| run[name].as_str();
+    let own = text("pattern").filter(|own| !own.is_empty());
+    let rows = run["rows"].as_array()?.iter();
     Some(Run {
-        transport,
-        pattern: if own.is_empty() {
-            pattern.to_owned()
-        } else {
-            own
-        },
-        clients: object.get("clients").and_then(Value::as_u64),
-        rows: rows.filter_map(|row_of| row(row_of.as_object()?)).collect(),
+        transport: transport::medium(text("transport").unwrap_or_default(), text("congestion")),
+        pattern: own.unwrap_or(pattern).to_owned(),
+        clients: run["clients"].as_u64(),
+        rows: rows.filter_map(row).collect(),
     })
 }
 
-fn row(object: &Map<String, Value>) -> Option<Row> {
+fn row(row: &Value) -> Option<Row> {
+    let object = row.as_object()?;
     // Axes are logarithmic.
     let is_positive = |value: &f64| value.is_finite() && *value > 0.0;
     let positive = |value: &Value| value.as_f64().filter(is_positive);
@@ -158,7 +150,7 @@ fn row(object: &Map<String, Value>) -> Option<Row> {
         ("host_bit_per_s", 1e6),
     ];
     Some(Row {
-        size: object.get("size")?.as_u64().filter(|size| *size > 0)?,
+        size: row["size"].as_u64().filter(|size| *size > 0)?,
         times: object.iter().filter_map(time).collect(),
         mbit_per_s: rates.into_iter().find_map(rate),
     })

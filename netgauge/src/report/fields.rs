@@ -40,7 +40,19 @@ pub(crate) fn add_lines(
     }
 }
 
-/// A value for programs; nothing if there is none.
+/// The text of a value, whole numbers by `whole`; `None` if there is none.
+fn text(value: Option<&Value>, whole: fn(u64) -> String, decimals: usize) -> Option<String> {
+    match value? {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(number) => Some(match number.as_u64() {
+            Some(number) => whole(number),
+            None => format!("{:.decimals$}", number.as_f64()?),
+        }),
+        _ => None,
+    }
+}
+
+/// The value called `name` for programs; nothing if there is none.
 fn field(name: &str, value: Option<&Value>) -> String {
     let decimals = match name {
         "messages_per_s" => 0,
@@ -49,14 +61,7 @@ fn field(name: &str, value: Option<&Value>) -> String {
         "lost_share" => 6,
         _ => 4,
     };
-    match value {
-        Some(Value::String(text)) => text.clone(),
-        Some(Value::Number(number)) => match number.as_u64() {
-            Some(number) => number.to_string(),
-            None => format!("{:.decimals$}", number.as_f64().unwrap_or(0.0)),
-        },
-        _ => String::new(),
-    }
+    text(value, |number| number.to_string(), decimals).unwrap_or_default()
 }
 
 /// Prints comma-separated values, with their names above them.
@@ -94,17 +99,12 @@ pub(crate) fn short(number: f64, small: usize, large: usize) -> String {
 
 /// The value called `name` for people.
 pub(crate) fn shown(name: &str, value: Option<&Value>) -> String {
-    let number = value.and_then(Value::as_u64);
-    match (number, value) {
-        (Some(bytes), _) if name == "size" => human(bytes),
-        (Some(rate), _) if name.ends_with("bit_per_s") => mbit(rate),
-        (Some(number), _) => number.to_string(),
-        (None, Some(Value::String(text))) => text.clone(),
-        (None, value) => match value.and_then(Value::as_f64) {
-            Some(share) => format!("{share:.3}"),
-            None => "-".to_owned(),
-        },
-    }
+    let whole = match name {
+        "size" => human,
+        _ if name.ends_with("bit_per_s") => mbit,
+        _ => |number: u64| number.to_string(),
+    };
+    text(value, whole, 3).unwrap_or_else(|| "-".to_owned())
 }
 
 /// Prints a table, unless there are no rows: the first column to the left, numbers to the right, a

@@ -2,6 +2,8 @@
 
 //! Measurements of the patterns of one size: times, and numbers of their own.
 
+use std::convert::identity;
+
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
@@ -119,23 +121,19 @@ type Own = (&'static str, &'static str, fn(f64) -> f64, usize);
 
 /// The patterns' numbers beside their times, for people.
 const COLUMNS: [Own; 12] = [
-    ("ns_per_byte", "ns/byte", same, 3),
+    ("ns_per_byte", "ns/byte", identity, 3),
     ("receive_overhead_ns", "receive", us, 2),
     ("gap_ns", "gap", us, 2),
     ("latency_ns", "L", us, 2),
-    ("messages_per_s", "messages/s", same, 0),
-    ("packets_per_message", "packets/message", same, 3),
+    ("messages_per_s", "messages/s", identity, 0),
+    ("packets_per_message", "packets/message", identity, 3),
     ("connection_ns", "whole", us, 2),
-    ("connections_per_s", "connections/s", same, 0),
-    ("stalls", "stalls", same, 0),
+    ("connections_per_s", "connections/s", identity, 0),
+    ("stalls", "stalls", identity, 0),
     ("stalled_ns", "stalled ms", |ns| ns / 1e6, 1),
     ("lost_share", "lost %", |share| share * 100.0, 2),
-    ("packets_resent", "resent", same, 0),
+    ("packets_resent", "resent", identity, 0),
 ];
-
-fn same(number: f64) -> f64 {
-    number
-}
 
 fn us(ns: f64) -> f64 {
     ns / 1e3
