@@ -3,9 +3,11 @@
 use std::io;
 use std::time::{Duration, Instant};
 
-use anyhow::{bail, Result};
+use anyhow::{bail, ensure, Context, Result};
 
+use crate::harness::same;
 use crate::netns::Netns;
+use crate::patience::patience;
 use crate::socket::{bind_packet, interface_index, Socket};
 
 /// EDP's default ethertype.
@@ -220,6 +222,39 @@ impl PacketSocket {
                 return Ok(frame[..length].to_vec());
             }
         }
+    }
+
+    /// Demands that an echo is the first thing that `to` sends by this socket's ethertype, EDP's, from now on: an answer to
+    /// what it got before would have come first.
+    ///
+    /// # Errors
+    /// When something else comes, or nothing.
+    pub fn echo_comes_first(&self, to: [u8; 6], from: [u8; 6], port: u16) -> Result<()> {
+        self.send_edp(to, from, &edp(port, 0, 2, &[1, 77]))?;
+        let reply = self.wait_for(patience(), |_| true)?;
+        same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
+    }
+
+    /// The same of a reset, which answers a SYN to a `port` that nobody holds.
+    ///
+    /// # Errors
+    /// When something else comes, or nothing.
+    pub fn reset_comes_first(&self, to: [u8; 6], from: [u8; 6], port: u16) -> Result<()> {
+        let probe = EspHeader {
+            source: 11,
+            destination: port,
+            flags: flag::SYN,
+            ..EspHeader::default()
+        };
+        self.send_esp(to, from, probe)?;
+        let reply = self.wait_for(patience(), |_| true)?;
+        let header = EspHeader::of_frame(&reply).context("no ESP header")?;
+        ensure!(
+            header.destination == 11 && header.flags & flag::RST != 0,
+            "answered: {header:?} to {:02x?}",
+            &reply[..6]
+        );
+        Ok(())
     }
 
     /// The socket underneath.

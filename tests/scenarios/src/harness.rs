@@ -545,6 +545,29 @@ pub fn silent(socket: &Socket, what: &str) -> Outcome {
     refused(received, libc::EAGAIN, what)
 }
 
+/// Demands that `socket` has no event.
+///
+/// # Errors
+/// When it has one.
+pub fn quiet(socket: &Socket, what: &str) -> Outcome {
+    let events = socket.events()?;
+    ensure!(events == 0, "{what}: events {events:#x}, not none");
+    Ok(())
+}
+
+/// Demands that `socket` has one of `wanted` events already.
+///
+/// # Errors
+/// When it has none of them.
+pub fn has_events(socket: &Socket, wanted: i16, what: &str) -> Outcome {
+    let events = socket.poll(libc::POLLIN | wanted, Duration::ZERO)?;
+    ensure!(
+        events & wanted != 0,
+        "{what}: events {events:#x}, none of {wanted:#x}"
+    );
+    Ok(())
+}
+
 /// Receives once, waiting, and demands that just `bytes` come.
 ///
 /// # Errors

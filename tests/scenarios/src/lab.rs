@@ -69,12 +69,20 @@ impl Host {
         Ok(host)
     }
 
+    /// Changes this host's device as `ip link set` does, for example with "down".
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn link(&self, change: &str) -> Result<()> {
+        (self.namespace).ip(&format!("link set {DEVICE} {change}\n"))
+    }
+
     /// Sets the MTU of this host's device.
     ///
     /// # Errors
     /// When `ip` fails.
     pub fn set_mtu(&self, mtu: u32) -> Result<()> {
-        (self.namespace).ip(&format!("link set {DEVICE} mtu {mtu}\n"))
+        self.link(&format!("mtu {mtu}"))
     }
 
     /// A new ESP socket of this host.
@@ -376,6 +384,15 @@ impl Lab {
     /// In a lab that has none.
     pub fn relay(&self) -> &Relay {
         self.relay.as_ref().expect("a lab made with a switch")
+    }
+
+    /// Sets the MTU of both hosts' devices.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn set_mtu(&self, mtu: u32) -> Result<()> {
+        self.a.set_mtu(mtu)?;
+        self.b.set_mtu(mtu)
     }
 
     /// Notes what the hosts have counted so far, for whoever asks why a scenario failed.

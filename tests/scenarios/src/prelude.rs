@@ -15,8 +15,8 @@ pub use crate::device::Device;
 pub use crate::frame::{ethernet, flag, EspHeader, PacketSocket, ETH_P_EDP, ETH_P_ESP};
 pub(crate) use crate::harness::scenarios;
 pub use crate::harness::{
-    comes_next, failed_with, note, receives, refused, same, silent, start_process, Outcome,
-    Scenario,
+    comes_next, failed_with, has_events, note, quiet, receives, refused, same, silent,
+    start_process, Outcome, Scenario,
 };
 pub use crate::knobs::Knobs;
 pub use crate::lab::{
@@ -26,4 +26,6 @@ pub(crate) use crate::module::{self, Restore};
 pub use crate::netns::Netns;
 pub use crate::patience::{allow, patience};
 pub use crate::socket::{check, Piece, PieceMut, Socket};
-pub use crate::transfer::{beside, exchange, random, transfer, transfer_both_ways, Load};
+pub use crate::transfer::{
+    beside, exchange, joined, random, serve, transfer, transfer_both_ways, Load,
+};

@@ -14,7 +14,7 @@ pub fn without_capabilities<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
             give_up_capabilities().context("capset")?;
             Ok(work())
         });
-        plain.join().map_err(|_| anyhow!("a thread panicked"))?
+        joined(plain)?
     })
 }
 

@@ -617,6 +617,14 @@ impl Socket {
         Ok(entry.revents)
     }
 
+    /// The events of this socket, without waiting for any.
+    ///
+    /// # Errors
+    /// The errno of `poll(2)`.
+    pub fn events(&self) -> Result<i16> {
+        self.poll(libc::POLLIN, Duration::ZERO)
+    }
+
     /// `socketpair(2)` of any kind, closed again at once.
     ///
     /// # Errors

@@ -103,6 +103,14 @@ impl Load {
     };
 }
 
+/// Waits for the end of a thread: what it returned.
+///
+/// # Errors
+/// When it panicked.
+pub fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T> {
+    thread.join().map_err(|_| anyhow!("a thread panicked"))
+}
+
 /// Runs `other` in a thread while `here` runs in this one.
 ///
 /// Either may block for ever when its counterpart fails, so a failure is noted at once: the reason must not be lost when
@@ -126,7 +134,7 @@ pub fn beside<T: Send, U>(
         if let Err(error) = &here {
             note(&format!("this side failed: {error:#}"));
         }
-        let other = other.join().map_err(|_| anyhow!("a thread panicked"))?;
+        let other = joined(other)?;
         let here = here?;
         Ok((other?, here))
     })
@@ -247,4 +255,14 @@ pub fn exchange(a: &Socket, b: &Socket) -> Result<()> {
         ensure!(&got == bytes, "{got:?} arrived");
     }
     Ok(())
+}
+
+/// Accepts the connection whose other end is `client`, and moves a few bytes each way over it.
+///
+/// # Errors
+/// When a call fails or the bytes differ.
+pub fn serve(listener: &Socket, client: &Socket) -> Result<Socket> {
+    let (server, _) = listener.accept(0).context("accept")?;
+    exchange(client, &server)?;
+    Ok(server)
 }

@@ -8,13 +8,14 @@ use std::sync::mpsc;
 use std::thread::{self, Scope, ScopedJoinHandle};
 use std::time::{Duration, Instant};
 
-use anyhow::{anyhow, ensure, Context, Result};
+use anyhow::{ensure, Context, Result};
 use libc::c_long;
 
 use super::Trace;
 use crate::harness::note;
 use crate::patience::patience;
 use crate::socket::{check, Socket};
+use crate::transfer::joined;
 
 /// The call that the C library's `poll` makes: newer architectures have only the one with a signal mask.
 #[cfg(target_arch = "x86_64")]
@@ -109,7 +110,7 @@ pub fn asleep<T: Send, U>(
         let inner = || Ok((sleeper.sleeps()?, meanwhile(&sleeper)?));
         let inner: Result<(bool, U)> = inner();
         explain(&inner);
-        let value = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+        let value = joined(thread)?;
         let (slept, given) = inner?;
         Ok((slept, value, given))
     })
@@ -143,7 +144,7 @@ pub fn crowd<T: Send>(
         explain(&inner);
         let values = threads
             .into_iter()
-            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked")))
+            .map(joined)
             .collect::<Result<Vec<T>>>()?;
         inner?;
         Ok(values)

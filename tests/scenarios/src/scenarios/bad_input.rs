@@ -115,7 +115,7 @@ fn missing_interface(lab: &Lab) -> Outcome {
 
 fn interface_down(lab: &Lab) -> Outcome {
     let (a, _b) = lab.edp_pair(83)?;
-    lab.a.namespace.ip("link set eth0 down\n")?;
+    lab.a.link("down")?;
     let there = lab.a.to(&lab.b, 84).to_bytes();
     refused(lab.a.esp()?.connect_bytes(&there), libc::ENETDOWN, "ESP")?;
     refused(lab.a.edp()?.connect_bytes(&there), libc::ENETDOWN, "EDP")?;
@@ -133,7 +133,7 @@ fn interface_down(lab: &Lab) -> Outcome {
             &what,
         )?;
     }
-    lab.a.namespace.ip("link set eth0 up\n")?;
+    lab.a.link("up")?;
     eventually("the device working again", || {
         Ok(a.send(b"x", 0).is_ok() && lab.a.esp()?.bind(&lab.a.here(85)).is_ok())
     })?;

@@ -1,7 +1,7 @@
 //! Devices that go down and up, are renamed, get another address or type, or are removed, under sockets in every state.
 
 use crate::alike::asleep;
-use crate::device::{await_carrier, failed, gone};
+use crate::device::{await_carrier, gone};
 use crate::prelude::*;
 use crate::transfer::transfer_while;
 
@@ -16,23 +16,19 @@ scenarios! {
     guest device_that_is_no_longer_ethernet_refuses_sockets = retyped;
 }
 
-/// Events of a socket whose device is gone.
-const BROKEN: i16 = libc::POLLERR | libc::POLLHUP;
-
 /// The device goes down and comes up under a stream that moves, again and again, at either end.
 fn down_and_up(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(800)?;
     let load = Load::of(6 << 20, 50_000, 800);
     // Calls on a device that is down wait as on any other stream that makes no progress.
-    lab.a.namespace.ip("link set eth0 down\n")?;
+    lab.a.link("down")?;
     client.send_all(b"begun")?;
-    let mut got = [0; 5];
     let disturb = |received: &AtomicUsize| {
         for host in [&lab.a, &lab.b, &lab.a, &lab.b] {
-            host.namespace.ip("link set eth0 down\n")?;
+            host.link("down")?;
             // Whatever is on its way is lost meanwhile.
             thread::sleep(Duration::from_millis(100));
-            host.namespace.ip("link set eth0 up\n")?;
+            host.link("up")?;
             let before = received.load(Ordering::Relaxed);
             eventually("progress on the device that is up again", || {
                 Ok(received.load(Ordering::Relaxed) > before)
@@ -40,10 +36,17 @@ fn down_and_up(lab: &Lab) -> Outcome {
         }
         Ok(())
     };
-    lab.a.namespace.ip("link set eth0 up\n")?;
-    server.receive_exact(&mut got)?;
-    ensure!(&got == b"begun", "{got:?} arrived");
+    lab.a.link("up")?;
+    comes_next(&server, b"begun")?;
     transfer_while(&client, &server, load, disturb)
+}
+
+/// Demands that `attempt`, which does not block, connects to `listener`: the socket that it got there.
+fn connects(attempt: &Socket, listener: &Socket) -> Result<Socket> {
+    await_events(attempt, libc::POLLOUT)?;
+    ensure!(attempt.pending_error()? == 0, "the attempt failed");
+    attempt.set_nonblocking(false)?;
+    serve(listener, attempt)
 }
 
 /// Down is no error for what is under way: an attempt to connect, a listener, an idle stream, a blocked reader.
@@ -51,32 +54,23 @@ fn down_and_waiting(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(801)?;
     let listener = lab.b.esp_listener(802, 4)?;
     let (a, b) = lab.edp_pair(803)?;
-    lab.b.namespace.ip("link set eth0 down\n")?;
+    lab.b.link("down")?;
     let attempt = lab.a.esp_attempt(&lab.a.to(&lab.b, 802))?;
-    lab.a.namespace.ip("link set eth0 down\n")?;
+    lab.a.link("down")?;
     for (socket, what) in [(&client, "stream"), (&listener, "listener"), (&a, "socket")] {
-        let events = socket.poll(libc::POLLIN, Duration::ZERO)?;
-        same(events, 0, &format!("a {what} on a device that is down"))?;
+        quiet(socket, &format!("a {what} on a device that is down"))?;
         ensure!(socket.pending_error()? == 0, "a pending error of a {what}");
     }
     refused(a.send(b"x", 0), libc::ENETDOWN, "a datagram by it")?;
-    let read = || Ok(server.receive_all(4)?);
     let go_on = || {
         client
             .send_all(b"late")
             .context("send on a stream whose device is down")?;
-        for host in [&lab.a, &lab.b] {
-            host.namespace.ip("link set eth0 up\n")?;
-        }
-        Ok(())
+        lab.a.link("up")?;
+        lab.b.link("up")
     };
-    let (got, ()) = beside(read, go_on)?;
-    ensure!(&got == b"late", "{got:?} arrived");
-    await_events(&attempt, libc::POLLOUT)?;
-    ensure!(attempt.pending_error()? == 0, "the attempt failed");
-    let (accepted, _) = listener.accept(0)?;
-    attempt.set_nonblocking(false)?;
-    exchange(&attempt, &accepted)?;
+    beside(|| comes_next(&server, b"late"), go_on)?;
+    connects(&attempt, &listener)?;
     a.send(b"x", 0)
         .context("a datagram on the device that is up again")?;
     receives(&b, b"x")
@@ -94,209 +88,210 @@ fn renamed(lab: &Lab) -> Outcome {
     a.send(b"hello", 0)?;
     receives(&b, b"hello")?;
     let caller = lab.b.esp_connected(&lab.b.to(&lab.a, 805))?;
-    let (accepted, _) = listener.accept(0)?;
-    exchange(&caller, &accepted)?;
+    serve(&listener, &caller)?;
     lab.a.namespace.ip("link set other0 name eth0\n")?;
     exchange(&client, &server)
 }
 
+fn readdress(host: &Host, mac: [u8; 6]) -> Outcome {
+    host.link(&format!("address {}", print_mac(mac)))
+}
+
 /// The own address is the name that the peer knows a connection by.
 fn readdressed(lab: &Lab) -> Outcome {
-    let new = [2, 0, 0, 0, 0, 0x11];
-    let change = |mac: [u8; 6]| {
-        lab.a
-            .namespace
-            .ip(&format!("link set eth0 address {}\n", print_mac(mac)))
-    };
-    let (client, server) = lab.esp_pair(806)?;
-    let (inner, inners_peer) = {
-        let listener = lab.a.esp_listener(807, 4)?;
-        let client = lab.a.esp_connected(&lab.a.to(&lab.a, 807))?;
-        let (server, _) = listener.accept(0)?;
-        (client, server)
-    };
     let listener = lab.a.esp_listener(808, 4)?;
     let bound = lab.a.edp_bound(806)?;
-    // To set the address that a device has changes nothing.
-    change(lab.a.mac)?;
-    exchange(&client, &server)?;
-    exchange(&inner, &inners_peer)?;
-    // Data that has arrived is not lost.
-    server.send_all(b"unread")?;
-    arrived(&client, 6)?;
-
-    let blocked = || Ok(server.receive(&mut [0; 4], 0));
-    let (ended, ()) = beside(blocked, || change(new))?;
-    failed(ended, &[libc::ECONNRESET], "the peer's blocked recv")?;
-    let mut got = [0; 16];
-    receives(&client, b"unread")?;
-    for call in ["first", "second"] {
-        failed(
-            client.receive(&mut got, 0),
-            &[libc::ECONNABORTED],
-            &format!("{call} recv"),
-        )?;
-        failed(
-            client.send(b"x", libc::MSG_NOSIGNAL),
-            &[libc::ECONNABORTED],
-            &format!("{call} send"),
-        )?;
-    }
-    let events = client.poll(libc::POLLIN, Duration::ZERO)?;
-    ensure!(events & libc::POLLHUP != 0, "events {events:#x}");
-    for socket in [&inner, &inners_peer] {
-        failed(
-            socket.receive(&mut got, 0),
-            &[libc::ECONNABORTED],
-            "a stream to the own address",
-        )?;
-    }
+    let new = [2, 0, 0, 0, 0, 0x11];
+    streams_end_with_their_address(lab, new)?;
     // What is bound to the device is reached by its new address.
     let here = Device::named(&lab.a.namespace, DEVICE)?;
     ensure!(here.mac == new, "the device has {:?}", here.mac);
     ensure!(bound.local_address()?.mac == new, "getsockname");
     let there = Device::named(&lab.b.namespace, DEVICE)?;
-    let caller = lab.b.esp_connected(&there.to(&here, 808))?;
-    let (accepted, _) = listener.accept(0)?;
-    exchange(&caller, &accepted)?;
+    serve(&listener, &lab.b.esp_connected(&there.to(&here, 808))?)?;
     lab.b.edp()?.send_to(b"new", 0, &there.to(&here, 806))?;
     receives(&bound, b"new")?;
+    attempt_goes_on_from_another_address(lab)
+}
 
-    // An attempt to connect goes on from the new address.
-    let far = lab.b.esp_listener(809, 4)?;
-    lab.b.namespace.ip("link set eth0 down\n")?;
+/// The host `a` gets the address `new` under a stream to the other host and one to itself.
+fn streams_end_with_their_address(lab: &Lab, new: [u8; 6]) -> Outcome {
+    let (client, server) = lab.esp_pair(806)?;
+    let listener = lab.a.esp_listener(807, 4)?;
+    let (inner, inners_peer) = lab.a.esp_pair_through(&lab.a, &listener, 807)?;
+    // To set the address that a device has changes nothing.
+    readdress(&lab.a, lab.a.mac)?;
+    exchange(&client, &server)?;
+    exchange(&inner, &inners_peer)?;
+    server.send_all(b"unread")?;
+    arrived(&client, 6)?;
+
+    let blocked = || Ok(server.receive(&mut [0; 4], 0));
+    let (ended, ()) = beside(blocked, || readdress(&lab.a, new))?;
+    refused(ended, libc::ECONNRESET, "the peer's blocked recv")?;
+    // Data that has arrived is not lost.
+    receives(&client, b"unread")?;
+    let aborted = |socket: &Socket, what: &str| {
+        refused(socket.receive(&mut [0; 16], 0), libc::ECONNABORTED, what)
+    };
+    for call in ["first", "second"] {
+        aborted(&client, &format!("{call} recv"))?;
+        let sent = client.send(b"x", libc::MSG_NOSIGNAL);
+        refused(sent, libc::ECONNABORTED, &format!("{call} send"))?;
+    }
+    has_events(&client, libc::POLLHUP, "a stream that has ended")?;
+    aborted(&inner, "a stream to the own address")?;
+    aborted(&inners_peer, "a stream from the own address")
+}
+
+fn attempt_goes_on_from_another_address(lab: &Lab) -> Outcome {
+    let listener = lab.b.esp_listener(809, 4)?;
+    lab.b.link("down")?;
     let attempt = lab.a.esp_attempt(&lab.a.to(&lab.b, 809))?;
-    change(lab.a.mac)?;
-    lab.b.namespace.ip("link set eth0 up\n")?;
-    await_events(&attempt, libc::POLLOUT)?;
-    ensure!(attempt.pending_error()? == 0, "the attempt failed");
-    let (accepted, _) = far.accept(0)?;
+    readdress(&lab.a, lab.a.mac)?;
+    lab.b.link("up")?;
+    let accepted = connects(&attempt, &listener)?;
     ensure!(accepted.peer_address()?.mac == lab.a.mac, "another peer");
-    attempt.set_nonblocking(false)?;
-    exchange(&attempt, &accepted)
+    Ok(())
 }
 
-/// A call that blocks, in a thread of its own: started, and known to be asleep, when this returns.
-fn blocked<'scope, T: Send + 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    number: libc::c_long,
-    call: impl FnOnce() -> T + Send + 'scope,
-) -> Result<thread::ScopedJoinHandle<'scope, T>> {
-    let (sleeper, thread) = asleep::begin(scope, number, call)?;
-    ensure!(sleeper.sleeps()?, "a call that should block returned");
-    Ok(thread)
+/// A system call by its number, and a function that makes it and judges what it returns.
+type Blocking<'a> = (libc::c_long, &'a (dyn Fn() -> Outcome + Sync));
+
+/// Blocks in all of `calls`, each in a thread of its own, and then does `meanwhile`, which ends them.
+fn all_blocked(calls: &[Blocking<'_>], meanwhile: impl FnOnce() -> Outcome) -> Outcome {
+    thread::scope(|scope| {
+        let mut threads = Vec::new();
+        for (number, call) in calls {
+            let (sleeper, thread) = asleep::begin(scope, *number, call)?;
+            ensure!(sleeper.sleeps()?, "a call that should block returned");
+            threads.push(thread);
+        }
+        meanwhile()?;
+        threads.into_iter().try_for_each(|thread| joined(thread)?)
+    })
 }
 
-/// All kinds of calls are blocked while the device is removed.
+/// Sockets of host `a`, whose device is removed.
+struct Doomed {
+    /// Streams: a reader, a writer, one that is polled and an idle one.
+    streams: [(Socket, Socket); 4],
+    /// Listeners: one that accepts and one that is polled.
+    listeners: [Socket; 2],
+    /// A socket that connects.
+    attempt: Socket,
+    /// Datagram sockets: bound, connected, polled, and tied to the device.
+    datagrams: [Socket; 4],
+}
+
+impl Doomed {
+    fn new(lab: &Lab) -> Result<Self> {
+        let listener = lab.b.esp_listener(810, 16)?;
+        let pair = || lab.esp_pair_through(&listener, 810);
+        let (connected, tied) = (lab.a.edp()?, lab.a.edp()?);
+        connected.connect(&lab.a.to(&lab.b, 811))?;
+        tied.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"eth0\0")?;
+        tied.bind(&lab.a.anywhere(814))?;
+        Ok(Self {
+            streams: [pair()?, pair()?, pair()?, pair()?],
+            listeners: [lab.a.esp_listener(811, 4)?, lab.a.esp_listener(812, 4)?],
+            attempt: lab.a.esp()?,
+            datagrams: [
+                lab.a.edp_bound(811)?,
+                connected,
+                lab.a.edp_bound(812)?,
+                tied,
+            ],
+        })
+    }
+
+    /// Removes the device while a call of each kind is blocked.
+    fn blocked_calls_end(&self, lab: &Lab) -> Outcome {
+        let [(reader, _), (writer, _), (poller, _), _] = &self.streams;
+        let [accepter, listener] = &self.listeners;
+        let [bound, connected, polled, tied] = &self.datagrams;
+        let message = random(32 << 20, 810);
+        let receive = |socket: &Socket, what: &str| {
+            let received = socket.receive(&mut [0; 8], 0);
+            gone(received, &format!("blocked recv of {what}"))
+        };
+        let poll = |socket: &Socket, what: &str| {
+            let events = socket.poll(libc::POLLIN, Duration::from_secs(50))?;
+            ensure!(events & libc::POLLERR != 0, "poll of {what}: {events:#x}");
+            Ok(())
+        };
+        let connect = || self.attempt.connect(&lab.a.to_nobody(1));
+        let calls: [Blocking<'_>; 10] = [
+            (libc::SYS_recvfrom, &|| receive(reader, "a stream")),
+            (libc::SYS_recvfrom, &|| receive(bound, "a bound socket")),
+            (libc::SYS_recvfrom, &|| {
+                receive(connected, "a connected socket")
+            }),
+            (libc::SYS_recvfrom, &|| receive(tied, "a tied socket")),
+            (libc::SYS_sendto, &|| {
+                gone(writer.send_all(&message), "blocked send")
+            }),
+            (libc::SYS_connect, &|| gone(connect(), "blocked connect")),
+            (libc::SYS_accept4, &|| {
+                gone(accepter.accept(0), "blocked accept")
+            }),
+            (asleep::POLL, &|| poll(poller, "a stream")),
+            (asleep::POLL, &|| poll(listener, "a listener")),
+            (asleep::POLL, &|| poll(polled, "a bound socket")),
+        ];
+        all_blocked(&calls, || lab.a.namespace.ip("link del eth0\n"))
+    }
+
+    fn later_calls_fail(&self, lab: &Lab, round: u32) -> Outcome {
+        let [(reader, _), (writer, _), (poller, _), (idle, _)] = &self.streams;
+        let [bound, connected, polled, tied] = &self.datagrams;
+        let of = |call: &str, what: &str| format!("{call} {round} of {what}");
+        for (socket, what) in [
+            (reader, "the reader"),
+            (writer, "the writer"),
+            (poller, "the polled stream"),
+            (idle, "the idle stream"),
+            (bound, "the bound socket"),
+            (connected, "the connected socket"),
+            (polled, "the polled socket"),
+            (tied, "the tied socket"),
+        ] {
+            gone(socket.receive(&mut [0; 16], 0), &of("recv", what))?;
+            has_events(socket, libc::POLLERR | libc::POLLHUP, &of("poll", what))?;
+        }
+        for (socket, what) in [
+            (reader, "the reader"),
+            (writer, "the writer"),
+            (connected, "the connected socket"),
+        ] {
+            gone(socket.send(b"x", libc::MSG_NOSIGNAL), &of("send", what))?;
+        }
+        for listener in &self.listeners {
+            gone(listener.accept(0), "accept")?;
+            has_events(listener, libc::POLLERR, "poll of a listener")?;
+        }
+        gone(self.attempt.connect(&lab.a.to_nobody(1)), "connect")
+    }
+}
+
 fn removed(lab: &Lab) -> Outcome {
-    let listener = lab.b.esp_listener(810, 16)?;
-    let pair = || lab.esp_pair_through(&listener, 810);
-    let (reader, readers_peer) = pair()?;
-    let (writer, _writers_peer) = pair()?;
-    let (poller, _pollers_peer) = pair()?;
-    let (idle, idles_peer) = pair()?;
-    let own = lab.a.esp_listener(811, 4)?;
-    let quiet = lab.a.esp_listener(812, 4)?;
+    let sockets = Doomed::new(lab)?;
+    let [(_, readers_peer), .., (idle, idles_peer)] = &sockets.streams;
+    idles_peer.send_all(b"unread")?;
+    arrived(idle, 6)?;
     let waiting = lab.a.esp_listener(813, 4)?;
     let _unaccepted = lab.b.esp_connected(&lab.b.to(&lab.a, 813))?;
     await_events(&waiting, libc::POLLIN)?;
-    let attempt = lab.a.esp()?;
-    let bound = lab.a.edp_bound(811)?;
-    let connected = lab.a.edp()?;
-    connected.connect(&lab.a.to(&lab.b, 811))?;
-    let polled = lab.a.edp_bound(812)?;
-    let tied = lab.a.edp()?;
-    tied.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, b"eth0\0")?;
-    tied.bind(&lab.a.anywhere(814))?;
-    idles_peer.send_all(b"unread")?;
-    arrived(&idle, 6)?;
-    let message = random(32 << 20, 810);
 
-    thread::scope(|scope| -> Outcome {
-        let receives = [&reader, &bound, &connected, &tied]
-            .map(|socket| blocked(scope, libc::SYS_recvfrom, || socket.receive(&mut [0; 8], 0)));
-        let sends = blocked(scope, libc::SYS_sendto, || writer.send_all(&message))?;
-        let connects = blocked(scope, libc::SYS_connect, || {
-            attempt.connect(&lab.a.to_nobody(1))
-        })?;
-        let accepts = blocked(scope, libc::SYS_accept4, || own.accept(0).map(drop))?;
-        let polls = [&poller, &quiet, &polled].map(|socket| {
-            blocked(scope, asleep::POLL, || {
-                socket.poll(libc::POLLIN, Duration::from_secs(50))
-            })
-        });
-        lab.a.namespace.ip("link del eth0\n")?;
-        let join = || anyhow!("a thread panicked");
-        for (receive, what) in receives.into_iter().zip([
-            "a stream",
-            "a bound socket",
-            "a connected socket",
-            "a tied socket",
-        ]) {
-            let ended = receive?.join().map_err(|_| join())?;
-            gone(ended, &format!("blocked recv of {what}"))?;
-        }
-        gone(sends.join().map_err(|_| join())?, "blocked send")?;
-        gone(connects.join().map_err(|_| join())?, "blocked connect")?;
-        gone(accepts.join().map_err(|_| join())?, "blocked accept")?;
-        for (poll, what) in polls
-            .into_iter()
-            .zip(["a stream", "a listener", "a bound socket"])
-        {
-            let events = poll?.join().map_err(|_| join())??;
-            ensure!(events & libc::POLLERR != 0, "poll of {what}: {events:#x}");
-        }
-        Ok(())
-    })?;
-
-    // Later calls too, as often as they are made.
-    let mut got = [0; 16];
-    ensure!(
-        idle.receive(&mut got, 0)? == 6,
-        "data that had arrived is lost"
-    );
+    sockets.blocked_calls_end(lab)?;
+    comes_next(idle, b"unread").context("data that had arrived")?;
     for round in 0..3 {
-        for (socket, what) in [
-            (&reader, "the reader"),
-            (&writer, "the writer"),
-            (&poller, "the polled stream"),
-            (&idle, "the idle stream"),
-            (&bound, "the bound socket"),
-            (&connected, "the connected socket"),
-            (&polled, "the polled socket"),
-            (&tied, "the tied socket"),
-        ] {
-            let say = |call: &str| format!("{call} {round} of {what}");
-            gone(socket.receive(&mut got, 0), &say("recv"))?;
-            let events = socket.poll(libc::POLLIN, Duration::ZERO)?;
-            ensure!(events & BROKEN != 0, "{}: {events:#x}", say("poll"));
-        }
-        for (socket, what) in [
-            (&reader, "the reader"),
-            (&writer, "the writer"),
-            (&connected, "a datagram socket"),
-        ] {
-            gone(
-                socket.send(b"x", libc::MSG_NOSIGNAL),
-                &format!("send {round} of {what}"),
-            )?;
-        }
-        for socket in [&own, &quiet] {
-            gone(socket.accept(0), "accept")?;
-            let events = socket.poll(libc::POLLIN, Duration::ZERO)?;
-            ensure!(
-                events & libc::POLLERR != 0,
-                "poll of a listener: {events:#x}"
-            );
-        }
-        gone(attempt.connect(&lab.a.to_nobody(1)), "connect")?;
+        sockets.later_calls_fail(lab, round)?;
     }
     // The connection that nobody had accepted is handed out first, as TCP does it, and is as broken.
     let (late, _) = waiting.accept(0).context("a connection that waited")?;
-    gone(
-        late.receive(&mut got, 0),
-        "recv of a connection accepted late",
-    )?;
+    let mut got = [0; 16];
+    gone(late.receive(&mut got, 0), "recv by what waited")?;
     gone(waiting.accept(0), "accept behind it")?;
     // The cable had two ends.
     gone(readers_peer.receive(&mut got, 0), "the other host's recv")
@@ -313,8 +308,7 @@ fn others_stay(lab: &Lab) -> Outcome {
     let (client, server) = lab.esp_pair(821)?;
     lab.a.namespace.ip("link del eth1\n")?;
     for socket in [&listener, &any, &client, &server] {
-        let events = socket.poll(libc::POLLIN, Duration::ZERO)?;
-        ensure!(events == 0, "events {events:#x}");
+        quiet(socket, "a socket of another device, or of none")?;
     }
     exchange(&client, &server)?;
     // A new device of the same name is one of all.
@@ -325,12 +319,10 @@ fn others_stay(lab: &Lab) -> Outcome {
     let far = Device::ready(&lab.a.namespace, "far1")?;
     let near = Device::ready(&lab.a.namespace, "eth1")?;
     let caller = lab.a.esp_connected(&far.to(&near, 820))?;
-    let (accepted, _) = listener.accept(0)?;
-    exchange(&caller, &accepted)?;
+    let accepted = serve(&listener, &caller)?;
     lab.a.edp()?.send_to(b"new", 0, &far.to(&near, 820))?;
     receives(&any, b"new")?;
-    let load = Load::of(1 << 20, 30_000, 820);
-    transfer(&caller, &accepted, load)
+    transfer(&caller, &accepted, Load::of(1 << 20, 30_000, 820))
 }
 
 /// A bond without ports takes its type, and how a frame for it is made, from its first one.
@@ -341,7 +333,7 @@ fn retyped() -> Outcome {
          link add tunnel0 type gre local 192.0.2.1 remote 192.0.2.2\n",
     )?;
     let bond = Device::named(&host.namespace, "bond0")?;
-    let nobody = crate::address::Address {
+    let nobody = Address {
         mac: [2, 0, 0, 0, 0, 0x77],
         ..bond.here(830)
     };
@@ -370,8 +362,7 @@ fn retyped() -> Outcome {
     )?;
     let events = await_events(&attempt, libc::POLLOUT)?;
     ensure!(events & libc::POLLHUP != 0, "events {events:#x}");
-    let error = attempt.pending_error()?;
-    ensure!(error == libc::ENETDOWN, "SO_ERROR {error}");
+    failed_with(&attempt, libc::ENETDOWN)?;
     gone(listener.accept(0), "accept")?;
     gone(host.esp()?.connect(&nobody), "connect anew")?;
     gone(host.edp()?.bind(&bond.here(833)), "bind anew")
@@ -395,7 +386,7 @@ fn waiting_sender(lab: &Lab) -> Outcome {
         }
     };
     ensure!(full.raw_os_error() == Some(libc::EAGAIN), "{full}");
-    let by_second = crate::address::Address {
+    let by_second = Address {
         ifindex: second.ifindex,
         ..there
     };

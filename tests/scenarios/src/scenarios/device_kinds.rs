@@ -20,13 +20,6 @@ scenarios! {
 
 const LOAD: Load = Load::of(1 << 20, 40_000, 850);
 
-/// Something in the socket's queue, without waiting for it.
-fn quiet(socket: &Socket, what: &str) -> Outcome {
-    let events = socket.poll(libc::POLLIN, Duration::ZERO)?;
-    ensure!(events == 0, "{what} heard something: {events:#x}");
-    Ok(())
-}
-
 fn vlans(lab: &Lab) -> Outcome {
     let names = [Some(10), Some(20), None]
         .map(|id| id.map_or("eth0".to_owned(), |id| format!("eth0.{id}")));

@@ -50,8 +50,7 @@ const LOAD: Load = Load::of(1 << 20, 40_000, 840);
 
 fn sender_first(lab: &Lab) -> Outcome {
     filled(lab, 840, LOAD, |client| {
-        lab.a.set_mtu(600)?;
-        lab.b.set_mtu(600)?;
+        lab.set_mtu(600)?;
         carries_at_most(client, 589, "the sender")
     })
 }
@@ -142,9 +141,7 @@ fn again_and_again(lab: &Lab) -> Outcome {
 fn raised(lab: &Lab) -> Outcome {
     send_single_packets(&lab.a.namespace)?;
     let before = lab.esp_pair(843)?;
-    for host in [&lab.a, &lab.b] {
-        host.set_mtu(9000)?;
-    }
+    lab.set_mtu(9000)?;
     let later = lab.esp_pair(846)?;
     for ((client, server), payload, what) in [(&before, 1489, "before"), (&later, 8989, "later")] {
         let told = client.largest_payload()?;
@@ -177,9 +174,7 @@ fn while_down(lab: &Lab) -> Outcome {
 fn datagrams(lab: &Lab) -> Outcome {
     let (a, b) = lab.edp_pair(845)?;
     for (mtu, largest_datagram) in [(1000, 994), (4000, 3994), (1500, 1494)] {
-        for host in [&lab.a, &lab.b] {
-            host.set_mtu(mtu)?;
-        }
+        lab.set_mtu(mtu)?;
         carries_at_most(&a, largest_datagram, "a datagram")?;
         let whole = vec![9; largest_datagram as usize + 1];
         refused(a.send(&whole, 0), libc::EMSGSIZE, "a datagram too large")?;

@@ -73,7 +73,5 @@ fn silence(lab: &Lab) -> Outcome {
     send(&edp(5, 0, 100, &[REQUEST, 1]))?;
     send(&edp(0, 0, 2, &[REPLY, 1]))?;
     // What is answered now would have been preceded by any earlier answer.
-    send(&edp(6, 0, 2, &[REQUEST, 99]))?;
-    let frame = wire.wait_for(patience(), |_| true)?;
-    same(&frame[14..22], edp(0, 6, 2, &[REPLY, 99]), "the answer")
+    wire.echo_comes_first(lab.a.mac, lab.b.mac, 6)
 }

@@ -123,8 +123,7 @@ fn asked(lab: &Lab, wire: &PacketSocket) -> Result<[u8; 4]> {
 
 fn false_answers(lab: &Lab) -> Outcome {
     // The stranger is what takes less.
-    lab.a.set_mtu(9000)?;
-    lab.b.set_mtu(9000)?;
+    lab.set_mtu(9000)?;
     let wire = lab.b.packets(ETH_P_EDP)?;
     let socket = lab.a.edp_bound(701)?;
     socket.connect(&Address {
@@ -196,8 +195,7 @@ fn false_answers(lab: &Lab) -> Outcome {
 
 /// A peer that answers no query, as an older one, gets what this host's device carries, and one query.
 fn silent_peer(lab: &Lab) -> Outcome {
-    lab.a.set_mtu(9000)?;
-    lab.b.set_mtu(9000)?;
+    lab.set_mtu(9000)?;
     let socket = lab.a.edp_bound(702)?;
     let nobody = lab.a.to_nobody(700);
     let start = Instant::now();

@@ -142,7 +142,7 @@ fn ezdp_refusals_are_not_completed(lab: &Lab) -> Outcome {
     a.send(b"good", 0)?;
     receives(&b, b"good")?;
     completed(&a, 1)?;
-    lab.a.namespace.ip("link set eth0 down\n")?;
+    lab.a.link("down")?;
     refused(a.send(b"down", 0), libc::ENETDOWN, "a device that is down")?;
     none_left(&a)
 }

@@ -183,10 +183,7 @@ fn many_senders(lab: &Lab) -> Outcome {
             })
             .collect();
         for (number, transfer) in transfers.into_iter().enumerate() {
-            transfer
-                .join()
-                .map_err(|_| anyhow!("a thread panicked"))?
-                .with_context(|| format!("sender {number}"))?;
+            joined(transfer)?.with_context(|| format!("sender {number}"))?;
         }
         Ok(())
     })

@@ -51,9 +51,10 @@ fn simultaneous_shutdown(lab: &Lab) -> Outcome {
     lab.relay().set_mode(Mode::Forward);
     for (name, end) in [("client", &client), ("server", &server)] {
         ensure!(end.receive(&mut [0; 4], 0)? == 0, "{name}: more data");
-        eventually("both halves shut", || {
-            Ok(end.poll(libc::POLLIN, Duration::ZERO)? & libc::POLLHUP != 0)
-        })
+        eventually(
+            "both halves shut",
+            || Ok(end.events()? & libc::POLLHUP != 0),
+        )
         .context(name)?;
         ensure!(end.pending_error()? == 0, "{name}: an error is pending");
     }

@@ -121,7 +121,7 @@ fn connections_on_bad_wire(lab: &Lab) -> Outcome {
             })
             .collect();
         for thread in lanes.into_iter().flatten() {
-            let ended = thread.join().map_err(|_| anyhow!("a thread panicked"))?;
+            let ended = joined(thread)?;
             if let Err(error) = &ended {
                 note(&format!("{error:#}"));
             }

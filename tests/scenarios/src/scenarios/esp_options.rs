@@ -148,8 +148,7 @@ fn any_form(lab: &Lab) -> Outcome {
 
 /// A listener that keeps nothing of a SYN takes its sender to have an MTU of 1500.
 fn behind_a_cookie(lab: &Lab) -> Outcome {
-    lab.a.set_mtu(9000)?;
-    lab.b.set_mtu(9000)?;
+    lab.set_mtu(9000)?;
     send_single_packets(&lab.a.namespace)?;
     let station = Station::new(lab)?;
     let listener = lab.a.esp_listener(873, 1)?;

@@ -37,7 +37,7 @@ fn fill(socket: &Socket, bytes: &[u8]) -> Result<usize> {
 }
 
 fn is_reset(socket: &Socket) -> Result<bool> {
-    Ok(socket.poll(0, Duration::ZERO)? & libc::POLLHUP != 0)
+    Ok(socket.events()? & libc::POLLHUP != 0)
 }
 
 /// A client whose server has answered with more than was read, and closed; and how much waits there.

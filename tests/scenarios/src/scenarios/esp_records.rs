@@ -181,8 +181,7 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
     while queued < records.len() && client.send(&records[queued], 0).is_ok() {
         queued += 1;
     }
-    lab.a.set_mtu(1_500)?;
-    lab.b.set_mtu(1_500)?;
+    lab.set_mtu(1_500)?;
     lab.a.queue("del", &[])?;
     client.set_nonblocking(false)?;
     beside(
@@ -193,9 +192,7 @@ fn smaller_mtu(lab: &Lab) -> Outcome {
 }
 
 fn least_mtu(lab: &Lab) -> Outcome {
-    for host in [&lab.a, &lab.b] {
-        host.set_mtu(68)?;
-    }
+    lab.set_mtu(68)?;
     let ends = pair(lab, 707)?;
     ends.1.set_so(libc::SO_RCVBUF, 1)?;
     converse(&ends, &records(50, 30_000, 6))

@@ -160,7 +160,7 @@ fn vanished(lab: &Lab) -> Outcome {
             }),
         ];
         for thread in started.into_iter().chain(rest) {
-            thread.join().map_err(|_| anyhow!("a thread panicked"))??;
+            joined(thread)??;
         }
         Ok(())
     })
@@ -227,7 +227,7 @@ fn patient(lab: &Lab) -> Outcome {
             receive,
         );
         waiters_peer.send_all(b"!").context("after a minute")?;
-        waiting.join().map_err(|_| anyhow!("a thread panicked"))??;
+        joined(waiting)??;
         moved.map(drop)
     })?;
     ensure!(got == message, "the bytes changed on the way");

@@ -49,73 +49,88 @@ fn victim(lab: &Lab) -> Result<(Socket, Socket, PacketSocket)> {
     Ok((client, server, lab.a.packets(ETH_P_ESP)?))
 }
 
-/// The next header that passes `wire`, while `client` and `server` talk.
-fn overheard(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<EspHeader> {
-    client.send_all(b"listen")?;
-    server.receive_exact(&mut [0; 6])?;
-    server.send_all(b"listen")?;
-    client.receive_exact(&mut [0; 6])?;
+/// Header of the packet that the client would send next, once `client` and `server` have talked and `wire` has heard them.
+fn next_packet(client: &Socket, server: &Socket, wire: &PacketSocket) -> Result<EspHeader> {
+    for (from, to) in [(client, server), (server, client)] {
+        from.send_all(b"listen")?;
+        to.receive_exact(&mut [0; 6])?;
+    }
     let frame = wire.wait_for(patience(), |frame| {
         EspHeader::of_frame(frame).is_some_and(|header| header.source == 910 && header.length == 6)
     })?;
-    EspHeader::of_frame(&frame).context("a frame without header")
-}
-
-fn esp_frames(lab: &Lab) -> Outcome {
-    let (client, server, wire) = victim(lab)?;
-    let seen = overheard(&client, &server, &wire)?;
-    // What the client would send next; the server's numbers are those it acknowledged.
-    let next = EspHeader {
+    let seen = EspHeader::of_frame(&frame).context("a frame without header")?;
+    Ok(EspHeader {
         source: seen.destination,
         destination: seen.source,
         length: 0,
+        // The client's numbers are those that the server acknowledged.
         sequence: seen.acknowledgement,
         acknowledgement: seen.sequence.wrapping_add(1),
         flags: flag::ACK,
-    };
-    let send = |packet: &[u8]| wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, packet));
+    })
+}
+
+/// Packets that are cut short within the header, and packets with less payload than they announce.
+fn malformed(next: EspHeader) -> Vec<Vec<u8>> {
     let whole = next.packet(&[]);
-    for length in 1..whole.len() {
-        send(&whole[..length])?;
-    }
-    for (announced, there) in [(1, 0), (100, 99), (0xffff, 40), (1489, 1488)] {
+    let cut = (1..whole.len()).map(|length| whole[..length].to_vec());
+    let lies = [(1, 0), (100, 99), (0xffff, 40), (1489, 1488)].map(|(length, there)| {
+        let flags = flag::ACK | flag::TXS | flag::TXF;
         let lie = EspHeader {
-            length: announced,
-            flags: flag::ACK | flag::TXS | flag::TXF,
+            length,
+            flags,
             ..next
         };
-        send(&lie.packet(&vec![0x55; there]))?;
-    }
-    // A far future and a far past, with data in them; an ACK of what was never sent.
-    for distance in [0x1000, 0x4000, 0x8000, 0xf000] {
-        let sequence = next.sequence.wrapping_add(distance);
-        let far = EspHeader {
-            sequence,
+        lie.packet(&vec![0x55; there])
+    });
+    cut.chain(lies).collect()
+}
+
+/// Packets with data from a far future or a far past, and acknowledgements of what was never sent.
+fn out_of_reach(next: EspHeader) -> Vec<Vec<u8>> {
+    let packets = [0x1000, 0x4000, 0x8000, 0xf000].map(|distance| {
+        let data = EspHeader {
+            sequence: next.sequence.wrapping_add(distance),
             length: 4,
             flags: flag::ACK | flag::TXS | flag::TXF,
             ..next
         };
-        send(&far.packet(b"far!"))?;
-        let acknowledgement = next.acknowledgement.wrapping_add(distance);
-        let packet = EspHeader {
-            acknowledgement,
+        let acknowledgement = EspHeader {
+            acknowledgement: next.acknowledgement.wrapping_add(distance),
             ..next
-        }
-        .packet(&[]);
-        send(&packet)?;
-    }
-    // Every combination of flags that cannot belong here: all of them contain SYN, none is a reset.
-    for flags in 0..=u8::MAX {
-        if flags & flag::SYN != 0 && flags & flag::RST == 0 {
-            let sequence = next.sequence.wrapping_add(0x2000);
-            let packet = EspHeader {
+        };
+        [data.packet(b"far!"), acknowledgement.packet(&[])]
+    });
+    packets.concat()
+}
+
+/// Packets with every combination of flags that cannot belong into a connection: all contain SYN, none is a reset.
+fn with_impossible_flags(next: EspHeader) -> Vec<Vec<u8>> {
+    let sequence = next.sequence.wrapping_add(0x2000);
+    (0..=u8::MAX)
+        .filter(|flags| flags & flag::SYN != 0 && flags & flag::RST == 0)
+        .map(|flags| {
+            EspHeader {
                 flags,
                 sequence,
                 ..next
             }
-            .packet(&[]);
-            send(&packet)?;
-        }
+            .packet(&[])
+        })
+        .collect()
+}
+
+fn esp_frames(lab: &Lab) -> Outcome {
+    let (client, server, wire) = victim(lab)?;
+    let next = next_packet(&client, &server, &wire)?;
+    for packet in [
+        malformed(next),
+        out_of_reach(next),
+        with_impossible_flags(next),
+    ]
+    .concat()
+    {
+        wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet))?;
     }
     exchange(&client, &server).context("the connection after all of this")?;
     lab.b.await_counter("EspInMalformed", 10 + 4)?;
@@ -128,7 +143,7 @@ fn esp_frames(lab: &Lab) -> Outcome {
 }
 
 fn to_others(lab: &Lab) -> Outcome {
-    lab.a.namespace.ip("link set eth0 promisc on\n")?;
+    lab.a.link("promisc on")?;
     let socket = lab.a.edp_bound(97)?;
     let listener = lab.a.esp_listener(97, 4)?;
     let edp_wire = lab.b.packets(ETH_P_EDP)?;
@@ -154,23 +169,9 @@ fn to_others(lab: &Lab) -> Outcome {
     // What belongs to us comes after all of that, and so does its answer.
     edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(9, 97, 4, b"ours"))?;
     receives(&socket, b"ours")?;
-    edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(10, 0, 2, &[1, 77]))?;
-    let reply = edp_wire.wait_for(patience(), |_| true)?;
-    same(&reply[14..22], edp(0, 10, 2, &[2, 77]), "answered")?;
+    edp_wire.echo_comes_first(lab.a.mac, lab.b.mac, 10)?;
     refused(listener_accept(&listener), libc::EAGAIN, "others' accept")?;
-    let probe = EspHeader {
-        source: 11,
-        destination: 99,
-        flags: flag::SYN,
-        ..EspHeader::default()
-    };
-    esp_wire.send_esp(lab.a.mac, lab.b.mac, probe)?;
-    let reply = esp_wire.wait_for(patience(), |_| true)?;
-    let header = EspHeader::of_frame(&reply).context("no ESP header")?;
-    ensure!(
-        header.destination == 11 && header.flags & flag::RST != 0,
-        "answered: {header:?}"
-    );
+    esp_wire.reset_comes_first(lab.a.mac, lab.b.mac, 99)?;
     lab.a.await_counter("EdpInNotOurs", 6)?;
     lab.a.await_counter("EspInNotOurs", 6)
 }
@@ -180,100 +181,64 @@ fn listener_accept(listener: &Socket) -> std::io::Result<Vec<u8>> {
     listener.accept(0).map(|(_, from)| from)
 }
 
+/// Headers of packets to a listener's port 920 and to port 921, where there is no socket.
+fn headers(flags: &[u8]) -> impl Iterator<Item = EspHeader> + '_ {
+    [920, 921].into_iter().flat_map(|destination| {
+        flags.iter().map(move |&flags| EspHeader {
+            source: 12,
+            destination,
+            flags,
+            ..EspHeader::default()
+        })
+    })
+}
+
 fn no_answer(lab: &Lab) -> Outcome {
+    const EVERYBODY: [u8; 6] = [0xff; 6];
+    const GROUP: [u8; 6] = [0x01, 0, 0x5e, 0, 0, 1];
     let wire = lab.b.packets(ETH_P_ESP)?;
     let edp_wire = lab.b.packets(ETH_P_EDP)?;
     let listener = lab.a.esp_listener(920, 4)?;
-    let header = EspHeader {
-        source: 12,
-        destination: 920,
-        ..EspHeader::default()
-    };
-    // Sources that cannot be stations; and a reset, which is never answered, to nobody.
-    for source in [
-        [0x01, 0, 0x5e, 0, 0, 1],
-        [0xff; 6],
-        [0x33, 0x33, 0, 0, 0, 1],
-    ] {
-        for destination in [920, 921] {
-            for flags in [flag::SYN, flag::ACK, !flag::RST, flag::FIN | flag::ACK] {
-                let header = EspHeader {
-                    flags,
-                    destination,
-                    ..header
-                };
-                wire.send_esp(lab.a.mac, source, header)?;
-            }
+    // Sources that cannot be stations.
+    for source in [GROUP, EVERYBODY, [0x33, 0x33, 0, 0, 0, 1]] {
+        for header in headers(&[flag::SYN, flag::ACK, !flag::RST, flag::FIN | flag::ACK]) {
+            wire.send_esp(lab.a.mac, source, header)?;
         }
         edp_wire.send_edp(lab.a.mac, source, &edp(12, 0, 2, &[1, 2]))?;
     }
-    for flags in [flag::RST, flag::RST | flag::ACK, 0xff] {
-        let header = EspHeader {
-            flags,
-            destination: 921,
-            ..header
-        };
+    // Resets without a connection: none is answered by another.
+    for header in headers(&[flag::RST, flag::RST | flag::ACK, 0xff]) {
         wire.send_esp(lab.a.mac, lab.b.mac, header)?;
     }
     // To everybody: neither a connection nor a reset can come of it.
-    for destination in [[0xff; 6], [0x01, 0, 0x5e, 0, 0, 1]] {
-        for port in [920, 921] {
-            let header = EspHeader {
-                flags: flag::SYN,
-                destination: port,
-                ..header
-            };
+    for destination in [EVERYBODY, GROUP] {
+        for header in headers(&[flag::SYN]) {
             wire.send_esp(destination, lab.b.mac, header)?;
         }
     }
-    // Any answer would have come before this one's.
-    let probe = EspHeader {
-        source: 13,
-        destination: 922,
-        flags: flag::SYN,
-        ..header
-    };
-    wire.send_esp(lab.a.mac, lab.b.mac, probe)?;
-    let reply = wire.wait_for(patience(), |_| true)?;
-    let answer = EspHeader::of_frame(&reply).context("no ESP header")?;
-    ensure!(
-        answer.destination == 13 && answer.flags & flag::RST != 0,
-        "answered: {answer:?} to {:02x?}",
-        &reply[..6]
-    );
+    wire.reset_comes_first(lab.a.mac, lab.b.mac, 922)?;
     refused(listener_accept(&listener), libc::EAGAIN, "from nowhere")?;
-    edp_wire.send_edp(lab.a.mac, lab.b.mac, &edp(14, 0, 1, &[1]))?;
-    let reply = edp_wire.wait_for(patience(), |_| true)?;
-    same(&reply[14..20], edp(0, 14, 1, &[]), "answered")
+    edp_wire.echo_comes_first(lab.a.mac, lab.b.mac, 14)
 }
 
 fn wild_resets(lab: &Lab) -> Outcome {
     let (client, server, wire) = victim(lab)?;
-    let seen = overheard(&client, &server, &wire)?;
-    let expected = seen.acknowledgement;
-    // All but the neighbourhood of what the server expects next.
-    for distance in (0x0400..=0xfc00u16).step_by(0x100) {
+    let next = next_packet(&client, &server, &wire)?;
+    let reset = |distance: u16| {
         let reset = EspHeader {
-            source: seen.destination,
-            destination: seen.source,
-            length: 0,
-            sequence: expected.wrapping_add(distance),
-            acknowledgement: seen.sequence.wrapping_add(1),
+            sequence: next.sequence.wrapping_add(distance),
             flags: flag::RST | flag::ACK,
+            ..next
         };
-        wire.send_esp(lab.b.mac, lab.a.mac, reset)?;
+        wire.send_esp(lab.b.mac, lab.a.mac, reset)
+    };
+    // All but the neighbourhood of what the server expects next.
+    for distance in (0x0400..=0xfc00).step_by(0x100) {
+        reset(distance)?;
     }
     exchange(&client, &server).context("the connection after resets outside its window")?;
-    let reset = EspHeader {
-        source: seen.destination,
-        destination: seen.source,
-        length: 0,
-        // One packet has been sent since, by exchange.
-        sequence: expected.wrapping_add(1),
-        acknowledgement: seen.sequence.wrapping_add(1),
-        flags: flag::RST | flag::ACK,
-    };
-    wire.send_esp(lab.b.mac, lab.a.mac, reset)?;
+    // One packet has been sent since, by exchange.
+    reset(1)?;
     refused(server.receive(&mut [0; 4], 0), libc::ECONNRESET, "recv")
 }
 
@@ -303,40 +268,41 @@ fn syn_flood(lab: &Lab) -> Outcome {
     refused(listener_accept(&flooded), libc::EAGAIN, "half-open")
 }
 
-fn random_frames(lab: &Lab) -> Outcome {
-    let (client, server) = lab.esp_pair(940)?;
-    let listener = lab.b.esp_listener(941, 8)?;
-    let (a, b) = lab.edp_pair(942)?;
-    let open = lab.b.edp_bound(943)?;
-    open.set_so(libc::SO_RCVBUF, 1 << 16)?;
-    let client_port = client.local_address()?.port;
-    let wire = lab.a.packets(ETH_P_ESP)?;
-    let mut rng = Rng::with_seed(10_000);
+/// A random packet that is aimed from one port at another, with a true length if `header` says how long its header is.
+fn aim(packet: &mut [u8], source: u16, destination: u16, header: Option<usize>) {
+    let length = header.map(|header| packet.len().saturating_sub(header) as u16);
+    let fields = [Some(source), Some(destination), length];
+    for (room, field) in packet.chunks_exact_mut(2).zip(fields.iter().flatten()) {
+        room.copy_from_slice(&field.to_be_bytes());
+    }
+}
+
+/// 10,000 random frames of each protocol from a stranger to the host `b`, while `client` and `server` talk. From the
+/// peer's own address they would be forgeries, which nothing can tell from its own packets.
+fn random_frames_of_a_stranger(
+    lab: &Lab,
+    wire: &PacketSocket,
+    (client, server): &(Socket, Socket),
+    rng: &mut Rng,
+) -> Outcome {
+    let port = client.local_address()?.port;
     for number in 0..10_000 {
-        for ethertype in [ETH_P_EDP, ETH_P_ESP] {
-            let mut payload = random(rng.usize(1..200), rng.u64(..));
+        for (ethertype, targets, header) in
+            [(ETH_P_EDP, [942, 943], 6), (ETH_P_ESP, [940, 941], 11)]
+        {
+            let mut packet = random(rng.usize(1..200), rng.u64(..));
             // Every second frame is aimed at a socket, every fourth has a true length as well.
-            if number % 2 == 0 && payload.len() >= 6 {
-                let target = match ethertype {
-                    ETH_P_EDP => [942u16, 943][rng.usize(..2)],
-                    _ => [940, 941][rng.usize(..2)],
-                };
-                payload[..2].copy_from_slice(&client_port.to_be_bytes());
-                payload[2..4].copy_from_slice(&target.to_be_bytes());
-                if number % 4 == 0 {
-                    let header = if ethertype == ETH_P_EDP { 6 } else { 11 };
-                    let length = payload.len().saturating_sub(header) as u16;
-                    payload[4..6].copy_from_slice(&length.to_be_bytes());
-                }
+            if number % 2 == 0 && packet.len() >= 6 {
+                let header = (number % 4 == 0).then_some(header);
+                aim(&mut packet, port, targets[rng.usize(..2)], header);
             }
-            // From a stranger: with the peer's own address this would be forgery, which nothing here can tell.
-            wire.send(&ethernet(lab.b.mac, STRANGER, ethertype, &payload))?;
+            wire.send(&ethernet(lab.b.mac, STRANGER, ethertype, &packet))?;
         }
         if number % 1000 == 0 {
-            exchange(&client, &server).with_context(|| format!("after {number} frames"))?;
+            exchange(client, server).with_context(|| format!("after {number} frames"))?;
         }
     }
-    exchange(&client, &server).context("after 10,000 frames")?;
+    exchange(client, server).context("after 10,000 frames")?;
     for protocol in ["Edp", "Esp"] {
         let mut total = 0;
         for reason in ["NotOurs", "Malformed", "NoSocket"] {
@@ -348,6 +314,18 @@ fn random_frames(lab: &Lab) -> Outcome {
             "only {total} of 10,000 {protocol} frames were refused"
         );
     }
+    Ok(())
+}
+
+fn random_frames(lab: &Lab) -> Outcome {
+    let pair = lab.esp_pair(940)?;
+    let listener = lab.b.esp_listener(941, 8)?;
+    let (a, b) = lab.edp_pair(942)?;
+    let open = lab.b.edp_bound(943)?;
+    open.set_so(libc::SO_RCVBUF, 1 << 16)?;
+    let wire = lab.a.packets(ETH_P_ESP)?;
+    let mut rng = Rng::with_seed(10_000);
+    random_frames_of_a_stranger(lab, &wire, &pair, &mut rng)?;
     a.send(b"alive", 0)?;
     receives(&b, b"alive").context("at a connected socket")?;
     let stats = open.edp_counters()?;
@@ -357,15 +335,13 @@ fn random_frames(lab: &Lab) -> Outcome {
     );
     drop(listener);
     // With the true addresses anything may happen to this connection, but to nothing else.
+    let port = pair.0.local_address()?.port;
     for _ in 0..2000 {
-        let mut payload = random(rng.usize(11..100), rng.u64(..));
-        payload[..2].copy_from_slice(&client_port.to_be_bytes());
-        payload[2..4].copy_from_slice(&940u16.to_be_bytes());
-        let length = payload.len() as u16 - 11;
-        payload[4..6].copy_from_slice(&length.to_be_bytes());
-        wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &payload))?;
+        let mut packet = random(rng.usize(11..100), rng.u64(..));
+        aim(&mut packet, port, 940, Some(11));
+        wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet))?;
     }
-    drop((client, server));
+    drop(pair);
     eventually("a new connection", || {
         let (client, server) = lab.esp_pair(944)?;
         exchange(&client, &server)?;

@@ -92,7 +92,7 @@ fn ask((client, server): &(Socket, Socket), size: usize, count: usize) -> Result
                 Ok(begin.elapsed())
             })
             .collect();
-        answers.join().map_err(|_| anyhow!("a thread panicked"))??;
+        joined(answers)??;
         times
     })
 }

@@ -223,15 +223,11 @@ fn resized(lab: &Lab) -> Outcome {
     client.send_all(&bytes[50_100..50_200])?;
     let part = &bytes[50_200..];
     send(&client, part)?;
-    for host in [&lab.a, &lab.b] {
-        host.set_mtu(600)?;
-    }
+    lab.set_mtu(600)?;
     lab.a.queue("del", &[])?;
     comes_next(&server, &bytes)?;
     completed(&client, 3)?;
-    for host in [&lab.a, &lab.b] {
-        host.set_mtu(9000)?;
-    }
+    lab.set_mtu(9000)?;
     send(&client, &bytes)?;
     comes_next(&server, &bytes)?;
     crate::zero_copy::completed_from(&client, 3, 1)?;

@@ -45,8 +45,7 @@ fn datagram_threads_send_by_one_socket(trace: &Trace, (a, b): Pair) -> Outcome {
             })
         };
         let all: Vec<_> = (0..4).map(send).collect();
-        all.into_iter()
-            .try_for_each(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
+        all.into_iter().try_for_each(|thread| joined(thread)?)
     })?;
     let mut counts = [0; 4];
     for _ in 0..80 {

@@ -45,9 +45,7 @@ fn threads<T: Send>(count: usize, work: impl Fn(usize) -> Result<T> + Sync) -> R
         let all: Vec<_> = (0..count)
             .map(|number| scope.spawn(move || work(number)))
             .collect();
-        all.into_iter()
-            .map(|thread| thread.join().map_err(|_| anyhow!("a thread panicked"))?)
-            .collect()
+        all.into_iter().map(|thread| joined(thread)?).collect()
     })
 }
 
