@@ -15,16 +15,6 @@ pub fn random(length: usize, seed: u64) -> Vec<u8> {
     bytes
 }
 
-/// Sends `total` random bytes, `chunk` per call; their checksum.
-///
-/// # Errors
-/// The errno of the first call that fails.
-pub fn send_random(socket: &Socket, total: usize, chunk: usize, seed: u64) -> Result<Checksum> {
-    let load = Load { total, chunk, seed };
-    let (_, sum) = send_until(socket, load, &AtomicBool::new(true))?;
-    Ok(sum)
-}
-
 /// Sends `load`, and then goes on until `enough`: how many bytes, and their checksum.
 fn send_until(socket: &Socket, load: Load, enough: &AtomicBool) -> Result<(usize, Checksum)> {
     let Load { total, chunk, seed } = load;
@@ -57,7 +47,10 @@ pub fn receive_to_end(socket: &Socket, chunk: usize) -> Result<(usize, Checksum)
 }
 
 /// As [`receive_to_end`], saying in `received` how many bytes have come so far.
-fn receive_counting(
+///
+/// # Errors
+/// The errno of the first call that fails.
+pub fn receive_counting(
     socket: &Socket,
     chunk: usize,
     received: &AtomicUsize,
@@ -76,6 +69,30 @@ fn receive_counting(
         total += got;
         received.store(total, Ordering::Relaxed);
     }
+}
+
+/// Sends until it is `enough`, or until a call fails, which is noted; then ends the stream.
+pub fn send_until_enough(socket: &Socket, enough: &AtomicBool) {
+    let message = random(64 << 10, 5);
+    while !enough.load(Ordering::Relaxed) {
+        if let Err(error) = socket.send_all(&message) {
+            note(&format!("a stream's sender: {error}"));
+            break;
+        }
+    }
+    // An end that the reader sees, unless the connection is gone anyway.
+    let _ = socket.shutdown(libc::SHUT_WR);
+}
+
+/// Counts of bytes received so far, by stream.
+pub fn counters(count: usize) -> Vec<AtomicUsize> {
+    (0..count).map(|_| AtomicUsize::new(0)).collect()
+}
+
+/// What `counters` have counted so far.
+pub fn counted(counters: &[AtomicUsize]) -> Vec<usize> {
+    let read = |count: &AtomicUsize| count.load(Ordering::Relaxed);
+    counters.iter().map(read).collect()
 }
 
 /// A transfer's size, the bytes per call at both ends, and the seed of its contents.

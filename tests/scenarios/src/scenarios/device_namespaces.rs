@@ -2,7 +2,7 @@
 
 use nix::sys::signal::{kill, Signal};
 
-use crate::device::gone;
+use crate::device::{failed, gone};
 use crate::prelude::*;
 
 scenarios! {
@@ -66,18 +66,11 @@ fn moved(lab: &Lab) -> Outcome {
 
 /// A namespace that nothing else refers to goes on while sockets are open in it, and takes its devices along afterwards.
 fn sockets_live_on() -> Outcome {
-    let (a, b) = (Netns::create()?, Netns::create()?);
-    a.ip(&format!(
-        "link add eth0 type veth peer name eth0 netns {}\nlink set eth0 up\n",
-        b.path()
-    ))?;
-    b.ip("link set eth0 up\n")?;
-    let (client, server, datagrams) = {
-        let near = Device::ready(&a, "eth0")?;
-        let far = Device::ready(&b, "eth0")?;
-        let (client, server) = near.stream_to(&far, 895)?;
-        (client, server, near.edp(895)?)
-    };
+    let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
+    let listener = b.esp_listener(895, 4)?;
+    let (client, server) = a.esp_pair_through(&b, &listener, 895)?;
+    let datagrams = a.edp_bound(895)?;
+    drop(listener);
     drop(b);
     exchange(&client, &server)?;
     // A stream that is closed and not yet acknowledged is a socket still.
@@ -95,80 +88,66 @@ fn sockets_live_on() -> Outcome {
     Ok(())
 }
 
+/// Sends datagrams and a stream to port 896 of `there`, and reads what comes by a second stream, until something fails.
+fn flood(here: &Host, there: &Host) -> Outcome {
+    let to = here.to(there, 896);
+    let (out, back) = (here.esp_connected(&to)?, here.esp_connected(&to)?);
+    let reader = thread::spawn(move || {
+        let mut bytes = vec![0; 1 << 16];
+        while back.receive(&mut bytes, 0).is_ok_and(|got| got > 0) {}
+    });
+    let shouts = here.edp()?;
+    while out.send(&[1; 30_000], libc::MSG_NOSIGNAL).is_ok() {
+        let _ = shouts.send_to(&[2; 1000], 0, &to);
+    }
+    let _ = reader.join();
+    Ok(())
+}
+
+/// Waits for the end of a stream whose peer was killed: a reset, or none, if its namespace and the cable went before it
+/// left.
+fn breaks(socket: &Socket) -> Outcome {
+    let mut bytes = vec![0; 1 << 16];
+    eventually("the end of a stream", || {
+        let received = socket.receive(&mut bytes, 0);
+        if let Ok(length) = received {
+            return Ok(length == 0);
+        }
+        let wanted = [libc::ECONNRESET, libc::ENETDOWN, libc::ENODEV];
+        failed(received, &wanted, "recv").map(|()| true)
+    })
+}
+
 /// A process that sends and receives in a namespace of its own is killed.
 fn killed() -> Outcome {
-    let (a, b) = (Netns::create()?, Netns::create()?);
-    a.ip(&format!(
-        "link add eth0 address 02:00:00:00:00:01 type veth peer name eth0 address 02:00:00:00:00:02 netns {}\nlink set eth0 up\n",
-        b.path()
-    ))?;
-    b.ip("link set eth0 up\n")?;
-    let (sender, receiver, datagrams, process) = {
-        let near = Device::ready(&a, "eth0")?;
-        let far = Device::ready(&b, "eth0")?;
-        let datagrams = near.edp(896)?;
-        let listener = near.listener(896)?;
-        // Nothing of this process may be left open in the child but what it makes itself.
-        let flood = || -> Outcome {
-            let calls = || -> anyhow::Result<Socket> {
-                let socket = b.within(Socket::esp)??;
-                socket.connect(&far.to(&near, 896))?;
-                Ok(socket)
-            };
-            let (out, back) = (calls()?, calls()?);
-            let thread = std::thread::spawn(move || {
-                let mut bytes = vec![0; 1 << 16];
-                while back.receive(&mut bytes, 0).is_ok_and(|got| got > 0) {}
-            });
-            let shouts = b.within(Socket::edp)??;
-            while out.send(&[1; 30_000], libc::MSG_NOSIGNAL).is_ok() {
-                let _ = shouts.send_to(&[2; 1000], 0, &far.to(&near, 896));
-            }
-            let _ = thread.join();
-            Ok(())
-        };
-        let process = start_process(|| i32::from(flood().is_err()))?;
-        let (receiver, _) = listener.accept(0)?;
-        let (sender, _) = listener.accept(0)?;
-        (sender, receiver, datagrams, process)
-    };
+    let Lab { a, b, .. } = Lab::new(Wiring::Direct)?;
+    let datagrams = a.edp_bound(896)?;
+    let listener = a.esp_listener(896, 16)?;
+    let process = start_process(|| i32::from(flood(&b, &a).is_err()))?;
+    let (receiver, _) = listener.accept(0)?;
+    let (sender, _) = listener.accept(0)?;
+    drop(listener);
     let mut bytes = receiver.receive_all(1 << 16).context("the flood")?;
     await_events(&datagrams, libc::POLLIN)?;
     // A stream under way: as much as the socket takes at a time, though the other end reads what comes.
-    sender.set_nonblocking(true)?;
-    let full = (0..10_000).any(|_| sender.send(&bytes, libc::MSG_NOSIGNAL).is_err());
+    let full = (0..10_000).any(|_| {
+        sender
+            .send(&bytes, libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT)
+            .is_err()
+    });
     ensure!(full, "the stream never had more to send than it could");
-    sender.set_nonblocking(false)?;
     drop(b);
     kill(process, Signal::SIGKILL)?;
     waitpid(process, None)?;
-    // Reset by the kill, or without a device when the namespace has gone before that left it.
-    for socket in [&sender, &receiver] {
-        eventually("the end of a stream", || {
-            match socket.receive(&mut bytes, 0) {
-                Ok(0) => Ok(true),
-                Ok(_) => Ok(false),
-                Err(error) => {
-                    let errno = error.raw_os_error();
-                    ensure!(
-                        matches!(
-                            errno,
-                            Some(libc::ECONNRESET | libc::ENETDOWN | libc::ENODEV)
-                        ),
-                        "recv: {error}"
-                    );
-                    Ok(true)
-                }
-            }
-        })?;
-    }
+    breaks(&sender)?;
+    breaks(&receiver)?;
     eventually("the end of the cable", || {
         Ok(datagrams.events()? & libc::POLLERR != 0)
     })?;
     loop {
-        match datagrams.receive(&mut bytes, libc::MSG_DONTWAIT) {
-            Ok(_) => {}
-            Err(error) => return gone(Err::<(), _>(error), "recv of datagrams"),
+        let received = datagrams.receive(&mut bytes, libc::MSG_DONTWAIT);
+        if received.is_err() {
+            return gone(received, "recv of datagrams");
         }
     }
 }

@@ -121,6 +121,40 @@ fn asked(lab: &Lab, wire: &PacketSocket) -> Result<[u8; 4]> {
         .context("a query without nonce")
 }
 
+/// Waits until host `a` has dropped so many packets.
+fn await_dropped(lab: &Lab, wanted: usize) -> Outcome {
+    eventually(&format!("{wanted} dropped packets"), || {
+        let dropped = lab.a.counter("EdpInNoSocket")? + lab.a.counter("EdpInMalformed")?;
+        Ok(dropped as usize == wanted)
+    })
+}
+
+/// An answer to the query with this nonce.
+fn answer(nonce: [u8; 4], options: &[u8]) -> Vec<u8> {
+    let payload = [&[ANSWER], &nonce[..], options].concat();
+    edp(0, 0, payload.len() as u16, &payload)
+}
+
+/// The option by which a peer tells that it takes datagrams of 1494 bytes.
+const SMALL: &[u8] = &[3, 2, 0x05, 0xd6];
+
+/// Frames to host `a` that are no answers to its query with this nonce.
+fn forgeries(lab: &Lab, nonce: [u8; 4]) -> [Vec<u8>; 6] {
+    let right = answer(nonce, SMALL);
+    let payload = &right[EDP_HEADER..];
+    [
+        to_a(lab, &answer(nonce.map(|byte| !byte), SMALL)),
+        ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &right),
+        // Cut short within the nonce, by the frame's length and by the header's.
+        to_a(lab, &right[..EDP_HEADER + 4]),
+        to_a(lab, &edp(0, 0, 4, &payload[..4])),
+        // From a socket's port.
+        to_a(lab, &edp(5, 0, payload.len() as u16, payload)),
+        // An echo's reply, and a query's own bytes, are no answers.
+        to_a(lab, &edp(0, 0, 5, &[&[2], &nonce[..]].concat())),
+    ]
+}
+
 fn false_answers(lab: &Lab) -> Outcome {
     // The stranger is what takes less.
     lab.set_mtu(9000)?;
@@ -130,67 +164,33 @@ fn false_answers(lab: &Lab) -> Outcome {
         mac: STRANGER,
         ..lab.a.to(&lab.b, 700)
     })?;
-    let answer = |nonce: [u8; 4], options: &[u8]| {
-        let payload = [&[ANSWER], &nonce[..], options].concat();
-        edp(0, 0, payload.len() as u16, &payload)
-    };
-    let small = &[3, 2, 0x05, 0xd6][..];
     // Nobody asked yet.
-    wire.send(&to_a(lab, &answer([0; 4], small)))?;
+    wire.send(&to_a(lab, &answer([0; 4], SMALL)))?;
     lab.a.await_counter("EdpInNoSocket", 1)?;
     // A datagram that every host takes asks nothing.
     socket.send(&[1; 1494], 0)?;
-    ensure!(lab.a.counter("EdpOutQueries")? == 0, "a query left");
+    same(lab.a.counter("EdpOutQueries")?, 0, "queries that left")?;
     socket.send(&[1; 5000], 0).context("the first large one")?;
     let nonce = asked(lab, &wire)?;
-    let other = nonce.map(|byte| !byte);
-    let from_a_socket = [&[ANSWER], &nonce[..], small].concat();
-    let forged = [
-        to_a(lab, &answer(other, small)),
-        ethernet(lab.a.mac, lab.b.mac, ETH_P_EDP, &answer(nonce, small)),
-        to_a(lab, &answer(nonce, small)[..6 + 4]),
-        to_a(lab, &edp(0, 0, 4, &[ANSWER, nonce[0], nonce[1], nonce[2]])),
-        to_a(lab, &edp(5, 0, from_a_socket.len() as u16, &from_a_socket)),
-        // An echo's reply, and a query's own bytes, are no answers.
-        to_a(
-            lab,
-            &edp(0, 0, 5, &[2, nonce[0], nonce[1], nonce[2], nonce[3]]),
-        ),
-    ];
-    let dropped = || -> Result<u32> {
-        Ok(lab.a.counter("EdpInNoSocket")? + lab.a.counter("EdpInMalformed")?)
-    };
-    let before = dropped()?;
+    let forged = forgeries(lab, nonce);
     for frame in &forged {
         wire.send(frame)?;
     }
-    eventually("the forged answers", || {
-        Ok(dropped()? == before + forged.len() as u32)
-    })?;
-    ensure!(
-        lab.a.counter("EdpInAnswers")? == 0,
-        "a forged answer counts"
-    );
+    await_dropped(lab, 1 + forged.len())?;
+    same(lab.a.counter("EdpInAnswers")?, 0, "forged answers")?;
     carries_at_most(&socket, 8994, "after forged answers")?;
     socket.send(&[1; 5000], 0).context("after forged answers")?;
 
-    wire.send(&to_a(lab, &answer(nonce, small)))?;
+    wire.send(&to_a(lab, &answer(nonce, SMALL)))?;
     lab.a.await_counter("EdpInAnswers", 1)?;
     carries_at_most(&socket, 1494, "after the answer")?;
     refused(socket.send(&[1; 1495], 0), libc::EMSGSIZE, "1495 bytes")?;
     socket.send(&[1; 1494], 0).context("what the peer takes")?;
     // The same nonce counts once.
     wire.send(&to_a(lab, &answer(nonce, &[3, 2, 0x20, 0])))?;
-    eventually("the second answer", || {
-        Ok(dropped()? == before + forged.len() as u32 + 1)
-    })?;
+    await_dropped(lab, 1 + forged.len() + 1)?;
     carries_at_most(&socket, 1494, "after the second answer")?;
-    ensure!(
-        lab.a.counter("EdpOutQueries")? == 1,
-        "{} queries left",
-        lab.a.counter("EdpOutQueries")?
-    );
-    Ok(())
+    same(lab.a.counter("EdpOutQueries")?, 1, "queries that left")
 }
 
 /// A peer that answers no query, as an older one, gets what this host's device carries, and one query.

@@ -92,6 +92,28 @@ fn timed_out<T: std::fmt::Debug>(name: &str, result: std::io::Result<T>) -> Resu
     outcome
 }
 
+/// Sends `message` again and again, until the peer's silence ends that.
+fn send_in_vain(name: &str, socket: &Socket, message: &[u8]) -> Outcome {
+    loop {
+        let sent = socket.send(message, libc::MSG_NOSIGNAL);
+        if sent.is_err() {
+            return timed_out(name, sent);
+        }
+    }
+}
+
+/// Receives until the peer's silence ends that.
+fn receive_in_vain(name: &str, socket: &Socket) -> Outcome {
+    let mut bytes = vec![0; 1 << 16];
+    loop {
+        match socket.receive(&mut bytes, 0) {
+            Ok(0) => bail!("{name}: the end of a stream that was cut"),
+            Ok(_) => {}
+            error => return timed_out(name, error),
+        }
+    }
+}
+
 /// The wire is cut under connections in every state; all of them wait at the same time.
 fn vanished(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(700, 16)?;
@@ -102,67 +124,36 @@ fn vanished(lab: &Lab) -> Outcome {
     let (asker, _askers_peer) = pair()?;
     let (congested, congesting) = pair()?;
     let (closed, closeds_peer) = pair()?;
-    for (a, b) in [(&reader, &readers_peer), (&closed, &closeds_peer)] {
-        exchange(a, b)?;
-    }
-    let message = random(32 << 20, 700);
-
-    let write_for_ever = || loop {
-        if let Err(error) = writer.send(&message, libc::MSG_NOSIGNAL) {
-            return timed_out("blocked send", Err::<(), _>(error));
-        }
-    };
-    let read_for_ever = || {
-        let mut bytes = vec![0; 1 << 16];
-        loop {
-            match reader.receive(&mut bytes, 0) {
-                Ok(0) => return Err(anyhow!("the end of a stream that was cut")),
-                Ok(_) => {}
-                Err(error) => return timed_out("recv amid a message", Err::<(), _>(error)),
-            }
-        }
-    };
-    let send_to_reader = || loop {
-        if let Err(error) = readers_peer.send(&message, libc::MSG_NOSIGNAL) {
-            return timed_out("send to a reader", Err::<(), _>(error));
-        }
-    };
-    let ask = || {
-        // A request that is never answered: nobody but the timers can notice.
-        asker.send_all(b"request")?;
-        timed_out("recv of an answer", asker.receive(&mut [0; 8], 0))
-    };
-    // A reader that does not read withholds its ACKs; the sender that waits for them must notice all the same.
-    let congest = || loop {
-        if let Err(error) = congesting.send(&message, libc::MSG_NOSIGNAL) {
-            return timed_out("send to a full buffer", Err::<(), _>(error));
-        }
-    };
+    exchange(&reader, &readers_peer)?;
+    exchange(&closed, &closeds_peer)?;
+    let message = &random(32 << 20, 700);
     thread::scope(|scope| {
         let started = [
-            scope.spawn(send_to_reader),
-            scope.spawn(congest),
-            scope.spawn(read_for_ever),
+            scope.spawn(|| send_in_vain("send to a reader", &readers_peer, message)),
+            scope.spawn(|| receive_in_vain("recv amid a message", &reader)),
+            // A reader that does not read withholds its ACKs; the sender that waits for them must notice all the same.
+            scope.spawn(|| send_in_vain("send to a full buffer", &congesting, message)),
         ];
         eventually("full buffers", || {
             Ok(congested.queued(libc::FIONREAD)? > 10_000)
         })?;
         lab.relay().set_mode(Mode::Cut);
-        drop(closed);
-        drop(closeds_peer);
+        drop((closed, closeds_peer));
         let rest = [
-            scope.spawn(write_for_ever),
-            scope.spawn(ask),
+            scope.spawn(|| send_in_vain("blocked send", &writer, message)),
+            scope.spawn(|| {
+                // A request that is never answered: nobody but the timers can notice.
+                asker.send_all(b"request")?;
+                timed_out("recv of an answer", asker.receive(&mut [0; 8], 0))
+            }),
             scope.spawn(|| timed_out("idle recv", idle.receive(&mut [0; 8], 0))),
             scope.spawn(|| {
                 let late = lab.a.esp()?;
                 timed_out("connect", late.connect(&lab.a.to(&lab.b, 700)))
             }),
         ];
-        for thread in started.into_iter().chain(rest) {
-            joined(thread)??;
-        }
-        Ok(())
+        let mut threads = started.into_iter().chain(rest);
+        threads.try_for_each(|thread| joined(thread)?)
     })
 }
 

@@ -10,7 +10,7 @@ use sockaddr_en::EspStats;
 use crate::harness::tell;
 use crate::prelude::*;
 use crate::switch::Switch;
-use crate::transfer::send_random;
+use crate::transfer::{counted, counters, receive_counting, send_until_enough, transfer_counting};
 
 scenarios! {
     guest esp_many_senders_cause_no_drop = many_senders, within(180), counted;
@@ -60,10 +60,8 @@ fn transfer_together(pairs: &[(Socket, Socket)], total: usize) -> Result<Duratio
         start.wait();
         let mut received = Vec::new();
         for (number, (sender, receiver)) in transfers.into_iter().enumerate() {
-            let panicked = |_| anyhow!("a thread panicked");
-            let sent = sender.join().map_err(panicked)?;
-            sent.with_context(|| format!("sender {number}"))?;
-            let got = receiver.join().map_err(panicked)?;
+            joined(sender)?.with_context(|| format!("sender {number}"))?;
+            let got = joined(receiver)?;
             received.push(got.with_context(|| format!("receiving from {number}"))?);
         }
         Ok((began.elapsed(), received))
@@ -199,9 +197,8 @@ fn silent_sender() -> Outcome {
     switch.down()
 }
 
-/// Receives from each of `ends`, counting, until the end of its stream or, for the last, any end.
-///
-/// When all of them are under way, `fall` is called, and the others must finish.
+/// Moves some megabytes over each of `pairs`, while `fallen` receives as well. When all are under way, `fall` stops the
+/// sender of `fallen`, and the others must finish; then `recover` has the stream of `fallen` end, if it has not yet.
 fn others_finish(
     pairs: &[(Socket, Socket)],
     fallen: &Socket,
@@ -209,76 +206,35 @@ fn others_finish(
     recover: impl FnOnce() -> Result<()>,
 ) -> Outcome {
     const TOTAL: usize = 4 * MIB;
-    let progress: Vec<AtomicUsize> = (0..=pairs.len()).map(|_| AtomicUsize::new(0)).collect();
-    let read = |socket: &Socket, count: &AtomicUsize| -> Result<Vec<u8>> {
-        let mut all = Vec::new();
-        let mut buffer = vec![0; 64 * KIB];
-        loop {
-            let got = socket.receive(&mut buffer, 0)?;
-            if got == 0 {
-                return Ok(all);
-            }
-            all.extend_from_slice(&buffer[..got]);
-            count.fetch_add(got, Ordering::Relaxed);
-        }
-    };
-    let joined = |_| anyhow!("a thread panicked");
+    let received = &counters(pairs.len() + 1);
     thread::scope(|scope| {
-        let of_fallen = &progress[pairs.len()];
         let unfinished = scope.spawn(|| {
-            let ended = read(fallen, of_fallen);
-            note(&format!(
-                "the fallen one's stream: {:?}",
-                ended.map(|bytes| bytes.len())
-            ));
+            let ended = receive_counting(fallen, 64 * KIB, &received[pairs.len()]);
+            let length = ended.map(|(length, _)| length);
+            note(&format!("the fallen one's stream: {length:?}"));
         });
-        let transfers: Vec<_> = pairs
-            .iter()
-            .zip(&progress)
-            .zip(0u64..)
-            .map(|(((client, server), count), seed)| {
-                let sender = scope.spawn(move || -> Result<()> {
-                    send_random(client, TOTAL, 64 * KIB, seed)?;
-                    client.shutdown(libc::SHUT_WR).context("shutdown")
-                });
-                let receiver = scope.spawn(move || {
-                    let got = read(server, count)?;
-                    ensure!(got.len() == TOTAL, "{} bytes arrived", got.len());
-                    let mut wanted = Vec::with_capacity(TOTAL);
-                    let mut rng = fastrand::Rng::with_seed(seed);
-                    let mut part = vec![0; 64 * KIB];
-                    while wanted.len() < TOTAL {
-                        rng.fill(&mut part);
-                        wanted.extend_from_slice(&part);
-                    }
-                    ensure!(got == wanted, "the bytes changed on the way");
-                    Ok(())
-                });
-                (sender, receiver)
+        let transfers: Vec<_> = (0u64..)
+            .zip(pairs.iter().zip(received))
+            .map(|(seed, ((client, server), received))| {
+                let load = Load::of(TOTAL, 64 * KIB, seed);
+                scope.spawn(move || transfer_counting(client, server, load, received))
             })
             .collect();
         eventually("all four under way", || {
-            Ok(progress
-                .iter()
-                .all(|count| count.load(Ordering::Relaxed) > 0))
+            Ok(counted(received).iter().all(|count| *count > 0))
         })?;
         fall()?;
-        let done: Vec<_> = progress
-            .iter()
-            .map(|count| count.load(Ordering::Relaxed))
-            .collect();
+        let done = counted(received);
         note(&format!("bytes received when the one fell: {done:?}"));
         ensure!(
             done.iter().take(pairs.len()).all(|count| *count < TOTAL),
             "one was done before the other fell: {done:?}"
         );
-        for (number, (sender, receiver)) in transfers.into_iter().enumerate() {
-            let what = || format!("sender {number}");
-            sender.join().map_err(joined)?.with_context(what)?;
-            receiver.join().map_err(joined)?.with_context(what)?;
+        for (number, transfer) in transfers.into_iter().enumerate() {
+            joined(transfer)?.with_context(|| format!("sender {number}"))?;
         }
         recover()?;
-        unfinished.join().map_err(joined)
+        joined(unfinished)
     })
 }
 
@@ -321,28 +277,18 @@ fn unlinked_sender() -> Outcome {
     let listener = receiver.esp_listener(813, 8)?;
     let (sender, fallen) = victim.esp_pair_through(receiver, &listener, 813)?;
     let pairs = receiver.esp_pairs_from(senders, &listener, 813)?;
-    let link = |state: &str| victim.namespace.ip(&format!("link set eth0 {state}\n"));
     let before = receiver.counter(OVERRUNS)?;
     let enough = AtomicBool::new(false);
+    let plug = || {
+        enough.store(true, Ordering::Relaxed);
+        victim.link("up")
+    };
     let endless = || {
-        let message = random(64 * KIB, 5);
-        while !enough.load(Ordering::Relaxed) {
-            if let Err(error) = sender.send_all(&message) {
-                note(&format!("the victim's send: {error}"));
-                break;
-            }
-        }
-        // An end that the reader sees, unless the connection is gone anyway.
-        let _ = sender.shutdown(libc::SHUT_WR);
+        send_until_enough(&sender, &enough);
         Ok(())
     };
-    let ((), ()) = beside(endless, || {
-        let unplug = || link("down");
-        let plug = || {
-            enough.store(true, Ordering::Relaxed);
-            link("up")
-        };
-        others_finish(&pairs, &fallen, unplug, plug)
+    beside(endless, || {
+        others_finish(&pairs, &fallen, || victim.link("down"), plug)
     })?;
     let overruns = receiver.counter(OVERRUNS)? - before;
     ensure!(

@@ -7,6 +7,7 @@ use std::sync::atomic::Ordering::Relaxed;
 use crate::harness::tell;
 use crate::prelude::*;
 use crate::switch::Switch;
+use crate::transfer::{counted, counters, send_until_enough};
 
 scenarios! {
     guest esp_short_messages_pass_long_ones = short_messages, within(180), counted;
@@ -20,49 +21,39 @@ const MIB: usize = 1 << 20;
 /// The switch of `make incast`.
 const PORTS: &[&str] = &["--rate", "200mbit", "--buffer", "128k"];
 
-/// Streams without an end until `enough`, and a number of bytes received for each.
-fn stream<'scope, 'a: 'scope>(
-    scope: &'scope thread::Scope<'scope, '_>,
-    (client, server): &'a (Socket, Socket),
-    received: &'a AtomicUsize,
-    enough: &'a AtomicBool,
-) {
-    scope.spawn(move || {
-        let message = vec![0x19; 64 * KIB];
-        while !enough.load(Relaxed) {
-            if let Err(error) = client.send_all(&message) {
-                note(&format!("a stream's sender: {error}"));
-                break;
-            }
+/// Receives to the end of a stream, counting. Nothing looks at the bytes: the one processor is to be the hosts'.
+fn drain(socket: &Socket, received: &AtomicUsize) -> Result<()> {
+    let mut buffer = vec![0; 64 * KIB];
+    loop {
+        match socket.receive(&mut buffer, 0)? {
+            0 => return Ok(()),
+            got => drop(received.fetch_add(got, Relaxed)),
         }
-        let _ = client.shutdown(libc::SHUT_WR);
-    });
-    scope.spawn(move || {
-        let mut buffer = vec![0; 64 * KIB];
-        loop {
-            match server.receive(&mut buffer, 0) {
-                Ok(0) => break,
-                Ok(got) => drop(received.fetch_add(got, Relaxed)),
-                Err(error) => {
-                    note(&format!("a stream's receiver: {error}"));
-                    break;
+    }
+}
+
+/// Has each of `pairs` carry a stream, until `measure` is done. It begins once all of them are under way, and gets the
+/// counts of bytes that each of them has received.
+fn beside_streams<T>(
+    pairs: &[(Socket, Socket)],
+    measure: impl FnOnce(&[AtomicUsize]) -> Result<T>,
+) -> Result<T> {
+    let (received, enough) = (&counters(pairs.len()), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        for ((client, server), received) in pairs.iter().zip(received) {
+            scope.spawn(|| send_until_enough(client, enough));
+            scope.spawn(|| {
+                if let Err(error) = drain(server, received) {
+                    note(&format!("a stream's receiver: {error:#}"));
                 }
-            }
+            });
         }
-    });
-}
-
-fn counters(count: usize) -> Vec<AtomicUsize> {
-    (0..count).map(|_| AtomicUsize::new(0)).collect()
-}
-
-fn read(counters: &[AtomicUsize]) -> Vec<usize> {
-    counters.iter().map(|count| count.load(Relaxed)).collect()
-}
-
-fn await_start(received: &[AtomicUsize]) -> Outcome {
-    eventually("all streams under way", || {
-        Ok(received.iter().all(|count| count.load(Relaxed) > 256 * KIB))
+        let measured = eventually("all streams under way", || {
+            Ok(counted(received).iter().all(|count| *count > 256 * KIB))
+        })
+        .and_then(|()| measure(received));
+        enough.store(true, Relaxed);
+        measured
     })
 }
 
@@ -70,6 +61,11 @@ fn await_start(received: &[AtomicUsize]) -> Outcome {
 fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times.sort_unstable();
     times[(times.len() * percent).div_ceil(100).saturating_sub(1)]
+}
+
+/// What `bytes` in this time are of the rate of a port.
+fn part_of_rate(bytes: usize, time: Duration) -> f64 {
+    bytes as f64 * 8.0 / 200e6 / time.as_secs_f64()
 }
 
 /// Questions of `size` bytes one after the other, each answered by a byte: how long they take.
@@ -106,34 +102,24 @@ fn short_messages() -> Outcome {
     let listener = receiver.esp_listener(820, 64)?;
     let questions = asker.esp_pair_through(receiver, &listener, 820)?;
     let pairs = receiver.esp_pairs_from(senders, &listener, 820)?;
-    let received = counters(STREAMS);
-    let enough = AtomicBool::new(false);
     let mut slowest = Vec::new();
-    thread::scope(|scope| -> Outcome {
-        for (pair, received) in pairs.iter().zip(&received) {
-            stream(scope, pair, received, &enough);
+    beside_streams(&pairs, |received| {
+        let sum = || counted(received).iter().sum::<usize>();
+        for (size, bound) in [(100, 900), (10_000, 2_500)] {
+            let (before, begin) = (sum(), Instant::now());
+            let mut times = ask(&questions, size, QUESTIONS)?;
+            let elapsed = begin.elapsed();
+            let (bulk, asked) = (sum() - before, size * QUESTIONS);
+            let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
+            tell(&format!(
+                "{size} bytes beside {STREAMS} streams: {p50:.1?}, 99 % within {p99:.1?}; the streams have {:.3} of \
+                 the rate, the questions {:.3}",
+                part_of_rate(bulk, elapsed),
+                part_of_rate(asked, elapsed),
+            ));
+            slowest.push((size, p99, Duration::from_micros(bound)));
         }
-        let asked = await_start(&received).and_then(|()| {
-            for (size, bound) in [(100, 900), (10_000, 2_500)] {
-                let before: usize = read(&received).iter().sum();
-                let begin = Instant::now();
-                let mut times = ask(&questions, size, QUESTIONS)?;
-                let elapsed = begin.elapsed().as_secs_f64();
-                let bulk = read(&received).iter().sum::<usize>() - before;
-                let rate = |bytes: usize| bytes as f64 * 8.0 / 200e6 / elapsed;
-                let (p50, p99) = (percentile(&mut times, 50), percentile(&mut times, 99));
-                tell(&format!(
-                    "{size} bytes beside {STREAMS} streams: {p50:.1?}, 99 % within {p99:.1?}; the streams have {:.3} of \
-                     the rate, the questions {:.3}",
-                    rate(bulk),
-                    rate(size * QUESTIONS),
-                ));
-                slowest.push((size, p99, Duration::from_micros(bound)));
-            }
-            Ok(())
-        });
-        enough.store(true, Relaxed);
-        asked
+        Ok(())
     })?;
     switch.ensure_no_drops()?;
     for (size, p99, bound) in slowest {
@@ -150,39 +136,26 @@ fn priorities() -> Outcome {
     let listener = receiver.esp_listener(821, 64)?;
     let pairs = receiver.esp_pairs_from(senders, &listener, 821)?;
     let preferred = &pairs[0].1;
-    let set = |priority| preferred.set_so(libc::SO_PRIORITY, priority);
-    let received = counters(pairs.len());
-    let enough = AtomicBool::new(false);
     let mut shares = Vec::new();
-    thread::scope(|scope| -> Outcome {
-        for (pair, received) in pairs.iter().zip(&received) {
-            stream(scope, pair, received, &enough);
+    beside_streams(&pairs, |received| {
+        for priority in [0, 6, 7] {
+            preferred
+                .set_so(libc::SO_PRIORITY, priority)
+                .with_context(|| format!("priority {priority}"))?;
+            let before = counted(received);
+            let mut bytes = Vec::new();
+            eventually("some megabytes", || {
+                let pairs = before.iter().zip(counted(received));
+                bytes = pairs.map(|(before, now)| now - before).collect();
+                Ok(bytes.iter().sum::<usize>() > 8 * MIB)
+            })?;
+            let share = bytes[0] as f64 / bytes.iter().sum::<usize>() as f64;
+            tell(&format!(
+                "priority {priority}: {share:.3} of what four streams receive, {bytes:?} bytes"
+            ));
+            shares.push((priority, share));
         }
-        let measured = await_start(&received).and_then(|()| {
-            for priority in [0, 6, 7] {
-                set(priority).with_context(|| format!("priority {priority}"))?;
-                let before = read(&received);
-                let done = |since: &[usize]| -> Vec<usize> {
-                    let now = read(&received);
-                    now.iter()
-                        .zip(since)
-                        .map(|(now, then)| now - then)
-                        .collect()
-                };
-                eventually("some megabytes", || {
-                    Ok(done(&before).iter().sum::<usize>() > 8 * MIB)
-                })?;
-                let bytes = done(&before);
-                let share = bytes[0] as f64 / bytes.iter().sum::<usize>() as f64;
-                tell(&format!(
-                    "priority {priority}: {share:.3} of what four streams receive, {bytes:?} bytes"
-                ));
-                shares.push((priority, share));
-            }
-            Ok(())
-        });
-        enough.store(true, Relaxed);
-        measured
+        Ok(())
     })?;
     switch.ensure_no_drops()?;
     for (priority, share) in shares {
@@ -196,63 +169,63 @@ fn priorities() -> Outcome {
     switch.down()
 }
 
-/// 32 connections of one host, each of which announces the next message when the last one is answered, and one stream
-/// of another host.
-fn shares_by_host() -> Outcome {
-    const ANNOUNCERS: usize = 32;
-    const MESSAGE: usize = 30_000;
-    let switch = Switch::up(3, PORTS)?;
-    let [receiver, other, announcer] = switch.hosts()?;
-    let listener = receiver.esp_listener(822, 64)?;
-    let bulk = other.esp_pair_through(receiver, &listener, 822)?;
-    let pairs = (0..ANNOUNCERS)
-        .map(|_| announcer.esp_pair_through(receiver, &listener, 822))
-        .collect::<Result<Vec<_>>>()?;
-    let received = counters(1);
-    let announced = counters(ANNOUNCERS);
-    let enough = AtomicBool::new(false);
-    let (stream_share, all) = thread::scope(|scope| {
-        for (pair, announced) in pairs.iter().zip(&announced) {
-            let enough = &enough;
-            scope.spawn(move || {
+/// Has each of `pairs` announce a message of `size` bytes whenever the last one is answered, until `measure` is done. It
+/// begins once each has had an answer, and gets the counts of bytes that were answered.
+fn beside_announcers<T>(
+    pairs: &[(Socket, Socket)],
+    size: usize,
+    measure: impl FnOnce(&[AtomicUsize]) -> Result<T>,
+) -> Result<T> {
+    let (announced, enough) = (&counters(pairs.len()), &AtomicBool::new(false));
+    thread::scope(|scope| {
+        for (pair, announced) in pairs.iter().zip(announced) {
+            scope.spawn(|| {
                 while !enough.load(Relaxed) {
-                    match ask(pair, MESSAGE, 1) {
-                        Ok(_) => drop(announced.fetch_add(MESSAGE, Relaxed)),
-                        Err(error) => {
-                            note(&format!("an announcer: {error:#}"));
-                            break;
-                        }
+                    if let Err(error) = ask(pair, size, 1) {
+                        note(&format!("an announcer: {error:#}"));
+                        break;
                     }
+                    announced.fetch_add(size, Relaxed);
                 }
             });
         }
-        stream(scope, &bulk, &received[0], &enough);
-        let measured = await_start(&received).and_then(|()| {
-            eventually("every announcer answered", || {
-                Ok(read(&announced).iter().all(|bytes| *bytes > 0))
-            })?;
-            let sums = || -> [usize; 2] { [read(&received)[0], read(&announced).iter().sum()] };
-            let (before, begin) = (sums(), Instant::now());
-            eventually("some megabytes", || Ok(sums()[0] - before[0] > 8 * MIB))?;
-            let now = sums();
-            let [stream, others] = [now[0] - before[0], now[1] - before[1]];
-            let all = (stream + others) as f64;
-            Ok((
-                stream as f64 / all,
-                all * 8.0 / 200e6 / begin.elapsed().as_secs_f64(),
-            ))
-        });
+        let measured = eventually("every announcer answered", || {
+            Ok(counted(announced).iter().all(|bytes| *bytes > 0))
+        })
+        .and_then(|()| measure(announced));
         enough.store(true, Relaxed);
         measured
+    })
+}
+
+/// 32 connections of one host, and one stream of another host.
+fn shares_by_host() -> Outcome {
+    const ANNOUNCERS: usize = 32;
+    let switch = Switch::up(3, PORTS)?;
+    let [receiver, other, announcer] = switch.hosts()?;
+    let listener = receiver.esp_listener(822, 64)?;
+    let bulk = [other.esp_pair_through(receiver, &listener, 822)?];
+    let hosts = std::iter::repeat_n(announcer, ANNOUNCERS);
+    let pairs = receiver.esp_pairs_from(hosts, &listener, 822)?;
+    let (stream, others, time) = beside_streams(&bulk, |received| {
+        beside_announcers(&pairs, 30_000, |announced| {
+            let now = || [received, announced].map(|bytes| counted(bytes).iter().sum::<usize>());
+            let (before, begin) = (now(), Instant::now());
+            eventually("some megabytes", || Ok(now()[0] - before[0] > 8 * MIB))?;
+            let [stream, others] = now();
+            Ok((stream - before[0], others - before[1], begin.elapsed()))
+        })
     })?;
+    let share = stream as f64 / (stream + others) as f64;
     tell(&format!(
-        "beside {ANNOUNCERS} connections of one host a stream of another one has {stream_share:.3} of what arrives, \
-         which is {all:.3} of the rate"
+        "beside {ANNOUNCERS} connections of one host a stream of another one has {share:.3} of what arrives, which is \
+         {:.3} of the rate",
+        part_of_rate(stream + others, time)
     ));
     switch.ensure_no_drops()?;
     ensure!(
-        (0.45..=0.55).contains(&stream_share),
-        "a stream has {stream_share:.3} of what arrives, not its host's half"
+        (0.45..=0.55).contains(&share),
+        "a stream has {share:.3} of what arrives, not its host's half"
     );
     drop((bulk, pairs, listener));
     switch.down()

@@ -234,17 +234,34 @@ fn await_freed(tracer: &Tracer, protocol: u16, reason: &str) -> Result<()> {
     .with_context(|| format!("{reason} for {protocol} is not in {:?}", last(&events)))
 }
 
-fn drops(lab: &Lab) -> Outcome {
-    let tracer = Tracer::start(&["enet", "skb/kfree_skb"])?;
-    let peer = print_mac(lab.a.mac);
-    // Nobody waits there.
+/// Waits until host `b` has told of a drop with these fields, and the core has freed a buffer for `reason`.
+fn await_drop(
+    lab: &Lab,
+    tracer: &Tracer,
+    (event, protocol): (&str, u16),
+    fields: &[(&str, &str)],
+    reason: &str,
+) -> Outcome {
+    await_event(tracer, &lab.b, event, fields)?;
+    await_freed(tracer, protocol, reason)
+}
+
+/// Events about drops, with the ethertype of the buffers that the core frees for them.
+const EDP_DROP: (&str, u16) = ("edp_drop", ETH_P_EDP);
+const ESP_DROP: (&str, u16) = ("esp_drop", ETH_P_ESP);
+
+/// Datagrams where nobody waits, and 20 of them where nobody reads: the socket that does not.
+fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
     let sender = lab.a.edp_bound(95)?;
     sender.send_to(b"anybody?", 0, &lab.a.to(&lab.b, 96))?;
-    let ends = [("sport", "96"), ("dport", "95"), ("peer", peer.as_str())];
-    let told = [&ends[..], &[("len", "8"), ("reason", "no-socket")]].concat();
-    await_event(&tracer, &lab.b, "edp_drop", &told)?;
-    await_freed(&tracer, ETH_P_EDP, "NO_SOCKET")?;
-    // Nobody reads.
+    let told = [
+        ("sport", "96"),
+        ("dport", "95"),
+        ("peer", &print_mac(lab.a.mac)),
+        ("len", "8"),
+        ("reason", "no-socket"),
+    ];
+    await_drop(lab, tracer, EDP_DROP, &told, "NO_SOCKET")?;
     let receiver = lab.b.edp_bound(97)?;
     receiver.set_so(libc::SO_RCVBUF, 4096)?;
     for _ in 0..20 {
@@ -255,9 +272,12 @@ fn drops(lab: &Lab) -> Outcome {
         ("len", "1000"),
         ("reason", "receive-buffer"),
     ];
-    await_event(&tracer, &lab.b, "edp_drop", &told)?;
-    await_freed(&tracer, ETH_P_EDP, "SOCKET_RCVBUFF")?;
-    // Less than a header, and less than announced.
+    await_drop(lab, tracer, EDP_DROP, &told, "SOCKET_RCVBUFF")?;
+    Ok(receiver)
+}
+
+/// Packets that are less than a header, that are less than announced, and that are for somebody else.
+fn dropped_packets(lab: &Lab, tracer: &Tracer) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let lie = EspHeader {
         source: 7,
@@ -269,19 +289,19 @@ fn drops(lab: &Lab) -> Outcome {
     for packet in [&[0u8; 3][..], &lie.packet(&[])] {
         wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, packet))?;
     }
-    for ports in [
-        [("sport", "0"), ("len", "0")],
-        [("sport", "98"), ("len", "1000")],
-    ] {
-        let told = [&ports[..], &[("reason", "malformed")]].concat();
-        await_event(&tracer, &lab.b, "esp_drop", &told)?;
+    for (port, length) in [("0", "0"), ("98", "1000")] {
+        let told = [("sport", port), ("len", length), ("reason", "malformed")];
+        await_drop(lab, tracer, ESP_DROP, &told, "PKT_TOO_SMALL")?;
     }
-    await_freed(&tracer, ETH_P_ESP, "PKT_TOO_SMALL")?;
-    // To somebody else.
     wire.send_esp([0xff; 6], lab.a.mac, lie)?;
     let told = [("sport", "98"), ("dport", "7"), ("reason", "not-ours")];
-    await_event(&tracer, &lab.b, "esp_drop", &told)?;
-    await_freed(&tracer, ETH_P_ESP, "OTHERHOST")?;
+    await_drop(lab, tracer, ESP_DROP, &told, "OTHERHOST")
+}
+
+fn drops(lab: &Lab) -> Outcome {
+    let tracer = Tracer::start(&["enet", "skb/kfree_skb"])?;
+    let receiver = dropped_datagrams(lab, &tracer)?;
+    dropped_packets(lab, &tracer)?;
     // The module's own counters say the same.
     lab.b.await_counter("EdpInNoSocket", 1)?;
     lab.b.await_counter("EspInMalformed", 2)?;
