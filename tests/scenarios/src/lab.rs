@@ -85,6 +85,14 @@ impl Host {
         self.link(&format!("mtu {mtu}"))
     }
 
+    /// Gives this host's device another Ethernet address.
+    ///
+    /// # Errors
+    /// When `ip` fails.
+    pub fn set_mac(&self, mac: [u8; 6]) -> Result<()> {
+        self.link(&format!("address {}", print_mac(mac)))
+    }
+
     /// A new ESP socket of this host.
     ///
     /// # Errors

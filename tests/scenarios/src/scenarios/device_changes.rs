@@ -93,10 +93,6 @@ fn renamed(lab: &Lab) -> Outcome {
     exchange(&client, &server)
 }
 
-fn readdress(host: &Host, mac: [u8; 6]) -> Outcome {
-    host.link(&format!("address {}", print_mac(mac)))
-}
-
 /// The own address is the name that the peer knows a connection by.
 fn readdressed(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(808, 4)?;
@@ -120,14 +116,14 @@ fn streams_end_with_their_address(lab: &Lab, new: [u8; 6]) -> Outcome {
     let listener = lab.a.esp_listener(807, 4)?;
     let (inner, inners_peer) = lab.a.esp_pair_through(&lab.a, &listener, 807)?;
     // To set the address that a device has changes nothing.
-    readdress(&lab.a, lab.a.mac)?;
+    lab.a.set_mac(lab.a.mac)?;
     exchange(&client, &server)?;
     exchange(&inner, &inners_peer)?;
     server.send_all(b"unread")?;
     arrived(&client, 6)?;
 
     let blocked = || Ok(server.receive(&mut [0; 4], 0));
-    let (ended, ()) = beside(blocked, || readdress(&lab.a, new))?;
+    let (ended, ()) = beside(blocked, || lab.a.set_mac(new))?;
     refused(ended, libc::ECONNRESET, "the peer's blocked recv")?;
     // Data that has arrived is not lost.
     receives(&client, b"unread")?;
@@ -148,7 +144,7 @@ fn attempt_goes_on_from_another_address(lab: &Lab) -> Outcome {
     let listener = lab.b.esp_listener(809, 4)?;
     lab.b.link("down")?;
     let attempt = lab.a.esp_attempt(&lab.a.to(&lab.b, 809))?;
-    readdress(&lab.a, lab.a.mac)?;
+    lab.a.set_mac(lab.a.mac)?;
     lab.b.link("up")?;
     let accepted = connects(&attempt, &listener)?;
     ensure!(accepted.peer_address()?.mac == lab.a.mac, "another peer");
@@ -211,33 +207,29 @@ impl Doomed {
         let [accepter, listener] = &self.listeners;
         let [bound, connected, polled, tied] = &self.datagrams;
         let message = random(32 << 20, 810);
-        let receive = |socket: &Socket, what: &str| {
+        let send = || gone(writer.send_all(&message), "blocked send");
+        let connect = || gone(self.attempt.connect(&lab.a.to_nobody(1)), "blocked connect");
+        let accept = || gone(accepter.accept(0), "blocked accept");
+        let recv = |socket: &Socket, what: &str| {
             let received = socket.receive(&mut [0; 8], 0);
-            gone(received, &format!("blocked recv of {what}"))
+            gone(received, &format!("blocked recv of a {what}"))
         };
         let poll = |socket: &Socket, what: &str| {
             let events = socket.poll(libc::POLLIN, Duration::from_secs(50))?;
-            ensure!(events & libc::POLLERR != 0, "poll of {what}: {events:#x}");
+            ensure!(events & libc::POLLERR != 0, "poll of a {what}: {events:#x}");
             Ok(())
         };
-        let connect = || self.attempt.connect(&lab.a.to_nobody(1));
         let calls: [Blocking<'_>; 10] = [
-            (libc::SYS_recvfrom, &|| receive(reader, "a stream")),
-            (libc::SYS_recvfrom, &|| receive(bound, "a bound socket")),
-            (libc::SYS_recvfrom, &|| {
-                receive(connected, "a connected socket")
-            }),
-            (libc::SYS_recvfrom, &|| receive(tied, "a tied socket")),
-            (libc::SYS_sendto, &|| {
-                gone(writer.send_all(&message), "blocked send")
-            }),
-            (libc::SYS_connect, &|| gone(connect(), "blocked connect")),
-            (libc::SYS_accept4, &|| {
-                gone(accepter.accept(0), "blocked accept")
-            }),
-            (asleep::POLL, &|| poll(poller, "a stream")),
-            (asleep::POLL, &|| poll(listener, "a listener")),
-            (asleep::POLL, &|| poll(polled, "a bound socket")),
+            (libc::SYS_sendto, &send),
+            (libc::SYS_connect, &connect),
+            (libc::SYS_accept4, &accept),
+            (libc::SYS_recvfrom, &|| recv(reader, "stream")),
+            (libc::SYS_recvfrom, &|| recv(bound, "bound socket")),
+            (libc::SYS_recvfrom, &|| recv(connected, "connected socket")),
+            (libc::SYS_recvfrom, &|| recv(tied, "tied socket")),
+            (asleep::POLL, &|| poll(poller, "stream")),
+            (asleep::POLL, &|| poll(listener, "listener")),
+            (asleep::POLL, &|| poll(polled, "bound socket")),
         ];
         all_blocked(&calls, || lab.a.namespace.ip("link del eth0\n"))
     }

@@ -237,58 +237,67 @@ fn bridge() -> Outcome {
     hub.ip(
         "link add br0 address 02:00:00:00:01:00 type bridge\nlink set br0 up\nlink set lo up\n",
     )?;
-    let hosts = [1u8, 2, 3].map(|number| -> Result<Netns> {
-        let host = Netns::create()?;
-        host.ip(&format!(
-            "link add eth0 address 02:00:00:00:01:0{number} type veth peer name port{number} netns {}\nlink set eth0 up\n",
-            hub.path()
-        ))?;
-        hub.ip(&format!("link set port{number} master br0 up\n"))?;
-        Ok(host)
-    });
-    let hosts = hosts.into_iter().collect::<Result<Vec<_>>>()?;
+    let hosts = [at_port(&hub, 1)?, at_port(&hub, 2)?, at_port(&hub, 3)?];
     let center = Device::ready(&hub, "br0")?;
-    let ends = hosts
-        .iter()
-        .map(|host| Device::ready(host, "eth0"))
-        .collect::<Result<Vec<_>>>()?;
-    let mut streams = Vec::new();
-    for (index, end) in ends.iter().enumerate() {
-        let port = 860 + index as u16;
-        streams.push(end.stream_to(&center, port).context("to the bridge")?);
-        streams.push(center.stream_to(end, port).context("from the bridge")?);
-        let next = &ends[(index + 1) % ends.len()];
-        streams.push(end.stream_to(next, port).context("across the bridge")?);
+    let mut ends = Vec::new();
+    for host in &hosts {
+        ends.push(Device::ready(host, DEVICE)?);
     }
-    streams.push(
-        center
-            .stream_to(&center, 869)
-            .context("within the bridge")?,
-    );
-    for (client, server) in &streams {
-        exchange(client, server)?;
-    }
-    // A port with a lower address than the bridge's own: one that was set stays.
-    hub.ip("link add low0 address 00:00:00:00:01:01 type dummy\nlink set low0 master br0 up\n")?;
-    // Frames of a port are the bridge's: a socket on the port hears nothing.
-    let on_port = Device::named(&hub, "port1")?.edp(869)?;
-    let on_bridge = center.edp(868)?;
-    ends[0]
-        .edp(868)?
-        .send_to(b"hello", 0, &ends[0].to(&center, 868))?;
-    await_events(&on_bridge, libc::POLLIN)?;
-    quiet(&on_port, "the port's socket")?;
-    // One port goes; the others do not mind.
-    hub.ip("link del port3\n")?;
-    for (index, (client, server)) in streams.iter().enumerate() {
-        // Streams 6, 7, 8 are of the third host, and 5 leads to it.
-        if !(5..=8).contains(&index) {
+    let streams = |index: usize| -> Result<_> {
+        let (end, next, port) = (ends[index], ends[(index + 1) % 3], 860 + index as u16);
+        Ok([
+            end.stream_to(&center, port).context("to the bridge")?,
+            center.stream_to(&end, port).context("from the bridge")?,
+            end.stream_to(&next, port).context("across the bridge")?,
+        ])
+    };
+    let [first, second, third] = [streams(0)?, streams(1)?, streams(2)?];
+    let within = [center
+        .stream_to(&center, 869)
+        .context("within the bridge")?];
+    let all_work = |streams: &[&[(Socket, Socket)]]| -> Outcome {
+        for (index, (client, server)) in streams.iter().copied().flatten().enumerate() {
             exchange(client, server).with_context(|| format!("stream {index}"))?;
         }
-    }
-    // A bridge that was given no address takes the lowest of its ports: then streams by it end, and say so.
-    hub.ip("link add br1 type bridge\nlink add high1 address 02:00:00:00:02:09 type dummy\nlink set high1 master br1 up\nlink set br1 up\n")?;
-    let changing = Device::named(&hub, "br1")?;
+        Ok(())
+    };
+    all_work(&[&first, &second, &third, &within])?;
+    // A port with a lower address than the bridge's own: one that was set stays.
+    hub.ip("link add low0 address 00:00:00:00:01:01 type dummy\nlink set low0 master br0 up\n")?;
+    ports_hear_nothing(&hub, &center, &ends[0])?;
+    // One port goes; the others do not mind. The second host's last stream leads to the third.
+    hub.ip("link del port3\n")?;
+    all_work(&[&first, &second[..2], &within]).context("without a port")?;
+    bridge_changes_its_address(&hub)
+}
+
+/// A new host, whose cable leads to the port of this number.
+fn at_port(hub: &Netns, number: u8) -> Result<Netns> {
+    let host = Netns::create()?;
+    host.ip(&format!(
+        "link add eth0 address 02:00:00:00:01:0{number} type veth peer name port{number} netns {}\nlink set eth0 up\n",
+        hub.path()
+    ))?;
+    hub.ip(&format!("link set port{number} master br0 up\n"))?;
+    Ok(host)
+}
+
+/// Frames of a port are the bridge's: a socket on the port hears nothing.
+fn ports_hear_nothing(hub: &Netns, center: &Device<'_>, end: &Device<'_>) -> Outcome {
+    let on_port = Device::named(hub, "port1")?.edp(869)?;
+    let on_bridge = center.edp(868)?;
+    end.edp(868)?.send_to(b"hello", 0, &end.to(center, 868))?;
+    await_events(&on_bridge, libc::POLLIN)?;
+    quiet(&on_port, "the port's socket")
+}
+
+/// A bridge that was given no address takes the lowest of its ports: then streams by it end, and say so.
+fn bridge_changes_its_address(hub: &Netns) -> Outcome {
+    hub.ip(
+        "link add br1 type bridge\nlink add high1 address 02:00:00:00:02:09 type dummy\n\
+         link set high1 master br1 up\nlink set br1 up\n",
+    )?;
+    let changing = Device::named(hub, "br1")?;
     let (client, server) = changing.stream_to(&changing, 867)?;
     exchange(&client, &server)?;
     hub.ip("link add low1 address 02:00:00:00:02:01 type dummy\nlink set low1 master br1 up\n")?;
