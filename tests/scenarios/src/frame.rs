@@ -90,6 +90,16 @@ pub struct EspHeader {
 }
 
 impl EspHeader {
+    /// The header of an empty packet from one port to another.
+    pub fn new(source: u16, destination: u16, flags: u8) -> Self {
+        Self {
+            source,
+            destination,
+            flags,
+            ..Self::default()
+        }
+    }
+
     /// The header and a payload.
     pub fn packet(&self, payload: &[u8]) -> Vec<u8> {
         let mut packet = edp(self.source, self.destination, self.length, &[]);
@@ -240,12 +250,7 @@ impl PacketSocket {
     /// # Errors
     /// When something else comes, or nothing.
     pub fn reset_comes_first(&self, to: [u8; 6], from: [u8; 6], port: u16) -> Result<()> {
-        let probe = EspHeader {
-            source: 11,
-            destination: port,
-            flags: flag::SYN,
-            ..EspHeader::default()
-        };
+        let probe = EspHeader::new(11, port, flag::SYN);
         self.send_esp(to, from, probe)?;
         let reply = self.wait_for(patience(), |_| true)?;
         let header = EspHeader::of_frame(&reply).context("no ESP header")?;

@@ -85,12 +85,9 @@ fn syns(lab: &Lab) -> Result<Figures> {
     let options = [[4, 2, 5, 0xd1], [9, 2, 0, 0]].concat().repeat(8);
     let mut syn = |number: u64| {
         let header = EspHeader {
-            source: 1 + (number >> 16) as u16,
-            destination: PORT,
             length: options.len() as u16,
             sequence: number as u16,
-            flags: flag::SYN,
-            ..EspHeader::default()
+            ..EspHeader::new(1 + (number >> 16) as u16, PORT, flag::SYN)
         };
         let packet = header.summed_packet(&options);
         ethernet(lab.a.mac, address(number), ETH_P_ESP, &packet)
@@ -127,12 +124,9 @@ fn syns(lab: &Lab) -> Result<Figures> {
 fn mapped_syn(lab: &Lab, from: [u8; 6], port: u16, number: u64) -> Vec<u8> {
     let options = mapped::option([10, 0, 0, 2], [10, 0, 0, 1], port);
     let header = EspHeader {
-        source: 1 + number as u16 % 60_000,
-        destination: port,
         length: options.len() as u16,
         sequence: number as u16,
-        flags: flag::SYN,
-        ..EspHeader::default()
+        ..EspHeader::new(1 + number as u16 % 60_000, port, flag::SYN)
     };
     ethernet(lab.a.mac, from, ETH_P_ESP, &header.packet(&options))
 }
@@ -196,12 +190,7 @@ pub const STRAYS: Attack = Attack {
     what: "packets for ports without a listener",
     make: |lab| {
         beside_a_stream(lab, &mut |number| {
-            let header = EspHeader {
-                source: number as u16 | 1,
-                destination: 1 + number as u16 % 2000,
-                flags: flag::ACK,
-                ..EspHeader::default()
-            };
+            let header = EspHeader::new(number as u16 | 1, 1 + number as u16 % 2000, flag::ACK);
             esp(lab, number, header)
         })
     },
@@ -217,13 +206,10 @@ fn forged(lab: &Lab, flags: u8) -> Result<Figures> {
     let source = client.local_address()?.port;
     let mut make = |number: u64| {
         let header = EspHeader {
-            source,
-            destination: PORT,
             sequence: (number as u16).wrapping_mul(251),
             // One in 65536 has both right; it can only end this connection.
             acknowledgement: (number as u16).wrapping_mul(509) ^ 0x5555,
-            flags,
-            ..EspHeader::default()
+            ..EspHeader::new(source, PORT, flags)
         };
         ethernet(lab.a.mac, lab.b.mac, ETH_P_ESP, &header.packet(&[]))
     };

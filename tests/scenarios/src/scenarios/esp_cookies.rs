@@ -86,11 +86,8 @@ fn flood(lab: &Lab) -> Outcome {
     for round in 0..2 {
         for number in 0..100u8 {
             let syn = EspHeader {
-                source: 1 + u16::from(number),
-                destination: PORT,
                 sequence: u16::from(number) << round,
-                flags: flag::SYN,
-                ..EspHeader::default()
+                ..EspHeader::new(1 + u16::from(number), PORT, flag::SYN)
             };
             let source = [2, 0, 0, 1, round, number];
             wire.send_esp(lab.a.mac, source, syn)?;
@@ -109,11 +106,8 @@ pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
     let mut source = 3100;
     while victim.counter("EspOutCookies")? == 0 {
         let syn = EspHeader {
-            source,
-            destination: port,
             sequence: 7,
-            flags: flag::SYN,
-            ..EspHeader::default()
+            ..EspHeader::new(source, port, flag::SYN)
         };
         wire.send(&ethernet(
             victim.mac,

@@ -12,11 +12,8 @@ scenarios! {
 /// Ends the connection of the host that sent `last`, in its peer's name and without the peer's knowledge.
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
-        source: last.destination,
-        destination: last.source,
         sequence: last.acknowledgement,
-        flags: flag::RST,
-        ..EspHeader::default()
+        ..EspHeader::new(last.destination, last.source, flag::RST)
     };
     let frame = ethernet(host.mac, peer.mac, ETH_P_ESP, &reset.packet(&[]));
     wire.send(&frame).context("a reset in another's name")

@@ -218,11 +218,8 @@ fn foreign(lab: &Lab) -> Outcome {
     host.namespace.ip("link set tap0 up\n")?;
     let mac = Device::ready(&host.namespace, "tap0")?.mac;
     let header = EspHeader {
-        source: 1,
-        destination: 2,
         length: 3000,
-        flags: flag::ACK,
-        ..EspHeader::default()
+        ..EspHeader::new(1, 2, flag::ACK)
     };
     let frame = ethernet(mac, [2; 6], ETH_P_ESP, &header.packet(&[7; 3000]));
     // Flags, kind, bytes of headers, bytes of a segment, where a sum begins and where it goes.

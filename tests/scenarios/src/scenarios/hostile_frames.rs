@@ -149,12 +149,7 @@ fn to_others(lab: &Lab) -> Outcome {
     let edp_wire = lab.b.packets(ETH_P_EDP)?;
     let esp_wire = lab.b.packets(ETH_P_ESP)?;
     let others = [STRANGER, [2, 0, 0, 0, 0, 2], [0, 0, 0, 0, 0, 0]];
-    let syn = EspHeader {
-        source: 9,
-        destination: 97,
-        flags: flag::SYN,
-        ..EspHeader::default()
-    };
+    let syn = EspHeader::new(9, 97, flag::SYN);
     for other in others {
         edp_wire.send_edp(other, lab.b.mac, &edp(9, 97, 5, b"other"))?;
         edp_wire.send_edp(other, lab.b.mac, &edp(9, 0, 2, &[1, 2]))?;
@@ -183,14 +178,12 @@ fn listener_accept(listener: &Socket) -> std::io::Result<Vec<u8>> {
 
 /// Headers of packets to a listener's port 920 and to port 921, where there is no socket.
 fn headers(flags: &[u8]) -> impl Iterator<Item = EspHeader> + '_ {
-    [920, 921].into_iter().flat_map(|destination| {
-        flags.iter().map(move |&flags| EspHeader {
-            source: 12,
-            destination,
-            flags,
-            ..EspHeader::default()
-        })
-    })
+    let to = |port| {
+        flags
+            .iter()
+            .map(move |flags| EspHeader::new(12, port, *flags))
+    };
+    to(920).chain(to(921))
 }
 
 fn no_answer(lab: &Lab) -> Outcome {
@@ -249,11 +242,8 @@ fn syn_flood(lab: &Lab) -> Outcome {
     for number in 0..5000u16 {
         let [high, low] = number.to_be_bytes();
         let syn = EspHeader {
-            source: 1 + number,
-            destination: 930,
             sequence: number,
-            flags: flag::SYN,
-            ..EspHeader::default()
+            ..EspHeader::new(1 + number, 930, flag::SYN)
         };
         let source = [2, 0, 0, 1, high, low];
         wire.send_esp(lab.b.mac, source, syn)?;

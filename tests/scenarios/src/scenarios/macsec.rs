@@ -57,12 +57,7 @@ fn hides(lab: &Lab) -> Outcome {
     }
     ensure!(seen > 3, "only {seen} frames were on the wire");
     // Somebody on the wire who knows everything but the key: a SYN and a datagram, as plain frames.
-    let syn = EspHeader {
-        source: 9,
-        destination: 995,
-        flags: flag::SYN,
-        ..EspHeader::default()
-    };
+    let syn = EspHeader::new(9, 995, flag::SYN);
     let forger = lab.a.packets(0)?;
     forger.send_esp(lab.b.mac, lab.a.mac, syn)?;
     let datagram = crate::frame::edp(997, 997, 6, b"forged");

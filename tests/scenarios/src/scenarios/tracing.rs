@@ -280,11 +280,8 @@ fn dropped_datagrams(lab: &Lab, tracer: &Tracer) -> Result<Socket> {
 fn dropped_packets(lab: &Lab, tracer: &Tracer) -> Outcome {
     let wire = lab.a.packets(ETH_P_ESP)?;
     let lie = EspHeader {
-        source: 7,
-        destination: 98,
         length: 1000,
-        flags: flag::ACK,
-        ..EspHeader::default()
+        ..EspHeader::new(7, 98, flag::ACK)
     };
     for packet in [&[0u8; 3][..], &lie.packet(&[])] {
         wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, packet))?;
