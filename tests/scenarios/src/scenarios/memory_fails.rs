@@ -23,94 +23,94 @@ scenarios! {
     starved memory_fails_in_shutdown_and_close = ending;
 }
 
-/// Runs `work` on two hosts. Nothing is left of it: no socket is listed, and the module goes, which takes that no
-/// memory of a socket is in use.
-pub fn on_hosts(wiring: Wiring, work: impl FnOnce(&Lab) -> Result<()>) -> Outcome {
-    let lab = Lab::new(wiring).context("setting up the lab")?;
-    work(&lab)?;
+/// Runs `work` on two hosts, with allocations to fail `within` something. Nothing is left of it: no socket is listed, and
+/// the module goes, which takes that no memory of a socket is in use.
+pub fn on_hosts(within: Within, work: impl FnOnce(&Lab, &Injection) -> Outcome) -> Outcome {
+    let lab = Lab::new(Wiring::Direct).context("setting up the lab")?;
+    work(&lab, &Injection::new(within)?)?;
     lab.await_no_sockets()?;
     drop(lab);
     let _restore = Restore;
     module::unload()
 }
 
-/// As [`on_hosts`], with the next call's allocations to fail.
-fn in_calls(work: impl FnOnce(&Lab, &Injection) -> Result<()>) -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
-        work(lab, &Injection::new(Within::Call)?)
-    })
-}
-
-/// Demands that connections can be made to `listener` on `port`.
-fn accepts(lab: &Lab, listener: &Socket, port: u16) -> Result<()> {
-    let (client, server) = lab.esp_pair_through(listener, port)?;
+/// Demands that connections can be made to `listener` on port 7.
+fn accepts(lab: &Lab, listener: &Socket) -> Result<()> {
+    let (client, server) = lab.esp_pair_through(listener, 7)?;
     exchange(&client, &server)
 }
 
 fn beginning() -> Outcome {
-    in_calls(|lab, injection| {
-        for (what, kind) in [
-            ("socket, EDP", libc::SOCK_DGRAM),
-            ("socket, ESP", libc::SOCK_STREAM),
-        ] {
-            let made = Trial {
-                what,
-                prepare: &|| Ok(None),
-                call: &|slot| {
-                    *slot = Some(Socket::new(crate::address::AF_ENET, kind, 0)?);
-                    Ok(())
-                },
-                judge: &|slot: Option<Socket>| {
-                    let socket = slot.context("no socket")?;
-                    ensure!(socket.poll(libc::POLLOUT, std::time::Duration::ZERO)? != 0);
-                    Ok(())
-                },
-            };
-            let tally = made.run(injection)?;
-            ensure!(tally.refused > 2, "{what}: {tally:?}");
-        }
-        let bound = Trial {
-            what: "bind",
-            prepare: &|| lab.b.esp(),
-            call: &|socket| socket.bind(&lab.b.here(7)),
-            judge: &|socket| {
-                ensure!(socket.local_address()?.port == 7);
-                Ok(())
-            },
-        };
-        bound.run(injection)?;
-        let listening = Trial {
-            what: "listen",
-            prepare: &|| {
-                let socket = lab.b.esp()?;
-                socket.bind(&lab.b.here(7))?;
-                Ok(socket)
-            },
-            call: &|socket| socket.listen(1000),
-            judge: &|socket| accepts(lab, &socket, 7),
-        };
-        listening.refuses(injection)?;
-        let longer = Trial {
-            what: "listen for more",
-            prepare: &|| {
-                let listener = lab.b.esp_listener(7, 4)?;
-                let waiting = lab.a.esp_connected(&lab.a.to(&lab.b, 7))?;
-                Ok((listener, waiting))
-            },
-            call: &|(listener, _)| listener.listen(1000),
-            judge: &|(listener, waiting)| {
-                let (first, _) = listener.accept(0)?;
-                exchange(&waiting, &first)?;
-                accepts(lab, &listener, 7)
-            },
-        };
-        longer.allocates(injection)?;
-        Ok(())
+    on_hosts(Within::Call, |lab, injection| {
+        new_sockets(injection)?;
+        bind(lab, injection)?;
+        listen(lab, injection)
     })
 }
 
+fn new_sockets(injection: &Injection) -> Outcome {
+    for (what, kind) in [
+        ("socket, EDP", libc::SOCK_DGRAM),
+        ("socket, ESP", libc::SOCK_STREAM),
+    ] {
+        let made = Trial {
+            what,
+            prepare: &|| Ok(None),
+            call: &|slot| {
+                *slot = Some(Socket::new(AF_ENET, kind, 0)?);
+                Ok(())
+            },
+            judge: &|slot: Option<Socket>| {
+                let socket = slot.context("no socket")?;
+                has_events(&socket, libc::POLLOUT, what)
+            },
+        };
+        let tally = made.run(injection)?;
+        ensure!(tally.refused > 2, "{what}: {tally:?}");
+    }
+    Ok(())
+}
+
+fn bind(lab: &Lab, injection: &Injection) -> Outcome {
+    let bound = Trial {
+        what: "bind",
+        prepare: &|| lab.b.esp(),
+        call: &|socket| socket.bind(&lab.b.here(7)),
+        judge: &|socket| same(socket.local_address()?.port, 7, "the port"),
+    };
+    bound.run(injection).map(drop)
+}
+
+fn listen(lab: &Lab, injection: &Injection) -> Outcome {
+    let begun = Trial {
+        what: "listen",
+        prepare: &|| {
+            let socket = lab.b.esp()?;
+            socket.bind(&lab.b.here(7))?;
+            Ok(socket)
+        },
+        call: &|socket| socket.listen(1000),
+        judge: &|socket| accepts(lab, &socket),
+    };
+    begun.refuses(injection)?;
+    let extended = Trial {
+        what: "listen for more",
+        prepare: &|| {
+            let listener = lab.b.esp_listener(7, 4)?;
+            let waiting = lab.a.esp_connected(&lab.a.to(&lab.b, 7))?;
+            Ok((listener, waiting))
+        },
+        call: &|(listener, _)| listener.listen(1000),
+        judge: &|(listener, waiting)| {
+            let _first = serve(&listener, &waiting)?;
+            accepts(lab, &listener)
+        },
+    };
+    extended.allocates(injection).map(drop)
+}
+
 fn joining() -> Outcome {
-    in_calls(|lab, injection| {
+    on_hosts(Within::Call, |lab, injection| {
         // The first one by a device makes the device's lane.
         let first = Trial {
             what: "connect, the first by a device",
@@ -120,20 +120,14 @@ fn joining() -> Outcome {
                 Ok((lab, listener, client))
             },
             call: &|(lab, _, client)| client.connect(&lab.a.to(&lab.b, 7)),
-            judge: &|(_, listener, client)| {
-                let (server, _) = listener.accept(0)?;
-                exchange(&client, &server)
-            },
+            judge: &|(_lab, listener, client)| serve(&listener, &client).map(drop),
         };
         first.refuses(injection)?;
         let connected = Trial {
             what: "connect",
             prepare: &|| Ok((lab.b.esp_listener(7, 4)?, lab.a.esp()?)),
             call: &|(_, client)| client.connect(&lab.a.to(&lab.b, 7)),
-            judge: &|(listener, client)| {
-                let (server, _) = listener.accept(0)?;
-                exchange(&client, &server)
-            },
+            judge: &|(listener, client)| serve(&listener, &client).map(drop),
         };
         connected.allocates(injection)?;
         let accepted = Trial {
@@ -150,8 +144,7 @@ fn joining() -> Outcome {
             },
             judge: &|(_, client, server)| exchange(&client, &server.context("no connection")?),
         };
-        accepted.refuses(injection)?;
-        Ok(())
+        accepted.refuses(injection).map(drop)
     })
 }
 
@@ -355,7 +348,7 @@ fn stream_splices(injection: &Injection, (a, b): (&Socket, &Socket), bytes: &[u8
 }
 
 fn stream_calls() -> Outcome {
-    in_calls(|lab, injection| {
+    on_hosts(Within::Call, |lab, injection| {
         let (a, b) = lab.esp_pair(7)?;
         let bytes = random(20_000, 5);
         stream_sends(injection, (&a, &b), &bytes)?;
@@ -408,7 +401,7 @@ fn datagrams(
 }
 
 fn datagram_calls() -> Outcome {
-    in_calls(|lab, injection| {
+    on_hosts(Within::Call, |lab, injection| {
         datagrams_in_place(injection, lab)?;
         let (a, b) = lab.edp_pair(7)?;
         let bytes = random(1400, 5);
@@ -442,10 +435,8 @@ fn datagram_calls() -> Outcome {
 }
 
 fn large_packets() -> Outcome {
-    in_calls(|lab, injection| {
-        for host in [&lab.a, &lab.b] {
-            host.set_mtu(60_000)?;
-        }
+    on_hosts(Within::Call, |lab, injection| {
+        lab.set_mtu(60_000)?;
         let bytes = random(100_000, 5);
         let (a, b) = lab.edp_pair(7)?;
         for trial in [
@@ -521,7 +512,7 @@ fn read_file(path: &str, text: &mut String) -> io::Result<()> {
 }
 
 fn options_and_files() -> Outcome {
-    in_calls(|lab, injection| {
+    on_hosts(Within::Call, |lab, injection| {
         let (a, b) = lab.edp_pair(7)?;
         let (client, server) = lab.esp_pair(7)?;
         let refused = Cell::new(0);
@@ -602,86 +593,83 @@ fn settings_and_lists(injection: &Injection, lab: &Lab) -> Outcome {
 }
 
 fn ending() -> Outcome {
-    in_calls(|lab, injection| {
+    on_hosts(Within::Call, |lab, injection| {
         let listener = lab.b.esp_listener(7, 4)?;
         let pair = || lab.esp_pair_through(&listener, 7);
-        let ends = |socket: &Socket| -> Result<()> {
-            let mut bytes = [0; 10];
-            ensure!(socket.receive(&mut bytes, 0)? == 4, "the last bytes");
-            ensure!(socket.receive(&mut bytes, 0)? == 0, "the end");
-            Ok(())
+        let last_bytes = || {
+            let (client, server) = pair()?;
+            client.send_all(b"last")?;
+            Ok((client, server))
         };
-        let half = Trial {
-            what: "shutdown",
-            prepare: &|| {
-                let (client, server) = pair()?;
-                client.send_all(b"last")?;
-                Ok((client, server))
-            },
-            call: &|(client, _)| client.shutdown(libc::SHUT_WR),
-            judge: &|(client, server)| {
-                ends(&server)?;
-                server.send_all(b"done")?;
-                drop(server);
-                ends(&client)
-            },
+        shutdown(injection, &last_bytes)?;
+        close(injection, "close", &last_bytes, &ends)?;
+        let unread = || {
+            let (client, server) = pair()?;
+            server.send_all(b"unread")?;
+            await_events(&client, libc::POLLIN)?;
+            Ok((client, server))
         };
-        // A packet's buffer may come from the processor's stock, which allocates many at once: whether one of these calls
-        // allocates depends on what came before.
-        let tally = half.run(injection)?;
-        ensure!(tally.refused == 0, "shutdown: {tally:?}");
-        let closed = Trial {
-            what: "close",
-            prepare: &|| {
-                let (client, server) = pair()?;
-                client.send_all(b"last")?;
-                Ok((Some(client), server))
-            },
-            call: &|(client, _)| {
-                drop(client.take());
-                Ok(())
-            },
-            judge: &|(_, server)| ends(&server),
+        close(injection, "close with bytes unread", &unread, &is_cut_off)?;
+        let waiting = || {
+            let listener = lab.b.esp_listener(8, 4)?;
+            Ok((listener, lab.a.esp_connected(&lab.a.to(&lab.b, 8))?))
         };
-        closed.run(injection)?;
-        let cut_off = Trial {
-            what: "close with bytes unread",
-            prepare: &|| {
-                let (client, server) = pair()?;
-                server.send_all(b"unread")?;
-                await_events(&client, libc::POLLIN)?;
-                Ok((Some(client), server))
-            },
-            call: &|(client, _)| {
-                drop(client.take());
-                Ok(())
-            },
-            judge: &|(_, server)| {
-                // If the reset did not get out, the answer to this is one.
-                let _ = server.send(b"?", libc::MSG_NOSIGNAL);
-                await_events(&server, libc::POLLHUP)?;
-                Ok(())
-            },
-        };
-        cut_off.run(injection)?;
-        let listens_no_more = Trial {
-            what: "close of a listener",
-            prepare: &|| {
-                let listener = lab.b.esp_listener(8, 4)?;
-                let waiting = lab.a.esp_connected(&lab.a.to(&lab.b, 8))?;
-                Ok((Some(listener), waiting))
-            },
-            call: &|(listener, _)| {
-                drop(listener.take());
-                Ok(())
-            },
-            judge: &|(_, waiting)| {
-                let _ = waiting.send(b"?", libc::MSG_NOSIGNAL);
-                await_events(&waiting, libc::POLLHUP)?;
-                Ok(())
-            },
-        };
-        listens_no_more.run(injection)?;
-        Ok(())
+        close(injection, "close of a listener", &waiting, &is_cut_off)
     })
+}
+
+/// Makes two sockets.
+type Prepare<'a> = &'a dyn Fn() -> Result<(Socket, Socket)>;
+
+/// Shuts down the sending side of the first of two sockets, which has sent "last" to the other one.
+fn shutdown(injection: &Injection, prepare: Prepare<'_>) -> Outcome {
+    let half = Trial {
+        what: "shutdown",
+        prepare,
+        call: &|(client, _)| client.shutdown(libc::SHUT_WR),
+        judge: &|(client, server)| {
+            ends(&server)?;
+            server.send_all(b"done")?;
+            drop(server);
+            ends(&client)
+        },
+    };
+    // A packet's buffer may come from the processor's stock, which allocates many at once: whether a call that ends
+    // something allocates depends on what came before.
+    let tally = half.run(injection)?;
+    ensure!(tally.refused == 0, "shutdown: {tally:?}");
+    Ok(())
+}
+
+/// Closes the first of two sockets; `judge` looks at the other one.
+fn close(
+    injection: &Injection,
+    what: &str,
+    prepare: Prepare<'_>,
+    judge: &dyn Fn(&Socket) -> Outcome,
+) -> Outcome {
+    let closed = Trial {
+        what,
+        prepare: &|| prepare().map(|(socket, peer)| (Some(socket), peer)),
+        call: &|(socket, _)| {
+            drop(socket.take());
+            Ok(())
+        },
+        judge: &|(_, peer)| judge(&peer),
+    };
+    closed.run(injection).map(drop)
+}
+
+/// Demands that four bytes come, and the end of the stream behind them.
+fn ends(socket: &Socket) -> Outcome {
+    let mut bytes = [0; 10];
+    ensure!(socket.receive(&mut bytes, 0)? == 4, "the last bytes");
+    ensure!(socket.receive(&mut bytes, 0)? == 0, "the end");
+    Ok(())
+}
+
+/// Demands that the connection is reset. If the reset did not get out, the answer to a packet is one.
+fn is_cut_off(socket: &Socket) -> Outcome {
+    let _ = socket.send(b"?", libc::MSG_NOSIGNAL);
+    await_events(socket, libc::POLLHUP).map(drop)
 }

@@ -7,7 +7,7 @@ use nix::sched::{unshare, CloneFlags};
 
 use super::memory_fails::on_hosts;
 use super::memory_fails_on_the_way::{receive_all, send_all};
-use crate::device::{failed, gone};
+use crate::device::gone;
 use crate::memory::{in_turn, Injection, Trial, Within};
 use crate::prelude::*;
 
@@ -23,8 +23,7 @@ fn leave() -> io::Result<()> {
 }
 
 fn namespaces() -> Outcome {
-    on_hosts(Wiring::Direct, |_| {
-        let injection = Injection::new(Within::Module)?;
+    on_hosts(Within::Module, |_, injection| {
         let trial = || -> Outcome {
             let made = Trial {
                 what: "a new namespace",
@@ -41,7 +40,7 @@ fn namespaces() -> Outcome {
                     Ok(())
                 },
             };
-            let tally = made.run(&injection)?;
+            let tally = made.run(injection)?;
             ensure!(tally.refused > 10, "{tally:?}");
             Ok(())
         };
@@ -51,18 +50,17 @@ fn namespaces() -> Outcome {
 }
 
 fn devices() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
-        let injection = Injection::new(Within::Module)?;
+    on_hosts(Within::Module, |lab, injection| {
         let pair = || lab.esp_pair(7);
-        in_turn(&injection, "a lower MTU", pair, |pair| lower_mtu(lab, pair))?;
-        in_turn(&injection, "another address", pair, |pair| {
+        in_turn(injection, "a lower MTU", pair, |pair| lower_mtu(lab, pair))?;
+        in_turn(injection, "another address", pair, |pair| {
             other_address(lab, pair)
         })?;
-        in_turn(&injection, "down and up", pair, |pair| {
+        in_turn(injection, "down and up", pair, |pair| {
             down_and_up(lab, pair)
         })?;
         in_turn(
-            &injection,
+            injection,
             "a device that goes",
             || pair_by_another(lab),
             |pair| removal(lab, pair),
@@ -89,19 +87,11 @@ fn lower_mtu(lab: &Lab, (client, server): Pair) -> Result<u32> {
 
 /// The connection ends, at this end at once.
 fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
-    let address = |last: u8| {
-        lab.a.namespace.ip(&format!(
-            "link set eth0 address 02:00:00:00:00:{last:02x}\n"
-        ))
-    };
-    address(0x77)?;
+    lab.a.set_mac([2, 0, 0, 0, 0, 0x77])?;
     await_events(&client, libc::POLLHUP)?;
-    failed(
-        client.receive(&mut [0], 0),
-        &[libc::ECONNABORTED],
-        "receive",
-    )?;
-    address(1)?;
+    let mut byte = [0];
+    refused(client.receive(&mut byte, 0), libc::ECONNABORTED, "receive")?;
+    lab.a.set_mac(lab.a.mac)?;
     // If nobody told it, it is told now.
     let _ = server.send(b"?", libc::MSG_NOSIGNAL);
     await_events(&server, libc::POLLHUP)?;
@@ -111,9 +101,9 @@ fn other_address(lab: &Lab, (client, server): Pair) -> Result<u32> {
 /// What is sent while the device is down arrives later.
 fn down_and_up(lab: &Lab, (client, server): Pair) -> Result<u32> {
     let mut refused = 0;
-    lab.a.namespace.ip("link set eth0 down\n")?;
+    lab.a.link("down")?;
     send_all(&mut refused, &client, b"late")?;
-    lab.a.namespace.ip("link set eth0 up\n")?;
+    lab.a.link("up")?;
     receive_all(&mut refused, &server, b"late")?;
     Ok(refused)
 }

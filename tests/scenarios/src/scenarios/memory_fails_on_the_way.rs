@@ -77,24 +77,20 @@ fn conversation(lab: &Lab, bytes: &[u8]) -> Result<u32> {
 }
 
 fn connections() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
+    on_hosts(Within::Module, |lab, injection| {
         let bytes = random(6000, 5);
-        let injection = Injection::new(Within::Module)?;
-        in_turn(&injection, "a connection", nothing, |()| {
+        in_turn(injection, "a connection", nothing, |()| {
             conversation(lab, &bytes)
         })
     })
 }
 
 fn large() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
-        for host in [&lab.a, &lab.b] {
-            host.set_mtu(60_000)?;
-        }
+    on_hosts(Within::Module, |lab, injection| {
+        lab.set_mtu(60_000)?;
         let bytes = random(100_000, 5);
-        let injection = Injection::new(Within::Module)?;
         in_turn(
-            &injection,
+            injection,
             "a connection with large packets",
             nothing,
             |()| conversation(lab, &bytes),
@@ -104,13 +100,12 @@ fn large() -> Outcome {
 
 /// A run is cut into packets with a sum each, and each is checked before it is joined.
 fn summed() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
+    on_hosts(Within::Module, |lab, injection| {
         for host in [&lab.a, &lab.b] {
             Knobs(&host.namespace).set("checksum", 1)?;
         }
         let bytes = random(20_000, 5);
-        let injection = Injection::new(Within::Module)?;
-        in_turn(&injection, "a connection with checksums", nothing, |()| {
+        in_turn(injection, "a connection with checksums", nothing, |()| {
             conversation(lab, &bytes)
         })?;
         ensure!(
@@ -123,11 +118,10 @@ fn summed() -> Outcome {
 
 /// What is answered by a reset, which may be lost for want of memory: the next packet is answered again.
 fn refusals() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
-        let injection = Injection::new(Within::Module)?;
+    on_hosts(Within::Module, |lab, injection| {
         let client = || lab.a.esp();
         in_turn(
-            &injection,
+            injection,
             "a connection that is refused",
             client,
             |client| {
@@ -145,15 +139,10 @@ fn refusals() -> Outcome {
             },
         )?;
         let wire = lab.a.packets(ETH_P_ESP)?;
-        let packet = EspHeader {
-            source: 9,
-            destination: 9,
-            flags: flag::ACK,
-            ..EspHeader::default()
-        };
+        let packet = EspHeader::new(9, 9, flag::ACK);
         let stray = ethernet(lab.b.mac, lab.a.mac, ETH_P_ESP, &packet.packet(&[]));
         let mut strays = lab.b.counter("EspInNoSocket")?;
-        in_turn(&injection, "a stray packet", nothing, |()| {
+        in_turn(injection, "a stray packet", nothing, |()| {
             wire.send(&stray)?;
             strays += 1;
             lab.b.await_counter("EspInNoSocket", strays)?;
@@ -163,65 +152,69 @@ fn refusals() -> Outcome {
 }
 
 fn datagrams() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
-        let injection = Injection::new(Within::Module)?;
-        let (a, b) = lab.edp_pair(7)?;
+    on_hosts(Within::Module, |lab, injection| {
         let bytes = random(1000, 5);
-        let exchange = || {
-            let mut refused = 0;
-            for (from, to) in [(&a, &b), (&b, &a)] {
-                // One of the two is there, whichever was lost.
-                for _ in 0..2 {
-                    insist(&mut refused, || from.send(&bytes, 0))?;
-                }
-                let mut room = vec![0; 2000];
-                let length = to.receive(&mut room, 0)?;
-                ensure!(room[..length] == bytes, "another datagram came");
-            }
-            drain(&a)?;
-            drain(&b)?;
-            Ok(refused)
-        };
-        for (sums, what) in [
-            (0, "a datagram and its answer"),
-            (1, "a datagram and its answer, with sums"),
-        ] {
-            a.set_int_option(SOL_EP, EDP_SO_CHECKSUM, sums)?;
-            b.set_int_option(SOL_EP, EDP_SO_CHECKSUM, sums)?;
-            in_turn(&injection, what, nothing, |()| exchange())?;
-        }
-        // On port 0 the protocol answers by itself.
-        let wire = lab.a.packets(ETH_P_EDP)?;
-        let mut number = 0u32;
-        // An echo comes back whole, an answer has the query's number only.
-        for (request, reply, rest, what) in [(1, 2, &bytes[..], "an echo"), (3, 4, &[], "a query")]
-        {
-            in_turn(&injection, what, nothing, |()| {
-                number += 1;
-                let message = |kind: u8| [&[kind][..], &number.to_ne_bytes()].concat();
-                let asked = [message(request), bytes.clone()].concat();
-                let asked = edp(4711, 0, asked.len() as u16, &asked);
-                for _ in 0..2 {
-                    wire.send(&ethernet(lab.b.mac, lab.a.mac, ETH_P_EDP, &asked))?;
-                }
-                let told = [message(reply), rest.to_vec()].concat();
-                let tells = |frame: &[u8]| {
-                    frame
-                        .get(20..)
-                        .is_some_and(|packet| packet.starts_with(&told))
-                };
-                wire.wait_for(patience(), tells)
-                    .with_context(|| format!("what answers one of two requests of {what}"))?;
-                Ok(0)
-            })?;
-        }
-        Ok(())
+        both_ways(lab, injection, &bytes)?;
+        answers_of_port_0(lab, injection, &bytes)
     })
+}
+
+fn both_ways(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
+    let (a, b) = lab.edp_pair(7)?;
+    let exchange = |()| {
+        let mut refused = 0;
+        for (from, to) in [(&a, &b), (&b, &a)] {
+            // One of the two is there, whichever was lost.
+            for _ in 0..2 {
+                insist(&mut refused, || from.send(bytes, 0))?;
+            }
+            let mut room = vec![0; 2000];
+            let length = to.receive(&mut room, 0)?;
+            ensure!(room[..length] == *bytes, "another datagram came");
+        }
+        drain(&a)?;
+        drain(&b)?;
+        Ok(refused)
+    };
+    for (sums, what) in [
+        (0, "a datagram and its answer"),
+        (1, "a datagram and its answer, with sums"),
+    ] {
+        a.set_int_option(SOL_EP, EDP_SO_CHECKSUM, sums)?;
+        b.set_int_option(SOL_EP, EDP_SO_CHECKSUM, sums)?;
+        in_turn(injection, what, nothing, exchange)?;
+    }
+    Ok(())
+}
+
+/// On port 0 the protocol answers by itself.
+fn answers_of_port_0(lab: &Lab, injection: &Injection, bytes: &[u8]) -> Outcome {
+    let wire = lab.a.packets(ETH_P_EDP)?;
+    let mut number = 0u32;
+    // An echo comes back whole, an answer has the query's number only.
+    for (request, reply, rest, what) in [(1, 2, bytes, "an echo"), (3, 4, &[], "a query")] {
+        in_turn(injection, what, nothing, |()| {
+            number += 1;
+            let message =
+                |kind: u8, rest: &[u8]| [&[kind], &number.to_ne_bytes()[..], rest].concat();
+            let asked = message(request, bytes);
+            let asked = edp(4711, 0, asked.len() as u16, &asked);
+            for _ in 0..2 {
+                wire.send_edp(lab.b.mac, lab.a.mac, &asked)?;
+            }
+            let told = message(reply, rest);
+            let tells = |frame: &[u8]| frame.get(20..).is_some_and(|is| is.starts_with(&told));
+            wire.wait_for(patience(), tells)
+                .with_context(|| format!("what answers one of two requests of {what}"))?;
+            Ok(0)
+        })?;
+    }
+    Ok(())
 }
 
 /// Takes what has come.
 fn drain(socket: &Socket) -> Result<()> {
-    while socket.poll(libc::POLLIN, Duration::ZERO)? != 0 {
+    while socket.events()? != 0 {
         socket.receive(&mut [0; 2000], 0)?;
     }
     Ok(())
@@ -230,15 +223,14 @@ fn drain(socket: &Socket) -> Result<()> {
 /// A packet that could not leave is sent again with the same flags: without the first one's TXS the receiver would not
 /// know of the transmission, and would ask for what is lost only once.
 fn announcement() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
+    on_hosts(Within::Module, |lab, injection| {
         send_single_packets(&lab.a.namespace)?;
         let (client, server) = lab.esp_pair(7)?;
         let wire = lab.b.packets(ETH_P_ESP)?;
         let bytes = random(30_000, 5);
-        let injection = Injection::new(Within::Module)?;
         // Where the next message begins, once that is known: what comes from before it is an earlier one's.
         let mut next = None;
-        in_turn(&injection, "an announcement", nothing, |()| {
+        in_turn(injection, "an announcement", nothing, |()| {
             let mut refused = 0;
             send_all(&mut refused, &client, &bytes)?;
             receive_all(&mut refused, &server, &bytes)?;
@@ -270,8 +262,7 @@ fn announcement() -> Outcome {
 
 /// One allocation of ten fails while several streams carry bytes both ways.
 fn load() -> Outcome {
-    on_hosts(Wiring::Direct, |lab| {
-        let injection = Injection::new(Within::Module)?;
+    on_hosts(Within::Module, |lab, injection| {
         let bytes = random(600_000, 5);
         const MOST: u32 = 100_000;
         let order = injection.often(10, MOST)?;
