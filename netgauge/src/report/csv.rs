@@ -15,7 +15,8 @@ const TIMES: &str =
 /// Prints the report.
 pub(super) fn write(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     let percents = report.percents();
-    let percents: String = percents.iter().map(|one| format!("p{one}_ns,")).collect();
+    let percents = percents.iter().map(|one| format!("p{one}_ns,"));
+    let percents = percents.collect::<Vec<_>>().concat();
     let names = format!(
         "transport,pattern,times,size,tests,lost,min_ns,avg_ns,median_ns,max_ns,stddev_ns,{percents}outliers,mbit_per_s,\
          ns_per_byte,latency_ns,messages_per_s,packets_per_message,connections_per_s,stalls,stalled_ns,lost_share,\

@@ -156,7 +156,7 @@ fn write_comparison(pattern: &str, runs: &[&Run], out: &mut dyn Write) -> io::Re
 }
 
 /// A column that has of each run the text of one size.
-fn at<'a>(size: u64, (title, text): Column<'a, Row>) -> Column<'a, &'a Run> {
+fn at(size: u64, (title, text): Column<'_, Row>) -> Column<'_, &Run> {
     column(title, move |run: &&Run| {
         let row = run.rows.iter().find(|row| row.size == size);
         match (row, &run.outcome) {
