@@ -50,24 +50,23 @@ pub(super) fn endpoint(context: &Context, address: SocketAddr) -> Endpoint {
     }
 }
 
-/// Where the peer's socket is.
+/// Where the peer's socket is: of a pair, at an address of the same kind as this side's.
 pub(super) fn peers_address(context: &Context, peer: &Endpoint) -> Result<SocketAddr> {
     let told = peer.ip.map(|ip| SocketAddr::new(ip, 0));
     let mut address = told
         .or(context.peer)
         .context("the peer gave no IP address")?;
     address.set_port(peer.port);
+    if context.peer.is_some() {
+        let own = own_address(context)?.ip();
+        ensure!(
+            address.is_ipv6() == own.is_ipv6(),
+            "no way leads from {own} to {}, the peer's address: name interfaces with --interface that \
+             both have IPv4 or both IPv6",
+            address.ip()
+        );
+    }
     Ok(address)
-}
-
-/// Looks whether two addresses are of one kind.
-pub(super) fn check_kinds(own: IpAddr, peer: IpAddr) -> Result<()> {
-    ensure!(
-        peer.is_ipv6() == own.is_ipv6(),
-        "no way leads from {own} to {peer}, the peer's address: name interfaces with --interface that \
-         both have IPv4 or both IPv6"
-    );
-    Ok(())
 }
 
 /// How a socket that is to be connected goes by a named interface.
@@ -172,8 +171,7 @@ mod tests {
         let address = peers_address(&context, &peer).unwrap();
         assert_eq!(address, SocketAddr::from(([127, 0, 0, 3], 7)));
         peer.ip = Some("2001:db8::1".parse().unwrap());
-        let address = peers_address(&context, &peer).unwrap();
-        let error = check_kinds(own.ip(), address.ip()).unwrap_err();
+        let error = peers_address(&context, &peer).unwrap_err();
         assert!(error.to_string().contains("--interface"), "{error}");
     }
 

@@ -28,7 +28,6 @@ fn prepare(context: &Context) -> Result<Prepared> {
     let (own, context) = (socket.local_addr()?, context.clone());
     Ok(Prepared::new(ip::endpoint(&context, own), move |peer| {
         let address = ip::peers_address(&context, peer)?;
-        ip::check_kinds(own.ip(), address.ip())?;
         if let (Role::Leader, Some(name)) = (context.role, &context.interface) {
             Departure::towards(name, address.ip())?.bind_device(&socket)?;
         }
