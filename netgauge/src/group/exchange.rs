@@ -71,8 +71,6 @@ pub struct Exchange<'a> {
     number: u16,
     /// All send to member 0, and to nobody else.
     gathers: bool,
-    /// The most of a message that is written at once, bytes: at first, and later.
-    pieces: (usize, usize),
     links: &'a mut [Link],
     states: Vec<State>,
     /// The states at the beginning of a round.
@@ -116,10 +114,6 @@ impl<'a> Exchange<'a> {
         Ok(Self {
             number,
             gathers,
-            pieces: match gathers {
-                true => (FIRST_PIECE, usize::MAX),
-                false => (PIECE, PIECE),
-            },
             watch: Watch::new(control, &member.links)?,
             links: &mut member.links,
             message: match fresh.iter().any(|state| state.sends) {
@@ -270,7 +264,12 @@ impl<'a> Exchange<'a> {
             &word[..]
         } else if unsent {
             let rest = &self.message[state.sent as usize..];
-            let most = if first { self.pieces.0 } else { self.pieces.1 };
+            let most = match (self.gathers, first) {
+                (true, true) => FIRST_PIECE,
+                // There is nobody else whose turn it could be.
+                (true, false) => rest.len(),
+                (false, _) => PIECE,
+            };
             &rest[..rest.len().min(most)]
         } else if let Some(byte) = state.after {
             word = [byte];
@@ -610,7 +609,7 @@ mod tests {
         assert!(lost.reason.contains("no progress"), "{lost}");
     }
 
-    /// What member 0 says of two clients that are to send 100,000 bytes each, if they do this.
+    /// Member 0's error in a round in which two clients are to send 100,000 bytes each, and do this instead.
     fn broken_by(clients: impl FnOnce(Vec<Member>) + Send, give_up: Duration) -> Lost {
         let mut members = members(3);
         let others = members.split_off(1);
