@@ -3,7 +3,6 @@
 
 use std::io::{BufRead, BufReader, Write};
 use std::process::{Command, Stdio};
-use std::thread;
 
 use anyhow::{ensure, Context, Result};
 
@@ -24,7 +23,7 @@ use crate::step;
 /// When logs cannot be written.
 pub fn run(layout: &Layout) -> Result<Total> {
     // Most crates' tests leave a processor idle: the model checker takes it.
-    let (model, parts) = beside_each_other(
+    let (model, parts) = step::both(
         || model(layout),
         || {
             let tested = [crates(layout)?, lints(layout)?];
@@ -53,7 +52,7 @@ pub fn run(layout: &Layout) -> Result<Total> {
         let dissector = dissector::check(layout);
         [dissector, part("bench", bench::check(layout))]
     };
-    let (guests, others) = beside_each_other(guests, || {
+    let (guests, others) = step::both(guests, || {
         let misuses = misuses::check(layout);
         [
             misuses,
@@ -67,21 +66,6 @@ pub fn run(layout: &Layout) -> Result<Total> {
 /// A part of the tests, failed as a whole if it could not run.
 fn part(name: &str, outcome: Result<Part>) -> Part {
     outcome.unwrap_or_else(|error| Part::single::<()>(name, Err(error)))
-}
-
-/// Does two things at once.
-fn beside_each_other<A: Send, B>(
-    one: impl FnOnce() -> A + Send,
-    other: impl FnOnce() -> B,
-) -> (A, B) {
-    thread::scope(|scope| {
-        let one = scope.spawn(one);
-        let other = other();
-        match one.join() {
-            Ok(one) => (one, other),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    })
 }
 
 /// `cargo test`, with its own output passed through.

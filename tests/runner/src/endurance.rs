@@ -6,7 +6,6 @@ use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::thread;
 use std::time::Duration;
 
 use anyhow::{bail, ensure, Context, Result};
@@ -106,24 +105,21 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
     await_figures(&mut server)?;
     step::say(&format!("traffic for {} minutes", options.minutes));
     client.tell("go")?;
-    thread::scope(|scope| {
-        let serving = scope.spawn(|| {
-            let ended = serve(layout, server, &shared);
-            shared.over.store(true, Relaxed);
-            ended
-        });
+    let serving = || {
+        let ended = serve(layout, server, &shared);
+        shared.over.store(true, Relaxed);
+        ended
+    };
+    let following = || {
         let ended = follow(layout, client, cable, &shared);
         shared.over.store(true, Relaxed);
-        let served = match serving.join() {
-            Ok(served) => served,
-            Err(panic) => std::panic::resume_unwind(panic),
-        };
-        // Where both failed, the server's reason may be the first.
-        match (ended, served) {
-            (Err(one), Err(other)) => Err(one.context(format!("the server: {other:#}"))),
-            (ended, served) => Ok(ended? && served?),
-        }
-    })
+        ended
+    };
+    // Where both failed, the server's reason may be the first.
+    match step::both(serving, following) {
+        (Err(other), Err(one)) => Err(one.context(format!("the server: {other:#}"))),
+        (served, ended) => Ok(ended? && served?),
+    }
 }
 
 /// The wire's two ends.

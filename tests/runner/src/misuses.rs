@@ -11,7 +11,6 @@ use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
-use std::thread;
 
 use anyhow::{bail, ensure, Context, Result};
 use serde::Deserialize;
@@ -34,14 +33,7 @@ fn judge_all(layout: &Layout, part: &mut Part) -> Result<()> {
     let snippets = read_all(&layout.project.join("tests/misuse"))?;
     let compiler = Compiler::of_kbuild(layout)?;
     let compile = |misused| compiler.compile(&snippets, misused);
-    let (controls, misuses) = thread::scope(|scope| {
-        let controls = scope.spawn(|| compile(false));
-        let misuses = compile(true);
-        match controls.join() {
-            Ok(controls) => (controls, misuses),
-            Err(panic) => std::panic::resume_unwind(panic),
-        }
-    });
+    let (controls, misuses) = step::both(|| compile(false), || compile(true));
     let (controls, misuses) = (controls?, misuses?);
     for snippet in &snippets {
         part.take(&snippet.name, snippet.judge(&controls, &misuses));
