@@ -99,7 +99,7 @@ fn readdressed(lab: &Lab) -> Outcome {
     let bound = lab.a.edp_bound(806)?;
     let new = [2, 0, 0, 0, 0, 0x11];
     streams_end_with_their_address(lab, new)?;
-    // What is bound to the device is reached by its new address.
+    // Sockets that are bound to the device receive at its new address.
     let here = Device::named(&lab.a.namespace, DEVICE)?;
     ensure!(here.mac == new, "the device has {:?}", here.mac);
     ensure!(bound.local_address()?.mac == new, "getsockname");
@@ -178,6 +178,8 @@ struct Doomed {
     attempt: Socket,
     /// Datagram sockets: bound, connected, polled, and tied to the device.
     datagrams: [Socket; 4],
+    /// The other host's listener, which stays open.
+    _others: Socket,
 }
 
 impl Doomed {
@@ -198,6 +200,7 @@ impl Doomed {
                 lab.a.edp_bound(812)?,
                 tied,
             ],
+            _others: listener,
         })
     }
 
