@@ -103,7 +103,7 @@ impl Step {
     }
 }
 
-/// What to open for a pattern of two.
+/// The transport and the pattern that a client asks the server to open.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Open {
     /// Transport's name.

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
-//! Who sends to whom in a round.
+//! Flows: the senders and receivers of messages in a round.
 
 use serde::{Deserialize, Serialize};
 

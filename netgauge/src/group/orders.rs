@@ -48,7 +48,7 @@ pub enum Order {
     Exchange {
         /// The rounds.
         series: Series,
-        /// Who sends to whom.
+        /// Their senders and receivers.
         flows: Flows,
     },
     /// Member 0: answer; member 1: ask; the others: send to member 0 until the last answer.

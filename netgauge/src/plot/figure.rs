@@ -58,7 +58,7 @@ const TRANSPORT: usize = 1;
 const ASIDE: usize = 4;
 
 impl Origin {
-    /// That of numbers whose size is on the horizontal axis.
+    /// An origin without a size aside: the horizontal axis shows it.
     pub(super) fn new(rank: usize, file: usize, parts: [&str; PARTS - 1]) -> Self {
         let [of_file, transport, pattern, name] = parts.map(str::to_owned);
         Self {
@@ -248,7 +248,7 @@ impl Laid {
         };
         let lines: Vec<_> = labels.into_iter().zip(self.lines).map(line).collect();
         let points = || lines.iter().flat_map(|line| &line.points);
-        // What is compared with is in the picture too.
+        // The axis reaches the base, too.
         let values = points().map(|point| point.1);
         let values = values.chain(base.iter().map(|base| base.value));
         Chart {

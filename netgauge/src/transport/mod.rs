@@ -334,7 +334,7 @@ impl Context {
         }
     }
 
-    /// That of further connections, which are as the system makes them, and may be with others.
+    /// The context of further connections: their sockets have the system's options, and any peer.
     pub fn of_others(&self) -> Self {
         Self {
             peer: None,

@@ -245,7 +245,8 @@ impl PacketSocket {
         same(&reply[14..22], edp(0, port, 2, &[2, 77]), "answered")
     }
 
-    /// The same of a reset, which answers a SYN to a `port` that nobody holds.
+    /// Demands that a reset is the first thing that `to` sends by this socket's ethertype, ESP's, from now on: the answer to a
+    /// SYN for `port`, which no socket holds.
     ///
     /// # Errors
     /// When something else comes, or nothing.
