@@ -160,17 +160,12 @@ impl Operations for Edp {
             }
             EDP_SO_STATS => {
                 let stats = &sock.shared().stats;
-                let mut bytes = [0; 16];
-                let counters = [
-                    &stats.pkt_tx,
-                    &stats.tx_err,
-                    &stats.pkt_rx,
-                    &stats.pkt_rx_drop,
-                ];
-                for (to, counter) in bytes.chunks_exact_mut(4).zip(counters) {
-                    to.copy_from_slice(&counter.get().to_ne_bytes());
-                }
-                value.write(&bytes)
+                value.write_numbers([
+                    stats.pkt_tx.get(),
+                    stats.tx_err.get(),
+                    stats.pkt_rx.get(),
+                    stats.pkt_rx_drop.get(),
+                ])
             }
             EDP_SO_CHECKSUM => value.write_u32(sock.shared().sums.load(Relaxed).into()),
             EP_SO_ZEROCOPY => value.write_u32(sock.sends_in_place().into()),

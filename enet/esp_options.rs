@@ -28,7 +28,7 @@ const ESP_SO_CHECKSUM: i32 = 4;
 pub(crate) fn get(sock: &Sock<Esp>, name: i32, value: OptionBuffer) -> Result {
     match name {
         ESP_SO_MTU => value.write_u32(payload(sock)?),
-        ESP_SO_STATS => value.write(&statistics(sock)),
+        ESP_SO_STATS => value.write_numbers(statistics(sock)),
         ESP_SO_USER_TIMEOUT => {
             let millis = sock.lock().locked().state.chosen.user_timeout;
             value.write_u32(millis)
@@ -64,14 +64,14 @@ fn payload(sock: &Sock<Esp>) -> Result<u32> {
     })
 }
 
-/// `ESP_SO_STATS`: eight counters of 32 bits, host byte order.
-fn statistics(sock: &Sock<Esp>) -> [u8; 32] {
+/// `ESP_SO_STATS`.
+fn statistics(sock: &Sock<Esp>) -> [u32; 8] {
     let mut guard = sock.lock();
     let connection = guard.locked().state.connection();
     let stats = connection.map(|c| c.engine.stats).unwrap_or_default();
     drop(guard);
     let backlog_drops = sock.shared().backlog_drops.get();
-    let numbers = [
+    [
         stats.pkt_tx,
         stats.pkt_rtx,
         stats.tx_err,
@@ -80,12 +80,7 @@ fn statistics(sock: &Sock<Esp>) -> [u8; 32] {
         stats.pkt_rx_drop.wrapping_add(backlog_drops),
         stats.seq_lost,
         stats.arq_tx,
-    ];
-    let mut bytes = [0; 32];
-    for (to, number) in bytes.chunks_exact_mut(4).zip(numbers) {
-        to.copy_from_slice(&number.to_ne_bytes());
-    }
-    bytes
+    ]
 }
 
 /// `ESP_SO_CHECKSUM`: of an open connection, what its ends agreed on; else what the next one asks for.

@@ -49,7 +49,12 @@ impl OptionBuffer {
 
     /// Writes an integer in host order.
     pub(crate) fn write_u32(self, value: u32) -> Result {
-        self.write(&value.to_ne_bytes())
+        self.write_numbers([value])
+    }
+
+    /// Writes integers in host order, one behind the other, as [`write`](Self::write) does.
+    pub(crate) fn write_numbers<const N: usize>(self, values: [u32; N]) -> Result {
+        self.write(values.map(u32::to_ne_bytes).as_flattened())
     }
 }
 
