@@ -375,6 +375,7 @@ mod tests {
             "--congestion dctcp",
             "--burst 4",
             "--ack 4",
+            #[cfg(feature = "pictures")]
             "--plot x.svg",
         ] {
             let name = option.split(' ').next().unwrap();

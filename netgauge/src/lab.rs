@@ -109,7 +109,7 @@ impl LabArgs {
         if many.clients.is_none() && self.pattern.parts() == Some(Parts::Clients) {
             many.clients = Some(Numbers::doubling(self.switch.hosts - 1));
         }
-        if many.plot.is_none() && !self.no_plot {
+        if many.plot.is_none() && !self.no_plot && cfg!(feature = "pictures") {
             many.plot = Some(PathBuf::from(format!("netgauge-{pattern}.svg")));
         }
         Ok(cli)
@@ -170,8 +170,9 @@ mod tests {
         assert_eq!(cli.group.rate, Some(Rate(1_000_000_000)));
         assert_eq!(cli.group.seed, Some(1));
         assert_eq!(cli.group.many.clients, Some(Numbers(vec![1, 2, 4, 7])));
-        let plot = cli.group.many.plot.clone();
-        assert_eq!(plot, Some(PathBuf::from("netgauge-one-many.svg")));
+        let picture = || PathBuf::from("netgauge-one-many.svg");
+        let expected = cfg!(feature = "pictures").then(picture);
+        assert_eq!(cli.group.many.plot, expected);
         assert_eq!(cli.measuring.transports().unwrap().len(), 2);
         Coordinator::new(&cli, lab.pattern).map(drop).unwrap();
     }
@@ -203,7 +204,7 @@ mod tests {
             (Some(9), None)
         );
         assert!(cli.measuring.size.is_some());
-        let lab = parse("bisection --hosts 2 --plot x.svg").unwrap();
+        let lab = parse("bisection --hosts 2 --no-plot").unwrap();
         assert_eq!(lab.cli().unwrap().group.many.clients, None);
     }
 

@@ -10,6 +10,8 @@ use netgauge::cli::Cli;
 use netgauge::pattern::PATTERNS;
 use netgauge::transport::KINDS;
 
+// The page has `netgauge plot` as well.
+#[cfg(feature = "pictures")]
 #[test]
 fn options_are_those_of_the_program() {
     manpage::has_all_options("netgauge.1", Cli::command());

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT OR Apache-2.0
 
 //! `netgauge plot`: from a run on loopback to pictures of every kind.
+#![cfg(feature = "pictures")]
 
 mod common;
 
