@@ -21,7 +21,7 @@ fn end(host: usize, peer: usize) -> End {
 
 impl Mesh {
     /// As many hosts as `setup` has senders, whose connections are open and idle. Towards the switch they have `wires` bits
-    /// per second. No packet is lost at random.
+    /// per second.
     pub fn new(setup: Setup, wires: u64) -> Self {
         let hosts = setup.senders;
         let wires = Rate {
@@ -31,7 +31,6 @@ impl Mesh {
         let others = |host| (0..hosts).filter(move |other| *other != host);
         let peers = |host| others(host).map(|other| end(other, host)).collect();
         let esp = setup.esp.into();
-        let setup = Setup { loss: 0.0, ..setup };
         let fabric = Fabric::new(setup, wires, (0..hosts).map(peers).collect(), |_| esp);
         let mut mesh = Self { fabric };
         for host in 0..hosts {

@@ -39,8 +39,8 @@ pub struct Options {
     #[arg(long, default_value_t = 1)]
     pub askers: usize,
     /// Questions of each
-    #[arg(long, default_value_t = 300)]
-    pub questions: usize,
+    #[arg(long, default_value_t = 300, value_parser = value_parser!(u32).range(1..))]
+    pub questions: u32,
     /// Mean time from an answer to the next question, microseconds; 0: at once
     // Here nanoseconds.
     #[arg(long, default_value = "0", value_parser = value_parser!(u64).map(|pause| pause * 1_000))]
@@ -155,7 +155,7 @@ enum Role {
 /// One asker's questions.
 #[derive(Clone, Debug, Default)]
 struct Asker {
-    left: usize,
+    left: u32,
     asked: Nanos,
     /// What the receiver is to have when the question has come.
     until: u64,
