@@ -454,8 +454,9 @@ fn attach(command: &mut Command, wire: &Wire) {
             for (end, mac) in macs.iter().enumerate() {
                 let id = format!("{WIRE}{end}");
                 let netdev = format!("hubport,id={id},hubid=0");
-                // Packets leave by a timer of the guest's clock, and not when QEMU's other threads get to it.
-                let timer = format!(",tx=timer,x-txtimer={}", SENDING.as_nanos());
+                // Packets leave by a timer of the guest's clock, which the driver's write to the device starts at once, and
+                // not when QEMU's other threads get to it: they are late where other guests run.
+                let timer = format!(",ioeventfd=off,tx=timer,x-txtimer={}", SENDING.as_nanos());
                 device(&netdev, virtio, &id, mac, &timer);
             }
         }
