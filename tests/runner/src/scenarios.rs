@@ -71,53 +71,12 @@ fn judge(
     names: &[String],
     wanted: Option<usize>,
 ) -> Result<Part> {
-    let mut awaited = list(layout, names, &[])?;
-    ensure!(!awaited.is_empty(), "scenarios --list names none");
-    let mut counted = list(layout, names, &["--counted"])?;
     let mut part = Part::new("scenarios");
-    let mut leave_out = |names: Vec<String>, reason| {
-        if !names.is_empty() {
-            step::say(&format!("left out, since {reason}: {}", names.join(", ")));
-        }
-        part.left_out.extend(names);
-    };
-    if layout.purpose == Purpose::Debug {
-        leave_out(
-            std::mem::take(&mut counted),
-            "they judge times and counts of instructions, which this kernel multiplies",
-        );
-    } else {
-        leave_out(
-            list(layout, names, &["--starved"])?,
-            "they have allocations fail, which takes the kernel of test-debug",
-        );
-    }
-    if layout.architecture != Architecture::Amd64 {
-        leave_out(
-            std::mem::take(&mut counted),
-            "they judge times and counts of instructions, which their limits are not for",
-        );
-    }
-    let mut wide = list(layout, names, &["--wide"])?;
-    let mut wire = None;
-    if layout.architecture == Architecture::Amd64 && initramfs::has_module(layout, "igb")? {
-        wire = Some(CARDS);
-    } else {
-        leave_out(
-            list(layout, names, &["--cards"])?,
-            "they need QEMU's network cards igb, which are for amd64, and a kernel with their driver",
-        );
-    }
-    awaited.retain(|name| !part.left_out.contains(name));
-    let mut free = awaited.clone();
-    wide.retain(|name| awaited.contains(name));
-    free.retain(|name| !counted.contains(name) && !wide.contains(name));
-    let guests = wanted.unwrap_or(GUESTS);
-    let guests = guests.max(1).min(free.len());
-    // As many run at the end as at the beginning: a guest of the other kinds makes way for one more of these.
-    let stays = wanted.is_none() && layout.purpose != Purpose::Debug;
-    let counting = usize::from(!counted.is_empty());
-    let widened = usize::from(!wide.is_empty());
+    let sorted = Sorted::of(layout, names)?;
+    part.left_out = sorted.left_out;
+    let (free, wide, counted) = (sorted.free, sorted.wide, sorted.counted);
+    let guests = wanted.unwrap_or(GUESTS).max(1).min(free.len());
+    let [widened, counting] = [&wide, &counted].map(|names| usize::from(!names.is_empty()));
     step::say(&format!(
         "running {} scenarios in {guests} guests, {} in {widened} with four processors, and {} in {counting} \
          whose clock counts instructions, with {}",
@@ -126,48 +85,54 @@ fn judge(
         counted.len(),
         layout.release
     ));
+    let awaited = [&free[..], &wide, &counted].concat();
     let results = Mutex::new(Scenarios::awaiting(awaited));
     // Taken from the end: there the long ones are, and starting with those leaves no guest alone at the end.
     let [free, wide, counted] = [free, wide, counted].map(|names| Work {
         waiting: Mutex::new(names),
         results: &results,
     });
+    // As many run at the end as at the beginning: a guest of the other kinds makes way for one more of the free.
+    let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
+    let kinds = [
+        (guests, "", (Clock::Free(2), None), &free, None),
+        (widened, "-wide", (Clock::Free(4), sorted.wire), &wide, then),
+        (
+            counting,
+            "-counted",
+            (Clock::Instructions, None),
+            &counted,
+            then,
+        ),
+    ];
     let prefix = layout.prefix();
-    let guests = (1..=guests)
-        .map(|index| {
-            let name = format!("{prefix}scenarios-{index}");
-            (name, Clock::Free(2), None, &free)
-        })
-        .chain((1..=widened).map(|index| {
-            let name = format!("{prefix}scenarios-wide-{index}");
-            (name, Clock::Free(4), wire.clone(), &wide)
-        }))
-        .chain((1..=counting).map(|index| {
-            let name = format!("{prefix}scenarios-counted-{index}");
-            (name, Clock::Instructions, None, &counted)
-        }));
     let health: Vec<(String, Result<()>)> = thread::scope(|scope| {
-        let threads: Vec<_> = guests
-            .map(|(name, clock, wire, work)| {
-                let free = (stays && !std::ptr::eq(work, &free)).then_some(&free);
-                scope.spawn(move || {
-                    let mut health = run_guests(layout, initramfs, (&name, clock, wire), work);
-                    if let Some(free) = free.filter(|free| !free.is_done()) {
+        let mut threads = Vec::new();
+        for (count, kind, machine, work, then) in kinds {
+            for index in 1..=count {
+                let name = format!("{prefix}scenarios{kind}-{index}");
+                let machine = machine.clone();
+                threads.push(scope.spawn(move || {
+                    let mut health = run_guests(layout, initramfs, &name, machine, work);
+                    if let Some(free) = then.filter(|free| !free.is_done()) {
                         let name = format!("{name}-then");
-                        let guest = (&name[..], Clock::Free(2), None);
-                        health.extend(run_guests(layout, initramfs, guest, free));
+                        health.extend(run_guests(
+                            layout,
+                            initramfs,
+                            &name,
+                            (Clock::Free(2), None),
+                            free,
+                        ));
                     }
                     health
-                })
-            })
-            .collect();
-        threads
-            .into_iter()
-            .flat_map(|thread| match thread.join() {
-                Ok(results) => results,
-                Err(panic) => std::panic::resume_unwind(panic),
-            })
-            .collect()
+                }));
+            }
+        }
+        let ended = threads.into_iter().map(|thread| {
+            let ended = thread.join();
+            ended.unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+        });
+        ended.flatten().collect()
     });
     let results = results.into_inner().unwrap_or_else(PoisonError::into_inner);
     if let Some(table) = results.comparison() {
@@ -178,6 +143,66 @@ fn judge(
         part.take(&format!("{name}: kernel log clean"), outcome);
     }
     Ok(part)
+}
+
+/// The scenarios that are to run, by the guests that they need.
+struct Sorted {
+    /// Any.
+    free: Vec<String>,
+    /// Those with four processors.
+    wide: Vec<String>,
+    /// Those whose clock counts instructions.
+    counted: Vec<String>,
+    /// None that this kernel could have.
+    left_out: Vec<String>,
+    /// The network cards of those with four processors.
+    wire: Option<Wire>,
+}
+
+impl Sorted {
+    /// Those that `names` stand for. Says which are left out, and why.
+    fn of(layout: &Layout, names: &[String]) -> Result<Self> {
+        let mut free = list(layout, names, &[])?;
+        ensure!(!free.is_empty(), "scenarios --list names none");
+        let debug = layout.purpose == Purpose::Debug;
+        let amd64 = layout.architecture == Architecture::Amd64;
+        let cards = amd64 && initramfs::has_module(layout, "igb")?;
+        let mut left_out: Vec<String> = Vec::new();
+        for (cannot, kind, reason) in [
+            (debug, "--counted", "they judge times and counts of instructions, which this kernel multiplies"),
+            (!debug, "--starved", "they have allocations fail, which takes the kernel of test-debug"),
+            (!amd64, "--counted", "they judge times and counts of instructions, which their limits are not for"),
+            (
+                !cards,
+                "--cards",
+                "they need QEMU's network cards igb, which are for amd64, and a kernel with their driver",
+            ),
+        ] {
+            if cannot {
+                let mut these = list(layout, names, &[kind])?;
+                these.retain(|name| !left_out.contains(name));
+                if !these.is_empty() {
+                    step::say(&format!("left out, since {reason}: {}", these.join(", ")));
+                }
+                left_out.extend(these);
+            }
+        }
+        let [mut wide, mut counted] = [
+            list(layout, names, &["--wide"])?,
+            list(layout, names, &["--counted"])?,
+        ];
+        for names in [&mut free, &mut wide, &mut counted] {
+            names.retain(|name| !left_out.contains(name));
+        }
+        free.retain(|name| !counted.contains(name) && !wide.contains(name));
+        Ok(Self {
+            free,
+            wide,
+            counted,
+            left_out,
+            wire: cards.then_some(CARDS),
+        })
+    }
 }
 
 /// The names of the scenarios that `names` stand for, or of those of them that `options` choose.
@@ -217,7 +242,8 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 fn run_guests(
     layout: &Layout,
     initramfs: &Path,
-    (name, clock, wire): (&str, Clock, Option<Wire>),
+    name: &str,
+    (clock, wire): (Clock, Option<Wire>),
     work: &Work<'_>,
 ) -> Vec<(String, Result<()>)> {
     let mut health = Vec::new();
