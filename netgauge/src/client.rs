@@ -164,6 +164,12 @@ fn may_come_up(error: &io::Error) -> bool {
     )
 }
 
+/// Can the pattern measure this transport, with its options?
+fn check(kind: &Kind, pattern: &Pattern, plan: &Plan) -> Result<()> {
+    pattern.two()?.suits(kind)?;
+    plan.args.suits(pattern, kind)
+}
+
 struct Client<'a> {
     control: Control,
     options: &'a ClientOptions,
@@ -200,11 +206,7 @@ impl Client<'_> {
         if report.left_out.iter().any(|out| out.is_of(kind)) {
             return 0;
         }
-        let suits = pattern
-            .two()
-            .and_then(|two| two.suits(kind))
-            .and_then(|()| plan.args.suits(pattern, kind));
-        if let Err(reason) = suits {
+        if let Err(reason) = check(kind, pattern, plan) {
             let left_out = LeftOut::new(kind, Some(pattern), &reason);
             report.left_out.push(left_out);
             return 0;
