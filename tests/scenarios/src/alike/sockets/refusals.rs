@@ -29,6 +29,9 @@ scenarios! {
 fn stream_refuses_unknown_types_and_protocols(side: &Side<'_>, trace: &Trace) -> Outcome {
     let (family, _, _) = side.numbers();
     let (stream, datagram) = (libc::SOCK_STREAM, libc::SOCK_DGRAM);
+    // IP has SOCK_SEQPACKET from the first socket of SCTP on, which loads its module.
+    let sctp = Socket::new(libc::AF_INET, libc::SOCK_SEQPACKET, libc::IPPROTO_SCTP)?;
+    drop(sctp);
     for (label, kind, protocol) in [
         ("no type", 0, 0),
         ("an unknown type", 11, 0),
