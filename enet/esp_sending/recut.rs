@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The write queue's packets where they become too large: the device or the peer takes less, or each gets a sum.
+//! Cuts the write queue's packets anew when they have become too large: the device or the peer takes less, or each packet
+//! gets a sum.
 
-use super::{charge, is_store, packet_payload, packets_in, records, unacknowledged_in, Sending, MOST_QUEUED};
+use super::{
+    charge, is_store, packet_payload, packets_in, records, unacknowledged_in, Sending, MOST_QUEUED,
+};
 use crate::net::errno::prelude::*;
 use crate::{
     esp::{self, Connection, Seq, HEADER_LEN},

@@ -72,9 +72,14 @@ fn judge(
     wanted: Option<usize>,
 ) -> Result<Part> {
     let mut part = Part::new("scenarios");
-    let sorted = Sorted::of(layout, names)?;
-    part.left_out = sorted.left_out;
-    let (free, wide, counted) = (sorted.free, sorted.wide, sorted.counted);
+    let Sorted {
+        free,
+        wide,
+        counted,
+        left_out,
+        wire,
+    } = Sorted::of(layout, names)?;
+    part.left_out = left_out;
     let guests = wanted.unwrap_or(GUESTS).max(1).min(free.len());
     let [widened, counting] = [&wide, &counted].map(|names| usize::from(!names.is_empty()));
     step::say(&format!(
@@ -96,7 +101,7 @@ fn judge(
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
     let kinds = [
         (guests, "", (Clock::Free(2), None), &free, None),
-        (widened, "-wide", (Clock::Free(4), sorted.wire), &wide, then),
+        (widened, "-wide", (Clock::Free(4), wire), &wide, then),
         (
             counting,
             "-counted",
@@ -145,7 +150,7 @@ fn judge(
     Ok(part)
 }
 
-/// The scenarios that are to run, by the guests that they need.
+/// The scenarios that were named, by the guests that they need.
 struct Sorted {
     /// Any.
     free: Vec<String>,
@@ -153,14 +158,14 @@ struct Sorted {
     wide: Vec<String>,
     /// Those whose clock counts instructions.
     counted: Vec<String>,
-    /// None that this kernel could have.
+    /// Guests that this kernel cannot make: these scenarios do not run.
     left_out: Vec<String>,
     /// The network cards of those with four processors.
     wire: Option<Wire>,
 }
 
 impl Sorted {
-    /// Those that `names` stand for. Says which are left out, and why.
+    /// Sorts the scenarios that `names` (all, if empty) stand for, and prints which of them no guest runs, and why.
     fn of(layout: &Layout, names: &[String]) -> Result<Self> {
         let mut free = list(layout, names, &[])?;
         ensure!(!free.is_empty(), "scenarios --list names none");

@@ -89,7 +89,7 @@ pub fn counters(count: usize) -> Vec<AtomicUsize> {
     (0..count).map(|_| AtomicUsize::new(0)).collect()
 }
 
-/// What `counters` have counted so far.
+/// Reads each of `counters`.
 pub fn counted(counters: &[AtomicUsize]) -> Vec<usize> {
     let read = |count: &AtomicUsize| count.load(Ordering::Relaxed);
     counters.iter().map(read).collect()

@@ -63,7 +63,7 @@ fn percentile(times: &mut [Duration], percent: usize) -> Duration {
     times[(times.len() * percent).div_ceil(100).saturating_sub(1)]
 }
 
-/// What `bytes` in this time are of the rate of a port.
+/// The goodput of `bytes` in `time`, as a part of a port's rate.
 fn part_of_rate(bytes: usize, time: Duration) -> f64 {
     bytes as f64 * 8.0 / 200e6 / time.as_secs_f64()
 }
