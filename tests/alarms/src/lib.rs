@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Tells a kernel's reports of faults from its other messages: on its console, for the runner, and in its log, for the
 //! scenarios.
 

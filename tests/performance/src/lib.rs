@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `docs/performance.md`: what is measured for it, the results, and the page with its pictures.
 //!
 //! The runner measures, and needs no more than [`topics`] and [`results`]; with the feature `page` the program `performance`

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Draws the theses' figures anew from what `make performance` measured, and writes `docs/performance.md`.
 
 use std::fs;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The page: what all figures have in common, then section by section.
 
 use std::fmt::Write as _;

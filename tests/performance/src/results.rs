@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What was measured: netgauge's own reports, by topic and by line of the figures.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Figures of a link that is shared, or new to a connection.
 
 use std::fmt::Write as _;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Figures of dialogues and streams: latency, throughput, acknowledgements, losses, parameters, and many to one.
 
 use anyhow::Result;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What is measured for the figures, and how: netgauge's arguments.
 
 use crate::results::{Series, EDP, ESP, PLAIN_TCP, RAW, TCP, UDP};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Numbers in words: sentences that are true of the numbers they are made of.
 
 /// Below this difference two numbers are told as equal.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What differs between the architectures of guests. `mk/lib.sh` has the kernel's part.
 //!
 //! The toolbox of a guest that is not of the host's architecture has a cross compiler, and the guest's own programs

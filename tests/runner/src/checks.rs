@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `make test`: the crates' tests, the model checker, format and warnings, the manual, the module and what it says of
 //! itself, misuses that must not compile, the dissector, the scenarios, and the benchmark's budgets.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Commands in a guest, one after the other, each with its output and its exit status.
 
 use std::path::Path;

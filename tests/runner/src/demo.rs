@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `make demo`: the instructions of a message by transport, and the goodput of many senders to one, in a minute and on
 //! one screen.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The Wireshark dissector: frames that a guest really sent, decoded by tshark, against the protocols' own headers.
 
 use std::collections::HashSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What attacks by whoever is on the same Ethernet cost a host and a stream beside them.
 //!
 //! One guest whose clock counts instructions, two namespaces joined by a cable; the program that runs the scenarios

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Two guests that talk for an hour while the link between them is cut and restored.
 //!
 //! The client says when to cut; that comes by its serial port and is done by QEMU, at whichever end it names.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The fault matrix: every kind of traffic over every kind of bad wire, as a table for people and for `docs/faults.md`.
 //!
 //! The cells are scenarios of their own, which run one after the other in a guest whose clock counts instructions: their

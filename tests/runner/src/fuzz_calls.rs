@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Random socket calls for as long as one likes, in a guest of two processors.
 
 use std::time::Duration;

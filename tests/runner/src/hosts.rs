@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `make mpi-hosts`: Open MPI over ESP between hosts, which are namespaces of a guest. `make programs`: programs of TCP over mapped
 //! sockets.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Many senders, one receiver: goodput, drops and fairness by protocol, on a switch with small buffers.
 //!
 //! Everything runs in one guest whose clock counts instructions: `enet-switch` makes the switch and the hosts,

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Builds the guests' file system: an initramfs with the programs, the libraries and modules they need, and an init.
 
 use std::collections::BTreeSet;

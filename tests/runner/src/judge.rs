@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Counts what passed and what failed, and reads guests' words as results.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Where things are: the project, its products, the guests' kernel.
 
 use std::env;

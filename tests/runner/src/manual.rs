@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The manual pages: whether they render without a warning and miss no error or option.
 
 use std::collections::BTreeSet;

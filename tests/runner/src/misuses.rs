@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Misuses of the module's safe interfaces: snippets in `tests/misuse` that must not compile.
 //!
 //! Each file becomes a module of the module's own crate and is compiled with the flags that Kbuild used. It holds one misuse

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Throughput of one ESP stream over `burst_length` and `packets_to_ack`, as a table and a picture, and whether the
 //! plateau is where `docs/flow-control.md` says.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `make performance`: measures what the figures of `docs/performance.md` show, in two guests whose clock counts
 //! instructions. The crate `performance` writes the page from the results.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Builds what runs in the guests: the module, the Rust programs, the peers in C.
 
 use std::fs;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The Python package `sockaddr_en`: its tests, and what guests need to run it: the interpreter and as much of its library
 //! as the tests import.
 

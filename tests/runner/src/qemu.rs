@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Boots guests in QEMU and reports what they say, line by line, until they end; none outlives its deadline.
 //!
 //! A guest's first serial port is the kernel's console, the second carries what programs print, so that neither

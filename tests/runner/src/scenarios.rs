@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Runs the scenarios in guests side by side, each taking the next that waits, and judges them.
 
 use std::fs::File;

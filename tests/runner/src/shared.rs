@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Directories that guests mount, by virtiofs.
 
 use std::cell::RefCell;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `make shell`: a guest to try things by hand. Its root is the toolbox that this program runs in, so that every tool of
 //! that is there, and a directory of the user's is shared in; both by virtiofs.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Long work as announced steps whose output goes to a log.
 
 use std::env;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Endpoint addresses as the kernel takes them: `struct sockaddr_en`, written out byte by byte.
 //!
 //! The scenarios spell the layout out on purpose, so that a mistake in the library crate that programs use cannot hide

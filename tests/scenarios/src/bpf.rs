@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Socket filters: classic ones, and a trivial one for the extended machine.
 
 use std::io::Result;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls beside the plain ones: several messages at once, control data, signals.
 
 use std::io::Result;

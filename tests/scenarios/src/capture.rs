@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A short story of both protocols, for dissectors: every kind of frame, as it stands on the wire.
 
 use crate::address::{EDP_SO_CHECKSUM, ESP_SO_CHECKSUM};

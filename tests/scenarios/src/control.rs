@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Control messages, which `recvmsg(2)` gives and `sendmsg(2)` takes.
 
 use std::io::Result;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices that scenarios make beside a host's own, and streams between them.
 
 use std::fmt::Debug;

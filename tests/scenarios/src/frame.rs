@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Frames built and taken apart by hand, byte for byte as protocol.md has them, and the packet sockets that carry them.
 
 use std::io;

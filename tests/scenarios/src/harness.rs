@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Runs scenarios, each in a process of its own, with a deadline, and watches what it leaves behind.
 
 use std::collections::BTreeSet;

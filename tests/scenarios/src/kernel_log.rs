@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What the kernel says while a scenario runs.
 
 use std::fs::OpenOptions;

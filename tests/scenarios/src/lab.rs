@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Two hosts and the wire between them.
 
 use std::net::Ipv4Addr;

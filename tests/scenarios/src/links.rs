@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices of network namespaces, by `rtnetlink(7)` from the scenario's own process. Most scenarios took longer to start `ip`
 //! for each step than for everything else.
 

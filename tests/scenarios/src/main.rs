@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Scenarios that prove, by real system calls, how the kernel module behaves.
 //!
 //! They run as root inside a guest that was booted for them. Each prints one line, `ok NAME` or `not ok NAME: reason`;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `/proc/meminfo`: what the kernel says of the guest's memory.
 
 use crate::prelude::*;

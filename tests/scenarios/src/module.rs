@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The kernel module as the system sees it: loading, unloading, its reference count.
 
 use std::fs;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! netgauge's two sides on the hosts of a lab.
 
 use std::process::{Child, Output};

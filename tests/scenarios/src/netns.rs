@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Network namespaces, each standing for a host of its own.
 
 use std::fs::{self, File};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! How long things may take in this guest.
 
 use std::env;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Names that most scenarios use.
 
 pub use std::fs::{self, File};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Who gets a processor first.
 
 use crate::prelude::*;

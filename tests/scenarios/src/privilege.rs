@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls by a thread that has no capability.
 
 use std::io;

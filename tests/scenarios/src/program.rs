@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Programs that run on the hosts: fed, listened to, waited for.
 
 use std::io::{BufRead, BufReader, Read, Write};

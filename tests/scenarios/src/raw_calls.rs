@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Socket calls with arguments that no library would pass: pointers to nowhere, lengths that are wrong.
 
 use std::io::Result;

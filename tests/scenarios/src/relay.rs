@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The wire between two hosts: a switch that forwards frames between two devices and, when told to, loses, doubles,
 //! reorders, damages, delays or withholds them, in either direction, from a seeded generator.
 //!

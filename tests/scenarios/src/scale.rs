@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Many connections, over ESP and over TCP alike: opening them, what they cost, how fast they come and go.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The scenarios, a file per theme.
 
 mod bad_input;

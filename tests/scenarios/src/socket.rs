@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Socket calls as the kernel has them: nothing is retried, nothing is hidden, an error is its errno.
 
 use std::io::{Error, Result};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A station without the module: an ESP peer played by hand, frame by frame.
 //!
 //! It sits on host `b`'s device under an address of its own and talks to the module of host `a`. To know

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What `make scale` prints: tables of what many connections cost, over ESP and over TCP, measured here and now.
 
 use std::collections::BTreeMap;

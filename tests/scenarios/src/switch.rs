@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Many hosts on a switch whose ports have a rate and a small buffer, made by the program `enet-switch`.
 
 use serde::Deserialize;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Team devices, whose mode only generic netlink sets.
 
 use crate::prelude::*;

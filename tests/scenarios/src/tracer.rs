@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Trace events, recorded by a tracefs instance of their own.
 
 use std::collections::HashMap;

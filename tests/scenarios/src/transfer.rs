@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Random bytes through a stream, compared by their SHA-256.
 
 use fastrand::Rng;

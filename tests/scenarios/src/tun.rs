@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices whose wire is a file: what is written there comes in by the device, what leaves by it can be read.
 
 use std::fs::OpenOptions;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The virtual machine's side of `vhost-net`: its queues in memory, as a driver of virtio-net keeps them, without a machine.
 //!
 //! The kernel's threads move frames between these queues and a tap device, as they do for QEMU (`vhost=on`). Layouts and

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Sends whose bytes stay in place, and what the error queue tells about them.
 
 use std::io::Result;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What is going to happen, in the order of time.
 
 use std::cmp::{Ordering, Reverse};

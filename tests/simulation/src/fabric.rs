@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Hosts around one switch, and what happens there in the order of time.
 
 use esp::{Config, Nanos, Seq};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A host: connections that share one network card, as the kernel module keeps them.
 //!
 //! [`esp_testkit`] calls the engines; here are the timers, and what the studies want to know. Payload is not stored: every

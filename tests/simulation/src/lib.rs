@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A simulation of many ESP senders behind one switch port: the real engine, without a kernel.
 //!
 //! Every host has a link of its own into one store-and-forward switch, whose ports have a rate and a byte-limited

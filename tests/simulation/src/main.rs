@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Simulates many ESP senders behind one switch port, with the real engine and no kernel.
 
 use std::io::stdout;

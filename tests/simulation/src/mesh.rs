@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Hosts that all send to each other: each is a receiver with a port and an ACK queue of its own, and each sender's wire is
 //! shared by what it sends to all others.
 

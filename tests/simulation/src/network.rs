@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Wires and switch ports: what frames cost, and how long they wait.
 //!
 //! No event is needed for a wire or a first-in-first-out port: when a frame will have left follows from when the one

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Results as pictures: curves over a logarithmic axis, and maps of coloured cells.
 
 use std::path::Path;

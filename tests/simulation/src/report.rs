@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Results as text: aligned tables and JSON.
 
 use std::io::{self, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The workload: rounds in which every sender has one message for the receiver, and what is measured in a round.
 
 use esp::Nanos;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Senders and one receiver around a switch, and what is seen there.
 
 use std::ops::{Deref, DerefMut};

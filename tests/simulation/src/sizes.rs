@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Published distributions of message sizes.
 
 use clap::ValueEnum;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What must hold whatever the engine's inner workings are: no drop, saturation, fair shares, bounded delay.
 //!
 //! Bytes are checked on the way: a host of the simulation fails when bytes are delivered twice or out of order.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The most that each figure may cost: `netgauge/budgets.toml`.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What is measured: numbers, each of a transport and with a name.
 
 use std::collections::BTreeMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The link between the two hosts of the benchmark, and what its devices do with large packets.
 
 use anyhow::{ensure, Result};

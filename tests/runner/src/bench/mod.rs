@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Instructions per half round trip and per byte, by transport, in one guest whose clock counts instructions, and whether
 //! they are within the budgets of `netgauge/budgets.toml`.
 //!

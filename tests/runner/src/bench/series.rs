@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The runs of netgauge that the benchmark consists of, and the figures that it reads from each.
 
 use super::figures::Reading;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Where a message's and a byte's instructions are executed: in programs, in the kernel on behalf of their calls, or in
 //! softirqs, where a host takes in what the network brings and runs its timers, and no call of a program sees the time.
 //!

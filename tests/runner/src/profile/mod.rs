@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Where the instructions of a half round trip go, or those of a stream: how many each function executes, by transport.
 //!
 //! QEMU logs every block of instructions that it executes, while a guest like the benchmark's exchanges messages. Two

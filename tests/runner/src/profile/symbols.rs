@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The functions of the guest's kernel and of its modules, by their addresses.
 
 use std::fmt::Write as _;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What QEMU logs of the blocks of instructions that it executes, counted by address.
 
 use std::collections::HashMap;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Has a guest run netgauge while QEMU logs what it executes.
 
 use std::fs::{File, OpenOptions};

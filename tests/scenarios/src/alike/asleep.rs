@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls that sleep: in a thread of their own, watched until they do.
 
 use std::fs;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Behaviours of datagram sockets.
 
 mod amounts;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Holds `docs/sockets.md` to what the behaviours declare, and the other way round.
 
 use std::collections::BTreeSet;

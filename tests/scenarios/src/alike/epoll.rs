@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `epoll(7)`, `select(2)` and `ppoll(2)` on sockets.
 
 use std::io::Result;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Where mapped sockets over ESP differ from TCP on purpose; `docs/sockets.md` gives the reasons.
 
 use super::Difference;

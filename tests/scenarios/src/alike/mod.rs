@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The kernel's own TCP and UDP as the measure: one behaviour, written once, runs over them and over ESP and EDP, and
 //! what the program saw must be the same.
 //!

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Moments to look at a socket: when what was sent has arrived, when a connection has ended.
 
 use std::time::Duration;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Behaviours of records: sockets of type `SOCK_SEQPACKET`, once beside those of `AF_UNIX` and once beside SCTP's messages.
 
 use super::moments::await_poll;

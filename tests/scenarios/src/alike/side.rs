@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! One side of a comparison: makes the sockets and addresses of its family in the lab's two hosts.
 
 use anyhow::{Context, Result};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Signals that interrupt calls, and signals that tell of readiness.
 
 use std::collections::BTreeSet;

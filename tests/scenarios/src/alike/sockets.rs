@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Behaviours of sockets of either kind, each over TCP and ESP and over UDP and EDP.
 
 mod binding;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What a program saw, as text that can be compared.
 
 use std::cell::RefCell;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `io_uring`, one operation at a time or a few side by side.
 
 use std::collections::{HashMap, VecDeque};

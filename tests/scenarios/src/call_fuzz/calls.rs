@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! One random call after the other.
 
 use std::mem::size_of;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Random calls with random arguments, from threads of processes that are killed at random, while devices go down and up
 //! and the module is asked to go.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What was done, counted where it outlives the processes that did it.
 
 use std::fmt::Write as _;

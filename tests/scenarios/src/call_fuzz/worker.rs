@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A process that makes random calls from several threads until somebody kills it.
 
 use std::sync::atomic::AtomicI32;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The attacks.
 
 use super::dialer::{address, Dialed};

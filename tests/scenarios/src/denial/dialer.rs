@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A station that opens connections to a host and then does with them what no host does.
 
 use crate::prelude::*;

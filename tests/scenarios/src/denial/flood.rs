@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Frames sent at a rate, and what each costs the host that they are for.
 
 use std::sync::atomic::Ordering::Relaxed;

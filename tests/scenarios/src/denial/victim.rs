@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What an attack is to leave alone, and what it may make a host hold.
 
 use crate::prelude::*;

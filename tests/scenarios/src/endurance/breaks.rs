@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Connections that broke, by how, and whether a cut link may have done it.
 
 use std::collections::BTreeMap;

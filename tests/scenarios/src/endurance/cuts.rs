@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! When the link is cut, for how long, and what that may do to a connection.
 
 use std::sync::{Mutex, MutexGuard};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Datagrams that are answered, as far as they arrive.
 
 use std::sync::atomic::Ordering::Relaxed;

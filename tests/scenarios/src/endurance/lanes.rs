@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The client's side: lanes of traffic, each a thread that does one session after the other.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The guest's memory over time: it may go up and down, but nowhere.
 
 use crate::meminfo::kib;

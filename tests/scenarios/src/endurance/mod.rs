@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Mixed traffic between two hosts, for as long as one likes, while the link between them is cut and restored at random.
 //!
 //! Every byte is checked. A connection may break of a cut, with the errnos that a cut brings and at a time when one can have

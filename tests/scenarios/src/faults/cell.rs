@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! One cell of the matrix: some traffic over a bad wire, watched.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

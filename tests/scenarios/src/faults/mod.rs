@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The fault matrix: every kind of traffic over every kind of bad wire. Each cell is a scenario of its own.
 
 mod cell;

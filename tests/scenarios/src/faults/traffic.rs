@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The kinds of traffic of the matrix. The client is host a, the server host b.
 
 use std::sync::atomic::Ordering::Relaxed;

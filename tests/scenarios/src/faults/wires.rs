@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The wires of the matrix.
 
 use std::time::Duration;

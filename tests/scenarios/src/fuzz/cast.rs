@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Programs on both hosts that open, use and close connections without regard to each other, so that sockets in every
 //! state are there to be hit. Whatever a call fails with is counted; an errno that has no business there is a failure.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A host that behaves: it talks to one of the hosts under fire, and nothing of it may be lost or changed.
 
 use crate::fuzz::world::World;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The ways by which hostile frames reach a host, each with buffers of its own kind.
 
 use std::io;

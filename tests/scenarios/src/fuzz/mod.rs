@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Hostile frames, by the million: valid conversations that are changed on their way, in every state of a socket.
 //!
 //! Two hosts talk to each other, and all they say passes here. What is made of it is settled by a seed; what they say

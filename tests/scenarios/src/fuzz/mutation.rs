@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What is made of a valid frame.
 
 use fastrand::Rng;

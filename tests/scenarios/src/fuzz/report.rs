@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What was done and what came of it, as tables.
 
 use std::collections::BTreeMap;

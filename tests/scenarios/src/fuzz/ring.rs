@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A packet socket's transmit ring: frames leave as pages of this process' memory, not as copies.
 //!
 //! Only the Ethernet header is copied. The rest of a frame stays where the program can change it while the kernel reads it.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What passes between the hosts: who says what to whom, and in which state that finds the other's socket.
 
 use std::collections::HashMap;

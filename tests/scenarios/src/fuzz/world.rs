@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Where the frames fly: two hosts whose frames all pass the fuzzer, and a third that is to notice nothing.
 //!
 //! ```text

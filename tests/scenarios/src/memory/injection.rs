@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The kernel's fault injection: allocations that fail when they are told to.
 //!
 //! Documentation/fault-injection/fault-injection.rst has the files.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Operations of which every allocation fails in its turn.
 
 mod injection;

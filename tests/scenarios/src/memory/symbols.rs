@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Where functions of the kernel and of the module are.
 
 use std::ops::Range;

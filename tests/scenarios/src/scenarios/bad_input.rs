@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What programs may do wrong, and the errno each mistake brings. A mistake costs its call, never the socket.
 
 use crate::address::{SO_MTU, SO_STATS};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `SO_BUSY_POLL`: a reader takes in frames from the device itself.
 
 use crate::device::await_carrier;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Attacks by whoever is on the same Ethernet, each within its bounds: `make dos` prints the figures.
 
 use crate::denial::attacks::{

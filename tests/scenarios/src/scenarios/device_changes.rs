@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices that go down and up, are renamed, get another address or type, or are removed, under sockets in every state.
 
 use crate::alike::asleep;

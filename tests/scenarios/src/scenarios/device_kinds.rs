@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices on top of others as endpoints: VLANs, bonds, bridges, macvlans. None has an IP address.
 
 use crate::bpf;

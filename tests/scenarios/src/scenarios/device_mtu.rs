@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices whose MTU changes under sockets.
 
 use crate::frame::ESP_HEADERS;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices that move between namespaces, and namespaces that end, under sockets.
 
 use nix::sys::signal::{kill, Signal};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices that carry frames within others or over several at once: VXLAN, LACP, a team with a hash.
 
 use crate::device::await_carrier;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The protocol's own answer on EDP port 0, seen from a raw packet socket.
 
 use crate::frame::edp;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Who may hold which EDP port, and who hears what arrives there.
 
 use std::sync::atomic::Ordering::Relaxed;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What a host tells on EDP's port 0, and what another one makes of it: the limits of peers.
 
 use sockaddr_en::Capabilities;

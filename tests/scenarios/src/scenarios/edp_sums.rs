@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Datagrams with a checksum.
 
 use crate::address::{EDP_SO_CHECKSUM, SO_MTU};

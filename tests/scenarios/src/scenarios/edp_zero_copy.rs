@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! EZDP: EDP whose sends do not copy, and EDP's own sends that ask for it.
 
 use crate::address::{EDP_SO_CHECKSUM, EPPROTO_EZDP, EP_SO_ZEROCOPY, SO_MTU};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Mixed traffic over a link that is cut; `make endurance` goes on for an hour, between two guests.
 
 use crate::endurance::rehearse;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `enet run`: programs that know nothing of mapped sockets, and the rules for whom ESP may carry their connections.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The program `enet`: what it lists, counts and exports, and whom `enet ping` holds responsible.
 
 use std::io::{BufRead, BufReader, Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The error queue, to which a queueing discipline reports what it did not send in time.
 
 use crate::control::{receive_with_control, Control};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Much data over ESP: between programs, in messages of every size, both ways at once, to slow readers.
 
 use sha2::{Digest, Sha256};

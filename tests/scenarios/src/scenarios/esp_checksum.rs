@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Checksums of ESP packets: who gets them, where they are made and checked, and what they find.
 
 use super::esp_cookies::await_cookies;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! How ESP connections begin and end.
 
 use crate::meminfo::kib;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! SYNs that nobody follows up, and clients that take their time.
 
 use crate::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! ESP over wires that lose, double, reorder, delay and damage frames.
 
 use crate::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Connections of which only one end is left: the other host was restarted, or had nothing more to say.
 
 use crate::prelude::*;

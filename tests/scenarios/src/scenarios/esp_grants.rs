@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Windows that receivers grant: a sender makes use of them, a receiver gives them, and a fixed window ends them.
 
 use crate::lab::ESP_MSS;

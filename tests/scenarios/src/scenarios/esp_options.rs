@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What hosts tell each other in SYN and SYN|ACK: the largest packet and the window.
 
 use std::process::Child;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Connections whose descriptors are closed: nobody's limits count them but the module's own.
 
 use crate::meminfo::kib;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Records of ESP (`SOCK_SEQPACKET`): one send is one receive, whatever happens on the way.
 
 use fastrand::Rng;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Runs: packets that share a buffer. A veth pair passes them whole, other devices get them cut, and a driver's packets are
 //! joined on arrival.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Short messages: those that join a packet which waits for the window, and those that are read into memory that is not
 //! all there. The module copies up to 64 bytes another way than more.
 

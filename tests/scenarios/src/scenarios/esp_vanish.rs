@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Peers that vanish, and peers that only seem to.
 
 use crate::address::ESP_SO_USER_TIMEOUT;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The library's examples and socat: programs that know nothing of the scenarios.
 
 use std::io::{Read, Write};

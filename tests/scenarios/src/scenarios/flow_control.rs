@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Flow control driven by the receiver: turns, senders that fall silent, readers that sleep.
 //!
 //! They run where the guest's clock counts instructions: there time means something, and is judged too.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Hostile frames made by a fuzzer; `make fuzz-frames` sends many more.
 
 use crate::fuzz::{attack, Plan};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Frames that no honest station sends. They are counted and dropped; nobody else notices.
 
 use fastrand::Rng;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Hosts see their own devices, ports and traffic, and nobody else's.
 
 use crate::frame::ETH_P_ALL;

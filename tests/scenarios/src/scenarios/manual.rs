@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The manual pages against the module: what they name is there, and what is there they name.
 
 use std::collections::BTreeSet;

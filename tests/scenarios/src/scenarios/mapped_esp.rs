@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Mapped sockets, those of `IPPROTO_ENET`, whose connections ESP carries, and the ways back to TCP. How their calls
 //! behave is compared with TCP's in `alike`.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Mapped sockets, those of `IPPROTO_ENET`, where TCP carries the bytes. How their calls behave is compared with TCP's in
 //! `alike`.
 

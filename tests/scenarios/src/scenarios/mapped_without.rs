@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Mapped sockets beside hosts without the module, and those that lose it. The wire takes all of the module's frames: that is as if
 //! the other host's kernel did not know them.
 //!

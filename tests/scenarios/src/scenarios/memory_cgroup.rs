@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Whom the memory of queues is charged to.
 
 use std::path::PathBuf;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls of which every allocation fails in its turn.
 
 use std::cell::Cell;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What is not a socket's call: namespaces that begin, devices that change, the module that is loaded. Every allocation
 //! fails in its turn.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Conversations in which every allocation that the module makes fails in its turn, whoever makes it: a call, a frame
 //! that comes in, a timer.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The module's life: loading, use, refusal to go, going, parameters.
 
 use crate::frame::ETH_P_ALL;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! netgauge with many participants: labs are built, measured in, and taken away, however the run ends; hosts are reached
 //! by something in place of ssh.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! netgauge's patterns of two, and whether what they say of a path is so.
 
 use std::collections::BTreeSet;

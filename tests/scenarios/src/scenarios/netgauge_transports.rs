@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! netgauge between two hosts, by every transport it has.
 
 use std::collections::BTreeSet;

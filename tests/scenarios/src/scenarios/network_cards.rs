@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A network card with several queues, as servers have it: QEMU's emulation of Intel's 82576 with the stock driver igb.
 
 use crate::harness::growth;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The order of turns: short messages pass long ones, sockets with a priority come first, and hosts have equal shares.
 //!
 //! They run where the guest's clock counts instructions: there time means something, and is judged too.

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `/proc/net/edp` and `/proc/net/esp`.
 
 use std::io::{Read, Seek};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Receive packet steering: a connection's hash chooses the processor that takes in its packets.
 
 use crate::harness::growth;

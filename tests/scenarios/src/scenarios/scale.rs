@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Many connections at once, many one after the other, and the end of the ports; beside TCP where the two can be compared.
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The counters of `/proc/net/enet`: whether they answer the question "why is it slow".
 
 use std::collections::BTreeMap;

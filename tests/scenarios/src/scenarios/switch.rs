@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The switch itself: what the scenarios on it rely on.
 
 use crate::lab::MTU;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `/proc/sys/esp/`: names, ranges, texts, rights, namespaces, and its end.
 
 use std::fs::read_to_string;

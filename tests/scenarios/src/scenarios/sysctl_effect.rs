@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What `/proc/sys/esp/` does to sockets: which numbers are live, and which hold for sockets made later.
 
 use fastrand::Rng;

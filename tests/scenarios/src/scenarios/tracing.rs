@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What tracers see: events of the system `enet`, and reasons of freed buffers.
 
 use sockaddr_en::EspStats;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices with several transmit queues, used directly and below others: queues overtake each other, so the packets of a
 //! stream keep to one.
 

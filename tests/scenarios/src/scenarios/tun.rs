@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Devices that a user makes himself, and whose frames he writes byte for byte.
 
 use crate::frame::{edp, EDP_HEADER};

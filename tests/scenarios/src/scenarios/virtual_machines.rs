@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Tap devices, by which hypervisors give virtual machines a network: the frames pass through a program, or through
 //! `vhost-net`, on their way to the other host.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Sends that do not copy, where things go wrong: packets are lost, the program's memory changes or goes, the connection
 //! ends, the device shrinks or goes, the module goes.
 

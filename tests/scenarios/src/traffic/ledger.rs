@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What came of some traffic, as all its threads count it.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Traffic that checks itself: a server that does what each connection's first bytes ask for, and its clients.
 //!
 //! Every byte of every stream is compared with what it must be. Nothing here knows how the wire is.

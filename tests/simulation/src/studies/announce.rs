@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What announcements do to a port, which nobody schedules: drops and completion times over
 //! `initial_ack_burst_length`, the number of senders and the port's buffer.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Questions beside streams: how long short messages take while long ones have the port.
 
 use std::ops::Range;

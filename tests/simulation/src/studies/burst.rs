@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Goodput over `burst_length` and `packets_to_ack`, for the values in `/proc/sys/esp/`.
 
 use std::io::{self, Write};

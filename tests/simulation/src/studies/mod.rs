@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What is looked into: each study runs simulations, and shows them as a table, as JSON, and some as a picture.
 
 pub mod alltoall;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! How buffer use, goodput and fairness grow with the number of senders.
 
 use std::path::Path;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Senders that announce and then fall silent: how long they delay the others.
 
 use std::io::{self, Write};

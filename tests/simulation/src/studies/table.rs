@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Goodput over links and numbers of senders.
 
 use anyhow::Result;

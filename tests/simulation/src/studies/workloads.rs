@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Messages of published sizes at random times: how much longer they take than on an idle network.
 
 use std::collections::VecDeque;

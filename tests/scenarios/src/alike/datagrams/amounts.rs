@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Sizes of datagrams: too large, cut off, empty, in pieces, in bad memory.
 
 use std::io::{IoSlice, IoSliceMut};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls for many messages, control data, and what a datagram socket refuses.
 
 use super::super::moments::deliver;

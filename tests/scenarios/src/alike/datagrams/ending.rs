@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `shutdown`, `close`, descriptors in several hands, names and peers that change.
 
 use std::os::fd::AsFd;

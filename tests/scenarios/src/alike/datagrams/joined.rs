@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Datagrams by files, pipes, `io_uring` and the calls of files.
 
 use std::io::Write;

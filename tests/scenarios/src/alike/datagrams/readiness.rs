@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Readiness of datagram sockets: `poll(2)`, `epoll(7)`, signals.
 
 use super::super::epoll::{events, Epoll};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Many threads and processes at one datagram socket.
 
 use super::super::sockets::waiting::receives_shut_down;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Datagram calls that wait: time limits, signals, and what wakes them.
 
 use super::super::asleep::{left_asleep, POLL};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Datagrams that are not copied (`MSG_ZEROCOPY`), as UDP sends them.
 
 use io_uring::{opcode, types::Fd};

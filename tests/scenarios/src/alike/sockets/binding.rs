@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Who may have which port, and what `SO_REUSEADDR` and `SO_BINDTODEVICE` change about it.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Filters on sockets: what they see, what they keep, who may change them.
 
 use libc::SOL_SOCKET;

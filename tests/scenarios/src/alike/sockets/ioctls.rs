@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `ioctl(2)` and `fcntl(2)`, and what a descriptor is to the rest of the system.
 
 use libc::c_ulong;

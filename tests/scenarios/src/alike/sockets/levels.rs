@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Options above the socket level, and what the socket level cannot give to a protocol.
 
 use libc::{IPPROTO_IP, IPPROTO_TCP, IPPROTO_UDP};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Addresses that a call is given and gives: too short, too long, of another family, nowhere.
 
 use super::super::Family;

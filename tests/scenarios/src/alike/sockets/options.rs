@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Options of the socket level: what can be set, what is then read, what is refused.
 
 use libc::SOL_SOCKET;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What a socket is and what it is tied to, as its options tell.
 
 use libc::SOL_SOCKET;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls that are refused: on the wrong kind of socket, in the wrong state, with numbers that mean nothing.
 
 use crate::alike::prelude::*;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What a receiver may learn beside the data: when it came, what was lost, its mark and priority, by which processor.
 
 use std::time::{SystemTime, UNIX_EPOCH};

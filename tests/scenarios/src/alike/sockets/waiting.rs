@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls that wait on a socket of either kind: several at once, shut down, interrupted.
 
 use super::super::asleep::POLL;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `listen(2)` and `accept4(2)`.
 
 use super::super::asleep::left_asleep;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! How much a receive call takes: `MSG_WAITALL`, `MSG_TRUNC`, nothing at all.
 
 use super::super::moments::send_apart;

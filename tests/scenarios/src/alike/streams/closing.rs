@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `close`: with everything read, with something unread, and with `SO_LINGER`.
 
 use nix::sys::wait::WaitStatus;

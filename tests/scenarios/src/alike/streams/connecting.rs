@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `connect(2)`: without blocking, again, after a failure, and `AF_UNSPEC`, which undoes it.
 
 use super::super::side::NOTHING;

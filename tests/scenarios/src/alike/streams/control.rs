@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Control data and flags of `sendmsg` that streams know or ignore.
 
 use super::super::moments::await_poll;

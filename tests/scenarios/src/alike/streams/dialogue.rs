@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The plain dialogue: what most programs do and nothing else.
 
 use crate::alike::prelude::*;

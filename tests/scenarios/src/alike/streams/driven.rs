@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Signal-driven I/O: `F_SETOWN`, `F_SETSIG` and `O_ASYNC`.
 
 use super::super::signals::Driven;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `epoll(7)`: level and edge, once, exclusive, nested.
 
 use super::super::asleep::{left_asleep, EPOLL_WAIT};

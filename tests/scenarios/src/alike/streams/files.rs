@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! The calls of files, and asynchronous ones of old.
 
 use nix::sys::stat::fstat;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `shutdown`: one half, both, twice, and what still works behind it.
 
 use super::super::moments::send_apart;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What an accepted socket has from its listener.
 
 use libc::SOL_SOCKET;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Signals that meet a sleeping call: `EINTR`, or the call goes on (`signal(7)`).
 
 use super::super::asleep::POLL;

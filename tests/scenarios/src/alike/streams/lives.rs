@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Names in each state of a socket's life, and sockets and ports that are used again.
 
 use super::super::moments::await_poll;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Looking at bytes without taking them: `MSG_PEEK` and `SO_PEEK_OFF`.
 
 use super::super::moments::send_apart;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Files, pipes and sockets joined in the kernel: `sendfile`, `splice`, `tee`, `vmsplice`.
 
 use std::io::{IoSlice, Read, Write};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What `poll(2)` and `select(2)` say of a stream in every state it can be in.
 
 use super::super::moments;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Records: a call with `MSG_EOR` keeps the next one's bytes out of its last packet.
 
 use super::super::Family;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Connections that are reset, in every state.
 
 use super::super::moments::await_poll;

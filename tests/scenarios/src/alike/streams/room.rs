@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Room in the send buffer: when a stream is writable, and when that is an edge.
 
 use super::super::asleep::POLL;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Descriptors of one connection in several hands: `dup`, `fork`, `exec`, `SCM_RIGHTS`, threads.
 
 use std::io::{IoSlice, IoSliceMut};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Sending and receiving where it cannot work, and `SIGPIPE`.
 
 use std::io::IoSlice;

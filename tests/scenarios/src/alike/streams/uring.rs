@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Streams by `io_uring`.
 
 use std::os::fd::{FromRawFd, OwnedFd};

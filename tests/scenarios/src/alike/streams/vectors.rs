@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Many pieces, many messages, and memory that is not there.
 
 use std::io::{IoSlice, IoSliceMut};

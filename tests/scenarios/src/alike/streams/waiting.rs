@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Calls that wait: time limits, `MSG_DONTWAIT`, and what wakes them.
 
 use super::super::asleep::{alias, left_asleep, POLL};

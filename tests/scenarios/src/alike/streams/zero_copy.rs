@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Sends that do not copy (`MSG_ZEROCOPY`): their completions, as TCP tells them.
 
 use io_uring::{opcode, types::Fd};
