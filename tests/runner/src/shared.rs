@@ -85,7 +85,9 @@ fn start(socket: &Path, log: &Path, directory: &Path, read_only: bool) -> Result
     let output = fs::File::create(log).with_context(|| log.display().to_string())?;
     let mut command = Command::new("setpriv");
     command.args(["--pdeathsig", "KILL", "/usr/libexec/virtiofsd"]);
-    command.args(["--sandbox", "none", "--socket-path"]);
+    // A mount point that is announced is a file system of its own to the guest: overlayfs refuses what crosses it.
+    command.args(["--sandbox", "none", "--no-announce-submounts"]);
+    command.arg("--socket-path");
     command.arg(socket).arg("--shared-dir").arg(directory);
     if read_only {
         command.arg("--readonly");
