@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! Hosts around one switch, and what happens there in the order of time.
+//! Hosts around a switch, or two, and what happens there in the order of time.
 
 use esp::{Config, Nanos, Seq};
 use fastrand::Rng;
 
 use crate::agenda::Agenda;
+use crate::conditions::{Uplink, MOST_PLACES};
 use crate::host::{Alarm, Arrival, Endpoint, Host, HostConfig, Packet};
 use crate::network::{frame_bytes, Port, Rate, Wire};
 use crate::simulation::Setup;
@@ -15,10 +16,14 @@ pub type End = (u32, u32);
 
 #[derive(Debug)]
 enum Event {
-    /// A packet reaches the switch, on its way to this end.
-    Switch(End, Packet),
-    /// A host is done with receiving a packet.
+    /// A packet reaches the first of two switches on its way to this end.
+    Uplink(End, Packet),
+    /// A packet reaches the switch of its lane, on its way to this end.
+    Switch(End, u32, Packet),
+    /// A host's card has received a packet.
     Host(End, Packet),
+    /// A host's card interrupts it for the packets that it has collected.
+    Interrupt(u32),
     Alarm(u32, Alarm),
     /// An end begins to connect.
     Connect(End),
@@ -26,7 +31,7 @@ enum Event {
     Send(End, u64),
 }
 
-/// Hosts around one switch.
+/// Hosts around a switch, or two.
 #[derive(Debug)]
 pub struct Fabric {
     setup: Setup,
@@ -35,10 +40,16 @@ pub struct Fabric {
     pub hosts: Vec<Host>,
     /// The other end of each host's connections, by slot.
     peers: Vec<Vec<End>>,
-    /// From each host to the switch.
+    /// From each host to the switch, by lane and then by host.
     wires: Vec<Wire>,
-    /// From the switch to each host.
+    /// From the switch to each host, by lane and then by host.
     pub ports: Vec<Port>,
+    /// From the first of two switches to the second, and back.
+    pub uplinks: Vec<Port>,
+    /// The lane that each host's next packet takes.
+    lanes: Vec<u32>,
+    /// What each host's card has collected.
+    collected: Vec<Vec<(End, Packet)>>,
     /// The end that was delivered data by the event that happened last.
     pub delivered: Option<End>,
     rng: Rng,
@@ -63,12 +74,20 @@ impl Fabric {
             };
             Host::new(peers.iter().map(|(host, _)| u64::from(*host)), config)
         };
-        let port = |_| Port::new(setup.rate, setup.buffer);
+        let conditions = &setup.conditions;
+        let places = (0..conditions.lanes).flat_map(|_| 0..peers.len() as u32);
+        let wire = |host| Wire::new(conditions.rate_of(host, wires));
+        let port = |host| Port::new(conditions.rate_of(host, setup.rate), setup.buffer);
+        let uplinks = conditions.uplink.iter();
+        let uplink = |uplink: &Uplink| [0, 1].map(|_| Port::new(uplink.rate, uplink.buffer));
         Self {
             agenda: Agenda::default(),
             hosts: peers.iter().enumerate().map(host).collect(),
-            wires: peers.iter().map(|_| Wire::new(wires)).collect(),
-            ports: peers.iter().map(port).collect(),
+            wires: places.clone().map(wire).collect(),
+            ports: places.map(port).collect(),
+            uplinks: uplinks.flat_map(uplink).collect(),
+            lanes: vec![0; peers.len()],
+            collected: vec![Vec::new(); peers.len()],
             peers,
             delivered: None,
             rng: Rng::with_seed(setup.seed),
@@ -131,8 +150,10 @@ impl Fabric {
         };
         self.delivered = None;
         match event {
-            Event::Switch(to, packet) => self.forward(to, packet),
-            Event::Host(to, packet) => self.arrive(to, &packet),
+            Event::Uplink(to, packet) => self.cross(to, packet),
+            Event::Switch(to, lane, packet) => self.forward(to, lane, packet),
+            Event::Host(to, packet) => self.collect(to, packet),
+            Event::Interrupt(host) => self.interrupt(host),
             Event::Alarm(host, alarm) => {
                 self.hosts[host as usize].wake(alarm, self.agenda.now());
                 self.drain(host);
@@ -171,9 +192,29 @@ impl Fabric {
         }
         let given = self.agenda.now() + self.setup.processing / 2;
         let frame = frame_bytes(packet.header.payload());
-        let sent = self.wires[from.0 as usize].send(frame, given);
-        self.agenda
-            .put(sent + self.setup.propagation, Event::Switch(to, packet));
+        let lane = self.lanes[from.0 as usize];
+        self.lanes[from.0 as usize] = (lane + 1) % self.setup.conditions.lanes;
+        let place = self.place(from.0, lane);
+        let sent = self.wires[place].send(frame, given) + self.setup.propagation;
+        let uplink = self.setup.conditions.uplink;
+        if uplink.is_some_and(|uplink| uplink.switch_of(from.0) != uplink.switch_of(to.0)) {
+            self.agenda.put(sent, Event::Uplink(to, packet));
+        } else {
+            let longer = self.full_frames(to.0, u64::from(2 * lane));
+            self.agenda
+                .put(sent + longer, Event::Switch(to, lane, packet));
+        }
+    }
+
+    /// The place of a host's link in this lane among the wires and ports.
+    fn place(&self, host: u32, lane: u32) -> usize {
+        lane as usize * self.hosts.len() + host as usize
+    }
+
+    /// The time that so many full frames take on a host's link.
+    fn full_frames(&self, host: u32, frames: u64) -> Nanos {
+        let rate = self.setup.conditions.rate_of(host, self.setup.rate);
+        frames * rate.nanos(frame_bytes(self.setup.mss()))
     }
 
     /// Counts a request that nothing called for.
@@ -187,22 +228,70 @@ impl Fabric {
         }
     }
 
-    /// A packet is in the switch.
-    fn forward(&mut self, to: End, packet: Packet) {
+    /// A packet is in the first of two switches.
+    fn cross(&mut self, to: End, packet: Packet) {
+        let uplink = self
+            .setup
+            .conditions
+            .uplink
+            .expect("there are two switches");
+        let frame = frame_bytes(packet.header.payload());
+        let port = &mut self.uplinks[1 - uplink.switch_of(to.0)];
+        match port.send(frame, self.agenda.now()) {
+            Some(leaves) => self.agenda.put(
+                leaves + self.setup.propagation,
+                Event::Switch(to, 0, packet),
+            ),
+            None => self.lose(to, &packet),
+        }
+    }
+
+    /// A packet is in the switch of its receiver.
+    fn forward(&mut self, to: End, lane: u32, packet: Packet) {
         let lost = self.setup.loss > 0.0 && self.rng.f64() < self.setup.loss;
         self.lost += u64::from(lost);
         let frame = frame_bytes(packet.header.payload());
+        let place = self.place(to.0, lane);
         let leaves = if lost {
             None
         } else {
-            self.ports[to.0 as usize].send(frame, self.agenda.now())
+            self.ports[place].send(frame, self.agenda.now())
         };
+        let late = self.setup.conditions.late;
+        let places = if late > 0.0 && self.rng.f64() < late {
+            self.rng.u64(1..=MOST_PLACES)
+        } else {
+            0
+        };
+        let behind = self.full_frames(to.0, places) + places.min(1);
         match leaves {
             Some(leaves) => self.agenda.put(
-                leaves + self.setup.propagation + self.setup.processing.div_ceil(2),
+                leaves + behind + self.setup.propagation + self.setup.processing.div_ceil(2),
                 Event::Host(to, packet),
             ),
             None => self.lose(to, &packet),
+        }
+    }
+
+    /// A host's card has a packet. It interrupts the host at once, or collects some first.
+    fn collect(&mut self, to: End, packet: Packet) {
+        let coalescing = self.setup.conditions.coalescing;
+        if coalescing == 0 {
+            self.arrive(to, &packet);
+            return;
+        }
+        let collected = &mut self.collected[to.0 as usize];
+        collected.push((to, packet));
+        if collected.len() == 1 {
+            let at = self.agenda.now() + coalescing;
+            self.agenda.put(at, Event::Interrupt(to.0));
+        }
+    }
+
+    /// A host takes what its card has collected.
+    fn interrupt(&mut self, host: u32) {
+        for (to, packet) in std::mem::take(&mut self.collected[host as usize]) {
+            self.arrive(to, &packet);
         }
     }
 

@@ -8,6 +8,7 @@
 //! the same seed gives the same result.
 
 pub mod agenda;
+pub mod conditions;
 pub mod fabric;
 pub mod host;
 pub mod mesh;
@@ -17,4 +18,5 @@ pub mod report;
 pub mod rounds;
 pub mod simulation;
 pub mod sizes;
+pub mod streams;
 pub mod studies;

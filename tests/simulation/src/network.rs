@@ -24,7 +24,7 @@ pub fn frame_bytes(payload: u16) -> u32 {
 }
 
 /// How fast bytes leave.
-#[derive(Clone, Copy, Debug, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Rate {
     /// Bits per second.
     pub bits: u64,
@@ -34,6 +34,11 @@ pub struct Rate {
 }
 
 impl Rate {
+    /// How long a frame occupies the wire, rounded up.
+    pub fn nanos(self, frame: u32) -> Nanos {
+        nanos(self.duration(frame))
+    }
+
     fn duration(self, frame: u32) -> Picos {
         let bits = u64::from(frame + self.framing) * 8;
         // 16,404 bytes at 1 Mbit/s are 1.3e11 ps, far from the end of u64.

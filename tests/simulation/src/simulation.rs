@@ -7,6 +7,7 @@ use std::ops::{Deref, DerefMut};
 use esp::{Config, Nanos};
 use serde::Serialize;
 
+use crate::conditions::Conditions;
 use crate::fabric::{End, Fabric};
 use crate::host::Host;
 use crate::network::{frame_bytes, Rate};
@@ -45,6 +46,9 @@ pub struct Setup {
     pub propagation: Nanos,
     /// The part of all packets that is lost at random in the switch, 0 to 1.
     pub loss: f64,
+    /// What makes the network another one than links of one rate around one switch.
+    #[serde(skip_serializing_if = "Conditions::is_plain")]
+    pub conditions: Conditions,
     /// What all that is random begins with.
     pub seed: u64,
 }

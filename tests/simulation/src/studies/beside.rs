@@ -20,8 +20,8 @@ const AHEAD: u64 = 512 << 10;
 /// What it is given at a time.
 const PIECE: u64 = 256 << 10;
 
-/// For so long the streams have the port to themselves before the first question, nanoseconds.
-const WARM_UP: Nanos = 1_000_000_000;
+/// The streams have the port to themselves while it could carry so much, before the first question: bits.
+const WARM_UP: u64 = 200_000_000;
 
 /// A run that takes longer is given up, nanoseconds.
 const LONGEST: Nanos = 600_000_000_000;
@@ -238,7 +238,8 @@ impl<'a> Case<'a> {
     /// Runs the announcers and the streams alone for a while. Returns the end of this time, where measuring begins.
     fn warm_up(&mut self) -> Nanos {
         let alone = self.streams.end == 0;
-        let start = self.simulation.now() + if alone { 0 } else { WARM_UP };
+        let bits = if alone { 0 } else { WARM_UP };
+        let start = self.simulation.now() + bits * 1_000_000_000 / self.options.bits;
         while self.simulation.next().is_some_and(|at| at < start) {
             self.step();
         }

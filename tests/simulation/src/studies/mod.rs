@@ -6,6 +6,7 @@ pub mod alltoall;
 pub mod announce;
 pub mod beside;
 pub mod burst;
+pub mod rack;
 pub mod scale;
 pub mod silent;
 pub mod table;
@@ -20,6 +21,7 @@ use clap::{value_parser, Args, Command, Subcommand};
 use esp::Nanos;
 use serde::Serialize;
 
+use crate::conditions::Conditions;
 use crate::network::Rate;
 use crate::report::{write_json, Columns, Table};
 use crate::rounds::{self, Message, Summary, Workload};
@@ -62,6 +64,8 @@ studies! {
     Workloads: workloads,
     /// Goodput over burst_length and packets_to_ack
     Burst: burst,
+    /// What must hold in a rack: links of 1 to 100 Gbit/s that lose, reorder, delay and are shared
+    Rack: rack,
 }
 
 /// A study: its own options, and how it runs with them, prints and draws.
@@ -196,6 +200,7 @@ impl Common {
             processing: self.processing,
             propagation: Nanos::from(self.propagation),
             loss: self.loss,
+            conditions: Conditions::default(),
             seed: self.seed,
         }
     }

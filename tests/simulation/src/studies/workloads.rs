@@ -11,7 +11,7 @@ use clap::{value_parser, Args};
 use esp::Nanos;
 use serde::Serialize;
 
-use super::{buffer, megabits, senders, size, Common, Study};
+use super::{buffer, defaults, megabits, senders, size, Common, Study};
 use crate::network::frame_bytes;
 use crate::report::{kib, part, rate, Columns};
 use crate::rounds::percentile;
@@ -27,30 +27,36 @@ const MOST_AHEAD: u64 = 32 << 20;
 pub struct Options {
     /// Distributions of sizes
     #[arg(long, value_delimiter = ',', default_value = "w1,w2,w3,w4,w5")]
-    sizes: Vec<Sizes>,
+    pub sizes: Vec<Sizes>,
     /// Numbers of senders
     #[arg(long, value_delimiter = ',', default_value = "10,100,1000", value_parser = senders)]
-    senders: Vec<usize>,
+    pub senders: Vec<usize>,
     /// What all of them send, percent of what the receiver's port can carry
     // With headers; here a part of one.
     #[arg(long, default_value = "80", value_parser = percent())]
-    load: f64,
+    pub load: f64,
     /// Bytes in all
     // And a thousand messages at least.
     #[arg(long, default_value = "256M", value_parser = size)]
-    bytes: u64,
+    pub bytes: u64,
     /// Rate of every link, Mbit/s
     #[arg(long = "megabits", value_name = "MEGABITS", default_value = "10000", value_parser = megabits())]
-    bits: u64,
+    pub bits: u64,
     /// Buffer of every port
     #[arg(long, default_value = "2M", value_parser = buffer)]
-    buffer: u32,
+    pub buffer: u32,
 }
 
 fn percent() -> impl TypedValueParser<Value = f64> {
     value_parser!(u8)
         .range(1..=99)
         .map(|percent| f64::from(percent) / 100.0)
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        defaults()
+    }
 }
 
 impl Study for Options {
