@@ -7,7 +7,7 @@
 use esp::ack_queue;
 use esp_simulation::rounds::{self, Message, Round, Summary, Workload};
 use esp_simulation::simulation::{Parameters, Setup, Simulation};
-use esp_simulation::studies::{alltoall, beside, Common, Study};
+use esp_simulation::studies::{alltoall, beside, rack, Common, Study};
 
 const GIGABIT: u64 = 1_000_000_000;
 
@@ -325,5 +325,27 @@ fn a_slow_line_carries_everything_about_once() {
             );
             assert!(summary.counts.requests <= senders as u64, "{summary:?}");
         }
+    }
+}
+
+/// What holds of the rack's cases. `make simulation OPTIONS=rack` has all of them, with those that do not hold yet.
+#[test]
+fn a_rack_keeps_what_holds() {
+    let held = [
+        "10 kB beside 16 streams, 1 Gbit/s",
+        "10 kB beside 16 streams, 10 Gbit/s",
+        "10 kB beside 16 streams, 100 Gbit/s",
+        "W1 at load 0.8, 10 Gbit/s",
+    ];
+    let options = rack::Options {
+        only: held.map(str::to_owned).into(),
+        quick: false,
+        check: false,
+    };
+    let lines = options.run(&Common::default()).expect("all cases exist");
+    for name in held {
+        let line = lines.iter().find(|line| line.name() == name);
+        let line = line.unwrap_or_else(|| panic!("no case '{name}'"));
+        assert!(line.holds(), "{line:?}");
     }
 }

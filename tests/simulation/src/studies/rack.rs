@@ -36,13 +36,13 @@ const BUFFERS: [(u64, u32); 4] = [
 pub struct Options {
     /// Only cases whose name contains one of these
     #[arg(long, value_delimiter = ',')]
-    only: Vec<String>,
+    pub only: Vec<String>,
     /// A quarter of the time and of the messages
     #[arg(long)]
-    quick: bool,
+    pub quick: bool,
     /// Fail if a case does not hold
     #[arg(long)]
-    check: bool,
+    pub check: bool,
 }
 
 /// What a case must reach.
@@ -68,7 +68,13 @@ pub struct Line {
 }
 
 impl Line {
-    fn holds(&self) -> bool {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        &self.case
+    }
+
+    /// Whether it reaches what it must.
+    pub fn holds(&self) -> bool {
         let reached = match self.must {
             Must::Least(least) => self.measured >= least,
             Must::Most(most) => self.measured <= most,
