@@ -154,9 +154,13 @@ impl Operations for Edp {
         }
         match name {
             EDP_SO_MTU => {
-                let ifindex = tie(sock);
-                let device = Device::get(sock.net(), ifindex).ok_or(ENODEV)?;
-                value.write_u32(largest(sock, &device))
+                let bytes = {
+                    let section = rcu::Read::enter();
+                    let device = Device::find(sock.net(), tie(sock), &section).ok_or(ENODEV)?;
+                    largest(sock, device)
+                };
+                // May wait for the user's memory: only then no read section is open.
+                value.write_u32(bytes)
             }
             EDP_SO_STATS => {
                 let stats = &sock.shared().stats;

@@ -8,7 +8,6 @@ use crate::{
     esp_output::push,
     esp_sock::{tie, Esp},
     net::{
-        device::Device,
         namespace::PerNet,
         options::{OptionBuffer, OptionValue},
         sock::{Sock, TcpState},
@@ -16,6 +15,7 @@ use crate::{
     },
     space::Space,
     sysctl::USER_TIMEOUT,
+    ties::mtu,
     uapi::EP_SO_ZEROCOPY,
 };
 
@@ -55,8 +55,7 @@ pub(crate) fn set(sock: &Sock<Esp>, name: i32, value: OptionValue) -> Result {
 
 /// `ESP_SO_MTU`: payload bytes of a packet.
 fn payload(sock: &Sock<Esp>) -> Result<u32> {
-    let device = Device::get(sock.net(), tie(sock)).ok_or(ENODEV)?;
-    let mtu = device.mtu();
+    let mtu = mtu(sock.net(), tie(sock))?;
     let mut guard = sock.lock();
     Ok(match guard.locked().state.connection() {
         Some(connection) => connection.sending.payload_with(mtu),

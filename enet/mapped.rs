@@ -16,7 +16,6 @@ use crate::{
     mapped_list::Carrier,
     mapped_record::{Phase, Record},
     net::{
-        device::Device,
         family::Operations,
         inet::{
             Companion, End, InternetEnd, NewStream, Parts, Server, StreamCall, StreamInfo, Streams,
@@ -27,6 +26,7 @@ use crate::{
     },
     space::Space,
     statistics::Statistic,
+    ties::mtu,
     uapi::is_own_level,
 };
 
@@ -205,7 +205,7 @@ impl Streams for Mapped {
 
     fn info(companion: &Companion<Self>) -> StreamInfo {
         let sock = companion.sock();
-        let mtu = Device::get(sock.net(), tie(sock)).map_or(0, |device| device.mtu());
+        let mtu = mtu(sock.net(), tie(sock)).unwrap_or(0);
         let mut guard = sock.lock();
         let mut esp = guard.locked();
         let Some((_, connection)) = parts(&mut esp) else {

@@ -83,6 +83,18 @@ pub(crate) fn present(net: &Net, ifindex: u32) -> Result {
         .ok_or(ENODEV)
 }
 
+/// The MTU of the device that a socket is tied to. Nothing of the device is held when this returns: the caller may wait for the
+/// socket's lock, or for user memory.
+///
+/// # Errors
+///
+/// `ENODEV`.
+pub(crate) fn mtu(net: &Net, ifindex: u32) -> Result<u32> {
+    let section = rcu::Read::enter();
+    let device = Device::find(net, ifindex, &section).ok_or(ENODEV)?;
+    Ok(device.mtu())
+}
+
 /// How often a device has gone from any namespace; wraps.
 static DEPARTURES: AtomicU32 = AtomicU32::new(0);
 

@@ -7,11 +7,7 @@
 use super::{bindings, listed::Listed, namespace::Net, rcu, skb::Skb};
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem, ptr, ptr::NonNull};
-use kernel::{
-    ffi::c_int,
-    sync::aref::{ARef, AlwaysRefCounted},
-    types::Opaque,
-};
+use kernel::{ffi::c_int, types::Opaque};
 
 /// Bytes of Ethernet's header.
 const ETHERNET_HEADER: usize = mem::size_of::<bindings::ethhdr>();
@@ -46,7 +42,9 @@ impl Mac {
     }
 }
 
-/// A network device that is held by a reference or an RCU read section elsewhere.
+/// A network device. It is only ever lent: by a read section of RCU in which it was found, or by the kernel for the time of
+/// a call. There is no owned reference, since `ip link del` waits for those without end: a task that has one must not fault
+/// on user memory or wait for a lock.
 #[repr(transparent)]
 pub(crate) struct Device(Opaque<bindings::net_device>);
 
@@ -75,16 +73,6 @@ impl Device {
         }
     }
 
-    /// A reference to the device with index `ifindex` in `net`.
-    #[inline]
-    pub(crate) fn get(net: &Net, ifindex: u32) -> Option<ARef<Device>> {
-        // SAFETY: The namespace is valid; the result is null or a reference for us.
-        unsafe {
-            let dev = bindings::dev_get_by_index(net.as_ptr(), ifindex as c_int);
-            NonNull::new(dev).map(|dev| ARef::from_raw(dev.cast()))
-        }
-    }
-
     /// Whether it is listed in its namespace.
     fn is_listed(&self) -> bool {
         let section = rcu::Read::enter();
@@ -101,8 +89,10 @@ impl Device {
     /// Namespace the device is in.
     #[inline]
     pub(crate) fn net(&self) -> &Net {
-        // SAFETY: A device's namespace outlives its stay there.
-        unsafe { Net::from_raw((*self.as_ptr()).nd_net.net) }
+        // SAFETY: The device is valid; a single load, since it may move to another namespace meanwhile. A namespace is there for
+        // a grace period after its last device has left, and what has lent us the device keeps that from ending, or the
+        // device from moving.
+        unsafe { Net::from_raw(ptr::read_volatile(&raw const (*self.as_ptr()).nd_net.net)) }
     }
 
     /// Largest payload of a frame, bytes.
@@ -276,19 +266,6 @@ impl Device {
         } else {
             Err(ENOBUFS)
         }
-    }
-}
-
-// SAFETY: A device is valid as long as its count is not zero.
-unsafe impl AlwaysRefCounted for Device {
-    fn inc_ref(&self) {
-        // SAFETY: The device is valid, so its count is not zero.
-        unsafe { bindings::dev_hold(self.as_ptr()) };
-    }
-
-    unsafe fn dec_ref(this: NonNull<Self>) {
-        // SAFETY: The reference of the trait's contract is given back.
-        unsafe { bindings::dev_put(this.as_ptr().cast()) };
     }
 }
 
