@@ -94,7 +94,7 @@ H(void, sk_inherit_busy_poll, (struct sock *to, const struct sock *from), )
 /* routes and neighbours */
 H(struct rtable *, route_output, (struct sock *sk, __be32 *saddr, __be32 daddr, __be16 dport), struct flowi4 fl4 = { .flowi4_oif = READ_ONCE(sk->sk_bound_dev_if), .flowi4_mark = READ_ONCE(sk->sk_mark), .flowi4_proto = IPPROTO_TCP, .flowi4_uid = sk_uid(sk), .daddr = daddr, .saddr = *saddr, .fl4_dport = dport }; struct rtable *rt = ip_route_output_flow(sock_net(sk), &fl4, sk); *saddr = fl4.saddr; return rt)
 H(bool, rt_is_on_link, (const struct rtable *rt), return rt->rt_type == RTN_UNICAST && !rt->rt_uses_gateway && !rt->rt_gw_family && !dst_xfrm(&rt->dst))
-H(struct net_device *, rt_dev, (const struct rtable *rt), return rt->dst.dev)
+H(struct net_device *, rt_dev_rcu, (const struct rtable *rt), return dst_dev_rcu(&rt->dst))
 H(void, rt_put, (struct rtable *rt), ip_rt_put(rt))
 H(bool, neighbour_address, (struct net_device *dev, __be32 ip, u8 *address), bool valid = false; struct neighbour *n; rcu_read_lock(); n = __ipv4_neigh_lookup_noref(dev, (__force u32)ip); if (n && READ_ONCE(n->nud_state) & NUD_VALID) { neigh_ha_snapshot(address, n, dev); valid = true; } rcu_read_unlock(); return valid)
 H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr_type_dev_table(dev_net(dev), dev, ip) == RTN_LOCAL)

@@ -8,6 +8,7 @@
 use super::{
     bindings,
     device::{Device, Mac},
+    rcu,
     sock::RawSock,
 };
 
@@ -49,6 +50,18 @@ fn neighbour(device: &Device, ip: [u8; 4]) -> Option<Mac> {
     known.then(|| Mac(*address.first_chunk().unwrap_or(&[0; 6])))
 }
 
+/// The device of a route, for as long as the read section lasts. A route does not hold its device: when the device goes, the
+/// core puts another into its place (`dst_dev_put`), which is not Ethernet's.
+///
+/// # Safety
+///
+/// `route` is a valid route.
+unsafe fn device_of(route: *mut bindings::rtable, _section: &rcu::Read) -> &Device {
+    // SAFETY: The caller's promise. The pointer is loaded once, in the read section; a device is freed after all the sections
+    // in which a route may have led to it.
+    unsafe { Device::from_raw(bindings::rt_dev_rcu(route)) }
+}
+
 /// Whether the host with address `ip` is the neighbour with address `mac` behind `device`.
 pub(crate) fn is_neighbour(device: &Device, ip: [u8; 4], mac: Mac) -> bool {
     neighbour(device, ip) == Some(mac)
@@ -83,21 +96,22 @@ impl RawSock {
         if unsafe { bindings::is_err(route.cast()) } {
             return Err(NoHop::NotOnLink);
         }
-        // SAFETY: The route holds its device, and is given back when both have been asked.
-        let hop = unsafe {
-            let hop = if bindings::rt_is_on_link(route) {
-                let device = Device::from_raw(bindings::rt_dev(route));
-                match neighbour(device, to) {
-                    Some(mac) => Ok((device.index(), mac)),
-                    None if device.is_ethernet() => Err(NoHop::NoNeighbour),
-                    None => Err(NoHop::NotOnLink),
-                }
-            } else {
-                Err(NoHop::NotOnLink)
-            };
-            bindings::rt_put(route);
-            hop
+        let section = rcu::Read::enter();
+        // SAFETY: The route is ours until it is given back below.
+        let hop = if unsafe { bindings::rt_is_on_link(route) } {
+            // SAFETY: The same.
+            let device = unsafe { device_of(route, &section) };
+            match neighbour(device, to) {
+                Some(mac) => Ok((device.index(), mac)),
+                None if device.is_ethernet() => Err(NoHop::NoNeighbour),
+                None => Err(NoHop::NotOnLink),
+            }
+        } else {
+            Err(NoHop::NotOnLink)
         };
+        drop(section);
+        // SAFETY: Gives back the reference that we got, once.
+        unsafe { bindings::rt_put(route) };
         hop.map(|(ifindex, mac)| Hop {
             ifindex,
             mac,
