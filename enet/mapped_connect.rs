@@ -300,7 +300,7 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
         space.mapped_refusals.add(&attempt.to);
         match call.connect(attempt.name(), true) {
             Ok(()) | Err(EINPROGRESS) => {}
-            Err(error) => call.sock().report_error(error),
+            Err(error) => call.report_error(error),
         }
     }
     Server::Tcp

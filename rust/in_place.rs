@@ -106,9 +106,9 @@ impl Message<'_> {
     ///
     /// `ENOBUFS` without memory, or if the user may not have more pages pinned (`RLIMIT_MEMLOCK`), or the socket
     /// no more notices (`net.core.optmem_max`).
-    pub(crate) fn begin_in_place(
+    pub(crate) fn begin_in_place<P: Protocol>(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<P>,
         len: usize,
         last: Option<&Buffer>,
     ) -> Result {

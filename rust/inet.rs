@@ -24,7 +24,7 @@ use super::{
     family::{splice_by, without_descriptor, Call, Closing, Operations},
     message::Message,
     options::{IntArgument, OptionBuffer},
-    sock::{Protocol, RawSock, Sock, SockRef},
+    sock::{field, Protocol, RawSock, Sock, SockRef},
     uapi,
 };
 use crate::net::errno::prelude::*;
@@ -332,6 +332,14 @@ impl<'a, M: Streams> StreamCall<'a, M> {
                 flags,
             )
         })
+    }
+
+    /// Stores an error for the next call on TCP's socket and wakes tasks that wait for one.
+    pub(crate) fn report_error(&self, error: Error) {
+        let sock = self.sock();
+        // SAFETY: An aligned word of the valid socket, stored as TCP does it.
+        unsafe { ptr::write_volatile(field!(sock, sk_err), -error.to_errno()) };
+        sock.wake_error();
     }
 
     /// TCP's `listen`.

@@ -48,6 +48,7 @@ pub(crate) mod datagram;
 pub(crate) mod device;
 pub(crate) mod errno;
 pub(crate) mod family;
+mod front;
 mod in_place;
 pub(crate) mod inet;
 pub(crate) mod joining;

@@ -75,28 +75,6 @@ impl RawSock {
         cell.store(mark.max(1), Relaxed);
     }
 
-    /// `SO_PEEK_OFF`: where a look at the queue starts, bytes from its head.
-    #[inline]
-    pub(crate) fn peek_offset(&self) -> usize {
-        // SAFETY: A single load, as the core does it; negative is off.
-        unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off).max(0) as usize }
-    }
-
-    /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a look returned, or back by
-    /// those that were taken from the head.
-    #[inline]
-    pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
-        let sk = self.front();
-        // SAFETY: As in `peek_offset`.
-        if unsafe { ptr::read_volatile(&raw const (*sk).sk_peek_off) } < 0 {
-            return;
-        }
-        let n = c_int::try_from(n).unwrap_or(c_int::MAX);
-        let back = if peeked { -n } else { n };
-        // SAFETY: The socket is valid; the function does nothing when the offset is off.
-        unsafe { bindings::sk_peek_offset_bwd(sk, back) };
-    }
-
     /// `SO_BINDTODEVICE`: the index of the only device to use, or 0.
     #[inline]
     pub(crate) fn bound_device(&self) -> u32 {

@@ -21,18 +21,13 @@ use super::{
     sock_list::Links,
     softirq::Softirq,
     table::Memberships,
-    uapi,
 };
-use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
     ops::Deref,
     ptr,
     ptr::NonNull,
-    sync::atomic::{
-        fence, AtomicBool, AtomicI32, AtomicU32, AtomicU8,
-        Ordering::{Acquire, Relaxed, Release},
-    },
+    sync::atomic::{AtomicBool, AtomicI32, AtomicU32, AtomicU8, Ordering::Relaxed},
 };
 use kernel::types::NotThreadSafe;
 
@@ -146,12 +141,6 @@ impl RawSock {
         self.state_cell().load(Relaxed)
     }
 
-    /// Sets the connection state.
-    #[inline]
-    pub(crate) fn set_tcp_state(&self, state: TcpState) {
-        self.state_cell().store(state as u8, Relaxed);
-    }
-
     #[inline]
     fn state_cell(&self) -> &AtomicU8 {
         // SAFETY: The field is a byte in a valid socket, accessed by everyone in single loads and
@@ -169,56 +158,6 @@ impl RawSock {
     #[inline]
     pub(crate) fn shutdown(&self) -> u8 {
         self.shutdown_cell().load(Relaxed)
-    }
-
-    /// The socket in front of a companion, which has a reference to it until its end, or this one: whose fields
-    /// the core looks at on behalf of the descriptor. Valid as long as this socket.
-    #[inline]
-    pub(super) fn front(&self) -> *mut bindings::sock {
-        // SAFETY: A single load. The pointer of a socket of ours is written by `super::inet` only.
-        let front = unsafe { ptr::read_volatile(field!(self, sk_user_data)) };
-        if front.is_null() {
-            self.as_ptr()
-        } else {
-            front.cast()
-        }
-    }
-
-    /// The pending error: a companion's is that of the socket in front of it.
-    #[inline]
-    fn error_cell(&self) -> &AtomicI32 {
-        // SAFETY: An aligned word of a valid socket.
-        unsafe { AtomicI32::from_ptr(ptr::addr_of_mut!((*self.front()).sk_err)) }
-    }
-
-    /// Whether an error is pending. Code that has read the state before sees the error that was
-    /// set with that state.
-    #[inline]
-    pub(crate) fn has_error(&self) -> bool {
-        fence(Acquire);
-        self.error_cell().load(Relaxed) != 0
-    }
-
-    /// Takes the pending error, if any.
-    #[inline]
-    pub(crate) fn take_error(&self) -> Result {
-        match self.error_cell().swap(0, Relaxed) {
-            0 => Ok(()),
-            errno => Err(Error::from_errno(-errno)),
-        }
-    }
-
-    /// Stores an error for the next call. Set it before the state that it explains: a reader of both
-    /// without the lock then never sees a failure without its reason.
-    pub(crate) fn set_error(&self, error: Error) {
-        self.error_cell().store(-error.to_errno(), Relaxed);
-        fence(Release);
-    }
-
-    /// Stores an error for the next call and wakes tasks that wait for one.
-    pub(crate) fn report_error(&self, error: Error) {
-        self.set_error(error);
-        self.wake_error();
     }
 
     /// How often a call disconnected the socket: calls that sleep meanwhile look at it.
@@ -294,12 +233,6 @@ impl RawSock {
         unsafe { bindings::sk_note_arrival(self.as_ptr(), skb.as_ptr()) };
     }
 
-    /// Has a companion's front show the processor and the queue that its last packet came by.
-    pub(super) fn show_arrival(&self) {
-        // SAFETY: Both are valid; single stores, as the core does them.
-        unsafe { bindings::sk_show_arrival(self.front(), self.as_ptr()) };
-    }
-
     /// Has receive flow steering bring the socket's packets to the processor that runs this.
     #[inline]
     pub(crate) fn record_flow(&self) {
@@ -312,13 +245,6 @@ impl RawSock {
     pub(crate) fn note_queue(&self, skb: &Buffer) {
         // SAFETY: As in `note_arrival`.
         unsafe { bindings::sk_mark_napi_id(self.as_ptr(), skb.as_ptr()) };
-    }
-
-    /// How many connections may wait to be accepted, as given to `listen`.
-    #[inline]
-    pub(crate) fn backlog_limit(&self) -> &AtomicU32 {
-        // SAFETY: An aligned word in a valid socket, accessed in single loads and stores.
-        unsafe { AtomicU32::from_ptr(field!(self, sk_max_ack_backlog)) }
     }
 
     /// Counts a packet that the socket could not take.
@@ -345,26 +271,6 @@ impl RawSock {
     pub(crate) fn receives_nothing(&self) -> bool {
         // SAFETY: The queue is part of a valid socket.
         unsafe { queue::is_empty(field!(self, sk_receive_queue)) }
-    }
-
-    /// Whether the error queue has reports. A companion's notices are in the queue of the socket in front of it.
-    #[inline]
-    pub(super) fn has_reports(&self) -> bool {
-        // SAFETY: The queues are parts of valid sockets.
-        unsafe {
-            !queue::is_empty(field!(self, sk_error_queue))
-                || !queue::is_empty(ptr::addr_of_mut!((*self.front()).sk_error_queue))
-        }
-    }
-
-    /// Readiness that errors bring: a pending one, or reports in the error queue.
-    #[inline]
-    pub(crate) fn error_readiness(&self) -> u32 {
-        if self.has_reports() || self.has_error() {
-            uapi::EPOLLERR
-        } else {
-            0
-        }
     }
 }
 
@@ -418,6 +324,19 @@ impl<P: Protocol> Sock<P> {
     /// The part that is read without the lock.
     #[inline]
     pub(crate) fn shared(&self) -> &P::Shared {
+    /// Sets the connection state.
+    #[inline]
+    pub(crate) fn set_tcp_state(&self, state: TcpState) {
+        self.state_cell().store(state as u8, Relaxed);
+    }
+
+    /// How many connections may wait to be accepted, as given to `listen`.
+    #[inline]
+    pub(crate) fn backlog_limit(&self) -> &AtomicU32 {
+        // SAFETY: An aligned word in a valid socket, accessed in single loads and stores.
+        unsafe { AtomicU32::from_ptr(field!(self, sk_max_ack_backlog)) }
+    }
+
         &self.shared
     }
 

@@ -1,0 +1,124 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The pending error, the error queue and other fields that the core looks at on behalf of a descriptor. A companion has a
+//! socket of TCP's [in front](super::inet), which is the descriptor's: these fields are that one's then.
+//!
+//! Only a socket of a protocol of ours is asked for its front. The pointer to it is `sk_user_data`, which other sockets use
+//! for other things: on one of TCP's it belongs to whoever has attached to it, such as `KCM` or a sockmap.
+//!
+//! C header: [`include/net/sock.h`](srctree/include/net/sock.h)
+
+use super::{
+    bindings, queue,
+    sock::{field, Protocol, Sock},
+    uapi,
+};
+use crate::net::errno::prelude::*;
+use core::{
+    ptr,
+    sync::atomic::{
+        fence, AtomicI32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+use kernel::ffi::c_int;
+
+impl<P: Protocol> Sock<P> {
+    /// The socket in front of a companion, which has a reference to it until its end, or this one. Valid as long as this
+    /// socket.
+    #[inline]
+    pub(super) fn front(&self) -> *mut bindings::sock {
+        // SAFETY: A single load of a field of a valid socket. The pointer of a socket of `P` is written by `super::inet` only.
+        let front = unsafe { ptr::read_volatile(field!(self, sk_user_data)) };
+        if front.is_null() {
+            self.as_ptr()
+        } else {
+            front.cast()
+        }
+    }
+
+    /// The pending error.
+    #[inline]
+    fn error_cell(&self) -> &AtomicI32 {
+        // SAFETY: An aligned word of a socket that is valid as long as this one.
+        unsafe { AtomicI32::from_ptr(ptr::addr_of_mut!((*self.front()).sk_err)) }
+    }
+
+    /// Whether an error is pending. Code that has read the state before sees the error that was
+    /// set with that state.
+    #[inline]
+    pub(crate) fn has_error(&self) -> bool {
+        fence(Acquire);
+        self.error_cell().load(Relaxed) != 0
+    }
+
+    /// Takes the pending error, if any.
+    #[inline]
+    pub(crate) fn take_error(&self) -> Result {
+        match self.error_cell().swap(0, Relaxed) {
+            0 => Ok(()),
+            errno => Err(Error::from_errno(-errno)),
+        }
+    }
+
+    /// Stores an error for the next call. Set it before the state that it explains: a reader of both
+    /// without the lock then never sees a failure without its reason.
+    pub(crate) fn set_error(&self, error: Error) {
+        self.error_cell().store(-error.to_errno(), Relaxed);
+        fence(Release);
+    }
+
+    /// Stores an error for the next call and wakes tasks that wait for one.
+    pub(crate) fn report_error(&self, error: Error) {
+        self.set_error(error);
+        self.wake_error();
+    }
+
+    /// Whether the error queue has reports. A companion's notices are in the queue of the socket in front of it.
+    #[inline]
+    pub(super) fn has_reports(&self) -> bool {
+        // SAFETY: The queues are parts of valid sockets.
+        unsafe {
+            !queue::is_empty(field!(self, sk_error_queue))
+                || !queue::is_empty(ptr::addr_of_mut!((*self.front()).sk_error_queue))
+        }
+    }
+
+    /// Readiness that errors bring: a pending one, or reports in the error queue.
+    #[inline]
+    pub(crate) fn error_readiness(&self) -> u32 {
+        if self.has_reports() || self.has_error() {
+            uapi::EPOLLERR
+        } else {
+            0
+        }
+    }
+
+    /// Has a companion's front show the processor and the queue that its last packet came by.
+    pub(super) fn show_arrival(&self) {
+        // SAFETY: Both are valid; single stores, as the core does them.
+        unsafe { bindings::sk_show_arrival(self.front(), self.as_ptr()) };
+    }
+
+    /// `SO_PEEK_OFF`: where a look at the queue starts, bytes from its head.
+    #[inline]
+    pub(crate) fn peek_offset(&self) -> usize {
+        // SAFETY: A single load, as the core does it; negative is off.
+        unsafe { ptr::read_volatile(&raw const (*self.front()).sk_peek_off).max(0) as usize }
+    }
+
+    /// Moves `SO_PEEK_OFF`, if it is on: forward by the `n` bytes that a look returned, or back by
+    /// those that were taken from the head.
+    #[inline]
+    pub(crate) fn move_peek_offset(&self, peeked: bool, n: usize) {
+        let sk = self.front();
+        // SAFETY: As in `peek_offset`.
+        if unsafe { ptr::read_volatile(&raw const (*sk).sk_peek_off) } < 0 {
+            return;
+        }
+        let n = c_int::try_from(n).unwrap_or(c_int::MAX);
+        let back = if peeked { -n } else { n };
+        // SAFETY: The socket is valid; the function does nothing when the offset is off.
+        unsafe { bindings::sk_peek_offset_bwd(sk, back) };
+    }
+}
