@@ -39,6 +39,7 @@ impl Protocol for Edp {
     type State = Option<Pending>;
     type Slot = ();
     const WAKES_WRITERS: bool = false;
+    const OUTLIVES_DESCRIPTOR: bool = false;
 
     fn vtable() -> &'static Vtable<Self> {
         &VTABLE

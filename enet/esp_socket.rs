@@ -54,6 +54,7 @@ impl Protocol for Esp {
     type State = State;
     type Slot = esp::Slot;
     const WAKES_WRITERS: bool = true;
+    const OUTLIVES_DESCRIPTOR: bool = true;
 
     fn vtable() -> &'static Vtable<Self> {
         &VTABLE

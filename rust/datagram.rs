@@ -61,7 +61,7 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
     /// # Errors
     ///
     /// `EAGAIN` without room, `EPIPE` after shutdown, `ENOBUFS` without memory, `EINTR` and
-    /// `ERESTARTSYS` after a signal, and the socket's own pending error.
+    /// `ERESTARTSYS` after a signal, `ENODEV` while the module goes, and the socket's own pending error.
     #[inline]
     pub(crate) fn alloc_send(
         &self,
@@ -69,6 +69,9 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
         size: usize,
         nonblocking: bool,
     ) -> Result<Skb> {
+        if !P::vtable().pin(self) {
+            return Err(ENODEV);
+        }
         let free = !self.has_error()
             && self.shutdown() & uapi::SEND_SHUTDOWN == 0
             && self.in_devices() < self.send_limit();

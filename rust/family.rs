@@ -10,7 +10,6 @@ use super::{
     bindings,
     message::Message,
     options::{IntArgument, OptionBuffer, OptionValue},
-    rcu,
     skb::{Context, Skb},
     sock::{Protocol, RawSock, Sock, SockRef},
     softirq::Softirq,
@@ -22,13 +21,15 @@ use core::{
     marker::PhantomData,
     mem::{self, ManuallyDrop},
     ptr, slice,
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, AtomicUsize},
 };
 use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
 
 mod call;
+mod protocol;
 mod splicing;
 pub(crate) use call::{Call, Closing, NewDescriptor, SocketState};
+pub(crate) use protocol::ProtocolRegistration;
 pub(super) use splicing::splice_by;
 use splicing::{splice_eof, splice_read};
 
@@ -127,6 +128,8 @@ pub(crate) trait Operations: Protocol {
 /// The tables by which the kernel calls a protocol, and the count of its sockets.
 pub(crate) struct Vtable<P: Protocol> {
     proto: UnsafeCell<bindings::proto>,
+    /// The same, of this module: what made the sockets that [hold](Self::pin) the module.
+    pinning: UnsafeCell<bindings::proto>,
     ops: UnsafeCell<bindings::proto_ops>,
     /// The same for sockets of type `SOCK_SEQPACKET`.
     record_ops: UnsafeCell<bindings::proto_ops>,
@@ -168,8 +171,8 @@ impl<P: Operations> Vtable<P> {
         proto.obj_size = mem::size_of::<Sock<P>>() as c_uint;
         proto.backlog_rcv = Some(backlog::<P>);
         proto.release_cb = Some(super::timer::release_cb::<P>);
-        // `owner` stays null: a socket's descriptor pins the module by `ops.owner`. A connection
-        // that only waits for its peer to say goodbye does not; module exit ends it.
+        // `owner` stays null where sockets outlive their descriptors, which pin the module by `ops.owner`: module exit
+        // ends a connection that only waits for its peer to say goodbye.
 
         // SAFETY: As above.
         let mut ops: bindings::proto_ops = unsafe { mem::zeroed() };
@@ -210,6 +213,7 @@ impl<P: Operations> Vtable<P> {
         };
         Vtable {
             proto: UnsafeCell::new(proto),
+            pinning: UnsafeCell::new(proto),
             ops: UnsafeCell::new(ops),
             record_ops: UnsafeCell::new(record_ops),
             taken: AtomicBool::new(false),
@@ -217,111 +221,6 @@ impl<P: Operations> Vtable<P> {
             live: AtomicUsize::new(0),
             _protocol: PhantomData,
         }
-    }
-}
-
-impl<P: Protocol> Vtable<P> {
-    /// A new socket, and the tables behind it, for the core's functions.
-    ///
-    /// # Errors
-    ///
-    /// `ENODEV` if the protocol is not registered, `ENOBUFS` without memory.
-    ///
-    /// # Safety
-    ///
-    /// `net` is a valid namespace; a socket made for the kernel (`kern`) does not hold it.
-    pub(super) unsafe fn alloc(
-        &self,
-        net: *mut bindings::net,
-        kern: bool,
-    ) -> Result<*mut bindings::sock> {
-        if !self.registered.load(Ordering::Acquire) {
-            return Err(ENODEV);
-        }
-        // SAFETY: The tables were written before they were registered, and stay as they are.
-        let sk = unsafe {
-            bindings::sk_alloc(
-                net,
-                (*self.ops.get()).family,
-                Context::Task.gfp(),
-                self.proto.get(),
-                kern.into(),
-            )
-        };
-        if sk.is_null() {
-            return Err(ENOBUFS);
-        }
-        Ok(sk)
-    }
-
-    /// Counts sockets whose memory is in use.
-    pub(super) fn count(&self, change: isize) {
-        if change > 0 {
-            self.live.fetch_add(1, Ordering::Relaxed);
-        } else {
-            self.live.fetch_sub(1, Ordering::Release);
-        }
-    }
-
-    /// Counts a socket in `/proc/net/protocols`.
-    pub(super) fn count_in_use(&self, sock: &RawSock, change: c_int) {
-        // SAFETY: The protocol is registered as long as it has sockets.
-        unsafe {
-            bindings::sock_prot_inuse_add(
-                bindings::sock_net(sock.as_ptr()),
-                self.proto.get(),
-                change,
-            )
-        };
-    }
-}
-
-/// A registered protocol; dropping it waits for its last socket.
-pub(crate) struct ProtocolRegistration<P: Operations>(PhantomData<fn() -> P>);
-
-impl<P: Operations> ProtocolRegistration<P> {
-    /// Registers the protocol for sockets of `family`, once.
-    ///
-    /// # Errors
-    ///
-    /// `EEXIST` if it is registered, or was; `ENOMEM`.
-    pub(crate) fn new(family: u16, module: &'static ThisModule) -> Result<Self> {
-        let vtable = P::vtable();
-        if vtable.taken.swap(true, Ordering::Relaxed) {
-            return Err(EEXIST);
-        }
-        // SAFETY: This is the only registration there ever is, and nobody looks at the tables before
-        // `registered` is set.
-        unsafe {
-            for ops in [vtable.ops.get(), vtable.record_ops.get()] {
-                (*ops).family = c_int::from(family);
-                (*ops).owner = module.as_ptr().cast();
-            }
-            to_result(bindings::proto_register(vtable.proto.get(), 1))?;
-        }
-        vtable.registered.store(true, Ordering::Release);
-        Ok(ProtocolRegistration(PhantomData))
-    }
-}
-
-impl<P: Operations> Drop for ProtocolRegistration<P> {
-    fn drop(&mut self) {
-        let vtable = P::vtable();
-        vtable.registered.store(false, Ordering::Release);
-        // No descriptor is left, and what had none has been ended. What can remain are sockets that
-        // wait for a grace period, or for a device to give back a packet of theirs.
-        loop {
-            rcu::barrier();
-            if vtable.live.load(Ordering::Acquire) == 0 {
-                break;
-            }
-            // SAFETY: Process context, in module exit.
-            unsafe { bindings::schedule_timeout_uninterruptible(1) };
-        }
-        // The last one may have been counted out within its callback, which frees it right after.
-        rcu::barrier();
-        // SAFETY: Registered by `new`, and no socket is left.
-        unsafe { bindings::proto_unregister(vtable.proto.get()) };
     }
 }
 

@@ -125,7 +125,12 @@ impl Message<'_> {
         // shared, not one of a socket in front: others have no buffer with one but under its lock.
         let raw = unsafe {
             let front = sock.front();
-            let last = last.filter(|_| front == sock.as_ptr());
+            let own = front == sock.as_ptr();
+            // The notice refers to the socket for as long as any buffer refers to it.
+            if own && !P::vtable().pin(sock) {
+                return Err(ENOBUFS);
+            }
+            let last = last.filter(|_| own);
             let shared = last.map_or(ptr::null_mut(), |last| {
                 bindings::skb_notice_of(last.as_ptr(), front)
             });

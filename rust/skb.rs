@@ -686,11 +686,11 @@ impl Skb {
     }
 
     /// Makes `sock` the owner, until the frame has left or somebody receives it. A socket whose last
-    /// reference is gone owns nothing more.
+    /// reference is gone owns nothing more, and none does when the module goes.
     pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
-        if let Some(held) = sock.try_hold() {
+        if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
             // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed after what
-            // it owns.
+            // it owns: the module is there until then.
             unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.as_ptr()) };
         }
     }

@@ -69,6 +69,9 @@ pub(crate) trait Protocol: Sized + 'static {
     /// The protocol wakes writers itself; a packet that leaves its device does not
     /// (`SOCK_USE_WRITE_QUEUE`).
     const WAKES_WRITERS: bool;
+    /// A socket may go on without a descriptor. Module exit ends those that do, so they do not hold the module. Without
+    /// this each socket holds it until its memory is freed.
+    const OUTLIVES_DESCRIPTOR: bool;
 
     /// The tables the kernel calls the protocol by.
     fn vtable() -> &'static Vtable<Self>;
@@ -321,9 +324,6 @@ impl<P: Protocol> Sock<P> {
         unsafe { timer.byte_sub(core::mem::offset_of!(Self, timer)).cast() }
     }
 
-    /// The part that is read without the lock.
-    #[inline]
-    pub(crate) fn shared(&self) -> &P::Shared {
     /// Sets the connection state.
     #[inline]
     pub(crate) fn set_tcp_state(&self, state: TcpState) {
@@ -337,6 +337,9 @@ impl<P: Protocol> Sock<P> {
         unsafe { AtomicU32::from_ptr(field!(self, sk_max_ack_backlog)) }
     }
 
+    /// The part that is read without the lock.
+    #[inline]
+    pub(crate) fn shared(&self) -> &P::Shared {
         &self.shared
     }
 
