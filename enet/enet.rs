@@ -133,11 +133,14 @@ impl kernel::Module for Enet {
         let edp_frames = packet_type::Registration::new(parameters.edp_type, module)?;
         let family = FamilyRegistration::new(parameters.family, module).inspect_err(|_| {
             pr_err!(
+        // The last two let programs make sockets, which hold the module: after the first of them nothing may fail any more that
+        // depends on memory or parameters.
+        let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
                 "family {} is taken by another module; pass family= another number\n",
                 parameters.family
             )
         })?;
-        let mapped = inet::Registration::new(uapi::IPPROTO_ENET, module)?;
+        let mapped = mapped.register()?;
         Ok(Enet {
             _mapped: mapped,
             _family: family,

@@ -32,7 +32,7 @@ use core::{
     cell::UnsafeCell,
     marker::PhantomData,
     mem, ptr,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicPtr, Ordering::Relaxed},
 };
 use kernel::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 
@@ -41,7 +41,7 @@ pub(crate) use accept::NewStream;
 mod info;
 pub(crate) use info::StreamInfo;
 mod tables;
-pub(crate) use tables::{Registration, Tables};
+pub(crate) use tables::{Prepared, Registration, Tables};
 
 const AF_INET6: u16 = bindings::AF_INET6 as u16;
 const SOL_SOCKET: c_int = bindings::SOL_SOCKET as c_int;

@@ -12,7 +12,10 @@ pub(super) const IPPROTO_TCP: u32 = bindings::IPPROTO_TCP;
 pub(crate) struct Table {
     /// TCP's own.
     tcp: *mut bindings::proto,
-    /// TCP's, but for `init`. Sockets are allocated by it, and have TCP's own from then on.
+    /// TCP's, but for `init` and the owner. Sockets are allocated by it, and have TCP's own from then on.
+    ///
+    /// It stays the one that made them (`sk_prot_creator`) until a call [hands them over](hand_over): until then the socket holds
+    /// the module, which nothing else does while the core makes it. If making it fails, the core gives the reference back.
     proto: bindings::proto,
     /// TCP's own.
     tcp_ops: *const bindings::proto_ops,
@@ -112,6 +115,7 @@ impl<M: Streams> Tables<M> {
             bindings::sock_release(socket);
         }
         table.proto.init = Some(init::<M>);
+        table.proto.owner = module.as_ptr().cast();
         let ops = &mut table.passing;
         ops.owner = module.as_ptr().cast();
         ops.release = Some(release::<M>);
@@ -142,18 +146,19 @@ impl<M: Streams> Tables<M> {
     }
 }
 
-/// The protocol number, registered for both families; given back when dropped.
-pub(crate) struct Registration<M: Streams> {
+/// Tables that are complete and not yet registered: all that can fail without memory is done. A module that fails to load
+/// when it has registered something would be freed under the sockets that were made in between.
+pub(crate) struct Prepared<M: Streams> {
     has_inet6: bool,
     _streams: PhantomData<fn() -> M>,
 }
 
-impl<M: Streams> Registration<M> {
-    /// Registers `protocol` for streams of `AF_INET` and, if the kernel has it, `AF_INET6`, once.
+impl<M: Streams> Prepared<M> {
+    /// Makes the tables for streams of `protocol` of `AF_INET` and, if the kernel has it, `AF_INET6`, once.
     ///
     /// # Errors
     ///
-    /// `EEXIST` if that was done before, or the number is the kernel's; those of making a socket.
+    /// `EEXIST` if that was done before; those of making a socket.
     pub(crate) fn new(protocol: u16, module: &'static ThisModule) -> Result<Self> {
         let tables = M::tables();
         if tables.taken.swap(true, Relaxed) {
@@ -167,7 +172,20 @@ impl<M: Streams> Registration<M> {
             Err(error) if error == EAFNOSUPPORT => false,
             Err(error) => return Err(error),
         };
-        // SAFETY: The table is complete, and static.
+        Ok(Prepared {
+            has_inet6,
+            _streams: PhantomData,
+        })
+    }
+
+    /// Registers the protocol number.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if the number is the kernel's.
+    pub(crate) fn register(self) -> Result<Registration<M>> {
+        let tables = M::tables();
+        // SAFETY: The table is complete, and static. The value is gone after this, so it is registered once.
         unsafe {
             let switch = &raw mut (*tables.inet.get()).switch;
             bindings::inet_register_protosw(switch);
@@ -180,7 +198,7 @@ impl<M: Streams> Registration<M> {
             has_inet6: false,
             _streams: PhantomData,
         };
-        if has_inet6 {
+        if self.has_inet6 {
             // SAFETY: As above.
             let result = to_result(unsafe {
                 bindings::inet6_register(&raw mut (*tables.inet6.get()).switch)
@@ -195,11 +213,20 @@ impl<M: Streams> Registration<M> {
     }
 }
 
+/// The protocol number, registered for both families; given back when dropped.
+pub(crate) struct Registration<M: Streams> {
+    has_inet6: bool,
+    _streams: PhantomData<fn() -> M>,
+}
+
 impl<M: Streams> Drop for Registration<M> {
     fn drop(&mut self) {
         let tables = M::tables();
-        // SAFETY: Registered by `new`. Both functions wait for those that look for a protocol. Sockets that were
-        // made are TCP's, and have no descriptor any more, since that would hold the module.
+        // SAFETY: Registered by `register`. Both functions wait for those that look for a protocol. Sockets that were made are TCP's
+        // alone, since one that has a descriptor, or is about to get one, holds the module. A creator that has found the
+        // table, and not yet got as far as that reference, is the core's to deal with, as for each module with a table here:
+        // `inet_create` leaves the read section before `sk_alloc` takes it, and a reference that is asked for now is
+        // refused (`try_module_get`).
         unsafe {
             if self.has_inet6 {
                 bindings::inet6_unregister(&raw mut (*tables.inet6.get()).switch);
@@ -215,18 +242,42 @@ impl<M: Streams> Drop for Registration<M> {
 ///
 /// Called by the core, with a new socket that was allocated by our copy of TCP's table.
 unsafe extern "C" fn init<M: Streams>(sk: *mut bindings::sock) -> c_int {
-    // SAFETY: Nobody else has the socket yet. It was allocated as TCP's are, from the same memory and with
-    // the same count of references to the module that owns the table, none; so it may be TCP's from here on,
-    // and be freed as such.
+    // SAFETY: Nobody else has the socket yet. It was allocated as TCP's are, from the same memory, so it may be TCP's from
+    // here on.
     unsafe {
         let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;
         (*sk).sk_protocol = IPPROTO_TCP as u16;
         (*sk).__sk_common.skc_prot = tcp;
-        (*sk).sk_prot_creator = tcp;
         match (*tcp).init {
             Some(init) => init(sk),
             None => 0,
         }
+    }
+}
+
+/// Makes the descriptor's socket TCP's entirely, if it is not yet: one that TCP made, which may outlive the module. Once is
+/// enough, before anything can outlive the descriptor: `connect`, `listen`, `setsockopt` (`TCP_REPAIR`) and `release` do it. Where
+/// a connection is opened by `MSG_FASTOPEN` instead, what is left of it in `TIME_WAIT` holds the module.
+///
+/// # Safety
+///
+/// `socket` is a descriptor of `M`'s tables with a socket, in a call of it: so it holds the module.
+unsafe fn hand_over<M: Streams>(socket: *mut bindings::socket) {
+    // SAFETY: The call holds the descriptor and so its socket, of a family that there is a table for. The core reads the pointer
+    // when the socket's last reference is gone, or when a connection of it only waits (`TIME_WAIT`).
+    let (creator, table) = unsafe {
+        let sk = (*socket).sk;
+        (
+            AtomicPtr::from_ptr(&raw mut (*sk).sk_prot_creator),
+            M::tables().of((*sk).__sk_common.skc_family),
+        )
+    };
+    let ours = (&raw const table.proto).cast_mut();
+    if creator.load(Relaxed) == ours
+        && (creator.compare_exchange(ours, table.tcp, Relaxed, Relaxed)).is_ok()
+    {
+        // SAFETY: The reference that `sk_alloc` took for the table, which the socket no longer names. The descriptor has another.
+        unsafe { bindings::module_put(table.proto.owner) };
     }
 }
 
@@ -297,6 +348,7 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
             Some(sk) => sk.__sk_common.skc_family,
             None => return 0,
         };
+        hand_over::<M>(socket);
         M::released(RawSock::from_raw((*socket).sk));
         match M::tables().of(family).tcp().release {
             Some(tcp) => tcp(socket),
@@ -333,6 +385,7 @@ unsafe extern "C" fn connect<M: Streams>(
     let nonblocking = flags & bindings::O_NONBLOCK as c_int != 0;
     // SAFETY: A call that runs on `socket`, with a kernel copy of the address, whose length is not negative.
     unsafe {
+        hand_over::<M>(socket);
         let call = StreamCall::<M>::new(socket);
         let len = usize::try_from(len).unwrap_or(0);
         let address = core::slice::from_raw_parts(address.cast::<u8>(), len);
@@ -345,7 +398,10 @@ unsafe extern "C" fn connect<M: Streams>(
 /// Called by the core, in a `listen` call on a descriptor of ours.
 unsafe extern "C" fn listen<M: Streams>(socket: *mut bindings::socket, backlog: c_int) -> c_int {
     // SAFETY: A call that runs on `socket`.
-    let call = unsafe { StreamCall::<M>::new(socket) };
+    let call = unsafe {
+        hand_over::<M>(socket);
+        StreamCall::<M>::new(socket)
+    };
     // TCP takes the number as one without a sign.
     code(M::listen(&call, backlog as u32))
 }
@@ -498,7 +554,10 @@ unsafe extern "C" fn setsockopt<M: Streams>(
     len: c_uint,
 ) -> c_int {
     // SAFETY: A call that runs on `socket`.
-    let call = unsafe { StreamCall::<M>::new(socket) };
+    let call = unsafe {
+        hand_over::<M>(socket);
+        StreamCall::<M>::new(socket)
+    };
     if exchanges_table(level, name) {
         // What a kernel without TLS says: libraries go on without it.
         return ENOENT.to_errno();
