@@ -106,7 +106,8 @@ struct Enet {
     _esp_frames: packet_type::Registration<esp_input::Frames>,
     _esp_runs: offload::Registration<esp_runs::Runs>,
     _devices: Notifier<devices::Devices>,
-    _files: namespace::Registration<procfs::Files>,
+    _files: net::procfs::Registration<procfs::Files>,
+    _settings: net::sysctl::Registration<sysctl::Settings>,
     _space: namespace::Registration<space::Space>,
     _sysctl: net::sysctl::Root<sysctl::Settings>,
     _edp: ProtocolRegistration<edp_sock::Edp>,
@@ -125,17 +126,18 @@ impl kernel::Module for Enet {
         let edp = ProtocolRegistration::new(parameters.family, module)?;
         let sysctl = net::sysctl::Root::new(module)?;
         let space = namespace::Registration::new(module)?;
-        let files = namespace::Registration::new(module)?;
+        let settings = net::sysctl::Registration::new(module)?;
+        let files = net::procfs::Registration::new(module)?;
         let devices = Notifier::register(module)?;
         let esp_runs = offload::Registration::new(parameters.esp_type, module)?;
         let esp_frames =
             packet_type::Registration::joining::<esp_runs::Runs>(parameters.esp_type, module)?;
         let edp_frames = packet_type::Registration::new(parameters.edp_type, module)?;
-        let family = FamilyRegistration::new(parameters.family, module).inspect_err(|_| {
-            pr_err!(
         // The last two let programs make sockets, which hold the module: after the first of them nothing may fail any more that
         // depends on memory or parameters.
         let mapped = inet::Prepared::new(uapi::IPPROTO_ENET, module)?;
+        let family = FamilyRegistration::new(parameters.family, module).inspect_err(|_| {
+            pr_err!(
                 "family {} is taken by another module; pass family= another number\n",
                 parameters.family
             )
@@ -149,6 +151,7 @@ impl kernel::Module for Enet {
             _esp_runs: esp_runs,
             _devices: devices,
             _files: files,
+            _settings: settings,
             _space: space,
             _sysctl: sysctl,
             _edp: edp,

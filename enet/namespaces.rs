@@ -1,34 +1,48 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The beginning and the end of a namespace's share.
+//! The beginning and the end of a namespace's share, and whose settings the files under `/proc/sys` show.
 
 use crate::{
     esp_socket,
     net::{
         errno::Result,
         namespace::{Net, Operations, PerNet},
+        sysctl,
     },
     space::Space,
+    sysctl::Settings,
 };
+use kernel::sync::Arc;
 
 static OPERATIONS: Operations<Space> = Operations::new();
+static SETTINGS: sysctl::Operations<Settings> = sysctl::Operations::new();
 
 // SAFETY: What asks for a namespace's share are socket calls, packet handlers, the listener for devices,
-// files, connections and timers. The module's registrations of the first four end before that of `Space`,
-// whose field stands behind theirs in `Enet`; `end` ends the connections, and a socket without a
+// files under `/proc/net` and `/proc/sys`, connections and timers. The module's registrations of all but the last two begin
+// after that of `Space` and end before it, since its field stands behind theirs in `Enet`; `end` ends the connections, and a socket without a
 // connection asks for nothing when it is freed.
 unsafe impl PerNet for Space {
     fn operations() -> &'static Operations<Self> {
         &OPERATIONS
     }
 
-    fn new(net: &Net) -> Result<Self> {
-        Space::make(net)
+    fn new(_net: &Net) -> Result<Self> {
+        Space::make()
     }
 
     fn end(&self) {
         // At module exit connections may be left whose descriptors are closed and whose peers have
         // not yet said goodbye.
         esp_socket::end_all(self);
+    }
+}
+
+impl sysctl::PerNamespace for Settings {
+    fn operations() -> &'static sysctl::Operations<Self> {
+        &SETTINGS
+    }
+
+    fn of(net: &Net) -> Arc<Self> {
+        Space::of(net).sysctl.clone()
     }
 }

@@ -9,9 +9,10 @@ use crate::{
     esp_sock::Esp,
     mapped_files::{MappedFile, PolicyFile},
     net::{
+        self,
         device::Mac,
-        namespace::{Net, Operations, PerNet},
-        procfs::{File, Full, Output, Place, Show, Table, Text},
+        namespace::{Net, PerNet},
+        procfs::{Directory, Full, Operations, Output, Place, Show, Table, Text},
         sock::{RawSock, Sock},
     },
     space::Space,
@@ -27,32 +28,22 @@ pub(crate) struct EspFile;
 /// `/proc/net/enet`.
 pub(crate) struct EnetFile;
 
-/// The files of a namespace.
-pub(crate) struct Files {
-    _edp: File<EdpFile>,
-    _esp: File<EspFile>,
-    _enet: File<EnetFile>,
-    _mapped: File<MappedFile>,
-    _policy: File<PolicyFile>,
-}
+/// The files of a namespace. They are registered after [`Space`], which they show: whoever opens one finds it whole.
+pub(crate) struct Files;
 
 static FILES: Operations<Files> = Operations::new();
 
-/// Registered after [`Space`], which the files show: whoever opens one finds it whole.
-// SAFETY: Only the module's registration asks for the state.
-unsafe impl PerNet for Files {
+impl net::procfs::Files for Files {
     fn operations() -> &'static Operations<Self> {
         &FILES
     }
 
-    fn new(net: &Net) -> Result<Self> {
-        Ok(Files {
-            _edp: File::new(net)?,
-            _esp: File::new(net)?,
-            _enet: File::new(net)?,
-            _mapped: File::new(net)?,
-            _policy: File::editable(net)?,
-        })
+    fn make(directory: &mut Directory) -> Result {
+        directory.add::<EdpFile>()?;
+        directory.add::<EspFile>()?;
+        directory.add::<EnetFile>()?;
+        directory.add::<MappedFile>()?;
+        directory.add_editable::<PolicyFile>()
     }
 }
 

@@ -14,9 +14,7 @@ use crate::{
     net::{
         limits::Limits,
         map::Map,
-        namespace::Net,
         random::Secret,
-        sysctl::Directory,
         table::{LookupLink, PortLink, Table},
     },
     ports::Ports,
@@ -32,7 +30,7 @@ const LISTENER_BITS: u32 = 8;
 /// A namespace's share.
 pub(crate) struct Space {
     /// The settings of `/proc/sys/esp`.
-    pub(crate) sysctl: Directory<Settings>,
+    pub(crate) sysctl: Arc<Settings>,
     /// EDP sockets by local port; also where datagrams look for theirs.
     pub(crate) edp_ports: Ports<Edp, LookupLink>,
     /// What other hosts told about themselves.
@@ -69,8 +67,8 @@ impl Space {
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn make(net: &Net) -> Result<Self> {
-        let settings = Settings::new(Limits::of_new_socket::<Esp>)?;
+    pub(crate) fn make() -> Result<Self> {
+        let settings = Arc::new(Settings::new(Limits::of_new_socket::<Esp>)?, GFP_KERNEL)?;
         let statistics = Arc::new(Statistics::new()?, GFP_KERNEL)?;
         Ok(Space {
             edp_ports: Ports::new()?,
@@ -87,7 +85,7 @@ impl Space {
             esp_queues: AckQueues::new(settings.live(), statistics.clone())?,
             device_changes: AtomicU32::new(0),
             statistics,
-            sysctl: Directory::new(net, settings)?,
+            sysctl: settings,
         })
     }
 }

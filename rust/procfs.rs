@@ -8,7 +8,12 @@
 //! C headers: [`include/linux/proc_fs.h`](srctree/include/linux/proc_fs.h),
 //! [`include/linux/seq_file.h`](srctree/include/linux/seq_file.h)
 
-use super::{bindings, namespace::Net, sock::RawSock, table::Walk};
+use super::{
+    bindings,
+    namespace::{self, Net, PerNet},
+    sock::RawSock,
+    table::Walk,
+};
 use crate::net::errno::prelude::*;
 use core::{
     cell::UnsafeCell,
@@ -16,8 +21,11 @@ use core::{
     marker::PhantomData,
     mem, ptr,
 };
-use kernel::ffi::{c_char, c_int, c_void};
-use kernel::str::CStrExt;
+use kernel::{
+    alloc::KVec,
+    ffi::{c_char, c_int, c_void},
+    str::{CStr, CStrExt},
+};
 
 /// A text that is cut where `N` bytes are full.
 pub(crate) struct Text<const N: usize> {
@@ -164,16 +172,84 @@ impl<S: Show> Table<S> {
     }
 }
 
-/// A file in one namespace, removed when dropped.
-pub(crate) struct File<S: Show> {
-    directory: *mut bindings::proc_dir_entry,
-    _show: PhantomData<S>,
+/// All files that a module has in a namespace.
+pub(crate) trait Files: Sized + 'static {
+    /// Where the registration lives.
+    fn operations() -> &'static Operations<Self>;
+
+    /// Makes the files of a new namespace.
+    ///
+    /// # Errors
+    ///
+    /// Those of `directory`'s functions.
+    fn make(directory: &mut Directory) -> Result;
 }
 
-// SAFETY: The directory outlives the file; procfs locks.
-unsafe impl<S: Show> Send for File<S> {}
-// SAFETY: As above; nothing can be done through a shared reference.
-unsafe impl<S: Show> Sync for File<S> {}
+/// The block that the kernel keeps while the registration lasts.
+pub(crate) struct Operations<F: Files>(namespace::Operations<State<F>>);
+
+impl<F: Files> Operations<F> {
+    /// Not registered yet.
+    pub(crate) const fn new() -> Self {
+        Operations(namespace::Operations::new())
+    }
+}
+
+/// The files of all namespaces, removed when dropped.
+pub(crate) struct Registration<F: Files>(#[allow(dead_code)] namespace::Registration<State<F>>);
+
+impl<F: Files> Registration<F> {
+    /// Makes the files of every namespace there is, and of those to come, once.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if that was done before; those of [`Files::make`].
+    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
+        namespace::Registration::new(module).map(Registration)
+    }
+}
+
+/// The files of one namespace. Only the registration makes it and ends it, so that none outlives the directory that it is in.
+struct State<F: Files> {
+    _directory: Directory,
+    _files: PhantomData<fn() -> F>,
+}
+
+// SAFETY: Nothing asks for the state.
+unsafe impl<F: Files> PerNet for State<F> {
+    fn operations() -> &'static namespace::Operations<Self> {
+        &F::operations().0
+    }
+
+    fn new(net: &Net) -> Result<Self> {
+        let mut directory = Directory {
+            // SAFETY: The namespace is valid.
+            entry: unsafe { bindings::proc_net(net.as_ptr()) },
+            files: KVec::new(),
+        };
+        F::make(&mut directory)?;
+        Ok(State {
+            _directory: directory,
+            _files: PhantomData,
+        })
+    }
+}
+
+/// `/proc/net` of one namespace, and the files that were made there, which are removed when this is dropped. It is lent while
+/// they are made.
+///
+/// # Invariants
+///
+/// `entry` is the directory of a namespace that is not gone, and `files` are the names of what was made there.
+pub(crate) struct Directory {
+    entry: *mut bindings::proc_dir_entry,
+    files: KVec<&'static CStr>,
+}
+
+// SAFETY: The directory is there as long as this, by the invariant; procfs locks.
+unsafe impl Send for Directory {}
+// SAFETY: Nothing can be done through a shared reference.
+unsafe impl Sync for Directory {}
 
 /// What the core keeps with an open file. All zeroes is a reader at the beginning.
 #[repr(C)]
@@ -185,76 +261,75 @@ struct Reader {
     done: bool,
 }
 
-impl<S: Show> File<S> {
-    /// Makes the file, readable by all.
+impl Directory {
+    /// Makes a file, readable by all.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn new(net: &Net) -> Result<Self> {
-        // SAFETY: The namespace is valid; name and tables are static.
-        unsafe {
-            let directory = bindings::proc_net(net.as_ptr());
-            let entry = bindings::proc_create_net_data(
+    pub(crate) fn add<S: Show>(&mut self) -> Result {
+        // SAFETY: The directory is there, by the invariant; name and tables are static.
+        let entry = unsafe {
+            bindings::proc_create_net_data(
                 S::NAME.as_char_ptr(),
                 0o444,
-                directory,
+                self.entry,
                 S::table().0.get(),
                 mem::size_of::<Reader>() as u32,
                 ptr::null_mut(),
-            );
-            if entry.is_null() {
-                return Err(ENOMEM);
-            }
-            Ok(File {
-                directory,
-                _show: PhantomData,
-            })
-        }
+            )
+        };
+        self.keep(entry, S::NAME)
     }
 
-    /// Makes the file, readable by all, and writable with `CAP_NET_ADMIN`.
+    /// Makes a file, readable by all, and writable with `CAP_NET_ADMIN`.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
-    pub(crate) fn editable(net: &Net) -> Result<Self>
-    where
-        S: Edit,
-    {
-        // SAFETY: As in `new`; the function is for files of `S`.
-        unsafe {
-            let directory = bindings::proc_net(net.as_ptr());
-            let entry = bindings::proc_create_net_data_write(
+    pub(crate) fn add_editable<S: Edit>(&mut self) -> Result {
+        // SAFETY: As in `add`; the function is for files of `S`.
+        let entry = unsafe {
+            bindings::proc_create_net_data_write(
                 S::NAME.as_char_ptr(),
                 0o644,
-                directory,
+                self.entry,
                 S::table().0.get(),
                 Some(write::<S>),
                 mem::size_of::<Reader>() as u32,
                 ptr::null_mut(),
-            );
-            if entry.is_null() {
-                return Err(ENOMEM);
-            }
-            Ok(File {
-                directory,
-                _show: PhantomData,
-            })
+            )
+        };
+        self.keep(entry, S::NAME)
+    }
+
+    /// Notes a file that was just made, if it was.
+    fn keep(&mut self, entry: *mut bindings::proc_dir_entry, name: &'static CStr) -> Result {
+        if entry.is_null() {
+            return Err(ENOMEM);
         }
+        // INVARIANT: Just made here.
+        if let Err(error) = self.files.push(name, GFP_KERNEL) {
+            // SAFETY: The file was just made; it is not noted, so it is removed here only.
+            unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
+            return Err(error.into());
+        }
+        Ok(())
     }
 }
 
-impl<S: Show> Drop for File<S> {
+impl Drop for Directory {
     fn drop(&mut self) {
-        // SAFETY: Made by `new`; waits for readers.
-        unsafe { bindings::remove_proc_entry(S::NAME.as_char_ptr(), self.directory) };
+        for name in self.files.iter().rev() {
+            // SAFETY: By the invariant the directory has a file of this name; waits for readers.
+            unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
+        }
     }
 }
 
 /// # Safety
 ///
-/// `file` is an open file that [`File::new`] made, in one of the calls by which the core has it shown, of
+/// `file` is an open file that a [`Directory`] made, in one of the calls by which the core has it shown, of
 /// which there is one at a time.
 unsafe fn reader<'a>(file: *mut bindings::seq_file) -> &'a mut Reader {
     // SAFETY: The core has made room for a `Reader`, zeroed but for its own part, and nobody else uses
@@ -273,7 +348,7 @@ fn record(reader: &Reader) -> *mut c_void {
 
 /// # Safety
 ///
-/// Called by the core, with an open file that [`File::new`] made, and the number of a record: 0, or that
+/// Called by the core, with an open file that a [`Directory`] made, and the number of a record: 0, or that
 /// of the one after those that were shown.
 unsafe extern "C" fn start(file: *mut bindings::seq_file, number: *mut i64) -> *mut c_void {
     // SAFETY: As the core promises.
@@ -318,7 +393,7 @@ unsafe extern "C" fn show<S: Show>(file: *mut bindings::seq_file, _record: *mut 
 
 /// # Safety
 ///
-/// Called by the core, in a `write` call on an open file that [`File::editable`] made, with a copy of `len` bytes in the kernel's
+/// Called by the core, in a `write` call on an open file that [`Directory::add_editable`] made, with a copy of `len` bytes in the kernel's
 /// memory.
 unsafe extern "C" fn write<S: Edit>(
     file: *mut bindings::file,

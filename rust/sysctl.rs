@@ -8,13 +8,17 @@
 //! C headers: [`include/linux/sysctl.h`](srctree/include/linux/sysctl.h),
 //! [`include/net/net_namespace.h`](srctree/include/net/net_namespace.h)
 
-use super::{bindings, namespace::Net};
+use super::{
+    bindings,
+    namespace::{self, Net, PerNet},
+};
 use crate::net::errno::prelude::*;
-use core::{marker::PhantomData, mem, ops::Deref, ptr, ptr::NonNull, slice};
+use core::{marker::PhantomData, mem, ptr, ptr::NonNull, slice};
 use kernel::{
     alloc::KVec,
     ffi::{c_int, c_void},
     str::{CStr, CStrExt},
+    sync::Arc,
 };
 
 /// The numbers of one namespace, each in a file of its own.
@@ -39,6 +43,42 @@ pub(crate) trait Numbers: Send + Sync + 'static {
     ///
     /// The error that the writer gets; nothing may have changed then.
     fn set(&self, file: Self::File, number: u32) -> Result;
+}
+
+/// Numbers that each namespace has.
+pub(crate) trait PerNamespace: Numbers + Sized {
+    /// Where the registration of the files lives.
+    fn operations() -> &'static Operations<Self>;
+
+    /// The numbers of a namespace whose files are made.
+    fn of(net: &Net) -> Arc<Self>;
+}
+
+/// The block that the kernel keeps while the registration lasts.
+pub(crate) struct Operations<N: PerNamespace>(namespace::Operations<Directory<N>>);
+
+impl<N: PerNamespace> Operations<N> {
+    /// Not registered yet.
+    pub(crate) const fn new() -> Self {
+        Operations(namespace::Operations::new())
+    }
+}
+
+/// The files of all namespaces, removed when dropped.
+pub(crate) struct Registration<N: PerNamespace>(
+    #[allow(dead_code)] namespace::Registration<Directory<N>>,
+);
+
+impl<N: PerNamespace> Registration<N> {
+    /// Makes the files of every namespace there is, and of those to come, once: in the [`Root`], for all to read and for
+    /// administrators of the namespace to write.
+    ///
+    /// # Errors
+    ///
+    /// `EEXIST` if that was done before; `ENOMEM`, also if the core refuses the files, which it then says in the log.
+    pub(crate) fn new(module: &'static ThisModule) -> Result<Self> {
+        namespace::Registration::new(module).map(Registration)
+    }
 }
 
 /// The directory that all namespaces have their files in, removed when dropped. It is made before the
@@ -90,37 +130,38 @@ impl<N: Numbers> Drop for Root<N> {
     }
 }
 
-/// The files of one namespace, removed when dropped, and the numbers behind them.
+/// The files of one namespace, removed when dropped, and the numbers behind them. Only the registration makes it and ends it, so
+/// that none outlives the namespace's own tree of such files.
 ///
 /// # Invariants
 ///
-/// `header` is a registration of `table`, the entries of which point to `numbers` and name a place
+/// `header` is a registration of `_table`, the entries of which point to `_numbers` and name a place
 /// in `N::FILES`. Neither of the two moves or is changed while it lasts.
-pub(crate) struct Directory<N: Numbers> {
+struct Directory<N: PerNamespace> {
     header: NonNull<bindings::ctl_table_header>,
-    numbers: KBox<N>,
+    _numbers: Arc<N>,
     _table: KVec<bindings::ctl_table>,
 }
 
-// SAFETY: The registration belongs to no task, and unregistering locks; the numbers are `Send`.
-unsafe impl<N: Numbers> Send for Directory<N> {}
-// SAFETY: A shared reference gives nothing but the numbers, which are `Sync`.
-unsafe impl<N: Numbers> Sync for Directory<N> {}
+// SAFETY: The registration belongs to no task, and unregistering locks; the numbers are `Send` and `Sync`.
+unsafe impl<N: PerNamespace> Send for Directory<N> {}
+// SAFETY: Nothing can be done through a shared reference.
+unsafe impl<N: PerNamespace> Sync for Directory<N> {}
 
-impl<N: Numbers> Directory<N> {
-    /// Makes the files in the [`Root`], for all to read and for administrators of `net` to write.
-    ///
-    /// # Errors
-    ///
-    /// `ENOMEM`, also if the core refuses the files, which it then says in the log.
-    pub(crate) fn new(net: &Net, numbers: N) -> Result<Self> {
-        let numbers = KBox::new(numbers, GFP_KERNEL)?;
+// SAFETY: Nothing asks for the state.
+unsafe impl<N: PerNamespace> PerNet for Directory<N> {
+    fn operations() -> &'static namespace::Operations<Self> {
+        &N::operations().0
+    }
+
+    fn new(net: &Net) -> Result<Self> {
+        let numbers = N::of(net);
         let mut table = KVec::with_capacity(N::FILES.len(), GFP_KERNEL)?;
         for (place, (name, _)) in N::FILES.iter().enumerate() {
             // SAFETY: All zeroes is an entry without name, data and handler.
             let mut entry: bindings::ctl_table = unsafe { mem::zeroed() };
             entry.procname = name.as_char_ptr();
-            entry.data = ptr::from_ref::<N>(&numbers).cast_mut().cast();
+            entry.data = Arc::as_ptr(&numbers).cast_mut().cast();
             entry.extra1 = ptr::without_provenance_mut(place);
             entry.mode = 0o644;
             entry.proc_handler = Some(handle::<N>);
@@ -140,22 +181,13 @@ impl<N: Numbers> Directory<N> {
         // INVARIANT: Just registered, with such entries.
         Ok(Directory {
             header: NonNull::new(header).ok_or(ENOMEM)?,
-            numbers,
+            _numbers: numbers,
             _table: table,
         })
     }
 }
 
-impl<N: Numbers> Deref for Directory<N> {
-    type Target = N;
-
-    #[inline]
-    fn deref(&self) -> &N {
-        &self.numbers
-    }
-}
-
-impl<N: Numbers> Drop for Directory<N> {
+impl<N: PerNamespace> Drop for Directory<N> {
     fn drop(&mut self) {
         // SAFETY: Registered, by the invariant, and unregistered only here. Waits for handlers that
         // run; a file that is still open calls none afterwards, so table and numbers may go next.
@@ -168,7 +200,7 @@ impl<N: Numbers> Drop for Directory<N> {
 ///
 /// # Safety
 ///
-/// Called by the core, with an entry of a [`Directory<N>`], with `*len` bytes of kernel memory at
+/// Called by the core, with an entry of a `Directory<N>`, with `*len` bytes of kernel memory at
 /// `buffer` and the file's offset at `position`.
 unsafe extern "C" fn handle<N: Numbers>(
     entry: *const bindings::ctl_table,
@@ -200,7 +232,7 @@ unsafe extern "C" fn handle<N: Numbers>(
         Err(e) => return e.to_errno(),
     };
     let mut number = before;
-    // SAFETY: As in `Directory::new`.
+    // SAFETY: All zeroes is an entry without name, data and handler.
     let mut one: bindings::ctl_table = unsafe { mem::zeroed() };
     one.procname = entry.procname;
     one.data = ptr::from_mut(&mut number).cast();

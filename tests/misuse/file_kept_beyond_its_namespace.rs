@@ -1,0 +1,15 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The maker of a namespace's files keeps the directory, which goes with the namespace.
+
+use crate::net::errno::Result;
+use crate::net::procfs::{Directory, Show};
+
+fn keep<T: 'static>(_: T) {}
+
+fn make<S: Show>(directory: &mut Directory) -> Result {
+    let made = directory.add::<S>();
+    #[cfg(misuse)]
+    keep(directory); //~ E0521
+    made
+}

@@ -1,0 +1,12 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Files under `/proc/sys` are made by hand, and may be kept when their namespace is gone.
+
+use crate::net::namespace::{Net, PerNet};
+use crate::net::sysctl::PerNamespace;
+
+fn make<N: PerNamespace>(net: &Net) {
+    drop(N::of(net));
+    #[cfg(misuse)]
+    drop(<crate::net::sysctl::Directory<N> as PerNet>::new(net)); //~ E0603
+}
