@@ -102,6 +102,9 @@ impl<P: Offspring> Life<P> {
 
 impl<P: Offspring> Drop for Life<P> {
     fn drop(&mut self) {
-        ORPHANED.fetch_sub(self.orphaned, Relaxed);
+        // Every processor that closes connections would wait for the counter's cache line.
+        if self.orphaned != 0 {
+            ORPHANED.fetch_sub(self.orphaned, Relaxed);
+        }
     }
 }

@@ -49,7 +49,7 @@ H(int, sk_add_backlog, (struct sock *sk, struct sk_buff *skb, unsigned int limit
 H(int, sock_intr_errno, (long timeo), return sock_intr_errno(timeo))
 H(wait_queue_head_t *, sk_sleep, (struct sock *sk), return sk_sleep(sk))
 H(void, sock_poll_wait, (struct file *file, struct socket *sock, struct poll_table_struct *p), sock_poll_wait(file, sock, p))
-H(void, sk_wake, (struct sock *sk, __poll_t events), guard(rcu)(); if (skwq_has_sleeper(rcu_dereference(sk->sk_wq))) wake_up_interruptible_poll(&rcu_dereference(sk->sk_wq)->wait, events))
+H(void, sk_wake, (struct sock *sk, __poll_t events), guard(rcu)(); struct socket_wq *wq = rcu_dereference(sk->sk_wq); if (skwq_has_sleeper(wq)) wake_up_interruptible_poll(&wq->wait, events))
 H(void, sk_wake_async, (struct sock *sk, int how, int band), sk_wake_async(sk, how, band))
 H(void, sk_error_report, (struct sock *sk), sk_error_report(sk))
 H(struct net *, sock_net, (const struct sock *sk), return sock_net(sk))

@@ -11,6 +11,7 @@ use super::{
     sock::{Protocol, RawSock},
     uapi,
 };
+use core::ptr;
 use kernel::ffi::c_int;
 
 impl RawSock {
@@ -23,9 +24,10 @@ impl RawSock {
     /// Wakes readers.
     #[inline]
     pub(crate) fn data_ready(&self) {
-        // SAFETY: The callback was set by `sock_init_data` and takes its own socket.
+        // SAFETY: The callback was set by `sock_init_data`, or by a user in the kernel, and takes its own socket. A single load,
+        // as the core does it: such users exchange it.
         unsafe {
-            if let Some(ready) = (*self.as_ptr()).sk_data_ready {
+            if let Some(ready) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_data_ready) {
                 ready(self.as_ptr());
             }
         }
@@ -35,7 +37,7 @@ impl RawSock {
     pub(crate) fn state_change(&self) {
         // SAFETY: As in `data_ready`.
         unsafe {
-            if let Some(change) = (*self.as_ptr()).sk_state_change {
+            if let Some(change) = ptr::read_volatile(&raw const (*self.as_ptr()).sk_state_change) {
                 change(self.as_ptr());
             }
         }
