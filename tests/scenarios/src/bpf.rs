@@ -9,6 +9,8 @@ use libc::{c_int, SOL_SOCKET};
 
 use crate::prelude::*;
 
+const BPF_LINK_CREATE: c_int = 28;
+
 /// An instruction of a classic filter.
 #[derive(Clone, Copy, Debug)]
 #[repr(C)]
@@ -101,7 +103,6 @@ pub fn load_extended(result: i32) -> Result<OwnedFd> {
 /// # Errors
 /// The errno of `bpf(2)`.
 pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
-    const BPF_LINK_CREATE: c_int = 28;
     const XDP_PASS: i32 = 2;
     const BPF_XDP: u32 = 37;
     let program = load(XDP, XDP_PASS)?;
@@ -109,6 +110,19 @@ pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
         BPF_LINK_CREATE,
         &[program.as_raw_fd() as u32, index, BPF_XDP, 0],
     )
+}
+
+/// Has sockets of the Internet families be refused to all of a group, until the link that is returned is closed.
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
+    /// A program for sockets that a group makes.
+    const CGROUP_SOCK: u32 = 9;
+    const INET_SOCK_CREATE: u32 = 2;
+    let program = load(CGROUP_SOCK, 0)?;
+    let (program, group) = (program.as_raw_fd() as u32, group.as_raw_fd() as u32);
+    bpf(BPF_LINK_CREATE, &[program, group, INET_SOCK_CREATE, 0])
 }
 
 /// A program for what drivers receive.

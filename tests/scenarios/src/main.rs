@@ -25,6 +25,7 @@ mod lab;
 mod links;
 mod meminfo;
 mod memory;
+mod missing_page;
 mod module;
 mod netgauge;
 mod netns;

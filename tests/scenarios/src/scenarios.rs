@@ -42,6 +42,7 @@ mod fuzz_frames;
 mod hostile_frames;
 mod isolation;
 mod library;
+mod lifetimes;
 mod macsec;
 mod manual;
 mod mapped_esp;
@@ -85,6 +86,7 @@ use crate::harness::Scenario;
 pub fn all() -> Vec<&'static Scenario> {
     [
         module::ALL,
+        lifetimes::ALL,
         edp_calls::ALL,
         edp_ports::ALL,
         edp_echo::ALL,
