@@ -132,7 +132,7 @@ impl RawSock {
     ///
     /// Nobody else writes this socket's flags: it is locked, or nobody else has it.
     unsafe fn copy_options(&self, other: &RawSock) {
-        const FLAGS: [bindings::sock_flags; 9] = [
+        const FLAGS: [bindings::sock_flags; 10] = [
             bindings::sock_flags_SOCK_LINGER,
             bindings::sock_flags_SOCK_KEEPOPEN,
             bindings::sock_flags_SOCK_URGINLINE,
@@ -142,6 +142,7 @@ impl RawSock {
             bindings::sock_flags_SOCK_TSTAMP_NEW,
             bindings::sock_flags_SOCK_SELECT_ERR_QUEUE,
             bindings::sock_flags_SOCK_ZEROCOPY,
+            bindings::sock_flags_SOCK_TXTIME,
         ];
         macro_rules! copy {
             ($($field:ident)+) => {
@@ -153,7 +154,7 @@ impl RawSock {
         }
         copy! {
             sk_rcvtimeo sk_sndtimeo sk_lingertime sk_priority sk_mark sk_ll_usec sk_tsflags
-            sk_max_pacing_rate sk_pacing_status
+            sk_max_pacing_rate sk_pacing_status sk_clockid
         }
         // SAFETY: As in `copy`.
         unsafe {
@@ -174,7 +175,11 @@ impl RawSock {
             copy!(sk_rcvbuf);
         }
         // SAFETY: Written with the socket locked, or by the only one who has it.
-        unsafe { *field!(self, sk_userlocks) |= limits };
+        unsafe {
+            let own = field!(self, sk_userlocks);
+            let others = *own & !((bindings::SOCK_SNDBUF_LOCK | bindings::SOCK_RCVBUF_LOCK) as u8);
+            *own = others | limits;
+        }
     }
 
     /// Gives a new socket of TCP's, which nobody else has, what `listener`'s children have from it.
@@ -210,6 +215,11 @@ impl<P: Protocol> Sock<P> {
             self.copy_options(front);
             // Signals are of the descriptor, whose list the core looks at; the flag only says that it may.
             bindings::sock_set_flag(self.as_ptr(), bindings::sock_flags_SOCK_FASYNC);
+            bindings::sk_inherit_busy_poll(self.as_ptr(), front.as_ptr());
+            // The limit of `SO_MAX_PACING_RATE` is what the queueing discipline reads here. TCP computes the rate anew with
+            // each acknowledgment, up to that limit; this protocol has no rate of its own.
+            let limit = ptr::read_volatile(field!(front, sk_max_pacing_rate));
+            ptr::write_volatile(field!(self, sk_pacing_rate), limit);
         }
         // SAFETY: Single loads.
         let (mark, own) = unsafe {

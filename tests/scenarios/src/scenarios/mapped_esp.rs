@@ -21,6 +21,7 @@ scenarios! {
     direct mapped_socket_used_again_after_esp = used_again;
     direct mapped_listener_that_stops_takes_no_esp = stopped_listener;
     direct mapped_connections_fill_tcp_info = fill_tcp_info;
+    direct mapped_connection_keeps_to_its_pacing_rate = pacing;
 }
 
 /// Family and protocol of a mapped socket.
@@ -450,5 +451,42 @@ fn stopped_listener(lab: &Lab) -> Outcome {
     // Not reachable by IPv6 neighbours that do not know the host: the address family is no reason to fail.
     let six = stream(&lab.a, libc::AF_INET6, IPPROTO_ENET)?;
     ensure!(six.connect_bytes(&internet6(far6(2), 970)).is_err());
+    Ok(())
+}
+
+/// The queueing discipline `fq` reads `SO_MAX_PACING_RATE` from the socket of a frame, which is not the one that the program
+/// has set it on.
+fn pacing(lab: &Lab) -> Outcome {
+    const RATE: i32 = 500_000;
+    const BYTES: usize = 400_000;
+    const NONE: i32 = -1;
+    // Some of it leaves at once: a new flow's credit.
+    const PACED: Duration = Duration::from_millis(600);
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 928, 4)?;
+    lab.a.queue("add", &["fq"])?;
+    // Limits set before it connects, and after.
+    for (before, after, paced) in [
+        (Some(RATE), None, true),
+        (None, Some(RATE), true),
+        (Some(RATE), Some(NONE), false),
+    ] {
+        let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+        let limit = |rate: Option<i32>| {
+            rate.map_or(Ok(()), |rate| client.set_so(libc::SO_MAX_PACING_RATE, rate))
+        };
+        limit(before)?;
+        client.connect_bytes(&internet([10, 0, 0, 2], 928))?;
+        let (server, _) = listener.accept(0)?;
+        ensure!(is_esp(&client) && is_esp(&server));
+        limit(after)?;
+        let start = Instant::now();
+        transfer(&client, &server, Load::of(BYTES, 40_000, 928))?;
+        let took = start.elapsed();
+        let told = format!("limits {before:?}, {after:?}: {took:?}");
+        note(&told);
+        ensure!(took >= PACED || !paced, "{told}");
+        ensure!(took < allow(PACED) || paced, "{told}");
+    }
     Ok(())
 }

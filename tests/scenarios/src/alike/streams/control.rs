@@ -8,6 +8,7 @@ use crate::calls::{control, send_control};
 
 scenarios! {
     connected_streams stream_control_data;
+    connected_streams stream_transmit_time;
     stream stream_send_with_an_address;
     connected_streams stream_error_queue_is_empty;
     connected_streams stream_msg_more_is_held_back;
@@ -35,6 +36,20 @@ fn stream_control_data(trace: &Trace, (client, server): Pair) -> Outcome {
     trace.see("a priority", send_control(&client, b"h", &priority));
     acknowledged(&client)?;
     arrived(&server, 4)?;
+    trace.receive("what came", &server, 100, 0);
+    Ok(())
+}
+
+fn stream_transmit_time(trace: &Trace, (client, server): Pair) -> Outcome {
+    const SO_TXTIME: i32 = 61;
+    let socket = libc::SOL_SOCKET;
+    let with_time = || send_control(&client, b"a", &control(socket, SO_TXTIME, &[1; 8], 0));
+    trace.see("without SO_TXTIME", with_time());
+    let clock = [libc::CLOCK_MONOTONIC.to_ne_bytes(), [0; 4]].concat();
+    trace.see("SO_TXTIME", client.set_option(socket, SO_TXTIME, &clock));
+    trace.see("with it", with_time());
+    client.send_all(b"b")?;
+    acknowledged(&client)?;
     trace.receive("what came", &server, 100, 0);
     Ok(())
 }
