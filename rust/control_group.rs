@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control group of a socket: that of the task that made it.
+//! The control group of a socket: that of the task that made it, or of the socket that it was made for.
 //!
 //! C header: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h)
 
@@ -15,6 +15,17 @@ impl RawSock {
             .map(|level| unsafe { bindings::sk_group_at(self.as_ptr(), level) })
             .take_while(|group| *group != 0)
             .any(|group| group == id)
+    }
+
+    /// Makes a new socket one of the control group of `other`, as the child of a listener is, whichever task makes it.
+    ///
+    /// # Safety
+    ///
+    /// Nobody else has this socket.
+    pub(super) unsafe fn join_group(&self, other: &RawSock) {
+        // SAFETY: Both sockets are valid and have a control group, which `other` keeps until its end. Of the new socket
+        // nobody else reads it.
+        unsafe { bindings::sk_join_group(self.as_ptr(), other.as_ptr()) };
     }
 
     /// Whether programs are attached to the socket's control group that look at the packets or calls of IP.

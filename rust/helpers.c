@@ -101,8 +101,10 @@ H(bool, inet_is_own, (const struct net_device *dev, __be32 ip), return inet_addr
 
 #ifdef CONFIG_SOCK_CGROUP_DATA
 H(u64, sk_group_at, (struct sock *sk, int level), struct cgroup *group = cgroup_ancestor(sock_cgroup_ptr(&sk->sk_cgrp_data), level); return group ? cgroup_id(group) : 0)
+H(void, sk_join_group, (struct sock *sk, const struct sock *other), struct cgroup *own = sock_cgroup_ptr(&sk->sk_cgrp_data); sk->sk_cgrp_data = other->sk_cgrp_data; cgroup_get(sock_cgroup_ptr(&sk->sk_cgrp_data)); cgroup_bpf_get(sock_cgroup_ptr(&sk->sk_cgrp_data)); cgroup_bpf_put(own); cgroup_put(own))
 #else
 H(u64, sk_group_at, (struct sock *sk, int level), return 0)
+H(void, sk_join_group, (struct sock *sk, const struct sock *other), )
 #endif
 
 #ifdef CONFIG_CGROUP_BPF

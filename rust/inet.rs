@@ -256,6 +256,9 @@ impl<'a, M: Streams> StreamCall<'a, M> {
             record,
         } = make()?;
         let sock = without_descriptor::<M::Protocol>(self.sock(), protocol, shared, state)?;
+        // The rules of a group hold for the descriptor's socket, whoever connects or listens.
+        // SAFETY: The socket is new.
+        unsafe { sock.join_group(self.sock()) };
         let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL)?;
         // SAFETY: The socket is new and the call holds the descriptor. If another call was first, the socket
         // is cut off again before it goes.

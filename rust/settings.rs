@@ -193,6 +193,7 @@ impl RawSock {
             self.copy_options(listener);
             bindings::tcp_inherit(self.as_ptr(), listener.as_ptr());
             bindings::sk_inherit_busy_poll(self.as_ptr(), listener.as_ptr());
+            self.join_group(listener);
         }
     }
 

@@ -18,13 +18,18 @@ scenarios! {
     direct enet_mapped_says_what_carries_a_connection = carriers;
 }
 
-const GROUPS: &str = "/sys/fs/cgroup";
+/// Where they are mounted.
+pub const GROUPS: &str = "/sys/fs/cgroup";
 /// What `enet run` needs of the kernel, and a kernel for debugging has not.
 const TYPES: &str = "/sys/kernel/btf/vmlinux";
-const POLICY: &str = "/proc/net/enet_policy";
+/// The rules for whom ESP may carry connections.
+pub const POLICY: &str = "/proc/net/enet_policy";
 
 /// Mounts the control groups, which nothing else does in a guest.
-fn mount_groups() -> Outcome {
+///
+/// # Errors
+/// When that fails.
+pub fn mount_groups() -> Outcome {
     if Path::new(GROUPS).join("cgroup.procs").exists() {
         return Ok(());
     }
