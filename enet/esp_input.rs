@@ -94,20 +94,15 @@ impl Handler for Frames {
             ifindex: device.index(),
         };
         skb.set_note(Origin(peer));
-        let sock = space
-            .esp_connections
-            .find(&key(header.dst, &peer), section)
-            .or_else(|| {
-                if let Some(mapped) = mapped(&skb, &header) {
-                    return mapped_listener(space, &mapped, &peer, device, section);
-                }
-                space
-                    .esp_listeners
-                    .find(header.dst.into(), section, |sock| {
-                        sock.shared().binding.takes(header.dst, peer.ifindex)
-                            && sock.hears(peer.ifindex)
-                    })
-            });
+        let mut sock = space.esp_connections.find(&key(header.dst, &peer), section);
+        if sock.is_none() {
+            // The options of a SYN are read once more when it is answered, and must be the same then. A page that they
+            // came in may be another program's, and change; the linear part is the buffer's own.
+            if header.opens() && !skb.gather(HEADER_LEN.saturating_add(len.min(OPTIONS_MAX))) {
+                return refuse(skb, device, DropReason::NoMemory);
+            }
+            sock = listener(space, &skb, &header, &peer, device, section);
+        }
         let Some(sock) = sock else {
             refuse(skb, device, DropReason::NoSocket);
             esp_output::send_reset(device, peer.mac, &header);
@@ -161,6 +156,26 @@ fn mapped(skb: &Skb, header: &Header) -> Option<esp::Mapped> {
     options(skb).mapped
 }
 
+/// The listener for a packet of no connection.
+#[inline]
+fn listener<'a>(
+    space: &Space,
+    skb: &Skb,
+    header: &Header,
+    peer: &Address,
+    device: &Device,
+    section: &'a rcu::Read,
+) -> Option<&'a Sock<Esp>> {
+    if let Some(mapped) = mapped(skb, header) {
+        return mapped_listener(space, &mapped, peer, device, section);
+    }
+    space
+        .esp_listeners
+        .find(header.dst.into(), section, |sock| {
+            sock.shared().binding.takes(header.dst, peer.ifindex) && sock.hears(peer.ifindex)
+        })
+}
+
 /// The listener for a connection from `peer` that stands for one of TCP. Its sender says who it is: it has to be
 /// the neighbour with that address, and to mean one of ours. Of several listeners that share the port each
 /// gets a share of the peers.
@@ -201,6 +216,17 @@ fn mapped_listener<'a>(
         return None;
     }
     Some(listener)
+}
+
+/// Whether a listener takes connections of the kind that a SYN with these options opens.
+fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
+    let records = esp_records::largest(listener).is_some();
+    let mapped = match (&listener.shared().twin, &options.mapped) {
+        (Some(twin), Some(ends)) => twin.takes(&mapped_ends::from_wire(&ends.destination)),
+        (None, None) => true,
+        _ => false,
+    };
+    mapped && records == options.records.is_some()
 }
 
 /// Processes a packet that waited while a task owned the socket.
@@ -480,20 +506,18 @@ fn answer(
 ) -> Result<(), DropReason> {
     let listener = esp.sock();
     let space = Space::of(listener.net());
-    let records = esp_records::largest(listener);
-    if records.is_some() != options.records.is_some() {
+    // Before a place is taken, which each way out behind that has to give back.
+    if !takes(listener, options) {
         esp_output::send_reset(device, peer.mac, syn);
         return Err(DropReason::NoSocket);
     }
+    let records = esp_records::largest(listener);
     let now = timer::now();
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?;
     let admission = queue.lock().admit(now);
     let summed = syn.is_summed() || esp.state.chosen.sums(&space.sysctl);
     let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
     let twin = listener.shared().twin.is_some();
-    if twin && options.mapped.is_none() {
-        return Err(DropReason::BadState);
-    }
     match admission {
         Admission::Child(slot) => {
             let port = listener.shared().binding.port();

@@ -324,6 +324,16 @@ impl Buffer {
         self.head().first_chunk().copied()
     }
 
+    /// Copies the first `n` bytes of data into the linear part, which no sender's page is. `false` without memory for
+    /// that, or if there are not so many.
+    pub(crate) fn gather(&mut self, n: usize) -> bool {
+        let Ok(n) = u32::try_from(n) else {
+            return false;
+        };
+        // SAFETY: As in `header`; the function looks whether there are so many.
+        unsafe { bindings::pskb_may_pull(self.as_ptr(), n) }
+    }
+
     /// Moves the start of the data `n` bytes on. Does nothing unless so many bytes are linear, as
     /// those are that [`Self::header`] returned.
     #[inline]
