@@ -186,6 +186,11 @@ impl<P: Offspring> Queue<P> {
             .is_some_and(|last| now.saturating_sub(last) < time)
     }
 
+    /// The listener, until it closes.
+    pub(crate) fn listener(&self) -> Option<SockRef<P>> {
+        self.listener.clone()
+    }
+
     /// Whether `accept` can be given one more connection.
     pub(crate) fn has_room(&self) -> bool {
         self.ready_len < self.limit

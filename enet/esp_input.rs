@@ -203,7 +203,10 @@ fn mapped_listener<'a>(
         .mapped_listeners
         .find_best(port.into(), section, |sock| {
             let twin = sock.shared().twin.as_ref()?;
-            if !twin.takes(&destination) || !sock.hears(peer.ifindex) || sock.is_filtered_by_group()
+            if !twin.takes(&destination)
+                || !is_open(sock)
+                || !sock.hears(peer.ifindex)
+                || sock.is_filtered_by_group()
             {
                 return None;
             }
@@ -218,6 +221,13 @@ fn mapped_listener<'a>(
     Some(listener)
 }
 
+/// Whether a listener takes connections: a twin does as long as TCP's socket in front of it listens, where it did when
+/// the twin began.
+fn is_open(listener: &Sock<Esp>) -> bool {
+    let twin = listener.shared().twin.as_ref();
+    twin.is_none_or(|twin| listener.front_listens_at() == Some(twin.own))
+}
+
 /// Whether a listener takes connections of the kind that a SYN with these options opens.
 fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
     let records = esp_records::largest(listener).is_some();
@@ -226,7 +236,7 @@ fn takes(listener: &Sock<Esp>, options: &Options) -> bool {
         (None, None) => true,
         _ => false,
     };
-    mapped && records == options.records.is_some()
+    mapped && records == options.records.is_some() && is_open(listener)
 }
 
 /// Processes a packet that waited while a task owned the socket.
@@ -264,9 +274,17 @@ fn process(
         return Due::NOT;
     }
     let header = &header.summed(false);
-    if sock.tcp_state() == TcpState::SynRecv as u8 && completes_in_vain(connection, header) {
-        drop_packet(sock, skb, DropReason::ListenQueue);
-        return Due::NOT;
+    if sock.tcp_state() == TcpState::SynRecv as u8 && completes(header) {
+        if has_lost_listener(connection) {
+            drop_packet(sock, skb, DropReason::NoSocket);
+            esp_connection::abort(esp);
+            return Due::NOT;
+        }
+        // Then the child goes on answering the SYN, for a while, and its peer goes on sending.
+        if !connection.life.can_be_accepted() {
+            drop_packet(sock, skb, DropReason::ListenQueue);
+            return Due::NOT;
+        }
     }
     sock.note_arrival(&skb);
     let room = connection.room(sock, skb.truesize());
@@ -310,14 +328,20 @@ fn options(skb: &Skb) -> Options {
     }
 }
 
-/// Whether a packet would complete the handshake of a child that `accept` cannot be given: then the child
-/// goes on answering the SYN, for a while, and its peer goes on sending.
+/// Whether a packet completes the handshake of a half-open child.
 #[cold]
 #[inline(never)]
-fn completes_in_vain(connection: &Connection, header: &Header) -> bool {
-    header.has(flags::ACK)
-        && !header.has(flags::SYN | flags::RST)
-        && !connection.life.can_be_accepted()
+fn completes(header: &Header) -> bool {
+    header.has(flags::ACK) && !header.has(flags::SYN | flags::RST)
+}
+
+/// Whether the listener of a half-open child takes no connections any more, though no call has closed it.
+#[cold]
+#[inline(never)]
+fn has_lost_listener(connection: &Connection) -> bool {
+    let parent = connection.life.parent();
+    let listener = parent.and_then(|parent| parent.queue().lock().listener());
+    listener.is_some_and(|listener| !is_open(&listener))
 }
 
 /// A packet for a listener, or for a socket that has got another peer since it was looked up.

@@ -65,6 +65,11 @@ impl<P: Offspring> Life<P> {
         self.parent = Some(parent);
     }
 
+    /// The place of a half-open child.
+    pub(crate) fn parent(&self) -> Option<&Parent<P>> {
+        self.parent.as_ref()
+    }
+
     /// The place of a half-open child, which has it no more.
     pub(crate) fn take_parent(&mut self) -> Option<Parent<P>> {
         self.parent.take()

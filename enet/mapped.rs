@@ -14,7 +14,7 @@ use crate::{
     esp_sock::{parts, tie, Chosen, Esp, Shared, State, Twin},
     esp_socket, mapped_connect, mapped_ends,
     mapped_list::Carrier,
-    mapped_record::{Phase, Record},
+    mapped_record::{Attempt, Phase, Record},
     net::{
         family::Operations,
         inet::{
@@ -59,33 +59,36 @@ impl Streams for Mapped {
             return mapped_connect::connect(call, address, nonblocking);
         }
         Self::released(call.sock());
-        let Some(companion) = call.companion() else {
-            return call.connect(address, nonblocking);
+        let result = match call.companion() {
+            None => call.connect(address, nonblocking),
+            Some(companion) => {
+                // The phase is read with the decision held: until then TCP's SYN may leave in place of ESP's.
+                let mut attempt = companion.record.decide();
+                if is_taken(companion) {
+                    disconnect(call, companion, &mut attempt)
+                } else {
+                    // A call may wait for an attempt that has gone to TCP, and not have come to TCP's `connect` yet.
+                    give_up(&mut attempt);
+                    call.connect(address, nonblocking)
+                }
+            }
         };
-        match companion.record.phase() {
-            Phase::Tcp => call.connect(address, nonblocking),
-            Phase::Listening => {
-                let result = call.connect(address, nonblocking);
-                Self::look_at_listener(call, companion);
-                result
-            }
-            Phase::Connecting | Phase::Esp => {
-                let _decision = companion.record.decide();
-                let result = Esp::connect(&call.on(companion), address, nonblocking);
-                companion.record.set_phase(Phase::Tcp);
-                call.set_asked(false);
-                result
-            }
+        if let Some(companion) = call.companion() {
+            Self::look_at_listener(call, companion);
         }
+        result
     }
 
     fn listen(call: &Call<'_>, backlog: u32) -> Result {
-        if let Some(companion) = call.companion() {
-            if let Phase::Connecting | Phase::Esp = companion.record.phase() {
+        {
+            // An attempt to connect is over, or begins when TCP listens, and fails.
+            let companion = call.companion();
+            let _decision = companion.map(|companion| companion.record.decide());
+            if companion.is_some_and(is_taken) {
                 return Err(EINVAL);
             }
+            call.listen(backlog)?;
         }
-        call.listen(backlog)?;
         let space = Space::of(call.sock().net());
         if !space.sysctl.mapped() || call.is_filtered() {
             return Ok(());
@@ -101,16 +104,24 @@ impl Streams for Mapped {
                 record: Record::new(false)?,
             })
         });
-        // Without memory for a twin TCP listens alone. It does too if the companion is another's twin: the socket
-        // has tried to connect, or has listened elsewhere, before.
-        let own = call.own_end();
-        let is_ours = |companion: &&Companion<Self>| {
-            let twin = companion.sock().shared().twin.as_ref();
-            twin.is_some_and(|twin| twin.own == own)
-        };
-        let Some(companion) = made.ok().filter(is_ours) else {
+        // Without memory for a twin TCP listens alone.
+        let Ok(companion) = made else {
             return Ok(());
         };
+        let mut attempt = companion.record.decide();
+        if is_taken(companion) {
+            // `connect` has made the companion since the first look. As with TCP, one of the two calls fails.
+            return disconnect(call, companion, &mut attempt);
+        }
+        // TCP listens alone too if the companion is another's twin: the socket has tried to connect, or has listened
+        // elsewhere, before. A `shutdown` that has ended TCP's listener already may have come before there was a
+        // companion that it could look at; one that comes later looks, and waits for the decision.
+        let own = call.own_end();
+        let twin = companion.sock().shared().twin.as_ref();
+        if twin.is_none_or(|twin| twin.own != own) || call.ordered_state() != TcpState::Listen as u8
+        {
+            return Ok(());
+        }
         space.sysctl.limit_buffers(companion.sock());
         // The core has cut the number already, as TCP has it.
         let most = backlog.min(u16::MAX.into());
@@ -122,35 +133,48 @@ impl Streams for Mapped {
     }
 
     fn accept(call: &Call<'_>, new: &mut NewStream<'_, Self>, nonblocking: bool) -> Result {
-        let Some(companion) = call.companion() else {
-            return new
-                .accept_of_tcp(call)
-                .and_then(|done| done.then_some(()).ok_or(EAGAIN));
-        };
         let mut timeout = call.sock().receive_timeout(nonblocking);
         loop {
+            // A twin may come while the call sleeps.
+            let twin = twin_of(call);
+            if let Some(twin) = twin {
+                Self::look_at_listener(call, twin);
+            }
             // Each of the two is asked first every other time, so that neither starves the other.
-            let tcp_first = companion.record.take_turn();
+            let tcp_first = twin.is_none_or(|twin| twin.record.take_turn());
             for tcp in [tcp_first, !tcp_first] {
                 if tcp {
                     if new.accept_of_tcp(call)? {
-                        note(call, new, Carrier::TcpByPeer);
+                        if twin.is_some() {
+                            note(call, new, Carrier::TcpByPeer);
+                        }
                         return Ok(());
                     }
-                } else if accept_of_esp(call, companion, new)? {
-                    return Ok(());
+                } else if let Some(twin) = twin {
+                    if accept_of_esp(call, twin, new)? {
+                        return Ok(());
+                    }
                 }
             }
-            let listener = companion.sock();
-            call.on(companion).wait_exclusive(&mut timeout, || {
-                call.tcp_accepts() || listener.shared().unread.count() > 0
-            })?;
+            let waited = call.wait_exclusive(&mut timeout, || {
+                call.tcp_accepts()
+                    || twin_of(call).is_some_and(|twin| twin.sock().shared().unread.count() > 0)
+            });
+            match waited {
+                // Disconnected: it listens no more, which the next look tells.
+                Err(EPIPE) => {}
+                other => other?,
+            }
         }
     }
 
     fn server(call: &Call<'_>, companion: &Companion<Self>) -> Server {
         match companion.record.phase() {
             Phase::Tcp => Server::Tcp,
+            Phase::Listening if !is_listener(call) => {
+                Self::look_at_listener(call, companion);
+                Server::Tcp
+            }
             Phase::Listening => Server::Both,
             Phase::Esp => Server::Companion,
             Phase::Connecting => mapped_connect::settle(call),
@@ -234,13 +258,54 @@ impl Streams for Mapped {
     }
 
     fn look_at_listener(call: &Call<'_>, companion: &Companion<Self>) {
-        let listens = call.sock().tcp_state() == TcpState::Listen as u8 && !call.is_filtered();
-        if companion.record.phase() == Phase::Listening && !listens {
+        if companion.record.phase() != Phase::Listening || is_listener(call) {
+            return;
+        }
+        // `listen` may have begun again.
+        let _decision = companion.record.decide();
+        if companion.record.phase() == Phase::Listening && !is_listener(call) {
             esp_socket::stop_twin(companion.sock());
             companion.record.set_phase(Phase::Tcp);
             call.set_asked(false);
         }
     }
+}
+
+/// Whether TCP's socket listens, and ESP may listen beside it.
+fn is_listener(call: &Call<'_>) -> bool {
+    call.sock().tcp_state() == TcpState::Listen as u8 && !call.is_filtered()
+}
+
+/// Whether the companion is a connection, or is to be one.
+fn is_taken(companion: &Companion<Mapped>) -> bool {
+    matches!(companion.record.phase(), Phase::Connecting | Phase::Esp)
+}
+
+/// Has TCP not repeat an attempt to connect, and a call that waits for it fail as if TCP had been disconnected.
+fn give_up(attempt: &mut Option<Attempt>) {
+    if let Some(attempt) = attempt {
+        attempt.give_up(EPIPE);
+    }
+}
+
+/// Ends the companion's connection, or its attempt, with the decision held.
+fn disconnect<'a>(
+    call: &Call<'a>,
+    companion: &'a Companion<Mapped>,
+    attempt: &mut Option<Attempt>,
+) -> Result {
+    const NOTHING: [u8; 16] = [0; 16];
+    give_up(attempt);
+    let result = Esp::connect(&call.on(companion), &NOTHING, true);
+    companion.record.set_phase(Phase::Tcp);
+    call.set_asked(false);
+    result
+}
+
+/// The companion, if it is a listener's.
+fn twin_of<'a>(call: &Call<'a>) -> Option<&'a Companion<Mapped>> {
+    let companion = call.companion();
+    companion.filter(|companion| companion.sock().shared().twin.is_some())
 }
 
 /// Gives `new` the connection of ESP's that has waited longest, if one has.

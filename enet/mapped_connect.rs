@@ -133,6 +133,7 @@ pub(crate) fn connect<M: Mapped>(
     nonblocking: bool,
 ) -> Result {
     if let Some(companion) = call.companion() {
+        M::look_at_listener(call, companion);
         match companion.record.phase() {
             Phase::Tcp => {}
             Phase::Listening => return call.connect(name, nonblocking),
@@ -205,6 +206,10 @@ fn attempt<M: Mapped>(
         // Another call was first; this one waits for the same connection.
         return Ok(None);
     }
+    if call.ordered_state() != TcpState::Close as u8 {
+        // `listen` was first, or TCP's `connect`; TCP says so.
+        return Err(Statistic::MappedTcpError);
+    }
     let chosen = plan.ends.source.port;
     let mut guard = sock.lock();
     guard.locked().state.mapped = Some(plan.ends);
@@ -236,14 +241,12 @@ fn finish<M: Mapped>(call: &StreamCall<'_, M>, nonblocking: bool, pending: Error
         companion.record.tell();
         return Ok(());
     }
-    let (name, given_up) = {
+    let name = {
         let attempt = companion.record.decide();
         let attempt = attempt.as_ref().ok_or(ECONNABORTED)?;
-        (Attempt::new(attempt.name(), attempt.to), attempt.given_up)
+        attempt.stands()?;
+        Attempt::new(attempt.name(), attempt.to)
     };
-    if given_up {
-        return Err(ECONNABORTED);
-    }
     // TCP is connecting already: this waits for it.
     match call.connect(name.name(), nonblocking) {
         Err(EALREADY) => Err(pending),
@@ -313,7 +316,7 @@ pub(crate) fn give_up<M: Mapped>(call: &StreamCall<'_, M>, companion: &Companion
         return Err(ENOTCONN);
     }
     if let Some(attempt) = &mut *attempt {
-        attempt.given_up = true;
+        attempt.give_up(ECONNABORTED);
     }
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);

@@ -39,8 +39,8 @@ pub(crate) struct Attempt {
     len: usize,
     /// The destination as ESP has it.
     pub(crate) to: crate::address::Address,
-    /// The attempt was given up by a call, so TCP does not repeat it.
-    pub(crate) given_up: bool,
+    /// With what `connect` fails, since another call has given the attempt up: TCP does not repeat it.
+    given_up: Option<Error>,
 }
 
 impl Attempt {
@@ -54,8 +54,22 @@ impl Attempt {
             name: kept,
             len: name.len().min(NAME_MAX),
             to,
-            given_up: false,
+            given_up: None,
         }
+    }
+
+    /// Has `connect` fail with `error`, and TCP not repeat the attempt.
+    pub(crate) fn give_up(&mut self, error: Error) {
+        self.given_up.get_or_insert(error);
+    }
+
+    /// Whether no call has given the attempt up.
+    ///
+    /// # Errors
+    ///
+    /// With what `connect` fails then.
+    pub(crate) fn stands(&self) -> Result {
+        self.given_up.map_or(Ok(()), Err)
     }
 
     /// The address that the program passed.

@@ -38,6 +38,7 @@ use kernel::ffi::{c_char, c_int, c_long, c_uint, c_ulong};
 
 mod accept;
 pub(crate) use accept::NewStream;
+mod front;
 mod info;
 pub(crate) use info::StreamInfo;
 mod tables;
@@ -128,7 +129,7 @@ pub(crate) trait Streams: Sized + 'static {
     fn connect(call: &StreamCall<'_, Self>, address: &[u8], nonblocking: bool) -> Result;
     /// `listen`.
     fn listen(call: &StreamCall<'_, Self>, backlog: u32) -> Result;
-    /// `accept`, of a descriptor with a companion.
+    /// `accept`, of a descriptor that may get a companion while the call waits.
     fn accept(
         call: &StreamCall<'_, Self>,
         new: &mut NewStream<'_, Self>,
@@ -365,16 +366,6 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         }
     }
 
-    /// The own end of TCP's socket, as far as it is bound.
-    pub(crate) fn own_end(&self) -> InternetEnd {
-        let mut end = InternetEnd::default();
-        // SAFETY: The socket is one of TCP's, hence of the Internet; single loads. The address has room for 16
-        // bytes.
-        end.port =
-            unsafe { bindings::inet_own_end(self.sock().as_ptr(), end.address.as_mut_ptr()) };
-        end
-    }
-
     /// Whether the descriptor has no connection, and none is being opened.
     pub(crate) fn is_unconnected(&self) -> bool {
         // SAFETY: The call holds the descriptor; a single load.
@@ -384,7 +375,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
 
     /// Whether an `AF_INET6` socket leaves IPv4 alone.
     pub(crate) fn is_v6_only(&self) -> bool {
-        // SAFETY: As above.
+        // SAFETY: The socket is one of TCP's, hence of the Internet; a single load.
         unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
     }
 

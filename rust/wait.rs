@@ -7,7 +7,7 @@
 use super::{
     bindings,
     family::Call,
-    sock::{Guard, Locked, Protocol},
+    sock::{Guard, Locked, Protocol, RawSock},
 };
 use crate::net::errno::prelude::*;
 use core::{
@@ -28,29 +28,105 @@ pub(crate) enum Waiter {
 /// An entry in a socket's wait queue, on the stack of the call that waits.
 type Entry = *mut bindings::wait_queue_entry;
 
-impl<P: Protocol> Call<'_, P> {
-    /// Runs `f` with the calling task in the socket's wait queue.
-    #[inline]
-    fn among_waiters<R>(&self, waiter: Waiter, f: impl FnOnce(Entry) -> R) -> R {
-        let mut entry = MaybeUninit::<bindings::wait_queue_entry>::uninit();
-        let entry = entry.as_mut_ptr();
-        // SAFETY: The entry, which is initialised first, lives on this stack until it is taken off
-        // the queue below. A running call holds the descriptor, and so its wait queue.
-        let queue = unsafe {
-            let queue = bindings::sk_sleep(self.as_ptr());
-            bindings::init_wait_woken(entry);
-            match waiter {
-                Waiter::Shared => bindings::add_wait_queue(queue, entry),
-                Waiter::Exclusive => bindings::add_wait_queue_exclusive(queue, entry),
-            }
-            queue
-        };
-        let result = f(entry);
-        // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
-        unsafe { bindings::remove_wait_queue(queue, entry) };
-        result
-    }
+/// Runs `f` with the calling task in the wait queue of the descriptor that `sock` belongs to.
+///
+/// # Safety
+///
+/// A running call holds that descriptor, and with it the wait queue.
+#[inline]
+unsafe fn among_waiters<R>(sock: &RawSock, waiter: Waiter, f: impl FnOnce(Entry) -> R) -> R {
+    let mut entry = MaybeUninit::<bindings::wait_queue_entry>::uninit();
+    let entry = entry.as_mut_ptr();
+    // SAFETY: The entry, which is initialised first, lives on this stack until it is taken off
+    // the queue below. The queue stays, by the caller's promise.
+    let queue = unsafe {
+        let queue = bindings::sk_sleep(sock.as_ptr());
+        bindings::init_wait_woken(entry);
+        match waiter {
+            Waiter::Shared => bindings::add_wait_queue(queue, entry),
+            Waiter::Exclusive => bindings::add_wait_queue_exclusive(queue, entry),
+        }
+        queue
+    };
+    let result = f(entry);
+    // SAFETY: The entry is on the queue; the descriptor, and so the queue, is still there.
+    unsafe { bindings::remove_wait_queue(queue, entry) };
+    result
+}
 
+/// Whether no signal ends a call that has `timeout` left.
+///
+/// # Errors
+///
+/// `ERESTARTSYS` or `EINTR` if one does.
+#[inline]
+fn undisturbed(timeout: c_long) -> Result {
+    if timeout != 0 && kernel::current!().signal_pending() {
+        // SAFETY: Computes an errno from the time left.
+        return Err(Error::from_errno(unsafe {
+            bindings::sock_intr_errno(timeout)
+        }));
+    }
+    Ok(())
+}
+
+/// Sleeps once, by `nap`, which takes and returns the time left.
+///
+/// # Errors
+///
+/// `EAGAIN` when the time is up, `EPIPE` when another call has disconnected the socket.
+#[inline]
+fn sleep(sock: &RawSock, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_long) -> Result {
+    if *timeout == 0 {
+        return Err(EAGAIN);
+    }
+    let before = sock.disconnects();
+    *timeout = nap(*timeout);
+    if sock.disconnects() != before {
+        return Err(EPIPE);
+    }
+    Ok(())
+}
+
+/// Sleeps until `ready`, or until `timeout` (jiffies) has run down, with the socket not locked: changes that `ready` looks at
+/// must wake the descriptor's readers.
+///
+/// # Errors
+///
+/// As [`Guard::wait`].
+///
+/// # Safety
+///
+/// A running call holds the descriptor that `sock` belongs to.
+#[inline]
+pub(super) unsafe fn wait_on(
+    sock: &RawSock,
+    waiter: Waiter,
+    timeout: &mut c_long,
+    mut ready: impl FnMut() -> bool,
+) -> Result {
+    let wait = |entry| {
+        // Wakers change something and then look for waiters: one of the two sees the other.
+        fence(SeqCst);
+        let mut slept = false;
+        while !ready() {
+            // With a signal pending nobody sleeps.
+            if slept {
+                undisturbed(*timeout)?;
+            }
+            slept = true;
+            // SAFETY: As in `Guard::wait`.
+            sleep(sock, timeout, |left| unsafe {
+                bindings::wait_woken(entry, left)
+            })?;
+        }
+        Ok(())
+    };
+    // SAFETY: The caller's promise.
+    unsafe { among_waiters(sock, waiter, wait) }
+}
+
+impl<P: Protocol> Call<'_, P> {
     /// Whether a reader is to poll the device before it sleeps (`SO_BUSY_POLL`).
     #[inline]
     pub(crate) fn polls_device(&self) -> bool {
@@ -66,40 +142,6 @@ impl<P: Protocol> Call<'_, P> {
         unsafe { bindings::sk_busy_loop(self.as_ptr(), once.into()) };
     }
 
-    /// Whether no signal ends a call that has `timeout` left.
-    ///
-    /// # Errors
-    ///
-    /// `ERESTARTSYS` or `EINTR` if one does.
-    #[inline]
-    fn undisturbed(timeout: c_long) -> Result {
-        if timeout != 0 && kernel::current!().signal_pending() {
-            // SAFETY: Computes an errno from the time left.
-            return Err(Error::from_errno(unsafe {
-                bindings::sock_intr_errno(timeout)
-            }));
-        }
-        Ok(())
-    }
-
-    /// Sleeps once, by `nap`, which takes and returns the time left.
-    ///
-    /// # Errors
-    ///
-    /// `EAGAIN` when the time is up, `EPIPE` when another call has disconnected the socket.
-    #[inline]
-    fn sleep(&self, timeout: &mut c_long, nap: impl FnOnce(c_long) -> c_long) -> Result {
-        if *timeout == 0 {
-            return Err(EAGAIN);
-        }
-        let before = self.disconnects();
-        *timeout = nap(*timeout);
-        if self.disconnects() != before {
-            return Err(EPIPE);
-        }
-        Ok(())
-    }
-
     /// As [`Guard::wait`], without the socket locked: changes that `ready` looks at must wake readers.
     ///
     /// # Errors
@@ -107,44 +149,8 @@ impl<P: Protocol> Call<'_, P> {
     /// As [`Guard::wait`].
     #[inline]
     pub(crate) fn wait(&self, timeout: &mut c_long, ready: impl FnMut() -> bool) -> Result {
-        self.wait_as(Waiter::Shared, timeout, ready)
-    }
-
-    /// As [`Call::wait`], as one of those of whom an event wakes one.
-    ///
-    /// # Errors
-    ///
-    /// As [`Guard::wait`].
-    pub(crate) fn wait_exclusive(
-        &self,
-        timeout: &mut c_long,
-        ready: impl FnMut() -> bool,
-    ) -> Result {
-        self.wait_as(Waiter::Exclusive, timeout, ready)
-    }
-
-    #[inline]
-    fn wait_as(
-        &self,
-        waiter: Waiter,
-        timeout: &mut c_long,
-        mut ready: impl FnMut() -> bool,
-    ) -> Result {
-        self.among_waiters(waiter, |entry| {
-            // Wakers change something and then look for waiters: one of the two sees the other.
-            fence(SeqCst);
-            let mut slept = false;
-            while !ready() {
-                // With a signal pending nobody sleeps.
-                if slept {
-                    Self::undisturbed(*timeout)?;
-                }
-                slept = true;
-                // SAFETY: As in `Guard::wait`.
-                self.sleep(timeout, |left| unsafe { bindings::wait_woken(entry, left) })?;
-            }
-            Ok(())
-        })
+        // SAFETY: A running call holds the descriptor.
+        unsafe { wait_on(self, Waiter::Shared, timeout, ready) }
     }
 }
 
@@ -169,15 +175,17 @@ impl<P: Protocol> Guard<'_, P> {
         if *timeout == 0 {
             return Err(EAGAIN);
         }
-        call.among_waiters(waiter, |entry| loop {
+        let wait = |entry| loop {
             if ready(&mut self.locked()) {
                 return Ok(());
             }
             // SAFETY: The entry is on the queue with the `woken` function, which makes a wake-up
             // between the test above and the sleep count.
             let nap = |left| self.unlocked(|| unsafe { bindings::wait_woken(entry, left) });
-            Call::<P>::undisturbed(*timeout)?;
-            call.sleep(timeout, nap)?;
-        })
+            undisturbed(*timeout)?;
+            sleep(call, timeout, nap)?;
+        };
+        // SAFETY: A running call holds the descriptor.
+        unsafe { among_waiters(call, waiter, wait) }
     }
 }

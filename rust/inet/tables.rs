@@ -121,16 +121,19 @@ impl<M: Streams> Tables<M> {
         ops.release = Some(release::<M>);
         ops.connect = Some(connect::<M>);
         ops.listen = Some(listen::<M>);
+        // A call that began before there was a companion goes on when there is one: what sleeps in TCP's own `accept` is
+        // woken for a companion's connections in vain, and TCP's own `shutdown` stops one listener of two.
+        ops.accept = Some(accept::<M>);
+        // The core asks the table that `accept` was called by for the new one's name.
+        ops.getname = Some(getname::<M>);
+        ops.shutdown = Some(shutdown::<M>);
         ops.setsockopt = Some(setsockopt::<M>);
         table.asking = *ops;
         let ops = &mut table.asking;
         ops.bind = Some(bind::<M>);
-        ops.accept = Some(accept::<M>);
-        ops.getname = Some(getname::<M>);
         ops.poll = Some(poll::<M>);
         ops.ioctl = Some(ioctl::<M>);
         // TCP's for compatible calls knows what is laid out otherwise there, and leaves the rest to `ioctl`.
-        ops.shutdown = Some(shutdown::<M>);
         ops.getsockopt = Some(getsockopt::<M>);
         ops.sendmsg = Some(sendmsg::<M>);
         ops.recvmsg = Some(recvmsg::<M>);
@@ -521,9 +524,10 @@ unsafe extern "C" fn shutdown<M: Streams>(socket: *mut bindings::socket, how: c_
             code(M::Protocol::shutdown(&call.on(companion), halves))
         }
         (Server::Nobody, Some(companion)) => code(M::give_up(&call, companion)),
-        (_, companion) => {
+        _ => {
             let result = by_tcp!(call, shutdown(socket, how));
-            if let Some(companion) = companion {
+            // Loaded behind TCP's own call, see `StreamCall::ordered_state`.
+            if let Some(companion) = call.companion() {
                 M::look_at_listener(&call, companion);
             }
             result

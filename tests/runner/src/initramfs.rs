@@ -88,6 +88,7 @@ const WELCOME: &[&str] = &[
     "sch_prio",
     "sit",
     "tcp_dctcp",
+    "tcp_diag",
     "tun",
     "vcan",
     "vhost_net",

@@ -29,7 +29,7 @@ pub const EDP_MAX: usize = MTU - EDP_HEADER;
 pub const ESP_MSS: usize = MTU - 11;
 
 /// Address of a station that does not exist.
-const NOBODY: [u8; 6] = [2, 0, 0, 0, 0xde, 0xad];
+pub const NOBODY: [u8; 6] = [2, 0, 0, 0, 0xde, 0xad];
 
 /// A host: a namespace with one Ethernet device.
 #[derive(Debug)]

@@ -45,7 +45,9 @@ mod library;
 mod lifetimes;
 mod macsec;
 mod manual;
+mod mapped_disconnecting;
 mod mapped_esp;
+mod mapped_listening;
 mod mapped_tcp;
 mod mapped_without;
 mod memory_cgroup;
@@ -102,6 +104,8 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_calls::ALL,
         mapped_tcp::ALL,
         mapped_esp::ALL,
+        mapped_listening::ALL,
+        mapped_disconnecting::ALL,
         mapped_without::ALL,
         enet_run::ALL,
         bad_input::ALL,

@@ -10,7 +10,7 @@ mod honest;
 mod lanes;
 mod mutation;
 mod report;
-mod ring;
+pub mod ring;
 mod talk;
 mod world;
 

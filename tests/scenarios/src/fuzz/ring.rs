@@ -6,7 +6,7 @@
 
 use std::io;
 use std::ptr;
-use std::sync::atomic::AtomicU32;
+use std::sync::atomic::{AtomicU32, AtomicU8};
 
 use crate::fuzz::world::FRAME_MAX;
 use crate::prelude::*;
@@ -125,7 +125,20 @@ impl Ring {
         // SAFETY: inside the mapping. The kernel may read it meanwhile, by a mapping of its own, and must bear it.
         unsafe { self.memory.add(place).write_bytes(byte, 64) };
     }
+
+    /// Flips `bits` of the byte at `offset` in the frames of all slots, wherever these are by now.
+    pub fn flip(&self, offset: usize, bits: u8) {
+        for slot in 0..SLOTS {
+            let place = slot * SLOT + DATA + offset.min(FRAME_MAX - 1);
+            // SAFETY: inside the mapping, which lives as long as `self`; whoever reads it meanwhile must bear it.
+            let byte = unsafe { AtomicU8::from_ptr(self.memory.add(place)) };
+            byte.fetch_xor(bits, Ordering::Relaxed);
+        }
+    }
 }
+
+// SAFETY: through a shared reference the ring's memory is reached by atomics only.
+unsafe impl Sync for Ring {}
 
 impl Drop for Ring {
     fn drop(&mut self) {

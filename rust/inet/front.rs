@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! The socket of TCP's in front of a companion: where it listens, its state as calls order it, and sleeping on it.
+//!
+//! C header: [`include/net/inet_sock.h`](srctree/include/net/inet_sock.h)
+
+use super::*;
+use crate::net::{
+    sock::TcpState,
+    wait::{self, Waiter},
+};
+
+/// The own end of a socket of TCP's, as far as it is bound.
+///
+/// # Safety
+///
+/// The socket is TCP's.
+unsafe fn own_end(sock: &RawSock) -> InternetEnd {
+    let mut end = InternetEnd::default();
+    // SAFETY: The socket is one of TCP's, hence of the Internet; single loads. The address has room for 16 bytes.
+    end.port = unsafe { bindings::inet_own_end(sock.as_ptr(), end.address.as_mut_ptr()) };
+    end
+}
+
+impl<P: Operations> Sock<P> {
+    /// Where the socket of TCP's in front of this companion listens. `None` if it does not listen, or there is no such
+    /// socket.
+    ///
+    /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that began before there was
+    /// a companion. So each packet that needs a listener asks.
+    pub(crate) fn front_listens_at(&self) -> Option<InternetEnd> {
+        let front = self.front();
+        if front == self.as_ptr() {
+            return None;
+        }
+        // SAFETY: A companion holds the socket in front of it until its own end.
+        let front = unsafe { RawSock::from_raw(front) };
+        if front.tcp_state() != TcpState::Listen as u8 {
+            return None;
+        }
+        // SAFETY: What is in front of a companion is TCP's.
+        Some(unsafe { own_end(front) })
+    }
+}
+
+impl<M: Streams> StreamCall<'_, M> {
+    /// The own end of TCP's socket, as far as it is bound.
+    pub(crate) fn own_end(&self) -> InternetEnd {
+        // SAFETY: A descriptor's socket is TCP's.
+        unsafe { own_end(self.sock()) }
+    }
+
+    /// The state of TCP's socket, loaded with the socket locked. Each call that changes it is over, with its stores seen
+    /// here, or begins after this and sees all that was stored before.
+    pub(crate) fn ordered_state(&self) -> u8 {
+        let sk = self.sock().as_ptr();
+        // SAFETY: Locks and releases a valid socket, in a call that may sleep and has not locked it.
+        unsafe { bindings::lock_sock_nested(sk, 0) };
+        let state = self.sock().tcp_state();
+        // SAFETY: Pairs with the call above.
+        unsafe { bindings::release_sock(sk) };
+        state
+    }
+
+    /// Sleeps until `ready`, for `timeout` at most, as one of those of whom an event wakes one.
+    ///
+    /// # Errors
+    ///
+    /// `EAGAIN` when the time is up, `ERESTARTSYS` or `EINTR` after a signal, `EPIPE` when another call has
+    /// disconnected TCP's socket.
+    pub(crate) fn wait_exclusive(
+        &self,
+        timeout: &mut c_long,
+        ready: impl FnMut() -> bool,
+    ) -> Result {
+        // SAFETY: The call holds the descriptor that the socket belongs to.
+        unsafe { wait::wait_on(self.sock(), Waiter::Exclusive, timeout, ready) }
+    }
+}

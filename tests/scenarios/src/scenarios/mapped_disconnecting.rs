@@ -1,0 +1,96 @@
+//! Mapped sockets that are disconnected while they connect.
+
+use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
+use super::mapped_tcp::stream;
+use crate::address::internet;
+use crate::alike::asleep::asleep;
+use crate::prelude::*;
+
+scenarios! {
+    direct mapped_connect_that_sleeps_ends_by_disconnecting = in_connect;
+    direct mapped_socket_disconnected_while_it_goes_to_tcp_stays_closed = while_it_goes_to_tcp, within(120), wide;
+}
+
+/// The address that undoes `connect`, `AF_UNSPEC`.
+const NOTHING: [u8; 16] = [0; 16];
+
+/// What TCP's socket is that has no connection, in `TCP_INFO`.
+pub const TCP_CLOSE: u8 = 7;
+
+/// The state that `TCP_INFO` tells.
+///
+/// # Errors
+/// When the call fails.
+pub fn state(socket: &Socket) -> Result<u8> {
+    let info = socket.option(libc::IPPROTO_TCP, libc::TCP_INFO, 1, 1)?;
+    info.first().copied().context("no state")
+}
+
+/// What `connect` to `to` ends with when another call disconnects the socket meanwhile, and the state after that.
+fn disconnected(lab: &Lab, kind: (i32, i32), to: &[u8]) -> Result<(Option<i32>, u8)> {
+    let client = stream(&lab.a, kind.0, kind.1)?;
+    let call = || client.connect_bytes(to);
+    let (slept, connected, ()) = asleep(libc::SYS_connect, call, |_| {
+        Ok(client.connect_bytes(&NOTHING)?)
+    })?;
+    ensure!(slept, "connect did not wait");
+    let errno = connected.err().and_then(|error| error.raw_os_error());
+    Ok((errno, state(&client)?))
+}
+
+fn in_connect(lab: &Lab) -> Outcome {
+    known(lab)?;
+    // ESP drops SYNs while nobody accepts; TCP has room of its own, and would connect.
+    let _full = listener(&lab.b, MAPPED, 985, 0)?;
+    let first = dial(&lab.a, MAPPED, 985)?;
+    ensure!(is_esp(&first), "ESP does not listen");
+    let plain = disconnected(lab, PLAIN, &internet([10, 0, 0, 99], 985))?;
+    let mapped = disconnected(lab, MAPPED, &internet([10, 0, 0, 2], 985))?;
+    same(plain.1, TCP_CLOSE, "the state of TCP")?;
+    ensure!(
+        plain == mapped,
+        "errno and state of TCP {plain:?}, mapped {mapped:?}"
+    );
+    Ok(())
+}
+
+/// A call that settles that the connection is TCP's, and one that disconnects, at about the same time.
+fn while_it_goes_to_tcp(lab: &Lab) -> Outcome {
+    const ROUNDS: u16 = 600;
+    /// Turns of a loop that one of the two is later than the other, at most; some 20 microseconds.
+    const LATE: u32 = 20_000;
+    known(lab)?;
+    let mut rng = 1_u32;
+    for round in 0..ROUNDS {
+        let port = 2000 + round;
+        let _listener = listener(&lab.b, PLAIN, port, 1)?;
+        let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
+        client.set_nonblocking(true)?;
+        let to = internet([10, 0, 0, 2], port);
+        refused(client.connect_bytes(&to), libc::EINPROGRESS, "connect")?;
+        rng = rng.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        let late = (rng >> 8) % LATE;
+        let go = AtomicBool::new(false);
+        thread::scope(|scope| {
+            let looking = scope.spawn(|| {
+                go.store(true, Ordering::Release);
+                client.poll(libc::POLLOUT, patience())
+            });
+            while !go.load(Ordering::Acquire) {
+                std::hint::spin_loop();
+            }
+            for _ in 0..late {
+                std::hint::spin_loop();
+            }
+            client.connect_bytes(&NOTHING)?;
+            joined(looking)??;
+            anyhow::Ok(())
+        })?;
+        let state = state(&client)?;
+        ensure!(
+            state == TCP_CLOSE,
+            "round {round}: disconnected, and in state {state}"
+        );
+    }
+    Ok(())
+}
