@@ -90,7 +90,7 @@ impl Streams for Mapped {
             call.listen(backlog)?;
         }
         let space = Space::of(call.sock().net());
-        if !space.sysctl.mapped() || call.is_filtered() {
+        if !space.sysctl.mapped() || call.needs_tcp() {
             return Ok(());
         }
         let twin = Twin {
@@ -273,7 +273,7 @@ impl Streams for Mapped {
 
 /// Whether TCP's socket listens, and ESP may listen beside it.
 fn is_listener(call: &Call<'_>) -> bool {
-    call.sock().tcp_state() == TcpState::Listen as u8 && !call.is_filtered()
+    call.sock().tcp_state() == TcpState::Listen as u8 && !call.needs_tcp()
 }
 
 /// Whether the companion is a connection, or is to be one.

@@ -72,7 +72,7 @@ fn plan<M: Mapped>(
     if !space.sysctl.mapped() {
         return Err(Statistic::MappedTcpSetting);
     }
-    let destination = InternetEnd::parse(name).ok_or(Statistic::MappedTcpAddress)?;
+    let destination = InternetEnd::parse(name, call.is_v6()).ok_or(Statistic::MappedTcpAddress)?;
     let to = destination.v4().ok_or(Statistic::MappedTcpAddress)?;
     let mut own = call.own_end();
     if own.is_any() {
@@ -85,7 +85,7 @@ fn plan<M: Mapped>(
     if call.is_v6() && call.is_v6_only() {
         return Err(Statistic::MappedTcpAddress);
     }
-    if call.is_filtered() {
+    if call.needs_tcp() {
         return Err(Statistic::MappedTcpOption);
     }
     if sock.is_filtered_by_group() {

@@ -93,9 +93,9 @@ impl InternetEnd {
         self.address == [0; 16] || self.v4() == Some([0; 4])
     }
 
-    /// Reads what a program passed to `connect`; `None` for what is not a whole address of `AF_INET` or
-    /// `AF_INET6`.
-    pub(crate) fn parse(bytes: &[u8]) -> Option<Self> {
+    /// Reads what a program passed to `connect` on a socket of `AF_INET6`, or else of `AF_INET`; `None` for what is not a
+    /// whole address of that family. TCP refuses all others.
+    pub(crate) fn parse(bytes: &[u8], is_v6: bool) -> Option<Self> {
         const INET: [u8; 2] = (bindings::AF_INET as u16).to_ne_bytes();
         const INET6: [u8; 2] = AF_INET6.to_ne_bytes();
         // The shortest that the kernel takes; the newer end of `struct sockaddr_in6` may be missing.
@@ -105,8 +105,10 @@ impl InternetEnd {
         let (port, rest) = rest.split_first_chunk::<2>()?;
         let port = u16::from_be_bytes(*port);
         match *family {
-            INET if bytes.len() >= INET_LEN => Some(Self::of_v4(*rest.first_chunk()?, port)),
-            INET6 if bytes.len() >= INET6_LEN => Some(InternetEnd {
+            INET if !is_v6 && bytes.len() >= INET_LEN => {
+                Some(Self::of_v4(*rest.first_chunk()?, port))
+            }
+            INET6 if is_v6 && bytes.len() >= INET6_LEN => Some(InternetEnd {
                 address: *rest.get(4..)?.first_chunk()?,
                 port,
             }),
@@ -379,9 +381,12 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
     }
 
-    /// Whether a filter is attached to the socket, which expects headers of TCP.
-    pub(crate) fn is_filtered(&self) -> bool {
-        self.sock().has_filter()
+    /// Whether an option is set that TCP alone honours: a filter, which expects headers of TCP; a key that signs segments
+    /// (`TCP_MD5SIG`, TCP-AO); the segments' size (`TCP_MAXSEG`); or repair (`TCP_REPAIR`).
+    pub(crate) fn needs_tcp(&self) -> bool {
+        let sock = self.sock();
+        // SAFETY: The socket is TCP's; single loads, of pointers that are not followed.
+        sock.has_filter() || unsafe { bindings::tcp_is_special(sock.as_ptr()) }
     }
 
     /// Whether `accept` of TCP's socket would find a connection, or fail.

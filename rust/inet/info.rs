@@ -5,6 +5,7 @@
 //! C header: [`include/uapi/linux/tcp.h`](srctree/include/uapi/linux/tcp.h)
 
 use super::*;
+use crate::net::sock::TcpState;
 
 /// What programs are told of a connection. Numbers of packets wrap.
 #[derive(Default)]
@@ -34,6 +35,17 @@ pub(crate) struct StreamInfo {
 }
 
 impl StreamInfo {
+    /// Whether there is a connection, which has answered.
+    pub(super) fn is_connected(&self) -> bool {
+        const NOT: [u8; 4] = [
+            0,
+            TcpState::Close as u8,
+            TcpState::SynSent as u8,
+            TcpState::SynRecv as u8,
+        ];
+        !NOT.contains(&self.state)
+    }
+
     /// Writes it as a `struct tcp_info`. What ESP has no word for is 0.
     ///
     /// # Errors

@@ -546,6 +546,37 @@ fn exchanges_table(level: c_int, name: c_int) -> bool {
     (level, name) == TCP_ULP || (level, name) == IPV6_ADDRFORM
 }
 
+/// With what an option is refused while the companion has the connection, or may get it: one that TCP alone honours, see
+/// [`StreamCall::needs_tcp`], and one that is for sockets that are not bound, as TCP's socket in front looks.
+fn refusal(level: c_int, name: c_int, is_v6: bool) -> Option<Error> {
+    const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
+    match (level, name as c_uint) {
+        (SOL_SOCKET, bindings::SO_ATTACH_FILTER | bindings::SO_ATTACH_BPF) => Some(EOPNOTSUPP),
+        (
+            SOL_TCP,
+            bindings::TCP_MD5SIG
+            | bindings::TCP_MD5SIG_EXT
+            | bindings::TCP_AO_ADD_KEY
+            | bindings::TCP_REPAIR,
+        ) => Some(EOPNOTSUPP),
+        (SOL_IPV6, bindings::IPV6_V6ONLY) if is_v6 => Some(EINVAL),
+        _ => None,
+    }
+}
+
+/// Which part of a connection an option tells, of those that TCP and IP know of their own connection only.
+fn of_connection(level: c_int, name: c_int, is_v6: bool) -> Option<fn(&StreamInfo) -> u32> {
+    const SOL_IP: c_int = bindings::SOL_IP as c_int;
+    const SOL_IPV6: c_int = bindings::SOL_IPV6 as c_int;
+    match (level, name as c_uint) {
+        (SOL_TCP, bindings::TCP_MAXSEG) => Some(|info| info.mss),
+        (SOL_IP, bindings::IP_MTU) => Some(|info| info.mtu),
+        (SOL_IPV6, bindings::IPV6_MTU) if is_v6 => Some(|info| info.mtu),
+        (SOL_IPV6, bindings::IPV6_ADDRFORM) if is_v6 => Some(|_| AF_INET6.into()),
+        _ => None,
+    }
+}
+
 /// # Safety
 ///
 /// Called by the core, in a `setsockopt` call on a descriptor of ours; `value` is the user's, or kernel memory
@@ -566,24 +597,24 @@ unsafe extern "C" fn setsockopt<M: Streams>(
         // What a kernel without TLS says: libraries go on without it.
         return ENOENT.to_errno();
     }
+    if let Some(error) = refusal(level, name, call.is_v6()) {
+        if matches!(served(&call).0, Server::Companion | Server::Nobody) {
+            return error.to_errno();
+        }
+    }
     if level != SOL_SOCKET {
         let result = by_tcp!(call, setsockopt(socket, level, name, value, len));
-        if (level, name) == (SOL_TCP, bindings::TCP_USER_TIMEOUT as c_int) {
-            if let Some(companion) = call.companion() {
+        if let Some(companion) = call.companion() {
+            if (level, name) == (SOL_TCP, bindings::TCP_USER_TIMEOUT as c_int) {
                 call.adopt_user_timeout(companion);
             }
+            M::look_at_listener(&call, companion);
         }
         return result;
     }
-    let (server, companion) = served(&call);
-    let by_tcp_only = [bindings::SO_ATTACH_FILTER, bindings::SO_ATTACH_BPF];
-    if matches!(server, Server::Companion | Server::Nobody) && by_tcp_only.contains(&(name as u32))
-    {
-        return EOPNOTSUPP.to_errno();
-    }
     // SAFETY: What the core itself would have called.
     let result = unsafe { bindings::sock_setsockopt(socket, level, name, value, len) };
-    if let Some(companion) = companion {
+    if let Some(companion) = call.companion() {
         call.adopt(companion);
         M::look_at_listener(&call, companion);
     }
@@ -606,6 +637,12 @@ unsafe extern "C" fn getsockopt<M: Streams>(
         if (level, name) == (SOL_TCP, bindings::TCP_INFO as c_int) {
             let value = OptionBuffer::new(value.cast(), len);
             return code(M::info(companion).write(value));
+        }
+        if let Some(part) = of_connection(level, name, call.is_v6()) {
+            let info = M::info(companion);
+            if info.is_connected() {
+                return code(OptionBuffer::new(value.cast(), len).write_u32(part(&info)));
+            }
         }
         if M::has_option_level(level) {
             let value = OptionBuffer::new(value.cast(), len);

@@ -48,6 +48,7 @@ mod manual;
 mod mapped_disconnecting;
 mod mapped_esp;
 mod mapped_listening;
+mod mapped_options;
 mod mapped_tcp;
 mod mapped_without;
 mod memory_cgroup;
@@ -106,6 +107,7 @@ pub fn all() -> Vec<&'static Scenario> {
         mapped_esp::ALL,
         mapped_listening::ALL,
         mapped_disconnecting::ALL,
+        mapped_options::ALL,
         mapped_without::ALL,
         enet_run::ALL,
         bad_input::ALL,
