@@ -12,7 +12,7 @@ use crate::{
         device::Device,
         family::{Call, Closing, End, NewSocket, Operations, Vtable, ADDRESS_LEN},
         message::Message,
-        options::{IntArgument, OptionBuffer, OptionValue},
+        options::{OptionBuffer, OptionValue},
         rcu,
         skb::Skb,
         sock::{self, Protocol, Sock, TcpState},
@@ -132,10 +132,10 @@ impl Operations for Edp {
         ready
     }
 
-    fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result {
+    fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32> {
         match command {
-            uapi::SIOCINQ => argument.write(sock.first_datagram_len()),
-            uapi::SIOCOUTQ => argument.write(sock.in_devices()),
+            uapi::SIOCINQ => Ok(sock.first_datagram_len()),
+            uapi::SIOCOUTQ => Ok(sock.in_devices()),
             _ => Err(ENOIOCTLCMD),
         }
     }

@@ -26,7 +26,7 @@ use crate::{
         },
         message::Message,
         namespace::PerNet,
-        options::{IntArgument, OptionBuffer, OptionValue},
+        options::{OptionBuffer, OptionValue},
         random, rcu,
         skb::Skb,
         sock::{self, task_is_exiting, Guard, Protocol, Sock, SockRef, TcpState},
@@ -527,17 +527,17 @@ impl Operations for Esp {
         ready | sock.error_readiness()
     }
 
-    fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result {
+    fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32> {
         match command {
             // There is no urgent data, so no mark either.
-            uapi::SIOCATMARK => return argument.write(0),
+            uapi::SIOCATMARK => return Ok(0),
             uapi::SIOCINQ | uapi::SIOCOUTQ | uapi::SIOCOUTQNSD => {}
             _ => return Err(ENOIOCTLCMD),
         }
         if sock.tcp_state() == TcpState::Listen as u8 {
             return Err(EINVAL);
         }
-        argument.write(match command {
+        Ok(match command {
             uapi::SIOCINQ if sock.keeps_records() => esp_records::next_len(sock),
             uapi::SIOCINQ => sock.shared().unread.count(),
             uapi::SIOCOUTQ => sock.shared().unacknowledged.bytes(),

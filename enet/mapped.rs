@@ -299,6 +299,7 @@ fn disconnect<'a>(
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
+    call.set_served(false);
     result
 }
 

@@ -274,6 +274,7 @@ pub(crate) fn settle<M: Mapped>(call: &StreamCall<'_, M>) -> Server {
             // What was set since the SYN left counts too.
             call.adopt(companion);
             record.set_phase(Phase::Esp);
+            call.set_served(true);
             space.statistics.count(Statistic::MappedActiveOpens);
             let ends = companion.sock().lock().locked().state.mapped;
             if let Some(esp::Mapped {

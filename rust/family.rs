@@ -9,7 +9,7 @@
 use super::{
     bindings,
     message::Message,
-    options::{IntArgument, OptionBuffer, OptionValue},
+    options::{OptionBuffer, OptionValue},
     skb::{Context, Skb},
     sock::{Protocol, RawSock, Sock, SockRef},
     softirq::Softirq,
@@ -23,12 +23,15 @@ use core::{
     ptr, slice,
     sync::atomic::{AtomicBool, AtomicUsize},
 };
-use kernel::ffi::{c_char, c_int, c_uint, c_ulong};
+use kernel::ffi::{c_char, c_int, c_uint};
 
 mod call;
+mod ioctl;
 mod protocol;
 mod splicing;
 pub(crate) use call::{Call, Closing, NewDescriptor, SocketState};
+pub(super) use ioctl::answer_by;
+use ioctl::{answer, ioctl};
 pub(crate) use protocol::ProtocolRegistration;
 pub(super) use splicing::splice_by;
 use splicing::{splice_eof, splice_read};
@@ -66,8 +69,8 @@ pub(crate) trait Operations: Protocol {
     fn name(sock: &Sock<Self>, end: End) -> Result<[u8; ADDRESS_LEN]>;
     /// Readiness, `EPOLL*`. The task is in the wait queue already.
     fn poll(call: &Call<'_, Self>) -> u32;
-    /// An `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device layer.
-    fn ioctl(sock: &Sock<Self>, command: u32, argument: IntArgument) -> Result;
+    /// The answer to an `ioctl` that the protocol knows; `ENOIOCTLCMD` hands it to the device layer.
+    fn ioctl(sock: &Sock<Self>, command: u32) -> Result<u32>;
     /// `listen`.
     fn listen(_call: &Call<'_, Self>, _backlog: u32) -> Result {
         Err(EOPNOTSUPP)
@@ -171,6 +174,7 @@ impl<P: Operations> Vtable<P> {
         proto.obj_size = mem::size_of::<Sock<P>>() as c_uint;
         proto.backlog_rcv = Some(backlog::<P>);
         proto.release_cb = Some(super::timer::release_cb::<P>);
+        proto.ioctl = Some(answer::<P>);
         // `owner` stays null where sockets outlive their descriptors, which pin the module by `ops.owner`: module exit
         // ends a connection that only waits for its peer to say goodbye.
 
@@ -537,19 +541,6 @@ unsafe extern "C" fn poll<P: Operations>(
         bindings::sock_poll_wait(file, socket, wait);
         P::poll(&Call::new(socket))
     }
-}
-
-/// # Safety
-///
-/// Called by the core, in an `ioctl` call on a socket of `P`.
-unsafe extern "C" fn ioctl<P: Operations>(
-    socket: *mut bindings::socket,
-    command: c_uint,
-    argument: c_ulong,
-) -> c_int {
-    // SAFETY: A call that runs on `socket`.
-    let sock = unsafe { of(socket) };
-    code(P::ioctl(sock, command, IntArgument::new(argument)))
 }
 
 /// # Safety

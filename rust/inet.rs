@@ -21,7 +21,7 @@
 
 use super::{
     bindings,
-    family::{splice_by, without_descriptor, Call, Closing, Operations},
+    family::{answer_by, splice_by, without_descriptor, Call, Closing, Operations},
     message::Message,
     options::{IntArgument, OptionBuffer},
     sock::{field, Protocol, RawSock, Sock, SockRef},
@@ -305,6 +305,18 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         // SAFETY: The call holds the descriptor. Both tables are static, whole, and of the same owner; the core
         // reads the pointer once for each call.
         unsafe { bindings::socket_set_ops(self.socket, ops) };
+    }
+
+    /// From now on the companion serves what `io_uring` asks of TCP's socket, or no more.
+    pub(crate) fn set_served(&self, served: bool) {
+        let sk = self.sock().as_ptr();
+        let table = M::tables().of(self.sock().family());
+        // SAFETY: The call holds the descriptor, and its socket is TCP's. The core reads the pointer once for each call, and
+        // either table is whole and static, with the same functions but for one. The module's is there as long as the
+        // descriptor, which ends with TCP's own.
+        unsafe {
+            ptr::write_volatile(&raw mut (*sk).__sk_common.skc_prot, table.proto(served));
+        }
     }
 
     fn tcp_ops(&self) -> &'static bindings::proto_ops {

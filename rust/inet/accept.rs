@@ -127,6 +127,7 @@ impl<M: Streams> NewStream<'_, M> {
             (*self.socket).state = bindings::socket_state_SS_CONNECTED;
         }
         call.set_asked(true);
+        call.set_served(true);
         Ok(())
     }
 }

@@ -17,6 +17,8 @@ pub(crate) struct Table {
     /// It stays the one that made them (`sk_prot_creator`) until a call [hands them over](hand_over): until then the socket holds
     /// the module, which nothing else does while the core makes it. If making it fails, the core gives the reference back.
     proto: bindings::proto,
+    /// TCP's, but for `ioctl`: of a socket whose descriptor's calls are the companion's, since `io_uring` asks this table.
+    serving: bindings::proto,
     /// TCP's own.
     tcp_ops: *const bindings::proto_ops,
     /// TCP's, but for the owner and the calls that may lead to a companion.
@@ -40,6 +42,16 @@ impl Table {
 
     pub(super) fn asking(&self) -> *const bindings::proto_ops {
         &self.asking
+    }
+
+    /// What a socket of TCP's has for its own, as long as its companion [serves](StreamCall::set_served) the calls, and
+    /// before and after.
+    pub(super) fn proto(&self, served: bool) -> *mut bindings::proto {
+        if served {
+            (&raw const self.serving).cast_mut()
+        } else {
+            self.tcp
+        }
     }
 }
 
@@ -110,12 +122,14 @@ impl<M: Streams> Tables<M> {
         unsafe {
             table.tcp = (*(*socket).sk).__sk_common.skc_prot;
             table.proto = ptr::read(table.tcp);
+            table.serving = ptr::read(table.tcp);
             table.tcp_ops = (*socket).ops;
             table.passing = ptr::read(table.tcp_ops);
             bindings::sock_release(socket);
         }
         table.proto.init = Some(init::<M>);
         table.proto.owner = module.as_ptr().cast();
+        table.serving.ioctl = Some(answer::<M>);
         let ops = &mut table.passing;
         ops.owner = module.as_ptr().cast();
         ops.release = Some(release::<M>);
@@ -343,6 +357,8 @@ unsafe extern "C" fn release<M: Streams>(socket: *mut bindings::socket) -> c_int
         // SAFETY: This is the descriptor's last call, and the companion has its wait queue until it is closed.
         M::Protocol::release(unsafe { Closing::of(&companion.sock, socket) });
         detach(&companion.sock);
+        // SAFETY: As above. TCP's socket may outlive the module.
+        unsafe { StreamCall::<M>::new(socket) }.set_served(false);
     }
     // SAFETY: The socket, if there is one, is TCP's, and all of the families release it alike: without one it
     // does nothing.
@@ -500,12 +516,44 @@ unsafe extern "C" fn ioctl<M: Streams>(
     // SAFETY: A call that runs on `socket`.
     let call = unsafe { StreamCall::<M>::new(socket) };
     if let (Server::Companion, Some(companion)) = served(&call) {
-        match M::Protocol::ioctl(&companion.sock, command, IntArgument::new(argument)) {
+        match M::Protocol::ioctl(&companion.sock, command) {
             Err(error) if error == ENOIOCTLCMD => {}
-            other => return code(other),
+            other => return code(other.and_then(|value| IntArgument::new(argument).write(value))),
         }
     }
     by_tcp!(call, ioctl(socket, command, argument))
+}
+
+/// What `io_uring` asks for by TCP's table: the companion's bytes, if that serves the calls.
+///
+/// # Safety
+///
+/// Called by the core, with the socket of a descriptor of ours that it holds meanwhile, and memory for an integer.
+unsafe extern "C" fn answer<M: Streams>(
+    sk: *mut bindings::sock,
+    command: c_int,
+    argument: *mut c_int,
+) -> c_int {
+    // SAFETY: A single load. The socket keeps its descriptor until that goes.
+    let socket = unsafe { ptr::read_volatile(&raw const (*sk).sk_socket) };
+    if !socket.is_null() {
+        // SAFETY: The caller's promise: a call that runs on the descriptor.
+        let call = unsafe { StreamCall::<M>::new(socket) };
+        if let (Server::Companion, Some(companion)) = served(&call) {
+            // SAFETY: The caller's promise.
+            return answer_by(&companion.sock, command, |value| unsafe {
+                *argument = value;
+            });
+        }
+    }
+    // SAFETY: The socket is TCP's, of the family whose table this is; the rest is the core's own.
+    unsafe {
+        let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;
+        match (*tcp).ioctl {
+            Some(ioctl) => ioctl(sk, command, argument),
+            None => EOPNOTSUPP.to_errno(),
+        }
+    }
 }
 
 /// # Safety

@@ -11,6 +11,7 @@ mod options;
 mod properties;
 mod refusals;
 mod times;
+mod uring;
 pub mod waiting;
 
 use crate::harness::Scenario;
@@ -26,5 +27,6 @@ pub const ALL: &[&[Scenario]] = &[
     binding::ALL,
     filters::ALL,
     times::ALL,
+    uring::ALL,
     waiting::ALL,
 ];

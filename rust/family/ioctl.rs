@@ -1,0 +1,46 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! `ioctl`, by a program and by the core.
+
+use super::super::{bindings, options::IntArgument, sock::Sock};
+use super::{code, of, Operations};
+use kernel::ffi::{c_int, c_uint, c_ulong};
+
+/// # Safety
+///
+/// Called by the core, in an `ioctl` call on a socket of `P`.
+pub(super) unsafe extern "C" fn ioctl<P: Operations>(
+    socket: *mut bindings::socket,
+    command: c_uint,
+    argument: c_ulong,
+) -> c_int {
+    // SAFETY: A call that runs on `socket`.
+    let sock = unsafe { of(socket) };
+    code(P::ioctl(sock, command).and_then(|value| IntArgument::new(argument).write(value)))
+}
+
+/// As [`ioctl`], for `io_uring`, which has an integer of the kernel's for the answer.
+///
+/// # Safety
+///
+/// Called by the core, with a socket of `P` that it holds meanwhile, and memory for an integer.
+pub(super) unsafe extern "C" fn answer<P: Operations>(
+    sk: *mut bindings::sock,
+    command: c_int,
+    argument: *mut c_int,
+) -> c_int {
+    // SAFETY: The caller's promise.
+    let sock = unsafe { Sock::<P>::from_raw(sk) };
+    // SAFETY: The caller's promise.
+    answer_by(sock, command, |value| unsafe { *argument = value })
+}
+
+/// Hands the answer of `sock` to `write`, and returns what the core expects: 0, or an error below.
+pub(in crate::net) fn answer_by<P: Operations>(
+    sock: &Sock<P>,
+    command: c_int,
+    write: impl FnOnce(c_int),
+) -> c_int {
+    let answer = P::ioctl(sock, command as u32);
+    code(answer.map(|value| write(c_int::try_from(value).unwrap_or(c_int::MAX))))
+}
