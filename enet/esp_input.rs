@@ -127,12 +127,10 @@ impl Handler for Frames {
                 }
             }
             None => {
-                // Packets count until all of the backlog is processed, also those that are in the receive
-                // queue by then.
-                let limit = sock
-                    .receive_limit()
-                    .saturating_mul(2)
-                    .saturating_add(sock.send_limit());
+                let cost = (skb.truesize())
+                    .checked_div(packets.count.into())
+                    .unwrap_or(u32::MAX);
+                let limit = sock.shared().promise.backlog_limit(sock, cost);
                 if let Err(skb) = guard.add_backlog(skb, limit) {
                     sock.count_drop();
                     sock.shared().backlog_drops.count();
@@ -475,6 +473,7 @@ fn payload(
     packets: Packets,
     outcome: &esp::Outcome,
 ) -> (Skb, Unread) {
+    let sock = esp.sock();
     skb.pull(HEADER_LEN);
     let single = packets.count == 1;
     if let Some(connection) = esp.state.connection() {
@@ -482,7 +481,7 @@ fn payload(
         if !single {
             cost = cost.checked_div(packets.count.into()).unwrap_or(0);
         }
-        connection.receiving.note_cost(cost);
+        (connection.receiving).note_cost(&sock.shared().promise, cost);
     }
     let bytes = if single {
         Unread {

@@ -10,13 +10,14 @@ use crate::{
         self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, OPTIONS_LEN, RECORDS_LEN,
         SUM_LEN,
     },
+    esp_sending::Sending,
     esp_sock::{parts, serve_by_timer, Connection, Esp, LockedEsp},
     events,
     net::{
         device::{Device, Mac},
         namespace::PerNet,
         rcu,
-        skb::{Context, Processor, Skb},
+        skb::{Context, Skb},
         sock::Sock,
         softirq,
     },
@@ -89,14 +90,17 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
         let sent = match (packet, device) {
             (_, None) => Err(ENODEV),
             (Transmit::Control { header, resend }, Some(device)) => {
-                let processor = connection.sending.processor();
-                let header = header.summed(connection.sending.is_summed());
+                sock.shared()
+                    .promise
+                    .set_granted(connection.engine.granted());
+                let sending = &connection.sending;
+                let header = header.summed(sending.is_summed());
                 let told = Some(&*connection);
-                control(sock, processor, device, &peer, header, told, resend)
+                control(sock, sending, device, &peer, header, told, resend)
             }
             (Transmit::Probe(header), Some(device)) => {
                 let header = header.summed(connection.sending.is_summed());
-                probe(sock, connection.sending.processor(), device, &peer, header)
+                probe(sock, &connection.sending, device, &peer, header)
             }
             (
                 Transmit::Data {
@@ -141,23 +145,23 @@ fn data(
     if resent > 0 {
         events::esp_sent(sock, &skb, resent);
     }
-    classify(sock, connection.sending.processor(), &mut skb);
+    classify(sock, &connection.sending, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
 /// Gives a packet what queueing disciplines and devices go by.
 #[inline]
-fn classify(sock: &Sock<Esp>, sender: Processor, skb: &mut Skb) {
-    skb.set_class(sock, sender);
+fn classify(sock: &Sock<Esp>, sending: &Sending, skb: &mut Skb) {
     if sock.owns_frames() {
         skb.set_owner(sock);
     }
+    skb.set_class(sock, sending.processor());
 }
 
 /// Sends a packet without payload but for the options of a SYN.
 fn control(
     sock: &Sock<Esp>,
-    sender: Processor,
+    sending: &Sending,
     device: &Device,
     peer: &Address,
     header: Header,
@@ -174,7 +178,7 @@ fn control(
     if resend || header.has(flags::RRQ | flags::RST) {
         events::esp_sent(sock, &skb, resend.into());
     }
-    classify(sock, sender, &mut skb);
+    classify(sock, sending, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
@@ -183,14 +187,14 @@ fn control(
 #[inline(never)]
 fn probe(
     sock: &Sock<Esp>,
-    sender: Processor,
+    sending: &Sending,
     device: &Device,
     peer: &Address,
     header: Header,
 ) -> Result {
     let mut skb = empty(device, &header)?;
     events::esp_probe_sent(sock, &skb);
-    classify(sock, sender, &mut skb);
+    classify(sock, sending, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
@@ -244,12 +248,12 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
         return;
     };
     let peer = sock.shared().peer();
-    let sender = connection.sending.processor();
-    let header = header.summed(connection.sending.is_summed());
+    let sending = &connection.sending;
+    let header = header.summed(sending.is_summed());
     let section = rcu::Read::enter();
     let sent = Device::find(sock.net(), peer.ifindex, &section)
         .ok_or(ENODEV)
-        .and_then(|device| control(sock, sender, device, &peer, header, None, false));
+        .and_then(|device| control(sock, sending, device, &peer, header, None, false));
     let stats = &mut connection.engine.stats;
     let statistics = connection.place.statistics();
     match sent {

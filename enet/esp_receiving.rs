@@ -4,10 +4,10 @@
 //! and acknowledgements wait for. The queue itself is the core's.
 
 use crate::{
-    esp::{self, Connection},
+    esp::{self, records, Connection},
     net::sock::RawSock,
 };
-use core::sync::atomic::{AtomicU32, AtomicU8, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU16, AtomicU32, AtomicU8, Ordering::Relaxed};
 
 /// An acknowledgement waits for data to carry it, or for the reader to fall asleep.
 const FALL_ASLEEP: u8 = 1;
@@ -94,10 +94,54 @@ impl Unread {
     }
 }
 
+/// The packets that the peer may have on their way: written by the lock holder, read by whoever brings a packet while
+/// a task owns the socket.
+#[derive(Default)]
+pub(crate) struct Promise {
+    /// Packets behind the number given last.
+    granted: AtomicU16,
+    /// The most memory that one has cost, bytes.
+    packet: AtomicU32,
+}
+
+impl Promise {
+    /// Takes in how many packets the peer may send.
+    #[inline]
+    pub(crate) fn set_granted(&self, packets: u16) {
+        self.granted.store(packets, Relaxed);
+    }
+
+    /// Memory that packets may take while a task owns the socket, bytes; one that arrives costs `packet` bytes.
+    ///
+    /// All that was granted fits. A packet counts until all of the backlog is processed, also when it is in the receive
+    /// queue by then: twice. Meanwhile nothing is read, so the queue takes no more than it has room for and was promised.
+    /// Acknowledgements of what this end has sent come beside that.
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn backlog_limit(&self, sock: &RawSock, packet: u32) -> u32 {
+        let limit = sock.receive_limit();
+        let room = esp::Room {
+            queued: 0,
+            limit,
+            arriving: 0,
+            packet: packet.max(self.packet.load(Relaxed)),
+        };
+        let kept = u32::from(room.kept(self.granted.load(Relaxed))).saturating_mul(room.packet);
+        let mut most = limit.saturating_add(kept);
+        if sock.keeps_records() {
+            // One that arrives has room beside.
+            most = most.saturating_add(records::largest_record(limit));
+        }
+        most.saturating_mul(2).saturating_add(sock.send_limit())
+    }
+}
+
 /// The receiving part.
 pub(crate) struct Receiving {
     /// Memory that a full packet costs in the receive queue, bytes: the most seen so far.
     packet_cost: u32,
+    /// The same of those that have come.
+    largest_seen: u32,
     /// The peer has ended its half: reading ends there, whatever happens later.
     peer_ended: bool,
 }
@@ -107,13 +151,14 @@ impl Receiving {
     pub(crate) fn new(mss: u32) -> Self {
         Receiving {
             packet_cost: mss.saturating_add(BUFFER_OVERHEAD),
+            largest_seen: 0,
             peer_ended: false,
         }
     }
 
     /// Takes in that packets have at most `mss` bytes of payload from now on.
     pub(crate) fn resize(&mut self, mss: u32) {
-        self.note_cost(mss.saturating_add(BUFFER_OVERHEAD));
+        self.packet_cost = self.packet_cost.max(mss.saturating_add(BUFFER_OVERHEAD));
     }
 
     /// As [`new`](Self::new), before any packet has come.
@@ -121,10 +166,14 @@ impl Receiving {
         self.packet_cost = mss.saturating_add(BUFFER_OVERHEAD);
     }
 
-    /// Takes in that a packet costs `truesize` bytes of memory.
+    /// Takes in that a packet of the peer's costs `truesize` bytes of memory.
     #[inline]
-    pub(crate) fn note_cost(&mut self, truesize: u32) {
-        self.packet_cost = self.packet_cost.max(truesize);
+    pub(crate) fn note_cost(&mut self, promise: &Promise, truesize: u32) {
+        if truesize > self.largest_seen {
+            self.largest_seen = truesize;
+            self.packet_cost = self.packet_cost.max(truesize);
+            promise.packet.store(truesize, Relaxed);
+        }
     }
 
     /// The receive queue, for the engine, with `arriving` bytes of memory about to join it.

@@ -10,7 +10,7 @@ use crate::{
     esp,
     esp_accept::SharedQueue,
     esp_life::Life,
-    esp_receiving::{Receiving, Unread},
+    esp_receiving::{Promise, Receiving, Unread},
     esp_sending::{Sending, Unacknowledged},
     net::{
         device::{Device, Mac},
@@ -39,6 +39,7 @@ pub(crate) struct Shared {
     peer: Peer,
     pub(crate) unread: Unread,
     pub(crate) unacknowledged: Unacknowledged,
+    pub(crate) promise: Promise,
     /// Packets dropped since too many waited for the task that owns the socket.
     pub(crate) backlog_drops: Counter,
     /// The last change of a device that the connection was told of.
@@ -179,6 +180,7 @@ impl Connection {
         queue: ack_queue::Shared<Esp>,
     ) -> Self {
         let sending = Sending::new(device);
+        sock.shared().promise.set_granted(engine.granted());
         Connection {
             engine,
             receiving: Receiving::new(sending.mss()),

@@ -469,6 +469,12 @@ impl Connection {
         self.receiver.wanted_room()
     }
 
+    /// The most packets that the other side may have sent behind the number given last.
+    #[inline]
+    pub fn granted(&self) -> u16 {
+        self.receiver.granted(&self.config)
+    }
+
     /// The sender's window, packets.
     #[inline]
     pub fn window(&self) -> u16 {

@@ -38,6 +38,19 @@ pub struct Room {
     pub packet: u32,
 }
 
+/// A burst of so many packets is kept in the smallest receive queue.
+const LEAST_KEPT: u16 = 64;
+
+impl Room {
+    /// Of `granted` packets behind the number given last, how many are kept without room.
+    #[inline]
+    pub fn kept(&self, granted: u16) -> u16 {
+        let fit = self.limit.checked_div(self.packet).unwrap_or(0);
+        let most = u16::try_from(fit).unwrap_or(u16::MAX).max(LEAST_KEPT);
+        granted.min(most)
+    }
+}
+
 /// What a packet or a timer brought about. More than one of these can hold.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 #[must_use]

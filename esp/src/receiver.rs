@@ -21,7 +21,7 @@
 //!   answer to duplicates.
 //! * The receiver keeps what it has granted: it does not drop a packet within a
 //!   burst of the number given last for want of room. So a receive queue exceeds
-//!   its limit by one burst at most, and by [`LEAST_KEPT`] packets of it or as
+//!   its limit by one burst at most, and by 64 packets of it or as
 //!   many as the limit takes: a burst must not outgrow the socket's memory. The
 //!   receiver drops other packets if there is no room, and requests them later.
 //! * A sender's window is its own `burst_length`, which no packet states and which
@@ -47,9 +47,6 @@ use probing::{Probing, Timed};
 
 mod grants;
 mod probing;
-
-/// A burst of so many packets is kept in the smallest receive queue.
-const LEAST_KEPT: u16 = 64;
 
 /// A transmission of more packets is a long one.
 const LONG: u16 = 256;
@@ -625,7 +622,7 @@ impl Receiver {
         }
         let free = room.limit.saturating_sub(room.queued);
         let fit = u16::try_from(free.div_ceil(each.max(1))).unwrap_or(u16::MAX);
-        let granted = most_kept(room, self.grants.most(config)).saturating_sub(distance);
+        let granted = room.kept(self.grants.most(config)).saturating_sub(distance);
         let fitting = fit.max(granted).min(count);
         self.starved |= fitting < count;
         fitting
@@ -664,6 +661,12 @@ impl Receiver {
     #[inline]
     pub(super) fn wanted_room(&self) -> Option<u32> {
         self.grants.wanted_room()
+    }
+
+    /// See [`Connection::granted`](super::Connection::granted).
+    #[inline]
+    pub(super) fn granted(&self, config: &Config) -> u16 {
+        self.grants.most(config)
     }
 
     /// Whether an acknowledgement waits for data to carry it.
@@ -782,13 +785,6 @@ impl Receiver {
     pub(super) fn on_ack_timer(&mut self) {
         self.due = Due::Now;
     }
-}
-
-/// How many packets behind the number given last are kept without room.
-fn most_kept(room: Room, granted: u16) -> u16 {
-    let fit = room.limit.checked_div(room.packet).unwrap_or(0);
-    let most = u16::try_from(fit).unwrap_or(u16::MAX).max(LEAST_KEPT);
-    granted.min(most)
 }
 
 /// R3: whether the receive queue, with `more` bytes added, cannot take another

@@ -19,6 +19,7 @@ mod faults;
 mod frame;
 mod fuzz;
 mod harness;
+mod held_page;
 mod kernel_log;
 mod knobs;
 mod lab;

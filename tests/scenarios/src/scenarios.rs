@@ -41,6 +41,7 @@ mod flow_control;
 mod fuzz_frames;
 mod hostile_frames;
 mod isolation;
+mod large_packets;
 mod library;
 mod lifetimes;
 mod macsec;
@@ -128,6 +129,7 @@ pub fn all() -> Vec<&'static Scenario> {
         macsec::ALL,
         device_namespaces::ALL,
         device_overlays::ALL,
+        large_packets::ALL,
         library::ALL,
         examples::ALL,
         enet_tool::ALL,

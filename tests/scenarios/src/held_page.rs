@@ -1,0 +1,134 @@
+//! A page of a program's memory that is not there until the program says so: a call that copies to it sleeps with
+//! whatever it has locked.
+
+use std::fs::File;
+use std::io::Error;
+use std::os::fd::{AsRawFd, FromRawFd};
+use std::ptr;
+
+use anyhow::{ensure, Context, Result};
+
+use crate::patience::patience;
+use crate::socket::check;
+
+/// Bytes of a page.
+pub const PAGE: usize = 4096;
+
+/// `UFFD_API`, and the requests of `linux/userfaultfd.h`.
+const API: u64 = 0xaa;
+const UFFDIO_API: libc::c_ulong = 0xc018_aa3f;
+const UFFDIO_REGISTER: libc::c_ulong = 0xc020_aa00;
+const UFFDIO_ZEROPAGE: libc::c_ulong = 0xc020_aa04;
+/// `UFFDIO_REGISTER_MODE_MISSING`.
+const MISSING: u64 = 1;
+
+/// Memory with one page that is held back.
+#[derive(Debug)]
+pub struct HeldPage {
+    start: *mut u8,
+    length: usize,
+    held: usize,
+    faults: File,
+}
+
+// SAFETY: the mapping belongs to the value, and a shared borrow hands out no reference to its bytes.
+unsafe impl Send for HeldPage {}
+// SAFETY: as above.
+unsafe impl Sync for HeldPage {}
+
+impl HeldPage {
+    /// Maps `length` bytes, whole pages. The page that begins at `held` is not there.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn new(length: usize, held: usize) -> Result<Self> {
+        ensure!(length % PAGE == 0 && held % PAGE == 0 && held < length);
+        // Only then there is something to poll.
+        let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
+        // SAFETY: the call takes flags.
+        let fd =
+            check(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) }).context("userfaultfd")?;
+        // SAFETY: the kernel just returned this descriptor and nothing else owns it.
+        let faults = unsafe { File::from_raw_fd(fd as i32) };
+        // SAFETY: a new private mapping, wherever the kernel likes.
+        let start = unsafe {
+            libc::mmap(
+                ptr::null_mut(),
+                length,
+                libc::PROT_READ | libc::PROT_WRITE,
+                libc::MAP_PRIVATE | libc::MAP_ANONYMOUS,
+                -1,
+                0,
+            )
+        };
+        ensure!(start != libc::MAP_FAILED, Error::last_os_error());
+        let memory = Self {
+            start: start.cast(),
+            length,
+            held,
+            faults,
+        };
+        memory.request(UFFDIO_API, &mut [API, 0, 0])?;
+        let page = start as u64 + held as u64;
+        memory.request(UFFDIO_REGISTER, &mut [page, PAGE as u64, MISSING, 0])?;
+        Ok(memory)
+    }
+
+    fn request<const N: usize>(
+        &self,
+        request: libc::c_ulong,
+        argument: &mut [u64; N],
+    ) -> Result<()> {
+        // SAFETY: the argument has the words that the request reads and writes, and lives for the call.
+        let done = unsafe { libc::ioctl(self.faults.as_raw_fd(), request, argument.as_mut_ptr()) };
+        check(done).with_context(|| format!("request {request:#x}"))?;
+        Ok(())
+    }
+
+    /// Receives into all of the memory.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn receive(&self, socket: &impl AsRawFd, flags: i32) -> std::io::Result<usize> {
+        let fd = socket.as_raw_fd();
+        // SAFETY: the memory is mapped for `length` bytes, and nobody else reads or writes it.
+        let got = unsafe { libc::recv(fd, self.start.cast(), self.length, flags) };
+        check(got as i64).map(|got| got as usize)
+    }
+
+    /// Waits until a call sleeps for the page.
+    ///
+    /// # Errors
+    /// When none does.
+    pub fn await_sleeper(&self) -> Result<()> {
+        let mut entry = libc::pollfd {
+            fd: self.faults.as_raw_fd(),
+            events: libc::POLLIN,
+            revents: 0,
+        };
+        let millis = patience().as_millis() as i32;
+        // SAFETY: one pollfd, alive and writable for the call.
+        let ready = check(unsafe { libc::poll(&mut entry, 1, millis) })?;
+        ensure!(
+            ready == 1 && entry.revents == libc::POLLIN,
+            "nobody touched the page"
+        );
+        Ok(())
+    }
+
+    /// Lets the page be there.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn release(&self) -> Result<()> {
+        let page = self.start as u64 + self.held as u64;
+        self.request(UFFDIO_ZEROPAGE, &mut [page, PAGE as u64, 0, 0])
+    }
+}
+
+impl Drop for HeldPage {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this value's, and no call has it any more: each borrows the value.
+        unsafe { libc::munmap(self.start.cast(), self.length) };
+    }
+}

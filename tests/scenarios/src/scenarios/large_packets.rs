@@ -1,0 +1,88 @@
+//! Packets of a device with a large MTU: a window of them is more memory than a buffer's limit.
+
+use crate::held_page::{HeldPage, PAGE};
+use crate::prelude::*;
+
+scenarios! {
+    direct large_packets_of_65535_fit_the_backlog = largest, within(120);
+    direct large_packets_of_9000_fit_the_backlog = jumbo, within(120);
+    direct large_packets_of_1500_fit_the_backlog = usual, within(120);
+}
+
+/// What a receive call takes, with the page that holds it up in the middle.
+const TAKEN: usize = 1024 * PAGE;
+const HELD: usize = 512 * PAGE;
+/// What is sent in all.
+const SENT: usize = 8 << 20;
+
+/// A number of `SO_MEMINFO`: what it was of `linux/sock_diag.h`.
+fn memory(socket: &Socket, place: usize) -> Result<u32> {
+    let value = socket.option(libc::SOL_SOCKET, libc::SO_MEMINFO, 64, 64)?;
+    let number = value.get(place * 4..).and_then(|rest| rest.first_chunk());
+    Ok(u32::from_ne_bytes(*number.context("SO_MEMINFO")?))
+}
+
+const RECEIVED: usize = 0;
+const BACKLOG: usize = 7;
+const DROPS: usize = 8;
+
+/// Waits until nothing comes any more for a while. Returns the bytes of memory in the receive queue and in the backlog.
+fn quiet_memory(socket: &Socket) -> Result<[u32; 2]> {
+    let look = || anyhow::Ok([memory(socket, RECEIVED)?, memory(socket, BACKLOG)?]);
+    let mut before = look()?;
+    let mut same = 0;
+    eventually("an end of what comes", || {
+        thread::sleep(Duration::from_millis(20));
+        let now = look()?;
+        same = if now == before { same + 1 } else { 0 };
+        before = now;
+        Ok(same >= 5)
+    })?;
+    Ok(before)
+}
+
+/// A reader owns the socket, again and again and once for long, while a window comes.
+fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
+    for host in [&lab.a, &lab.b] {
+        host.set_mtu(mtu)?;
+        // What waits for its reader is late, and nothing else.
+        Knobs(&host.namespace).set("retransmission_time_min", 1_000_000)?;
+    }
+    let (client, server) = lab.esp_pair(port)?;
+    let room = HeldPage::new(TAKEN, HELD)?;
+    let send = || client.send_all(&vec![7; SENT]).context("sending");
+    let take = || {
+        let got = room.receive(&server, libc::MSG_WAITALL)?;
+        ensure!(got == TAKEN, "{got} bytes");
+        server.receive_all(SENT - TAKEN).context("the rest")?;
+        Ok(())
+    };
+    let hold = || {
+        room.await_sleeper()?;
+        let [received, backlog] = quiet_memory(&server)?;
+        note(&format!("{received} bytes are received, {backlog} wait"));
+        ensure!(backlog > 0, "nothing waits for the reader");
+        room.release()
+    };
+    beside(hold, || beside(send, take).map(drop))?;
+    let (sent, got) = (client.esp_counters()?, server.esp_counters()?);
+    note(&format!("client {sent:?}, server {got:?}"));
+    let drops = memory(&server, DROPS)?;
+    same(
+        (drops, sent.pkt_rtx, got.pkt_rx_oos),
+        (0, 0, 0),
+        "dropped, retransmitted, out of order",
+    )
+}
+
+fn largest(lab: &Lab) -> Outcome {
+    fits(lab, 65_535, 200)
+}
+
+fn jumbo(lab: &Lab) -> Outcome {
+    fits(lab, 9_000, 201)
+}
+
+fn usual(lab: &Lab) -> Outcome {
+    fits(lab, 1_500, 202)
+}
