@@ -152,7 +152,7 @@ fn data(
 /// Gives a packet what queueing disciplines and devices go by.
 #[inline]
 fn classify(sock: &Sock<Esp>, sending: &Sending, skb: &mut Skb) {
-    if sock.owns_frames() {
+    if sock.owns_frames() || sending.is_stamped() {
         skb.set_owner(sock);
     }
     skb.set_class(sock, sending.processor());

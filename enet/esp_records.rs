@@ -16,7 +16,7 @@ use crate::{
     esp_sock::{parts, Esp, LockedEsp},
     esp_stream::{
         acknowledge, await_room, ended, failed, grow_send_buffer, is_over, poll_device,
-        ready_to_send, sendable,
+        ready_to_send, sendable, take_report,
     },
     net::{
         family::Call,
@@ -24,12 +24,12 @@ use crate::{
         namespace::PerNet,
         skb::{Context, Skb},
         sock::{Guard, Sock, TcpState},
+        stamps::Wish,
         timer, uapi,
         wait::Waiter,
     },
     notes::{Piece, Unread},
     space::Space,
-    uapi::{EP_RECVERR, SOL_EP},
 };
 use kernel::ffi::c_long;
 
@@ -55,12 +55,13 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     let mut timeout = call.send_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut guard = call.sock().lock();
     let mut result = ready_to_send::<true>(call, &mut guard, &mut timeout);
-    if result.is_ok() && msg.has_control() {
-        // Checked as TCP does; its packets are the socket's, not one call's.
-        result = msg.cookie(call).map(drop);
+    let mut wish = Wish::default();
+    if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
+        // Control messages are checked as TCP does; but for stamps its packets are the socket's, not one call's.
+        result = msg.stamp_wish(call).map(|wanted| wish = wanted);
     }
     if result.is_ok() {
-        result = queue(call, &mut guard, msg, len, &mut timeout);
+        result = queue(call, &mut guard, msg, len, &mut timeout, wish);
     }
     drop(guard);
     match result {
@@ -100,6 +101,7 @@ fn queue(
     msg: &mut Message<'_>,
     len: usize,
     timeout: &mut c_long,
+    wish: Wish,
 ) -> Result {
     loop {
         guard.flush_backlog();
@@ -124,6 +126,11 @@ fn queue(
     let unacknowledged = &sock.shared().unacknowledged;
     let engine = &mut connection.engine;
     (connection.sending).take_record(sock, unacknowledged, engine, msg, len)?;
+    if !wish.is_nothing() {
+        if let Some(stamp) = wish.stamp_message(sock) {
+            connection.sending.stamp_last(engine, &stamp);
+        }
+    }
     push(&mut esp, timer::now());
     Ok(())
 }
@@ -137,7 +144,7 @@ pub(crate) fn receive(
 ) -> Result<usize> {
     let sock = call.sock();
     if flags & uapi::MSG_ERRQUEUE != 0 {
-        return msg.put_report(sock, len, SOL_EP, EP_RECVERR);
+        return take_report(sock, msg, len);
     }
     if flags & uapi::MSG_OOB != 0 {
         return Err(EOPNOTSUPP);

@@ -21,6 +21,7 @@ use crate::{
         skb::{Buffer, Context, Processor, Skb},
         sock::RawSock,
         spares::Spares,
+        stamps::Stamp,
         uapi,
     },
     notes::Kept,
@@ -149,6 +150,8 @@ pub(crate) struct Sending {
     peer_payload: u32,
     /// Each packet has a sum.
     summed: bool,
+    /// Some packets are stamped, or have been.
+    stamped: bool,
     /// Bytes that the device needs in front of a packet, as it was when one last left.
     headroom: usize,
     /// Packets that the device takes at once, as it was then.
@@ -170,6 +173,7 @@ impl Sending {
             device_payload: packet_payload(device.mtu()),
             peer_payload: u32::MAX,
             summed: false,
+            stamped: false,
             headroom: device.headroom(),
             most_packets: device.most_packets(),
             processor: Processor::current(),
@@ -214,6 +218,21 @@ impl Sending {
             SUM_LEN
         } else {
             0
+        }
+    }
+
+    /// Whether packets are stamped: then all are the socket's own, so that those that are not do not overtake them.
+    #[inline]
+    pub(crate) fn is_stamped(&self) -> bool {
+        self.stamped
+    }
+
+    /// Stamps the byte queued last. Nothing joins its packet, so that each send has reports of its own.
+    pub(crate) fn stamp_last(&mut self, engine: &mut Connection, stamp: &Stamp) {
+        if let Some(last) = self.queue.last_mut() {
+            last.ask_stamp(stamp);
+            self.stamped = true;
+            engine.seal_last();
         }
     }
 
@@ -434,8 +453,13 @@ impl Sending {
             return self.summed_copy(header);
         }
         // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
-        kept.with_header(&header.summed(self.summed).emit(), Context::Softirq)
-            .ok_or(ENOBUFS)
+        let mut skb = kept
+            .with_header(&header.summed(self.summed).emit(), Context::Softirq)
+            .ok_or(ENOBUFS)?;
+        if self.stamped {
+            kept.pass_stamp(&mut skb);
+        }
+        Ok(skb)
     }
 
     /// As [`packets`](Self::packets), of one packet outside of stores, with its sum: a clone has no room of its own
@@ -449,6 +473,7 @@ impl Sending {
         let whole = copy.put(&header.summed(true).emit())
             && copy.put_copy(kept, 0, kept.len())
             && copy.append_sum();
+        kept.pass_stamp(&mut copy);
         whole.then_some(copy).ok_or(ENOBUFS)
     }
 
@@ -461,6 +486,7 @@ impl Sending {
         self.keep(last, flags::TXF, header.flags);
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut view = Skb::viewer(headroom, Context::Softirq).ok_or(ENOBUFS)?;
+        let stamped = self.stamped;
         let mut cursor = self.queue.cursor(header.seq.0);
         let mut seq = header.seq;
         let mut left = count;
@@ -476,6 +502,9 @@ impl Sending {
             let behind = if ends { store.len() } else { note.offset(end) };
             if here == 0 || !view.append_view(store, start, behind.saturating_sub(start)) {
                 return Err(ENOBUFS);
+            }
+            if stamped && ends && here == left {
+                store.pass_stamp(&mut view);
             }
             left = left.saturating_sub(here);
             seq = seq.add(here);
@@ -534,6 +563,11 @@ impl Sending {
             count = count.saturating_sub(note.count);
             if let Some(skb) = self.queue.pop() {
                 uncharge(sock, unacknowledged, &skb);
+                if self.stamped && skb.is_stamped() {
+                    skb.report_acknowledged(sock);
+                    skb.consume();
+                    continue;
+                }
                 self.spares.put(skb, most);
             }
         }
@@ -597,8 +631,13 @@ impl esp::WriteQueue for Sending {
         if run >= most {
             return most.max(1);
         }
-        let goes_on =
-            |buffer: &Buffer| is_whole(buffer) && buffer.note::<Kept>().flags & flags::TXF == 0;
+        // A stamp is of a run's last packet.
+        let stamped = self.stamped;
+        let goes_on = |buffer: &Buffer| {
+            is_whole(buffer)
+                && buffer.note::<Kept>().flags & flags::TXF == 0
+                && !(stamped && buffer.is_stamped())
+        };
         let mut fragments = first.fragments_in(note.offset(index), usize::MAX);
         let mut whole = goes_on(first);
         let notice = first.notice_id();

@@ -14,6 +14,7 @@ use crate::{
         namespace::PerNet,
         skb::{Buffer, Context, Skb},
         sock::{Guard, Sock, TcpState},
+        stamps::Wish,
         timer, uapi,
         wait::Waiter,
     },
@@ -21,7 +22,7 @@ use crate::{
     space::Space,
     uapi::{EP_RECVERR, SOL_EP},
 };
-use core::sync::atomic::Ordering::Relaxed;
+use core::{mem, sync::atomic::Ordering::Relaxed};
 use kernel::ffi::c_long;
 
 /// Windows that the send buffer holds: TCP keeps twice the congestion window, which is what is on its way, and that
@@ -62,9 +63,11 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
     }
     let mut sent = 0;
     let mut result = ready_to_send::<false>(call, &mut guard, &mut timeout);
-    if result.is_ok() && msg.has_control() {
-        // Checked as TCP does; its packets are the socket's, not one call's.
-        result = msg.cookie(call).map(drop);
+    let mut wish = Wish::default();
+    if result.is_ok() && (msg.has_control() || call.wants_stamps()) {
+        // Control messages are checked as TCP does; but for stamps its packets are the socket's, not one call's.
+        let wanted = msg.stamp_wish(call).and_then(Wish::of_bytes);
+        result = wanted.map(|wanted| wish = wanted);
     }
     if result.is_ok() && flags & uapi::MSG_ZEROCOPY != 0 {
         result = begin_in_place(&mut guard.locked(), msg, len);
@@ -73,12 +76,25 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.place.refresh(&mut connection.engine);
         }
-        result = queue_message(call, &mut guard, msg, len, &mut timeout, &mut sent);
+        // What is stamped waits for nothing.
+        let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();
+        result = queue_message(
+            call,
+            &mut guard,
+            msg,
+            len,
+            &mut timeout,
+            &mut sent,
+            &mut wish,
+        );
         if flags & uapi::MSG_ZEROCOPY != 0 {
             msg.end_in_place(sent > 0);
         }
         let mut esp = guard.locked();
-        if !is_settled(&mut esp, flags & uapi::MSG_MORE != 0, queued) {
+        if !wish.is_nothing() {
+            stamp(&mut esp, &mut wish, sent);
+        }
+        if !is_settled(&mut esp, more, queued) {
             push(&mut esp, timer::now());
         }
     }
@@ -115,6 +131,7 @@ fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, fla
         && connection.engine.last_takes_more()
         && !connection.sending.is_corked()
         && !msg.has_control()
+        && !sock.wants_stamps()
         && has_room(sock)
         && connection.life.ended().is_none()
         && !is_stopped(sock);
@@ -122,6 +139,19 @@ fn joins_last(guard: &mut Guard<'_, Esp>, msg: &mut Message<'_>, len: usize, fla
         && connection
             .sending
             .join_last(&sock.shared().unacknowledged, msg, len)
+}
+
+/// Stamps the last of the `sent` bytes that a send call has taken, once.
+#[cold]
+#[inline(never)]
+fn stamp(esp: &mut LockedEsp<'_>, wish: &mut Wish, sent: usize) {
+    let wish = mem::take(wish);
+    let Some((sock, connection)) = parts(esp).filter(|_| sent > 0) else {
+        return;
+    };
+    if let Some(stamp) = wish.stamp_bytes(sock, sent as u32) {
+        (connection.sending).stamp_last(&mut connection.engine, &stamp);
+    }
 }
 
 /// The error of a send call that fails with `error`: a pending one comes before a broken pipe, which also signals.
@@ -189,6 +219,7 @@ fn queue_message(
     len: usize,
     timeout: &mut c_long,
     sent: &mut usize,
+    wish: &mut Wish,
 ) -> Result {
     let takes_packet = |esp: &mut LockedEsp<'_>| {
         parts(esp).is_some_and(|(sock, c)| has_room(sock) && c.engine.can_enqueue())
@@ -209,6 +240,10 @@ fn queue_message(
             }
             if let Some((_, connection)) = parts(&mut esp) {
                 connection.sending.uncork(&mut connection.engine);
+            }
+            if *timeout == 0 && *sent > 0 && !wish.is_nothing() {
+                // The call ends here. Afterwards its last packet may have left.
+                stamp(&mut esp, wish, *sent);
             }
             push(&mut esp, timer::now());
             await_room(call, guard, timeout, takes_packet)?;
@@ -332,6 +367,17 @@ impl Progress {
     }
 }
 
+/// `recvmsg` of the error queue. A report takes room that acknowledgements may wait for.
+#[cold]
+#[inline(never)]
+pub(crate) fn take_report(sock: &Sock<Esp>, msg: &mut Message<'_>, len: usize) -> Result<usize> {
+    let given = msg.put_report(sock, len, SOL_EP, EP_RECVERR)?;
+    if sock.shared().unread.is_awaited() {
+        acknowledge(&mut sock.lock(), false);
+    }
+    Ok(given)
+}
+
 /// `recvmsg`: the bytes that are there, or after a wait the ones that come.
 pub(crate) fn receive(
     call: &Call<'_, Esp>,
@@ -341,7 +387,7 @@ pub(crate) fn receive(
 ) -> Result<usize> {
     let sock = call.sock();
     if flags & uapi::MSG_ERRQUEUE != 0 {
-        return msg.put_report(sock, len, SOL_EP, EP_RECVERR);
+        return take_report(sock, msg, len);
     }
     let mut timeout = sock.receive_timeout(flags & uapi::MSG_DONTWAIT != 0);
     let mut progress = Progress {

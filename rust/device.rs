@@ -247,7 +247,7 @@ impl Device {
     /// Hands a complete frame to the receive path, as if the device had received it.
     fn loop_back(&self, skb: Skb) -> Result {
         let raw = skb.into_raw();
-        // SAFETY: We own the buffer and give it away to `netif_rx`. Before that it loses its
+        // SAFETY: We own the buffer and give it away to `netif_rx`. Before that it is stamped, and loses its
         // sending socket, since a receiver will hold it, and gets what a driver would have set.
         // The frame starts with the Ethernet header that `eth_type_trans` wants to see.
         let verdict = unsafe {
@@ -255,6 +255,7 @@ impl Device {
                 bindings::kfree_skb(raw);
                 return Err(ENETDOWN);
             }
+            bindings::skb_stamp_inside(raw);
             bindings::skb_orphan(raw);
             // The time to leave, if one was asked for, is not when it came.
             bindings::skb_clear_tstamp(raw);

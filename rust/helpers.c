@@ -5,6 +5,7 @@
  */
 #include "bindings.h"
 #include <linux/bpf-cgroup.h>
+#include <linux/errqueue.h>
 #include <linux/filter.h>
 #include <linux/jhash.h>
 #include <linux/mm.h>
@@ -166,7 +167,7 @@ H(void, skb_set_class, (struct sk_buff *skb, struct sock *sk, unsigned int sende
 H(int, skb_cow_head, (struct sk_buff *skb, unsigned int headroom), return skb_cow_head(skb, headroom))
 H(unsigned int, sender_cpu, (void), return raw_smp_processor_id() + 1)
 H(void, skb_queue_after, (struct sk_buff_head *list, struct sk_buff *prev, struct sk_buff *skb), __skb_queue_after(list, prev, skb))
-H(void, skb_set_cookie, (struct sk_buff *skb, struct sock *sk, const struct sockcm_cookie *cookie), skb->priority = cookie->priority; skb->mark = cookie->mark; skb_set_hash_from_sk(skb, sk); skb_set_delivery_type_by_clockid(skb, cookie->transmit_time, READ_ONCE(sk->sk_clockid)))
+H(void, skb_set_cookie, (struct sk_buff *skb, struct sock *sk, const struct sockcm_cookie *cookie), skb->priority = cookie->priority; skb->mark = cookie->mark; skb_set_hash_from_sk(skb, sk); skb_set_delivery_type_by_clockid(skb, cookie->transmit_time, READ_ONCE(sk->sk_clockid)); _sock_tx_timestamp(sk, cookie, &skb_shinfo(skb)->tx_flags, &skb_shinfo(skb)->tskey))
 H(bool, skb_has_time, (struct sk_buff *skb), return skb->tstamp || skb_hwtstamps(skb)->hwtstamp)
 H(void, skb_clear_tstamp, (struct sk_buff *skb), skb_clear_tstamp(skb))
 H(void, skb_header_release, (struct sk_buff *skb), __skb_header_release(skb))
@@ -177,6 +178,16 @@ H(struct sk_buff *, skb_peek, (const struct sk_buff_head *list), return skb_peek
 H(int, copy_from_sockptr, (void *dst, sockptr_t src, size_t size), return copy_from_sockptr(dst, src, size))
 H(bool, copy_from_iter_full, (void *to, size_t len, struct iov_iter *from), return copy_from_iter_full(to, len, from))
 H(bool, copy_to_iter_full, (const void *from, size_t len, struct iov_iter *to), return copy_to_iter_full(from, len, to))
+
+/* time stamps of what is sent; the note of a kept buffer is in front of what says that its acknowledgement is one */
+static_assert(offsetofend(struct tcp_skb_cb, ip_dsfield) >= 16);
+H(void, skb_ask_stamp, (struct sk_buff *skb, u32 flags, u32 number), __sock_tx_timestamp(flags, &skb_shinfo(skb)->tx_flags); skb_shinfo(skb)->tskey = number; TCP_SKB_CB(skb)->txstamp_ack = flags & SOF_TIMESTAMPING_TX_ACK ? TSTAMP_ACK_SK : 0)
+H(bool, skb_is_stamped, (const struct sk_buff *skb), return skb_shinfo(skb)->tx_flags & SKBTX_ANY_TSTAMP || TCP_SKB_CB(skb)->txstamp_ack)
+H(void, skb_pass_stamp, (struct sk_buff *to, const struct sk_buff *from), skb_shinfo(to)->tx_flags |= skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey)
+H(void, skb_hand_on_stamp, (struct sk_buff *to, struct sk_buff *from), skb_shinfo(to)->tx_flags = skb_shinfo(from)->tx_flags & SKBTX_ANY_TSTAMP; skb_shinfo(to)->tskey = skb_shinfo(from)->tskey; TCP_SKB_CB(to)->txstamp_ack = TCP_SKB_CB(from)->txstamp_ack; skb_shinfo(from)->tx_flags = 0; TCP_SKB_CB(from)->txstamp_ack = 0)
+H(void, skb_report_acked, (struct sk_buff *skb, struct sock *sk), if (TCP_SKB_CB(skb)->txstamp_ack) __skb_tstamp_tx(skb, NULL, NULL, sk, SCM_TSTAMP_ACK))
+/* What a queueing discipline and a driver would have stamped. */
+H(void, skb_stamp_inside, (struct sk_buff *skb), if (likely(!(skb_shinfo(skb)->tx_flags & SKBTX_ANY_TSTAMP))) return; __skb_tstamp_tx(skb, NULL, NULL, skb->sk, SCM_TSTAMP_SCHED); skb_tx_timestamp(skb))
 
 /* sends whose bytes stay in place */
 H(struct ubuf_info *, skb_notice, (struct sk_buff *skb), return skb_zcopy(skb))

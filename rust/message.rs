@@ -198,6 +198,7 @@ impl Message<'_> {
         kind: c_int,
     ) -> Result<usize> {
         let len = c_int::try_from(len).unwrap_or(c_int::MAX);
+        let (level, kind) = sock.report_kind(level, kind);
         // SAFETY: Socket and message are valid for the receive call that runs, and the queue has a
         // lock of its own.
         let code =

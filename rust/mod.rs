@@ -77,6 +77,7 @@ pub(crate) mod sock_list;
 pub(crate) mod softirq;
 pub(crate) mod spares;
 pub(crate) mod splice;
+pub(crate) mod stamps;
 pub(crate) mod sysctl;
 pub(crate) mod table;
 pub(crate) mod timer;

@@ -174,6 +174,10 @@ impl<P: Packets> Registration<P> {
                     bindings::kfree_skb_list(packets);
                     return ENOMEM.to_ptr();
                 }
+                if part.last {
+                    // A stamp is of the last byte, and the last packet is the one that bears the buffer's owner.
+                    bindings::skb_pass_stamp(packet, skb);
+                }
                 packet = next;
             }
             index = index.wrapping_add(1);

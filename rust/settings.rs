@@ -112,7 +112,7 @@ impl RawSock {
     }
 
     /// Whether queueing disciplines look at the socket of its frames: to report what leaves too late
-    /// (`SO_TXTIME`), or to keep to its rate (`SO_MAX_PACING_RATE`).
+    /// (`SO_TXTIME`), or to keep to its rate (`SO_MAX_PACING_RATE`). Stamps are another reason.
     #[inline]
     pub(crate) fn owns_frames(&self) -> bool {
         // SAFETY: A single load, as the core does it.
@@ -151,6 +151,9 @@ impl RawSock {
                     ptr::write_volatile(field!(self, $field), ptr::read_volatile(field!(other, $field)));
                 })+
             };
+        }
+        if other.numbers_stamps() && !self.numbers_stamps() {
+            self.restart_stamps();
         }
         copy! {
             sk_rcvtimeo sk_sndtimeo sk_lingertime sk_priority sk_mark sk_ll_usec sk_tsflags

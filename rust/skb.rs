@@ -4,13 +4,7 @@
 //!
 //! C header: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
-use super::{
-    bindings,
-    device::Mac,
-    message,
-    sock::{Protocol, RawSock, Sock},
-    trace::DropReason,
-};
+use super::{bindings, device::Mac, message, sock::RawSock, trace::DropReason};
 use crate::net::errno::prelude::*;
 use core::{
     marker::{PhantomData, PhantomPinned},
@@ -57,7 +51,8 @@ impl Processor {
 
 /// Bytes of the control block (`skb->cb`) that a protocol may use, in words.
 ///
-/// The last word of the block belongs to the socket layer (`struct sock_skb_cb`).
+/// The last word of the block belongs to the socket layer (`struct sock_skb_cb`), and of a buffer that is kept
+/// for retransmission the word behind these to [stamps](super::stamps).
 pub(crate) type Words = [u64; 2];
 
 const _: () = assert!(mem::size_of::<Words>() <= 40 && mem::align_of::<Words>() <= 8);
@@ -692,16 +687,6 @@ impl Skb {
                 self.into_raw(),
                 bindings::skb_drop_reason_SKB_DROP_REASON_QUEUE_PURGE,
             );
-        }
-    }
-
-    /// Makes `sock` the owner, until the frame has left or somebody receives it. A socket whose last
-    /// reference is gone owns nothing more, and none does when the module goes.
-    pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
-        if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
-            // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed after what
-            // it owns: the module is there until then.
-            unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.as_ptr()) };
         }
     }
 }

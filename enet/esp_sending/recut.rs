@@ -83,6 +83,7 @@ impl Sending {
         let mss = self.mss as usize;
         let headroom = self.headroom.saturating_add(HEADER_LEN);
         let mut room = MOST_QUEUED.saturating_sub(before);
+        let stamped = self.stamped;
         let mut cursor = self.queue.cursor(from.0);
         while let Some(packet) = cursor.current() {
             if is_store(packet) {
@@ -108,6 +109,9 @@ impl Sending {
                     return Err(ENOBUFS);
                 }
                 records::hand_on_bounds(packet, &mut skb, parts == 0);
+                if stamped && parts == 0 {
+                    packet.hand_on_stamp(&mut skb);
+                }
                 skb.release_header();
                 charge(sock, skb.truesize());
                 cursor.insert_behind(skb);

@@ -660,9 +660,17 @@ unsafe extern "C" fn setsockopt<M: Streams>(
         }
         return result;
     }
+    let (server, companion) = served(&call);
+    let of_stamps = [bindings::SO_TIMESTAMPING_OLD, bindings::SO_TIMESTAMPING_NEW];
+    let before = (server == Server::Companion && of_stamps.contains(&(name as u32)))
+        .then(|| call.sock().begin_stamp_numbers())
+        .flatten();
     // SAFETY: What the core itself would have called.
     let result = unsafe { bindings::sock_setsockopt(socket, level, name, value, len) };
-    if let Some(companion) = call.companion() {
+    if let Some(before) = before.filter(|_| result != 0) {
+        call.sock().undo_stamp_numbers(before);
+    }
+    if let Some(companion) = companion {
         call.adopt(companion);
         M::look_at_listener(&call, companion);
     }

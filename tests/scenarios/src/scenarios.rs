@@ -34,6 +34,7 @@ mod esp_orphans;
 mod esp_records;
 mod esp_runs;
 mod esp_short_messages;
+mod esp_stamps;
 mod esp_vanish;
 mod examples;
 mod faults;
@@ -148,6 +149,7 @@ pub fn all() -> Vec<&'static Scenario> {
         flow_control::ALL,
         order_of_turns::ALL,
         esp_orphans::ALL,
+        esp_stamps::ALL,
         esp_vanish::ALL,
         esp_forgotten::ALL,
         fuzz_frames::ALL,

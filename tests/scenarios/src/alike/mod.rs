@@ -27,6 +27,7 @@ mod document;
 
 pub use side::Side;
 pub use trace::{errno_name, events_text, Shown, Trace};
+pub use uring::Ring;
 
 use anyhow::{ensure, Context};
 

@@ -10,6 +10,7 @@ pub mod names;
 mod options;
 mod properties;
 mod refusals;
+mod stamps;
 mod times;
 mod uring;
 pub mod waiting;
@@ -27,6 +28,7 @@ pub const ALL: &[&[Scenario]] = &[
     binding::ALL,
     filters::ALL,
     times::ALL,
+    stamps::ALL,
     uring::ALL,
     waiting::ALL,
 ];

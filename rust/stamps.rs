@@ -1,0 +1,250 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Time stamps of what is sent (`SO_TIMESTAMPING`). A buffer that is to be stamped says so in the part that it shares with its
+//! clones, as TCP's do. The core stamps it in front of the queueing discipline, the driver when it leaves, and both queue a
+//! report for the buffer's socket. What was acknowledged the protocol reports.
+//!
+//! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`SKBTX_*`),
+//! [`net/core/skbuff.c`](srctree/net/core/skbuff.c) (`__skb_tstamp_tx`)
+
+use super::{
+    bindings::{self, ENET_STAMP_ALONE, ENET_STAMP_CHOSEN, ENET_STAMP_NUMBERS, ENET_STAMP_STATS},
+    message::Message,
+    skb::{Buffer, Skb},
+    sock::{field, Protocol, RawSock, Sock},
+};
+use crate::net::errno::prelude::*;
+use core::{
+    ptr,
+    sync::atomic::{AtomicI32, Ordering::Relaxed},
+};
+use kernel::ffi::c_int;
+
+/// The stages that can be stamped.
+const STAGES: u32 = bindings::ENET_STAMP_STAGES;
+
+/// What a send call wants stamped: by its control messages, or else by the socket's option. The default is nothing.
+#[derive(Clone, Copy, Default)]
+pub(crate) struct Wish {
+    flags: u32,
+    /// The number that the call has chosen.
+    chosen: u32,
+}
+
+impl Wish {
+    /// As a stream has it, whose numbers are those of bytes: nobody else chooses them.
+    ///
+    /// # Errors
+    ///
+    /// `EINVAL` for a number that the call has chosen (`SCM_TS_OPT_ID`).
+    pub(crate) fn of_bytes(self) -> Result<Self> {
+        if self.flags & ENET_STAMP_CHOSEN != 0 {
+            return Err(EINVAL);
+        }
+        Ok(self)
+    }
+
+    /// Whether nothing is to be stamped or counted.
+    #[inline]
+    pub(crate) fn is_nothing(self) -> bool {
+        self.flags == 0
+    }
+
+    /// The stamp of the last of `bytes` bytes that a call on the stream `sock` has sent, which it counts.
+    pub(crate) fn stamp_bytes(self, sock: &RawSock, bytes: u32) -> Option<Stamp> {
+        let mut number = 0;
+        if self.flags & ENET_STAMP_NUMBERS != 0 {
+            number = sock
+                .count_stamped(bytes)
+                .wrapping_add(bytes)
+                .wrapping_sub(1);
+        }
+        self.stamp(number)
+    }
+
+    /// The stamp of a message that a call on `sock` has sent, which it counts if it is stamped.
+    pub(crate) fn stamp_message(self, sock: &RawSock) -> Option<Stamp> {
+        if self.flags & STAGES == 0 {
+            return None;
+        }
+        let number = if self.flags & ENET_STAMP_CHOSEN != 0 {
+            self.chosen
+        } else if self.flags & ENET_STAMP_NUMBERS != 0 {
+            sock.count_stamped(1)
+        } else {
+            0
+        };
+        self.stamp(number)
+    }
+
+    fn stamp(self, number: u32) -> Option<Stamp> {
+        let flags = self.flags & STAGES;
+        (flags != 0).then_some(Stamp { flags, number })
+    }
+}
+
+/// A stamp that a buffer is to get.
+pub(crate) struct Stamp {
+    flags: u32,
+    number: u32,
+}
+
+impl Message<'_> {
+    /// What the send call on `sock` wants stamped.
+    ///
+    /// # Errors
+    ///
+    /// As [`cookie`](Self::cookie).
+    #[cold]
+    #[inline(never)]
+    pub(crate) fn stamp_wish(&mut self, sock: &RawSock) -> Result<Wish> {
+        let cookie = self.cookie(sock)?;
+        // SAFETY: A cookie is a valid value.
+        let (flags, chosen) = unsafe { ((*cookie.as_ptr()).tsflags, (*cookie.as_ptr()).ts_opt_id) };
+        Ok(Wish {
+            flags: flags & (STAGES | ENET_STAMP_NUMBERS | ENET_STAMP_CHOSEN),
+            chosen,
+        })
+    }
+}
+
+impl RawSock {
+    /// Level and type of the control message with a report: a companion's are those of the socket in front of it.
+    pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int) {
+        const AF_INET6: u16 = bindings::AF_INET6 as u16;
+        let front = self.front();
+        if ptr::eq(front, self.as_ptr()) {
+            return (level, kind);
+        }
+        // SAFETY: A front is valid as long as its companion.
+        let (level, kind) = match unsafe { RawSock::from_raw(front) }.family() {
+            AF_INET6 => (bindings::SOL_IPV6, bindings::IPV6_RECVERR),
+            _ => (bindings::SOL_IP, bindings::IP_RECVERR),
+        };
+        (level as c_int, kind as c_int)
+    }
+
+    #[inline]
+    fn stamp_flags(&self) -> u32 {
+        // SAFETY: A single load, as the core does it.
+        unsafe { ptr::read_volatile(field!(self, sk_tsflags)) }
+    }
+
+    /// Whether sends are to be stamped, or their bytes counted, by the socket's option.
+    #[inline]
+    pub(crate) fn wants_stamps(&self) -> bool {
+        self.stamp_flags() & (STAGES | ENET_STAMP_NUMBERS) != 0
+    }
+
+    fn stamp_counter(&self) -> &AtomicI32 {
+        // SAFETY: An aligned word in a valid socket, which the core too only accesses as an atomic one.
+        unsafe { AtomicI32::from_ptr(field!(self, sk_tskey.counter)) }
+    }
+
+    /// Counts `n` of what is numbered. Returns how many there were before.
+    fn count_stamped(&self, n: u32) -> u32 {
+        self.stamp_counter().fetch_add(n as i32, Relaxed) as u32
+    }
+
+    /// The numbers begin anew.
+    pub(super) fn restart_stamps(&self) {
+        self.stamp_counter().store(0, Relaxed);
+    }
+
+    /// Whether sends are numbered.
+    pub(super) fn numbers_stamps(&self) -> bool {
+        self.stamp_flags() & ENET_STAMP_NUMBERS != 0
+    }
+
+    /// Has the core take numbers (`SOF_TIMESTAMPING_OPT_ID`) for a socket of TCP's whose connection is its companion's,
+    /// which it refuses to begin without a connection of TCP's. Returns what was set before, to be
+    /// [set again](Self::undo_stamp_numbers) if the core refuses the rest; `None` if that changes nothing.
+    pub(super) fn begin_stamp_numbers(&self) -> Option<u32> {
+        // SAFETY: Process context; the lock is that under which the core writes the flags.
+        unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
+        let before = self.stamp_flags();
+        let begins = before & ENET_STAMP_NUMBERS == 0;
+        if begins {
+            self.restart_stamps();
+            self.store_stamp_flags(before | ENET_STAMP_NUMBERS);
+        }
+        // SAFETY: Locked above.
+        unsafe { bindings::release_sock(self.as_ptr()) };
+        begins.then_some(before)
+    }
+
+    /// Undoes [`begin_stamp_numbers`](Self::begin_stamp_numbers).
+    pub(super) fn undo_stamp_numbers(&self, before: u32) {
+        // SAFETY: As there.
+        unsafe { bindings::lock_sock_nested(self.as_ptr(), 0) };
+        if self.stamp_flags() == before | ENET_STAMP_NUMBERS {
+            self.store_stamp_flags(before);
+        }
+        // SAFETY: Locked above.
+        unsafe { bindings::release_sock(self.as_ptr()) };
+    }
+
+    fn store_stamp_flags(&self, flags: u32) {
+        // SAFETY: An aligned word in a valid socket, written in a single store as the core does it.
+        unsafe { ptr::write_volatile(field!(self, sk_tsflags), flags) };
+    }
+
+    /// The socket that gets the reports: a companion's is the one in front of it, whose program finds what it expects of
+    /// TCP then. But TCP's functions would look for a header of IP in a report with the packet, and for TCP's statistics:
+    /// such the companion keeps itself.
+    fn reporter(&self) -> *mut bindings::sock {
+        let flags = self.stamp_flags() & (ENET_STAMP_ALONE | ENET_STAMP_STATS);
+        if flags == ENET_STAMP_ALONE {
+            self.front()
+        } else {
+            self.as_ptr()
+        }
+    }
+}
+
+impl Buffer {
+    /// Asks for `stamp`. The buffer is kept until it is acknowledged, and what has left of it is a clone of it, or
+    /// [gets the stamp](Self::pass_stamp).
+    pub(crate) fn ask_stamp(&mut self, stamp: &Stamp) {
+        // SAFETY: The buffer is borrowed exclusively. What it shares with clones is read at any time, in single loads. The
+        // helper writes no byte of the note.
+        unsafe { bindings::skb_ask_stamp(self.as_ptr(), stamp.flags, stamp.number) };
+    }
+
+    /// Whether a stamp is asked for.
+    pub(crate) fn is_stamped(&self) -> bool {
+        // SAFETY: The buffer is valid and borrowed.
+        unsafe { bindings::skb_is_stamped(self.as_ptr()) }
+    }
+
+    /// Has `to`, which leaves with the last byte of this buffer, be stamped as this one is to be.
+    pub(crate) fn pass_stamp(&self, to: &mut Buffer) {
+        // SAFETY: Both are valid, and `to` is borrowed exclusively.
+        unsafe { bindings::skb_pass_stamp(to.as_ptr(), self.as_ptr()) };
+    }
+
+    /// Has `to`, which takes over the last byte of this buffer, be stamped in place of this one.
+    pub(crate) fn hand_on_stamp(&mut self, to: &mut Buffer) {
+        // SAFETY: Both are borrowed exclusively.
+        unsafe { bindings::skb_hand_on_stamp(to.as_ptr(), self.as_ptr()) };
+    }
+
+    /// Reports that the peer has acknowledged the buffer, if that was asked for.
+    pub(crate) fn report_acknowledged(&self, sock: &RawSock) {
+        // SAFETY: The buffer is valid. The reporter is the socket, or one that it holds.
+        unsafe { bindings::skb_report_acked(self.as_ptr(), sock.reporter()) };
+    }
+}
+
+impl Skb {
+    /// Makes `sock` the owner, until the frame has left or somebody receives it: the socket that gets the reports. A socket
+    /// whose last reference is gone owns nothing more, and none does when the module goes. To be called before the frame gets
+    /// its class.
+    pub(crate) fn set_owner<P: Protocol>(&mut self, sock: &Sock<P>) {
+        if let Some(held) = sock.try_hold().filter(|held| P::vtable().pin(held)) {
+            // SAFETY: The buffer is ours. A socket with a reference can own more, and is freed after what it owns: the module is
+            // there until then. The reporter is it, or one that it has a reference to.
+            unsafe { bindings::skb_set_owner_w(self.as_ptr(), held.reporter()) };
+        }
+    }
+}
