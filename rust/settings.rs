@@ -195,6 +195,7 @@ impl RawSock {
         unsafe {
             self.copy_options(listener);
             bindings::tcp_inherit(self.as_ptr(), listener.as_ptr());
+            bindings::sk_inherit_times(self.as_ptr(), listener.as_ptr());
             bindings::sk_inherit_busy_poll(self.as_ptr(), listener.as_ptr());
             self.join_group(listener);
         }

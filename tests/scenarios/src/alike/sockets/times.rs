@@ -23,6 +23,7 @@ scenarios! {
     datagram datagram_timestamp_in_nanoseconds = nanos;
     stream stream_timestamp_by_software = software;
     datagram datagram_timestamp_by_software = software;
+    stream stream_timestamp_of_an_accepted_socket = accepted;
     stream stream_timestamp_without_room = without_room;
     datagram datagram_timestamp_without_room = without_room;
     stream stream_timestamp_of_a_peek = look;
@@ -102,6 +103,21 @@ fn nanos(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn software(side: &Side<'_>, trace: &Trace) -> Outcome {
     times(side, trace, libc::SO_TIMESTAMPING, SOFTWARE)
+}
+
+/// The listener, which asked first, is gone by then.
+fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let listener = side.listener(7, 4)?;
+    trace.see("set", listener.set_so(libc::SO_TIMESTAMPING, SOFTWARE));
+    let client = side.dial(7)?;
+    let (server, _) = listener.accept(0)?;
+    drop(listener);
+    trace.see("read", server.so(libc::SO_TIMESTAMPING));
+    for what in ["a packet's", "another's"] {
+        let (_, _, control) = told(&client, &server, 0, 512)?;
+        note(trace, what, &control);
+    }
+    Ok(())
 }
 
 fn without_room(side: &Side<'_>, trace: &Trace) -> Outcome {
