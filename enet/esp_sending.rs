@@ -19,7 +19,7 @@ use crate::{
         page_ring::PageRing,
         pages::MOST_FRAGMENTS,
         skb::{Buffer, Context, Processor, Skb},
-        sock::RawSock,
+        sock::{Protocol, RawSock, Sock},
         spares::Spares,
         stamps::Stamp,
         uapi,
@@ -542,9 +542,9 @@ impl Sending {
 
     /// Frees `count` acknowledged packets at the head of the write queue.
     #[inline]
-    pub(crate) fn free_acknowledged(
+    pub(crate) fn free_acknowledged<P: Protocol>(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<P>,
         unacknowledged: &Unacknowledged,
         engine: &Connection,
         count: u16,

@@ -4,7 +4,13 @@
 //!
 //! C header: [`include/linux/socket.h`](srctree/include/linux/socket.h)
 
-use super::{bindings, family::ADDRESS_LEN, in_place::Notice, skb::Buffer, sock::RawSock};
+use super::{
+    bindings,
+    family::ADDRESS_LEN,
+    in_place::Notice,
+    skb::Buffer,
+    sock::{Protocol, RawSock, Sock},
+};
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem::MaybeUninit, ptr, slice};
 use kernel::ffi::c_int;
@@ -190,9 +196,9 @@ impl Message<'_> {
     ///
     /// `EAGAIN` if there is none, `EFAULT` if the packet could not be written.
     #[cold]
-    pub(crate) fn put_report(
+    pub(crate) fn put_report<P: Protocol>(
         &mut self,
-        sock: &RawSock,
+        sock: &Sock<P>,
         len: usize,
         level: c_int,
         kind: c_int,

@@ -109,21 +109,6 @@ impl Message<'_> {
 }
 
 impl RawSock {
-    /// Level and type of the control message with a report: a companion's are those of the socket in front of it.
-    pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int) {
-        const AF_INET6: u16 = bindings::AF_INET6 as u16;
-        let front = self.front();
-        if ptr::eq(front, self.as_ptr()) {
-            return (level, kind);
-        }
-        // SAFETY: A front is valid as long as its companion.
-        let (level, kind) = match unsafe { RawSock::from_raw(front) }.family() {
-            AF_INET6 => (bindings::SOL_IPV6, bindings::IPV6_RECVERR),
-            _ => (bindings::SOL_IP, bindings::IP_RECVERR),
-        };
-        (level as c_int, kind as c_int)
-    }
-
     #[inline]
     fn stamp_flags(&self) -> u32 {
         // SAFETY: A single load, as the core does it.
@@ -188,6 +173,23 @@ impl RawSock {
         // SAFETY: An aligned word in a valid socket, written in a single store as the core does it.
         unsafe { ptr::write_volatile(field!(self, sk_tsflags), flags) };
     }
+}
+
+impl<P: Protocol> Sock<P> {
+    /// Level and type of the control message with a report: a companion's are those of the socket in front of it.
+    pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int) {
+        const AF_INET6: u16 = bindings::AF_INET6 as u16;
+        let front = self.front();
+        if ptr::eq(front, self.as_ptr()) {
+            return (level, kind);
+        }
+        // SAFETY: A front is valid as long as its companion.
+        let (level, kind) = match unsafe { RawSock::from_raw(front) }.family() {
+            AF_INET6 => (bindings::SOL_IPV6, bindings::IPV6_RECVERR),
+            _ => (bindings::SOL_IP, bindings::IP_RECVERR),
+        };
+        (level as c_int, kind as c_int)
+    }
 
     /// The socket that gets the reports: a companion's is the one in front of it, whose program finds what it expects of
     /// TCP then. But TCP's functions would look for a header of IP in a report with the packet, and for TCP's statistics:
@@ -230,7 +232,7 @@ impl Buffer {
     }
 
     /// Reports that the peer has acknowledged the buffer, if that was asked for.
-    pub(crate) fn report_acknowledged(&self, sock: &RawSock) {
+    pub(crate) fn report_acknowledged<P: Protocol>(&self, sock: &Sock<P>) {
         // SAFETY: The buffer is valid. The reporter is the socket, or one that it holds.
         unsafe { bindings::skb_report_acked(self.as_ptr(), sock.reporter()) };
     }
