@@ -560,7 +560,7 @@ fn answer(
             Ok(())
         }
         // A cookie has no room for the ends that the SYN told. Its sender has TCP to go back to.
-        Admission::Cookie if twin => {
+        Admission::Cookie if twin || !esp::cookie::suits(options) => {
             listener.count_drop();
             Err(DropReason::ListenQueue)
         }

@@ -169,9 +169,10 @@ fn control(
     resend: bool,
 ) -> Result {
     let mut skb = if header.has(flags::SYN) {
-        let mapped = connection.and_then(|c| c.mapped.as_ref());
-        let records = connection.and_then(|c| c.engine.records());
-        opening(device, header, mapped, records)?
+        let connection = connection.ok_or(EINVAL)?;
+        let mapped = connection.mapped.as_ref();
+        let engine = &connection.engine;
+        opening(device, header, engine.config(), mapped, engine.records())?
     } else {
         empty(device, &header)?
     };
@@ -212,18 +213,18 @@ fn packet(device: &Device, header: &Header, payload: &[u8]) -> Result<Skb> {
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
-/// A SYN or SYN|ACK, with the options of a host that has this device, of a connection that stands for
-/// one of TCP, and of one with records up to a length.
+/// A SYN or SYN|ACK, with the options of a host that has this device and the parameters `config`, of a connection
+/// that stands for one of TCP, and of one with records up to a length.
 #[cold]
 fn opening(
     device: &Device,
     header: Header,
+    config: &esp::Config,
     mapped: Option<&esp::Mapped>,
     records: Option<u32>,
 ) -> Result<Skb> {
     const MOST: usize = OPTIONS_LEN + MAPPED_LEN + RECORDS_LEN;
-    let config = Space::of(device.net()).sysctl.config();
-    let options = Options::emit(esp::mss(device.mtu()), &config);
+    let options = Options::emit(esp::mss(device.mtu()), config);
     let mapped = mapped.map(esp::Mapped::emit);
     let mapped: &[u8] = mapped.as_ref().map_or(&[], |option| option);
     let records = records.map(Options::emit_records);
@@ -285,7 +286,8 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
 
 /// Answers a SYN, and keeps nothing of it.
 pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
-    if let Ok(skb) = opening(device, answer, None, records) {
+    let config = Space::of(device.net()).sysctl.config();
+    if let Ok(skb) = opening(device, answer, &config, None, records) {
         // If the answer is lost, the SYN comes again.
         let _ = device.send(skb, parameters::esp_type(), to);
     }

@@ -58,6 +58,23 @@ impl Config {
         self.burst_length.clamp(1, LARGEST_WINDOW)
     }
 
+    /// The same with a window of `most` packets at most.
+    pub(super) fn with_window_up_to(self, most: u16) -> Self {
+        if self.burst_length <= most {
+            return self;
+        }
+        let largest = if self.is_adaptive() {
+            self.burst_length_max
+        } else {
+            most
+        };
+        Self {
+            burst_length: most,
+            burst_length_max: largest,
+            ..self
+        }
+    }
+
     /// Whether windows follow what receivers grant.
     #[inline]
     pub fn is_adaptive(&self) -> bool {

@@ -45,7 +45,8 @@
 //!   with TCP.
 
 use super::ack_queue::Demand;
-use super::config::{Config, Stats};
+use super::config::{Config, Stats, LARGEST_WINDOW};
+use super::cookie::MOST_WINDOW;
 use super::options::Options;
 use super::outcome::{Outcome, Room};
 use super::receiver::Receiver;
@@ -111,6 +112,8 @@ pub struct Connection {
     state: State,
     failure: Option<Failure>,
     config: Config,
+    /// The window that a SYN or SYN|ACK told: a larger one would surprise the other side.
+    told_window: u16,
     /// The user's value in place of [`Config::user_timeout`], 0 for none.
     user_timeout: u32,
     /// How often a SYN leaves.
@@ -122,6 +125,10 @@ pub struct Connection {
     handshake: Handshake,
     reader: Reader,
     reset: PendingReset,
+    /// When a challenge ACK last left.
+    challenged: Option<Nanos>,
+    /// The other side has told its version: all data that it sends acknowledges.
+    tells_version: bool,
     /// Of a connection with records.
     pub(super) records: Option<Records>,
 }
@@ -136,6 +143,7 @@ impl Connection {
             state: State::Closed,
             failure: None,
             config,
+            told_window: LARGEST_WINDOW,
             user_timeout: 0,
             syn_tries: SYN_TRIES,
             sender: Sender::new(Seq(0)),
@@ -145,6 +153,8 @@ impl Connection {
             handshake: Handshake::Usual,
             reader: Reader::Open,
             reset: PendingReset::None,
+            challenged: None,
+            tells_version: false,
             records: None,
         }
     }
@@ -163,6 +173,8 @@ impl Connection {
         self.receiver = Receiver::new(Seq(0), now);
         self.failure = None;
         self.reset = PendingReset::None;
+        self.challenged = None;
+        self.tells_version = false;
         self.handshake = Handshake::Usual;
         self.state = State::SynSent;
     }
@@ -181,6 +193,7 @@ impl Connection {
     /// The other side's SYN had these options: to be called after [`accept`](Self::accept).
     pub fn take_options(&mut self, options: &Options) {
         self.receiver.take_options(options);
+        self.tells_version |= options.version.is_some();
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.tell(largest);
         }
@@ -217,6 +230,10 @@ impl Connection {
     ) -> Self {
         let mut connection = Self::accept(local_port, syn, isn, config, now);
         connection.sender.syn_has_left(now);
+        // The SYN told this, or it would not have been answered by a cookie.
+        connection.tells_version = true;
+        connection.receiver.reach(MOST_WINDOW);
+        connection.told_window = connection.config.window();
         connection.stats.pkt_tx = 1;
         connection
     }
@@ -233,9 +250,15 @@ impl Connection {
         self.failure
     }
 
-    /// Changes the parameters from now on.
+    /// The parameters, as the connection follows them.
+    #[inline]
+    pub fn config(&self) -> &Config {
+        &self.config
+    }
+
+    /// Changes the parameters from now on. The window does not get larger than the other side was told.
     pub fn set_config(&mut self, config: Config) {
-        self.config = config;
+        self.config = config.with_window_up_to(self.told_window);
         if self.user_timeout != 0 {
             self.config.user_timeout = self.user_timeout;
         }

@@ -9,10 +9,14 @@
 //! every SYN|ACK such a number, so that it need not know beforehand which ones it
 //! will forget.
 //!
+//! What the SYN told is forgotten. So only a client that speaks this version gets a cookie, whose window
+//! is no larger than [`MOST_WINDOW`]: of a connection that a cookie made that much is known.
+//!
 //! Numbers have 16 bits, and so has the hash. A packet with data that was made up is
 //! taken for an answer once in 2^15 times, an empty one once in 2^14: the time and
 //! the number of the last packet are not in it and are tried.
 
+use super::options::Options;
 use super::seq::Seq;
 use super::timers::Nanos;
 use super::wire::{flags, Header};
@@ -22,6 +26,15 @@ const EPOCH: u32 = 36;
 
 /// For how long at most an answer to a cookie is taken.
 pub const LIFE: Nanos = 2 << EPOCH;
+
+/// The largest window of a client that gets a cookie.
+pub const MOST_WINDOW: u16 = 256;
+
+/// Whether the sender of a SYN with these options may be answered by a cookie.
+pub fn suits(options: &Options) -> bool {
+    let window = options.window.map(|window| window.burst_length);
+    options.version.is_some() && window.is_some_and(|window| window <= MOST_WINDOW)
+}
 
 /// The client that a packet comes from, beside its port.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

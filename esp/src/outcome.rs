@@ -15,7 +15,7 @@ pub enum DropReason {
     Duplicate,
     /// Packets before it are missing; they are asked for.
     OutOfSequence,
-    /// Beyond the largest window that the number given last can have opened.
+    /// Its number is farther from the expected one than a window reaches.
     BeyondWindow,
     /// The receive queue is full and the packet was not promised a place.
     NoRoom,

@@ -39,12 +39,27 @@ pub(super) struct PeerWindow {
     told: Option<Window>,
     /// Whether it was granted.
     granted: bool,
+    /// Twice the largest window that was ever told or granted; 0 if none was.
+    span: u16,
 }
 
 impl PeerWindow {
     /// The sender has told its parameters.
     pub(super) fn tell(&mut self, window: Window) {
         self.told = Some(window);
+        self.reach(window.burst_length);
+    }
+
+    /// The sender may have a window of so many packets.
+    pub(super) fn reach(&mut self, window: u16) {
+        self.span = self.span.max(window.saturating_mul(2));
+    }
+
+    /// How far the number of a packet may be from the expected one, behind or in front: twice
+    /// the largest window. `None` if nothing is known of the sender's window.
+    #[inline]
+    pub(super) fn span(&self) -> Option<u16> {
+        (self.span > 0).then_some(self.span)
     }
 
     /// The sender is granted a window, from an acknowledgement on that leaves now.
@@ -52,13 +67,17 @@ impl PeerWindow {
     pub(super) fn grant(&mut self, window: Window) {
         self.told = Some(window);
         self.granted = true;
+        self.reach(window.burst_length);
     }
 
     /// The sender is given its own parameters back, from an acknowledgement on that leaves now.
     /// Packets of a larger window may arrive later and raise them: the next call undoes that.
     pub(super) fn end_grants(&mut self, own: Window) {
         if self.granted {
-            *self = Self::default();
+            *self = Self {
+                span: self.span,
+                ..Self::default()
+            };
         }
         self.told = Some(own);
     }

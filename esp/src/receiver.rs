@@ -227,12 +227,28 @@ impl Receiver {
         !seq.before(self.expected)
     }
 
-    /// Whether a RST may bear this number: from the number given last, which a
-    /// host without a socket repeats, to the end of the window.
+    /// The number taken next.
     #[inline]
-    pub(super) fn in_window(&self, seq: Seq, config: &Config) -> bool {
-        let open = self.given.distance(self.expected);
-        self.given.distance(seq) < open.saturating_add(self.grants.most(config))
+    pub(super) fn expected(&self) -> Seq {
+        self.expected
+    }
+
+    /// Whether the other side may send a packet with this number now. All that it has sent lies
+    /// within a window of its first unacknowledged number, and so does the expected number. So a
+    /// packet has a number at most a window in front of that or, if acknowledgements were lost, a
+    /// window behind. A probe has one less. Twice the window covers a sender that exceeds it.
+    #[inline]
+    pub(super) fn is_plausible(&self, seq: Seq) -> bool {
+        let Some(span) = self.peer.span() else {
+            return true;
+        };
+        let offset = self.expected.sub(span).sub(1).distance(seq);
+        u32::from(offset) <= u32::from(span).saturating_mul(2).saturating_add(1)
+    }
+
+    /// The window of the other side, which has not told it, is no larger than this.
+    pub(super) fn reach(&mut self, window: u16) {
+        self.peer.reach(window);
     }
 
     /// An acknowledgement is to leave, congested or not.

@@ -219,9 +219,16 @@ impl Sender {
 
     /// Whether a host that does not know the connection, and answers the packet before
     /// the number `behind` with RST, may have had all that was sent, and have
-    /// forgotten the connection.
-    pub(super) fn may_be_forgotten(&self, behind: Seq) -> bool {
-        self.repeated || (self.has_left_whole() && behind == self.high)
+    /// forgotten the connection. `is_data`: the packet is no empty one behind the last.
+    pub(super) fn may_be_forgotten(&self, behind: Seq, is_data: bool) -> bool {
+        self.repeated || (is_data && self.has_left_whole() && behind == self.high)
+    }
+
+    /// Whether a host that knows no connection may answer a packet of ours before the number `behind`: a probe,
+    /// the last one, or any between them.
+    pub(super) fn may_be_answered(&self, behind: Seq) -> bool {
+        let probe = self.una.sub(1);
+        probe.distance(behind) <= probe.distance(self.high)
     }
 
     /// A packet leaves that the other side may have had before.

@@ -374,6 +374,10 @@ fn a_forged_syn_is_answered_once_and_disturbs_nobody() {
                         ack: Seq(0),
                         flags: bits,
                     };
+                    if !busy {
+                        // Challenge ACKs are rate-limited.
+                        pair.run_for(500 * MS);
+                    }
                     pair.restart_log();
                     let outcome = pair.receive(to, &syn, &[]);
                     assert_eq!(outcome.drop, Some(DropReason::BadState));

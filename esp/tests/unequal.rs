@@ -102,7 +102,12 @@ fn every_wait_for_a_small_window_takes_the_configured_time() {
 
 #[test]
 fn a_window_that_grows_is_acknowledged_less_often_again() {
-    let mut pair = unequal(8, 16);
+    let mut pair = unequal(32, 16);
+    let config = Config {
+        burst_length: 8,
+        ..pair.sides[A].config
+    };
+    pair.sides[A].conn().set_config(config);
     duration(&mut pair, 1_000);
     let acks = |pair: &mut Pair| {
         pair.restart_log();

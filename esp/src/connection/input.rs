@@ -6,7 +6,7 @@ use super::super::outcome::{DropReason, Outcome, Room};
 use super::super::receiver::{Receiver, Taken};
 use super::super::seq::Seq;
 use super::super::state::{Failure, State};
-use super::super::timers::{Nanos, ORPHAN_HELD};
+use super::super::timers::{Nanos, CHALLENGE_INTERVAL, ORPHAN_HELD};
 use super::super::wire::{flags, reset_for, Header};
 use super::{Connection, Handshake, PendingReset, Reader};
 
@@ -53,15 +53,19 @@ impl Connection {
             _ => {}
         }
         if header.has(flags::RST) {
-            return self.on_reset(header, outcome);
+            return self.on_reset(header, now, outcome);
         }
         if header.has(flags::SYN) {
             return self.on_repeated_syn(header, now, outcome);
         }
+        if !self.receiver.is_plausible(header.seq) {
+            // A stale or forged packet: its acknowledgement may name what was never received.
+            return Err(DropReason::BeyondWindow);
+        }
         if header.has(flags::ACK) {
             self.on_ack(header, now, outcome)?;
         } else {
-            self.on_unacknowledging(header, now)?;
+            self.on_unacknowledging(now)?;
         }
         if self.state == State::Closed {
             return Ok(());
@@ -69,15 +73,14 @@ impl Connection {
         self.on_payload(header, count, room, now, outcome)
     }
 
-    /// Data that acknowledges nothing: a sender need not repeat a number.
-    fn on_unacknowledging(&mut self, header: &Header, now: Nanos) -> Result<(), DropReason> {
-        if !self.sender.is_open() {
-            // Nothing shows that it answers our SYN.
+    /// Data that acknowledges nothing: a sender that tells no version need not repeat a number. From any other
+    /// such data is forged.
+    fn on_unacknowledging(&mut self, now: Nanos) -> Result<(), DropReason> {
+        if !self.sender.is_open() || self.tells_version {
+            // Nothing shows that it answers our SYN, or belongs to this connection.
             return Err(DropReason::BadState);
         }
-        if self.receiver.in_window(header.seq, &self.config) {
-            self.liveness.restart(now);
-        }
+        self.liveness.restart(now);
         Ok(())
     }
 
@@ -149,12 +152,26 @@ impl Connection {
         }
     }
 
-    fn on_reset(&mut self, header: &Header, outcome: &mut Outcome) -> Result<(), DropReason> {
-        if !self.receiver.in_window(header.seq, &self.config) {
+    /// Takes a RST with exactly the expected number. Any other that the other side may have sent is answered
+    /// with a challenge ACK (RFC 5961): a host that does not know the connection answers that with the number. At the
+    /// connection's end there is no need: our FIN leaves again, and its answer tells more.
+    fn on_reset(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        let ending = matches!(self.state, State::LastAck | State::Closing);
+        if header.seq != self.receiver.expected() || !self.names_ours(header) {
+            if self.sender.is_open() && !ending && self.receiver.is_plausible(header.seq) {
+                self.challenge(now);
+            }
             return Err(DropReason::BadState);
         }
-        let ending = matches!(self.state, State::LastAck | State::Closing);
-        let forgotten = !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack);
+        // What answers a challenge ACK names the number behind all that was sent, as what answers the FIN does.
+        let answers_data = self.challenged.is_none();
+        let forgotten =
+            !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
         if ending && (self.sender.is_drained() || forgotten) {
             self.receiver.cancel();
             self.close(outcome);
@@ -164,6 +181,28 @@ impl Connection {
             self.fail(Failure::Reset, outcome);
         }
         Ok(())
+    }
+
+    /// Whether a RST names a packet that may have caused it: with ACK an acceptable number, without the number
+    /// behind a packet of ours, from a probe to the last one. A sender that tells no version need not name one.
+    fn names_ours(&self, reset: &Header) -> bool {
+        if !self.tells_version {
+            true
+        } else if reset.has(flags::ACK) {
+            self.sender.is_acceptable(reset.ack)
+        } else {
+            self.sender.may_be_answered(reset.ack)
+        }
+    }
+
+    /// A challenge ACK is to leave, unless one has left a short while ago.
+    #[cold]
+    fn challenge(&mut self, now: Nanos) {
+        let recently = |at| now.saturating_sub(at) < CHALLENGE_INTERVAL;
+        if !self.challenged.is_some_and(recently) {
+            self.challenged = Some(now);
+            self.receiver.answer();
+        }
     }
 
     /// If a SYN or SYN|ACK arrives again, its answer was lost. One with another
@@ -183,7 +222,7 @@ impl Connection {
         }
         if header.seq != self.receiver.irs() {
             if self.sender.is_open() {
-                self.receiver.answer();
+                self.challenge(now);
             }
             return Err(DropReason::BadState);
         }

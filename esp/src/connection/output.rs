@@ -96,6 +96,9 @@ impl Connection {
 
     #[inline]
     fn numbered(&mut self, leaving: Outgoing, now: Nanos) -> Transmit {
+        if leaving.kind == Kind::Syn {
+            self.told_window = self.config.window();
+        }
         let first_answer = leaving.kind == Kind::Syn && self.handshake == Handshake::Crossing;
         if first_answer {
             self.handshake = Handshake::Crossed;
