@@ -619,6 +619,8 @@ pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
 /// As [`acknowledge`], if there is anything to do.
 #[inline(never)]
 fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
+    // What has arrived meanwhile is acknowledged, not requested.
+    guard.flush_backlog();
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {
         return;
