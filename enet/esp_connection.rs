@@ -83,7 +83,7 @@ pub(crate) fn settle(esp: &mut LockedEsp<'_>, outcome: esp::Outcome, now: u64) -
         let timed_out = failure == Failure::TimedOut && !is_connecting(before);
         let error = error_for(failure, before);
         // A mapped connection tells its program once, as TCP's does.
-        if timed_out && esp.state.mapped.is_none() {
+        if (timed_out || failure == Failure::TooLarge) && esp.state.mapped.is_none() {
             fail_for_good(esp, error);
         } else {
             fail(esp, error);
@@ -155,6 +155,7 @@ fn error_for(failure: Failure, before: u8) -> Error {
         Failure::Reset if before == TcpState::CloseWait as u8 => EPIPE,
         Failure::Reset => ECONNRESET,
         Failure::TimedOut => ETIMEDOUT,
+        Failure::TooLarge => EMSGSIZE,
     }
 }
 

@@ -67,7 +67,7 @@ impl Sending {
         } else {
             0
         };
-        let packets = self.renumber(from, kept);
+        let packets = self.renumber(from, engine.number_behind(from), kept);
         engine.recut(from, packets, |_| flags);
         divided
     }
@@ -124,11 +124,11 @@ impl Sending {
         Ok(())
     }
 
-    /// Sizes and numbers the packets from `from` on anew, as if none of them had left. Returns how many
-    /// there are.
-    fn renumber(&mut self, from: Seq, kept: u8) -> u16 {
+    /// Sizes the packets from `from` on anew, and numbers them from `first` on, as if none of them had left. Returns
+    /// how many there are.
+    fn renumber(&mut self, from: Seq, first: Seq, kept: u8) -> u16 {
         let mss = self.mss as usize;
-        let mut seq = from;
+        let mut seq = first;
         let mut cursor = self.queue.cursor(from.0);
         while let Some(buffer) = cursor.current() {
             let note: Kept = buffer.note();
@@ -147,6 +147,6 @@ impl Sending {
             seq = seq.add(count);
             cursor.advance();
         }
-        from.distance(seq)
+        first.distance(seq)
     }
 }

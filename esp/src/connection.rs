@@ -194,6 +194,9 @@ impl Connection {
     pub fn take_options(&mut self, options: &Options) {
         self.receiver.take_options(options);
         self.tells_version |= options.version.is_some();
+        if options.takes_skips {
+            self.sender.may_skip();
+        }
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.tell(largest);
         }
@@ -232,6 +235,7 @@ impl Connection {
         connection.sender.syn_has_left(now);
         // The SYN told this, or it would not have been answered by a cookie.
         connection.tells_version = true;
+        connection.sender.may_skip();
         connection.receiver.reach(MOST_WINDOW);
         connection.told_window = connection.config.window();
         connection.stats.pkt_tx = 1;
@@ -319,10 +323,11 @@ impl Connection {
 
     /// Packets that have left are too large to leave again. No packet of the
     /// queue leaves until it is known which of them the other side has. Then
-    /// [`Outcome::cut`] has the rest of the queue cut anew.
+    /// [`Outcome::cut`] has the rest of the queue cut anew, or the connection ends with
+    /// [`Failure::TooLarge`]. Without such packets the queue is cut anew a while later.
     pub fn pause(&mut self, now: Nanos) {
         if self.sender.is_open() {
-            self.sender.pause(now);
+            self.sender.pause(&self.config, &self.rtt, now);
         }
     }
 
@@ -331,9 +336,15 @@ impl Connection {
         self.sender.is_paused()
     }
 
-    /// The write queue was cut anew from the number `from` on, and holds
-    /// `packets` packets from there. To be called after [`Outcome::cut`] with
-    /// [`first_unacked`](Self::first_unacked), or without one with a number that
+    /// The number that the packet `from` has when the queue was [cut anew](Self::recut) from there on: none
+    /// that has left is used again.
+    pub fn number_behind(&self, from: Seq) -> Seq {
+        self.sender.number_behind(from)
+    }
+
+    /// The write queue was cut anew from the number `from` on, and holds `packets` packets from there, the
+    /// first of which has the number [`number_behind`](Self::number_behind). To be called after
+    /// [`Outcome::cut`] with [`first_unacked`](Self::first_unacked), or without one with a number that
     /// [`is_unsent`](Self::is_unsent). `kept` tells with which flags the packet
     /// `from` left before.
     pub fn recut(&mut self, from: Seq, packets: u16, kept: impl FnOnce(Seq) -> u8) {
@@ -654,6 +665,14 @@ impl Connection {
 
     fn expire(&mut self, timer: Timer, now: Nanos, outcome: &mut Outcome) {
         let gone = match timer {
+            Timer::Retransmission if self.sender.is_quiet() => {
+                if self.sender.is_outstanding() {
+                    return self.break_off(Failure::TooLarge, outcome);
+                }
+                outcome.cut = true;
+                self.sender.end_quiet();
+                false
+            }
             Timer::Retransmission => {
                 let tries = if self.state == State::SynSent {
                     self.syn_tries

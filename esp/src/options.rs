@@ -13,6 +13,7 @@
 //!            8                             36  source and destination of a mapped connection (SYN only):
 //!                                              IPv6 address and port, of IPv4 the mapped address
 //!            9                              4  the connection has records: the longest one that is taken, bytes
+//!           10                              2  capabilities of the connection: bit 0, it takes skips
 //! ```
 //!
 //! The types are those of an answer on EDP's port 0, which has more of them.
@@ -25,7 +26,7 @@ use super::config::{Config, LARGEST_WINDOW};
 use super::records::LEAST_RECORD;
 
 /// Bytes of the options that [`Options::emit`] gives.
-pub const OPTIONS_LEN: usize = 16;
+pub const OPTIONS_LEN: usize = 20;
 
 /// Bytes of options that are read at most; a type is skipped within them.
 pub const OPTIONS_MAX: usize = 64;
@@ -38,7 +39,11 @@ mod kind {
     pub const GRANTS: u8 = 7;
     pub const MAPPED: u8 = 8;
     pub const RECORDS: u8 = 9;
+    pub const CAPABILITIES: u8 = 10;
 }
+
+/// The bit of the capabilities that says that skips are taken.
+const TAKES_SKIPS: u8 = 1;
 
 /// Bytes of the option that [`Options::emit_records`] gives.
 pub const RECORDS_LEN: usize = 6;
@@ -136,6 +141,8 @@ pub struct Options {
     pub mapped: Option<Mapped>,
     /// The connection has records: the longest one that it takes, bytes.
     pub records: Option<u32>,
+    /// It takes skips: see [`Header::is_skip`](super::Header::is_skip).
+    pub takes_skips: bool,
 }
 
 impl Options {
@@ -148,6 +155,7 @@ impl Options {
             largest_grant: 0,
             mapped: None,
             records: None,
+            takes_skips: false,
         }
     }
 
@@ -181,6 +189,10 @@ impl Options {
             kind::GRANTS,
             1,
             config.largest_grant(),
+            kind::CAPABILITIES,
+            2,
+            0,
+            TAKES_SKIPS,
         ]
     }
 
@@ -210,6 +222,9 @@ impl Options {
                     let largest = u32::from_be_bytes([r0, r1, r2, r3]);
                     options.records = Some(largest.max(LEAST_RECORD));
                 }
+                (kind::CAPABILITIES, &[_, bits]) => {
+                    options.takes_skips = bits & TAKES_SKIPS != 0;
+                }
                 (kind::MAPPED, value) => match Mapped::parse(value) {
                     Some(mapped) => options.mapped = Some(mapped),
                     None => break,
@@ -219,7 +234,8 @@ impl Options {
                     | kind::WINDOW
                     | kind::VERSION
                     | kind::GRANTS
-                    | kind::RECORDS,
+                    | kind::RECORDS
+                    | kind::CAPABILITIES,
                     _,
                 ) => break,
                 _ => {}

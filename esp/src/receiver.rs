@@ -46,6 +46,7 @@ use grants::Grants;
 use probing::{Probing, Timed};
 
 mod grants;
+mod numbers;
 mod probing;
 
 /// A transmission of more packets is a long one.
@@ -67,6 +68,8 @@ enum Request {
     Hole,
     /// For a packet that a probe has shown to be lost; its sender has the turn.
     Probed,
+    /// None: the answer to a skip is to leave.
+    Skipped,
 }
 
 /// The turn in the ACK queue, in which the window opens.
@@ -154,6 +157,8 @@ pub(super) struct Receiver {
     request: Request,
     /// The expected number when a hole was requested.
     asked: Option<Seq>,
+    /// The numbers that were skipped last, until a packet is taken: the first of them, and the one behind.
+    skipped: Option<(Seq, Seq)>,
     /// A packet was dropped for want of room.
     starved: bool,
     /// When the request timer started.
@@ -191,6 +196,7 @@ impl Receiver {
             answer: false,
             request: Request::Not,
             asked: None,
+            skipped: None,
             starved: false,
             quiet: now,
             tries: 0,
@@ -225,30 +231,6 @@ impl Receiver {
     #[inline]
     pub(super) fn is_new(&self, seq: Seq) -> bool {
         !seq.before(self.expected)
-    }
-
-    /// The number taken next.
-    #[inline]
-    pub(super) fn expected(&self) -> Seq {
-        self.expected
-    }
-
-    /// Whether the other side may send a packet with this number now. All that it has sent lies
-    /// within a window of its first unacknowledged number, and so does the expected number. So a
-    /// packet has a number at most a window in front of that or, if acknowledgements were lost, a
-    /// window behind. A probe has one less. Twice the window covers a sender that exceeds it.
-    #[inline]
-    pub(super) fn is_plausible(&self, seq: Seq) -> bool {
-        let Some(span) = self.peer.span() else {
-            return true;
-        };
-        let offset = self.expected.sub(span).sub(1).distance(seq);
-        u32::from(offset) <= u32::from(span).saturating_mul(2).saturating_add(1)
-    }
-
-    /// The window of the other side, which has not told it, is no larger than this.
-    pub(super) fn reach(&mut self, window: u16) {
-        self.peer.reach(window);
     }
 
     /// An acknowledgement is to leave, congested or not.
@@ -417,7 +399,11 @@ impl Receiver {
         lost: &mut u32,
     ) -> Result<Taken, DropReason> {
         if !header.takes_number() {
-            self.on_empty(header.seq, config, lost);
+            if header.is_skip() {
+                self.on_skip(Seq(header.len), header.seq);
+            } else {
+                self.on_empty(header.seq, config, lost);
+            }
             return Ok(Taken::Empty);
         }
         let mut skip = 0;
@@ -483,19 +469,13 @@ impl Receiver {
         Ok(Taken::Data { skip, taken })
     }
 
-    /// The numbers before `behind` are known to be in use.
-    #[inline]
-    fn see(&mut self, behind: Seq) {
-        if self.seen.before(behind) {
-            self.seen = behind;
-        }
-    }
-
     #[inline]
     fn advance(&mut self, packets: u16, now: Nanos) {
         self.expected = self.expected.add(packets);
         self.see(self.expected);
         self.asked = None;
+        // The sender has got the answer: a skip with the same number would be one of another wrap.
+        self.skipped = None;
         // A request that waits for its turn asks for the rest of the hole then.
         if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
             self.request = Request::Not;
@@ -725,6 +705,7 @@ impl Receiver {
         match self.request {
             Request::Not => false,
             Request::Probed => self.is_open(),
+            Request::Skipped => true,
             Request::Hole => self.is_open() && !self.wants_turn(),
         }
     }

@@ -34,10 +34,8 @@
 //!   goes back, as a request does, and a hold of a part sends the next first
 //!   packet at once: a row of lost messages costs one timeout and not one each.
 //! * Packets that never left may be cut anew at any time, and take other
-//!   numbers. Those that left can be once it is known which of them the
-//!   receiver has: it keeps nothing behind a missing one, so all others are as
-//!   if they had never left. To know it, nothing leaves until no frame can be
-//!   on its way any more, then the receiver is asked; see [`Pause`].
+//!   numbers. Those that left can be once the receiver has skipped their numbers: it
+//!   takes none of them any more, however late, and tells which it had. See [`Pause`].
 
 use super::config::Config;
 use super::outcome::WriteQueue;
@@ -121,6 +119,8 @@ pub(super) struct Sender {
     first_left: Option<(Seq, Nanos)>,
     timed: Option<Timed>,
     pause: Option<Pause>,
+    /// The receiver takes skips.
+    skips: bool,
     grants: Granted,
     /// Since the FIN left, a packet was sent that the other side may have had
     /// before: a retransmission, or a probe.
@@ -153,6 +153,7 @@ impl Sender {
             first_left: None,
             timed: None,
             pause: None,
+            skips: false,
             grants: Granted::default(),
             repeated: false,
             tries: 0,
@@ -767,7 +768,6 @@ impl Sender {
     ) -> bool {
         self.tries = self.tries.saturating_add(1);
         if self.is_paused() {
-            self.pause = Some(Pause::Asking);
             self.probe = true;
             self.timer = Some(now.saturating_add(rtt.timeout(config.least_timeout(), self.tries)));
             return false;

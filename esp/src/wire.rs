@@ -51,6 +51,14 @@ pub(super) const HOLD: u8 = flags::ACK | flags::TXS;
 /// length field has a [`Grant`]. With a length, `RRQ` means nothing else.
 pub(super) const GRANT: u8 = flags::ACK | flags::RRQ | flags::TXF;
 
+/// The flags of an empty packet whose sender skips numbers: from the first unacknowledged one, which its length
+/// field has, up to its sequence number. What had them and has not arrived never will.
+pub(super) const SKIP: u8 = flags::ACK | flags::RRQ | flags::TXS | flags::TXF;
+
+/// The flags of an empty packet that answers a skip. Its sequence number is that of the skip, and its
+/// acknowledgement number the one that was expected before.
+pub(super) const SKIPPED: u8 = flags::ACK | flags::RRQ | flags::TXS;
+
 /// What a receiver lets a sender have on its way, in packets. On the wire each is a byte, that of
 /// `start` first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -68,7 +76,7 @@ pub struct Header {
     pub src: u16,
     /// The receiving socket's port.
     pub dst: u16,
-    /// Bytes of payload, without header and padding; a [`Grant`] in its packet.
+    /// Bytes of payload, without header and padding; a [`Grant`] in its packet, a number in that of a skip.
     pub len: u16,
     /// The packet's number, or, of a packet that takes none, the number of the
     /// next one that does.
@@ -128,7 +136,8 @@ impl Header {
     /// Bytes of payload.
     #[inline]
     pub const fn payload(&self) -> u16 {
-        if self.is_grant() {
+        // Of a grant and of a skip the length means something else.
+        if self.flags & !(flags::CRC | flags::TXS) == GRANT {
             0
         } else {
             self.len
@@ -191,10 +200,22 @@ impl Header {
         }
     }
 
+    /// Whether the packet is empty and skips numbers: its length field has a number.
+    #[inline]
+    pub const fn is_skip(&self) -> bool {
+        self.flags & !flags::CRC == SKIP
+    }
+
+    /// Whether the packet is empty and answers a skip.
+    #[inline]
+    pub const fn is_skipped(&self) -> bool {
+        self.len == 0 && self.flags & !flags::CRC == SKIPPED
+    }
+
     /// Whether the packet asks for others again.
     #[inline]
     pub const fn is_request(&self) -> bool {
-        self.has(flags::RRQ) && !self.is_grant()
+        self.has(flags::RRQ) && !self.is_grant() && !self.is_skip() && !self.is_skipped()
     }
 
     /// The header of one packet of a run that has this one: behind `index` others, with

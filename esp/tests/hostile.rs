@@ -46,7 +46,7 @@ impl Forged {
         if header.takes_number() || header.has(flags::RST) {
             header.seq = seq.add(self.seq);
         }
-        if !header.has(flags::RST) && self.seq % 4 != 0 {
+        if !header.has(flags::RST) && (self.seq % 4 != 0 || header.is_skip()) {
             header.ack = ack.add(self.ack);
         }
         header

@@ -5,18 +5,27 @@
 use std::cell::Cell;
 use std::rc::Rc;
 
-use esp::{flags, Header, State};
+use esp::{flags, Failure, Header, State};
 use esp_testkit::pair::*;
 
 /// Everything larger than `most` is lost, from either side.
 fn narrow(pair: &mut Pair, most: u16) {
     pair.rule(move |_, _, header| {
-        if header.len > most {
+        if header.payload() > most {
             Fate::Lose
         } else {
             Fate::Pass
         }
     });
+}
+
+/// A pair whose sides take skips.
+fn told() -> Pair {
+    let mut pair = Pair::new();
+    for side in &mut pair.sides {
+        side.tells = true;
+    }
+    pair.establish()
 }
 
 /// The data that A sent from `at` on.
@@ -26,7 +35,7 @@ fn since(pair: &Pair, at: u64) -> Vec<Header> {
 
 #[test]
 fn what_waits_behind_the_window_is_cut_without_a_pause() {
-    let mut pair = Pair::established();
+    let mut pair = told();
     pair.sides[A].mss = 30;
     pair.send(A, &bytes(90, 1));
     // The announcement and one more have left, both small; larger ones join the one that waits.
@@ -43,7 +52,7 @@ fn what_waits_behind_the_window_is_cut_without_a_pause() {
 
 #[test]
 fn packets_on_their_way_that_arrive_need_no_question() {
-    let mut pair = Pair::established();
+    let mut pair = told();
     pair.send(A, &bytes(5000, 1));
     let then = pair.now;
     pair.shrink(A, 60);
@@ -56,7 +65,7 @@ fn packets_on_their_way_that_arrive_need_no_question() {
 
 #[test]
 fn packets_that_no_longer_fit_are_cut_and_sent_anew() {
-    let mut pair = Pair::established();
+    let mut pair = told();
     // The receiver's device is the smaller one first: all that leaves is lost.
     narrow(&mut pair, 60);
     pair.send(A, &bytes(5000, 1));
@@ -72,7 +81,7 @@ fn packets_that_no_longer_fit_are_cut_and_sent_anew() {
 
 #[test]
 fn what_the_receiver_has_is_not_sent_again() {
-    let mut pair = Pair::established();
+    let mut pair = told();
     let silent = Rc::new(Cell::new(true));
     let until = silent.clone();
     pair.rule(move |from, _, _| {
@@ -101,7 +110,7 @@ fn what_the_receiver_has_is_not_sent_again() {
 
 #[test]
 fn the_end_of_the_stream_follows_what_was_cut() {
-    let mut pair = Pair::established();
+    let mut pair = told();
     narrow(&mut pair, 60);
     pair.send(A, &bytes(180, 1));
     pair.close(A);
@@ -117,7 +126,7 @@ fn the_end_of_the_stream_follows_what_was_cut() {
 
 #[test]
 fn data_the_other_way_goes_on_meanwhile() {
-    let mut pair = Pair::established();
+    let mut pair = told();
     narrow(&mut pair, 60);
     pair.sides[B].mss = 60;
     pair.send(A, &bytes(1000, 1));
@@ -125,7 +134,6 @@ fn data_the_other_way_goes_on_meanwhile() {
     pair.shrink(A, 60);
     pair.send(B, &bytes(3000, 2));
     pair.run_for(100 * MS);
-    assert!(pair.sides[A].conn().is_paused());
     assert_eq!(pair.sides[A].received.len(), 3000);
     pair.settle();
     pair.assert_intact();
@@ -133,7 +141,7 @@ fn data_the_other_way_goes_on_meanwhile() {
 
 #[test]
 fn a_peer_that_is_gone_is_noticed_all_the_same() {
-    let mut pair = Pair::established();
+    let mut pair = told();
     pair.send(A, &bytes(1000, 1));
     pair.cut(A);
     pair.cut(B);
@@ -144,7 +152,7 @@ fn a_peer_that_is_gone_is_noticed_all_the_same() {
 #[test]
 fn a_device_that_shrinks_at_any_time_loses_no_byte() {
     for round in 0..300u64 {
-        let mut pair = Pair::established();
+        let mut pair = told();
         // Losses here and there, in both directions.
         let mut state = round.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
         let mut random = move || {
@@ -185,4 +193,102 @@ fn a_device_that_shrinks_at_any_time_loses_no_byte() {
             "round {round}: {pair:?}"
         );
     }
+}
+
+#[test]
+fn frames_from_before_the_cut_alter_no_byte_however_late_they_come() {
+    for delay in [100 * US, 50 * MS, 600 * MS, 3 * S] {
+        for first in 0..25 {
+            let mut pair = told();
+            let mut packets = 0;
+            pair.rule(move |from, _, header| {
+                if from != A || header.payload() <= 60 {
+                    return Fate::Pass;
+                }
+                packets += 1;
+                if packets > first {
+                    Fate::Late(delay)
+                } else {
+                    Fate::Pass
+                }
+            });
+            pair.send(A, &bytes(20_000, 1));
+            pair.run_for(100 * US);
+            pair.shrink(A, 60);
+            pair.run_for(5 * S);
+            pair.settle();
+            pair.assert_intact();
+            assert_eq!(pair.sides[A].failed, None);
+        }
+    }
+}
+
+#[test]
+fn a_number_is_used_for_one_packet_only() {
+    let mut pair = told();
+    narrow(&mut pair, 60);
+    pair.send(A, &bytes(5000, 1));
+    pair.run_for(50 * MS);
+    let then = pair.now;
+    let before = pair.data_sent(A);
+    pair.shrink(A, 60);
+    pair.settle();
+    let used: Vec<_> = before.iter().map(|header| header.seq).collect();
+    let again = since(&pair, then + 1);
+    assert!(!again.is_empty());
+    assert!(again.iter().all(|header| !used.contains(&header.seq)));
+    assert!(again[0].has(flags::TXS));
+    pair.assert_intact();
+    assert!(pair.now - then < 100 * MS, "without a pause");
+}
+
+#[test]
+fn only_the_answer_to_the_skip_tells_what_has_arrived() {
+    let mut pair = told();
+    narrow(&mut pair, 60);
+    pair.send(A, &bytes(5000, 1));
+    pair.run_for(50 * MS);
+    // The first answers are lost. What else B sends acknowledges all that left: it has skipped it.
+    pair.lose_matching(B, 3, Header::is_skipped);
+    pair.shrink(A, 60);
+    pair.send(B, &bytes(40, 2));
+    pair.run_for(2 * MS);
+    assert!(pair.sides[A].conn().is_paused());
+    assert!(pair.sides[A].conn().unacked() > 0);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn both_ends_may_skip_at_once() {
+    let mut pair = told();
+    narrow(&mut pair, 60);
+    pair.send(A, &bytes(3000, 1));
+    pair.send(B, &bytes(3000, 2));
+    pair.run_for(10 * MS);
+    pair.shrink(A, 60);
+    pair.shrink(B, 60);
+    pair.settle();
+    pair.assert_intact();
+}
+
+#[test]
+fn a_connection_ends_rather_than_use_numbers_again_with_a_peer_that_takes_no_skips() {
+    // What is on its way may arrive.
+    let mut pair = Pair::established();
+    pair.send(A, &bytes(5000, 1));
+    pair.shrink(A, 60);
+    pair.settle();
+    pair.assert_intact();
+    // What is lost never can.
+    let mut pair = Pair::established();
+    narrow(&mut pair, 60);
+    pair.send(A, &bytes(5000, 1));
+    pair.run_for(MS);
+    let then = pair.now;
+    pair.shrink(A, 60);
+    pair.run_until(|p| p.sides[A].closed && p.sides[B].closed);
+    assert_eq!(pair.sides[A].failed, Some(Failure::TooLarge));
+    assert_eq!(pair.sides[B].failed, Some(Failure::Reset));
+    assert!(pair.now - then < S);
 }

@@ -72,7 +72,7 @@ impl Station {
 
     fn take(&mut self, bytes: &[u8]) {
         let header = Header::parse(bytes).expect("a header");
-        let (before, sum) = bytes.split_at(HEADER_LEN + usize::from(header.len));
+        let (before, sum) = bytes.split_at(HEADER_LEN + usize::from(header.payload()));
         let summed = header.is_summed();
         if summed {
             assert_eq!(sum.len(), SUM_LEN);

@@ -74,6 +74,8 @@ local function add_option_fields(fields, name)
     fields.mapped_dst = ProtoField.ipv6(name .. ".mapped.dst", "Mapped destination")
     fields.mapped_dstport = ProtoField.uint16(name .. ".mapped.dstport", "Mapped destination port")
     fields.records = ProtoField.uint32(name .. ".records", "Longest record")
+    fields.connection = ProtoField.uint16(name .. ".connection", "Capabilities of the connection", base.HEX)
+    fields.takes_skips = ProtoField.bool(name .. ".connection.skips", "Skips", 16, nil, 0x0001)
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
 
@@ -101,6 +103,9 @@ local known_options = {
         tree:add(fields.mapped_dstport, value(34, 2))
     end },
     { 4, function(tree, fields, value) tree:add(fields.records, value) end },
+    { 2, function(tree, fields, value)
+        tree:add(fields.connection, value):add(fields.takes_skips, value)
+    end },
 }
 
 -- Adds options; what cannot be read is remarked on.
@@ -288,6 +293,7 @@ esp_fields.syn = ProtoField.bool("enet_esp.flags.syn", "Opens the connection (SY
 esp_fields.hold = ProtoField.bool("enet_esp.hold", "Acknowledges receipt, opens no window")
 esp_fields.grant_start = ProtoField.uint8("enet_esp.grant.start", "Granted: packets behind an announcement")
 esp_fields.grant_window = ProtoField.uint8("enet_esp.grant.window", "Granted: packets behind an acknowledgement")
+esp_fields.skip_una = ProtoField.uint16("enet_esp.skip.una", "Skips what has not arrived, from this number on")
 esp_fields.retransmission = ProtoField.bool("enet_esp.analysis.retransmission", "Retransmission")
 esp_fields.lost = ProtoField.uint16("enet_esp.analysis.lost", "Packets missing before this one")
 add_option_fields(esp_fields, "enet_esp")
@@ -368,11 +374,13 @@ function esp.dissector(tvb, pinfo, root)
     end
     local srcport, dstport, length = tvb(0, 2):uint(), tvb(2, 2):uint(), tvb(4, 2):uint()
     local seq, ack, flags = tvb(6, 2):uint(), tvb(8, 2):uint(), tvb(10, 1):uint()
-    -- With a grant the length field is no length.
+    -- With a grant or a skip the length field is no length.
     local grant = length > 0 and flags & ~CRC == ACK | RRQ | TXF
-    if grant then
+    local skip = flags & ~CRC == ACK | RRQ | TXS | TXF
+    if grant or skip then
         length = 0
     end
+    local skipped = length == 0 and flags & ~CRC == ACK | RRQ | TXS
     local talk, forward = conversation(esp, pinfo, srcport, dstport)
     if not pinfo.visited then
         local again, lost = follow(talk[forward], flags, seq, length)
@@ -391,6 +399,8 @@ function esp.dissector(tvb, pinfo, root)
     info = info .. string.format(" Len=%d", length)
     if grant then
         info = info .. string.format(" Start=%d Window=%d", tvb(4, 1):uint(), tvb(5, 1):uint())
+    elseif skip then
+        info = info .. string.format(" Una=%d", tvb(4, 2):uint())
     end
     if found.again then
         info = "[Retransmission] " .. info
@@ -407,6 +417,8 @@ function esp.dissector(tvb, pinfo, root)
     if grant then
         tree:add(esp_fields.grant_start, tvb(4, 1))
         tree:add(esp_fields.grant_window, tvb(5, 1))
+    elseif skip then
+        tree:add(esp_fields.skip_una, tvb(4, 2))
     else
         tree:add(esp_fields.length, tvb(4, 2))
     end
@@ -429,7 +441,7 @@ function esp.dissector(tvb, pinfo, root)
     if has(flags, RST) then
         bits:add_proto_expert_info(esp_experts.reset)
     end
-    if has(flags, RRQ) and not grant then
+    if has(flags, RRQ) and not (grant or skip or skipped) then
         bits:add_proto_expert_info(esp_experts.request, string.format("Requests all packets from %d on", ack))
     end
     if hold then

@@ -4,6 +4,7 @@
 
 use super::super::outcome::{DropReason, Outcome, Room};
 use super::super::receiver::{Receiver, Taken};
+use super::super::sender::Acked;
 use super::super::seq::Seq;
 use super::super::state::{Failure, State};
 use super::super::timers::{Nanos, CHALLENGE_INTERVAL, ORPHAN_HELD};
@@ -52,11 +53,16 @@ impl Connection {
             State::SynSent => return self.on_answer(header, now, outcome),
             _ => {}
         }
-        if header.has(flags::RST) {
-            return self.on_reset(header, now, outcome);
-        }
-        if header.has(flags::SYN) {
-            return self.on_repeated_syn(header, now, outcome);
+        if header.has(flags::RST | flags::SYN | flags::RRQ) {
+            if header.has(flags::RST) {
+                return self.on_reset(header, now, outcome);
+            }
+            if header.has(flags::SYN) {
+                return self.on_repeated_syn(header, now, outcome);
+            }
+            if header.is_skipped() {
+                return self.on_skipped(header, now, outcome);
+            }
         }
         if !self.receiver.is_plausible(header.seq) {
             // A stale or forged packet: its acknowledgement may name what was never received.
@@ -246,6 +252,9 @@ impl Connection {
             return Err(DropReason::BadAck);
         }
         self.liveness.restart(now);
+        if self.sender.doubts(header.ack) {
+            return Ok(());
+        }
         let opens = !header.is_hold();
         if let Some(grant) = header.grant() {
             self.sender.take_grant(grant);
@@ -253,6 +262,41 @@ impl Connection {
         let acked = self
             .sender
             .on_ack(header.ack, opens, &self.config, &mut self.rtt, now);
+        self.acknowledged(acked, opens, now, outcome);
+        if header.is_request() {
+            self.sender
+                .on_request(header.ack, &self.config, &self.rtt, now);
+        }
+        if self.sender.is_paused() {
+            outcome.cut = !self.sender.is_outstanding();
+        }
+        Ok(())
+    }
+
+    /// The other side has skipped the numbers that are too large to leave again, and tells which of them it had
+    /// before.
+    #[cold]
+    fn on_skipped(
+        &mut self,
+        header: &Header,
+        now: Nanos,
+        outcome: &mut Outcome,
+    ) -> Result<(), DropReason> {
+        if !self.sender.is_skipped_by(header) {
+            return Err(DropReason::BadState);
+        }
+        self.liveness.restart(now);
+        let acked = self
+            .sender
+            .on_ack(header.ack, false, &self.config, &mut self.rtt, now);
+        self.acknowledged(acked, false, now, outcome);
+        outcome.cut = self.state != State::Closed;
+        Ok(())
+    }
+
+    /// Packets of ours were received.
+    #[inline]
+    fn acknowledged(&mut self, acked: Acked, opens: bool, now: Nanos, outcome: &mut Outcome) {
         outcome.acked = acked.data;
         let takes = acked.data > 0 || acked.syn || acked.fin;
         if let Reader::Closed { until, mut held } = self.reader {
@@ -280,17 +324,6 @@ impl Connection {
                 _ => {}
             }
         }
-        if header.is_request() {
-            self.sender
-                .on_request(header.ack, &self.config, &self.rtt, now);
-        }
-        if self.sender.is_paused() {
-            // A packet with a number, or a probe with an old one, may repeat an earlier
-            // acknowledgement; any other tells what has arrived.
-            let told = !header.takes_number() && self.receiver.is_new(header.seq);
-            outcome.cut = self.sender.is_settled(told);
-        }
-        Ok(())
     }
 
     #[inline]

@@ -8,7 +8,7 @@ use super::super::sender::{Kind, Outgoing};
 use super::super::seq::Seq;
 use super::super::state::State;
 use super::super::timers::Nanos;
-use super::super::wire::{flags, Header};
+use super::super::wire::{flags, Header, SKIP, SKIPPED};
 use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
@@ -26,6 +26,17 @@ impl Connection {
         self.receiver
             .request_unscheduled(&self.config, &self.rtt, now);
         if self.sender.is_open() && self.receiver.request_leaves() {
+            if let Some((from, to)) = self.receiver.take_skipped() {
+                self.stats.pkt_tx = self.stats.pkt_tx.wrapping_add(1);
+                let header = Header {
+                    ack: from,
+                    ..self.header(to, SKIPPED)
+                };
+                return Some(Transmit::Control {
+                    header,
+                    resend: false,
+                });
+            }
             self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
             return Some(self.empty(AckKind::Request, now));
         }
@@ -79,6 +90,13 @@ impl Connection {
     fn poll_ack(&mut self, now: Nanos) -> Option<Transmit> {
         if let Some(kind) = self.receiver.ack_leaves() {
             return Some(self.empty(kind, now));
+        }
+        if self.sender.take_skip() {
+            let header = Header {
+                len: self.sender.una().0,
+                ..self.header(self.sender.high(), SKIP)
+            };
+            return Some(self.control(header, false, now));
         }
         let probe =
             self.sender.take_probe() | self.receiver.take_probe() | self.liveness.take_probe();

@@ -1,31 +1,53 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A pause of the sender: packets that have left are too large to leave again, and are cut anew
-//! once it is known which of them the receiver has.
+//! A pause of the sender: packets that have left are too large to leave again, and are cut anew.
+//!
+//! No number is used again for other bytes, since a frame with the first ones may still be on its way. So the
+//! sender asks the receiver to *skip* the numbers, from the first unacknowledged one to the last that left. The
+//! receiver takes none of them from then on, and answers which it expected before: what it has is acknowledged, the
+//! rest takes the numbers behind. Until that answer, an acknowledgement of all that left tells nothing: the receiver
+//! may have skipped it.
+//!
+//! A receiver that takes no skips may have all of it, and acknowledge it. If it does not for [`FRAME_LIFE`], the
+//! connection ends.
 
+use super::super::config::Config;
+use super::super::rtt::Rtt;
 use super::super::seq::Seq;
 use super::super::timers::{Nanos, FRAME_LIFE};
-use super::super::wire::flags;
+use super::super::wire::{flags, Header};
 use super::Sender;
 
 /// Packets that have left are too large to leave again, so none leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Pause {
-    /// Frames may still be on their way.
+    /// The receiver takes no skips, or none is needed and there was no memory to cut the queue.
     Quiet,
-    /// The receiver is probed.
+    /// The receiver is asked to skip.
     Asking,
 }
 
 impl Sender {
+    /// The receiver takes skips.
+    pub(in super::super) fn may_skip(&mut self) {
+        self.skips = true;
+    }
+
     /// See [`Connection::pause`](super::super::Connection::pause).
-    pub(in super::super) fn pause(&mut self, now: Nanos) {
-        self.pause = Some(Pause::Quiet);
+    pub(in super::super) fn pause(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         self.resend_first = false;
         self.recover = None;
         self.timed = None;
         self.tries = 0;
-        self.timer = Some(now.saturating_add(FRAME_LIFE));
+        let wait = if self.skips && self.is_outstanding() {
+            self.pause = Some(Pause::Asking);
+            self.probe = true;
+            rtt.timeout(config.least_timeout(), 0)
+        } else {
+            self.pause = Some(Pause::Quiet);
+            FRAME_LIFE
+        };
+        self.timer = Some(now.saturating_add(wait));
     }
 
     #[inline]
@@ -33,13 +55,40 @@ impl Sender {
         self.pause.is_some()
     }
 
-    /// Whether the pause has told which packets the receiver has: all that were sent,
-    /// or those acknowledged just now, if that packet answers the probe (`told`).
-    pub(in super::super) fn is_settled(&self, told: bool) -> bool {
-        match self.pause {
-            None => false,
-            Some(Pause::Quiet) => !self.is_outstanding(),
-            Some(Pause::Asking) => told || !self.is_outstanding(),
+    /// Whether the sender waits without asking.
+    pub(in super::super) fn is_quiet(&self) -> bool {
+        self.pause == Some(Pause::Quiet)
+    }
+
+    /// The wait is over, and the queue is cut.
+    pub(in super::super) fn end_quiet(&mut self) {
+        self.timer = None;
+    }
+
+    /// Whether a skip is to leave. The next call says no.
+    pub(in super::super) fn take_skip(&mut self) -> bool {
+        self.pause == Some(Pause::Asking) && core::mem::take(&mut self.probe)
+    }
+
+    /// Whether an acknowledgement may count what the receiver has skipped: only the answer to the skip tells.
+    #[inline]
+    pub(in super::super) fn doubts(&self, ack: Seq) -> bool {
+        self.pause == Some(Pause::Asking) && ack == self.high
+    }
+
+    /// Whether a packet is the answer to the skip that left.
+    pub(in super::super) fn is_skipped_by(&self, header: &Header) -> bool {
+        self.pause == Some(Pause::Asking)
+            && header.seq == self.high
+            && self.una.distance(header.ack) <= self.una.distance(self.high)
+    }
+
+    /// See [`Connection::number_behind`](super::super::Connection::number_behind).
+    pub(in super::super) fn number_behind(&self, from: Seq) -> Seq {
+        if self.is_unsent(from) {
+            from
+        } else {
+            self.high
         }
     }
 
@@ -55,18 +104,23 @@ impl Sender {
             self.tries = 0;
             self.timer = None;
         }
-        if from.before(self.high) {
+        let first = self.number_behind(from);
+        let skipped = from.distance(first);
+        if skipped > 0 {
             // As if none of these had left.
             if from.before(self.tail) {
                 self.open = kept(from) & flags::TXS == 0;
             }
-            self.next = from;
-            self.high = from;
-            self.repeated = false;
+            self.una = first;
+            self.next = first;
+            // They use up nothing of the window.
+            self.granted = self.granted.add(skipped);
             self.announced = self.announced.filter(|s| s.before(from));
-            self.finished = self.finished.filter(|s| s.before(from));
+            self.announced = self.announced.map(|s| s.add(skipped));
+            self.finished = None;
             self.first_left = None;
+            self.repeated = false;
         }
-        self.tail = from.add(packets);
+        self.tail = first.add(packets);
     }
 }

@@ -75,6 +75,8 @@ struct Window {
     initial: u16,
     /// The most that the peer's acknowledgements have opened.
     granted: Option<Seq>,
+    /// The number behind those that the peer has skipped last.
+    skipped: Option<Seq>,
     /// Behind the highest number that has left.
     high: Option<Seq>,
     /// The last packet that left first with TXS.
@@ -87,6 +89,7 @@ impl Window {
             burst: config.burst_length,
             initial: config.initial_ack_burst_length,
             granted: None,
+            skipped: None,
             high: None,
             announced: None,
         }
@@ -94,6 +97,15 @@ impl Window {
 
     /// The peer sends this.
     fn open(&mut self, header: &Header) {
+        if header.is_skipped() {
+            if self.skipped != Some(header.seq) {
+                self.skipped = Some(header.seq);
+                // What is skipped uses up nothing of the window.
+                let skipped = header.ack.distance(header.seq);
+                self.granted = self.granted.map(|granted| granted.add(skipped));
+            }
+            return;
+        }
         let hold = header.len == 0 && header.flags == flags::ACK | flags::TXS;
         if hold || !header.has(flags::ACK) || header.has(flags::RST) {
             return;
@@ -224,6 +236,10 @@ impl Stage {
             Event::Shrink(from, by) => {
                 let at = side(from);
                 let mss = pair.sides[at].mss;
+                if !pair.sides[1 - at].tells {
+                    // It takes no skips, so the connection may end.
+                    return;
+                }
                 *self.recut.borrow_mut() = true;
                 pair.shrink(at, mss.saturating_sub(by.into()).max(1));
             }

@@ -229,8 +229,8 @@ fn expected(frame: &[u8]) -> Result<Vec<String>> {
             let summed = header.is_summed();
             let [payload, checksum, padding] =
                 split(packet, esp::HEADER_LEN, header.payload(), summed);
-            // A grant has another number where the length stands.
-            let length = (!header.is_grant()).then(|| header.len.to_string());
+            // A grant and a skip have another number where the length stands.
+            let length = (!header.is_grant() && !header.is_skip()).then(|| header.len.to_string());
             let numbers = [
                 header.src.to_string(),
                 header.dst.to_string(),
@@ -284,8 +284,9 @@ fn remarks(rows: &[Vec<String>]) -> Result<()> {
     }
     for row in rows {
         let mut flags = u8::from_str_radix(row[11].trim_start_matches("0x"), 16).unwrap_or(0);
-        if row[8].is_empty() {
-            // No request: a grant.
+        let skipped = esp::flags::ACK | esp::flags::RRQ | esp::flags::TXS;
+        if row[8].is_empty() || row[8] == "0" && flags & !esp::flags::CRC == skipped {
+            // No request: a grant, a skip, or the answer to one.
             flags &= !esp::flags::RRQ;
         }
         for (remark, bit) in [

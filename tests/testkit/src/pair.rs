@@ -520,7 +520,7 @@ impl Host for Pair {
     fn emit(&mut self, id: usize, packet: Packet<Bytes>) {
         let header = packet.header;
         let payload = self.sides[id].bytes_of(packet);
-        let len = if header.is_grant() {
+        let len = if header.is_grant() || header.is_skip() {
             header.len
         } else {
             payload.len() as u16

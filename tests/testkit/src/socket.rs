@@ -540,9 +540,12 @@ impl<P: Payload> Socket<P> {
             }
         }
         let packets = self.write.len() - keep;
+        let first = self.conn().number_behind(from);
         self.conn().recut(from, packets as u16, |seq| {
             assert_eq!(seq, from);
             left.expect("a packet whose flags are asked for has left")
         });
+        assert!(first == from || keep == 0, "the queue has one first number");
+        self.head = first.sub(keep as u16);
     }
 }

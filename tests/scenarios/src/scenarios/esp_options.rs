@@ -188,12 +188,12 @@ fn on_the_wire(lab: &Lab) -> Outcome {
     let _pair = lab.esp_pair(874)?;
     let syn = told(&at_b, flag::SYN)?;
     ensure!(
-        syn == [1, 1, 1, 4, 2, 0x07, 0xc5, 5, 4, 0, 40, 0, 1, 7, 1, 0],
+        syn == [1, 1, 1, 4, 2, 0x07, 0xc5, 5, 4, 0, 40, 0, 1, 7, 1, 0, 10, 2, 0, 1],
         "SYN {syn:02x?}"
     );
     let answer = told(&at_a, flag::SYN | flag::ACK)?;
     ensure!(
-        answer == [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255],
+        answer == [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 7, 1, 255, 10, 2, 0, 1],
         "SYN|ACK {answer:02x?}"
     );
     Ok(())
