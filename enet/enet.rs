@@ -30,6 +30,7 @@ mod edp_sock;
 mod edp_socket;
 mod esp_accept;
 mod esp_connection;
+mod esp_cookies;
 mod esp_devices;
 mod esp_input;
 mod esp_life;

@@ -5,7 +5,7 @@
 use crate::{
     ack_queue::{self, Due},
     address::Address,
-    esp::{self, flags, Header, Options, HEADER_LEN, OPTIONS_MAX},
+    esp::{self, cookie::Answer, flags, Header, Options, HEADER_LEN, OPTIONS_MAX},
     esp_accept::Admission,
     esp_connection::{self, settle},
     esp_devices,
@@ -612,15 +612,25 @@ fn take_answer(
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
-    let syn = if expected {
+    let answered = if expected {
         client(peer).answered(&header.summed(false), now, cookie_hash(listener))
     } else {
         None
     };
-    let Some(syn) = syn else {
-        // The first packet behind a cookie may be lost, and the second one is no reason to end the
-        // connection.
-        if !expected {
+    let first = match answered {
+        Some(Answer::First(syn)) => {
+            let mark = client(peer).mark(&syn, header, cookie_hash(listener));
+            Some((syn, mark)).filter(|_| !space.cookie_marks.contains(mark))
+        }
+        // The first packet behind a cookie may be lost, and a later one is no reason to end the connection.
+        Some(Answer::Later) => return drop_packet(listener, skb, DropReason::NoSocket),
+        None => None,
+    };
+    let Some((syn, mark)) = first else {
+        // A packet that waited for the listener's lock may be of a connection that another one has made meanwhile.
+        let section = rcu::Read::enter();
+        let connection = space.esp_connections.find(&key(header.dst, peer), &section);
+        if connection.is_none() {
             esp_output::send_reset(device, peer.mac, header);
         }
         return drop_packet(listener, skb, DropReason::NoSocket);
@@ -640,6 +650,7 @@ fn take_answer(
     match spawn(esp, device, peer, engine, slot, softirq) {
         Ok(mut child) => {
             space.statistics.count(Statistic::EspInCookies);
+            space.cookie_marks.add(mark);
             let mut esp = child.locked();
             esp_devices::limited(&mut esp, &Options::forgotten(), now);
             if summed {

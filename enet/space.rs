@@ -7,6 +7,7 @@ use crate::{
     ack_queue::AckQueues,
     edp_peers::Peers,
     edp_sock::Edp,
+    esp_cookies::Marks,
     esp_sock::Esp,
     mapped_list::Connections,
     mapped_refusals::Refusals,
@@ -41,6 +42,8 @@ pub(crate) struct Space {
     pub(crate) port_secret: Secret,
     /// The maker of SYN cookies.
     pub(crate) cookie_secret: Secret,
+    /// Cookies that have made a connection.
+    pub(crate) cookie_marks: Marks,
     /// ESP sockets with a peer.
     pub(crate) esp_connections: Map<Esp>,
     /// ESP sockets that listen, by local port.
@@ -76,6 +79,7 @@ impl Space {
             esp_ports: Ports::new()?,
             port_secret: Secret::new(),
             cookie_secret: Secret::new(),
+            cookie_marks: Marks::new()?,
             esp_connections: Map::new()?,
             esp_listeners: Table::new(LISTENER_BITS)?,
             mapped_listeners: Table::new(LISTENER_BITS)?,

@@ -9,11 +9,16 @@ scenarios! {
     direct esp_slow_clients_survive_a_flood_of_syns = slow_clients;
     direct esp_cookies_are_of_one_client = made_up;
     direct esp_cookies_end_with_the_accept_queues_room = no_room;
+    direct esp_copy_of_a_finished_connections_first_packet_opens_none = late_copy;
+    direct esp_client_that_lost_the_last_acknowledgement_ends_during_cookies = lost_end;
+    direct esp_cookies_go_to_clients_that_tell_what_they_take = untold;
 }
 
 const PORT: u16 = 570;
 const MAC: [u8; 6] = [2, 0, 0, 0, 0, 0x66];
 const BACKLOG: i32 = 4;
+/// Options of a SYN: version, largest payload, window, skips are taken.
+const OPTIONS: [u8; 17] = [1, 1, 1, 4, 2, 0x05, 0xd1, 5, 4, 0, 21, 0, 1, 10, 2, 0, 1];
 
 /// A client without the module.
 struct Client<'a> {
@@ -27,16 +32,21 @@ struct Client<'a> {
 }
 
 impl<'a> Client<'a> {
-    /// Sends a SYN and waits for the answer.
-    fn connect(lab: &'a Lab, port: u16) -> Result<Self> {
-        let mut client = Self {
+    /// A client that has sent nothing.
+    fn new(lab: &'a Lab, port: u16) -> Result<Self> {
+        Ok(Self {
             lab,
             wire: lab.b.packets(ETH_P_ESP)?,
             port,
             isn: port.wrapping_mul(77),
             answer: 0,
-        };
-        client.send(flag::SYN, client.isn, 0, &[])?;
+        })
+    }
+
+    /// Sends a SYN and waits for the answer.
+    fn connect(lab: &'a Lab, port: u16) -> Result<Self> {
+        let mut client = Self::new(lab, port)?;
+        client.send(flag::SYN, client.isn, 0, &OPTIONS)?;
         let answer = client.wait_for(|header| header.flags == flag::SYN | flag::ACK)?;
         ensure!(
             answer.acknowledgement == client.isn.wrapping_add(1),
@@ -74,6 +84,11 @@ impl<'a> Client<'a> {
             .filter(|header| frame[..6] == MAC && header.destination == self.port)
     }
 
+    fn is_reset(&self, frame: &[u8]) -> bool {
+        self.header_of(frame)
+            .is_some_and(|header| header.flags & flag::RST != 0)
+    }
+
     fn wait_for(&self, wanted: impl Fn(&EspHeader) -> bool) -> Result<EspHeader> {
         let frame = self.wire.wait_for(patience(), |frame| {
             self.header_of(frame).is_some_and(|header| wanted(&header))
@@ -89,10 +104,12 @@ fn flood(lab: &Lab) -> Outcome {
         for number in 0..100u8 {
             let syn = EspHeader {
                 sequence: u16::from(number) << round,
+                length: OPTIONS.len() as u16,
                 ..EspHeader::new(1 + u16::from(number), PORT, flag::SYN)
             };
             let source = [2, 0, 0, 1, round, number];
-            wire.send_esp(lab.a.mac, source, syn)?;
+            let frame = ethernet(lab.a.mac, source, ETH_P_ESP, &syn.packet(&OPTIONS));
+            wire.send(&frame)?;
         }
         thread::sleep(Duration::from_millis(50));
     }
@@ -109,13 +126,14 @@ pub fn await_cookies(victim: &Host, wire: &PacketSocket, port: u16) -> Outcome {
     while victim.counter("EspOutCookies")? == 0 {
         let syn = EspHeader {
             sequence: 7,
+            length: OPTIONS.len() as u16,
             ..EspHeader::new(source, port, flag::SYN)
         };
         wire.send(&ethernet(
             victim.mac,
             station::MAC,
             ETH_P_ESP,
-            &syn.packet(&[]),
+            &syn.packet(&OPTIONS),
         ))?;
         source += 1;
         ensure!(source < 9000, "no SYN was answered by a cookie");
@@ -163,8 +181,8 @@ fn slow_clients(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-/// An answer with somebody else's cookie opens nothing, and is not reset either: it may be the second packet of a client
-/// whose first one was lost.
+/// An answer with somebody else's cookie opens nothing. The second packet of a client whose first one was lost opens
+/// nothing either, and is not reset.
 fn made_up(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(PORT, BACKLOG)?;
     listener.set_nonblocking(true)?;
@@ -176,6 +194,7 @@ fn made_up(lab: &Lab) -> Outcome {
         ..client
     };
     other.send_data(b"made up")?;
+    other.wait_for(|header| header.flags == flag::RST)?;
     // Its second packet comes first.
     let (second, acknowledged) = (client.isn.wrapping_add(2), client.answer.wrapping_add(1));
     client.send(flag::ACK | flag::TXF, second, acknowledged, b"second")?;
@@ -184,10 +203,89 @@ fn made_up(lab: &Lab) -> Outcome {
     ensure!(lab.a.counter("EspInCookies")? == 0, "a connection was made");
     client.send_data(b"first")?;
     let _server = receive(&listener, b"first")?;
-    let reset = client.wire.wait_for(Duration::from_millis(100), |frame| {
-        EspHeader::of_frame(frame).is_some_and(|header| header.flags & flag::RST != 0)
-    });
+    let reset = client
+        .wire
+        .wait_for(Duration::from_millis(100), |frame| client.is_reset(frame));
     ensure!(reset.is_err(), "a reset was sent");
+    Ok(())
+}
+
+/// A client whose connection a cookie makes, and which both sides end. It does not hear the last acknowledgement.
+fn ended<'a>(lab: &'a Lab, listener: &Socket, port: u16) -> Result<Client<'a>> {
+    let client = Client::connect(lab, port).context("a client within the flood")?;
+    let cookies = lab.a.counter("EspInCookies")?;
+    client.send_data(b"once")?;
+    await_events(listener, libc::POLLIN).context("a connection")?;
+    let (server, _) = listener.accept(0)?;
+    comes_next(&server, b"once")?;
+    ensure!(lab.a.counter("EspInCookies")? == cookies + 1, "no cookie");
+    drop(server);
+    let end = client.wait_for(|header| header.flags == flag::FIN | flag::ACK)?;
+    client.send(
+        flag::FIN | flag::ACK,
+        client.isn.wrapping_add(2),
+        end.sequence.wrapping_add(1),
+        &[],
+    )?;
+    client.wait_for(|header| header.acknowledgement == client.isn.wrapping_add(3))?;
+    Ok(client)
+}
+
+/// The copy is answered with a reset, as any packet of no connection, and its bytes are not delivered again.
+fn late_copy(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    listener.set_nonblocking(true)?;
+    flood(lab)?;
+    let client = ended(lab, &listener, 1005)?;
+    let cookies = lab.a.counter("EspInCookies")?;
+    client.send_data(b"once")?;
+    client.wait_for(|header| header.flags == flag::RST)?;
+    refused(listener.accept(0), libc::EAGAIN, "accept")?;
+    ensure!(lab.a.counter("EspInCookies")? == cookies, "a ghost");
+    // The next connection from that port has another number, and a cookie of its own.
+    let next = Client {
+        isn: client.isn.wrapping_add(1000),
+        ..Client::new(lab, 1005)?
+    };
+    next.send(flag::SYN, next.isn, 0, &OPTIONS)?;
+    next.wait_for(|header| header.flags == flag::SYN | flag::ACK)?;
+    Ok(())
+}
+
+/// It sends its end again, and a reset tells it that the server has forgotten the connection.
+fn lost_end(lab: &Lab) -> Outcome {
+    let listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    flood(lab)?;
+    let client = ended(lab, &listener, 1006)?;
+    // The server's data was none and its FIN one number.
+    let (end, acknowledged) = (client.isn.wrapping_add(2), client.answer.wrapping_add(2));
+    client.send(flag::FIN | flag::ACK, end, acknowledged, &[])?;
+    let reset = client.wait_for(|header| header.flags == flag::RST)?;
+    ensure!(
+        (reset.sequence, reset.acknowledgement) == (acknowledged, end.wrapping_add(1)),
+        "{reset:?}"
+    );
+    Ok(())
+}
+
+/// Of the others the listener would know nothing: their SYNs are dropped while it sends cookies.
+fn untold(lab: &Lab) -> Outcome {
+    let _listener = lab.a.esp_listener(PORT, BACKLOG)?;
+    flood(lab)?;
+    let wide = [1, 1, 1, 5, 4, 1, 1, 0, 1, 10, 2, 0, 1];
+    for options in [&[][..], &OPTIONS[3..], &OPTIONS[..7], &OPTIONS[..13], &wide] {
+        let client = Client::new(lab, 1007)?;
+        let (sent, drops) = (
+            lab.a.counter("EspOutCookies")?,
+            lab.a.counter("EspInListenQueue")?,
+        );
+        client.send(flag::SYN, client.isn, 0, options)?;
+        lab.a.await_counter("EspInListenQueue", drops + 1)?;
+        ensure!(
+            lab.a.counter("EspOutCookies")? == sent,
+            "a cookie for {options:?}"
+        );
+    }
     Ok(())
 }
 
