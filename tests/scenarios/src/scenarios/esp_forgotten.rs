@@ -15,6 +15,8 @@ scenarios! {
 fn forget(wire: &PacketSocket, peer: &Host, host: &Host, last: &EspHeader) -> Result<()> {
     let reset = EspHeader {
         sequence: last.acknowledgement,
+        // It names the packet that it answers, data or an end.
+        acknowledgement: last.sequence.wrapping_add(1),
         ..EspHeader::new(last.destination, last.source, flag::RST)
     };
     let frame = ethernet(host.mac, peer.mac, ETH_P_ESP, &reset.packet(&[]));

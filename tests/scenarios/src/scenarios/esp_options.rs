@@ -156,7 +156,8 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     let listener = lab.a.esp_listener(873, 1)?;
     await_cookies(&lab.a, &station.wire, 873)?;
     let cookies = lab.a.counter("EspOutCookies")?;
-    station.open(9000, 873, &[4, 2, 0x10, 0x00])?;
+    let told = [1, 1, 1, 4, 2, 0x10, 0, 5, 4, 0, 21, 0, 1, 10, 2, 0, 1];
+    station.open(9000, 873, &told)?;
     ensure!(
         lab.a.counter("EspOutCookies")? > cookies,
         "no cookie answered"
