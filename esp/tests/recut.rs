@@ -224,6 +224,23 @@ fn frames_from_before_the_cut_alter_no_byte_however_late_they_come() {
 }
 
 #[test]
+fn a_long_way_alters_no_byte() {
+    // Frames from before and after the cut are on their way together, and acknowledgements of earlier ones.
+    for latency in [200 * MS, 300 * MS, 600 * MS, S] {
+        for part in 0..24 {
+            let mut pair = told();
+            pair.latency = latency;
+            pair.send(A, &bytes(20_000, 1));
+            pair.run_for(latency / 4 * part);
+            pair.shrink(A, 60);
+            pair.run_for(60 * S);
+            pair.assert_intact();
+            assert_eq!(pair.sides[A].failed, None);
+        }
+    }
+}
+
+#[test]
 fn a_number_is_used_for_one_packet_only() {
     let mut pair = told();
     narrow(&mut pair, 60);
