@@ -27,7 +27,19 @@ pub fn receive_with_control(
     flags: i32,
     room: usize,
 ) -> Result<(usize, i32, Vec<Control>)> {
-    let mut bytes = [0u8; 2048];
+    receive_into(socket, &mut [0; 2048], flags, room)
+}
+
+/// As [`receive_with_control`], into `bytes`.
+///
+/// # Errors
+/// The call's errno.
+pub fn receive_into(
+    socket: &Socket,
+    bytes: &mut [u8],
+    flags: i32,
+    room: usize,
+) -> Result<(usize, i32, Vec<Control>)> {
     let mut control = [0u64; 64];
     let mut vector = libc::iovec {
         iov_base: bytes.as_mut_ptr().cast(),

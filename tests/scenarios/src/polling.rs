@@ -23,9 +23,17 @@ pub fn without_gro(host: &Host) -> Result<OwnedFd> {
 /// When the device cannot do it.
 pub fn in_a_thread(host: &Host) -> Result<OwnedFd> {
     let polled = without_gro(host)?;
+    thread_polls(host)?;
+    Ok(polled)
+}
+
+/// A driver with NAPI polls in a thread of its own from now on.
+///
+/// # Errors
+/// When the device cannot do it.
+pub fn thread_polls(host: &Host) -> Result<()> {
     host.namespace.within_sys(|sys| {
         let threaded = sys.join("class/net").join(DEVICE).join("threaded");
         fs::write(&threaded, "1").context("threaded polling")
-    })?;
-    Ok(polled)
+    })
 }

@@ -9,6 +9,7 @@ use std::io;
 use fastrand::Rng;
 
 use crate::fuzz::world::{World, ACCEPTED, CONNECTED, NEGLECTED, OPEN, RECORDS, VACANT};
+use crate::fuzz::wrap::Wrap;
 use crate::prelude::*;
 
 /// Connections that programs have open at most, both ends counted.
@@ -31,8 +32,8 @@ pub struct Cast<'a> {
     /// Listen, and their connections wait for ever.
     _neglected: Vec<Socket>,
     ends: Vec<End>,
-    /// EDP sockets, each with the name it sends to.
-    datagrams: Vec<(Socket, Option<crate::address::Address>)>,
+    /// EDP sockets, each with whether it is host a's, if it is not connected.
+    datagrams: Vec<(Socket, Option<bool>)>,
     buffer: Vec<u8>,
     /// Failed calls, by their errno.
     pub failures: BTreeMap<(&'static str, i32), u64>,
@@ -85,15 +86,19 @@ impl<'a> Cast<'a> {
         let hosts = [(&world.a, &world.b), (&world.b, &world.a)];
         let (mut listeners, mut neglected, mut datagrams) = (Vec::new(), Vec::new(), Vec::new());
         for (host, other) in hosts {
-            let listener = host.esp_listener(ACCEPTED, 16)?;
-            listener.set_nonblocking(true)?;
-            listeners.push(listener);
-            let records = records(host)?;
-            records.bind(&host.here(RECORDS))?;
-            records.listen(16)?;
-            listeners.push(records);
-            neglected.push(host.esp_listener(NEGLECTED, 4)?);
-            datagrams.push((host.edp_bound(OPEN)?, Some(host.to(other, OPEN))));
+            // By every device.
+            let listen = |socket: Socket, port, backlog| -> Result<Socket> {
+                socket.set_nonblocking(true)?;
+                socket.bind(&host.anywhere(port))?;
+                socket.listen(backlog)?;
+                Ok(socket)
+            };
+            listeners.push(listen(host.esp()?, ACCEPTED, 16)?);
+            listeners.push(listen(records(host)?, RECORDS, 16)?);
+            neglected.push(listen(host.esp()?, NEGLECTED, 4)?);
+            let open = host.edp()?;
+            open.bind(&host.anywhere(OPEN))?;
+            datagrams.push((open, Some(host.mac == world.a.mac)));
             let connected = host.edp_bound(CONNECTED)?;
             connected.connect(&host.to(other, CONNECTED))?;
             datagrams.push((connected, None));
@@ -175,15 +180,17 @@ impl<'a> Cast<'a> {
     }
 
     fn begin(&mut self, rng: &mut Rng) -> Result<()> {
-        let (a, b): (&Host, &Host) = (&self.world.a, &self.world.b);
-        let (host, other) = if rng.bool() { (a, b) } else { (b, a) };
+        let from_a = rng.bool();
+        let host = if from_a { &self.world.a } else { &self.world.b };
+        let wrap = Wrap::any(rng);
+        let to = |port| self.world.by(wrap, from_a, port);
         let to = match rng.u8(..14) {
             // Either kind may come to the other's listener.
-            10.. => host.to(other, RECORDS),
-            0 => host.to(other, VACANT),
-            1 => host.to(other, NEGLECTED),
+            10.. => to(RECORDS),
+            0 => to(VACANT),
+            1 => to(NEGLECTED),
             2 => host.to_nobody(ACCEPTED),
-            _ => host.to(other, ACCEPTED),
+            _ => to(ACCEPTED),
         };
         let as_records = if to.port == RECORDS {
             rng.u8(..8) > 0
@@ -244,12 +251,20 @@ impl<'a> Cast<'a> {
 
     fn exchange_datagrams(&mut self, rng: &mut Rng) -> Result<()> {
         for index in 0..self.datagrams.len() {
-            let length = [rng.usize(..100), rng.usize(..8994)][rng.usize(..2)];
-            let (socket, to) = &self.datagrams[index];
+            let (socket, from_a) = &self.datagrams[index];
+            let wrap = Wrap::any(rng);
+            let by = from_a
+                .filter(|_| wrap.takes_datagrams())
+                .map(|from_a| self.world.by(wrap, from_a, OPEN));
+            // What is around them takes room.
+            let most = if wrap == Wrap::Bare { 8994 } else { 8800 };
+            let length = [rng.usize(..100), rng.usize(..most)][rng.usize(..2)];
             let bytes = &self.buffer[..length];
-            let sent = match to {
-                Some(to) => socket.send_to(bytes, 0, to),
-                None => socket.send(bytes, 0),
+            let sent = match (by, from_a) {
+                (Some(to), _) => socket.send_to(bytes, 0, &to),
+                (None, None) => socket.send(bytes, 0),
+                // Nothing to say by this device.
+                (None, Some(_)) => Ok(0),
             };
             if let Err(error) = sent {
                 self.failed("datagram", &error)?;

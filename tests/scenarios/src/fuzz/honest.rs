@@ -2,6 +2,7 @@
 
 //! A host that behaves: it talks to one of the hosts under fire, and nothing of it may be lost or changed.
 
+use crate::device::Device;
 use crate::fuzz::world::World;
 use crate::prelude::*;
 
@@ -23,6 +24,8 @@ pub struct Exchanged {
 #[derive(Debug)]
 pub struct Honest<'a> {
     world: &'a World,
+    /// Those of b and of this host in a VLAN of theirs.
+    devices: [Device<'a>; 2],
     listener: Socket,
     datagrams: [Socket; 2],
 }
@@ -35,7 +38,9 @@ impl<'a> Honest<'a> {
     pub fn new(world: &'a World) -> Result<Self> {
         let (honest, b) = (&world.honest, &world.b);
         // The listener is here, where no hostile frame is for this host.
-        let listener = honest.esp_listener(PORT, 4)?;
+        let listener = honest.esp()?;
+        listener.bind(&honest.anywhere(PORT))?;
+        listener.listen(4)?;
         let datagrams = [honest.edp_bound(PORT)?, b.edp_bound(PORT)?];
         datagrams[0].connect(&honest.to(b, PORT))?;
         datagrams[1].connect(&b.to(honest, PORT))?;
@@ -44,6 +49,7 @@ impl<'a> Honest<'a> {
         }
         Ok(Self {
             world,
+            devices: world.honest_devices()?,
             listener,
             datagrams,
         })
@@ -70,7 +76,12 @@ impl<'a> Honest<'a> {
 
     fn connection(&self, number: u64) -> Result<()> {
         let (honest, b) = (&self.world.honest, &self.world.b);
-        let client = b.esp_connected(&b.to(honest, PORT)).context("connect")?;
+        let [near, far] = &self.devices;
+        let to = match number % 2 {
+            0 => b.to(honest, PORT),
+            _ => near.to(far, PORT),
+        };
+        let client = b.esp_connected(&to).context("connect")?;
         let (server, _) = self.listener.accept(0).context("accept")?;
         let load = Load::of(TOTAL, 3000, number);
         transfer_both_ways(&client, &server, load)

@@ -13,6 +13,7 @@ mod report;
 pub mod ring;
 mod talk;
 mod world;
+mod wrap;
 
 use std::collections::BTreeMap;
 
@@ -26,8 +27,9 @@ use honest::Honest;
 use lanes::{Lane, Lanes};
 use mutation::{mutate, Mutation};
 use report::Report;
-use talk::{listen, Memory, Seen, State};
+use talk::{listen, tell_tags, Memory, Seen, State};
 use world::World;
+use wrap::Wrap;
 
 /// Hostile frames between two steps of the programs.
 const BATCH: usize = 64;
@@ -35,6 +37,8 @@ const BATCH: usize = 64;
 const CAPTURE: usize = 128;
 /// After so many steps a listener to everything joins, or leaves, host b.
 const TAP: u64 = 16;
+/// After so many steps the packets for host b are joined, or not any more.
+const JOINING: u64 = 64;
 
 /// What is run.
 #[derive(Clone, Copy, Debug)]
@@ -157,6 +161,8 @@ struct Attack<'a> {
     memory: Memory,
     /// Valid frames held back.
     late: Vec<(Seen, State)>,
+    /// What host b told the honest one last.
+    honest: Option<EspHeader>,
     batch: Vec<Hostile>,
     fired: u64,
     report: &'a mut Report,
@@ -164,7 +170,11 @@ struct Attack<'a> {
 
 impl<'a> Attack<'a> {
     fn new(plan: Plan, world: &'a World, report: &'a mut Report) -> Result<Self> {
-        let ear = |device| PacketSocket::open(&world.wire, device, ETH_P_ALL);
+        let ear = |device| -> Result<_> {
+            let ear = PacketSocket::open(&world.wire, device, ETH_P_ALL)?;
+            tell_tags(&ear)?;
+            Ok(ear)
+        };
         Ok(Self {
             plan,
             rng: Rng::with_seed(plan.seed),
@@ -174,6 +184,7 @@ impl<'a> Attack<'a> {
             lanes: Lanes::open(world)?,
             memory: Memory::default(),
             late: Vec::new(),
+            honest: None,
             batch: Vec::new(),
             fired: 0,
             report,
@@ -200,6 +211,9 @@ impl<'a> Attack<'a> {
                     Some(_) => None,
                 };
             }
+            if steps % JOINING == 0 {
+                self.world.join_packets(steps / JOINING % 2 == 0)?;
+            }
             steps += 1;
             self.cast.step(&mut self.rng)?;
             self.pass()?;
@@ -223,11 +237,16 @@ impl<'a> Attack<'a> {
         let honest = self.world.honest.mac;
         for (seen, state) in std::mem::take(&mut self.late) {
             self.count(Mutation::Late, state);
-            self.add(seen.frame, seen.to_b);
+            self.add(seen.frame, seen.wrap, seen.to_b);
         }
         for (ear, to_b) in [(0, true), (1, false)] {
             let mut valid = Vec::new();
-            for seen in listen(&self.ears[ear], to_b, honest, CAPTURE) {
+            let mut theirs = self.honest;
+            let heard = listen(&self.ears[ear], to_b, honest, CAPTURE, |frame| {
+                theirs = EspHeader::of_frame(frame).or(theirs);
+            });
+            self.honest = theirs;
+            for seen in heard {
                 if self.rng.u8(..3) == 0 {
                     self.derive(&seen);
                 }
@@ -237,7 +256,10 @@ impl<'a> Attack<'a> {
                     // lost
                     0 => {}
                     1 => self.late.push((seen, state)),
-                    _ => valid.push(seen.frame),
+                    _ => {
+                        self.report.wrapped += u64::from(seen.wrap != Wrap::Bare);
+                        valid.push(seen.wrap.around(&seen.frame, to_b));
+                    }
                 }
             }
             self.fire()?;
@@ -277,6 +299,10 @@ impl<'a> Attack<'a> {
         };
         let seen = answer.as_ref().unwrap_or(seen);
         let kind = Mutation::any(&mut self.rng);
+        if kind == Mutation::Foreign {
+            self.speak_for_the_honest();
+            return;
+        }
         let (state, numbers) = self.memory.target(seen);
         let mut frame = seen.frame.clone();
         mutate(kind, &mut frame, numbers, &mut self.rng);
@@ -284,9 +310,47 @@ impl<'a> Attack<'a> {
             Mutation::Repeated => self.rng.usize(2..6),
             _ => 1,
         };
+        let wrap = match kind {
+            Mutation::Wrapped | Mutation::Miswrapped => Wrap::around_something(&mut self.rng),
+            _ => seen.wrap,
+        };
         for _ in 0..times {
             self.count(kind, state);
-            self.add(frame.clone(), seen.to_b);
+            if kind == Mutation::Miswrapped {
+                let frame = self.not_honest(frame.clone());
+                let wrapped = wrap.wrongly_around(&frame, seen.to_b, &mut self.rng);
+                self.put(wrapped, wrap, seen.to_b);
+            } else {
+                self.add(frame.clone(), wrap, seen.to_b);
+            }
+        }
+    }
+
+    /// In another VLAN or in a tunnel anybody may send what the honest host would: that has nothing to do with its
+    /// connections.
+    fn speak_for_the_honest(&mut self) {
+        let Some(told) = self.honest else {
+            return;
+        };
+        let (from, to) = (self.world.honest.mac, self.world.b.mac);
+        let length = match told.length {
+            0 => self.rng.u16(1..3000),
+            length => length,
+        };
+        let wrap = Wrap::around_something(&mut self.rng);
+        let payload = vec![0x66; length.into()];
+        for ahead in 0..self.rng.u16(1..6) {
+            let header = EspHeader {
+                source: told.destination,
+                destination: told.source,
+                length,
+                sequence: told.acknowledgement.wrapping_add(ahead),
+                acknowledgement: told.sequence,
+                flags: flag::ACK,
+            };
+            let frame = ethernet(to, from, ETH_P_ESP, &header.packet(&payload));
+            self.count(Mutation::Foreign, State::Transferring);
+            self.put(wrap.around(&frame, true), wrap, true);
         }
     }
 
@@ -295,13 +359,23 @@ impl<'a> Attack<'a> {
         self.fired += 1;
     }
 
-    fn add(&mut self, mut frame: Vec<u8>, to_b: bool) {
+    fn add(&mut self, frame: Vec<u8>, wrap: Wrap, to_b: bool) {
+        let frame = self.not_honest(frame);
+        self.put(wrap.around(&frame, to_b), wrap, to_b);
+    }
+
+    /// The frame from somebody else: in the name of the honest host anything may be done to its connections.
+    fn not_honest(&self, mut frame: Vec<u8>) -> Vec<u8> {
         if frame.get(6..12) == Some(&self.world.honest.mac) {
-            // In the name of the honest host anything may be done to its connections.
             frame[11] ^= 0x80;
         }
+        frame
+    }
+
+    fn put(&mut self, frame: Vec<u8>, wrap: Wrap, to_b: bool) {
         let lane = Lane::any(to_b, &mut self.rng);
         *self.report.lanes.entry(lane).or_default() += 1;
+        *self.report.wraps.entry(wrap).or_default() += 1;
         self.batch.push(Hostile { frame, to_b, lane });
     }
 

@@ -47,11 +47,17 @@ pub enum Mutation {
     Late,
     /// The beginning of a connection, from anywhere.
     Opening,
+    /// In other tags or another tunnel.
+    Wrapped,
+    /// In tags or a tunnel with headers that lie, or in two tunnels.
+    Miswrapped,
+    /// What the honest host would send next, in tags or a tunnel that are not its own.
+    Foreign,
 }
 
 impl Mutation {
     /// All of them.
-    pub const ALL: [Self; 18] = [
+    pub const ALL: [Self; 21] = [
         Self::Flags,
         Self::Length,
         Self::Sequence,
@@ -70,6 +76,9 @@ impl Mutation {
         Self::Repeated,
         Self::Late,
         Self::Opening,
+        Self::Wrapped,
+        Self::Miswrapped,
+        Self::Foreign,
     ];
 
     /// Any but [`Self::Late`], which is done to valid frames as they pass.
@@ -261,8 +270,13 @@ pub fn mutate(kind: Mutation, frame: &mut Vec<u8>, numbers: Numbers, rng: &mut R
             }
         }
         Mutation::Opening => open(frame, rng),
-        // How often, and when, a frame is sent is its sender's to say.
-        Mutation::Replayed | Mutation::Repeated | Mutation::Late => {}
+        // The sender settles how often, and when, a frame is sent, and what is around it.
+        Mutation::Replayed
+        | Mutation::Repeated
+        | Mutation::Late
+        | Mutation::Wrapped
+        | Mutation::Miswrapped
+        | Mutation::Foreign => {}
     }
 }
 
@@ -385,7 +399,12 @@ mod tests {
             }
             let as_it_was = matches!(
                 kind,
-                Mutation::Replayed | Mutation::Repeated | Mutation::Late
+                Mutation::Replayed
+                    | Mutation::Repeated
+                    | Mutation::Late
+                    | Mutation::Wrapped
+                    | Mutation::Miswrapped
+                    | Mutation::Foreign
             );
             assert_eq!(changed == 0, as_it_was, "{kind:?}");
         }

@@ -10,6 +10,7 @@ use crate::fuzz::honest::Exchanged;
 use crate::fuzz::lanes::Lane;
 use crate::fuzz::mutation::Mutation;
 use crate::fuzz::talk::State;
+use crate::fuzz::wrap::Wrap;
 
 /// A run's figures.
 #[derive(Debug, Default)]
@@ -18,10 +19,14 @@ pub struct Report {
     pub frames: BTreeMap<(Mutation, State), u64>,
     /// The same, by the way they took.
     pub lanes: BTreeMap<Lane, u64>,
+    /// The same, by what was around them.
+    pub wraps: BTreeMap<Wrap, u64>,
     /// Those that the packet sockets did not take.
     pub refused: u64,
     /// Valid frames that passed.
     pub valid: u64,
+    /// Those in tags or tunnels.
+    pub wrapped: u64,
     /// Connections that programs began and accepted meanwhile, and bytes and datagrams that they got.
     pub programs: [u64; 3],
     /// Calls of theirs that failed, by their errno.
@@ -40,6 +45,11 @@ impl Report {
     /// Hostile frames in all.
     pub fn total(&self) -> u64 {
         self.frames.values().sum()
+    }
+
+    /// Hostile frames by what was around them.
+    pub fn wraps(&self) -> [(Wrap, u64); Wrap::ALL.len()] {
+        Wrap::ALL.map(|wrap| (wrap, self.wraps.get(&wrap).copied().unwrap_or(0)))
     }
 
     /// Hostile frames by the state of the socket that they were aimed at.
@@ -75,6 +85,10 @@ impl fmt::Display for Report {
             write!(out, "{} {count}, ", format!("{lane:?}").to_lowercase())?;
         }
         writeln!(out, "not taken {}", self.refused)?;
+        for (wrap, count) in &self.wraps {
+            write!(out, "{} {count}, ", format!("{wrap:?}").to_lowercase())?;
+        }
+        writeln!(out, "{} of them valid in tags or tunnels", self.wrapped)?;
         let rate = self.total() as f64 / self.took.as_secs_f64();
         writeln!(
             out,

@@ -6,8 +6,10 @@ use std::collections::HashMap;
 
 use fastrand::Rng;
 
+use crate::control::receive_into;
 use crate::fuzz::mutation::Numbers;
-use crate::fuzz::world::{FRAME_MAX, PORTS, VACANT};
+use crate::fuzz::world::{World, FRAME_MAX, PORTS, VACANT};
+use crate::fuzz::wrap::Wrap;
 use crate::prelude::*;
 
 /// The state of the socket that a frame is aimed at, as far as the wire tells it.
@@ -61,8 +63,10 @@ struct Talk {
 /// A valid frame that passed.
 #[derive(Clone, Debug)]
 pub struct Seen {
-    /// All of it.
+    /// All of it, without what was around it.
     pub frame: Vec<u8>,
+    /// What was around it.
+    pub wrap: Wrap,
     /// It was on its way to host b, or to host a.
     pub to_b: bool,
 }
@@ -75,16 +79,17 @@ const TALKS: usize = 16_384;
 /// All that passed lately.
 #[derive(Debug, Default)]
 pub struct Memory {
-    talks: HashMap<(u16, u16), Talk>,
+    talks: HashMap<(Wrap, u16, u16), Talk>,
     seen: Vec<Seen>,
     next: usize,
 }
 
-fn ports(header: &EspHeader, to_b: bool) -> (u16, u16) {
-    if to_b {
-        (header.source, header.destination)
+/// A connection: by which devices it goes, and the ports of a and b.
+fn ends(header: &EspHeader, seen: &Seen) -> (Wrap, u16, u16) {
+    if seen.to_b {
+        (seen.wrap, header.source, header.destination)
     } else {
-        (header.destination, header.source)
+        (seen.wrap, header.destination, header.source)
     }
 }
 
@@ -95,7 +100,7 @@ impl Memory {
             if self.talks.len() > TALKS {
                 self.talks.clear();
             }
-            let talk = self.talks.entry(ports(&header, seen.to_b)).or_default();
+            let talk = self.talks.entry(ends(&header, seen)).or_default();
             let opens = header.flags & flag::SYN != 0;
             if opens && header.flags & flag::ACK == 0 {
                 // The ports may have had a connection before.
@@ -126,7 +131,7 @@ impl Memory {
             return (State::Nobody, Numbers::default());
         };
         let listens = PORTS.contains(&header.destination) && header.destination != VACANT;
-        let Some(talk) = self.talks.get(&ports(&header, seen.to_b)) else {
+        let Some(talk) = self.talks.get(&ends(&header, seen)) else {
             let state = if listens {
                 State::Listening
             } else {
@@ -154,7 +159,7 @@ impl Memory {
     /// What the receiver of a frame could answer: an acknowledgement, or to a SYN its answer.
     pub fn answer(&self, seen: &Seen) -> Option<Seen> {
         let header = EspHeader::of_frame(&seen.frame)?;
-        let talk = self.talks.get(&ports(&header, seen.to_b))?;
+        let talk = self.talks.get(&ends(&header, seen))?;
         let answerer = talk.halves[usize::from(seen.to_b)];
         let opens = header.flags & flag::SYN != 0 && !answerer.opened;
         let takes = header.length > 0 || header.flags & (flag::SYN | flag::FIN) != 0;
@@ -174,8 +179,11 @@ impl Memory {
         frame.extend_from_slice(&seen.frame[..6]);
         frame.extend_from_slice(&ETH_P_ESP.to_be_bytes());
         frame.extend(answer.packet(&[]));
-        let to_b = !seen.to_b;
-        Some(Seen { frame, to_b })
+        Some(Seen {
+            frame,
+            wrap: seen.wrap,
+            to_b: !seen.to_b,
+        })
     }
 
     /// A frame that passed, a younger one more likely than an older.
@@ -194,21 +202,64 @@ impl Memory {
     }
 }
 
-/// Takes what has come by a port of the wire: the frames of our protocols that are not the honest host's.
-pub fn listen(port: &PacketSocket, to_b: bool, honest: [u8; 6], most: usize) -> Vec<Seen> {
-    let mut frames = Vec::new();
+const PACKET_AUXDATA: i32 = 8; // <linux/if_packet.h>
+
+/// Has a packet socket tell the tags of frames, which the kernel takes off.
+///
+/// # Errors
+/// When the kernel refuses.
+pub fn tell_tags(port: &PacketSocket) -> Result<()> {
+    (port.socket())
+        .set_int_option(libc::SOL_PACKET, PACKET_AUXDATA, 1)
+        .context("PACKET_AUXDATA")
+}
+
+/// Takes the next frame, with its tag where it was.
+fn take(port: &PacketSocket) -> Option<Vec<u8>> {
+    const VALID: u32 = 1 << 4; // TP_STATUS_VLAN_VALID
     let mut buffer = [0; FRAME_MAX];
+    let (length, _, controls) =
+        receive_into(port.socket(), &mut buffer, libc::MSG_DONTWAIT, usize::MAX).ok()?;
+    let mut frame = buffer[..length].to_vec();
+    let told = controls
+        .iter()
+        .find(|control| (control.level, control.kind) == (libc::SOL_PACKET, PACKET_AUXDATA));
+    // struct tpacket_auxdata: the status, and at its end tag and type
+    if let Some([a, b, c, d, .., e, f, g, h]) = told.map(|control| &control.data[..]) {
+        if u32::from_ne_bytes([*a, *b, *c, *d]) & VALID != 0 && length >= 12 {
+            let (tag, kind) = (u16::from_ne_bytes([*e, *f]), u16::from_ne_bytes([*g, *h]));
+            frame.splice(12..12, [kind.to_be_bytes(), tag.to_be_bytes()].concat());
+        }
+    }
+    Some(frame)
+}
+
+/// Takes what has come by a port of the wire: the frames of our protocols that are not the honest host's. Those for the
+/// honest host are `theirs`.
+pub fn listen(
+    port: &PacketSocket,
+    to_b: bool,
+    honest: [u8; 6],
+    most: usize,
+    mut theirs: impl FnMut(&[u8]),
+) -> Vec<Seen> {
+    let mut frames = Vec::new();
     while frames.len() < most {
-        let Ok(length) = port.take(&mut buffer) else {
+        let Some(frame) = take(port) else {
             break;
         };
-        let frame = &buffer[..length];
+        if frame.starts_with(&honest) {
+            theirs(&World::without_honest_tag(frame));
+            continue;
+        }
+        let Some((wrap, frame)) = Wrap::peel(&frame) else {
+            continue;
+        };
         let ours = [ETH_P_EDP, ETH_P_ESP]
             .iter()
             .any(|kind| frame.get(12..14) == Some(&kind.to_be_bytes()));
-        if ours && frame[..6] != honest && frame[6..12] != honest {
-            let frame = frame.to_vec();
-            frames.push(Seen { frame, to_b });
+        if ours && frame[6..12] != honest {
+            frames.push(Seen { frame, wrap, to_b });
         }
     }
     frames
@@ -236,6 +287,7 @@ mod tests {
         };
         Seen {
             frame: ethernet([2; 6], [4; 6], ETH_P_ESP, &header.packet(&[])),
+            wrap: Wrap::Bare,
             to_b,
         }
     }
