@@ -8,11 +8,15 @@ use crate::prelude::*;
 #[derive(Clone, Copy, Debug)]
 pub struct Dialed {
     host: [u8; 6],
-    mac: [u8; 6],
-    port: u16,
+    /// The station's address.
+    pub mac: [u8; 6],
+    /// The station's port.
+    pub port: u16,
     host_port: u16,
-    next: u16,
-    expected: u16,
+    /// The number of its next packet.
+    pub next: u16,
+    /// The number that it expects next.
+    pub expected: u16,
 }
 
 /// The address of station `number`.
@@ -27,6 +31,20 @@ impl Dialed {
     /// # Errors
     /// When the host does not answer as it should.
     pub fn open(lab: &Lab, wire: &PacketSocket, number: u64, host_port: u16) -> Result<Self> {
+        Self::open_telling(lab, wire, number, host_port, &[])
+    }
+
+    /// As [`open`](Self::open), with these options in the SYN.
+    ///
+    /// # Errors
+    /// When the host does not answer as it should.
+    pub fn open_telling(
+        lab: &Lab,
+        wire: &PacketSocket,
+        number: u64,
+        host_port: u16,
+        options: &[u8],
+    ) -> Result<Self> {
         let mut dialed = Self {
             host: lab.a.mac,
             mac: address(number),
@@ -35,7 +53,7 @@ impl Dialed {
             next: 0x1234,
             expected: 0,
         };
-        wire.send(&dialed.frame(flag::SYN, &[]))?;
+        wire.send(&dialed.frame(flag::SYN, options))?;
         let answer = wire
             .wait_for(patience(), |frame| {
                 frame[..6] == dialed.mac
@@ -52,14 +70,23 @@ impl Dialed {
 
     /// A frame of the connection with the numbers that are due.
     pub fn frame(&self, flags: u8, payload: &[u8]) -> Vec<u8> {
-        let header = EspHeader {
+        self.frame_of(&self.header(flags, payload.len() as u16), payload)
+    }
+
+    /// The header of a packet with the numbers that are due.
+    pub fn header(&self, flags: u8, length: u16) -> EspHeader {
+        EspHeader {
             source: self.port,
             destination: self.host_port,
-            length: payload.len() as u16,
+            length,
             sequence: self.next,
             acknowledgement: self.expected,
             flags,
-        };
+        }
+    }
+
+    /// A frame with this header.
+    pub fn frame_of(&self, header: &EspHeader, payload: &[u8]) -> Vec<u8> {
         ethernet(self.host, self.mac, ETH_P_ESP, &header.packet(payload))
     }
 

@@ -30,13 +30,26 @@ pub fn during<T>(
     make: Make<'_>,
     here: impl FnOnce() -> Result<T>,
 ) -> Result<(u64, T)> {
+    during_at(RATE, wire, make, here)
+}
+
+/// As [`during`], at another rate.
+///
+/// # Errors
+/// When a frame cannot be sent, or `here` fails.
+pub fn during_at<T>(
+    rate: u64,
+    wire: &PacketSocket,
+    make: Make<'_>,
+    here: impl FnOnce() -> Result<T>,
+) -> Result<(u64, T)> {
     let over = AtomicBool::new(false);
     let flood = || {
         first_of_all()?;
         let started = Instant::now();
         let mut sent = 0;
         while !over.load(Relaxed) {
-            let due = started.elapsed().as_micros() as u64 * RATE / 1_000_000;
+            let due = started.elapsed().as_micros() as u64 * rate / 1_000_000;
             while sent < due {
                 wire.send(&make(sent)).context("a frame of the flood")?;
                 sent += 1;

@@ -6,8 +6,10 @@
 use crate::prelude::*;
 
 pub mod attacks;
+pub mod blind;
 mod dialer;
 mod flood;
+pub mod slowing;
 pub mod victim;
 
 pub use attacks::{Attack, ALL};
@@ -116,6 +118,49 @@ pub fn print(lab: &Lab) -> Result<()> {
             }
         );
         verdict = verdict.and(judge(attack, &figures));
+    }
+    verdict = verdict.and(print_guesses(lab));
+    verdict.and(print_slowings(lab))
+}
+
+/// Prints how many packets with guessed numbers an attack takes.
+fn print_guesses(lab: &Lab) -> Result<()> {
+    println!(
+        "\n{:<44} | {:>17} | {:>17} | frames (computed)",
+        "blind attack", "numbers accepted", "computed"
+    );
+    let mut verdict = Ok(());
+    for guess in blind::ALL {
+        let found = guess.make(lab)?;
+        lab.await_no_sockets()?;
+        let expected = guess.expected();
+        println!(
+            "{:<44} | {:>17} | {:>17} | {:.0} ({:.0})",
+            guess.name(),
+            found.to_string(),
+            expected.to_string(),
+            found.frames(),
+            expected.frames()
+        );
+        verdict = verdict.and(guess.judge(found));
+    }
+    verdict
+}
+
+/// Prints what a stream keeps of its goodput beside forged packets.
+fn print_slowings(lab: &Lab) -> Result<()> {
+    println!(
+        "\n{:<44} | {:>11} at {} frames per second",
+        "forged packets for the stream itself",
+        "share kept",
+        slowing::RATE
+    );
+    let mut verdict = Ok(());
+    for slowing in slowing::ALL {
+        let share = slowing.share(lab)?;
+        lab.await_no_sockets()?;
+        println!("{:<44} | {share:.2} ({:.2})", slowing.what, slowing::LEAST);
+        verdict = verdict.and(slowing.judge(share));
     }
     verdict
 }

@@ -6,6 +6,8 @@ use crate::denial::attacks::{
     ECHOES, EDP_NOBODY, EDP_UNREAD, FOREIGN_SYNS, FORGED, GUESSED_REQUESTS, MAPPED_SYNS, REQUESTS,
     SILENT, STRAYS, SYNS, TEASING, UNREAD, WINDOWLESS,
 };
+use crate::denial::blind::{self, Aim};
+use crate::denial::slowing;
 use crate::denial::{judge, make, Attack};
 use crate::prelude::*;
 
@@ -24,6 +26,32 @@ scenarios! {
     direct dos_connections_unread = |lab| bounded(lab, &UNREAD), counted, within(120);
     direct dos_announcers_that_fall_silent = |lab| bounded(lab, &SILENT), counted, within(120);
     direct dos_announcers_again_and_again = |lab| bounded(lab, &TEASING), counted, within(120);
+    direct dos_blind_resets_need_the_exact_number = |lab| guessed(lab, Aim::Reset), counted, within(400);
+    direct dos_blind_data_need_both_numbers = |lab| guessed(lab, Aim::Inject), counted, within(400);
+    direct dos_blind_acknowledgements_need_both_numbers = |lab| guessed(lab, Aim::Free), counted, within(400);
+    direct dos_blind_packets_do_not_slow_a_stream_down = slowed, counted, within(400);
+}
+
+/// All attacks with guessed numbers that want the same.
+fn guessed(lab: &Lab, aim: Aim) -> Outcome {
+    let mut verdict = Ok(());
+    for guess in blind::ALL.iter().filter(|guess| guess.aim() == aim) {
+        let found = guess.make(lab)?;
+        let frames = found.frames();
+        note(&format!("{}: {found}, {frames:.0} frames", guess.name()));
+        verdict = verdict.and(guess.judge(found));
+    }
+    verdict
+}
+
+fn slowed(lab: &Lab) -> Outcome {
+    let mut verdict = Ok(());
+    for slowing in slowing::ALL {
+        let share = slowing.share(lab)?;
+        note(&format!("{}: {share:.3}", slowing.what));
+        verdict = verdict.and(slowing.judge(share));
+    }
+    verdict
 }
 
 fn bounded(lab: &Lab, attack: &Attack) -> Outcome {
