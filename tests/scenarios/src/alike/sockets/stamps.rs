@@ -6,7 +6,7 @@ use crate::alike::moments::send_apart;
 use crate::alike::prelude::*;
 use crate::control::{send_with_control, Control};
 use crate::stamps::{
-    report, set, OPT_CMSG, OPT_ID, OPT_ID_TCP, OPT_STATS, OPT_TSONLY, RAW_HARDWARE, SOFTWARE,
+    calm, report, set, OPT_CMSG, OPT_ID, OPT_ID_TCP, OPT_STATS, OPT_TSONLY, RAW_HARDWARE, SOFTWARE,
     TX_ACK, TX_HARDWARE, TX_SCHED, TX_SOFTWARE,
 };
 
@@ -43,6 +43,12 @@ scenarios! {
     datagram datagram_stamp_of_several_sends = several_sends;
 }
 
+/// Two connected sockets.
+fn pair(side: &Side<'_>) -> Result<(Socket, Socket)> {
+    calm(side.lab)?;
+    side.pair(7)
+}
+
 /// The next report in words, if one comes in time.
 fn in_words(socket: &Socket, time: Duration) -> Result<Option<String>> {
     Ok(report(socket, time)?.map(|report| report.to_string()))
@@ -70,7 +76,7 @@ fn send(a: &Socket, b: &Socket, bytes: &[u8]) -> Outcome {
 }
 
 fn each(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID));
     trace.see("read", a.so(libc::SO_TIMESTAMPING));
     for bytes in [&b"abc"[..], b"defgh", b"i"] {
@@ -90,7 +96,7 @@ fn each(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn stages(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     let all = TX_SCHED | TX_SOFTWARE | TX_ACK;
     trace.see("set", set(&a, all | SOFTWARE | OPT_TSONLY | OPT_ID));
     let count = if acknowledges(side) { 3 } else { 2 };
@@ -107,7 +113,7 @@ fn stages(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn one_send(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     trace.see("set", set(&a, SOFTWARE | OPT_TSONLY | OPT_ID));
     let control = |flags: u32| Control {
         level: SOL_SOCKET,
@@ -133,7 +139,7 @@ fn one_send(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn chosen_number(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     let control = Control {
         level: SOL_SOCKET,
         kind: SCM_TS_OPT_ID,
@@ -156,7 +162,7 @@ fn chosen_number(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn with_the_packet(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_ID));
     send(&a, &b, b"abc")?;
     see(trace, "report", &a, 1)?;
@@ -172,7 +178,7 @@ fn with_the_packet(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn hardware(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     let flags = TX_HARDWARE | TX_SOFTWARE | SOFTWARE | RAW_HARDWARE | OPT_TSONLY | OPT_ID;
     trace.see("set", set(&a, flags));
     send(&a, &b, b"abc")?;
@@ -184,6 +190,7 @@ fn hardware(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 /// On one host the way to the peer leads past the device.
 fn one_host(side: &Side<'_>, trace: &Trace) -> Outcome {
+    calm(side.lab)?;
     let host = &side.lab.a;
     let (a, b) = if side.is_stream() {
         let listener = side.bound(host, 7)?;
@@ -207,7 +214,7 @@ fn one_host(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn readiness(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY)?;
     trace.poll("at first", &a)?;
     send(&a, &b, b"abc")?;
@@ -219,7 +226,7 @@ fn readiness(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn options(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.pair(7)?;
+    let (a, b) = pair(side)?;
     for (what, flags) in [
         ("an unknown flag", UNKNOWN),
         ("statistics with the packet", OPT_STATS | TX_ACK),
@@ -237,6 +244,7 @@ fn options(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
+    calm(side.lab)?;
     let listener = side.listener(7, 4)?;
     trace.see("set", set(&listener, TX_SOFTWARE | SOFTWARE | OPT_TSONLY));
     let client = side.dial(7)?;
@@ -253,7 +261,7 @@ fn accepted(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn bytes(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.stream(7)?;
+    let (a, b) = pair(side)?;
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID));
     // Sends that share no packet: each has been acknowledged before the next one.
     send_apart(&a, &[b"a", b"bcd", b"ef"])?;
@@ -263,7 +271,7 @@ fn bytes(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 fn many_packets(side: &Side<'_>, trace: &Trace) -> Outcome {
     const LENGTH: usize = 50_000;
-    let (a, b) = side.stream(7)?;
+    let (a, b) = pair(side)?;
     let flags = TX_SOFTWARE | TX_ACK | SOFTWARE | OPT_TSONLY | OPT_ID;
     trace.see("set", set(&a, flags));
     for _ in 0..2 {
@@ -280,7 +288,7 @@ fn many_packets(side: &Side<'_>, trace: &Trace) -> Outcome {
 
 /// A call that does not block takes a part: the report is of that, and comes when the reader has taken it.
 fn part(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.stream(7)?;
+    let (a, b) = pair(side)?;
     a.set_so(libc::SO_SNDBUF, 100_000)?;
     let flags = TX_ACK | SOFTWARE | OPT_TSONLY | OPT_ID;
     trace.see("set", set(&a, flags));
@@ -294,6 +302,7 @@ fn part(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn before_connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
+    calm(side.lab)?;
     let listener = side.listener(7, 4)?;
     let client = side.socket(&side.lab.a)?;
     let numbers = TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID;
@@ -309,7 +318,7 @@ fn before_connecting(side: &Side<'_>, trace: &Trace) -> Outcome {
 }
 
 fn several_sends(side: &Side<'_>, trace: &Trace) -> Outcome {
-    let (a, b) = side.datagrams(7)?;
+    let (a, b) = pair(side)?;
     trace.see("set", set(&a, TX_SOFTWARE | SOFTWARE | OPT_TSONLY | OPT_ID));
     for _ in 0..2 {
         a.send(b"one", libc::MSG_MORE)?;
