@@ -2,6 +2,9 @@
 
 //! A listener's children: half-open ones, and full ones that wait for `accept`.
 //!
+//! They are in two lists whose links are in the children, so neither `listen` nor a packet from the wire allocates anything
+//! for the queue, however long the backlog may be.
+//!
 //! The queue has a lock of its own, a leaf: a child takes it with its own lock held, the listener
 //! likewise, and neither ever takes the other's lock for it.
 
@@ -9,6 +12,7 @@ use crate::net::errno::prelude::*;
 use crate::net::{
     bh_lock::BhLock,
     sock::{Protocol, Sock, SockRef},
+    sock_list::{ChildLink, SockLists},
 };
 use kernel::sync::Arc;
 
@@ -21,12 +25,10 @@ pub(crate) trait Offspring: Protocol {
 /// The queue as listener and children hold it.
 pub(crate) type SharedQueue<P> = Arc<BhLock<Queue<P>>>;
 
-/// A child in its place.
-struct Child<P: Offspring> {
-    sock: SockRef<P>,
-    /// The peer has not answered yet.
-    half_open: bool,
-}
+/// The list of children whose peer has not answered yet.
+const HALF_OPEN: usize = 0;
+/// The list of full connections, in the order in which they became so.
+const READY: usize = 1;
 
 /// For how long there must have been no room for another half-open child before SYNs are answered by
 /// cookies, nanoseconds. Many clients that come at once answer sooner, and their SYNs come again.
@@ -37,28 +39,22 @@ const ALERT: u64 = 1_000_000_000;
 
 /// The answer to a SYN, if there is one.
 pub(crate) enum Admission {
-    /// A child in this place answers it.
-    Child(u32),
+    /// A child answers it.
+    Child,
     /// It is answered, and nothing is kept of it.
     Cookie,
     /// It is dropped.
     Refused,
 }
 
-/// Children of one listener, in slots that were allocated when it began to listen: a packet from
-/// the wire never makes it allocate.
+/// Children of one listener.
 pub(crate) struct Queue<P: Offspring> {
     /// Whom to wake; none once the listener is closed.
     listener: Option<SockRef<P>>,
-    /// Enough for as many half-open children as `limit`, and as many full ones.
-    slots: KVVec<Option<Child<P>>>,
-    /// Indices of empty slots.
-    free: KVVec<u32>,
-    /// Indices of full connections, a ring in the order in which they became so.
-    ready: KVVec<u32>,
-    ready_head: usize,
-    ready_len: usize,
+    /// Both lists hold their children.
+    children: SockLists<P, 2, ChildLink>,
     half_open: usize,
+    ready: usize,
     /// Since when there has been no room for a half-open child, as far as SYNs have shown.
     full_since: Option<u64>,
     /// When a SYN was last answered by a cookie.
@@ -75,30 +71,9 @@ fn limit_for(backlog: u32) -> usize {
     (backlog as usize + 1).min(MOST)
 }
 
-/// How many slots such a limit takes.
-fn slots_for(limit: usize) -> usize {
-    limit.saturating_mul(2)
-}
-
 /// A further `listen` on the same socket: changes the limit. Those who wait already stay.
-///
-/// # Errors
-///
-/// `ENOMEM`; then the old limit holds.
-pub(crate) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) -> Result {
-    let limit = limit_for(backlog);
-    // Only `listen` changes the number of slots, and that with the listener's lock held.
-    let mut larger = if slots_for(limit) > queue.lock().slots.len() {
-        Some(Queue::empty(limit)?)
-    } else {
-        None
-    };
-    let mut queue = queue.lock();
-    if let Some(larger) = &mut larger {
-        queue.grow(larger);
-    }
-    queue.limit = limit;
-    Ok(())
+pub(crate) fn set_backlog<P: Offspring>(queue: &SharedQueue<P>, backlog: u32) {
+    queue.lock().limit = limit_for(backlog);
 }
 
 impl<P: Offspring> Queue<P> {
@@ -108,56 +83,17 @@ impl<P: Offspring> Queue<P> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new(listener: SockRef<P>, backlog: u32) -> Result<SharedQueue<P>> {
-        let mut queue = Queue::empty(limit_for(backlog))?;
-        queue.listener = Some(listener);
-        let lock = BhLock::new(queue, kernel::static_lock_class!())?;
-        Ok(Arc::new(lock, GFP_KERNEL)?)
-    }
-
-    /// A queue for `limit` children of each kind, that is nobody's.
-    fn empty(limit: usize) -> Result<Queue<P>> {
-        let slots = slots_for(limit);
-        let mut queue = Queue {
-            listener: None,
-            slots: KVVec::with_capacity(slots, GFP_KERNEL)?,
-            free: KVVec::with_capacity(slots, GFP_KERNEL)?,
-            ready: KVVec::with_capacity(slots, GFP_KERNEL)?,
-            ready_head: 0,
-            ready_len: 0,
+        let queue = Queue {
+            listener: Some(listener),
+            children: SockLists::new()?,
             half_open: 0,
+            ready: 0,
             full_since: None,
             last_cookie: None,
-            limit,
+            limit: limit_for(backlog),
         };
-        for slot in (0..slots).rev() {
-            queue.slots.push(None, GFP_KERNEL)?;
-            queue.free.push(slot as u32, GFP_KERNEL)?;
-            queue.ready.push(0, GFP_KERNEL)?;
-        }
-        Ok(queue)
-    }
-
-    /// Moves everything into `larger`, an empty queue with more slots, and becomes that; what is
-    /// left of the old one is in `larger` then. Children keep their slots, and their order. Nobody
-    /// is between [`Self::admit`] and [`Self::put`], which takes the listener's lock.
-    fn grow(&mut self, larger: &mut Queue<P>) {
-        for (to, from) in larger.slots.iter_mut().zip(self.slots.iter_mut()) {
-            core::mem::swap(to, from);
-        }
-        let slots = &larger.slots;
-        larger
-            .free
-            .retain(|slot| slots.get(*slot as usize).is_some_and(Option::is_none));
-        let mut head = self.ready_head;
-        for to in larger.ready.iter_mut().take(self.ready_len) {
-            *to = self.ready.get(head).copied().unwrap_or(0);
-            head = (head + 1).checked_rem(self.ready.len()).unwrap_or(0);
-        }
-        larger.ready_len = self.ready_len;
-        larger.half_open = self.half_open;
-        larger.last_cookie = self.last_cookie;
-        larger.listener = self.listener.take();
-        core::mem::swap(self, larger);
+        let lock = BhLock::new(queue, kernel::static_lock_class!())?;
+        Ok(Arc::new(lock, GFP_KERNEL_ACCOUNT)?)
     }
 
     /// The answer to a SYN that comes at `now`. Only what `accept` has room for is answered, as TCP has
@@ -167,10 +103,7 @@ impl<P: Offspring> Queue<P> {
             return Admission::Refused;
         }
         if self.half_open < self.limit {
-            return match self.free.pop() {
-                Some(slot) => Admission::Child(slot),
-                None => Admission::Refused,
-            };
+            return Admission::Child;
         }
         let since = *self.full_since.get_or_insert(now);
         if now.saturating_sub(since) < GRACE && !self.sent_cookie_within(ALERT, now) {
@@ -193,15 +126,14 @@ impl<P: Offspring> Queue<P> {
 
     /// Whether `accept` can be given one more connection.
     pub(crate) fn has_room(&self) -> bool {
-        self.ready_len < self.limit
+        self.ready < self.limit
     }
 
-    /// Keeps a place for a child whose peer has answered a cookie, unless there is no room.
-    pub(crate) fn reserve(&mut self) -> Option<u32> {
-        if self.listener.is_none() || !self.has_room() {
-            return None;
-        }
-        self.free.pop()
+    /// Whether there is a place for a child whose peer has answered a cookie. It may be one more half-open child than there
+    /// may be otherwise, until its packet has made it a full one.
+    pub(crate) fn has_place(&self) -> bool {
+        let children = self.half_open.saturating_add(self.ready);
+        self.listener.is_some() && self.has_room() && children < self.limit.saturating_mul(2)
     }
 
     /// A half-open child is none any more.
@@ -210,98 +142,71 @@ impl<P: Offspring> Queue<P> {
         self.full_since = None;
     }
 
-    /// Gives back a place that got no child.
-    pub(crate) fn unreserve(&mut self, slot: u32) {
-        // There is room: the index came from here.
-        let _ = self.free.push_within_capacity(slot);
-    }
-
-    /// Puts a half-open child in its place, unless the listener has closed meanwhile.
-    pub(crate) fn put(&mut self, slot: u32, sock: SockRef<P>) -> Option<SockRef<P>> {
-        if self.listener.is_none() {
-            return Some(sock);
+    /// Takes a half-open child in. `false` if the listener has closed meanwhile.
+    pub(crate) fn put(&mut self, sock: &Sock<P>) -> bool {
+        if self.listener.is_none() || !self.children.admit(sock, ()) {
+            return false;
         }
-        let Some(place) = self.slots.get_mut(slot as usize) else {
-            return Some(sock);
-        };
-        let child = Child {
-            sock,
-            half_open: true,
-        };
-        self.half_open += 1;
-        place.replace(child).map(|child| child.sock)
+        self.children.push(sock, HALF_OPEN);
+        self.half_open = self.half_open.saturating_add(1);
+        true
     }
 
-    /// The place of `sock`, if that is still in it.
-    fn place_of(&mut self, slot: u32, sock: &Sock<P>) -> Option<&mut Option<Child<P>>> {
-        let place = self.slots.get_mut(slot as usize)?;
-        let found: &Sock<P> = &place.as_ref()?.sock;
-        core::ptr::eq(found, sock).then_some(place)
-    }
-
-    /// Takes `sock` out, if it is still there.
-    pub(crate) fn take(&mut self, slot: u32, sock: &Sock<P>) -> Option<SockRef<P>> {
-        let child = self.place_of(slot, sock)?.take()?;
-        self.unreserve(slot);
-        if child.half_open {
-            self.leave_half_open();
-        }
-        Some(child.sock)
-    }
-
-    /// The child `sock` is connected: it waits for `accept` now. Returns the listener to wake, none
-    /// if it has closed.
-    pub(crate) fn complete(&mut self, slot: u32, sock: &Sock<P>) -> Option<SockRef<P>> {
-        self.place_of(slot, sock)?.as_mut()?.half_open = false;
+    /// Takes a half-open child out, if it is still there.
+    pub(crate) fn take(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
+        let held = self.children.dismiss(sock)?;
         self.leave_half_open();
+        Some(held)
+    }
+
+    /// The half-open child `sock` is connected: it waits for `accept` now. Returns the listener to wake, none
+    /// if it has closed.
+    pub(crate) fn complete(&mut self, sock: &Sock<P>) -> Option<SockRef<P>> {
         let listener = self.listener.clone()?;
-        let tail = (self.ready_head + self.ready_len).checked_rem(self.ready.len())?;
-        *self.ready.get_mut(tail)? = slot;
-        self.ready_len += 1;
+        let held = self.children.remove(sock)?;
+        self.children.push(sock, READY);
+        drop(held);
+        self.leave_half_open();
+        self.ready = self.ready.saturating_add(1);
         self.publish();
         Some(listener)
     }
 
     /// Whether `accept` would find a connection.
     pub(crate) fn has_ready(&self) -> bool {
-        self.ready_len > 0
+        self.ready > 0
     }
 
     /// Tells `poll` how many connections wait, where it looks without a lock.
     fn publish(&self) {
         if let Some(listener) = &self.listener {
-            P::note_ready(listener, self.ready_len as u32);
+            P::note_ready(listener, self.ready as u32);
         }
     }
 
     /// The connection that has waited longest.
     pub(crate) fn pop_ready(&mut self) -> Option<SockRef<P>> {
-        if self.ready_len == 0 {
-            return None;
-        }
-        let slot = *self.ready.get(self.ready_head)?;
-        self.ready_head = (self.ready_head + 1).checked_rem(self.ready.len())?;
-        self.ready_len -= 1;
+        self.ready = self.ready.checked_sub(1)?;
         self.publish();
-        let child = self.slots.get_mut(slot as usize)?.take()?;
-        self.unreserve(slot);
-        Some(child.sock)
+        self.pop(READY)
     }
 
     /// The listener closes: no child comes in or is completed any more. Returns its reference.
     pub(crate) fn close(&mut self) -> Option<SockRef<P>> {
-        self.ready_len = 0;
+        self.ready = 0;
         self.listener.take()
     }
 
     /// Any child that is left in a closed queue.
     pub(crate) fn drain(&mut self) -> Option<SockRef<P>> {
-        // The slots go with their children, so that the next call need not look at them again.
-        while let Some(slot) = self.slots.pop() {
-            if let Some(child) = slot {
-                return Some(child.sock);
-            }
-        }
-        None
+        self.pop(HALF_OPEN).or_else(|| self.pop(READY))
+    }
+
+    /// The first child of a list, which belongs to the queue no more.
+    fn pop(&mut self, list: usize) -> Option<SockRef<P>> {
+        let child = self.children.pop(list)?;
+        // It was in a list until now, so this has no reference of its own.
+        let _ = self.children.dismiss(&child);
+        Some(child)
     }
 }

@@ -167,7 +167,7 @@ fn established(esp: &mut LockedEsp<'_>) {
     let Some(parent) = connection.life.take_parent() else {
         return;
     };
-    let listener = parent.queue().lock().complete(parent.slot(), sock);
+    let listener = parent.queue().lock().complete(sock);
     match listener {
         Some(listener) => {
             (connection.place.statistics()).count(Statistic::EspPassiveOpens);
@@ -224,7 +224,7 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
         connection.disarm(sock);
         if let Some(parent) = connection.life.take_parent() {
             // A child that failed before anyone could accept it.
-            drop(parent.queue().lock().take(parent.slot(), sock));
+            drop(parent.queue().lock().take(sock));
             ends = true;
         }
     }

@@ -542,14 +542,14 @@ fn answer(
     let cookie = || client(peer).cookie(syn, now, cookie_hash(listener));
     let twin = listener.shared().twin.is_some();
     match admission {
-        Admission::Child(slot) => {
+        Admission::Child => {
             let port = listener.shared().binding.port();
             let config = space.sysctl.config();
             let mut engine = esp::Connection::accept(port, syn, cookie(), config, now);
             if let Some(largest) = records {
                 engine.use_records(largest);
             }
-            let mut child = spawn(esp, device, peer, engine, slot, softirq)?;
+            let mut child = spawn(esp, device, peer, engine, softirq)?;
             let mut esp = child.locked();
             esp.state.mapped = options.mapped;
             esp_devices::limited(&mut esp, options, now);
@@ -635,11 +635,10 @@ fn take_answer(
         }
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
-    let slot = queue.lock().reserve();
-    let Some(slot) = slot else {
+    if !queue.lock().has_place() {
         listener.count_drop();
         return drop_packet(listener, skb, DropReason::ListenQueue);
-    };
+    }
     let port = listener.shared().binding.port();
     let isn = header.ack.sub(1);
     let mut engine = esp::Connection::accept_forgotten(port, &syn, isn, space.sysctl.config(), now);
@@ -647,7 +646,7 @@ fn take_answer(
         engine.use_records(largest);
     }
     let summed = header.is_summed() || esp.state.chosen.sums(&space.sysctl);
-    match spawn(esp, device, peer, engine, slot, softirq) {
+    match spawn(esp, device, peer, engine, softirq) {
         Ok(mut child) => {
             space.statistics.count(Statistic::EspInCookies);
             space.cookie_marks.add(mark);
@@ -663,14 +662,12 @@ fn take_answer(
     }
 }
 
-/// Makes a child of a listener for the place `slot`, if there is memory, and no child for the peer
-/// already.
+/// Makes a child of a listener that has a place for it, if there is memory, and no child for the peer already.
 fn spawn(
     esp: &mut LockedEsp<'_>,
     device: &Device,
     peer: &Address,
     mut engine: esp::Connection,
-    slot: u32,
     softirq: Softirq<'_>,
 ) -> Result<NewChild<Esp>, DropReason> {
     let listener = esp.sock();
@@ -678,7 +675,6 @@ fn spawn(
     let queue = esp.state.listening().ok_or(DropReason::NoSocket)?.clone();
     let give_up = |reason| {
         listener.count_drop();
-        queue.lock().unreserve(slot);
         reason
     };
     let waiting = space
@@ -691,7 +687,6 @@ fn spawn(
     let shared = Shared::of_child(port, peer);
     let mut child = NewChild::spawn(esp, shared, State::idle(chosen), softirq)
         .ok_or_else(|| give_up(DropReason::NoMemory))?;
-    let held = child.hold();
     let mut esp = child.locked();
     let sock = esp.sock();
     space.sysctl.limit_buffers(sock);
@@ -708,10 +703,10 @@ fn spawn(
     esp_connection::set_state(sock, TcpState::SynRecv);
     // The device is measured when changes are heard of already.
     let mut connection = Connection::new(sock, engine, device, waiting);
-    connection.life.set_parent(Parent::new(queue.clone(), slot));
+    connection.life.set_parent(Parent::new(queue.clone()));
     esp.state.role = Role::Connection(connection);
     sock.start_flow();
-    if queue.lock().put(slot, held).is_some() {
+    if !queue.lock().put(sock) {
         // The listener has closed meanwhile.
         if let Some(connection) = esp.state.connection() {
             let _ = connection.engine.abort();

@@ -17,26 +17,18 @@ const CONNECTION: usize = 4096;
 /// is: a namespace more does not raise it.
 static ORPHANED: AtomicUsize = AtomicUsize::new(0);
 
-/// A child's place in its listener's queue, until it is accepted or over.
-pub(crate) struct Parent<P: Offspring> {
-    queue: SharedQueue<P>,
-    slot: u32,
-}
+/// The queue that a half-open child is in, until it is connected or over.
+pub(crate) struct Parent<P: Offspring>(SharedQueue<P>);
 
 impl<P: Offspring> Parent<P> {
-    /// The place `slot` of `queue`.
-    pub(crate) fn new(queue: SharedQueue<P>, slot: u32) -> Self {
-        Parent { queue, slot }
+    /// The queue `queue`.
+    pub(crate) fn new(queue: SharedQueue<P>) -> Self {
+        Parent(queue)
     }
 
     /// The queue.
     pub(crate) fn queue(&self) -> &SharedQueue<P> {
-        &self.queue
-    }
-
-    /// The place in it.
-    pub(crate) fn slot(&self) -> u32 {
-        self.slot
+        &self.0
     }
 }
 
@@ -65,12 +57,12 @@ impl<P: Offspring> Life<P> {
         self.parent = Some(parent);
     }
 
-    /// The place of a half-open child.
+    /// The queue that a half-open child is in.
     pub(crate) fn parent(&self) -> Option<&Parent<P>> {
         self.parent.as_ref()
     }
 
-    /// The place of a half-open child, which has it no more.
+    /// The queue that a half-open child was in.
     pub(crate) fn take_parent(&mut self) -> Option<Parent<P>> {
         self.parent.take()
     }
@@ -78,7 +70,7 @@ impl<P: Offspring> Life<P> {
     /// Whether `accept` can be given the connection, as far as it is a half-open child.
     pub(crate) fn can_be_accepted(&self) -> bool {
         let parent = self.parent.as_ref();
-        parent.is_none_or(|parent| parent.queue.lock().has_room())
+        parent.is_none_or(|parent| parent.queue().lock().has_room())
     }
 
     /// Has every later call report `error`.

@@ -302,7 +302,7 @@ pub(crate) fn listen_as_twin(call: &Call<'_, Esp>, backlog: u32) -> Result {
     let mut guard = call.lock();
     let esp = guard.locked();
     if let Some(queue) = esp.state.listening() {
-        esp_accept::set_backlog(queue, backlog)?;
+        esp_accept::set_backlog(queue, backlog);
         sock.backlog_limit().store(backlog, Relaxed);
         return Ok(());
     }
@@ -550,7 +550,7 @@ impl Operations for Esp {
         let mut guard = call.lock();
         let esp = guard.locked();
         if let Some(queue) = esp.state.listening() {
-            esp_accept::set_backlog(queue, backlog)?;
+            esp_accept::set_backlog(queue, backlog);
             sock.backlog_limit().store(backlog, Relaxed);
             return Ok(());
         }

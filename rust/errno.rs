@@ -82,7 +82,7 @@ pub(crate) mod prelude {
     pub(crate) use super::*;
     pub(crate) use core::pin::Pin;
     pub(crate) use kernel::{
-        alloc::flags::{GFP_ATOMIC, GFP_KERNEL},
+        alloc::flags::{GFP_ATOMIC, GFP_KERNEL, GFP_KERNEL_ACCOUNT},
         alloc::{KBox, KVVec, KVec},
         pr_err, ThisModule,
     };

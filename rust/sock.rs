@@ -18,7 +18,7 @@ use super::{
     namespace::Net,
     queue::{self, Queue},
     skb::{Buffer, Context, Skb},
-    sock_list::Links,
+    sock_list::{ChildLink, Links, SlotLink},
     softirq::Softirq,
     table::Memberships,
 };
@@ -286,7 +286,8 @@ pub(crate) struct Sock<P: Protocol> {
     pub(super) timer_missed: AtomicBool,
     pub(super) entry: Entry,
     pub(super) tables: Memberships,
-    pub(super) links: Links<P>,
+    pub(super) links: Links<P, SlotLink>,
+    pub(super) child_links: Links<P, ChildLink>,
     /// The socket is not counted in `/proc/net/protocols` any more.
     retired: AtomicBool,
     shared: P::Shared,
@@ -294,7 +295,7 @@ pub(crate) struct Sock<P: Protocol> {
 }
 
 // SAFETY: `raw` and `shared` are `Sync`; `state`, which is `Send`, is reached through the lock only,
-// and what is in `links` through the list that a socket belongs to.
+// and what is in its links through the lists that a socket belongs to.
 unsafe impl<P: Protocol> Sync for Sock<P> {}
 
 impl<P: Protocol> Deref for Sock<P> {
@@ -359,6 +360,7 @@ impl<P: Protocol> Sock<P> {
             ptr::write(ptr::addr_of_mut!((*this).entry), Entry::new());
             ptr::write(ptr::addr_of_mut!((*this).tables), Memberships::default());
             ptr::write(ptr::addr_of_mut!((*this).links), Links::default());
+            ptr::write(ptr::addr_of_mut!((*this).child_links), Links::default());
             ptr::write(ptr::addr_of_mut!((*this).retired), AtomicBool::new(false));
             ptr::write(ptr::addr_of_mut!((*this).shared), shared);
             ptr::write(ptr::addr_of_mut!((*this).state), UnsafeCell::new(state));
@@ -702,11 +704,6 @@ impl<P: Protocol> NewChild<P> {
             sock,
             _held: NotThreadSafe,
         })
-    }
-
-    /// A reference to the child.
-    pub(crate) fn hold(&self) -> SockRef<P> {
-        self.sock.clone()
     }
 
     /// All that the child's lock guards.

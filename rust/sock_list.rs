@@ -23,19 +23,57 @@ use core::{
     },
 };
 
+/// One of the two sets of links by which a socket can be in lists: by each in those of one [`SockLists`] at a time.
+///
+/// # Safety
+///
+/// [`of`](Self::of) returns a part of the socket that it is given, always the same one, and another than any other set of
+/// links does.
+pub(crate) unsafe trait Link<P: Protocol>: Sized + 'static {
+    /// The value that lists store with a socket.
+    type Slot: Default + Send;
+    /// The links of a socket.
+    fn of(sock: &Sock<P>) -> &Links<P, Self>;
+}
+
+/// The links of lists that store the protocol's [`Slot`](Protocol::Slot) with a socket.
+pub(crate) enum SlotLink {}
+/// The links of a listener's lists of its children.
+pub(crate) enum ChildLink {}
+
+// SAFETY: The field is this set's alone.
+unsafe impl<P: Protocol> Link<P> for SlotLink {
+    type Slot = P::Slot;
+
+    #[inline]
+    fn of(sock: &Sock<P>) -> &Links<P, Self> {
+        &sock.links
+    }
+}
+
+// SAFETY: The field is this set's alone.
+unsafe impl<P: Protocol> Link<P> for ChildLink {
+    type Slot = ();
+
+    #[inline]
+    fn of(sock: &Sock<P>) -> &Links<P, Self> {
+        &sock.child_links
+    }
+}
+
 /// A socket's links and slot. It belongs to one [`SockLists`] at most, and only that one looks inside.
 #[repr(C)]
-pub(super) struct Links<P: Protocol> {
+pub(crate) struct Links<P: Protocol, L: Link<P>> {
     /// Linked while `held` is a socket.
     node: UnsafeCell<bindings::list_head>,
     /// The first head of the lists that the socket belongs to, or null.
     owner: AtomicPtr<bindings::list_head>,
     /// The reference of a socket that is in one of them.
     held: UnsafeCell<Option<SockRef<P>>>,
-    slot: UnsafeCell<P::Slot>,
+    slot: UnsafeCell<L::Slot>,
 }
 
-impl<P: Protocol> Default for Links<P> {
+impl<P: Protocol, L: Link<P>> Default for Links<P, L> {
     fn default() -> Self {
         Links {
             node: UnsafeCell::new(bindings::list_head {
@@ -56,29 +94,42 @@ impl<P: Protocol> Default for Links<P> {
 /// The nodes in the lists are those of sockets whose `owner` is the first head and whose `held` is
 /// the socket itself: each is in memory as long as that reference. Of a socket whose `owner` is the
 /// first head, all other links are used through an exclusive reference to these lists only.
-pub(crate) struct SockLists<P: Protocol, const N: usize> {
+pub(crate) struct SockLists<P: Protocol, const N: usize, L: Link<P> = SlotLink> {
     heads: KBox<UnsafeCell<[bindings::list_head; N]>>,
-    _sockets: PhantomData<SockRef<P>>,
+    _sockets: PhantomData<(SockRef<P>, fn() -> L)>,
 }
 
 // SAFETY: The lists, and the slots of their sockets, which are `Send`, are reached through exclusive
 // references only, from any processor.
-unsafe impl<P: Protocol, const N: usize> Send for SockLists<P, N> {}
+unsafe impl<P: Protocol, const N: usize, L: Link<P>> Send for SockLists<P, N, L> {}
 
-impl<P: Protocol, const N: usize> SockLists<P, N> {
+impl<P: Protocol, const N: usize, L: Link<P>> SockLists<P, N, L> {
+    /// Empty lists, charged to the memory cgroup of the calling task.
+    ///
+    /// # Errors
+    ///
+    /// `ENOMEM`.
+    pub(crate) fn new() -> Result<Self> {
+        Self::with_flags(GFP_KERNEL_ACCOUNT)
+    }
+
     /// Empty lists, made in a context that may not sleep.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new_atomic() -> Result<Self> {
+        Self::with_flags(GFP_ATOMIC)
+    }
+
+    fn with_flags(flags: kernel::alloc::Flags) -> Result<Self> {
         const { assert!(N > 0) };
         let heads = array::from_fn(|_| bindings::list_head {
             next: ptr::null_mut(),
             prev: ptr::null_mut(),
         });
         let lists = SockLists {
-            heads: KBox::new(UnsafeCell::new(heads), GFP_ATOMIC)?,
+            heads: KBox::new(UnsafeCell::new(heads), flags)?,
             _sockets: PhantomData,
         };
         for list in 0..N {
@@ -102,8 +153,8 @@ impl<P: Protocol, const N: usize> SockLists<P, N> {
     }
 
     /// Makes the socket belong to these lists, with a slot. `false` if it belongs to some already.
-    pub(crate) fn admit(&mut self, sock: &Sock<P>, slot: P::Slot) -> bool {
-        let links = &sock.links;
+    pub(crate) fn admit(&mut self, sock: &Sock<P>, slot: L::Slot) -> bool {
+        let links = L::of(sock);
         let won = links
             .owner
             .compare_exchange(ptr::null_mut(), self.owner(), Acquire, Relaxed)
@@ -117,14 +168,14 @@ impl<P: Protocol, const N: usize> SockLists<P, N> {
 
     /// The socket's links, if it belongs to these lists.
     #[inline]
-    fn own<'a>(&self, sock: &'a Sock<P>) -> Option<&'a Links<P>> {
-        let links = &sock.links;
+    fn own<'a>(&self, sock: &'a Sock<P>) -> Option<&'a Links<P, L>> {
+        let links = L::of(sock);
         (links.owner.load(Relaxed) == self.owner()).then_some(links)
     }
 
     /// The slot of a socket that belongs to these lists.
     #[inline]
-    pub(crate) fn slot<'a>(&'a mut self, sock: &'a Sock<P>) -> Option<&'a mut P::Slot> {
+    pub(crate) fn slot<'a>(&'a mut self, sock: &'a Sock<P>) -> Option<&'a mut L::Slot> {
         let links = self.own(sock)?;
         // SAFETY: The socket is these lists', which are borrowed exclusively for as long.
         Some(unsafe { &mut *links.slot.get() })
@@ -160,7 +211,7 @@ impl<P: Protocol, const N: usize> SockLists<P, N> {
             if bindings::list_empty(head) {
                 return None;
             }
-            &*(*head).next.cast::<Links<P>>()
+            &*(*head).next.cast::<Links<P, L>>()
         };
         self.unlink(links)
     }
@@ -180,7 +231,7 @@ impl<P: Protocol, const N: usize> SockLists<P, N> {
         held
     }
 
-    fn unlink(&mut self, links: &Links<P>) -> Option<SockRef<P>> {
+    fn unlink(&mut self, links: &Links<P, L>) -> Option<SockRef<P>> {
         // SAFETY: The socket is these lists', which are borrowed exclusively.
         let held = unsafe { (*links.held.get()).take() }?;
         // SAFETY: A socket was held, so the node is in one of these lists.
@@ -189,7 +240,7 @@ impl<P: Protocol, const N: usize> SockLists<P, N> {
     }
 }
 
-impl<P: Protocol, const N: usize> Drop for SockLists<P, N> {
+impl<P: Protocol, const N: usize, L: Link<P>> Drop for SockLists<P, N, L> {
     fn drop(&mut self) {
         // A socket that still belongs to the lists is not linked after this: nothing points to a head.
         for list in 0..N {
