@@ -16,8 +16,13 @@ use core::{
 use kernel::{sync::LockClassKey, types::NotThreadSafe};
 
 /// Data behind a lock that is taken with bottom halves disabled.
-pub(crate) struct BhLock<T> {
-    lock: KBox<UnsafeCell<bindings::spinlock_t>>,
+pub(crate) struct BhLock<T>(KBox<Locked<T>>);
+
+/// A lock and its data, where they stay. They share no cache line with another lock: processors that take different
+/// locks do not wait for each other.
+#[repr(C, align(64))]
+struct Locked<T> {
+    lock: UnsafeCell<bindings::spinlock_t>,
     data: UnsafeCell<T>,
 }
 
@@ -27,14 +32,14 @@ unsafe impl<T: Send> Send for BhLock<T> {}
 unsafe impl<T: Send> Sync for BhLock<T> {}
 
 impl<T> BhLock<T> {
-    /// A lock around `data`. The lock checker takes all locks of a `class`
+    /// A lock around `data`, charged to the memory cgroup of the calling task. The lock checker takes all locks of a `class`
     /// (`kernel::static_lock_class!()`) for one: those that are held together need different ones.
     ///
     /// # Errors
     ///
     /// `ENOMEM`.
     pub(crate) fn new(data: T, class: Pin<&'static LockClassKey>) -> Result<Self> {
-        Self::with_flags(data, class, GFP_KERNEL)
+        Self::with_flags(data, class, GFP_KERNEL_ACCOUNT)
     }
 
     /// As [`Self::new`], in a context that may not sleep.
@@ -51,22 +56,22 @@ impl<T> BhLock<T> {
         class: Pin<&'static LockClassKey>,
         flags: kernel::alloc::Flags,
     ) -> Result<Self> {
-        // SAFETY: All zeroes are overwritten by `spin_lock_init` next.
-        let lock = unsafe { core::mem::zeroed::<bindings::spinlock_t>() };
-        let lock = KBox::new(UnsafeCell::new(lock), flags)?;
-        // SAFETY: The lock does not move any more: it is in a box of its own. The class is static.
-        unsafe { bindings::spin_lock_init(lock.get(), class.as_ptr().cast()) };
-        Ok(BhLock {
-            lock,
+        let locked = Locked {
+            // SAFETY: All zeroes are overwritten by `spin_lock_init` next.
+            lock: UnsafeCell::new(unsafe { core::mem::zeroed() }),
             data: UnsafeCell::new(data),
-        })
+        };
+        let locked = KBox::new(locked, flags)?;
+        // SAFETY: The lock does not move any more: nothing takes it out of its box. The class is static.
+        unsafe { bindings::spin_lock_init(locked.lock.get(), class.as_ptr().cast()) };
+        Ok(BhLock(locked))
     }
 
     /// Takes the lock.
     #[inline]
     pub(crate) fn lock(&self) -> BhLockGuard<'_, T> {
         // SAFETY: Initialised in `new`.
-        unsafe { bindings::spin_lock_bh(self.lock.get()) };
+        unsafe { bindings::spin_lock_bh(self.0.lock.get()) };
         BhLockGuard(self, NotThreadSafe)
     }
 }
@@ -83,7 +88,7 @@ impl<T> Deref for BhLockGuard<'_, T> {
     #[inline]
     fn deref(&self) -> &T {
         // SAFETY: The lock is held.
-        unsafe { &*self.0.data.get() }
+        unsafe { &*self.0 .0.data.get() }
     }
 }
 
@@ -91,7 +96,7 @@ impl<T> DerefMut for BhLockGuard<'_, T> {
     #[inline]
     fn deref_mut(&mut self) -> &mut T {
         // SAFETY: The lock is held, and the guard is borrowed exclusively.
-        unsafe { &mut *self.0.data.get() }
+        unsafe { &mut *self.0 .0.data.get() }
     }
 }
 
@@ -99,6 +104,6 @@ impl<T> Drop for BhLockGuard<'_, T> {
     #[inline]
     fn drop(&mut self) {
         // SAFETY: The guard holds the lock.
-        unsafe { bindings::spin_unlock_bh(self.0.lock.get()) };
+        unsafe { bindings::spin_unlock_bh(self.0 .0.lock.get()) };
     }
 }
