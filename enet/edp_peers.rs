@@ -41,9 +41,9 @@ impl Peers {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        let mut buckets = KVec::with_capacity(BUCKETS, GFP_KERNEL)?;
+        let mut buckets = KVec::with_capacity(BUCKETS, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..BUCKETS {
-            buckets.push(Bucket::default(), GFP_KERNEL)?;
+            buckets.push(Bucket::default(), GFP_KERNEL_ACCOUNT)?;
         }
         Ok(Peers {
             secret: Secret::new(),

@@ -59,13 +59,13 @@ impl Connections {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        let tree = KBox::pin_init(new_mutex!(RBTree::new()), GFP_KERNEL)?;
+        let tree = KBox::pin_init(new_mutex!(RBTree::new()), GFP_KERNEL_ACCOUNT)?;
         Ok(Connections(tree))
     }
 
     /// Keeps what carries the connection of a descriptor; without memory the list lacks it.
     pub(crate) fn note(&self, inode: u64, carrier: Carrier) {
-        let Ok(node) = RBTreeNode::new(inode, carrier, GFP_KERNEL) else {
+        let Ok(node) = RBTreeNode::new(inode, carrier, GFP_KERNEL_ACCOUNT) else {
             return;
         };
         let before = self.0.lock().insert(node);

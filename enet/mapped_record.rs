@@ -104,7 +104,7 @@ impl Record {
             accepted,
             told: AtomicBool::new(accepted),
             turn: AtomicBool::new(false),
-            attempt: KBox::pin_init(new_mutex!(None), GFP_KERNEL)?,
+            attempt: KBox::pin_init(new_mutex!(None), GFP_KERNEL_ACCOUNT)?,
         })
     }
 

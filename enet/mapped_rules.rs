@@ -108,7 +108,7 @@ impl Rules {
         // The first rule brings the room for all: nothing is allocated while the lock is held.
         let mut room = KVec::new();
         if self.0.lock().capacity() == 0 {
-            room = KVec::with_capacity(MOST, GFP_KERNEL)?;
+            room = KVec::with_capacity(MOST, GFP_KERNEL_ACCOUNT)?;
         }
         let mut rules = self.0.lock();
         if rules.capacity() == 0 {

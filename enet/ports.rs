@@ -59,8 +59,8 @@ impl<P: Protocol, L: Link> Ports<P, L> {
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
         let taken = Taken {
-            bits: BitmapVec::new(1 << u16::BITS, GFP_KERNEL)?,
-            shared: BitmapVec::new(1 << u16::BITS, GFP_KERNEL)?,
+            bits: BitmapVec::new(1 << u16::BITS, GFP_KERNEL_ACCOUNT)?,
+            shared: BitmapVec::new(1 << u16::BITS, GFP_KERNEL_ACCOUNT)?,
             moved: [0; DESTINATIONS],
         };
         Ok(Ports {

@@ -71,8 +71,8 @@ impl Space {
     ///
     /// `ENOMEM`.
     pub(crate) fn make() -> Result<Self> {
-        let settings = Arc::new(Settings::new(Limits::of_new_socket::<Esp>)?, GFP_KERNEL)?;
-        let statistics = Arc::new(Statistics::new()?, GFP_KERNEL)?;
+        let settings = Arc::new(Settings::new(Limits::of_new_socket::<Esp>)?, GFP_KERNEL_ACCOUNT)?;
+        let statistics = Arc::new(Statistics::new()?, GFP_KERNEL_ACCOUNT)?;
         Ok(Space {
             edp_ports: Ports::new()?,
             edp_peers: Peers::new()?,

@@ -173,7 +173,7 @@ impl Settings {
             checksum: AtomicU32::new(0),
         };
         Ok(Settings {
-            live: Arc::new(live, GFP_KERNEL)?,
+            live: Arc::new(live, GFP_KERNEL_ACCOUNT)?,
             new_limits,
             send_buffer: AtomicU32::new(0),
             receive_buffer: AtomicU32::new(0),

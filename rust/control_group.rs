@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! The control group of a socket: that of the task that made it, or of the socket that it was made for.
+//! The control group of a socket: that of the task that made it, or of the socket that it was made for; and the one that its
+//! memory is charged to.
 //!
-//! C header: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h)
+//! C headers: [`include/linux/cgroup.h`](srctree/include/linux/cgroup.h),
+//! [`include/linux/slab.h`](srctree/include/linux/slab.h) (`kmem_cache_charge`)
 
 use super::{bindings, sock::RawSock};
 use kernel::ffi::c_int;
@@ -32,5 +34,13 @@ impl RawSock {
     pub(crate) fn is_filtered_by_group(&self) -> bool {
         // SAFETY: The socket is valid and has its control group.
         unsafe { bindings::cgroup_filters_inet(self.as_ptr()) }
+    }
+
+    /// Charges the memory of a listener's child, which a softirq made, to the memory cgroup of the calling task. As with
+    /// TCP, the task exceeds its limit rather than being refused. May sleep.
+    pub(super) fn charge(&self) {
+        // SAFETY: A socket is an object of its protocol's cache, and may be charged for at any time; the function does
+        // nothing for one that is.
+        unsafe { bindings::sk_charge(self.as_ptr()) };
     }
 }

@@ -75,7 +75,10 @@ impl<P: Protocol<Kind = Datagram>> Sock<P> {
         let free = !self.has_error()
             && self.shutdown() & uapi::SEND_SHUTDOWN == 0
             && self.in_devices() < self.send_limit();
-        if let Some(skb) = free.then(|| Skb::alloc_fragment(headroom, size)).flatten() {
+        if let Some(skb) = free
+            .then(|| Skb::alloc_charged(self, headroom, size))
+            .flatten()
+        {
             // SAFETY: The buffer is ours. The socket is borrowed, so it lives, and is freed after what it owns.
             unsafe { bindings::skb_set_owner_w(skb.as_ptr(), self.as_ptr()) };
             return Ok(skb);

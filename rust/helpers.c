@@ -42,6 +42,8 @@ H(bool, sock_tryhold, (struct sock *sk), return refcount_inc_not_zero(&sk->sk_re
 H(void, sock_put, (struct sock *sk), sock_put(sk))
 H(void, sock_orphan, (struct sock *sk), sock_orphan(sk))
 H(void, sock_graft, (struct sock *sk, struct socket *sock), sock_graft(sk, sock))
+/* As __sk_charge() does it for TCP. */
+H(void, sk_charge, (struct sock *sk), kmem_cache_charge(sk, GFP_KERNEL | __GFP_NOFAIL))
 H(void, sock_set_flag, (struct sock *sk, enum sock_flags flag), sock_set_flag(sk, flag))
 H(bool, sock_flag, (const struct sock *sk, enum sock_flags flag), return sock_flag(sk, flag))
 H(bool, bh_lock_sock_nested, (struct sock *sk), bh_lock_sock_nested(sk); return sock_owned_by_user(sk))
@@ -156,6 +158,8 @@ H(struct sk_buff *, alloc_skb, (unsigned int size, gfp_t gfp), return alloc_skb(
 H(u32, skb_head_align, (u32 size), return SKB_HEAD_ALIGN(size))
 H(struct sk_buff *, build_skb_here, (void *head, u32 size), return in_softirq() ? napi_build_skb(head, size) : build_skb(head, size))
 H(void, skb_free_frag, (void *head), skb_free_frag(head))
+/* With a reference to the page, which skb_free_frag() gives back. */
+H(void *, page_frag_head, (struct page_frag *frag), get_page(frag->page); return page_address(frag->page) + frag->offset)
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
 /* Pages that a sender on this host may still write to are copied. */
@@ -302,7 +306,7 @@ H(unsigned int, rhashtable_walk_skip, (const struct rhashtable_iter *iter), retu
 H(bool, is_err, (const void *ptr), return IS_ERR(ptr))
 
 /* words of each processor; their addresses are numbers to Rust, which has no address spaces */
-H(void *, alloc_percpu_words, (size_t n), return (void *)(__force unsigned long)__alloc_percpu(n * sizeof(unsigned long), sizeof(unsigned long)))
+H(void *, alloc_percpu_words, (size_t n), return (void *)(__force unsigned long)__alloc_percpu_gfp(n * sizeof(unsigned long), sizeof(unsigned long), GFP_KERNEL_ACCOUNT))
 H(void, free_percpu_words, (void *words), free_percpu((void __percpu *)(unsigned long)words))
 H(void, percpu_word_add, (void *words, size_t index, unsigned long n), this_cpu_add(((unsigned long __percpu *)(unsigned long)words)[index], n))
 H(unsigned long, percpu_word_sum, (void *words, size_t index), unsigned long sum = 0; int cpu; for_each_possible_cpu(cpu) sum += READ_ONCE(per_cpu_ptr((unsigned long __percpu *)(unsigned long)words, cpu)[index]); return sum)

@@ -262,7 +262,7 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         // The rules of a group hold for the descriptor's socket, whoever connects or listens.
         // SAFETY: The socket is new.
         unsafe { sock.join_group(self.sock()) };
-        let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL)?;
+        let companion = KBox::new(Companion::<M> { sock, record }, GFP_KERNEL_ACCOUNT)?;
         // SAFETY: The socket is new and the call holds the descriptor. If another call was first, the socket
         // is cut off again before it goes.
         unsafe { attach(self.socket, &companion.sock) };

@@ -82,7 +82,8 @@ impl<P: Protocol> Map<P> {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        let zeroed = KBox::<UnsafeCell<bindings::rhashtable>>::new_uninit(GFP_KERNEL | __GFP_ZERO)?;
+        let zeroed =
+            KBox::<UnsafeCell<bindings::rhashtable>>::new_uninit(GFP_KERNEL_ACCOUNT | __GFP_ZERO)?;
         // SAFETY: Plain data, valid as zeroes for the kernel to initialize.
         let table = unsafe { zeroed.assume_init() };
         let entry = offset_of!(Sock<P>, entry);

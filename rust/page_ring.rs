@@ -127,7 +127,7 @@ impl Filled {
             first: 0,
             count: 0,
         };
-        KBox::new(filled, GFP_KERNEL).ok()
+        KBox::new(filled, GFP_KERNEL_ACCOUNT).ok()
     }
 
     fn oldest(&self) -> Option<&Page> {

@@ -522,6 +522,23 @@ pub(crate) struct Skb(NonNull<bindings::sk_buff>);
 // SAFETY: A buffer is not tied to the CPU or task that made it.
 unsafe impl Send for Skb {}
 
+/// Bytes between the beginnings of fragments of a task's page: a cache line, so that a buffer's header is as well aligned
+/// as what the core allocates.
+const FRAGMENT_ALIGN: u32 = 64;
+
+/// Bytes that a buffer with so much room takes; `None` if that is more than a page.
+#[inline]
+fn fragment_size(headroom: usize, size: usize) -> Option<u32> {
+    let total = u32::try_from(headroom.checked_add(size)?).ok()?;
+    // A larger size could overflow when it is rounded up.
+    if total as usize > PAGE_SIZE {
+        return None;
+    }
+    // SAFETY: Computes a size.
+    let whole = unsafe { bindings::skb_head_align(total) };
+    (whole as usize <= PAGE_SIZE).then_some(whole)
+}
+
 impl Skb {
     /// Takes over a reference. `None` for a null pointer.
     ///
@@ -566,18 +583,12 @@ impl Skb {
 
     /// A new buffer in a fragment of a page, as drivers have it for what they receive: the kernel zeroes what it allocates
     /// (`init_on_alloc`), and fragments are not allocated one by one. `None` also for more than a page.
+    ///
+    /// The fragment is charged to no memory cgroup, and as long as it is used, so is its page, of 32 KiB as a rule. What a
+    /// task asks for is allocated by [`alloc_charged`](Self::alloc_charged).
     #[inline]
     pub(super) fn alloc_fragment(headroom: usize, size: usize) -> Option<Self> {
-        let total = u32::try_from(headroom.checked_add(size)?).ok()?;
-        // A larger size could overflow when it is rounded up.
-        if total as usize > PAGE_SIZE {
-            return None;
-        }
-        // SAFETY: Computes a size.
-        let whole = unsafe { bindings::skb_head_align(total) };
-        if whole as usize > PAGE_SIZE {
-            return None;
-        }
+        let whole = fragment_size(headroom, size)?;
         // SAFETY: Any size up to a page may be asked for. The fragment is ours, and so large that a buffer with `total` bytes of
         // room fits into it; it becomes the buffer's, or is given back.
         unsafe {
@@ -588,6 +599,37 @@ impl Skb {
             let skb = bindings::build_skb_here(head, whole);
             if skb.is_null() {
                 bindings::skb_free_frag(head);
+            }
+            Self::fresh(skb, headroom)
+        }
+    }
+
+    /// As [`alloc_fragment`](Self::alloc_fragment), for a send call on `sock`, in a fragment of the running task's page,
+    /// which is charged to the task's memory cgroup. `None` also on a socket that must not use that page. The task may
+    /// sleep.
+    #[inline]
+    pub(super) fn alloc_charged(sock: &RawSock, headroom: usize, size: usize) -> Option<Self> {
+        let whole = fragment_size(headroom, size)?;
+        // SAFETY: The socket is valid. The result is null, or the page fragment of the task that runs this: only its own
+        // calls use that, and none of them comes in between, since sockets that memory reclaim uses are marked to yield
+        // null here.
+        let pages = unsafe { bindings::sk_task_frag(sock.as_ptr()).as_mut() }?;
+        // Not beyond the page, whose size is a multiple.
+        pages.offset = pages.offset.wrapping_add(FRAGMENT_ALIGN - 1) & !(FRAGMENT_ALIGN - 1);
+        // SAFETY: The fragment has a reference to its page, or no page.
+        if !unsafe { bindings::skb_page_frag_refill(whole, pages, Context::Task.gfp()) } {
+            return None;
+        }
+        // SAFETY: From its offset on the page is the task's alone, and has `whole` bytes, since that is a page at most. They
+        // become the buffer's, which gets a reference to the page, and no other part of the page is the buffer's. Pages are
+        // no high memory, which the flags do not ask for. Without a buffer the reference is given back.
+        unsafe {
+            let head = bindings::page_frag_head(pages);
+            let skb = bindings::build_skb_here(head, whole);
+            if skb.is_null() {
+                bindings::skb_free_frag(head);
+            } else {
+                pages.offset = pages.offset.wrapping_add(whole);
             }
             Self::fresh(skb, headroom)
         }

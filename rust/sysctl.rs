@@ -156,7 +156,7 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
 
     fn new(net: &Net) -> Result<Self> {
         let numbers = N::of(net);
-        let mut table = KVec::with_capacity(N::FILES.len(), GFP_KERNEL)?;
+        let mut table = KVec::with_capacity(N::FILES.len(), GFP_KERNEL_ACCOUNT)?;
         for (place, (name, _)) in N::FILES.iter().enumerate() {
             // SAFETY: All zeroes is an entry without name, data and handler.
             let mut entry: bindings::ctl_table = unsafe { mem::zeroed() };
@@ -165,7 +165,7 @@ unsafe impl<N: PerNamespace> PerNet for Directory<N> {
             entry.extra1 = ptr::without_provenance_mut(place);
             entry.mode = 0o644;
             entry.proc_handler = Some(handle::<N>);
-            table.push(entry, GFP_KERNEL)?;
+            table.push(entry, GFP_KERNEL_ACCOUNT)?;
         }
         // SAFETY: The namespace is valid, and its own directory tree with it: the core ends that
         // after us. Names are static; table and numbers are allocations of their own, which stay

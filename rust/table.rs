@@ -172,12 +172,12 @@ impl<P: Protocol, L: Link> Table<P, L> {
     pub(crate) fn new(bits: u32) -> Result<Self> {
         let lock = BhLock::new((), kernel::static_lock_class!())?;
         let count = 1_usize << bits;
-        let mut buckets = KVVec::with_capacity(count, GFP_KERNEL)?;
+        let mut buckets = KVVec::with_capacity(count, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..count {
             let head = bindings::hlist_nulls_head {
                 first: ptr::null_mut(),
             };
-            buckets.push(Bucket(UnsafeCell::new(head)), GFP_KERNEL)?;
+            buckets.push(Bucket(UnsafeCell::new(head)), GFP_KERNEL_ACCOUNT)?;
         }
         for bucket in buckets.iter_mut() {
             let end = bucket.end();

@@ -185,6 +185,7 @@ impl NewDescriptor<'_> {
             }
             bindings::sock_hold(child.as_ptr());
             bindings::sock_graft(child.as_ptr(), self.0);
+            child.charge();
             if !child.keeps_records() {
                 bindings::socket_support_zc(self.0);
             }

@@ -83,7 +83,7 @@ impl<M: Streams> NewStream<'_, M> {
                 sock: child,
                 record,
             },
-            GFP_KERNEL,
+            GFP_KERNEL_ACCOUNT,
         )?;
         let front = listener.sock();
         let mut made: *mut bindings::socket = ptr::null_mut();
@@ -108,6 +108,7 @@ impl<M: Streams> NewStream<'_, M> {
             bindings::sock_release(made);
             RawSock::from_raw(sk).inherit_options(front);
         }
+        companion.sock.charge();
         let guard = companion.sock.lock();
         // SAFETY: The child is locked, so that no other call gives it a descriptor meanwhile, and had none. It is cut
         // off before the descriptor goes, in `release`.
