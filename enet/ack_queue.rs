@@ -23,7 +23,10 @@ use crate::{
     sysctl::{Live, Seen},
 };
 use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
-use kernel::sync::Arc;
+use kernel::{
+    rbtree::{RBTree, RBTreeNode},
+    sync::Arc,
+};
 
 /// A protocol whose sockets wait in ACK queues.
 pub(crate) trait Scheduled: Protocol<Slot = esp::Slot> {
@@ -281,8 +284,14 @@ impl<P: Scheduled> Place<P> {
 ///
 /// Devices whose indices are congruent share an entry: the question whether somebody may still be
 /// sending is then answered with yes a little longer.
+///
+/// An entry may be [`GRAIN`] older than the last packet: silence is measured in milliseconds. So the processors that serve
+/// one device seldom take its cache line from each other.
 #[derive(Default)]
 pub(crate) struct Arrivals([Arrival; 16]);
+
+/// Packets that come sooner than this after the last one noted are not noted, nanoseconds.
+const GRAIN: u64 = 20_000;
 
 /// On a cache line of its own, for devices are served by different processors.
 #[derive(Default)]
@@ -294,7 +303,9 @@ impl Arrivals {
     #[inline]
     pub(crate) fn pass(&self, ifindex: u32, now: u64) {
         if let Some(arrival) = self.0.get(ifindex as usize % 16) {
-            arrival.0.store(now, Relaxed);
+            if now.wrapping_sub(arrival.0.load(Relaxed)) > GRAIN {
+                arrival.0.store(now, Relaxed);
+            }
         }
     }
 
@@ -308,7 +319,8 @@ impl Arrivals {
 
 /// The ACK queues of a namespace, one for each device that a connection uses.
 pub(crate) struct AckQueues<P: Scheduled> {
-    queues: BhLock<KVec<Shared<P>>>,
+    /// By index of the device.
+    queues: BhLock<RBTree<u32, Shared<P>>>,
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
     statistics: Arc<Statistics>,
@@ -324,8 +336,8 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(AckQueues {
             live,
             statistics,
-            queues: BhLock::new(KVec::new(), kernel::static_lock_class!())?,
-            arrivals: Arc::new(Arrivals::default(), GFP_KERNEL)?,
+            queues: BhLock::new(RBTree::new(), kernel::static_lock_class!())?,
+            arrivals: Arc::new(Arrivals::default(), GFP_KERNEL_ACCOUNT)?,
         })
     }
 
@@ -343,20 +355,20 @@ impl<P: Scheduled> AckQueues<P> {
     /// `ENOMEM` when it has none yet and none can be made.
     pub(crate) fn of(&self, ifindex: u32) -> Result<Shared<P>> {
         let mut queues = self.queues.lock();
-        if let Some(queue) = queues.iter().find(|queue| queue.ifindex == ifindex) {
+        if let Some(queue) = queues.get(&ifindex) {
             return Ok(queue.clone());
         }
         let queue = AckQueue::new_atomic(ifindex, self)?;
-        queues.push(queue.clone(), GFP_ATOMIC)?;
+        let node = RBTreeNode::new(ifindex, queue.clone(), GFP_ATOMIC)?;
+        let before = queues.insert(node);
+        drop(queues);
+        drop(before);
         Ok(queue)
     }
 
     /// A device is gone: its queue lasts as long as the sockets that know it.
     pub(crate) fn forget(&self, ifindex: u32) {
-        let mut queues = self.queues.lock();
-        let place = queues.iter().position(|queue| queue.ifindex == ifindex);
-        let queue = place.and_then(|place| queues.remove(place).ok());
-        drop(queues);
-        drop(queue);
+        let node = self.queues.lock().remove_node(&ifindex);
+        drop(node);
     }
 }
