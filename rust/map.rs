@@ -23,8 +23,8 @@ use core::{
     ops::ControlFlow,
     ptr,
     sync::atomic::{
-        AtomicPtr, AtomicU32,
-        Ordering::{Acquire, Relaxed, Release},
+        fence, AtomicPtr, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release, SeqCst},
     },
 };
 use kernel::{alloc::flags::__GFP_ZERO, ffi::c_void};
@@ -116,6 +116,9 @@ impl<P: Protocol> Map<P> {
 
     /// Puts a socket in under `key`. The map holds it until [`Self::remove`].
     ///
+    /// Of a change that another processor makes before it [walks](Self::for_each_held) through the map, one of two is true:
+    /// the walk comes to the socket, or the caller sees the change in all that it reads after this.
+    ///
     /// # Errors
     ///
     /// `EEXIST` if another has that key, `EINVAL` if the socket is in a map, `ENOMEM`.
@@ -140,6 +143,9 @@ impl<P: Protocol> Map<P> {
             Ok(()) => {
                 // The map's reference.
                 forget(held);
+                // Pairs with that of `for_each_held`. Without both, each side could read what it asks for before its own
+                // store reaches the other.
+                fence(SeqCst);
                 Ok(())
             }
             Err(error) => {
@@ -202,6 +208,8 @@ impl<P: Protocol> Map<P> {
         mut f: impl FnMut(SockRef<P>),
     ) -> bool {
         let mut any = false;
+        // Pairs with that of `insert`.
+        fence(SeqCst);
         self.visit(
             &mut Walk::default(),
             |sock| if chosen(sock) { sock.try_hold() } else { None },
