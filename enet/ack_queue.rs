@@ -366,6 +366,12 @@ impl<P: Scheduled> AckQueues<P> {
         Ok(queue)
     }
 
+    /// Whether a connection has asked for the queue of that device. If not, any that does so from now on sees what the
+    /// caller has changed before.
+    pub(crate) fn has(&self, ifindex: u32) -> bool {
+        self.queues.lock().get(&ifindex).is_some()
+    }
+
     /// A device is gone: its queue lasts as long as the sockets that know it.
     pub(crate) fn forget(&self, ifindex: u32) {
         let node = self.queues.lock().remove_node(&ifindex);

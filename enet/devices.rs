@@ -9,7 +9,6 @@ use crate::{
         device::{Device, Event, Listener},
         errno::ENETDOWN,
         namespace::PerNet,
-        rcu,
     },
     space::Space,
     ties::note_departure,
@@ -31,15 +30,15 @@ impl Listener for Devices {
         note_departure();
         space.esp_queues.forget(ifindex);
         space.edp_peers.forget(ifindex);
-        let section = rcu::Read::enter();
-        space.esp_listeners.for_each(&section, |sock| {
+        // A socket that joins its table later does not find the device, which is unlisted since before a grace period.
+        space.esp_listeners.for_each(|sock| {
             if tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);
                 // The error alone does not wake calls in `accept`.
                 sock.state_change();
             }
         });
-        space.edp_ports.sockets.for_each(&section, |sock| {
+        space.edp_ports.sockets.for_each(|sock| {
             if edp_sock::tie(sock) == ifindex {
                 sock.report_error(ENETDOWN);
             }

@@ -289,6 +289,7 @@ H(void, list_add_tail, (struct list_head *n, struct list_head *list), list_add_t
 H(void, list_del, (struct list_head *n), list_del(n))
 H(void, local_bh_disable, (void), local_bh_disable())
 H(void, local_bh_enable, (void), local_bh_enable())
+H(void, cond_resched, (void), cond_resched())
 
 /* hash tables that grow, whose keys are four words; settle waits while what is in one moves to another. Three words take half the
    instructions of four, and the third and the fourth have 16 bits each, as a rule. */

@@ -32,6 +32,9 @@ use kernel::{alloc::flags::__GFP_ZERO, ffi::c_void};
 /// What a socket is found by.
 pub(crate) type Key = [u32; 4];
 
+/// After so many sockets a walk lets other tasks run.
+const SOCKETS_AT_ONCE: u32 = 256;
+
 /// The helpers have 16 bytes.
 const _: () = assert!(size_of::<Key>() == 16);
 
@@ -173,9 +176,10 @@ impl<P: Protocol> Map<P> {
         drop(held);
     }
 
-    /// Calls `f` for every socket from `from` on, in one read section, until it fails. `from` then is
+    /// Calls `f` for every socket from `from` on, in a read section, until it fails. `from` then is
     /// the socket that it failed for. One that comes or goes meanwhile may be left out, and if the map
-    /// grows or shrinks meanwhile, others may be left out or visited twice. Process context.
+    /// grows or shrinks meanwhile, others may be left out or visited twice. Process context: lets other tasks run in
+    /// between.
     ///
     /// # Errors
     ///
@@ -201,7 +205,8 @@ impl<P: Protocol> Map<P> {
     }
 
     /// Calls `f` with a reference to every socket that `chosen` picks, in process context, outside
-    /// of any read section: it may sleep, and take the socket out. Tells whether there was any.
+    /// of any read section: it may sleep, and take the socket out. Tells whether there was any. Lets
+    /// other tasks run in between.
     pub(crate) fn for_each_held(
         &self,
         chosen: impl Fn(&Sock<P>) -> bool,
@@ -230,6 +235,7 @@ impl<P: Protocol> Map<P> {
         mut look: impl FnMut(&Sock<P>) -> Option<T>,
         mut act: impl FnMut(T) -> ControlFlow<()>,
     ) {
+        let mut visited = 0_u32;
         let mut iter = MaybeUninit::<bindings::rhashtable_iter>::uninit();
         let iter = iter.as_mut_ptr();
         // SAFETY: The table is initialized. The iterator is initialized by entering, stays where it is,
@@ -260,6 +266,12 @@ impl<P: Protocol> Map<P> {
                     None => {
                         from.bucket = bindings::rhashtable_walk_slot(iter);
                         from.visited = bindings::rhashtable_walk_skip(iter);
+                        visited = visited.wrapping_add(1);
+                        if visited % SOCKETS_AT_ONCE == 0 {
+                            bindings::rhashtable_walk_stop(iter);
+                            rcu::reschedule();
+                            bindings::rhashtable_walk_start(iter);
+                        }
                     }
                 }
             }

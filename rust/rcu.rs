@@ -33,6 +33,12 @@ impl Read {
     }
 }
 
+/// Lets other tasks run, if any has waited long enough. Process context, outside of any read section.
+pub(super) fn reschedule() {
+    // SAFETY: May sleep, as the callers may.
+    unsafe { bindings::cond_resched() };
+}
+
 /// Waits until every callback queued with `call_rcu` so far has run.
 pub(crate) fn barrier() {
     // SAFETY: May sleep; called in process context only, from module exit.

@@ -256,13 +256,17 @@ impl<P: Protocol, L: Link> Table<P, L> {
         }
     }
 
-    /// Calls `f` for every socket in the table.
-    pub(crate) fn for_each(&self, section: &rcu::Read, mut f: impl FnMut(&Sock<P>)) {
+    /// Calls `f` for every socket in the table, in a read section for each bucket. Process context: lets other tasks run
+    /// in between.
+    pub(crate) fn for_each(&self, mut f: impl FnMut(&Sock<P>)) {
         for hash in 0..=self.mask {
-            self.find(hash, section, |sock| {
+            let section = rcu::Read::enter();
+            self.find(hash, &section, |sock| {
                 f(sock);
                 false
             });
+            drop(section);
+            rcu::reschedule();
         }
     }
 
