@@ -73,10 +73,11 @@ impl Device {
         }
     }
 
-    /// Whether it is listed in its namespace.
-    fn is_listed(&self) -> bool {
+    /// Whether its namespace lists a device with its index: this one, or one that has got the index since this one was
+    /// taken off the list.
+    fn is_index_listed(&self) -> bool {
         let section = rcu::Read::enter();
-        Device::find(self.net(), self.index(), &section).is_some_and(|found| ptr::eq(found, self))
+        Device::find(self.net(), self.index(), &section).is_some()
     }
 
     /// Index in its namespace.
@@ -327,8 +328,10 @@ impl<L: Listener> Notifier<L> {
             CHANGE_ADDRESS => L::device_event(Event::Readdressed, device),
             CHANGE_MTU => L::device_event(Event::Resized, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
-            // The core also reports devices that stay, when a listener unregisters.
-            UNREGISTER if !device.is_listed() => L::device_event(Event::Gone, device),
+            // The core also reports devices that stay, when a listener unregisters. It repeats the report of a device that
+            // somebody still holds, each second: another device may have the index by then, and the first report came with
+            // the device configuration locked, before any other could get it.
+            UNREGISTER if !device.is_index_listed() => L::device_event(Event::Gone, device),
             _ => {}
         }
         bindings::NOTIFY_DONE as c_int

@@ -42,6 +42,7 @@ mod relay;
 mod scale;
 mod scenarios;
 mod socket;
+mod stalled_page;
 mod stamps;
 mod station;
 mod studies;

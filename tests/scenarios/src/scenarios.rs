@@ -7,6 +7,7 @@ mod busy_polling;
 mod call_fuzz;
 mod denial;
 mod device_changes;
+mod device_events;
 mod device_kinds;
 mod device_mtu;
 mod device_namespaces;
@@ -116,6 +117,7 @@ pub fn all() -> Vec<&'static Scenario> {
         hostile_frames::ALL,
         isolation::ALL,
         device_changes::ALL,
+        device_events::ALL,
         device_kinds::ALL,
         transmit_queues::ALL,
         esp_records::ALL,
