@@ -106,8 +106,9 @@ impl Device {
     /// Whether an administrator has set it up.
     #[inline]
     pub(crate) fn is_up(&self) -> bool {
-        // SAFETY: The device is valid.
-        unsafe { bindings::dev_is_up(self.as_ptr()) }
+        // SAFETY: The device is valid. A single load, as the core does it.
+        let flags = unsafe { ptr::read_volatile(ptr::addr_of!((*self.as_ptr()).flags)) };
+        flags & bindings::net_device_flags_IFF_UP != 0
     }
 
     /// Whether its frames are Ethernet's.

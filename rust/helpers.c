@@ -261,7 +261,6 @@ H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), s
 H(void, synchronize_net, (void), synchronize_net())
 
 /* devices */
-H(bool, dev_is_up, (const struct net_device *dev), return READ_ONCE(dev->flags) & IFF_UP)
 H(void, skb_leave_by, (struct sk_buff *skb, struct net_device *dev, __be16 protocol), skb->dev = dev; skb->protocol = protocol; skb_reset_network_header(skb))
 H(void, skb_set_protocol, (struct sk_buff *skb, __be16 protocol), skb->protocol = protocol)
 H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned short type, const void *daddr, const void *saddr, unsigned int len), return dev_hard_header(skb, dev, type, daddr, saddr, len))

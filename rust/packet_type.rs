@@ -6,7 +6,7 @@
 
 use super::{
     bindings, device::Device, listed::Listed, offload::Packets, rcu, received_list, skb::Skb,
-    softirq::Softirq,
+    softirq::Softirq, trace::DropReason,
 };
 use crate::net::errno::prelude::*;
 use core::marker::PhantomData;
@@ -15,7 +15,7 @@ use kernel::ffi::c_int;
 /// The receiver of the frames of one Ethernet type.
 pub(crate) trait Handler: 'static {
     /// Takes a frame that came by `device`, of whatever namespace. Its data starts behind the Ethernet
-    /// header.
+    /// header. The device stays in its namespace, under its index, for as long as the read section lasts.
     fn receive(skb: Skb, device: &Device, section: &rcu::Read, softirq: Softirq<'_>);
 }
 
@@ -120,7 +120,14 @@ impl<H: Handler> Registration<H> {
         // SAFETY: The core calls handlers in a read section, with bottom halves disabled.
         let (section, softirq) = unsafe { (rcu::Read::within(), Softirq::assume()) };
         // SAFETY: The caller's promise.
-        H::receive(skb, unsafe { Device::from_raw(dev) }, &section, softirq);
+        let device = unsafe { Device::from_raw(dev) };
+        // To move a device to another namespace, the core sets it down, and waits for read sections before it changes
+        // namespace and index, one after the other. Frames that a queue kept until then are of neither place.
+        if device.is_up() {
+            H::receive(skb, device, &section, softirq);
+        } else {
+            skb.refuse(None, DropReason::NotOurs);
+        }
     }
 }
 
