@@ -20,9 +20,9 @@ impl Marks {
     ///
     /// `ENOMEM`.
     pub(crate) fn new() -> Result<Self> {
-        let mut marks = KVVec::with_capacity(MARKS, GFP_KERNEL)?;
+        let mut marks = KVVec::with_capacity(MARKS, GFP_KERNEL_ACCOUNT)?;
         for _ in 0..MARKS {
-            marks.push(AtomicU32::new(0), GFP_KERNEL)?;
+            marks.push(AtomicU32::new(0), GFP_KERNEL_ACCOUNT)?;
         }
         Ok(Marks(marks))
     }

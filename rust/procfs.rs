@@ -309,7 +309,7 @@ impl Directory {
             return Err(ENOMEM);
         }
         // INVARIANT: Just made here.
-        if let Err(error) = self.files.push(name, GFP_KERNEL) {
+        if let Err(error) = self.files.push(name, GFP_KERNEL_ACCOUNT) {
             // SAFETY: The file was just made; it is not noted, so it is removed here only.
             unsafe { bindings::remove_proc_entry(name.as_char_ptr(), self.entry) };
             return Err(error.into());
