@@ -47,6 +47,7 @@
 use super::ack_queue::Demand;
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
+use super::masks::Masks;
 use super::options::Options;
 use super::outcome::{Outcome, Room};
 use super::receiver::Receiver;
@@ -62,6 +63,7 @@ use super::timers::{
 use super::wire::{flags, Header};
 
 mod input;
+mod masks;
 mod output;
 
 /// Whether both sides have sent a SYN.
@@ -129,6 +131,7 @@ pub struct Connection {
     challenged: Option<Nanos>,
     /// The other side has told its version: all data that it sends acknowledges.
     tells_version: bool,
+    masks: Masks,
     /// Of a connection with records.
     pub(super) records: Option<Records>,
 }
@@ -155,6 +158,7 @@ impl Connection {
             reset: PendingReset::None,
             challenged: None,
             tells_version: false,
+            masks: Masks::default(),
             records: None,
         }
     }
@@ -197,6 +201,7 @@ impl Connection {
         if options.takes_skips {
             self.sender.may_skip();
         }
+        self.masks.take(options.nonce);
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.tell(largest);
         }

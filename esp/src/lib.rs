@@ -27,6 +27,7 @@ pub mod ack_queue;
 pub mod config;
 pub mod connection;
 pub mod cookie;
+mod masks;
 pub mod options;
 pub mod outcome;
 mod peer_window;
@@ -43,7 +44,7 @@ pub use self::ack_queue::{AckQueue, Demand, List, Slot, Verdict};
 pub use self::config::{Config, Stats};
 pub use self::connection::Connection;
 pub use self::options::{
-    InternetEnd, Mapped, Options, MAPPED_LEN, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN,
+    InternetEnd, Mapped, Options, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN, OPTIONS_MAX, RECORDS_LEN,
 };
 pub use self::outcome::{DropReason, Outcome, Room, Transmit, WriteQueue};
 pub use self::seq::Seq;

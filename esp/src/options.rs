@@ -14,6 +14,7 @@
 //!                                              IPv6 address and port, of IPv4 the mapped address
 //!            9                              4  the connection has records: the longest one that is taken, bytes
 //!           10                              2  capabilities of the connection: bit 0, it takes skips
+//!           11                              4  a nonce for the masks of sums
 //! ```
 //!
 //! The types are those of an answer on EDP's port 0, which has more of them.
@@ -40,6 +41,7 @@ mod kind {
     pub const MAPPED: u8 = 8;
     pub const RECORDS: u8 = 9;
     pub const CAPABILITIES: u8 = 10;
+    pub const NONCE: u8 = 11;
 }
 
 /// The bit of the capabilities that says that skips are taken.
@@ -47,6 +49,9 @@ const TAKES_SKIPS: u8 = 1;
 
 /// Bytes of the option that [`Options::emit_records`] gives.
 pub const RECORDS_LEN: usize = 6;
+
+/// Bytes of the option that [`Options::emit_nonce`] gives.
+pub const NONCE_LEN: usize = 6;
 
 /// Bytes of the option that [`Mapped::emit`] gives.
 pub const MAPPED_LEN: usize = 38;
@@ -143,6 +148,8 @@ pub struct Options {
     pub records: Option<u32>,
     /// It takes skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
+    /// Its part of what the masks of sums are made of.
+    pub nonce: Option<u32>,
 }
 
 impl Options {
@@ -156,6 +163,7 @@ impl Options {
             mapped: None,
             records: None,
             takes_skips: false,
+            nonce: None,
         }
     }
 
@@ -163,6 +171,12 @@ impl Options {
     pub fn emit_records(largest: u32) -> [u8; RECORDS_LEN] {
         let [r0, r1, r2, r3] = largest.to_be_bytes();
         [kind::RECORDS, 4, r0, r1, r2, r3]
+    }
+
+    /// The option that tells a nonce.
+    pub fn emit_nonce(nonce: u32) -> [u8; NONCE_LEN] {
+        let [n0, n1, n2, n3] = nonce.to_be_bytes();
+        [kind::NONCE, 4, n0, n1, n2, n3]
     }
 
     /// The options of a host with the parameters `config`, whose device carries
@@ -225,6 +239,9 @@ impl Options {
                 (kind::CAPABILITIES, &[_, bits]) => {
                     options.takes_skips = bits & TAKES_SKIPS != 0;
                 }
+                (kind::NONCE, &[n0, n1, n2, n3]) => {
+                    options.nonce = Some(u32::from_be_bytes([n0, n1, n2, n3]));
+                }
                 (kind::MAPPED, value) => match Mapped::parse(value) {
                     Some(mapped) => options.mapped = Some(mapped),
                     None => break,
@@ -235,7 +252,8 @@ impl Options {
                     | kind::VERSION
                     | kind::GRANTS
                     | kind::RECORDS
-                    | kind::CAPABILITIES,
+                    | kind::CAPABILITIES
+                    | kind::NONCE,
                     _,
                 ) => break,
                 _ => {}

@@ -38,6 +38,7 @@
 //!   takes none of them any more, however late, and tells which it had. See [`Pause`].
 
 use super::config::Config;
+use super::masks::Wide;
 use super::outcome::WriteQueue;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
@@ -91,6 +92,8 @@ struct Timed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
     una: Seq,
+    /// The same with the wraps.
+    pub(super) wide: Wide,
     /// The highest number acknowledged by what opens a window; not after `una`.
     granted: Seq,
     next: Seq,
@@ -135,6 +138,7 @@ impl Sender {
     pub(super) fn new(isn: Seq) -> Self {
         Self {
             una: isn,
+            wide: Wide::first(isn),
             granted: isn,
             next: isn.add(1),
             high: isn,
@@ -675,6 +679,7 @@ impl Sender {
             acked.fin = true;
             acked.data = acked.data.saturating_sub(1);
         }
+        self.wide = self.wide.advanced(ack);
         self.una = ack;
         if self.next.before(ack) {
             self.next = ack;

@@ -31,6 +31,12 @@ impl Seq {
         later.0.wrapping_sub(self.0)
     }
 
+    /// How many numbers there are from `self` on before they wrap, at least 1, and [`u16::MAX`] if there are more.
+    #[inline]
+    pub const fn before_wrap(self) -> u16 {
+        (u16::MAX - self.0).saturating_add(1)
+    }
+
     /// Whether `self` comes earlier than `other`.
     #[inline]
     pub const fn before(self, other: Self) -> bool {

@@ -288,6 +288,12 @@ impl Header {
         self.has(flags::SYN) && !self.has(flags::ACK) && !self.is_malformed()
     }
 
+    /// Whether the packet is the RST of a host that does not know the connection: see [`reset_for`].
+    #[inline]
+    pub(super) const fn is_strangers_reset(&self) -> bool {
+        self.flags & (flags::RST | flags::ACK) == flags::RST
+    }
+
     /// Whether the packet is a hold: an empty packet that acknowledges receipt
     /// and opens no window, [`HOLD`].
     #[inline]

@@ -1,0 +1,395 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Masks of sums: which packets have which, and which packets fail their sum for it.
+
+use esp::options::{NONCE_LEN, OPTIONS_LEN};
+use esp::{flags, reset_for, Config, Connection, Header, Options, Outcome, Room, Seq, Transmit};
+
+/// A packet and its mask, as the wire has them.
+type Packet = (Header, u32);
+
+const MS: u64 = 1_000_000;
+
+/// One end, whose program reads at once. Each message is one packet.
+struct End {
+    conn: Connection,
+    /// Data packets taken.
+    taken: u32,
+}
+
+fn room() -> Room {
+    Room {
+        queued: 0,
+        limit: 1 << 20,
+        arriving: 100,
+        packet: 100,
+    }
+}
+
+impl End {
+    fn client(isn: u16, nonce: Option<u32>) -> Self {
+        let mut conn = Connection::new(1, 2, Config::default());
+        if let Some(nonce) = nonce {
+            conn.use_nonce(nonce);
+        }
+        conn.connect(Seq(isn), 0);
+        Self { conn, taken: 0 }
+    }
+
+    /// The child of a listener that a SYN with `told` makes.
+    fn child(syn: &Header, told: &Options, isn: u16, nonce: Option<u32>) -> Self {
+        let mut conn = Connection::accept(2, syn, Seq(isn), Config::default(), 0);
+        if let Some(nonce) = nonce {
+            conn.use_nonce(nonce);
+        }
+        conn.take_options(told);
+        Self { conn, taken: 0 }
+    }
+
+    /// All that it sends now.
+    fn sends(&mut self, now: u64) -> Vec<Packet> {
+        let mut flags = |_: Seq| flags::TXS | flags::TXF;
+        let mut sent = Vec::new();
+        while let Some(next) = self.conn.poll_transmit(now, &mut flags) {
+            let mut header = *next.header();
+            if let Transmit::Data { count, .. } = next {
+                assert_eq!(count, 1);
+                header.len = 7;
+            }
+            sent.push((header, self.conn.mask(&header)));
+        }
+        sent
+    }
+
+    /// The options of its SYN or SYN|ACK.
+    fn tells(&self) -> Options {
+        let mut bytes = Options::emit(1489, &Config::default()).to_vec();
+        bytes.extend(
+            self.conn
+                .nonce()
+                .iter()
+                .flat_map(|n| Options::emit_nonce(*n)),
+        );
+        Options::parse(&bytes)
+    }
+
+    /// Takes a packet in; `None` if it has failed its sum.
+    fn takes(&mut self, (header, mask): Packet, told: &Options, now: u64) -> Option<Outcome> {
+        if !self.conn.takes_mask(&header, mask) {
+            return None;
+        }
+        let mut outcome = self.conn.on_packet(&header, room(), now);
+        if outcome.answered {
+            self.conn.take_answer(told, &mut outcome);
+        }
+        self.taken += u32::from(outcome.taken);
+        self.conn.flush_ack();
+        Some(outcome)
+    }
+}
+
+/// Two ends on a wire that loses nothing and takes no time.
+struct Wire {
+    ends: [End; 2],
+    now: u64,
+    /// All that has left, by sender.
+    log: [Vec<Packet>; 2],
+}
+
+impl Wire {
+    /// A connection from `isns[0]` to `isns[1]`.
+    fn new(isns: [u16; 2], nonces: [Option<u32>; 2]) -> Self {
+        let mut client = End::client(isns[0], nonces[0]);
+        let syn = client.sends(0)[0];
+        let child = End::child(&syn.0, &client.tells(), isns[1], nonces[1]);
+        let mut wire = Self {
+            ends: [client, child],
+            now: 0,
+            log: [vec![syn], Vec::new()],
+        };
+        wire.settle();
+        wire
+    }
+
+    /// Has both ends send until neither has more.
+    fn settle(&mut self) {
+        loop {
+            let mut quiet = true;
+            for from in 0..2 {
+                let told = self.ends[from].tells();
+                for packet in self.ends[from].sends(self.now) {
+                    quiet = false;
+                    self.log[from].push(packet);
+                    let taken = self.ends[1 - from].takes(packet, &told, self.now);
+                    assert!(taken.is_some(), "{packet:x?} of {from} fails its sum");
+                }
+            }
+            if quiet {
+                return;
+            }
+        }
+    }
+
+    /// `from` sends `packets` messages, one by one.
+    fn send(&mut self, from: usize, packets: u32) {
+        let before = self.ends[1 - from].taken;
+        for _ in 0..packets {
+            self.now += MS / 100;
+            self.ends[from].conn.enqueue(1);
+            self.settle();
+        }
+        assert_eq!(self.ends[1 - from].taken - before, packets);
+    }
+
+    /// The last packet of `from` that `wanted` accepts.
+    fn last(&self, from: usize, wanted: impl Fn(&Header) -> bool) -> Packet {
+        let mut packets = self.log[from].iter().rev();
+        *packets.find(|(header, _)| wanted(header)).expect("one")
+    }
+}
+
+const BOTH: [Option<u32>; 2] = [Some(0x0123_4567), Some(0x89ab_cdef)];
+
+fn is_data(header: &Header) -> bool {
+    header.len > 0
+}
+
+#[test]
+fn a_nonce_is_an_option_of_four_bytes() {
+    let bytes = Options::emit_nonce(0x0102_0304);
+    assert_eq!(bytes, [11, 4, 1, 2, 3, 4]);
+    assert_eq!(bytes.len(), NONCE_LEN);
+    assert_eq!(Options::parse(&bytes).nonce, Some(0x0102_0304));
+    for cut in 0..NONCE_LEN {
+        assert_eq!(Options::parse(&bytes[..cut]).nonce, None, "{cut} bytes");
+    }
+    // Another length ends the list.
+    let longer = [
+        &[11, 5, 1, 2, 3, 4, 5][..],
+        &Options::emit(1489, &Config::default()),
+    ]
+    .concat();
+    assert_eq!(Options::parse(&longer), Options::default());
+    let all = OPTIONS_LEN + esp::MAPPED_LEN + NONCE_LEN;
+    assert!(all <= esp::OPTIONS_MAX, "{all} bytes are not read");
+}
+
+#[test]
+fn masks_are_as_documented() {
+    // Computed by another program from docs/protocol.md, of the last packets of client and server.
+    let last = |wire: &Wire| [0, 1].map(|from| wire.last(from, |_| true).1);
+    for (from, packets, masks) in [
+        (0, 1, [0x0f22_1ade, 0x6114_e9ef]),
+        (0, 65_536, [0xc5eb_ac4b, 0xd9ff_8521]),
+        (1, 65_536, [0xd3c3_f8eb, 0xb6b3_6145]),
+    ] {
+        let mut wire = Wire::new([100, 200], BOTH);
+        wire.send(from, packets);
+        assert_eq!(last(&wire), masks, "{packets} packets of {from}");
+    }
+}
+
+#[test]
+fn both_ends_count_the_wraps_of_both_directions_alike() {
+    for isns in [[0, 0], [0xffff, 0xfffe], [0xfff0, 7], [1, 0x8000]] {
+        let mut wire = Wire::new(isns, BOTH);
+        assert!(wire.ends.iter().all(|end| end.conn.has_masks()));
+        for _ in 0..5 {
+            wire.send(0, 30_000);
+            wire.send(1, 20_000);
+        }
+    }
+}
+
+#[test]
+fn data_of_an_earlier_wrap_fails_its_sum() {
+    let mut wire = Wire::new([100, 200], BOTH);
+    wire.send(0, 1);
+    let (stale, mask) = wire.last(0, is_data);
+    wire.send(0, 65_535);
+    assert!(!wire.ends[1].conn.takes_mask(&stale, mask));
+    wire.ends[0].conn.enqueue(1);
+    let (fresh, mask) = wire.ends[0].sends(wire.now)[0];
+    assert_eq!(fresh, stale, "the very same header is due");
+    assert!(wire.ends[1].conn.takes_mask(&fresh, mask));
+}
+
+#[test]
+fn an_acknowledgement_of_an_earlier_wrap_fails_its_sum() {
+    let mut wire = Wire::new([100, 200], BOTH);
+    wire.send(0, 40);
+    let (stale, mask) = wire.last(1, |header| !is_data(header));
+    wire.send(0, 65_536);
+    let (fresh, other) = wire.last(1, |header| header.ack == stale.ack);
+    assert_eq!(fresh, stale, "its sequence number has not changed");
+    assert!(wire.ends[0].conn.takes_mask(&fresh, other));
+    assert!(!wire.ends[0].conn.takes_mask(&stale, mask));
+}
+
+#[test]
+fn a_packet_of_an_earlier_connection_fails_its_sum() {
+    let mut old = Wire::new([100, 200], BOTH);
+    old.send(0, 1);
+    let (stale, mask) = old.last(0, is_data);
+    for nonces in [
+        [BOTH[0], Some(1)],
+        [Some(1), BOTH[1]],
+        // The other way round.
+        [BOTH[1], BOTH[0]],
+    ] {
+        let mut new = Wire::new([100, 200], nonces);
+        assert!(!new.ends[1].conn.takes_mask(&stale, mask));
+        assert!(!new.ends[1].conn.takes_mask(&stale, 0));
+    }
+    assert!(Wire::new([100, 200], BOTH).ends[1]
+        .conn
+        .takes_mask(&stale, mask));
+}
+
+#[test]
+fn masks_of_all_wraps_are_different() {
+    let mut wire = Wire::new([0, 0], BOTH);
+    let mut masks = std::collections::HashSet::new();
+    for _ in 0..20 {
+        wire.send(0, 1);
+        masks.insert(wire.last(0, is_data).1);
+        wire.send(0, 65_535);
+    }
+    assert_eq!(masks.len(), 20);
+}
+
+#[test]
+fn without_a_nonce_of_one_end_no_packet_has_a_mask() {
+    for nonces in [[None, None], [None, BOTH[1]], [BOTH[0], None]] {
+        let mut wire = Wire::new([100, 200], nonces);
+        wire.send(0, 40);
+        wire.send(1, 40);
+        assert!(wire.log.iter().flatten().all(|(_, mask)| *mask == 0));
+        let told = nonces[0].is_some() || wire.ends[1].tells().nonce.is_none();
+        assert!(told, "a SYN|ACK answers a SYN without a nonce by none");
+    }
+}
+
+#[test]
+fn a_handshake_has_no_masks() {
+    let wire = Wire::new([100, 200], BOTH);
+    for (header, mask) in wire.log.iter().flatten() {
+        assert_eq!(header.has(flags::SYN), *mask == 0, "{header:?}");
+    }
+}
+
+#[test]
+fn the_reset_of_a_host_that_has_forgotten_has_the_mask_of_what_it_answers() {
+    // Of the last number before a wrap, of the first one behind it, and of others.
+    for isn in [100, 0xfffb, 0xfffc, 0xfffd] {
+        let mut wire = Wire::new([isn, 200], BOTH);
+        wire.send(0, 3);
+        let (header, mask) = wire.last(0, is_data);
+        let reset = reset_for(&header).expect("data is answered");
+        let client = &mut wire.ends[0].conn;
+        assert!(client.takes_mask(&reset, mask));
+        assert!(!client.takes_mask(&reset, 0), "a blind one");
+        assert!(!client.takes_mask(&reset, mask ^ 1));
+        wire.send(0, 65_536);
+        let client = &mut wire.ends[0].conn;
+        assert!(!client.takes_mask(&reset, mask), "a stale one");
+    }
+    let mut wire = Wire::new([100, 200], BOTH);
+    wire.send(0, 3);
+    // That of a peer which gives up has one.
+    let reset = wire.ends[1].conn.abort().expect("the peer knows of it");
+    let mask = wire.ends[1].conn.mask(&reset);
+    assert!(!wire.ends[0].conn.takes_mask(&reset, 0));
+    assert!(wire.ends[0].conn.takes_mask(&reset, mask));
+}
+
+#[test]
+fn a_restarted_host_answers_packets_of_its_forgotten_connection() {
+    let mut old = Wire::new([100, 200], BOTH);
+    old.send(1, 1);
+    let (stale, mask) = old.last(1, is_data);
+    let mut client = End::client(300, Some(5));
+    assert_eq!(client.sends(0).len(), 1);
+    assert!(client
+        .takes((stale, mask), &Options::default(), 0)
+        .is_some());
+    let (reset, echo) = client.sends(0)[0];
+    assert!(reset.has(flags::RST));
+    assert!(old.ends[1].conn.takes_mask(&reset, echo));
+    assert!(!old.ends[1].conn.takes_mask(&reset, 0));
+    // But a RST or SYN|ACK with a wrong sum is none.
+    for kind in [flags::RST, flags::SYN] {
+        let flags = kind | flags::ACK;
+        let ack = Seq(301);
+        let header = Header {
+            flags,
+            ack,
+            len: 0,
+            ..stale
+        };
+        assert!(!client.conn.takes_mask(&header, mask));
+    }
+}
+
+#[test]
+fn two_syns_that_cross_tell_both_nonces() {
+    let mut ends = [End::client(100, BOTH[0]), End::client(200, BOTH[1])];
+    let mut on_their_way: [Vec<(Packet, Options)>; 2] = Default::default();
+    for step in 0..12 {
+        let now = step * MS;
+        for from in 0..2 {
+            let told = ends[from].tells();
+            let mut sent: Vec<_> = ends[from].sends(now);
+            // Both ends of one connection, though the harness has them call the same way.
+            for (header, _) in &mut sent {
+                (header.src, header.dst) = if from == 0 { (1, 2) } else { (2, 1) };
+            }
+            on_their_way[1 - from].extend(sent.into_iter().map(|packet| (packet, told)));
+        }
+        for to in 0..2 {
+            for (packet, told) in std::mem::take(&mut on_their_way[to]) {
+                assert!(ends[to].takes(packet, &told, now).is_some(), "{packet:x?}");
+            }
+        }
+        if step == 5 {
+            ends[0].conn.enqueue(1);
+            ends[1].conn.enqueue(1);
+        }
+    }
+    for end in &ends {
+        assert!(end.conn.has_masks());
+        assert_eq!(end.taken, 1);
+    }
+}
+
+#[test]
+fn a_syn_ack_can_be_refused_by_a_host_that_has_forgotten_its_syn() {
+    let mut client = End::client(100, BOTH[0]);
+    let (syn, _) = client.sends(0)[0];
+    let mut child = End::child(&syn, &client.tells(), 200, BOTH[1]);
+    let (answer, mask) = child.sends(0)[0];
+    let reset = reset_for(&answer).expect("a SYN|ACK is answered");
+    let outcome = child.takes((reset, mask), &Options::default(), 0);
+    assert!(outcome.expect("taken").failed.is_some());
+}
+
+/// A client that takes the SYN|ACK of a cookie, which tells no nonce, though a second SYN of it has made a child.
+#[test]
+fn a_client_that_a_cookie_has_answered_has_no_masks() {
+    let mut client = End::client(100, BOTH[0]);
+    let (syn, _) = client.sends(0)[0];
+    let mut child = End::child(&syn, &client.tells(), 200, BOTH[1]);
+    let cookie = esp::cookie::answer_to(&syn, Seq(200));
+    assert!(client.takes((cookie, 0), &Options::default(), 0).is_some());
+    assert!(!client.conn.has_masks());
+    assert_eq!(child.sends(0).len(), 1);
+    let answer = client.sends(0)[0];
+    assert_eq!(answer.1, 0);
+    // A packet that does not answer the SYN|ACK tells nothing.
+    let (header, _) = answer;
+    let ack = header.ack.add(1);
+    assert!(!child.conn.takes_mask(&Header { ack, ..header }, 0));
+    assert!(child.conn.has_masks());
+    let outcome = child.takes(answer, &Options::default(), 0).expect("taken");
+    assert!(outcome.established && !child.conn.has_masks());
+}
