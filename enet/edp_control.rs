@@ -165,7 +165,7 @@ fn send_payload(
 
 /// Sends a whole message, but for its sum.
 fn send(mut skb: Skb, device: &Device, header: &Header, to: Mac) -> Result<(), DropReason> {
-    if header.summed && !skb.append_sum() {
+    if header.summed && !skb.append_sum(0) {
         return Err(DropReason::NoMemory);
     }
     let sent = device.send(skb, parameters::edp_type(), to);

@@ -101,7 +101,7 @@ fn push(sock: &Sock<Edp>, pending: &mut Option<Pending>) -> Result {
     if !skb.push(&Edp::header(sock, &to, len, summed).emit()) {
         return Err(ENOBUFS);
     }
-    if summed && !skb.append_sum() {
+    if summed && !skb.append_sum(0) {
         return Err(ENOBUFS);
     }
     Edp::transmit(sock, device, skb, &to)

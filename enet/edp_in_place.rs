@@ -68,7 +68,7 @@ impl Datagram {
             }
             other => other?,
         }
-        if self.summed && !skb.append_sum() {
+        if self.summed && !skb.append_sum(0) {
             return Err(ENOBUFS);
         }
         Ok(skb)

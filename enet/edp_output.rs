@@ -177,7 +177,7 @@ impl Edp {
             return Err(ENOBUFS);
         }
         skb.put_from(msg, len)?;
-        if summed && !skb.append_sum() {
+        if summed && !skb.append_sum(0) {
             return Err(ENOBUFS);
         }
         skb.set_cookie(sock, &cookie);

@@ -89,8 +89,8 @@ fn readdressed(esp: &mut LockedEsp<'_>, device: &Device) {
         return;
     }
     if let Some(reset) = connection.engine.abort() {
-        let reset = reset.summed(connection.sending.is_summed());
-        send_farewell(sock, device, connection.local, &reset);
+        let (reset, mask) = connection.sums(reset);
+        send_farewell(sock, device, connection.local, &reset, mask);
     }
     esp_connection::fail_for_good(esp, ECONNABORTED);
 }

@@ -20,14 +20,14 @@ use crate::{
         namespace::PerNet,
         offload::Contents,
         packet_type::Handler,
-        rcu, route,
+        random, rcu, route,
         skb::Skb,
         sock::{NewChild, Sock, TcpState},
         softirq::Softirq,
         timer,
         trace::DropReason,
     },
-    notes::{Origin, Unread},
+    notes::{Masked, Unread},
     sender::sender,
     space::Space,
     statistics::Statistic,
@@ -55,15 +55,18 @@ fn drop_packet(sock: &Sock<Esp>, skb: Skb, reason: DropReason) {
     skb.refuse(Some(sock), reason);
 }
 
-/// Whether a packet with `len` bytes of payload ends with its sum. Packets that were joined have had theirs, and
-/// those of this host have none before they are cut.
+/// The mask of the sum of a packet with `len` bytes of payload, which its connection is to [judge](lacks_sum), or its
+/// listener. `None` if the sum is wrong whatever they know. Packets that were joined have had sums, and those of this host
+/// have none before they are cut.
 #[cold]
 #[inline(never)]
-fn is_intact(skb: &Skb, len: usize) -> bool {
-    match skb.contents() {
-        Contents::Packet => skb.has_sum_behind(HEADER_LEN.saturating_add(len)),
-        Contents::Packets(_) | Contents::Foreign => true,
-    }
+fn mask(skb: &Skb, header: &Header, len: usize) -> Option<u32> {
+    let mask = match skb.contents() {
+        Contents::Packet => skb.mask_behind(HEADER_LEN.saturating_add(len))?,
+        Contents::Packets(_) => skb.mask_of_run(),
+        Contents::Foreign => 0,
+    };
+    (mask == 0 || !header.has(flags::SYN)).then_some(mask)
 }
 
 impl Handler for Frames {
@@ -79,8 +82,12 @@ impl Handler for Frames {
         let (Some(header), Some(len)) = (header, payload) else {
             return refuse(skb, device, DropReason::Malformed);
         };
-        if header.is_summed() && !is_intact(&skb, len) {
-            return refuse(skb, device, DropReason::Checksum);
+        let mut sum = 0;
+        if header.is_summed() {
+            match mask(&skb, &header, len) {
+                Some(mask) => sum = mask,
+                None => return refuse(skb, device, DropReason::Checksum),
+            }
         }
         if !skb.trim(HEADER_LEN.saturating_add(len)) {
             return refuse(skb, device, DropReason::NoMemory);
@@ -93,7 +100,7 @@ impl Handler for Frames {
             mac: source,
             ifindex: device.index(),
         };
-        skb.set_note(Origin(peer));
+        skb.set_note(Masked { peer, mask: sum });
         let mut sock = space.esp_connections.find(&key(header.dst, &peer), section);
         if sock.is_none() {
             // The options of a SYN are read once more when it is answered, and must be the same then. A page that they
@@ -105,7 +112,7 @@ impl Handler for Frames {
         }
         let Some(sock) = sock else {
             refuse(skb, device, DropReason::NoSocket);
-            esp_output::send_reset(device, peer.mac, &header);
+            esp_output::send_reset(device, peer.mac, &header, sum);
             return;
         };
         // A filter that shortens a packet would take bytes out of the stream: it can only refuse.
@@ -245,7 +252,7 @@ pub(crate) fn process_late(esp: &mut LockedEsp<'_>, skb: Skb, softirq: Softirq<'
     let Some(packets) = Packets::of(&skb, &header) else {
         return;
     };
-    let Origin(peer) = skb.note();
+    let Masked { peer, .. } = skb.note();
     let now = timer::now();
     let due = process(esp, skb, &header, packets, &peer, now, softirq);
     serve_by_timer(esp, due, now);
@@ -267,7 +274,7 @@ fn process(
         return mismatch(esp, skb, header, peer, softirq);
     };
     let begins_sums = header.is_summed() && !connection.sending.is_summed();
-    if !header.is_summed() && lacks_sum(connection, header) {
+    if lacks_sum(connection, &skb, header) {
         drop_packet(sock, skb, DropReason::Checksum);
         return Due::NOT;
     }
@@ -304,9 +311,13 @@ fn process(
     settle(esp, outcome, now)
 }
 
-/// Whether a packet without a sum is dropped. The sender of a SYN cannot know yet that this end makes sums.
+/// Whether a packet has not the sum that it is to have. The sender of a SYN cannot know yet that this end makes sums.
 #[inline]
-fn lacks_sum(connection: &Connection, header: &Header) -> bool {
+fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
+    if header.is_summed() {
+        let Masked { mask, .. } = skb.note();
+        return !connection.engine.takes_mask(header, mask);
+    }
     connection.sending.is_summed() && !header.opens()
 }
 
@@ -531,7 +542,7 @@ fn answer(
     let space = Space::of(listener.net());
     // Before a place is taken, which each way out behind that has to give back.
     if !takes(listener, options) {
-        esp_output::send_reset(device, peer.mac, syn);
+        esp_output::send_reset(device, peer.mac, syn, 0);
         return Err(DropReason::NoSocket);
     }
     let records = esp_records::largest(listener);
@@ -546,6 +557,7 @@ fn answer(
             let port = listener.shared().binding.port();
             let config = space.sysctl.config();
             let mut engine = esp::Connection::accept(port, syn, cookie(), config, now);
+            engine.use_nonce(random::u32());
             if let Some(largest) = records {
                 engine.use_records(largest);
             }
@@ -612,7 +624,9 @@ fn take_answer(
         return drop_packet(listener, skb, DropReason::NoSocket);
     };
     let expected = queue.lock().sent_cookie_within(esp::cookie::LIFE, now);
-    let answered = if expected {
+    // A cookie tells no nonce, so a packet with a mask is not its answer.
+    let Masked { mask, .. } = skb.note();
+    let answered = if expected && !(header.is_summed() && mask != 0) {
         client(peer).answered(&header.summed(false), now, cookie_hash(listener))
     } else {
         None
@@ -631,7 +645,7 @@ fn take_answer(
         let section = rcu::Read::enter();
         let connection = space.esp_connections.find(&key(header.dst, peer), &section);
         if connection.is_none() {
-            esp_output::send_reset(device, peer.mac, header);
+            esp_output::send_reset(device, peer.mac, header, mask);
         }
         return drop_packet(listener, skb, DropReason::NoSocket);
     };

@@ -7,8 +7,8 @@ use crate::{
     ack_queue::Due,
     address::Address,
     esp::{
-        self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, OPTIONS_LEN, RECORDS_LEN,
-        SUM_LEN,
+        self, flags, Header, Options, Transmit, HEADER_LEN, MAPPED_LEN, NONCE_LEN, OPTIONS_LEN,
+        RECORDS_LEN, SUM_LEN,
     },
     esp_sending::Sending,
     esp_sock::{parts, serve_by_timer, Connection, Esp, LockedEsp},
@@ -93,14 +93,13 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
                 sock.shared()
                     .promise
                     .set_granted(connection.engine.granted());
-                let sending = &connection.sending;
-                let header = header.summed(sending.is_summed());
+                let packet = connection.sums(header);
                 let told = Some(&*connection);
-                control(sock, sending, device, &peer, header, told, resend)
+                control(sock, &connection.sending, device, &peer, packet, told, resend)
             }
             (Transmit::Probe(header), Some(device)) => {
-                let header = header.summed(connection.sending.is_summed());
-                probe(sock, &connection.sending, device, &peer, header)
+                let packet = connection.sums(header);
+                probe(sock, &connection.sending, device, &peer, packet)
             }
             (
                 Transmit::Data {
@@ -111,7 +110,9 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
                 Some(device),
             ) => {
                 connection.sending.note_device(device);
-                connection.sending.packets(header, count).and_then(|skb| {
+                let mask = connection.mask(&header);
+                let packets = connection.sending.packets(header, count, mask);
+                packets.and_then(|skb| {
                     let resent = if resend { count } else { 0 };
                     data(sock, connection, device, &peer, skb, resent)
                 })
@@ -164,7 +165,7 @@ fn control(
     sending: &Sending,
     device: &Device,
     peer: &Address,
-    header: Header,
+    (header, mask): (Header, u32),
     connection: Option<&Connection>,
     resend: bool,
 ) -> Result {
@@ -172,9 +173,10 @@ fn control(
         let connection = connection.ok_or(EINVAL)?;
         let mapped = connection.mapped.as_ref();
         let engine = &connection.engine;
-        opening(device, header, engine.config(), mapped, engine.records())?
+        let (records, nonce) = (engine.records(), engine.nonce());
+        opening(device, header, engine.config(), mapped, records, nonce)?
     } else {
-        empty(device, &header)?
+        empty(device, &header, mask)?
     };
     if resend || header.has(flags::RRQ | flags::RST) {
         events::esp_sent(sock, &skb, resend.into());
@@ -191,30 +193,32 @@ fn probe(
     sending: &Sending,
     device: &Device,
     peer: &Address,
-    header: Header,
+    (header, mask): (Header, u32),
 ) -> Result {
-    let mut skb = empty(device, &header)?;
+    let mut skb = empty(device, &header, mask)?;
     events::esp_probe_sent(sock, &skb);
     classify(sock, sending, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
-fn empty(device: &Device, header: &Header) -> Result<Skb> {
-    packet(device, header, &[])
+fn empty(device: &Device, header: &Header, mask: u32) -> Result<Skb> {
+    packet(device, header, &[], mask)
 }
 
-/// A packet with `payload`, and a sum if the header says so.
-fn packet(device: &Device, header: &Header, payload: &[u8]) -> Result<Skb> {
+/// A packet with `payload`, and a sum with `mask` if the header says so.
+fn packet(device: &Device, header: &Header, payload: &[u8], mask: u32) -> Result<Skb> {
     const AROUND: usize = HEADER_LEN + SUM_LEN;
     let size = payload.len().saturating_add(AROUND);
     let mut skb = Skb::alloc_single(device.headroom(), size, Context::Softirq).ok_or(ENOBUFS)?;
-    let whole =
-        skb.put(&header.emit()) && skb.put(payload) && (!header.is_summed() || skb.append_sum());
+    let whole = skb.put(&header.emit())
+        && skb.put(payload)
+        && (!header.is_summed() || skb.append_sum(mask));
     whole.then_some(skb).ok_or(ENOBUFS)
 }
 
 /// A SYN or SYN|ACK, with the options of a host that has this device and the parameters `config`, of a connection
-/// that stands for one of TCP, and of one with records up to a length.
+/// that stands for one of TCP, of one with records up to a length, and of one with a nonce. A SYN that stands for one of
+/// TCP has no records, so all are read: [`OPTIONS_MAX`](esp::OPTIONS_MAX).
 #[cold]
 fn opening(
     device: &Device,
@@ -222,16 +226,19 @@ fn opening(
     config: &esp::Config,
     mapped: Option<&esp::Mapped>,
     records: Option<u32>,
+    nonce: Option<u32>,
 ) -> Result<Skb> {
-    const MOST: usize = OPTIONS_LEN + MAPPED_LEN + RECORDS_LEN;
+    const MOST: usize = OPTIONS_LEN + MAPPED_LEN + RECORDS_LEN + NONCE_LEN;
     let options = Options::emit(esp::mss(device.mtu()), config);
     let mapped = mapped.map(esp::Mapped::emit);
     let mapped: &[u8] = mapped.as_ref().map_or(&[], |option| option);
     let records = records.map(Options::emit_records);
     let records: &[u8] = records.as_ref().map_or(&[], |option| option);
+    let nonce = nonce.map(Options::emit_nonce);
+    let nonce: &[u8] = nonce.as_ref().map_or(&[], |option| option);
     let mut bytes = [0; MOST];
     let mut len = 0_usize;
-    let all = options.iter().chain(mapped).chain(records);
+    let all = options.iter().chain(mapped).chain(records).chain(nonce);
     for (to, byte) in bytes.iter_mut().zip(all) {
         *to = *byte;
         len = len.saturating_add(1);
@@ -240,7 +247,8 @@ fn opening(
         len: len as u16,
         ..header
     };
-    packet(device, &header, bytes.get(..len).unwrap_or(&bytes))
+    // The sum of such a packet has no mask.
+    packet(device, &header, bytes.get(..len).unwrap_or(&bytes), 0)
 }
 
 /// Sends a packet without payload to the socket's peer, outside the engine's order.
@@ -249,12 +257,12 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
         return;
     };
     let peer = sock.shared().peer();
+    let packet = connection.sums(header);
     let sending = &connection.sending;
-    let header = header.summed(sending.is_summed());
     let section = rcu::Read::enter();
     let sent = Device::find(sock.net(), peer.ifindex, &section)
         .ok_or(ENODEV)
-        .and_then(|device| control(sock, sending, device, &peer, header, None, false));
+        .and_then(|device| control(sock, sending, device, &peer, packet, None, false));
     let stats = &mut connection.engine.stats;
     let statistics = connection.place.statistics();
     match sent {
@@ -270,14 +278,20 @@ pub(crate) fn send_control(esp: &mut LockedEsp<'_>, header: Header) {
 }
 
 /// Tells the peer that the connection has ended, from the address `from` that it knows the device
-/// by.
-pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header: &Header) {
+/// by. `mask` is that of the packet's sum.
+pub(crate) fn send_farewell(
+    sock: &Sock<Esp>,
+    device: &Device,
+    from: Mac,
+    header: &Header,
+    mask: u32,
+) {
     let to = sock.shared().peer().mac;
     if to == from {
         // The other end is on this device and ends as this one does.
         return;
     }
-    if let Ok(skb) = empty(device, header) {
+    if let Ok(skb) = empty(device, header, mask) {
         events::esp_sent(sock, &skb, 0);
         // A peer that misses this times out.
         let _ = device.send_as(skb, parameters::esp_type(), Some(from), to);
@@ -287,14 +301,14 @@ pub(crate) fn send_farewell(sock: &Sock<Esp>, device: &Device, from: Mac, header
 /// Answers a SYN, and keeps nothing of it.
 pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
     let config = Space::of(device.net()).sysctl.config();
-    if let Ok(skb) = opening(device, answer, &config, None, records) {
+    if let Ok(skb) = opening(device, answer, &config, None, records, None) {
         // If the answer is lost, the SYN comes again.
         let _ = device.send(skb, parameters::esp_type(), to);
     }
 }
 
-/// Answers a packet that no socket knows.
-pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header) {
+/// Answers a packet that no socket knows, whose sum has `mask`: so has that of the answer.
+pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header, mask: u32) {
     if let Some(reset) = esp::reset_for(header) {
         let peer = Address {
             port: reset.dst,
@@ -302,7 +316,7 @@ pub(crate) fn send_reset(device: &Device, to: Mac, header: &Header) {
             mac: to,
         };
         events::esp_reset_sent(device.net(), &peer, &reset);
-        if let Ok(skb) = empty(device, &reset) {
+        if let Ok(skb) = empty(device, &reset, mask) {
             // If the reset is lost, the peer's next packet brings another.
             let _ = device.send(skb, parameters::esp_type(), to);
         }

@@ -429,19 +429,22 @@ impl Sending {
     }
 
     /// The `count` packets that `header` names, of a [run](esp::WriteQueue::run), to be transmitted. The write queue
-    /// keeps their payload, and the flags they leave with.
+    /// keeps their payload, and the flags they leave with. If they have sums, `mask` is that of each.
     ///
     /// # Errors
     ///
     /// `ENOENT` if there are no such packets, `ENOBUFS` without memory.
     #[inline]
-    pub(crate) fn packets(&mut self, mut header: Header, count: u16) -> Result<Skb> {
+    pub(crate) fn packets(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let note: Kept = kept.note();
         if is_store(kept) {
             let whole = count > 1 && note.is_all(header.seq, count);
             if !whole || !kept.set_packets(note.size, count) {
-                return self.view(header, count);
+                return self.view(header, count, mask);
+            }
+            if self.summed {
+                kept.set_mask_of_run(mask);
             }
         }
         header.len = kept.len() as u16;
@@ -450,7 +453,7 @@ impl Sending {
             ..note
         });
         if self.summed && count == 1 {
-            return self.summed_copy(header);
+            return self.summed_copy(header, mask);
         }
         // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
         let mut skb = kept
@@ -466,20 +469,20 @@ impl Sending {
     /// for that.
     #[cold]
     #[inline(never)]
-    fn summed_copy(&mut self, header: Header) -> Result<Skb> {
+    fn summed_copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);
         let mut copy = Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
         let whole = copy.put(&header.summed(true).emit())
             && copy.put_copy(kept, 0, kept.len())
-            && copy.append_sum();
+            && copy.append_sum(mask);
         kept.pass_stamp(&mut copy);
         whole.then_some(copy).ok_or(ENOBUFS)
     }
 
     /// As [`packets`](Self::packets), of some packets of stores.
     #[inline(never)]
-    fn view(&mut self, mut header: Header, count: u16) -> Result<Skb> {
+    fn view(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
         // Before anything can fail: what does not leave is sent again with the same flags.
         self.keep(header.seq, flags::TXS, header.flags);
         let last = header.seq.add(count.saturating_sub(1));
@@ -514,9 +517,12 @@ impl Sending {
         header.len = view.len() as u16;
         // The sums of several are made when they are cut.
         let told = count == 1 || view.set_packets(size, count);
+        if self.summed && count > 1 {
+            view.set_mask_of_run(mask);
+        }
         let whole = told
             && view.push(&header.summed(self.summed).emit())
-            && (!self.summed || count > 1 || view.append_sum());
+            && (!self.summed || count > 1 || view.append_sum(mask));
         whole.then_some(view).ok_or(ENOBUFS)
     }
 
@@ -625,7 +631,11 @@ impl esp::WriteQueue for Sending {
         };
         let note: Kept = first.note();
         let most = MOST_IN_RUN.checked_div(note.size.into()).unwrap_or(1);
-        let most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
+        let mut most = u16::try_from(most).unwrap_or(u16::MAX).min(most_packets);
+        if self.summed {
+            // The packets of a run have one mask, which changes where the numbers wrap.
+            most = most.min(seq.before_wrap());
+        }
         let index = Seq(note.seq).distance(seq);
         let mut run = note.count.saturating_sub(index);
         if run >= most {

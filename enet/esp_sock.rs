@@ -204,6 +204,24 @@ impl Connection {
         }
     }
 
+    /// A packet that leaves, and is none of the write queue: its header with a sum if the connection has sums, and the
+    /// sum's mask.
+    #[inline]
+    pub(crate) fn sums(&self, header: esp::Header) -> (esp::Header, u32) {
+        let summed = self.sending.is_summed();
+        (header.summed(summed), self.mask(&header))
+    }
+
+    /// The mask of the sums of packets that leave with `header`.
+    #[inline]
+    pub(crate) fn mask(&self, header: &esp::Header) -> u32 {
+        if self.sending.is_summed() {
+            self.engine.mask(header)
+        } else {
+            0
+        }
+    }
+
     /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not pushed
     /// back, which costs more than an early expiry: that is a no-op.
     #[inline]

@@ -206,6 +206,7 @@ impl Esp {
             *mapped
         });
         let now = timer::now();
+        engine.use_nonce(random::u32());
         engine.connect(Seq(random::u16()), now);
         // The device is measured when changes are heard of already.
         let mut connection = Connection::new(sock, engine, device, queue);

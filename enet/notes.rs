@@ -12,6 +12,30 @@ use crate::{
     },
 };
 
+/// Of a received ESP frame: the sender, and the mask of its sum if it has one.
+#[derive(Clone, Copy)]
+pub(crate) struct Masked {
+    pub(crate) peer: Address,
+    pub(crate) mask: u32,
+}
+
+impl Note for Masked {
+    #[inline]
+    fn to_words(self) -> Words {
+        let [end, ifindex] = Origin(self.peer).to_words();
+        [end, u64::from(self.mask) << 32 | ifindex]
+    }
+
+    #[inline]
+    fn from_words([end, word]: Words) -> Self {
+        let Origin(peer) = Origin::from_words([end, word]);
+        Masked {
+            peer,
+            mask: (word >> 32) as u32,
+        }
+    }
+}
+
 /// Of a received frame: the sender.
 #[derive(Clone, Copy)]
 pub(crate) struct Origin(pub(crate) Address);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! A CRC32c (Castagnoli, as iSCSI and SCTP have it) behind a packet, big-endian. The kernel's own function
-//! computes it, by the processor's instruction where there is one.
+//! A CRC32c (Castagnoli, as iSCSI and SCTP have it) behind a packet, big-endian, with a [mask](super::masks) added. The
+//! kernel's own function computes it, by the processor's instruction where there is one.
 //!
 //! C headers: [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h) (`skb_seq_read`; `skb_crc32c` is not
 //! in every kernel), [`include/linux/crc32c.h`](srctree/include/linux/crc32c.h)
@@ -17,12 +17,12 @@ use kernel::ffi::c_int;
 /// Bytes of the sum.
 pub(crate) const SUM_LEN: usize = 4;
 
-/// The CRC32c of `len` bytes of data from `from` on.
+/// The CRC32c of `len` bytes of data from `from` on, without a mask.
 ///
 /// # Safety
 ///
 /// `skb` is valid, nobody changes its descriptor, and these bytes are data.
-unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> [u8; SUM_LEN] {
+unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> u32 {
     let mut crc = !0;
     let mut done = 0;
     // SAFETY: The caller's promise. All zeroes is a state; the first function fills it in. Each block that the
@@ -43,30 +43,32 @@ unsafe fn sum(skb: *mut bindings::sk_buff, from: u32, len: u32) -> [u8; SUM_LEN]
             done = done.wrapping_add(part);
         }
     }
-    (!crc).to_be_bytes()
+    !crc
 }
 
-/// Whether the bytes behind the first `len` of the data from `from` on are the sum of these.
+/// The mask that was added to the sum behind the first `len` bytes of the data from `from` on; another number if
+/// anything of the packet has changed. `None` if the sum cannot be read.
 ///
 /// # Safety
 ///
 /// `skb` is valid, and nobody changes its descriptor. `len` bytes of data and a sum start at `from`.
-pub(super) unsafe fn is_intact(skb: *mut bindings::sk_buff, from: u32, len: u32) -> bool {
+pub(super) unsafe fn mask(skb: *mut bindings::sk_buff, from: u32, len: u32) -> Option<u32> {
     let mut there = [0; SUM_LEN];
     // SAFETY: The caller's promise; `there` takes as many bytes as are copied.
     unsafe {
         let at = from.wrapping_add(len) as c_int;
         let to = there.as_mut_ptr().cast();
-        bindings::skb_copy_bits(skb, at, to, SUM_LEN as c_int) == 0 && there == sum(skb, from, len)
+        let read = bindings::skb_copy_bits(skb, at, to, SUM_LEN as c_int) == 0;
+        read.then(|| u32::from_be_bytes(there) ^ sum(skb, from, len))
     }
 }
 
-/// Appends the sum of the data from `from` on. `false` without memory.
+/// Appends the sum of the data from `from` on, with `mask` added. `false` without memory.
 ///
 /// # Safety
 ///
 /// `skb` is valid and the caller's alone, with more than `from` bytes of data.
-pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32) -> bool {
+pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32, mask: u32) -> bool {
     // SAFETY: The caller's promise: the head may be reallocated, and what belongs to the buffer changed. A
     // fragment below the limit is free. Its page has a reference from `netdev_alloc_frag`, and the bytes
     // there are nobody else's.
@@ -77,7 +79,7 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32) -> bool {
         if !keeps && bindings::skb_linearize(skb) != 0 {
             return false;
         }
-        let bytes = sum(skb, from, (*skb).len.wrapping_sub(from));
+        let bytes = (sum(skb, from, (*skb).len.wrapping_sub(from)) ^ mask).to_be_bytes();
         if keeps {
             let to: *mut u8 = bindings::netdev_alloc_frag(SUM_LEN as u32).cast();
             if to.is_null() {
@@ -97,21 +99,23 @@ pub(super) unsafe fn append(skb: *mut bindings::sk_buff, from: u32) -> bool {
 }
 
 impl Skb {
-    /// Appends the sum of all the data. `false` without memory, or if a clone shares them.
+    /// Appends the sum of all the data, with `mask` added. `false` without memory, or if a clone shares them.
     #[cold]
     #[inline(never)]
-    pub(crate) fn append_sum(&mut self) -> bool {
+    pub(crate) fn append_sum(&mut self, mask: u32) -> bool {
         // SAFETY: The buffer is ours, and no clone shares what belongs to it.
-        !self.is_cloned() && unsafe { append(self.as_ptr(), 0) }
+        !self.is_cloned() && unsafe { append(self.as_ptr(), 0, mask) }
     }
 }
 
 impl Buffer {
-    /// Whether the bytes behind the first `len` of the data are the sum of these.
+    /// The mask that was added to the sum behind the first `len` bytes of the data; another number if anything of
+    /// the packet has changed. `None` if there is no sum.
     #[cold]
     #[inline(never)]
-    pub(crate) fn has_sum_behind(&self, len: usize) -> bool {
+    pub(crate) fn mask_behind(&self, len: usize) -> Option<u32> {
+        self.span(len, SUM_LEN)?;
         // SAFETY: The buffer is valid and borrowed; as much data as that is there.
-        self.span(len, SUM_LEN).is_some() && unsafe { is_intact(self.as_ptr(), 0, len as u32) }
+        unsafe { mask(self.as_ptr(), 0, len as u32) }
     }
 }

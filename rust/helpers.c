@@ -226,6 +226,9 @@ H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct pa
 H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), skb->ip_summed = CHECKSUM_UNNECESSARY; skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)
 H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
+/* What the descriptor says of the sums of several packets in one buffer: rust/masks.rs */
+H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; skb->csum = (__force __wsum)mask)
+H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
 /* A device that is said to sum spares the packets a sum of their own. */
 H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))

@@ -10,6 +10,7 @@
 use super::{
     bindings,
     checksum::{self, SUM_LEN},
+    masks,
     offload::Packets,
     pages::MOST_FRAGMENTS,
     random,
@@ -170,8 +171,8 @@ fn sum_len<P: Packets>(header: &[u8]) -> usize {
     }
 }
 
-/// Joins a packet to those of `held`, if it comes behind them, its memory can move, and the sums are right,
-/// which are not kept.
+/// Joins a packet to those of `held`, if it comes behind them, its memory can move, and the sums have one
+/// [mask](masks), which is kept in their place: whoever knows the connection judges that.
 ///
 /// # Safety
 ///
@@ -193,9 +194,11 @@ unsafe fn join<P: Packets>(
         // One that is alone still has its sum, which the core has taken for payload.
         let summed = P::is_summed(header);
         let first_summed = count == 1 && P::is_summed(first);
-        if summed && !has_sum(skb, at) || first_summed && !has_sum(held, at) {
-            return None;
-        }
+        let mask = if summed {
+            Some(common_mask(held, skb, at)?)
+        } else {
+            None
+        };
         let size = (*info).gso_size;
         let size = if first_summed {
             size.wrapping_sub(SUM_LEN as u16)
@@ -207,7 +210,8 @@ unsafe fn join<P: Packets>(
         if first_summed {
             cut_sum(held);
         }
-        if summed {
+        if let Some(mask) = mask {
+            masks::set_of_run(held, mask);
             cut_sum(skb);
         }
         let took_head = append(held, skb, way, len as u32);
@@ -219,19 +223,33 @@ unsafe fn join<P: Packets>(
     }
 }
 
-/// Whether the data of a buffer from `at` on end with their sum.
+/// The mask of the sums of a packet and of those of `held`, if they have one.
 ///
 /// # Safety
 ///
-/// The buffer is valid and the core's alone, with a header at `at` and a sum at its end.
+/// The buffers are valid and the core's alone, with a header at `at`. A sum is at the end of each that has one packet.
 #[cold]
 #[inline(never)]
-unsafe fn has_sum(skb: *mut bindings::sk_buff, at: u32) -> bool {
+unsafe fn common_mask(
+    held: *mut bindings::sk_buff,
+    skb: *mut bindings::sk_buff,
+    at: u32,
+) -> Option<u32> {
     // SAFETY: The caller's promise.
-    unsafe {
+    let of_packet = |skb: *mut bindings::sk_buff| unsafe {
         let around = at.wrapping_add(SUM_LEN as u32);
-        checksum::is_intact(skb, at, (*skb).len.wrapping_sub(around))
-    }
+        checksum::mask(skb, at, (*skb).len.checked_sub(around)?)
+    };
+    let mask = of_packet(skb)?;
+    // SAFETY: As above.
+    let first = unsafe {
+        if bindings::gro_count(held) == 1 {
+            of_packet(held)?
+        } else {
+            masks::of_run(held)
+        }
+    };
+    (first == mask).then_some(mask)
 }
 
 /// Takes the sum off the end of a buffer. What `way` found stays so: at least a byte of payload is in front.

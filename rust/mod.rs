@@ -55,6 +55,7 @@ pub(crate) mod joining;
 pub(crate) mod limits;
 mod listed;
 pub(crate) mod map;
+mod masks;
 pub(crate) mod message;
 pub(crate) mod namespace;
 pub(crate) mod numbered;

@@ -13,6 +13,7 @@ use super::{
     bindings, checksum, cutting, joining,
     joining::{Held, More},
     listed::Listed,
+    masks,
     skb::Buffer,
 };
 use crate::net::errno::prelude::*;
@@ -82,7 +83,8 @@ pub(crate) trait Packets: 'static {
     const FLOW_LEN: usize;
 
     /// Whether a [sum](checksum) follows each packet with `header` when it is alone in its buffer: the core
-    /// checks it before it joins packets, and makes it when it has cut them. Several packets have none.
+    /// joins packets whose sums have the same [mask](masks), and makes sums with it when it has cut them. Several packets have
+    /// none.
     fn is_summed(header: &[u8]) -> bool;
 
     /// Makes `header`, the one of the whole buffer, that of `part`. It has [`Self::HEADER_LEN`] bytes, as all
@@ -145,6 +147,8 @@ impl<P: Packets> Registration<P> {
         let in_front = unsafe { bindings::skb_mac_distance(skb) } as usize;
         whole.pull(P::HEADER_LEN);
         let headers = in_front.wrapping_add(P::HEADER_LEN);
+        // SAFETY: The buffer is the core's alone.
+        let mask = unsafe { masks::of_run(skb) };
         let mut packets = cutting::cut(whole, headers, size, features);
         if packets.is_null() {
             // SAFETY: All that is in front of the data now is copied in front of each packet.
@@ -170,7 +174,7 @@ impl<P: Packets> Registration<P> {
                 let header = (*packet).data.add(in_front);
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
-                if P::is_summed(header) && !checksum::append(packet, in_front as u32) {
+                if P::is_summed(header) && !checksum::append(packet, in_front as u32, mask) {
                     bindings::kfree_skb_list(packets);
                     return ENOMEM.to_ptr();
                 }

@@ -114,19 +114,25 @@ impl EspHeader {
 
     /// The same with its checksum, and the flag that tells of it.
     pub fn summed_packet(&self, payload: &[u8]) -> Vec<u8> {
+        self.masked_packet(payload, 0)
+    }
+
+    /// The same with a mask added to the checksum.
+    pub fn masked_packet(&self, payload: &[u8], mask: u32) -> Vec<u8> {
         let flags = self.flags | flag::CRC;
         let mut packet = Self { flags, ..*self }.packet(payload);
-        packet.extend_from_slice(&crc32c::crc32c(&packet).to_be_bytes());
+        let sum = crc32c::crc32c(&packet) ^ mask;
+        packet.extend_from_slice(&sum.to_be_bytes());
         packet
     }
 
-    /// Whether the packet in a frame with this header has its checksum, and a right one.
-    pub fn is_intact_in(&self, frame: &[u8]) -> bool {
+    /// The mask that was added to the checksum of the packet in a frame with this header, if it has a checksum.
+    pub fn mask_in(&self, frame: &[u8]) -> Option<u32> {
         let length = if self.is_grant() { 0 } else { self.length };
         let end = ESP_HEADERS + usize::from(length);
-        let sum = frame.get(end..).and_then(<[u8]>::first_chunk);
-        self.flags & flag::CRC != 0
-            && sum.is_some_and(|&sum| u32::from_be_bytes(sum) == crc32c::crc32c(&frame[14..end]))
+        let sum = *frame.get(end..)?.first_chunk()?;
+        let mask = u32::from_be_bytes(sum) ^ crc32c::crc32c(&frame[14..end]);
+        (self.flags & flag::CRC != 0).then_some(mask)
     }
 
     /// Whether the length field has a grant.

@@ -25,6 +25,7 @@ mod error_queue;
 mod esp_bulk;
 mod esp_calls;
 mod esp_checksum;
+mod esp_masks;
 mod esp_connections;
 mod esp_cookies;
 mod esp_faults;
@@ -105,6 +106,7 @@ pub fn all() -> Vec<&'static Scenario> {
         esp_grants::ALL,
         esp_options::ALL,
         esp_checksum::ALL,
+        esp_masks::ALL,
         esp_calls::ALL,
         mapped_tcp::ALL,
         mapped_esp::ALL,

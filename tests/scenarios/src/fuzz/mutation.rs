@@ -306,10 +306,11 @@ fn forge(frame: &mut Vec<u8>, numbers: Numbers, rng: &mut Rng) {
         flags,
         ..header
     };
-    frame.truncate(14);
     // Half of them with a right checksum, or what is behind it would never be reached.
+    let mask = header.mask_in(frame).unwrap_or(0);
+    frame.truncate(14);
     frame.extend(if rng.bool() {
-        forged.summed_packet(&payload)
+        forged.masked_packet(&payload, mask)
     } else {
         forged.packet(&payload)
     });
