@@ -5,7 +5,7 @@
 esp_second.py listen INTERFACE MAC PORT [WORD...]              echoes one connection's bytes
 esp_second.py connect INTERFACE MAC PEER PORT BYTES [WORD...]  sends BYTES bytes, compares the echo
 
-WORDs: no-options, checksum, want-checksum (fails without). MAC is its own address, which the interface does not have, so
+WORDs: no-options, checksum, want-checksum (fails without), masks (fails without), wrap (numbers soon do). MAC is its own address, which the interface does not have, so
 that the module on this host leaves its packets alone. Names in brackets are rules of docs/protocol.md.
 """
 
@@ -29,7 +29,26 @@ def crc32c(data):
         crc ^= byte
         for _ in range(8):
             crc = crc >> 1 ^ (0x82F63B78 if crc & 1 else 0)
-    return (crc ^ 0xFFFFFFFF).to_bytes(4, "big")
+    return crc ^ 0xFFFFFFFF
+
+
+def mixed(x):
+    x ^= x >> 16
+    x = x * 0x85EBCA6B & 0xFFFFFFFF
+    x ^= x >> 13
+    x = x * 0xC2B2AE35 & 0xFFFFFFFF
+    return x ^ x >> 16
+
+
+def mask(own, other, number, acknowledgement):
+    """The mask of a packet's checksum, of nonces and numbers that do not wrap."""
+    wraps = (number >> 16 & 0xFFFF) << 16 | acknowledgement >> 16 & 0xFFFF
+    return mixed(mixed(mixed(own) ^ other) ^ wraps)
+
+
+def nearest(number, to):
+    """The number without wraps that is nearest to `to`."""
+    return to + ((number - to + 0x8000) & 0xFFFF) - 0x8000
 
 
 def address(text):
@@ -49,6 +68,11 @@ class Connection:
         self.tells, self.summed = "no-options" not in words, "checksum" in words
         self.payload = self.own_payload = 1500 - HEADER.size
         self.isn = struct.unpack("!H", os.urandom(2))[0]
+        if "wrap" in words:
+            self.isn = 0xFFF8
+        # Nonces, and the two numbers below without wraps.
+        self.nonce = int.from_bytes(os.urandom(4), "big") if "masks" in words else None
+        self.other_nonce, self.una_wide, self.expected_wide = None, self.isn, 0
         # Sending: packets as (payload, flags) from number `una` on, how many have left, the window's end.
         self.una, self.queue, self.left = self.isn, [], 0
         self.window, self.announced, self.since_sent, self.tries = 0, False, 0.0, 0
@@ -61,22 +85,34 @@ class Connection:
         acknowledgement = self.expected if flags & ACK else 0
         flags |= CRC if self.summed else 0
         packet = HEADER.pack(*self.ports, len(payload), number & 0xFFFF, acknowledgement, flags) + payload
-        packet += crc32c(packet) if self.summed else b""
+        if self.summed:
+            numbers = nearest(number, self.una_wide), nearest(acknowledgement, self.expected_wide)
+            sum = crc32c(packet) ^ (mask(self.nonce, self.other_nonce, *numbers) if self.masked(flags) else 0)
+            packet += sum.to_bytes(4, "big")
         ethernet = self.peer + self.mac + ETHERTYPE.to_bytes(2, "big")
         self.socket.send((ethernet + packet).ljust(60, b"\0"))
+
+    def masked(self, flags):
+        told = self.nonce is not None and self.other_nonce is not None
+        return told and not flags & SYN and (not flags & RST or flags & ACK)
 
     def options(self):
         if not self.tells:
             return b""
-        return struct.pack("!BBBBBHBBHH", 1, 1, 1, 4, 2, self.own_payload, 5, 4, BURST, INITIAL)
+        told = struct.pack("!BBBBBHBBHH", 1, 1, 1, 4, 2, self.own_payload, 5, 4, BURST, INITIAL)
+        if self.nonce is not None and (self.expected is None or self.other_nonce is not None):
+            told += struct.pack("!BBI", 11, 4, self.nonce)
+        return told
 
     def take_options(self, data):
         while len(data) >= 2 and len(data) >= 2 + data[1]:
             kind, value, data = data[0], data[2 : 2 + data[1]], data[2 + data[1] :]
-            if len(value) != {1: 1, 4: 2, 5: 4}.get(kind, len(value)):
+            if len(value) != {1: 1, 4: 2, 5: 4, 11: 4}.get(kind, len(value)):
                 break
             if kind == 4:
                 self.payload = min(self.own_payload, max(57, int.from_bytes(value, "big")))
+            if kind == 11:
+                self.other_nonce = int.from_bytes(value, "big")
 
     def acknowledge(self, flags=ACK):
         self.put(flags, self.una + self.left)
@@ -110,6 +146,7 @@ class Connection:
             return
         if acked:
             self.una, self.left, self.tries = number, self.left - acked, 0
+            self.una_wide += acked
             del self.queue[:acked]
             self.window -= acked
             self.since_sent = time.monotonic()
@@ -131,6 +168,7 @@ class Connection:
         if number != self.expected:
             return self.ask()
         self.expected = (self.expected + 1) & 0xFFFF
+        self.expected_wide += 1
         self.asked = None
         if flags & FIN:
             self.ended = True
@@ -148,8 +186,12 @@ class Connection:
         source, destination, length, number, acknowledgement, flags = HEADER.unpack_from(frame, 14)
         end = 14 + HEADER.size + length
         payload = frame[14 + HEADER.size : end]
-        if flags & CRC and frame[end : end + 4] != crc32c(frame[14:end]):
-            return False
+        if flags & CRC:
+            numbers = nearest(number, self.expected_wide), nearest(acknowledgement, self.una_wide)
+            right = mask(self.other_nonce, self.nonce, *numbers) if self.masked(flags) else 0
+            found = int.from_bytes(frame[end : end + 4], "big") ^ crc32c(frame[14:end])
+            if found != right and flags & (RST | ACK) != RST:
+                return False
         if self.summed and not flags & CRC and flags != SYN:
             return False
         summed, flags = bool(flags & CRC), flags & ~CRC
@@ -157,7 +199,7 @@ class Connection:
             self.peer, self.ports = frame[6:12], (destination, source)
             self.summed |= summed
             self.take_options(payload)
-            self.expected = (number + 1) & 0xFFFF
+            self.expected, self.expected_wide = (number + 1) & 0xFFFF, number + 1
             self.queue, self.left = [(b"", SYN | ACK)], 1
             self.put(SYN | ACK, self.isn, self.options())
             return True
@@ -170,6 +212,7 @@ class Connection:
         if flags & SYN:
             if flags & ACK and not self.opened and acknowledgement == (self.isn + 1) & 0xFFFF:
                 self.expected, self.opened = (number + 1) & 0xFFFF, True
+                self.expected_wide, self.una_wide = number + 1, self.isn + 1
                 self.take_options(payload)
                 self.una, self.queue, self.left, self.window = acknowledgement, [], 0, BURST
             if self.opened:
@@ -256,3 +299,5 @@ match sys.argv[1:]:
         sys.exit(__doc__)
 if "want-checksum" in words and not ended.summed:
     sys.exit("the module sent no checksums")
+if "masks" in words and ended.other_nonce is None:
+    sys.exit("the module told no nonce")

@@ -270,6 +270,8 @@ fn second_implementation(lab: &Lab) -> Outcome {
         ([878, 879], 1500, false, &["no-options"]),
         ([880, 881], 9000, false, &["checksum"]),
         ([882, 883], 9000, true, &["want-checksum"]),
+        ([884, 885], 9000, false, &["checksum", "masks", "wrap"]),
+        ([886, 887], 1500, true, &["want-checksum", "masks", "wrap"]),
     ] {
         lab.a.set_mtu(mtu)?;
         second_connects(lab, ports[0], sums, words)
