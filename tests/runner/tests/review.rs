@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! `docs/review.md` stays true: each file of `rust/` has its row, and what the page names is there.
 
 use std::collections::BTreeSet;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A page of a program's memory that is not there until the program says so: a call that copies to it sleeps with
 //! whatever it has locked.
 

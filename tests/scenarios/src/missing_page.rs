@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! A page of memory that is not there until the scenario fills it (`userfaultfd`): who touches it waits, also in the kernel.
 
 use std::ffi::c_void;

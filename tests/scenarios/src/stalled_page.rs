@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Memory that keeps whoever touches it, the kernel in the middle of a system call too.
 
 use std::io;

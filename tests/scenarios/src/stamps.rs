@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Reports of time stamps of what was sent (`SO_TIMESTAMPING`).
 
 use std::fmt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Blind attacks: the attacker knows addresses and ports of a connection, and neither of the two numbers of a packet.
 //!
 //! A host believes a forged packet if both its numbers are among those that it accepts. So many values of either number are

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Forged packets for a stream that is sending: its goodput beside them, as a share of that beside as many frames for
 //! somebody else. Their numbers are guessed, each from all of its values in turn.
 

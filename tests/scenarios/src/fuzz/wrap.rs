@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Tags, labels and tunnels around a frame: each leads to a device of its own of the host.
 
 use fastrand::Rng;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What the kernel tells of devices: notices that it repeats, and what they cost.
 
 use std::mem::zeroed;

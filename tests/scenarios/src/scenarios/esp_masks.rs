@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Masks of ESP's checksums: frames of an earlier wrap of the numbers or of an earlier connection are dropped, and
 //! packets that are joined, cut and forwarded keep their masks.
 

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Time stamps of what ESP sends, where there is nothing of the kernel's own to compare with.
 
 use io_uring::{opcode, types::Fd};

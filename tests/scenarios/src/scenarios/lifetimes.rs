@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What outlives a call or a descriptor: it keeps no device from going, and the module does not go under it.
 
 use nix::mount::{mount, umount, MsFlags};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Mapped sockets that are disconnected while they connect.
 
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Mapped listeners: ESP listens as long as TCP does, whatever ends TCP's listener; who is woken; and SYNs whose bytes change.
 
 use std::os::unix::fs::MetadataExt;

@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! Time stamps of what is sent (`SO_TIMESTAMPING`): which reports come, of what, and in which order.
 
 use libc::SOL_SOCKET;

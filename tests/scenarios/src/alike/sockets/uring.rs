@@ -1,3 +1,5 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
 //! What `io_uring` asks of a socket (`SOCKET_URING_OP_SIOCINQ`, `SOCKET_URING_OP_SIOCOUTQ`).
 
 use io_uring::{opcode, types::Fd};
