@@ -5,7 +5,7 @@
 
 use std::fs::File;
 use std::io::Error;
-use std::os::fd::{AsRawFd, FromRawFd};
+use std::os::fd::{AsFd, AsRawFd, FromRawFd};
 use std::ptr;
 
 use anyhow::{ensure, Context, Result};
@@ -98,6 +98,22 @@ impl HeldPage {
         check(got as i64).map(|got| got as usize)
     }
 
+    /// `write(2)` of the memory's first `length` bytes.
+    ///
+    /// # Errors
+    /// The call's errno.
+    pub fn write_to(&self, file: &impl AsFd, length: usize) -> std::io::Result<usize> {
+        let length = length.min(self.length);
+        // SAFETY: the memory is mapped for `length` bytes, and the kernel only reads it.
+        let put = unsafe { libc::write(file.as_fd().as_raw_fd(), self.start.cast(), length) };
+        check(put as i64).map(|put| put as usize)
+    }
+
+    /// The address of the page.
+    pub fn address(&self) -> usize {
+        self.start as usize + self.held
+    }
+
     /// Waits until a call sleeps for the page.
     ///
     /// # Errors
@@ -123,7 +139,7 @@ impl HeldPage {
     /// # Errors
     /// The call's errno.
     pub fn release(&self) -> Result<()> {
-        let page = self.start as u64 + self.held as u64;
+        let page = self.address() as u64;
         self.request(UFFDIO_ZEROPAGE, &mut [page, PAGE as u64, 0, 0])
     }
 }

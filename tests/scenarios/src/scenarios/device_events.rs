@@ -4,9 +4,9 @@
 
 use std::mem::zeroed;
 
+use crate::held_page::{HeldPage, PAGE};
 use crate::prelude::*;
 use crate::scale::{Crowd, Protocol};
-use crate::stalled_page::StalledPage;
 use crate::tun::{Carries, Tun};
 
 scenarios! {
@@ -21,7 +21,7 @@ fn repeated(lab: &Lab) -> Outcome {
     let tap = Tun::create(&host.namespace, "tap0", Carries::Frames)?;
     host.namespace.ip("link set tap0 up\n")?;
     let index = Device::named(&host.namespace, "tap0")?.ifindex;
-    let stalled = StalledPage::new()?;
+    let stalled = HeldPage::new(PAGE, 0)?;
     thread::scope(|scope| {
         // Both return when the page is there.
         let writer = scope.spawn(|| stalled.write_to(&tap, 64));

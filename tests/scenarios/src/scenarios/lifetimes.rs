@@ -6,7 +6,7 @@ use nix::mount::{mount, umount, MsFlags};
 
 use crate::address::{internet, IPPROTO_ENET};
 use crate::bpf;
-use crate::missing_page::MissingPage;
+use crate::held_page::{HeldPage, PAGE};
 use crate::prelude::*;
 use crate::zero_copy;
 
@@ -47,7 +47,7 @@ fn ask_for_mtu(socket: &Socket, place: usize) -> std::io::Result<()> {
 /// Removes the host's device while `call` is under way, which has come as far as `reached`, and ends the call by filling `page`.
 fn remove_meanwhile(
     host: &Host,
-    page: &MissingPage,
+    page: &HeldPage,
     call: impl FnOnce() -> std::io::Result<()> + Send,
     reached: impl FnOnce() -> Outcome,
 ) -> Outcome {
@@ -59,7 +59,7 @@ fn remove_meanwhile(
             removal.join().map_err(|_| anyhow!("ip panicked"))?
         });
         // Whatever came of it, nothing waits for the page any more.
-        let filled = page.fill();
+        let filled = page.release();
         let called = calling.join();
         removed?;
         filled?;
@@ -82,10 +82,10 @@ fn esp_option_waits() -> Outcome {
 }
 
 fn option_waits(host: &Host, socket: &Socket) -> Outcome {
-    let page = MissingPage::new()?;
-    let place = page.address() as usize;
+    let page = HeldPage::new(PAGE, 0)?;
+    let place = page.address();
     let call = || ask_for_mtu(socket, place);
-    remove_meanwhile(host, &page, call, || page.await_fault())?;
+    remove_meanwhile(host, &page, call, || page.await_sleeper())?;
     refused(
         socket.option(SOL_EP, SO_MTU, 4, 4),
         libc::ENODEV,
@@ -96,8 +96,8 @@ fn option_waits(host: &Host, socket: &Socket) -> Outcome {
 /// A send that waits for its bytes has the socket's lock, which the option waits for.
 fn option_waits_for_send(lab: &Lab) -> Outcome {
     let (client, _server) = lab.esp_pair(701)?;
-    let page = MissingPage::new()?;
-    let place = page.address() as usize;
+    let page = HeldPage::new(PAGE, 0)?;
+    let place = page.address();
     let send = || {
         // SAFETY: the kernel reads four bytes at `place`, or the call fails.
         unsafe { libc::send(client.as_raw_fd(), place as *const libc::c_void, 4, 0) };
@@ -108,7 +108,7 @@ fn option_waits_for_send(lab: &Lab) -> Outcome {
     thread::scope(|scope| {
         let mut asked = None;
         let removed = remove_meanwhile(&lab.a, &page, send, || {
-            page.await_fault()?;
+            page.await_sleeper()?;
             asked = Some(scope.spawn(|| {
                 // SAFETY: the call takes nothing.
                 asker.store(unsafe { libc::gettid() }, Ordering::Relaxed);
