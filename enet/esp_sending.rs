@@ -41,10 +41,15 @@ const MOST_SPARES: u16 = 32;
 /// The most packets in a write queue, as the engine's `can_enqueue` has it.
 const MOST_QUEUED: u16 = 0x7ffd;
 
-/// The most payload bytes of packets that leave in one buffer: with all headers they are fewer than 65,536
-/// bytes, which is what devices take (`gso_ipv4_max_size`). A store has no more, unless one packet has: it can
-/// leave whole.
-const MOST_IN_RUN: usize = 65_536 - 64;
+/// Headroom from which on a device is taken for one that puts headers of its own in front: an Ethernet and an IP header at
+/// least, beside ours. The kernel hands a tunnel's frames to its receiver on the same machine by one of two ways, one for clones
+/// and one for other buffers, and frames of one overtake those of the other.
+const TUNNEL_HEADROOM: usize = 64;
+
+/// The most payload bytes of packets that leave in one buffer: with all headers, also those of a tunnel with options and tags,
+/// they are fewer than 65,536 bytes, which is what devices take (`gso_ipv4_max_size`), and what an outer IP header can tell. A
+/// store has no more, unless one packet has: it can leave whole.
+const MOST_IN_RUN: usize = 65_536 - 128;
 
 /// Payload bytes that the peer has not acknowledged: written by the lock holder, read by anyone.
 #[derive(Default)]
@@ -438,8 +443,9 @@ impl Sending {
     pub(crate) fn packets(&mut self, mut header: Header, count: u16, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let note: Kept = kept.note();
+        let clones = self.headroom < TUNNEL_HEADROOM;
         if is_store(kept) {
-            let whole = count > 1 && note.is_all(header.seq, count);
+            let whole = clones && count > 1 && note.is_all(header.seq, count);
             if !whole || !kept.set_packets(note.size, count) {
                 return self.view(header, count, mask);
             }
@@ -452,8 +458,8 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        if self.summed && count == 1 {
-            return self.summed_copy(header, mask);
+        if !clones || self.summed && count == 1 {
+            return self.copy(header, mask);
         }
         // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
         let mut skb = kept
@@ -465,17 +471,17 @@ impl Sending {
         Ok(skb)
     }
 
-    /// As [`packets`](Self::packets), of one packet outside of stores, with its sum: a clone has no room of its own
-    /// for that.
+    /// As [`packets`](Self::packets), of one packet outside of stores, which is to be no clone: that has no room of its own for
+    /// a sum.
     #[cold]
     #[inline(never)]
-    fn summed_copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
+    fn copy(&mut self, header: Header, mask: u32) -> Result<Skb> {
         let kept = self.queue.seek(header.seq.0).ok_or(ENOENT)?;
         let size = kept.len().saturating_add(HEADER_LEN + SUM_LEN);
         let mut copy = Skb::alloc_single(self.headroom, size, Context::Softirq).ok_or(ENOBUFS)?;
-        let whole = copy.put(&header.summed(true).emit())
+        let whole = copy.put(&header.summed(self.summed).emit())
             && copy.put_copy(kept, 0, kept.len())
-            && copy.append_sum(mask);
+            && (!self.summed || copy.append_sum(mask));
         kept.pass_stamp(&mut copy);
         whole.then_some(copy).ok_or(ENOBUFS)
     }

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: GPL-2.0
 
 //! Cuts the payload of a buffer into packets, as `skb_segment` does, for the buffers that are usual here: all payload in
-//! pages, no tunnel around.
+//! pages.
 //!
 //! `skb_segment` allocates the head of each packet from a slab, which zeroes it (`init_on_alloc`) though all of it is
 //! written anyway. Here a head is a page fragment, as drivers have it for what they receive. For a device that takes
@@ -48,13 +48,29 @@ impl Drop for Packets {
     }
 }
 
-/// Cuts the data of `whole` into packets of `size` bytes, each behind the `headers` bytes in front of the data, of which
-/// the Ethernet header is the first. The packets refer to the same pages, if a device with these `features` takes
-/// such. Returns the first of the list, which is the caller's; null without memory, or if `whole` is not of the
-/// usual kind: `skb_segment` decides then.
+/// The headers in front of the data of a buffer, bytes.
+#[derive(Clone, Copy)]
+pub(super) struct Headers {
+    /// Those that the packets' data are to begin with.
+    pub(super) own: usize,
+    /// Those in front of these: a tunnel has put them there, or a label switch. Each packet has a copy of them in its headroom,
+    /// which its layer takes for its own.
+    pub(super) outer: usize,
+}
+
+impl Headers {
+    /// All of them.
+    fn all(self) -> Option<usize> {
+        self.own.checked_add(self.outer)
+    }
+}
+
+/// Cuts the data of `whole` into packets of `size` bytes, each behind the `headers` in front of the data. The packets refer
+/// to the same pages, if a device with these `features` takes such. Returns the first of the list, which is the
+/// caller's; null without memory, or if `whole` is not of the usual kind: `skb_segment` decides then.
 pub(super) fn cut(
     whole: &Buffer,
-    headers: usize,
+    headers: Headers,
     size: u16,
     features: bindings::netdev_features_t,
 ) -> *mut bindings::sk_buff {
@@ -96,14 +112,21 @@ pub(super) fn cut(
 
 /// A packet of `whole` without data: its `headers` and all that is known of it, with `room` for data behind them. `None`
 /// without memory, or if that is more than a page.
-fn part(whole: &Buffer, headers: usize, room: usize) -> Option<Skb> {
-    let before = whole.headroom().checked_sub(headers)?;
-    let mut part = Skb::alloc_fragment(before, headers.checked_add(room)?)?;
+fn part(whole: &Buffer, headers: Headers, room: usize) -> Option<Skb> {
+    let all = headers.all()?;
+    let before = whole.headroom().checked_sub(all)?;
+    let mut part = Skb::alloc_fragment(before, all.checked_add(room)?)?;
     // SAFETY: Both buffers are valid, and the new one is ours. Its headers are as far from its beginning as those of `whole`, so
     // the offsets that are copied are right. As many bytes are in front of the data of `whole`, as was just checked.
     let bytes = unsafe {
         bindings::skb_take_header(part.as_ptr(), whole.as_ptr());
-        slice::from_raw_parts((*whole.as_ptr()).data.sub(headers), headers)
+        slice::from_raw_parts((*whole.as_ptr()).data.sub(all), all)
     };
-    part.put(bytes).then_some(part)
+    if !part.put(bytes) {
+        return None;
+    }
+    if headers.outer > 0 {
+        part.pull(headers.outer);
+    }
+    Some(part)
 }

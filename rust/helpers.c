@@ -7,6 +7,11 @@
 #include <linux/bpf-cgroup.h>
 #include <linux/errqueue.h>
 #include <linux/filter.h>
+#if __has_include(<linux/hrtimer_bases.h>)
+#include <linux/hrtimer_bases.h>
+#else
+#include <linux/hrtimer_defs.h>
+#endif
 #include <linux/jhash.h>
 #include <linux/mm.h>
 #include <linux/percpu.h>
@@ -17,7 +22,9 @@
 #include <linux/sockptr.h>
 #include <net/arp.h>
 #include <net/busy_poll.h>
+#include <net/dst_metadata.h>
 #include <net/gro.h>
+#include <net/gso.h>
 #include <net/inet_connection_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
@@ -222,13 +229,20 @@ H(bool, skb_has_shared_frag, (const struct sk_buff *skb), return skb_has_shared_
 H(void *, netdev_alloc_frag, (unsigned int size), return netdev_alloc_frag(size))
 /* Takes over the reference of netdev_alloc_frag(). The memory is too little to count. */
 H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct page *page = virt_to_head_page(bytes); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, bytes - page_address(page), size); skb->len += size; skb->data_len += size)
-/* Who asks how long a packet is takes SCTP's header for the last: it ends where ours does. A sum that is said to be right is not computed. */
-H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), skb->ip_summed = CHECKSUM_UNNECESSARY; skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
+/* Who asks how long a packet is takes SCTP's header for the last: it ends where ours does. A sum that is said to be right is not computed;
+   each tunnel that has checked its own takes one level off. */
+H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)
 H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 /* What the descriptor says of the sums of several packets in one buffer: rust/masks.rs */
 H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; skb->csum = (__force __wsum)mask)
 H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
+/* Bytes of the headers in front of the one that the link layer is said to start with: those of a tunnel, or a label and the real one. */
+H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
+/* Whether an outer header has a sum over all behind it that its layer makes, not the device: that layer's own conditions. */
+H(bool, skb_is_summed_around, (const struct sk_buff *skb, netdev_features_t features), return unlikely(skb_shinfo(skb)->gso_type & (SKB_GSO_UDP_TUNNEL_CSUM | SKB_GSO_GRE_CSUM)) && (!(features & NETIF_F_HW_CSUM) || skb_sec_path(skb) || (skb_dst(skb) && dst_xfrm(skb_dst(skb)))))
+/* What gso_make_checksum() goes on from, as skb_segment() leaves it; pages that their owner may write to are copied, too. */
+H(bool, skb_sum_for_outer, (struct sk_buff *skb, u32 from), if (skb_has_shared_frag(skb) && skb_linearize(skb)) return false; SKB_GSO_CB(skb)->csum = skb_checksum(skb, from, skb->len - from, 0); SKB_GSO_CB(skb)->csum_start = skb_headroom(skb) + from; return true)
 H(u32, skb_mac_distance, (const struct sk_buff *skb), return skb->data - skb_mac_header(skb))
 /* A device that is said to sum spares the packets a sum of their own. */
 H(struct sk_buff *, skb_cut, (struct sk_buff *skb, netdev_features_t features), return skb_segment(skb, (features & ~NETIF_F_GSO_MASK) | NETIF_F_HW_CSUM))
@@ -243,17 +257,24 @@ H(u32, skb_gro_offset, (const struct sk_buff *skb), return skb_gro_offset(skb))
 H(u32, skb_gro_len, (const struct sk_buff *skb), return skb_gro_len(skb))
 H(void *, skb_gro_header, (struct sk_buff *skb, u32 end, u32 at), return skb_gro_header(skb, end, at))
 H(void, skb_gro_pull, (struct sk_buff *skb, u32 len), skb_gro_pull(skb, len))
+/* Whether nothing but tags is between the Ethernet header and the packet. */
+H(bool, gro_is_plain, (const struct sk_buff *skb), return !NAPI_GRO_CB(skb)->encap_mark && skb_mac_offset(skb) == -ETH_HLEN)
 H(void, skb_hash_flow, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (!skb->l4_hash && !skb->sw_hash) __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true))
 H(bool, gro_passes, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->flush)
 H(void, gro_pass, (struct sk_buff *skb), NAPI_GRO_CB(skb)->flush = 1)
 H(u16, gro_count, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->count)
 H(bool, gro_same_flow, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->same_flow)
-/* What gro_list_prepare() compares, but for the hash that a packet came with: the held one has another since. */
-H(bool, gro_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && skb->dev->hard_header_len == ETH_HLEN && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
-H(void, gro_set_other_flow, (struct sk_buff *skb), NAPI_GRO_CB(skb)->same_flow = 0)
+/* Whether two packets of one list have come the same way: device, addresses and tags, of which the first `len` bytes of the data are the
+   inner ones. gro_list_prepare() compares the hash as well, which our packets get after that. */
+H(bool, gro_same_way, (const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len), return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len))
+/* The rest that gro_list_prepare() compares. Packets with extensions stay alone. */
+H(bool, gro_same_state, (struct sk_buff *held, struct sk_buff *skb), return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (held->sk == skb->sk && !skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))))
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb), return held->pp_recycle == skb->pp_recycle && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
+/* As skb_set_packets(), of a buffer that layers may be around, as their gro_complete() of Internet protocols has it. */
+H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
 /* What GRO need not compare, since it sees packets before anything has been done with them. */
+H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
 H(bool, list_same_way, (const struct sk_buff *held, const struct sk_buff *skb), return held->pkt_type == skb->pkt_type && skb_mac_offset(held) == -ETH_HLEN && skb_mac_offset(skb) == -ETH_HLEN && !held->destructor && !skb->destructor && skb_frags_readable(held) == skb_frags_readable(skb))
 H(struct sk_buff *, list_next, (struct list_head *list), struct sk_buff *skb = list_first_entry_or_null(list, struct sk_buff, list); if (skb) skb_list_del_init(skb); return skb)
 H(struct net_device *, skb_device, (const struct sk_buff *skb), return skb->dev)
@@ -261,6 +282,9 @@ H(bool, list_is_single, (const struct list_head *list), return list_is_singular(
 H(bool, skb_has_head_frag, (const struct sk_buff *skb), return skb->head_frag && skb->fclone == SKB_FCLONE_UNAVAILABLE)
 H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_end_offset(skb)))
 H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))
+/* What holds packets until a timer expires (gro_flush_timeout) is polled now, on the timer's processor, as napi_watchdog() does then. */
+static inline void poll_napi(void *napi) { napi_schedule(napi); }
+H(void, poll_holders, (void), struct net *net; struct net_device *dev; struct napi_struct *napi; guard(rcu)(); for_each_net_rcu(net) for_each_netdev_rcu(net, dev) list_for_each_entry_rcu(napi, &dev->napi_list, dev_list) if (hrtimer_active(&napi->timer)) smp_call_function_single(READ_ONCE(napi->timer.base)->cpu_base->cpu, poll_napi, napi, true))
 H(void, synchronize_net, (void), synchronize_net())
 
 /* devices */

@@ -13,27 +13,34 @@ use super::{
     masks,
     offload::Packets,
     pages::MOST_FRAGMENTS,
+    percpu::PerCpu,
     random,
     skb::Buffer,
 };
+use crate::net::errno::prelude::*;
 use core::{
     mem, ptr, slice,
-    sync::atomic::{AtomicBool, AtomicU32, Ordering},
+    sync::atomic::{AtomicBool, AtomicPtr, AtomicU16, AtomicU32, Ordering},
 };
 use kernel::ffi::c_int;
+
+// What follows is only read while packets come: every processor has a copy of the cache line.
 
 /// The module is going: nothing is held any more.
 static STOPPED: AtomicBool = AtomicBool::new(false);
 
-/// Buffers with several packets that drivers hold for more. Each must find [`complete`] when it is let go.
-static HELD: AtomicU32 = AtomicU32::new(0);
+/// Buffers with several packets that drivers hold for more. GRO must flush them through [`complete`] before the module goes.
+static HELD: AtomicPtr<PerCpu<1>> = AtomicPtr::new(ptr::null_mut());
 
 /// Makes connections' hashes unforeseeable.
 static SEED: AtomicU32 = AtomicU32::new(0);
 
-/// How often it is looked, once a jiffy, whether drivers have let go of all of them. Those of a device that
-/// was removed meanwhile are gone and counted for ever.
-const LOOKS: u32 = 250;
+/// The Ethernet type of the packets, network order.
+static TYPE: AtomicU16 = AtomicU16::new(0);
+
+/// How often the drivers are polled, once a jiffy, until they hold nothing. Buffers of a device that was removed meanwhile are
+/// freed without [`complete`], and counted for ever.
+const POLLS: u32 = 250;
 
 /// What is behind the header of a packet, or of several that were joined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -59,24 +66,56 @@ pub(super) enum Move {
     Head { from: u32 },
 }
 
-/// Prepares joining.
-pub(super) fn start() {
-    let seed = u32::from(random::u16()) << 16 | u32::from(random::u16());
-    SEED.store(seed, Ordering::Relaxed);
-    STOPPED.store(false, Ordering::Release);
+/// Joining, of the one protocol that may have its packets joined.
+pub(super) struct Joining(KBox<PerCpu<1>>);
+
+impl Joining {
+    /// Prepares joining.
+    pub(super) fn start(ethertype: u16) -> Result<Self> {
+        let held = KBox::new(PerCpu::new()?, GFP_KERNEL)?;
+        let seed = u32::from(random::u16()) << 16 | u32::from(random::u16());
+        SEED.store(seed, Ordering::Relaxed);
+        TYPE.store(ethertype.to_be(), Ordering::Relaxed);
+        HELD.store(ptr::from_ref(&*held).cast_mut(), Ordering::Release);
+        STOPPED.store(false, Ordering::Release);
+        Ok(Joining(held))
+    }
+
+    /// Ends joining, and waits until drivers have let go of what they hold.
+    pub(super) fn stop(&self) {
+        STOPPED.store(true, Ordering::Release);
+        // SAFETY: Called without locks, in a task.
+        unsafe { bindings::synchronize_net() };
+        for _ in 0..POLLS {
+            // From now on the numbers only fall, so that a sum of 0 is right however long adding takes.
+            if self.0.sum(0) == 0 {
+                break;
+            }
+            // SAFETY: As above.
+            unsafe {
+                bindings::poll_holders();
+                bindings::schedule_timeout_uninterruptible(1);
+            }
+        }
+    }
 }
 
-/// Ends joining, and waits until drivers have let go of what they hold.
-pub(super) fn stop() {
-    STOPPED.store(true, Ordering::Release);
-    // SAFETY: Called without locks, in a task.
-    unsafe { bindings::synchronize_net() };
-    for _ in 0..LOOKS {
-        if HELD.load(Ordering::Acquire) == 0 {
-            break;
-        }
-        // SAFETY: As above.
-        unsafe { bindings::schedule_timeout_uninterruptible(1) };
+impl Drop for Joining {
+    fn drop(&mut self) {
+        HELD.store(ptr::null_mut(), Ordering::Release);
+    }
+}
+
+/// Adds `n` to the number of buffers that drivers hold; -1 as it wraps.
+///
+/// # Safety
+///
+/// Called within [`receive`] or [`complete`].
+#[inline]
+unsafe fn count_held(n: usize) {
+    // SAFETY: What the pointer refers to is freed after the registration has ended, which waits for these functions.
+    if let Some(held) = unsafe { HELD.load(Ordering::Acquire).as_ref() } {
+        held.add(0, n);
     }
 }
 
@@ -101,18 +140,24 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
             bindings::gro_pass(skb);
             return ptr::null_mut();
         }
+        // The core has given a place within the first bytes of the data.
+        let front = header.sub(at as usize);
         let sum = sum_len::<P>(slice::from_raw_parts(header, P::HEADER_LEN));
         let around = P::HEADER_LEN.wrapping_add(sum);
         let Some(len) = (bindings::skb_gro_len(skb) as usize).checked_sub(around) else {
             bindings::gro_pass(skb);
             return ptr::null_mut();
         };
-        let seed = SEED.load(Ordering::Relaxed);
-        bindings::skb_hash_flow(skb, header.cast(), P::FLOW_LEN as u32, seed);
+        // In a tunnel the hash is that of the outer headers, by which the core tells their flows apart.
+        let plain = bindings::gro_is_plain(skb);
+        if plain {
+            let seed = SEED.load(Ordering::Relaxed);
+            bindings::skb_hash_flow(skb, header.cast(), P::FLOW_LEN as u32, seed);
+        }
         let header = slice::from_raw_parts(header, P::HEADER_LEN);
         let passes = bindings::gro_passes(skb) || STOPPED.load(Ordering::Acquire);
-        let held = find::<P>(list, skb, header, at);
-        if let Some(held) = held.filter(|_| !passes) {
+        let Found { held, alike } = find::<P>(list, skb, front, at, plain);
+        if alike && !passes {
             if let Some(more) = join::<P>(held, skb, header, at, len) {
                 return match more {
                     More::May => ptr::null_mut(),
@@ -126,39 +171,60 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
             bindings::gro_pass(skb);
         }
         // Those that came before go first.
-        held.unwrap_or(ptr::null_mut())
+        held
     }
 }
 
-/// The held buffer of the connection that `skb` with `header` belongs to. The core's own verdict on a held one
-/// goes by its hash, which is ours since it came.
+/// The held buffer of a packet's connection.
+struct Found {
+    /// The buffer, or null.
+    held: *mut bindings::sk_buff,
+    /// Whether the packet may join it. Otherwise the buffer is only let go, so that nothing overtakes it.
+    alike: bool,
+}
+
+/// The held buffer of the connection that `skb` belongs to.
+///
+/// What each layer in front has found of a held one is right if no bit of it is lost: the core begins with the hash, which
+/// is ours since the held one came, unless it was in a tunnel. So what is in front of a `plain` packet is compared here.
 ///
 /// # Safety
 ///
-/// As [`receive`]; headers start `at` bytes into the data.
+/// As [`receive`]; `front` is where the data start that the core has made readable, and headers start `at` bytes into them.
 unsafe fn find<P: Packets>(
     list: *mut bindings::list_head,
     skb: *mut bindings::sk_buff,
-    header: &[u8],
+    front: *const u8,
     at: u32,
-) -> Option<*mut bindings::sk_buff> {
-    // SAFETY: The caller's promise: the list links buffers, by their first field.
+    plain: bool,
+) -> Found {
+    // SAFETY: The caller's promise: the list links buffers, by their first field. The linear part of a held one begins with
+    // what was pulled, and ours have pulled their header; what has pulled as much in the same way is one of ours.
     unsafe {
+        let header = slice::from_raw_parts(front.add(at as usize), P::HEADER_LEN);
         let mut place = (*list).next;
         while place != list {
             let held: *mut bindings::sk_buff = place.cast();
             place = (*place).next;
-            if !bindings::gro_same_flow(held) && !bindings::gro_same_sender(held, skb) {
+            let pulled = bindings::skb_gro_offset(held);
+            if pulled != at.wrapping_add(P::HEADER_LEN as u32) {
+                continue;
+            }
+            let same_flow = bindings::gro_same_flow(held);
+            if !same_flow && !(plain && bindings::gro_same_way(held, skb, front.cast(), at)) {
                 continue;
             }
             let other = slice::from_raw_parts((*held).data.add(at as usize), P::HEADER_LEN);
             if other.get(..P::FLOW_LEN) == header.get(..P::FLOW_LEN) {
-                return Some(held);
+                let alike = same_flow || bindings::gro_same_state(held, skb);
+                return Found { held, alike };
             }
-            bindings::gro_set_other_flow(held);
         }
     }
-    None
+    Found {
+        held: ptr::null_mut(),
+        alike: false,
+    }
 }
 
 /// Bytes of the sum behind a packet with `header`.
@@ -217,7 +283,7 @@ unsafe fn join<P: Packets>(
         let took_head = append(held, skb, way, len as u32);
         bindings::gro_joined(held, skb, took_head);
         if count == 1 {
-            HELD.fetch_add(1, Ordering::AcqRel);
+            count_held(1);
         }
         Some(more)
     }
@@ -439,17 +505,11 @@ pub(super) unsafe extern "C" fn complete<P: Packets>(
     skb: *mut bindings::sk_buff,
     at: c_int,
 ) -> c_int {
-    HELD.fetch_sub(1, Ordering::AcqRel);
     // SAFETY: The caller's promise.
     unsafe {
-        let size = (*Buffer::from_raw(skb).shared()).gso_size;
-        let count = bindings::gro_count(skb);
-        bindings::skb_set_packets(
-            skb,
-            (at as u32).wrapping_add(P::HEADER_LEN as u32),
-            size,
-            count,
-        );
+        count_held(1_usize.wrapping_neg());
+        let protocol = TYPE.load(Ordering::Relaxed);
+        bindings::gro_set_packets(skb, at as u32, P::HEADER_LEN as u32, protocol);
     }
     0
 }

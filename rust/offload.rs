@@ -10,14 +10,29 @@
 //! [`include/linux/skbuff.h`](srctree/include/linux/skbuff.h)
 
 use super::{
-    bindings, checksum, cutting, joining,
-    joining::{Held, More},
+    bindings, checksum, cutting,
+    cutting::Headers,
+    joining,
+    joining::{Held, Joining, More},
     listed::Listed,
     masks,
     skb::Buffer,
 };
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, slice};
+
+/// The segmentation that marks our packets.
+const OURS: u32 = bindings::SKB_GSO_SCTP as u32;
+
+/// The marks of layers that put headers around a buffer on its way out. Each cuts them off, and adds them again, itself. On
+/// receipt such a layer takes its mark away with its header.
+const AROUND: u32 = (bindings::SKB_GSO_GRE
+    | bindings::SKB_GSO_GRE_CSUM
+    | bindings::SKB_GSO_IPXIP4
+    | bindings::SKB_GSO_IPXIP6
+    | bindings::SKB_GSO_UDP_TUNNEL
+    | bindings::SKB_GSO_UDP_TUNNEL_CSUM
+    | bindings::SKB_GSO_ESP) as u32;
 
 /// What is in a received buffer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -35,13 +50,18 @@ impl Buffer {
     /// virtual machine or a tun device hands over is marked as untrusted.
     #[inline]
     pub(crate) fn contents(&self) -> Contents {
-        const OURS: u32 = bindings::SKB_GSO_SCTP as u32;
+        self.contents_within(0)
+    }
+
+    /// As [`contents`](Self::contents), of a buffer that layers with these marks may have put headers around.
+    #[inline]
+    fn contents_within(&self, around: u32) -> Contents {
         /// Marks packets that are the buffers of a list, each of its own size.
         const BY_FRAGS: u16 = bindings::GSO_BY_FRAGS as u16;
         // SAFETY: The buffer is valid and borrowed.
         let (size, kind) = unsafe {
             let shared = self.shared();
-            ((*shared).gso_size, (*shared).gso_type)
+            ((*shared).gso_size, (*shared).gso_type & !around)
         };
         match size {
             0 => Contents::Packet,
@@ -103,6 +123,7 @@ pub(crate) trait Packets: 'static {
 /// The registration of a protocol whose buffers the core can have cut and joined, ended when dropped.
 pub(crate) struct Registration<P: Packets> {
     block: Listed<bindings::packet_offload>,
+    joining: Joining,
     _protocol: PhantomData<fn() -> P>,
 }
 
@@ -116,11 +137,12 @@ impl<P: Packets> Registration<P> {
         block.callbacks.gro_receive = Some(joining::receive::<P>);
         block.callbacks.gro_complete = Some(joining::complete::<P>);
         let block = Listed::new(block)?;
-        joining::start();
+        let joining = Joining::start(ethertype)?;
         // SAFETY: The block stays where it is until `drop` has taken it off.
         unsafe { bindings::dev_add_offload(block.as_ptr()) };
         Ok(Registration {
             block,
+            joining,
             _protocol: PhantomData,
         })
     }
@@ -129,29 +151,41 @@ impl<P: Packets> Registration<P> {
     ///
     /// # Safety
     ///
-    /// Called by the core with a buffer that is its alone, and whose data start behind the Ethernet header.
+    /// Called by the core with a buffer that is its alone, and whose data start behind the Ethernet header, or what a layer
+    /// in between has put there instead; `SKB_GSO_CB` says where the outermost header starts.
     unsafe extern "C" fn segment(
         skb: *mut bindings::sk_buff,
         features: bindings::netdev_features_t,
     ) -> *mut bindings::sk_buff {
         // SAFETY: The caller's promise.
         let whole = unsafe { Buffer::from_raw_mut(skb) };
-        let Contents::Packets(size) = whole.contents() else {
+        let Contents::Packets(size) = whole.contents_within(AROUND) else {
             return EINVAL.to_ptr();
         };
         // SAFETY: The buffer is the core's alone, so its head may be reallocated.
         if !unsafe { bindings::pskb_may_pull(skb, P::HEADER_LEN as u32) } {
             return EINVAL.to_ptr();
         }
-        // SAFETY: The Ethernet header lies in front of the data.
-        let in_front = unsafe { bindings::skb_mac_distance(skb) } as usize;
+        // SAFETY: The Ethernet header lies in front of the data, and what the core knows of outer ones is in the buffer. The
+        // features are those of the device that it is cut for.
+        let (in_front, outer, summed_around) = unsafe {
+            (
+                bindings::skb_mac_distance(skb) as usize,
+                bindings::skb_outer_len(skb) as usize,
+                bindings::skb_is_summed_around(skb, features),
+            )
+        };
         whole.pull(P::HEADER_LEN);
         let headers = in_front.wrapping_add(P::HEADER_LEN);
         // SAFETY: The buffer is the core's alone.
         let mask = unsafe { masks::of_run(skb) };
-        let mut packets = cutting::cut(whole, headers, size, features);
+        let of_all = Headers {
+            own: headers,
+            outer,
+        };
+        let mut packets = cutting::cut(whole, of_all, size, features);
         if packets.is_null() {
-            // SAFETY: All that is in front of the data now is copied in front of each packet.
+            // SAFETY: All headers in front of the data are copied in front of each packet.
             packets = unsafe { bindings::skb_cut(skb, features) };
         }
         // SAFETY: Only looks at the pointer's value.
@@ -174,7 +208,12 @@ impl<P: Packets> Registration<P> {
                 let header = (*packet).data.add(in_front);
                 let header = slice::from_raw_parts_mut(header, P::HEADER_LEN);
                 P::cut(header, part);
-                if P::is_summed(header) && !checksum::append(packet, in_front as u32, mask) {
+                let summed = P::is_summed(header);
+                // An outer sum adds words up, which all headers in front of ours consist of, but not ours.
+                let from = in_front as u32;
+                if summed && !checksum::append(packet, from, mask)
+                    || summed_around && !bindings::skb_sum_for_outer(packet, from)
+                {
                     bindings::kfree_skb_list(packets);
                     return ENOMEM.to_ptr();
                 }
@@ -192,7 +231,7 @@ impl<P: Packets> Registration<P> {
 
 impl<P: Packets> Drop for Registration<P> {
     fn drop(&mut self) {
-        joining::stop();
+        self.joining.stop();
         // SAFETY: Added by `new`; waits until no CPU uses the block any more.
         unsafe { bindings::dev_remove_offload(self.block.as_ptr()) };
     }

@@ -55,7 +55,7 @@ impl Run {
         // SAFETY: Both buffers are ours alone; `len` bytes follow the header of the second.
         let way = unsafe {
             let alike =
-                bindings::gro_same_sender(first, other) && bindings::list_same_way(first, other);
+                bindings::list_same_sender(first, other) && bindings::list_same_way(first, other);
             alike.then(|| joining::movable(first, other, from, len as u32))
         };
         let Some(way) = way.flatten() else {

@@ -78,6 +78,7 @@ const WELCOME: &[&str] = &[
     "geneve",
     "ifb",
     "igb",
+    "ip6_gre",
     "ip_gre",
     "ipvlan",
     "mpls_gso",

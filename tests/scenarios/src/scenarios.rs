@@ -18,6 +18,7 @@ mod edp_ports;
 mod edp_query;
 mod edp_sums;
 mod edp_zero_copy;
+mod encapsulations;
 mod endurance;
 mod enet_run;
 mod enet_tool;
@@ -31,6 +32,7 @@ mod esp_cookies;
 mod esp_faults;
 mod esp_forgotten;
 mod esp_grants;
+mod esp_joining;
 mod esp_options;
 mod esp_orphans;
 mod esp_records;
@@ -124,6 +126,7 @@ pub fn all() -> Vec<&'static Scenario> {
         transmit_queues::ALL,
         esp_records::ALL,
         esp_runs::ALL,
+        esp_joining::ALL,
         esp_short_messages::ALL,
         receive_steering::ALL,
         busy_polling::ALL,
@@ -135,6 +138,8 @@ pub fn all() -> Vec<&'static Scenario> {
         device_namespaces::ALL,
         device_overlays::ALL,
         large_packets::ALL,
+        encapsulations::TABLE,
+        encapsulations::ALL,
         library::ALL,
         examples::ALL,
         enet_tool::ALL,

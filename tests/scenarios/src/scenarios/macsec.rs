@@ -29,9 +29,14 @@ fn secure(host: &Host, other: &Host, own: &str, others: &str) -> Result<()> {
     ))
 }
 
-fn hides(lab: &Lab) -> Outcome {
+/// Makes both ends of the secured channel: the devices `sec0`.
+pub fn secure_both(lab: &Lab) -> Result<()> {
     secure(&lab.a, &lab.b, KEYS[0], KEYS[1])?;
-    secure(&lab.b, &lab.a, KEYS[1], KEYS[0])?;
+    secure(&lab.b, &lab.a, KEYS[1], KEYS[0])
+}
+
+fn hides(lab: &Lab) -> Outcome {
+    secure_both(lab)?;
     let near = Device::ready(&lab.a.namespace, "sec0")?;
     let far = Device::ready(&lab.b.namespace, "sec0")?;
     let wire = lab.b.packets(ETH_P_ALL)?;

@@ -1,0 +1,307 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Streams in frames that stand within others: tunnels, labels, tags, MACsec. Each over devices that segment everything,
+//! what common cards do, and nothing.
+
+use super::macsec;
+use crate::prelude::*;
+use crate::processor;
+
+/// How the frames of a stream are wrapped.
+#[derive(Debug)]
+enum Encapsulation {
+    /// By the device `in0`, which these lines for `ip` make on each host. In them `OWN` and `OTHER` stand for the numbers
+    /// of the host and of its peer.
+    Device(&'static str),
+    /// By a label that traffic control pushes and pops.
+    Label,
+    /// By the device `sec0`.
+    MacSec,
+}
+
+const VXLAN: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type vxlan id 42 dstport 4789 dev eth0 \
+     local 10.0.0.OWN remote 10.0.0.OTHER\n",
+);
+const VXLAN_WITHOUT_SUMS: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type vxlan id 42 dstport 4789 dev eth0 \
+     local 10.0.0.OWN remote 10.0.0.OTHER noudpcsum\n",
+);
+const GENEVE: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type geneve id 42 remote 10.0.0.OTHER\n",
+);
+const GRETAP: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type gretap local 10.0.0.OWN remote 10.0.0.OTHER\n",
+);
+const GRETAP_WITH_SUMS: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type gretap local 10.0.0.OWN remote 10.0.0.OTHER csum\n",
+);
+const IP6GRETAP: Encapsulation = Encapsulation::Device(
+    "link add in0 address 02:00:00:00:01:0OWN type ip6gretap local fd00::OWN remote fd00::OTHER\n",
+);
+const QINQ: Encapsulation = Encapsulation::Device(
+    "link add link eth0 name out0 type vlan proto 802.1ad id 10\nlink set out0 up\n\
+     link add link out0 name in0 type vlan id 20\n",
+);
+
+/// What a host's device segments by itself.
+#[derive(Clone, Copy, Debug)]
+enum Offloads {
+    /// Everything, as a veth pair does.
+    All,
+    /// Tunnels, but not SCTP's packets, and so none of ours.
+    Common,
+    /// Nothing, not even packets in several pieces, and it makes no sums.
+    None,
+}
+
+impl Offloads {
+    /// Arguments of `ethtool -K DEVICE`.
+    const fn features(self) -> &'static [&'static str] {
+        // A veth that segments TCP does not let its peer join packets.
+        match self {
+            Self::All => &[],
+            Self::Common => &["tx-sctp-segmentation", "off", "tso", "off"],
+            Self::None => &[
+                "tx-sctp-segmentation",
+                "off",
+                "tx-udp_tnl-segmentation",
+                "off",
+                "tx-udp_tnl-csum-segmentation",
+                "off",
+                "tx-gre-segmentation",
+                "off",
+                "tx-gre-csum-segmentation",
+                "off",
+                "tx",
+                "off",
+                "sg",
+                "off",
+                "tso",
+                "off",
+                "txvlan",
+                "off",
+                "rxvlan",
+                "off",
+            ],
+        }
+    }
+}
+
+macro_rules! table {
+    ($($name:literal = $encapsulation:ident;)*) => {
+        /// Each encapsulation over each kind of device.
+        pub const TABLE: &[Scenario] = &[$(
+            Scenario::direct(
+                concat!("streams_in_", $name, "_over_a_device_with_all_offloads"),
+                |lab| clean(lab, &$encapsulation, Offloads::All),
+            ),
+            Scenario::direct(
+                concat!("streams_in_", $name, "_over_a_common_card"),
+                |lab| clean(lab, &$encapsulation, Offloads::Common),
+            ),
+            Scenario::direct(
+                concat!("streams_in_", $name, "_over_a_device_without_offloads"),
+                |lab| clean(lab, &$encapsulation, Offloads::None),
+            ),
+        )*];
+    };
+}
+
+const LABEL: Encapsulation = Encapsulation::Label;
+const MACSEC: Encapsulation = Encapsulation::MacSec;
+
+table! {
+    "vxlan" = VXLAN;
+    "vxlan_without_sums" = VXLAN_WITHOUT_SUMS;
+    "geneve" = GENEVE;
+    "gretap" = GRETAP;
+    "gretap_with_sums" = GRETAP_WITH_SUMS;
+    "ip6gretap" = IP6GRETAP;
+    "mpls" = LABEL;
+    "qinq" = QINQ;
+    "macsec" = MACSEC;
+}
+
+scenarios! {
+    direct packets_of_a_labelled_run_have_their_own_headers = labelled;
+    direct runs_out_of_a_tunnel_are_cut_behind_a_bridge = bridged;
+}
+
+const PORT: u16 = 880;
+
+/// Several packets a call, and one.
+const LOADS: [Load; 2] = [Load::of(1 << 20, 40_000, 880), Load::of(1 << 18, 700, 881)];
+
+/// `lines` as the host with the number `own` has them, beside the one with the number `other`.
+fn lines_of(lines: &str, own: u8, other: u8) -> String {
+    let lines = lines.replace("OWN", &own.to_string());
+    lines.replace("OTHER", &other.to_string())
+}
+
+/// Gives both hosts addresses, also of IPv6, which need not be asked for.
+fn give_addresses(lab: &Lab) -> Outcome {
+    lab.give_ip_addresses()?;
+    for (host, own, other, far) in [(&lab.a, 1, 2, lab.b.mac), (&lab.b, 2, 1, lab.a.mac)] {
+        host.namespace.ip(&format!(
+            "address add fd00::{own}/64 dev {DEVICE} nodad\n\
+             neigh add fd00::{other} lladdr {} dev {DEVICE} nud permanent\n",
+            print_mac(far)
+        ))?;
+    }
+    Ok(())
+}
+
+/// Sets features of a device.
+fn set(host: &Host, device: &str, features: &[&str]) -> Outcome {
+    let arguments = [&["-K", device], features].concat();
+    host.namespace.run("ethtool", &arguments).map(drop)
+}
+
+/// Has traffic control label what leaves `host`, and takes the label off what arrives.
+fn label(host: &Host) -> Outcome {
+    // `act_mpls` asks for it by the way, which is not said everywhere.
+    crate::netns::finish(Command::new("modprobe").arg("mpls_gso"), "")?;
+    let esp = format!("{ETH_P_ESP:#06x}");
+    let tc = |line: String| {
+        let words: Vec<_> = line.split_whitespace().collect();
+        host.namespace.run("tc", &words).map(drop)
+    };
+    tc(format!("qdisc add dev {DEVICE} clsact"))?;
+    tc(format!(
+        "filter add dev {DEVICE} egress protocol {esp} matchall action mpls push protocol mpls_uc label 5"
+    ))?;
+    tc(format!(
+        "filter add dev {DEVICE} ingress protocol mpls_uc matchall action mpls pop protocol {esp}"
+    ))
+}
+
+impl Encapsulation {
+    /// Sets it up on both hosts. Returns the name of the device that streams are to use.
+    fn set_up(&self, lab: &Lab) -> Result<&'static str> {
+        Ok(match self {
+            Self::Device(lines) => {
+                give_addresses(lab)?;
+                for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
+                    host.namespace.ip(&lines_of(lines, own, other))?;
+                    host.namespace.ip("link set in0 up\n")?;
+                }
+                "in0"
+            }
+            Self::Label => {
+                label(&lab.a)?;
+                label(&lab.b)?;
+                DEVICE
+            }
+            Self::MacSec => {
+                macsec::secure_both(lab)?;
+                "sec0"
+            }
+        })
+    }
+}
+
+/// Nothing takes longer here than on a machine that does nothing else.
+fn wait_long(host: &Host) -> Outcome {
+    let knobs = Knobs(&host.namespace);
+    knobs.set("retransmission_time_min", 1_000_000)?;
+    knobs.set("round_trip_time", 1_000_000)
+}
+
+/// Moves all loads both ways. No packet is sent twice, and none overtakes another.
+fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
+    for (number, load) in LOADS.into_iter().enumerate() {
+        let (client, server) = near.stream_to(far, PORT + number as u16)?;
+        transfer_both_ways(&client, &server, load)?;
+        let ends = [client.esp_counters()?, server.esp_counters()?];
+        let clean = ends
+            .iter()
+            .all(|end| end.pkt_rtx == 0 && end.pkt_rx_oos == 0);
+        ensure!(clean, "{} bytes a call: {ends:?}", load.chunk);
+    }
+    Ok(())
+}
+
+fn clean(lab: &Lab, encapsulation: &Encapsulation, offloads: Offloads) -> Outcome {
+    // Each processor has a queue of its own for a veth's frames.
+    processor::stay()?;
+    for host in [&lab.a, &lab.b] {
+        wait_long(host)?;
+    }
+    let name = encapsulation.set_up(lab)?;
+    for host in [&lab.a, &lab.b] {
+        if !offloads.features().is_empty() {
+            set(host, DEVICE, offloads.features())?;
+        }
+    }
+    let near = Device::ready(&lab.a.namespace, name)?;
+    let far = Device::ready(&lab.b.namespace, name)?;
+    transfer_clean(&near, &far).context("as devices are by default")?;
+    for gro in ["off", "on"] {
+        for host in [&lab.a, &lab.b] {
+            set(host, DEVICE, &["gro", gro])?;
+            set(host, name, &["gro", gro])?;
+        }
+        transfer_clean(&near, &far).with_context(|| format!("GRO {gro}"))?;
+    }
+    for host in [&lab.a, &lab.b] {
+        Knobs(&host.namespace).set("checksum", 1)?;
+    }
+    transfer_clean(&near, &far).context("GRO on, with checksums")
+}
+
+/// What the driver gets begins with the outermost header: no byte is left of what the memory held before.
+fn labelled(lab: &Lab) -> Outcome {
+    const PACKETS: usize = 6;
+    label(&lab.a)?;
+    label(&lab.b)?;
+    let (client, server) = lab.esp_pair(PORT)?;
+    send_single_packets(&lab.a.namespace)?;
+    let wire = lab.b.packets(crate::frame::ETH_P_ALL)?;
+    client.send_all(&[7; 10_000])?;
+    let mut begin = ethernet(lab.b.mac, lab.a.mac, 0x8847, &[]);
+    // The label is the last one of its packet.
+    begin.extend_from_slice(&[0, 0, 0x51]);
+    for number in 0..PACKETS {
+        let frame = wire.wait_for(patience(), |frame| frame.len() > 1000)?;
+        ensure!(
+            frame.starts_with(&begin),
+            "packet {number} begins with {:02x?}, not {begin:02x?}",
+            &frame[..begin.len()]
+        );
+    }
+    let mut there = vec![0; 10_000];
+    server.receive_exact(&mut there)?;
+    ensure!(there == [7; 10_000], "other bytes came");
+    Ok(())
+}
+
+/// A run that a tunnel has checked and let out goes on by a device that takes single packets.
+fn bridged(lab: &Lab) -> Outcome {
+    let Encapsulation::Device(lines) = &VXLAN else {
+        bail!("no device");
+    };
+    give_addresses(lab)?;
+    for (host, own, other) in [(&lab.a, 1, 2), (&lab.b, 2, 1)] {
+        host.namespace.ip(&lines_of(lines, own, other))?;
+        host.namespace.ip("link set in0 up\n")?;
+    }
+    let behind = Netns::create()?;
+    let place = behind.path();
+    lab.b.namespace.ip(&format!(
+        "link add port0 mtu 1450 type veth peer name {DEVICE} mtu 1450 netns {place}\n\
+         link add br0 type bridge\nlink set br0 up\nlink set in0 master br0\n\
+         link set port0 master br0\nlink set port0 up\n"
+    ))?;
+    behind.ip(&format!("link set {DEVICE} up\n"))?;
+    let single = ["tx-sctp-segmentation", "off"];
+    set(&lab.b, "port0", &single)?;
+    let near = Device::ready(&lab.a.namespace, "in0")?;
+    let far = Device::ready(&behind, DEVICE)?;
+    eventually("the bridge forwards", || {
+        let state = lab.b.namespace.run("bridge", &["link", "show"])?;
+        Ok(state.matches("state forwarding").count() == 2)
+    })?;
+    let (client, server) = near.stream_to(&far, PORT)?;
+    transfer_both_ways(&client, &server, LOADS[0])
+}
