@@ -95,7 +95,15 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
                     .set_granted(connection.engine.granted());
                 let packet = connection.sums(header);
                 let told = Some(&*connection);
-                control(sock, &connection.sending, device, &peer, packet, told, resend)
+                control(
+                    sock,
+                    &connection.sending,
+                    device,
+                    &peer,
+                    packet,
+                    told,
+                    resend,
+                )
             }
             (Transmit::Probe(header), Some(device)) => {
                 let packet = connection.sums(header);

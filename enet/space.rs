@@ -71,7 +71,10 @@ impl Space {
     ///
     /// `ENOMEM`.
     pub(crate) fn make() -> Result<Self> {
-        let settings = Arc::new(Settings::new(Limits::of_new_socket::<Esp>)?, GFP_KERNEL_ACCOUNT)?;
+        let settings = Arc::new(
+            Settings::new(Limits::of_new_socket::<Esp>)?,
+            GFP_KERNEL_ACCOUNT,
+        )?;
         let statistics = Arc::new(Statistics::new()?, GFP_KERNEL_ACCOUNT)?;
         Ok(Space {
             edp_ports: Ports::new()?,
