@@ -256,7 +256,8 @@ H(void, skb_take_header, (struct sk_buff *part, const struct sk_buff *whole), sk
 H(u32, skb_gro_offset, (const struct sk_buff *skb), return skb_gro_offset(skb))
 H(u32, skb_gro_len, (const struct sk_buff *skb), return skb_gro_len(skb))
 H(void *, skb_gro_header, (struct sk_buff *skb, u32 end, u32 at), return skb_gro_header(skb, end, at))
-H(void, skb_gro_pull, (struct sk_buff *skb, u32 len), skb_gro_pull(skb, len))
+/* Pulls the header of the network layer, which is the innermost one: some tunnels look where it was found when they let go. */
+H(void, gro_pull_network, (struct sk_buff *skb, u32 len), NAPI_GRO_CB(skb)->network_offsets[NAPI_GRO_CB(skb)->encap_mark] = skb_gro_offset(skb); skb_gro_pull(skb, len))
 /* Whether nothing but tags is between the Ethernet header and the packet. */
 H(bool, gro_is_plain, (const struct sk_buff *skb), return !NAPI_GRO_CB(skb)->encap_mark && skb_mac_offset(skb) == -ETH_HLEN)
 H(void, skb_hash_flow, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (!skb->l4_hash && !skb->sw_hash) __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true))

@@ -166,7 +166,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
             }
         }
         if !passes && P::begins(header, len) {
-            bindings::skb_gro_pull(skb, P::HEADER_LEN as u32);
+            bindings::gro_pull_network(skb, P::HEADER_LEN as u32);
         } else {
             bindings::gro_pass(skb);
         }

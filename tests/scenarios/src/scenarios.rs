@@ -31,7 +31,6 @@ mod esp_cookies;
 mod esp_faults;
 mod esp_forgotten;
 mod esp_grants;
-mod esp_joining;
 mod esp_masks;
 mod esp_options;
 mod esp_orphans;
@@ -126,7 +125,6 @@ pub fn all() -> Vec<&'static Scenario> {
         transmit_queues::ALL,
         esp_records::ALL,
         esp_runs::ALL,
-        esp_joining::ALL,
         esp_short_messages::ALL,
         receive_steering::ALL,
         busy_polling::ALL,

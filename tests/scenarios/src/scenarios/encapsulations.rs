@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! Streams in frames that stand within others: tunnels, labels, tags, MACsec. Each over devices that segment everything,
+//! Streams in frames that stand within others: tunnels, labels, tags. Each over devices that segment everything,
 //! what common cards do, and nothing.
 
-use super::macsec;
 use crate::prelude::*;
 use crate::processor;
 
@@ -15,8 +14,6 @@ enum Encapsulation {
     Device(&'static str),
     /// By a label that traffic control pushes and pops.
     Label,
-    /// By the device `sec0`.
-    MacSec,
 }
 
 const VXLAN: Encapsulation = Encapsulation::Device(
@@ -109,7 +106,6 @@ macro_rules! table {
 }
 
 const LABEL: Encapsulation = Encapsulation::Label;
-const MACSEC: Encapsulation = Encapsulation::MacSec;
 
 table! {
     "vxlan" = VXLAN;
@@ -120,7 +116,6 @@ table! {
     "ip6gretap" = IP6GRETAP;
     "mpls" = LABEL;
     "qinq" = QINQ;
-    "macsec" = MACSEC;
 }
 
 scenarios! {
@@ -192,10 +187,6 @@ impl Encapsulation {
                 label(&lab.a)?;
                 label(&lab.b)?;
                 DEVICE
-            }
-            Self::MacSec => {
-                macsec::secure_both(lab)?;
-                "sec0"
             }
         })
     }

@@ -29,14 +29,9 @@ fn secure(host: &Host, other: &Host, own: &str, others: &str) -> Result<()> {
     ))
 }
 
-/// Makes both ends of the secured channel: the devices `sec0`.
-pub fn secure_both(lab: &Lab) -> Result<()> {
-    secure(&lab.a, &lab.b, KEYS[0], KEYS[1])?;
-    secure(&lab.b, &lab.a, KEYS[1], KEYS[0])
-}
-
 fn hides(lab: &Lab) -> Outcome {
-    secure_both(lab)?;
+    secure(&lab.a, &lab.b, KEYS[0], KEYS[1])?;
+    secure(&lab.b, &lab.a, KEYS[1], KEYS[0])?;
     let near = Device::ready(&lab.a.namespace, "sec0")?;
     let far = Device::ready(&lab.b.namespace, "sec0")?;
     let wire = lab.b.packets(ETH_P_ALL)?;
