@@ -145,7 +145,7 @@ fn key(from: u32, to: u32) -> u32 {
 /// A bijection of the wraps.
 #[inline]
 fn mask(key: u32, wraps: Wraps) -> u32 {
-    scramble(key ^ (u32::from(wraps.seq) << 16 | u32::from(wraps.ack)))
+    scramble(key ^ ((u32::from(wraps.seq) << 16) | u32::from(wraps.ack)))
 }
 
 /// A bijection whose every output bit depends on every input bit: the end of MurmurHash3 (x86, 32 bits).

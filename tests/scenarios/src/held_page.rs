@@ -48,8 +48,8 @@ impl HeldPage {
         // Only then there is something to poll.
         let flags = libc::O_CLOEXEC | libc::O_NONBLOCK;
         // SAFETY: the call takes flags.
-        let fd =
-            check(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) }).context("userfaultfd")?;
+        let fd = check(unsafe { libc::syscall(libc::SYS_userfaultfd, flags) });
+        let fd = fd.context("userfaultfd")?;
         // SAFETY: the kernel just returned this descriptor and nothing else owns it.
         let faults = unsafe { File::from_raw_fd(fd as i32) };
         // SAFETY: a new private mapping, wherever the kernel likes.

@@ -107,7 +107,8 @@ fn earlier_connection(lab: &Lab) -> Outcome {
 /// Runs, which leave whole, are cut by the sender's device, or are joined by the receiver's, while numbers wrap.
 fn runs_across_wraps(lab: &Lab) -> Outcome {
     lab.set_mtu(SMALL_MTU)?;
-    let ways: [(u16, &[(&Host, &str, &str)]); 3] = [
+    type Features<'a> = &'a [(&'a Host, &'a str, &'a str)];
+    let ways: [(u16, Features<'_>); 3] = [
         (953, &[]),
         (954, &[(&lab.a, "tx-sctp-segmentation", "off")]),
         (955, &[(&lab.a, "tso", "off"), (&lab.b, "gro", "on")]),

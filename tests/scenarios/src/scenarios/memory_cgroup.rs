@@ -269,11 +269,11 @@ fn nobody_by(lab: &Lab, name: &str) -> Result<Address> {
 /// Devices that lead nowhere: so many, one by which what is sent is freed at once, and one by which it waits.
 fn devices(lab: &Lab, count: u16) -> Outcome {
     let names = (0..count).map(|i| format!("many{i}"));
-    let lines: String = names
+    let lines: Vec<_> = names
         .chain(["free0".to_owned(), "slow0".to_owned()])
         .map(|name| format!("link add {name} type dummy\nlink set {name} up\n"))
         .collect();
-    lab.a.namespace.ip(&lines)?;
+    lab.a.namespace.ip(&lines.concat())?;
     let slow = "qdisc add dev slow0 root tbf rate 100bit burst 1600 limit 100mb";
     let words: Vec<_> = slow.split(' ').collect();
     lab.a.namespace.run("tc", &words).map(drop)
