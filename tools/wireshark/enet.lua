@@ -76,6 +76,7 @@ local function add_option_fields(fields, name)
     fields.records = ProtoField.uint32(name .. ".records", "Longest record")
     fields.connection = ProtoField.uint16(name .. ".connection", "Capabilities of the connection", base.HEX)
     fields.takes_skips = ProtoField.bool(name .. ".connection.skips", "Skips", 16, nil, 0x0001)
+    fields.mask_nonce = ProtoField.uint32(name .. ".nonce", "Nonce for the masks of checksums", base.HEX)
     fields.option = ProtoField.bytes(name .. ".unknown", "Unknown option")
 end
 
@@ -106,7 +107,23 @@ local known_options = {
     { 2, function(tree, fields, value)
         tree:add(fields.connection, value):add(fields.takes_skips, value)
     end },
+    { 4, function(tree, fields, value) tree:add(fields.mask_nonce, value) end },
 }
+
+-- The type of the option that tells a nonce.
+local NONCE = #known_options
+
+-- Whether the options have one of this type.
+local function tells(tvb, wanted)
+    local at = 0
+    while at + 2 <= tvb:len() do
+        if tvb(at, 1):uint() == wanted then
+            return true
+        end
+        at = at + 2 + tvb(at + 1, 1):uint()
+    end
+    return false
+end
 
 -- Adds options; what cannot be read is remarked on.
 local function add_options(tree, tvb, fields, experts)
@@ -145,8 +162,9 @@ end
 
 -- Adds payload, checksum and padding behind a header of `header` bytes that states `length`, and whether it is
 -- `summed`; all of `fields` and `experts` are the protocol's. Ethernet pads short frames, and says nowhere by how
--- much. Several packets that a host passes on in one buffer have no checksum.
-local function add_payload(tree, tvb, header, length, summed, fields, experts)
+-- much. Several packets that a host passes on in one buffer have no checksum. In a connection that may have masks what
+-- differs is the mask.
+local function add_payload(tree, tvb, header, length, summed, fields, experts, masked)
     local rest = tvb:captured_len() - header
     local there = math.min(length, rest)
     if there > 0 then
@@ -158,7 +176,10 @@ local function add_payload(tree, tvb, header, length, summed, fields, experts)
     if summed and rest >= length + 4 then
         local sum = tvb(header + length, 4)
         local item = tree:add(fields.checksum, sum)
-        if sum:uint() ~= crc32c(tvb(0, header + length)) then
+        local mask = sum:uint() ~ crc32c(tvb(0, header + length))
+        if mask ~= 0 and masked then
+            item:append_text(string.format(" (mask 0x%08x)", mask))
+        elseif mask ~= 0 then
             item:add_proto_expert_info(experts.checksum)
         end
         there = there + 4
@@ -456,9 +477,13 @@ function esp.dissector(tvb, pinfo, root)
         tree:add(esp_fields.lost, found.lost):set_generated()
         tree:add_proto_expert_info(esp_experts.lost)
     end
-    add_payload(tree, tvb, header, length, has(flags, CRC), esp_fields, esp_experts)
     local options = math.min(length, tvb:captured_len() - header)
-    if has(flags, SYN) and options > 0 then
+    local opens = has(flags, SYN) and options > 0
+    talk.masked = talk.masked or opens and tells(tvb(header, options):tvb(), NONCE)
+    -- A host that knows no connection answers with the mask of what it answers.
+    local masked = has(flags, RST) and not has(flags, ACK) or talk.masked and not opens
+    add_payload(tree, tvb, header, length, has(flags, CRC), esp_fields, esp_experts, masked)
+    if opens then
         add_options(tree, tvb(header, options):tvb(), esp_fields, esp_experts)
     end
     return tvb:captured_len()
