@@ -297,9 +297,10 @@ fn disconnect<'a>(
     const NOTHING: [u8; 16] = [0; 16];
     give_up(attempt);
     let result = Esp::connect(&call.on(companion), &NOTHING, true);
+    // Before a call without the decision may find that TCP has the connection.
+    call.set_served(false);
     companion.record.set_phase(Phase::Tcp);
     call.set_asked(false);
-    call.set_served(false);
     result
 }
 

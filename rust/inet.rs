@@ -307,16 +307,17 @@ impl<'a, M: Streams> StreamCall<'a, M> {
         unsafe { bindings::socket_set_ops(self.socket, ops) };
     }
 
-    /// From now on the companion serves what `io_uring` asks of TCP's socket, or no more.
+    /// From now on the companion serves what `io_uring` asks of TCP's socket, or no more. Without effect on a socket whose
+    /// table another owner has exchanged, as a sockmap does: that one restores the table that it has found.
     pub(crate) fn set_served(&self, served: bool) {
         let sk = self.sock().as_ptr();
         let table = M::tables().of(self.sock().family());
-        // SAFETY: The call holds the descriptor, and its socket is TCP's. The core reads the pointer once for each call, and
-        // either table is whole and static, with the same functions but for one. The module's is there as long as the
+        // SAFETY: The call holds the descriptor, so the aligned pointer in its socket is valid, and is accessed as an atomic one
+        // here and in single loads by the core.
+        let place = unsafe { AtomicPtr::from_ptr(&raw mut (*sk).__sk_common.skc_prot) };
+        // Either table is whole and static, with the same functions but for one. The module's is there as long as the
         // descriptor, which ends with TCP's own.
-        unsafe {
-            ptr::write_volatile(&raw mut (*sk).__sk_common.skc_prot, table.proto(served));
-        }
+        let _ = place.compare_exchange(table.proto(!served), table.proto(served), Relaxed, Relaxed);
     }
 
     fn tcp_ops(&self) -> &'static bindings::proto_ops {
