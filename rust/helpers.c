@@ -285,7 +285,7 @@ H(u32, skb_own_truesize, (const struct sk_buff *skb), return SKB_TRUESIZE(skb_en
 H(void, frag_of_head, (skb_frag_t *frag, const struct sk_buff *skb, u32 from), struct page *page = virt_to_head_page(skb->head); skb_frag_fill_page_desc(frag, page, skb->data + from - (u8 *)page_address(page), skb_headlen(skb) - from))
 /* What holds packets until a timer expires (gro_flush_timeout) is polled now, on the timer's processor, as napi_watchdog() does then. */
 static inline void poll_napi(void *napi) { napi_schedule(napi); }
-H(void, poll_holders, (void), struct net *net; struct net_device *dev; struct napi_struct *napi; guard(rcu)(); for_each_net_rcu(net) for_each_netdev_rcu(net, dev) list_for_each_entry_rcu(napi, &dev->napi_list, dev_list) if (hrtimer_active(&napi->timer)) smp_call_function_single(READ_ONCE(napi->timer.base)->cpu_base->cpu, poll_napi, napi, true))
+H(void, poll_holders, (void), struct net *net; struct net_device *dev; struct napi_struct *napi; guard(rcu)(); local_bh_disable(); for_each_net_rcu(net) for_each_netdev_rcu(net, dev) list_for_each_entry_rcu(napi, &dev->napi_list, dev_list) if (hrtimer_active(&napi->timer)) smp_call_function_single(READ_ONCE(napi->timer.base)->cpu_base->cpu, poll_napi, napi, true); local_bh_enable())
 H(void, synchronize_net, (void), synchronize_net())
 
 /* devices */

@@ -56,6 +56,7 @@ impl Receiver {
         }
         self.skipped = Some((self.expected, to));
         self.expected = to;
+        self.wide = self.wide.advanced(to);
         self.see(to);
         // Distances from the number given last stay as they are.
         self.given = self.given.add(skipped);

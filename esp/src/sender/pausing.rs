@@ -112,6 +112,7 @@ impl Sender {
                 self.open = kept(from) & flags::TXS == 0;
             }
             self.una = first;
+            self.wide = self.wide.advanced(first);
             self.next = first;
             // They use up nothing of the window.
             self.granted = self.granted.add(skipped);
