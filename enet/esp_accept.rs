@@ -142,7 +142,7 @@ impl<P: Offspring> Queue<P> {
         self.full_since = None;
     }
 
-    /// Takes a half-open child in. `false` if the listener has closed meanwhile.
+    /// Takes a half-open child in. `false` if the listener has closed.
     pub(crate) fn put(&mut self, sock: &Sock<P>) -> bool {
         if self.listener.is_none() || !self.children.admit(sock, ()) {
             return false;

@@ -94,8 +94,8 @@ impl Unread {
     }
 }
 
-/// The packets that the peer may have on their way: written by the lock holder, read by whoever brings a packet while
-/// a task owns the socket.
+/// The packets that the peer may have on their way: the lock holder writes it, and the packet handler reads it
+/// while a task owns the socket.
 #[derive(Default)]
 pub(crate) struct Promise {
     /// Packets behind the number given last.
@@ -129,7 +129,7 @@ impl Promise {
         let kept = u32::from(room.kept(self.granted.load(Relaxed))).saturating_mul(room.packet);
         let mut most = limit.saturating_add(kept);
         if sock.keeps_records() {
-            // One that arrives has room beside.
+            // A record that arrives has room of its own.
             most = most.saturating_add(records::largest_record(limit));
         }
         most.saturating_mul(2).saturating_add(sock.send_limit())

@@ -76,7 +76,7 @@ pub(crate) fn send(call: &Call<'_, Esp>, msg: &mut Message<'_>, len: usize) -> R
         if let Some((_, connection)) = parts(&mut guard.locked()) {
             connection.place.refresh(&mut connection.engine);
         }
-        // What is stamped waits for nothing.
+        // A stamped send does not wait for the next one to fill its packet.
         let more = flags & uapi::MSG_MORE != 0 && wish.is_nothing();
         result = queue_message(
             call,
@@ -619,7 +619,7 @@ pub(crate) fn acknowledge(guard: &mut Guard<'_, Esp>, sleeping: bool) {
 /// As [`acknowledge`], if there is anything to do.
 #[inline(never)]
 fn acknowledge_now(guard: &mut Guard<'_, Esp>, sleeping: bool) {
-    // What has arrived meanwhile is acknowledged, not requested.
+    // The acknowledgement covers packets that arrived during the copy.
     guard.flush_backlog();
     let mut esp = guard.locked();
     let Some((sock, connection)) = parts(&mut esp) else {

@@ -28,7 +28,7 @@ pub(crate) struct EspFile;
 /// `/proc/net/enet`.
 pub(crate) struct EnetFile;
 
-/// The files of a namespace. They are registered after [`Space`], which they show: whoever opens one finds it whole.
+/// The files of a namespace. They are registered after [`Space`], which they show, so that it is whole when a program opens one.
 pub(crate) struct Files;
 
 static FILES: Operations<Files> = Operations::new();

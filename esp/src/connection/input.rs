@@ -174,7 +174,7 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // What answers a challenge ACK names the number behind all that was sent, as what answers the FIN does.
+        // The RST that answers a challenge ACK names the number behind all that was sent, as the one that answers the FIN does.
         let answers_data = self.challenged.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);

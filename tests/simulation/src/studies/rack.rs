@@ -188,6 +188,14 @@ impl Shape {
             lossless: false,
         }
     }
+
+    /// One stream at this rate, under these conditions.
+    fn under(conditions: Conditions, gigabits: u64, least: f64) -> Self {
+        Self {
+            conditions,
+            ..Self::one(gigabits, least)
+        }
+    }
 }
 
 /// All cases, with their names.
@@ -216,10 +224,7 @@ fn cases() -> Vec<(String, Case)> {
             late: 0.01,
             ..Conditions::default()
         };
-        let shape = Shape {
-            conditions,
-            ..Shape::one(gigabits, least)
-        };
+        let shape = Shape::under(conditions, gigabits, least);
         streams(
             format!("1 % late by 1 to 3 places, {gigabits} Gbit/s"),
             shape,
@@ -230,9 +235,8 @@ fn cases() -> Vec<(String, Case)> {
         ..Conditions::default()
     };
     let shape = Shape {
-        conditions,
         counted: (1, 2.0),
-        ..Shape::one(10, 0.90)
+        ..Shape::under(conditions, 10, 0.90)
     };
     streams("balance-rr of two links, 10 Gbit/s".into(), shape);
     for (gigabits, mtu, least) in [(10, 1500, 0.97), (25, 1500, 0.95), (100, 9000, 0.90)] {
@@ -255,10 +259,7 @@ fn cases() -> Vec<(String, Case)> {
             coalescing: 50_000,
             ..Conditions::default()
         };
-        let shape = Shape {
-            conditions,
-            ..Shape::one(gigabits, least)
-        };
+        let shape = Shape::under(conditions, gigabits, least);
         streams(
             format!("interrupts coalesced for 50 us, {gigabits} Gbit/s"),
             shape,
