@@ -6,6 +6,7 @@ use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use super::mapped_tcp::stream;
 use crate::address::internet;
 use crate::alike::asleep::asleep;
+use crate::patience::factor;
 use crate::prelude::*;
 
 scenarios! {
@@ -58,12 +59,12 @@ fn in_connect(lab: &Lab) -> Outcome {
 
 /// A call that settles that the connection is TCP's, and one that disconnects, at about the same time.
 fn while_it_goes_to_tcp(lab: &Lab) -> Outcome {
-    const ROUNDS: u16 = 600;
+    let rounds = 600 / factor() as u16;
     /// Turns of a loop that one of the two is later than the other, at most; some 20 microseconds.
     const LATE: u32 = 20_000;
     known(lab)?;
     let mut rng = 1_u32;
-    for round in 0..ROUNDS {
+    for round in 0..rounds {
         let port = 2000 + round;
         let _listener = listener(&lab.b, PLAIN, port, 1)?;
         let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;

@@ -13,6 +13,7 @@ use crate::address::internet;
 use crate::alike::asleep::asleep;
 use crate::fuzz::ring::Ring;
 use crate::lab::NOBODY;
+use crate::patience::factor;
 use crate::prelude::*;
 
 scenarios! {
@@ -162,16 +163,16 @@ fn slept_before(lab: &Lab) -> Outcome {
 /// server reads it.
 fn changing_syn(lab: &Lab) -> Outcome {
     const PORT: u16 = 979;
-    const SENDS: u16 = 60;
     const FRAMES: u16 = 100;
     const HEADERS: usize = 14 + 11;
     /// The option's type, and one that nobody knows.
     const BITS: u8 = 8 ^ 99;
+    let sends = 60 / factor() as u16;
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, PORT, 4)?;
     let options = option([10, 0, 0, 1], [10, 0, 0, 2], PORT);
     let mut ring = Ring::new(lab.a.packets(ETH_P_ESP)?)?;
-    for send in 0..SENDS {
+    for send in 0..sends {
         for frame in 0..FRAMES {
             let syn = EspHeader {
                 source: 10_000 + send * FRAMES + frame,
