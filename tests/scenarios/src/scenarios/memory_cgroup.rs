@@ -286,6 +286,26 @@ fn free() -> Result<i64> {
     Ok(kib("MemFree")? << 10)
 }
 
+/// Waits until nothing more of what was closed is given back: sockets are freed after a grace period, and what is uncharged later,
+/// while slabs keep the memory, would be missing in what the next trial is charged.
+fn settle(group: &Group) -> Outcome {
+    const MEMBARRIER_CMD_GLOBAL: i32 = 1;
+    let mut charged = group.all()?;
+    loop {
+        // Each waits for a grace period; callbacks of the one before have run by the end of the second, on an idle host.
+        for _ in 0..2 {
+            // SAFETY: The call takes three numbers.
+            check(unsafe { libc::syscall(libc::SYS_membarrier, MEMBARRIER_CMD_GLOBAL, 0, 0) })
+                .context("membarrier")?;
+        }
+        let now = group.all()?;
+        if now >= charged {
+            return Ok(());
+        }
+        charged = now;
+    }
+}
+
 fn every_call(lab: &Lab) -> Outcome {
     devices(lab, DEVICES)?;
     let group = Group::enter()?;
@@ -295,6 +315,7 @@ fn every_call(lab: &Lab) -> Outcome {
         let count = (trial.count / factor() as u16).max(4);
         // Caches are filled by the first ones.
         drop((trial.call)(lab, 2).with_context(|| trial.what)?);
+        settle(&group)?;
         let (before, charged) = (free()?, group.all()?);
         let kept = (trial.call)(lab, count).with_context(|| trial.what)?;
         let gone = before - free()?;
@@ -306,8 +327,10 @@ fn every_call(lab: &Lab) -> Outcome {
         );
         drop(kept);
         note(&line);
-        // Fewer are charged where a grace period has ended for what the trial before had.
-        if gone - charged.max(0) > bound {
+        // Fewer are charged where a grace period has ended for what the trial before had. The kernel that looks for faults keeps
+        // what is freed (KASAN's quarantine) and a note on each allocation (kmemleak), and charges nobody for that: there the
+        // calls have to get along with the limit, and that is all.
+        if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }
     }
