@@ -34,6 +34,7 @@ SECONDS=$(($(date +%s) - ENET_STARTED))
 supported=(
     7.3.4+deb13-cloud-amd64
     7.3.4+deb13-amd64
+    7.3.4+deb13-rt-amd64
     7.2.12+deb13-cloud-amd64
     7.2.12+deb13-amd64
     7.1.13+deb13-cloud-amd64

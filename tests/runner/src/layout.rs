@@ -78,6 +78,11 @@ impl Layout {
         })
     }
 
+    /// Whether the kernel is one of PREEMPT_RT, by the name of Debian's flavour.
+    pub fn is_realtime(&self) -> bool {
+        self.release.contains("-rt-")
+    }
+
     /// Everything made from the project.
     pub fn build(&self) -> PathBuf {
         self.project.join("build")

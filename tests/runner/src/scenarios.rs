@@ -178,7 +178,11 @@ impl Sorted {
         for (cannot, kind, reason) in [
             (debug, "--counted", "they judge times and counts of instructions, which this kernel multiplies"),
             (!debug, "--starved", "they have allocations fail, which takes the kernel of test-debug"),
-            (!amd64, "--counted", "they judge times and counts of instructions, which their limits are not for"),
+            (
+                !amd64 || layout.is_realtime(),
+                "--counted",
+                "they judge times and counts of instructions, which their limits are not for",
+            ),
             (
                 !cards,
                 "--cards",
