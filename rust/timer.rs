@@ -29,7 +29,7 @@ pub(super) fn setup<P: Protocol>(sock: &Sock<P>) {
     unsafe { setup_raw(sock.timer.get(), fire::<P>) };
 }
 
-/// A timer's callback, in softirq context.
+/// A timer's callback, in softirq context. On PREEMPT_RT too: the mode decides that, and a thread runs the softirq.
 pub(super) type Callback =
     unsafe extern "C" fn(*mut bindings::hrtimer) -> bindings::hrtimer_restart;
 
