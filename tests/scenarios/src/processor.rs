@@ -19,6 +19,12 @@ pub fn stay() -> Result<()> {
     run_on(sched_getcpu()?)
 }
 
+/// Whether softirqs run in tasks, which what they wake may preempt on the same processor.
+pub fn has_softirq_tasks() -> Result<bool> {
+    let version = fs::read_to_string("/proc/version").context("/proc/version")?;
+    Ok(version.contains(" PREEMPT_RT "))
+}
+
 /// Frames that each processor has taken in since the start, for all devices.
 pub fn taken_in() -> Result<Vec<u64>> {
     let file = "/proc/net/softnet_stat";
