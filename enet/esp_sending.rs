@@ -458,14 +458,17 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        if !clones || self.summed && count == 1 {
+        // One test for what is rare: most messages are packets without.
+        let usual = clones & !self.summed & !self.stamped;
+        if !usual && (!clones || self.summed && count == 1) {
             return self.copy(header, mask);
         }
+        let summed = !usual && self.summed;
         // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
         let mut skb = kept
-            .with_header(&header.summed(self.summed).emit(), Context::Softirq)
+            .with_header(&header.summed(summed).emit(), Context::Softirq)
             .ok_or(ENOBUFS)?;
-        if self.stamped {
+        if !usual && self.stamped {
             kept.pass_stamp(&mut skb);
         }
         Ok(skb)
