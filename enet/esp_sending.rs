@@ -17,7 +17,7 @@ use crate::{
         message::Message,
         numbered::NumberedQueue,
         page_ring::PageRing,
-        pages::MOST_FRAGMENTS,
+        pages::most_fragments,
         skb::{Buffer, Context, Processor, Skb},
         sock::{Protocol, RawSock, Sock},
         spares::Spares,
@@ -671,7 +671,7 @@ impl esp::WriteQueue for Sending {
             let bytes = usize::from(most.saturating_sub(run)).saturating_mul(more.size.into());
             fragments = fragments.saturating_add(next.fragments_in(more.done as usize, bytes));
             let alike = more.size == note.size && next.notice_id() == notice;
-            if !alike || fragments > MOST_FRAGMENTS {
+            if !alike || fragments > most_fragments() {
                 break;
             }
             run = run.saturating_add(more.count);
