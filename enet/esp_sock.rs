@@ -278,7 +278,12 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Whether a new connection asks for sums.
+    /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
+    pub(crate) fn sums_at(&self, settings: &Settings, speed: u32) -> bool {
+        self.checksum.unwrap_or_else(|| settings.checksum_at(speed))
+    }
+
+    /// Whether a listener's connection has sums if the other end does not ask for them: that one's device is as fast.
     pub(crate) fn sums(&self, settings: &Settings) -> bool {
         self.checksum.unwrap_or_else(|| settings.checksum())
     }

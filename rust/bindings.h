@@ -15,6 +15,7 @@
 #include <linux/poll.h>
 #include <linux/proc_fs.h>
 #include <linux/random.h>
+#include <linux/rtnetlink.h>
 #include <linux/rhashtable.h>
 #include <linux/seq_file.h>
 #include <linux/seq_file_net.h>

@@ -6,6 +6,7 @@
 #include "bindings.h"
 #include <linux/bpf-cgroup.h>
 #include <linux/errqueue.h>
+#include <linux/ethtool.h>
 #include <linux/filter.h>
 #if __has_include(<linux/hrtimer_bases.h>)
 #include <linux/hrtimer_bases.h>
@@ -25,8 +26,8 @@
 #include <net/dst_metadata.h>
 #include <net/gro.h>
 #include <net/gso.h>
-#include <net/inet_connection_sock.h>
 #include <net/hotdata.h>
+#include <net/inet_connection_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
 #include <net/route.h>
@@ -222,8 +223,8 @@ H(void, skb_grow_last_frag, (struct sk_buff *skb, int size), skb_frag_size_add(&
 H(void, skb_add_page, (struct sk_buff *skb, struct page *page, int off, int size), get_page(page); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, off, size))
 H(bool, page_is_ours, (const struct page *page), return page_ref_count(page) == 1)
 H(void, put_page, (struct page *page), put_page(page))
-H(size_t, copy_to_page, (struct page *page, u32 offset, size_t len, struct iov_iter *from), return copy_from_iter(page_address(page) + offset, len, from))
 H(u32, max_skb_frags, (void), return READ_ONCE(net_hotdata.sysctl_max_skb_frags))
+H(size_t, copy_to_page, (struct page *page, u32 offset, size_t len, struct iov_iter *from), return copy_from_iter(page_address(page) + offset, len, from))
 H(void, frag_ref, (skb_frag_t *frag), __skb_frag_ref(frag))
 H(void, skb_frag_unref, (struct sk_buff *skb, int i), skb_frag_unref(skb, i))
 H(int, skb_linearize, (struct sk_buff *skb), return skb_linearize(skb))
@@ -299,6 +300,9 @@ H(void, skb_leave_by, (struct sk_buff *skb, struct net_device *dev, __be16 proto
 H(void, skb_set_protocol, (struct sk_buff *skb, __be16 protocol), skb->protocol = protocol)
 H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned short type, const void *daddr, const void *saddr, unsigned int len), return dev_hard_header(skb, dev, type, daddr, saddr, len))
 H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
+H(bool, dev_has_parent, (const struct net_device *dev), return dev->dev.parent)
+/* 0 if there is no such device, or it does not say. */
+H(u32, dev_link_speed, (struct net *net, int ifindex), struct ethtool_link_ksettings link; struct net_device *dev = __dev_get_by_index(net, ifindex); return dev && !__ethtool_get_link_ksettings(dev, &link) && link.base.speed != (u32)SPEED_UNKNOWN ? link.base.speed : 0)
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
 H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))
