@@ -13,7 +13,9 @@ use crate::{
     net::{
         alarm::{Alarmed, Ring},
         bh_lock::BhLock,
-        device::Mac,
+        device::{Configuration, Device, Mac},
+        namespace::Net,
+        rcu,
         sock::{Locked, Protocol, Sock},
         sock_list::SockLists,
         softirq::Softirq,
@@ -22,7 +24,7 @@ use crate::{
     statistics::{Statistic, Statistics},
     sysctl::{Live, Seen},
 };
-use core::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use kernel::{
     rbtree::{RBTree, RBTreeNode},
     sync::Arc,
@@ -49,7 +51,12 @@ pub(crate) struct AckQueue<P: Scheduled> {
     live: Arc<Live>,
     statistics: Arc<Statistics>,
     waiting: BhLock<Waiting<P>>,
+    /// The link's speed, Mbit/s, or [`UNASKED`]. Written with the devices' configuration locked, where it changes.
+    speed: AtomicU32,
 }
+
+/// Of a link whose speed is not known. A device that tells none has 0.
+const UNASKED: u32 = u32::MAX;
 
 struct Waiting<P: Scheduled> {
     /// In a box: it is too large for the stack of a softirq to be handed on in it.
@@ -153,7 +160,15 @@ impl<P: Scheduled> AckQueue<P> {
             live: queues.live.clone(),
             statistics: queues.statistics.clone(),
             waiting: BhLock::new_atomic(waiting, kernel::static_lock_class!())?,
+            speed: AtomicU32::new(UNASKED),
         })
+    }
+
+    /// The speed of the device's link, Mbit/s; 0 if it is not known.
+    pub(crate) fn speed(&self) -> u32 {
+        Some(self.speed.load(Relaxed))
+            .filter(|&speed| speed != UNASKED)
+            .unwrap_or(0)
     }
 
     /// When a packet of any connection last came by the device.
@@ -370,6 +385,27 @@ impl<P: Scheduled> AckQueues<P> {
     /// caller has changed before.
     pub(crate) fn has(&self, ifindex: u32) -> bool {
         self.queues.lock().get(&ifindex).is_some()
+    }
+
+    /// Asks a device for its link's speed, unless that is known since it changed last. May sleep; no lock is held.
+    pub(crate) fn ask_speed(&self, net: &Net, ifindex: u32) {
+        let section = rcu::Read::enter();
+        let real = Device::find(net, ifindex, &section).filter(|device| device.has_parent());
+        let queue = real.and_then(|_| self.of(ifindex).ok());
+        drop(section);
+        let Some(queue) = queue.filter(|queue| queue.speed.load(Relaxed) == UNASKED) else {
+            return;
+        };
+        let configuration = Configuration::lock();
+        let speed = configuration.link_speed(net, ifindex).unwrap_or(0);
+        queue.speed.store(speed, Relaxed);
+    }
+
+    /// A device's link may have another speed now. With the devices' configuration locked.
+    pub(crate) fn forget_speed(&self, ifindex: u32) {
+        if let Some(queue) = self.queues.lock().get(&ifindex) {
+            queue.speed.store(UNASKED, Relaxed);
+        }
     }
 
     /// A device is gone: its queue lasts as long as the sockets that know it.

@@ -21,6 +21,10 @@ impl Listener for Devices {
     fn device_event(event: Event, device: &Device) {
         let space = Space::of(device.net());
         let ifindex = device.index();
+        if event == Event::Linked {
+            space.esp_queues.forget_speed(ifindex);
+            return;
+        }
         // A device that is only down may come up again: a connection goes on if it does soon
         // enough, and datagrams are refused meanwhile.
         esp_devices::tell(space, ifindex);

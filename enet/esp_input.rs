@@ -11,6 +11,7 @@ use crate::{
     esp_devices,
     esp_life::Parent,
     esp_output::{self, push},
+    esp_receiving::Promise,
     esp_records,
     esp_sock::{key, parts, serve_by_timer, Connection, Esp, LockedEsp, Role, Shared, State},
     events, mapped_ends,
@@ -22,7 +23,7 @@ use crate::{
         packet_type::Handler,
         random, rcu, route,
         skb::Skb,
-        sock::{NewChild, Sock, TcpState},
+        sock::{BhGuard, NewChild, Sock, TcpState},
         softirq::Softirq,
         timer,
         trace::DropReason,
@@ -134,14 +135,9 @@ impl Handler for Frames {
                 }
             }
             None => {
-                let cost = (skb.truesize())
-                    .checked_div(packets.count.into())
-                    .unwrap_or(u32::MAX);
-                let limit = sock.shared().promise.backlog_limit(sock, cost);
-                if let Err(skb) = guard.add_backlog(skb, limit) {
-                    sock.count_drop();
-                    sock.shared().backlog_drops.count();
-                    drop_packet(sock, skb, DropReason::Backlog);
+                let least = Promise::least_backlog_limit(sock);
+                if let Err(skb) = guard.add_backlog(skb, least) {
+                    keep_promise(&mut guard, sock, skb, packets);
                 }
             }
         }
@@ -149,6 +145,21 @@ impl Handler for Frames {
         if let Some(queue) = queue {
             ack_queue::serve(&queue, now, softirq);
         }
+    }
+}
+
+/// Keeps a packet for the task that owns `sock`, beyond the least limit of the backlog, if the peer may have sent it.
+#[cold]
+#[inline(never)]
+fn keep_promise(guard: &mut BhGuard<'_, Esp>, sock: &Sock<Esp>, skb: Skb, packets: Packets) {
+    let cost = (skb.truesize())
+        .checked_div(packets.count.into())
+        .unwrap_or(u32::MAX);
+    let limit = sock.shared().promise.backlog_limit(sock, cost);
+    if let Err(skb) = guard.add_backlog(skb, limit) {
+        sock.count_drop();
+        sock.shared().backlog_drops.count();
+        drop_packet(sock, skb, DropReason::Backlog);
     }
 }
 
@@ -273,12 +284,17 @@ fn process(
     else {
         return mismatch(esp, skb, header, peer, softirq);
     };
-    let begins_sums = header.is_summed() && !connection.sending.is_summed();
-    if lacks_sum(connection, &skb, header) {
-        drop_packet(sock, skb, DropReason::Checksum);
-        return Due::NOT;
+    let mut begins_sums = false;
+    let mut without_sum = *header;
+    if header.is_summed() || connection.sending.is_summed() {
+        if lacks_sum(connection, &skb, header) {
+            drop_packet(sock, skb, DropReason::Checksum);
+            return Due::NOT;
+        }
+        begins_sums = header.is_summed() && !connection.sending.is_summed();
+        without_sum = header.summed(false);
     }
-    let header = &header.summed(false);
+    let header = &without_sum;
     if sock.tcp_state() == TcpState::SynRecv as u8 && completes(header) {
         if has_lost_listener(connection) {
             drop_packet(sock, skb, DropReason::NoSocket);
@@ -312,7 +328,8 @@ fn process(
 }
 
 /// Whether a packet has not the sum that it is to have. The sender of a SYN cannot know yet that this end makes sums.
-#[inline]
+#[cold]
+#[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
     if header.is_summed() {
         let Masked { mask, .. } = skb.note();

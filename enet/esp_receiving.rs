@@ -111,6 +111,14 @@ impl Promise {
         self.granted.store(packets, Relaxed);
     }
 
+    /// Memory that packets may take in any case while a task owns the socket, bytes: some of what
+    /// [`backlog_limit`](Self::backlog_limit) says, which takes longer to compute and is needed for few packets.
+    #[inline]
+    pub(crate) fn least_backlog_limit(sock: &RawSock) -> u32 {
+        let limit = sock.receive_limit();
+        limit.saturating_mul(2).saturating_add(sock.send_limit())
+    }
+
     /// Memory that packets may take while a task owns the socket, bytes; one that arrives costs `packet` bytes.
     ///
     /// All that was granted fits. A packet counts until all of the backlog is processed, also when it is in the receive

@@ -17,7 +17,7 @@ use crate::{
         message::Message,
         numbered::NumberedQueue,
         page_ring::PageRing,
-        pages::MOST_FRAGMENTS,
+        pages::most_fragments,
         skb::{Buffer, Context, Processor, Skb},
         sock::{Protocol, RawSock, Sock},
         spares::Spares,
@@ -458,14 +458,17 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        if !clones || self.summed && count == 1 {
+        // One test for what is rare: most messages are packets without.
+        let usual = clones & !self.summed & !self.stamped;
+        if !usual && (!clones || self.summed && count == 1) {
             return self.copy(header, mask);
         }
+        let summed = !usual && self.summed;
         // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
         let mut skb = kept
-            .with_header(&header.summed(self.summed).emit(), Context::Softirq)
+            .with_header(&header.summed(summed).emit(), Context::Softirq)
             .ok_or(ENOBUFS)?;
-        if self.stamped {
+        if !usual && self.stamped {
             kept.pass_stamp(&mut skb);
         }
         Ok(skb)
@@ -668,7 +671,7 @@ impl esp::WriteQueue for Sending {
             let bytes = usize::from(most.saturating_sub(run)).saturating_mul(more.size.into());
             fragments = fragments.saturating_add(next.fragments_in(more.done as usize, bytes));
             let alike = more.size == note.size && next.notice_id() == notice;
-            if !alike || fragments > MOST_FRAGMENTS {
+            if !alike || fragments > most_fragments() {
                 break;
             }
             run = run.saturating_add(more.count);

@@ -216,10 +216,17 @@ impl Connection {
     #[inline]
     pub(crate) fn mask(&self, header: &esp::Header) -> u32 {
         if self.sending.is_summed() {
-            self.engine.mask(header)
+            self.mask_of_sums(header)
         } else {
             0
         }
+    }
+
+    // Out of line, so that connections without sums pay for it with one branch.
+    #[cold]
+    #[inline(never)]
+    fn mask_of_sums(&self, header: &esp::Header) -> u32 {
+        self.engine.mask(header)
     }
 
     /// Arms the socket's timer if the engine needs it earlier than it is armed. Timers are not pushed
@@ -271,7 +278,12 @@ pub(crate) struct Chosen {
 }
 
 impl Chosen {
-    /// Whether a new connection asks for sums.
+    /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
+    pub(crate) fn sums_at(&self, settings: &Settings, speed: u32) -> bool {
+        self.checksum.unwrap_or_else(|| settings.checksum_at(speed))
+    }
+
+    /// Whether a listener's connection has sums if the other end does not ask for them: that one's device is as fast.
     pub(crate) fn sums(&self, settings: &Settings) -> bool {
         self.checksum.unwrap_or_else(|| settings.checksum())
     }

@@ -156,6 +156,20 @@ impl Esp {
         )
     }
 
+    /// Asks the device by which a connection to `address` would go for its link's speed, if that decides whether the
+    /// connection has sums. The device must be asked before the socket is locked.
+    fn ask_speed(sock: &Sock<Esp>, address: &[u8]) {
+        let space = Space::of(sock.net());
+        if !space.sysctl.checksum_by_speed() || sock.tcp_state() != TcpState::Close as u8 {
+            return;
+        }
+        let asked = Address::parse(address)
+            .and_then(|peer| outgoing(sock, sock.shared().binding.ifindex(), peer.ifindex));
+        if let Ok(ifindex) = asked {
+            space.esp_queues.ask_speed(sock.net(), ifindex);
+        }
+    }
+
     /// Sends the SYN.
     fn start_connecting(esp: &mut LockedEsp<'_>, address: &[u8]) -> Result {
         let sock = esp.sock();
@@ -172,6 +186,7 @@ impl Esp {
             return Err(ENETUNREACH);
         }
         let queue = space.esp_queues.of(peer.ifindex)?;
+        let sums = esp.state.chosen.sums_at(&space.sysctl, queue.speed());
         shared.set_peer(&peer);
         shared.forget_missed();
         esp_devices::begin(sock);
@@ -212,7 +227,7 @@ impl Esp {
         let mut connection = Connection::new(sock, engine, device, queue);
         connection.mapped = mapped;
         esp.state.role = Role::Connection(connection);
-        if esp.state.chosen.sums(&space.sysctl) {
+        if sums {
             esp_devices::sum(esp, now);
         }
         sock.start_flow();
@@ -402,6 +417,7 @@ impl Operations for Esp {
     }
 
     fn connect(call: &Call<'_, Self>, address: &[u8], nonblocking: bool) -> Result {
+        Self::ask_speed(call, address);
         let mut guard = call.lock();
         if Address::is_unspecified(address) {
             guard.locked().count_disconnect();

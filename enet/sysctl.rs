@@ -28,6 +28,10 @@ const MOST_GRANTED: u16 = 0xff;
 const ROUND_TRIP_TIME: RangeInclusive<u32> = 10..=1_000_000;
 /// Microseconds. Twice what an acknowledgement may wait for data to carry it, up to a second.
 const RETRANSMISSION_TIME_MIN: RangeInclusive<u32> = 2_000..=1_000_000;
+/// Of `checksum`: the speed of a connection's device decides.
+const BY_SPEED: u32 = 2;
+/// Mbit/s. From here on numbers of 16 bits wrap within less than 80 ms, which a frame may be late.
+const FAST: u32 = 10_000;
 /// Milliseconds, up to a day.
 pub(crate) const USER_TIMEOUT: RangeInclusive<u32> = 100..=86_400_000;
 
@@ -55,7 +59,7 @@ pub(crate) struct Live {
     retransmission_time_min: AtomicU32,
     /// Milliseconds.
     user_timeout: AtomicU32,
-    /// Whether new connections ask for sums: 0 or 1.
+    /// Whether new connections ask for sums: 0, 1 or [`BY_SPEED`].
     checksum: AtomicU32,
 }
 
@@ -170,7 +174,7 @@ impl Settings {
             round_trip_time: AtomicU32::new(config.round_trip_time),
             retransmission_time_min: AtomicU32::new(config.retransmission_time_min),
             user_timeout: AtomicU32::new(config.user_timeout),
-            checksum: AtomicU32::new(0),
+            checksum: AtomicU32::new(BY_SPEED),
         };
         Ok(Settings {
             live: Arc::new(live, GFP_KERNEL_ACCOUNT)?,
@@ -191,9 +195,19 @@ impl Settings {
         self.live.config()
     }
 
-    /// Whether new connections ask for sums.
+    /// Whether new connections ask for sums, whatever they go by.
     pub(crate) fn checksum(&self) -> bool {
-        self.live.checksum.load(Relaxed) != 0
+        self.live.checksum.load(Relaxed) == 1
+    }
+
+    /// Whether the speed of its device decides whether a new connection asks for sums.
+    pub(crate) fn checksum_by_speed(&self) -> bool {
+        self.live.checksum.load(Relaxed) == BY_SPEED
+    }
+
+    /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
+    pub(crate) fn checksum_at(&self, speed: u32) -> bool {
+        self.checksum() || self.checksum_by_speed() && speed >= FAST
     }
 
     /// Whether mapped sockets use ESP.
@@ -316,7 +330,7 @@ impl Numbers for Settings {
                 number,
             ),
             Setting::UserTimeout => store(&live.user_timeout, USER_TIMEOUT, number),
-            Setting::Checksum => store(&live.checksum, 0..=1, number),
+            Setting::Checksum => store(&live.checksum, 0..=BY_SPEED, number),
             Setting::Mapped => store(&self.mapped, 0..=1, number),
             Setting::Buffer(buffer, which) => store(
                 buffer(self),

@@ -15,6 +15,7 @@
 #include <linux/poll.h>
 #include <linux/proc_fs.h>
 #include <linux/random.h>
+#include <linux/rtnetlink.h>
 #include <linux/rhashtable.h>
 #include <linux/seq_file.h>
 #include <linux/seq_file_net.h>
@@ -45,3 +46,7 @@ static const __u32 ENET_STAMP_ALONE __maybe_unused = SOF_TIMESTAMPING_OPT_TSONLY
 static const __u32 ENET_STAMP_STATS __maybe_unused = SOF_TIMESTAMPING_OPT_STATS;
 static const __u32 ENET_SOCK_MIN_SNDBUF __maybe_unused = SOCK_MIN_SNDBUF;
 static const __u32 ENET_SOCK_MIN_RCVBUF __maybe_unused = SOCK_MIN_RCVBUF;
+/* How two packets in GRO compare: by different ways; by the same one; the same one, and nothing else keeps them apart. */
+static const int ENET_GRO_OTHER __maybe_unused = 0;
+static const int ENET_GRO_SAME_WAY __maybe_unused = 1;
+static const int ENET_GRO_ALIKE __maybe_unused = 2;

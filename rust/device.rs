@@ -7,7 +7,10 @@
 use super::{bindings, listed::Listed, namespace::Net, rcu, skb::Skb};
 use crate::net::errno::prelude::*;
 use core::{marker::PhantomData, mem, ptr, ptr::NonNull};
-use kernel::{ffi::c_int, types::Opaque};
+use kernel::{
+    ffi::c_int,
+    types::{NotThreadSafe, Opaque},
+};
 
 /// Bytes of Ethernet's header.
 const ETHERNET_HEADER: usize = mem::size_of::<bindings::ethhdr>();
@@ -124,6 +127,12 @@ impl Device {
         // SAFETY: An Ethernet device's `dev_addr` has at least six bytes. A change under us gives
         // a mix of old and new, as it does to every reader in the stack.
         Mac(unsafe { ptr::read((*self.as_ptr()).dev_addr.cast()) })
+    }
+
+    /// Whether it is a part of something, such as a card or a virtual machine, and not made by software alone.
+    pub(crate) fn has_parent(&self) -> bool {
+        // SAFETY: The device is valid.
+        unsafe { bindings::dev_has_parent(self.as_ptr()) }
     }
 
     /// Bytes that a frame for this device needs in front of its payload.
@@ -272,6 +281,36 @@ impl Device {
     }
 }
 
+/// The lock of the devices' configuration (RTNL). Devices neither come nor go while it is held, and [listeners](Listener) are
+/// called with it.
+pub(crate) struct Configuration(NotThreadSafe);
+
+impl Configuration {
+    /// Locks it; may sleep. Whoever has it must not lock it again, which includes listeners, nor have a lock that is taken
+    /// within it, which includes a socket's.
+    pub(crate) fn lock() -> Self {
+        // SAFETY: Locks a mutex of the core's.
+        unsafe { bindings::rtnl_lock() };
+        Configuration(NotThreadSafe)
+    }
+
+    /// What the device with index `ifindex` in `net` says that its link's speed is, Mbit/s. `None` if there is no such
+    /// device, or it does not say.
+    pub(crate) fn link_speed(&self, net: &Net, ifindex: u32) -> Option<u32> {
+        // SAFETY: The lock is held, so the device stays; the function takes the device's own one, if it has one, which nobody
+        // holds who waits for this one.
+        let speed = unsafe { bindings::dev_link_speed(net.as_ptr(), ifindex as c_int) };
+        (speed != 0).then_some(speed)
+    }
+}
+
+impl Drop for Configuration {
+    fn drop(&mut self) {
+        // SAFETY: Locked by `lock`, by this task, for the value cannot go to another one.
+        unsafe { bindings::rtnl_unlock() };
+    }
+}
+
 /// A change of a device that sockets react to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
@@ -281,6 +320,8 @@ pub(crate) enum Event {
     Resized,
     /// Its address may be another now.
     Readdressed,
+    /// Its link is another now, or has come or gone.
+    Linked,
 }
 
 /// A listener for changes of devices.
@@ -322,12 +363,16 @@ impl<L: Listener> Notifier<L> {
         const CHANGE_ADDRESS: u64 = bindings::netdev_cmd_NETDEV_CHANGEADDR as u64;
         const CHANGE_MTU: u64 = bindings::netdev_cmd_NETDEV_CHANGEMTU as u64;
         const POST_TYPE_CHANGE: u64 = bindings::netdev_cmd_NETDEV_POST_TYPE_CHANGE as u64;
+        const CHANGE: u64 = bindings::netdev_cmd_NETDEV_CHANGE as u64;
+        const UP: u64 = bindings::netdev_cmd_NETDEV_UP as u64;
+        const DOWN: u64 = bindings::netdev_cmd_NETDEV_DOWN as u64;
         const UNREGISTER: u64 = bindings::netdev_cmd_NETDEV_UNREGISTER as u64;
         // SAFETY: The chain passes a `netdev_notifier_info` of a device that is valid meanwhile.
         let device = unsafe { Device::from_raw(bindings::notifier_dev(info.cast())) };
         match event as u64 {
             CHANGE_ADDRESS => L::device_event(Event::Readdressed, device),
             CHANGE_MTU => L::device_event(Event::Resized, device),
+            CHANGE | UP | DOWN => L::device_event(Event::Linked, device),
             POST_TYPE_CHANGE if !device.is_ethernet() => L::device_event(Event::Gone, device),
             // The core also reports devices that stay, when a listener unregisters. It repeats the report of a device that
             // somebody still holds, each second: another device may have the index by then, and the first report came with

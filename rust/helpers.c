@@ -6,6 +6,7 @@
 #include "bindings.h"
 #include <linux/bpf-cgroup.h>
 #include <linux/errqueue.h>
+#include <linux/ethtool.h>
 #include <linux/filter.h>
 #if __has_include(<linux/hrtimer_bases.h>)
 #include <linux/hrtimer_bases.h>
@@ -25,6 +26,7 @@
 #include <net/dst_metadata.h>
 #include <net/gro.h>
 #include <net/gso.h>
+#include <net/hotdata.h>
 #include <net/inet_connection_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
@@ -221,6 +223,7 @@ H(void, skb_grow_last_frag, (struct sk_buff *skb, int size), skb_frag_size_add(&
 H(void, skb_add_page, (struct sk_buff *skb, struct page *page, int off, int size), get_page(page); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, off, size))
 H(bool, page_is_ours, (const struct page *page), return page_ref_count(page) == 1)
 H(void, put_page, (struct page *page), put_page(page))
+H(u32, max_skb_frags, (void), return READ_ONCE(net_hotdata.sysctl_max_skb_frags))
 H(size_t, copy_to_page, (struct page *page, u32 offset, size_t len, struct iov_iter *from), return copy_from_iter(page_address(page) + offset, len, from))
 H(void, frag_ref, (skb_frag_t *frag), __skb_frag_ref(frag))
 H(void, skb_frag_unref, (struct sk_buff *skb, int i), skb_frag_unref(skb, i))
@@ -229,13 +232,14 @@ H(bool, skb_has_shared_frag, (const struct sk_buff *skb), return skb_has_shared_
 H(void *, netdev_alloc_frag, (unsigned int size), return netdev_alloc_frag(size))
 /* Takes over the reference of netdev_alloc_frag(). The memory is too little to count. */
 H(void, skb_add_frag_of, (struct sk_buff *skb, void *bytes, int size), struct page *page = virt_to_head_page(bytes); skb_fill_page_desc(skb, skb_shinfo(skb)->nr_frags, page, bytes - page_address(page), size); skb->len += size; skb->data_len += size)
-/* Who asks how long a packet is takes SCTP's header for the last: it ends where ours does. A sum that is said to be right is not computed;
-   each tunnel that has checked its own takes one level off. */
-H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
+/* Nobody looks at the sums of several packets in one buffer; each tunnel around it that has checked its own takes one level off. */
+static inline void spare_sums(struct sk_buff *skb) { skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; }
+/* Who asks how long a packet is takes SCTP's header for the last: it ends where ours does. */
+H(void, skb_set_packets, (struct sk_buff *skb, unsigned int header_len, u16 size, u16 count), spare_sums(skb); skb_set_transport_header(skb, (int)header_len - (int)sizeof(struct sctphdr)); skb_shinfo(skb)->gso_size = size; skb_shinfo(skb)->gso_segs = count; skb_shinfo(skb)->gso_type = SKB_GSO_SCTP)
 H(void, skb_set_summed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_UNNECESSARY)
 H(void, skb_set_unsummed, (struct sk_buff *skb), skb->ip_summed = CHECKSUM_NONE)
 /* What the descriptor says of the sums of several packets in one buffer: rust/masks.rs */
-H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; skb->csum = (__force __wsum)mask)
+H(void, skb_set_mask, (struct sk_buff *skb, u32 mask), spare_sums(skb); skb->csum = (__force __wsum)mask)
 H(u32, skb_mask, (const struct sk_buff *skb), return skb->ip_summed == CHECKSUM_UNNECESSARY ? (__force u32)skb->csum : 0)
 /* Bytes of the headers in front of the one that the link layer is said to start with: those of a tunnel, or a label and the real one. */
 H(u32, skb_outer_len, (const struct sk_buff *skb), return skb_tnl_header_len(skb))
@@ -258,21 +262,24 @@ H(u32, skb_gro_len, (const struct sk_buff *skb), return skb_gro_len(skb))
 H(void *, skb_gro_header, (struct sk_buff *skb, u32 end, u32 at), return skb_gro_header(skb, end, at))
 /* Pulls the header of the network layer, which is the innermost one: some tunnels look where it was found when they let go. */
 H(void, gro_pull_network, (struct sk_buff *skb, u32 len), NAPI_GRO_CB(skb)->network_offsets[NAPI_GRO_CB(skb)->encap_mark] = skb_gro_offset(skb); skb_gro_pull(skb, len))
-/* Whether nothing but tags is between the Ethernet header and the packet. */
-H(bool, gro_is_plain, (const struct sk_buff *skb), return !NAPI_GRO_CB(skb)->encap_mark && skb_mac_offset(skb) == -ETH_HLEN)
-H(void, skb_hash_flow, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (!skb->l4_hash && !skb->sw_hash) __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true))
+/* Gives a packet with nothing but tags between it and the Ethernet header its flow's hash, and says whether it is such a one: in a tunnel
+   the hash is that of the outer headers, by which the core tells their flows apart. */
+H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (NAPI_GRO_CB(skb)->encap_mark || skb_mac_offset(skb) != -ETH_HLEN) return false; if (!skb->l4_hash && !skb->sw_hash) __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true); return true)
 H(bool, gro_passes, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->flush)
 H(void, gro_pass, (struct sk_buff *skb), NAPI_GRO_CB(skb)->flush = 1)
 H(u16, gro_count, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->count)
-H(bool, gro_same_flow, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->same_flow)
 /* Whether two packets of one list have come the same way: device, addresses and tags, of which the first `len` bytes of the data are the
    inner ones. gro_list_prepare() compares the hash as well, which our packets get after that. */
-H(bool, gro_same_way, (const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len), return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len))
+static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len) { return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len); }
 /* The rest that gro_list_prepare() compares. Packets with extensions stay alone. */
-H(bool, gro_same_state, (struct sk_buff *held, struct sk_buff *skb), return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (held->sk == skb->sk && !skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))))
-H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb), return held->pp_recycle == skb->pp_recycle && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
+static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (held->sk == skb->sk && !skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
+/* ENET_GRO_OTHER if they have not, or the held one has pulled something else than our header of `own` bytes behind the tags; ENET_GRO_SAME_WAY if
+   they have, and ENET_GRO_ALIKE if they may be joined besides: as the core found, or of a packet with nothing but tags in front, by all of that. */
+H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
+/* `most` bytes are all that is joined then: what the device's owner allows, which is that of IPv4, since the header has 16 bits, too. */
+H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 /* As skb_set_packets(), of a buffer that layers may be around, as their gro_complete() of Internet protocols has it. */
-H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), skb->ip_summed = CHECKSUM_UNNECESSARY; skb->csum_level = SKB_MAX_CSUM_LEVEL; skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
+H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), spare_sums(skb); skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
 /* What GRO need not compare, since it sees packets before anything has been done with them. */
 H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))
@@ -293,6 +300,9 @@ H(void, skb_leave_by, (struct sk_buff *skb, struct net_device *dev, __be16 proto
 H(void, skb_set_protocol, (struct sk_buff *skb, __be16 protocol), skb->protocol = protocol)
 H(int, dev_hard_header, (struct sk_buff *skb, struct net_device *dev, unsigned short type, const void *daddr, const void *saddr, unsigned int len), return dev_hard_header(skb, dev, type, daddr, saddr, len))
 H(unsigned int, ll_reserved_space, (const struct net_device *dev), return LL_RESERVED_SPACE(dev))
+H(bool, dev_has_parent, (const struct net_device *dev), return dev->dev.parent)
+/* 0 if there is no such device, or it does not say. */
+H(u32, dev_link_speed, (struct net *net, int ifindex), struct ethtool_link_ksettings link; struct net_device *dev = __dev_get_by_index(net, ifindex); return dev && !__ethtool_get_link_ksettings(dev, &link) && link.base.speed != (u32)SPEED_UNKNOWN ? link.base.speed : 0)
 H(bool, netif_running, (const struct net_device *dev), return netif_running(dev))
 H(struct net_device *, notifier_dev, (const struct netdev_notifier_info *info), return netdev_notifier_info_to_dev(info))
 H(void *, net_generic, (const struct net *net, unsigned int id), return net_generic(net, id))

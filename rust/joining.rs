@@ -148,12 +148,8 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
             bindings::gro_pass(skb);
             return ptr::null_mut();
         };
-        // In a tunnel the hash is that of the outer headers, by which the core tells their flows apart.
-        let plain = bindings::gro_is_plain(skb);
-        if plain {
-            let seed = SEED.load(Ordering::Relaxed);
-            bindings::skb_hash_flow(skb, header.cast(), P::FLOW_LEN as u32, seed);
-        }
+        let seed = SEED.load(Ordering::Relaxed);
+        let plain = bindings::gro_hash_plain(skb, header.cast(), P::FLOW_LEN as u32, seed);
         let header = slice::from_raw_parts(header, P::HEADER_LEN);
         let passes = bindings::gro_passes(skb) || STOPPED.load(Ordering::Acquire);
         let Found { held, alike } = find::<P>(list, skb, front, at, plain);
@@ -206,18 +202,17 @@ unsafe fn find<P: Packets>(
         while place != list {
             let held: *mut bindings::sk_buff = place.cast();
             place = (*place).next;
-            let pulled = bindings::skb_gro_offset(held);
-            if pulled != at.wrapping_add(P::HEADER_LEN as u32) {
-                continue;
-            }
-            let same_flow = bindings::gro_same_flow(held);
-            if !same_flow && !(plain && bindings::gro_same_way(held, skb, front.cast(), at)) {
+            let own = P::HEADER_LEN as u32;
+            let found = bindings::gro_compare(held, skb, front.cast(), at, own, plain);
+            if found == bindings::ENET_GRO_OTHER {
                 continue;
             }
             let other = slice::from_raw_parts((*held).data.add(at as usize), P::HEADER_LEN);
             if other.get(..P::FLOW_LEN) == header.get(..P::FLOW_LEN) {
-                let alike = same_flow || bindings::gro_same_state(held, skb);
-                return Found { held, alike };
+                return Found {
+                    held,
+                    alike: found == bindings::ENET_GRO_ALIKE,
+                };
             }
         }
     }
@@ -277,7 +272,10 @@ unsafe fn join<P: Packets>(
             cut_sum(held);
         }
         if let Some(mask) = mask {
-            masks::set_of_run(held, mask);
+            // Those that join later have the same.
+            if count == 1 {
+                masks::set_of_run(held, mask);
+            }
             cut_sum(skb);
         }
         let took_head = append(held, skb, way, len as u32);
@@ -364,8 +362,9 @@ pub(super) unsafe fn movable(
     // SAFETY: The caller's promise.
     unsafe {
         let most = (*held).len.saturating_add(len);
-        let movable = most < bindings::GRO_LEGACY_MAX_SIZE && bindings::gro_movable(held, skb);
-        movable.then(|| way(held, skb, from)).flatten()
+        bindings::gro_movable(held, skb, most)
+            .then(|| way(held, skb, from))
+            .flatten()
     }
 }
 

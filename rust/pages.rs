@@ -25,6 +25,15 @@ const MSG_SPLICE_PAGES: c_int = bindings::MSG_SPLICE_PAGES as c_int;
 /// References to pages that one buffer holds at most.
 pub(crate) const MOST_FRAGMENTS: usize = bindings::MAX_SKB_FRAGS as usize;
 
+/// References to pages that one buffer which a program fills holds at most: an administrator may want fewer
+/// (`net.core.max_skb_frags`).
+#[inline]
+pub(crate) fn most_fragments() -> usize {
+    // SAFETY: Reads a number.
+    let most = unsafe { bindings::max_skb_frags() } as usize;
+    most.clamp(1, MOST_FRAGMENTS)
+}
+
 /// Where a reference to a page goes.
 #[derive(Clone, Copy)]
 enum Place {
@@ -194,7 +203,7 @@ impl Buffer {
         if joins {
             Some(Place::Last)
         } else {
-            (count < MOST_FRAGMENTS).then_some(Place::New)
+            (count < most_fragments()).then_some(Place::New)
         }
     }
 

@@ -691,6 +691,8 @@ impl<P: Protocol> NewChild<P> {
             (*sk).sk_ack_backlog = 0;
             (*sk).sk_max_ack_backlog = 0;
             (*sk).sk_shutdown = 0;
+            // The number by which programs tell sockets apart: it gets one of its own when it is asked.
+            (*sk).__sk_common.skc_cookie.counter = 0;
             // The listener's own, of which the copy has no reference.
             bindings::sk_forget_front(sk);
         }

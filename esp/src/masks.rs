@@ -110,30 +110,25 @@ impl Masks {
     }
 }
 
-/// A number of 32 bits. A [`Seq`] has its lower half, and its upper half counts the wraps.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub(super) struct Wide(u32);
+/// How often the numbers of a direction have wrapped at a number that only advances: the upper half of the number of 32
+/// bits, of which a [`Seq`] is the lower one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Wrapped(u16);
 
-impl Wide {
-    /// The first number of a direction, without wraps.
-    #[inline]
-    pub(super) const fn first(seq: Seq) -> Self {
-        Self(seq.0 as u32)
-    }
-
-    /// The next number whose lower half is `seq`.
+impl Wrapped {
+    /// The number has advanced from `from` to `to`.
     #[inline]
     #[must_use]
-    pub(super) const fn advanced(self, seq: Seq) -> Self {
-        let ahead = Seq(self.0 as u16).distance(seq);
-        Self(self.0.wrapping_add(ahead as u32))
+    pub(super) const fn advanced(self, from: Seq, to: Seq) -> Self {
+        Self(self.0.wrapping_add((to.0 < from.0) as u16))
     }
 
-    /// How often numbers have wrapped at `seq`, of all such numbers the nearest one.
+    /// How often numbers have wrapped at `seq`, of all such numbers the one nearest to `here`, where this counts.
     #[inline]
-    pub(super) const fn wraps_at(self, seq: Seq) -> u16 {
-        let ahead = Seq(self.0 as u16).distance(seq) as i16;
-        (self.0.wrapping_add(ahead as u32) >> 16) as u16
+    pub(super) const fn at(self, here: Seq, seq: Seq) -> u16 {
+        let ahead = here.distance(seq) as i16;
+        let wide = (self.0 as u32) << 16 | here.0 as u32;
+        (wide.wrapping_add(ahead as u32) >> 16) as u16
     }
 }
 

@@ -35,7 +35,7 @@
 
 use super::ack_queue::{Demand, PARTS};
 use super::config::{Config, LARGEST_WINDOW};
-use super::masks::Wide;
+use super::masks::Wrapped;
 use super::options::Options;
 use super::outcome::{DropReason, Room};
 use super::peer_window::PeerWindow;
@@ -135,8 +135,8 @@ pub(super) struct Receiver {
     irs: Seq,
     /// The number taken next.
     expected: Seq,
-    /// The same with the wraps.
-    pub(super) wide: Wide,
+    /// How often numbers have wrapped there.
+    wrapped: Wrapped,
     /// The acknowledgement number that left last and opened a window.
     given: Seq,
     /// Behind the highest number known to be in use.
@@ -186,7 +186,7 @@ impl Receiver {
         Self {
             irs,
             expected,
-            wide: Wide::first(irs).advanced(expected),
+            wrapped: Wrapped::default().advanced(irs, expected),
             given: expected,
             seen: expected,
             incoming: Incoming::Idle,
@@ -475,8 +475,9 @@ impl Receiver {
 
     #[inline]
     fn advance(&mut self, packets: u16, now: Nanos) {
-        self.expected = self.expected.add(packets);
-        self.wide = self.wide.advanced(self.expected);
+        let next = self.expected.add(packets);
+        self.wrapped = self.wrapped.advanced(self.expected, next);
+        self.expected = next;
         self.see(self.expected);
         self.asked = None;
         // The sender has got the answer: a skip with the same number would be one of another wrap.

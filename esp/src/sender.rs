@@ -38,7 +38,7 @@
 //!   takes none of them any more, however late, and tells which it had. See [`Pause`].
 
 use super::config::Config;
-use super::masks::Wide;
+use super::masks::Wrapped;
 use super::outcome::WriteQueue;
 use super::rtt::{handshake_timeout, Rtt};
 use super::seq::Seq;
@@ -92,8 +92,8 @@ struct Timed {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) struct Sender {
     una: Seq,
-    /// The same with the wraps.
-    pub(super) wide: Wide,
+    /// How often numbers have wrapped there.
+    wrapped: Wrapped,
     /// The highest number acknowledged by what opens a window; not after `una`.
     granted: Seq,
     next: Seq,
@@ -138,7 +138,7 @@ impl Sender {
     pub(super) fn new(isn: Seq) -> Self {
         Self {
             una: isn,
-            wide: Wide::first(isn),
+            wrapped: Wrapped::default(),
             granted: isn,
             next: isn.add(1),
             high: isn,
@@ -180,6 +180,11 @@ impl Sender {
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
         self.grants.window(config)
+    }
+
+    /// How often numbers have wrapped at `seq`.
+    pub(super) fn wraps_at(&self, seq: Seq) -> u16 {
+        self.wrapped.at(self.una, seq)
     }
 
     /// The first number not acknowledged.
@@ -679,7 +684,7 @@ impl Sender {
             acked.fin = true;
             acked.data = acked.data.saturating_sub(1);
         }
-        self.wide = self.wide.advanced(ack);
+        self.wrapped = self.wrapped.advanced(self.una, ack);
         self.una = ack;
         if self.next.before(ack) {
             self.next = ack;

@@ -31,8 +31,8 @@ impl Connection {
     #[inline]
     pub fn mask(&self, header: &Header) -> u32 {
         self.masks.leaving(header, || Wraps {
-            seq: self.sender.wide.wraps_at(header.seq),
-            ack: self.receiver.wide.wraps_at(header.ack),
+            seq: self.sender.wraps_at(header.seq),
+            ack: self.receiver.wraps_at(header.ack),
         })
     }
 
@@ -44,8 +44,8 @@ impl Connection {
             return self.has_left_with(header, mask);
         }
         let expected = self.masks.arriving(header, || Wraps {
-            seq: self.receiver.wide.wraps_at(header.seq),
-            ack: self.sender.wide.wraps_at(header.ack),
+            seq: self.receiver.wraps_at(header.seq),
+            ack: self.sender.wraps_at(header.ack),
         });
         mask == expected || self.takes_other_mask(header, mask)
     }
@@ -56,8 +56,8 @@ impl Connection {
     fn has_left_with(&self, header: &Header, mask: u32) -> bool {
         let left = |seq| {
             self.masks.left(Wraps {
-                seq: self.sender.wide.wraps_at(seq),
-                ack: self.receiver.wide.wraps_at(header.seq),
+                seq: self.sender.wraps_at(seq),
+                ack: self.receiver.wraps_at(header.seq),
             })
         };
         let syn = mask == 0 && !self.sender.is_open();

@@ -24,11 +24,19 @@ impl Receiver {
     /// window behind. A probe has one less. Twice the window covers a sender that exceeds it.
     #[inline]
     pub(in super::super) fn is_plausible(&self, seq: Seq) -> bool {
+        if seq == self.expected {
+            return true;
+        }
         let Some(span) = self.peer.span() else {
             return true;
         };
         let offset = self.expected.sub(span).sub(1).distance(seq);
         u32::from(offset) <= u32::from(span).saturating_mul(2).saturating_add(1)
+    }
+
+    /// How often numbers have wrapped at `seq`.
+    pub(in super::super) fn wraps_at(&self, seq: Seq) -> u16 {
+        self.wrapped.at(self.expected, seq)
     }
 
     /// The window of the other side, which has not told it, is no larger than this.
@@ -55,8 +63,8 @@ impl Receiver {
             return;
         }
         self.skipped = Some((self.expected, to));
+        self.wrapped = self.wrapped.advanced(self.expected, to);
         self.expected = to;
-        self.wide = self.wide.advanced(to);
         self.see(to);
         // Distances from the number given last stay as they are.
         self.given = self.given.add(skipped);

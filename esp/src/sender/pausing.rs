@@ -111,8 +111,8 @@ impl Sender {
             if from.before(self.tail) {
                 self.open = kept(from) & flags::TXS == 0;
             }
+            self.wrapped = self.wrapped.advanced(self.una, first);
             self.una = first;
-            self.wide = self.wide.advanced(first);
             self.next = first;
             // They use up nothing of the window.
             self.granted = self.granted.add(skipped);

@@ -46,8 +46,13 @@ pub enum Wire {
     },
     /// Both ends are this guest's, with these addresses.
     Within([&'static str; 2]),
-    /// The same with cards that the driver igb is for, which have several queues.
-    Cards([&'static str; 2]),
+    /// The same, and another one with cards that the driver igb is for, which have several queues.
+    Cards {
+        /// Addresses of the virtio-net devices.
+        virtio: [&'static str; 2],
+        /// Addresses of the cards.
+        cards: [&'static str; 2],
+    },
 }
 
 /// A guest to boot.
@@ -375,7 +380,7 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     let architecture = layout.architecture;
     command.args(["--pdeathsig", "KILL", architecture.qemu()]);
     command.args(architecture.machine());
-    if let Some(Wire::Cards(_)) = boot.wire {
+    if let Some(Wire::Cards { .. }) = boot.wire {
         // They are for PCI Express.
         command.args(["-machine", "q35"]);
     }
@@ -441,6 +446,16 @@ fn attach(command: &mut Command, wire: &Wire) {
         command.arg(format!("{kind},netdev={id},mac={mac},romfile={more}"));
     };
     let virtio = "virtio-net-pci";
+    let mut within = |macs: &[&str; 2]| {
+        for (end, mac) in macs.iter().enumerate() {
+            let id = format!("{WIRE}{end}");
+            let netdev = format!("hubport,id={id},hubid=0");
+            // Packets leave by a timer of the guest's clock, which the driver's write to the device starts at once, and
+            // not when QEMU's other threads get to it: they are late where other guests run.
+            let timer = format!(",ioeventfd=off,tx=timer,x-txtimer={}", SENDING.as_nanos());
+            device(&netdev, virtio, &id, mac, &timer);
+        }
+    };
     match wire {
         Wire::End { socket, waits, mac } => {
             let socket = socket.display();
@@ -452,22 +467,14 @@ fn attach(command: &mut Command, wire: &Wire) {
             let netdev = format!("stream,id={WIRE},addr.type=unix,addr.path={socket},{role}");
             device(&netdev, virtio, WIRE, mac, "");
         }
-        Wire::Within(macs) => {
-            for (end, mac) in macs.iter().enumerate() {
-                let id = format!("{WIRE}{end}");
-                let netdev = format!("hubport,id={id},hubid=0");
-                // Packets leave by a timer of the guest's clock, which the driver's write to the device starts at once, and
-                // not when QEMU's other threads get to it: they are late where other guests run.
-                let timer = format!(",ioeventfd=off,tx=timer,x-txtimer={}", SENDING.as_nanos());
-                device(&netdev, virtio, &id, mac, &timer);
-            }
-        }
-        Wire::Cards(macs) => {
-            for (end, mac) in macs.iter().enumerate() {
-                let id = format!("{WIRE}{end}");
+        Wire::Within(macs) => within(macs),
+        Wire::Cards { virtio, cards } => {
+            within(virtio);
+            for (end, mac) in cards.iter().enumerate() {
+                let id = format!("card{end}");
                 // A card's virtual functions take slots 16 behind its own.
                 let slot = format!(",addr={:#x}", 8 + 4 * end);
-                device(&format!("hubport,id={id},hubid=0"), "igb", &id, mac, &slot);
+                device(&format!("hubport,id={id},hubid=1"), "igb", &id, mac, &slot);
             }
         }
     }

@@ -26,8 +26,10 @@ const GUESTS: usize = 2;
 /// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter.
 const DEADLINE: Duration = Duration::from_secs(400);
 
-/// The network cards of guests whose kernel has their driver.
-const CARDS: Wire = Wire::Cards(["02:00:00:00:03:01", "02:00:00:00:03:02"]);
+/// The network cards of guests with four processors.
+const VIRTIO: [&str; 2] = ["02:00:00:00:03:03", "02:00:00:00:03:04"];
+/// Those that the kernel may have no driver for.
+const CARDS: [&str; 2] = ["02:00:00:00:03:01", "02:00:00:00:03:02"];
 
 /// Guests that one thread boots at most, when they keep dying.
 const BOOTS: usize = 4;
@@ -103,7 +105,7 @@ fn judge(
     let then = (wanted.is_none() && layout.purpose != Purpose::Debug).then_some(&free);
     let kinds = [
         (guests, "", (Clock::Free(2), None), &free, None),
-        (widened, "-wide", (Clock::Free(4), wire), &wide, then),
+        (widened, "-wide", (Clock::Free(4), Some(wire)), &wide, then),
         (
             counting,
             "-counted",
@@ -163,7 +165,7 @@ struct Sorted {
     /// Guests that this kernel cannot make: these scenarios do not run.
     left_out: Vec<String>,
     /// The network cards of those with four processors.
-    wire: Option<Wire>,
+    wire: Wire,
 }
 
 impl Sorted {
@@ -211,7 +213,14 @@ impl Sorted {
             wide,
             counted,
             left_out,
-            wire: cards.then_some(CARDS),
+            wire: if cards {
+                Wire::Cards {
+                    virtio: VIRTIO,
+                    cards: CARDS,
+                }
+            } else {
+                Wire::Within(VIRTIO)
+            },
         })
     }
 }

@@ -51,6 +51,23 @@ pub fn ethernet(to: [u8; 6], from: [u8; 6], ethertype: u16, payload: &[u8]) -> V
     frame
 }
 
+/// An IPv4 packet of `protocol` from one address to another, for an Ethernet frame.
+pub fn ipv4(from: [u8; 4], to: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    let [high, low] = (20 + payload.len() as u16).to_be_bytes();
+    let begin = [0x45, 0, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0];
+    let mut packet = [&begin[..], &from, &to].concat();
+    let mut sum: u32 = packet
+        .chunks(2)
+        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
+        .sum();
+    while sum > 0xffff {
+        sum = (sum & 0xffff) + (sum >> 16);
+    }
+    packet[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
+    packet.extend_from_slice(payload);
+    packet
+}
+
 /// EDP's header, whose length field may lie, and a payload.
 pub fn edp(source: u16, destination: u16, length: u16, payload: &[u8]) -> Vec<u8> {
     let mut packet = Vec::with_capacity(6 + payload.len());

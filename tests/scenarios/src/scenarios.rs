@@ -45,6 +45,7 @@ mod flow_control;
 mod fuzz_frames;
 mod hostile_frames;
 mod isolation;
+mod joining;
 mod large_packets;
 mod library;
 mod lifetimes;
@@ -130,6 +131,7 @@ pub fn all() -> Vec<&'static Scenario> {
         busy_polling::ALL,
         device_mtu::ALL,
         tun::ALL,
+        joining::ALL,
         virtual_machines::ALL,
         network_cards::ALL,
         macsec::ALL,

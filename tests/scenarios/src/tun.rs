@@ -6,6 +6,7 @@ use std::fs::OpenOptions;
 use std::io::{Read, Write};
 use std::mem::zeroed;
 use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::fs::OpenOptionsExt;
 
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
 
@@ -20,6 +21,8 @@ pub enum Carries {
     /// The same, each behind ten bytes that say how it is segmented (`struct virtio_net_hdr`), as a virtual
     /// machine's.
     SegmentedFrames,
+    /// Whole Ethernet frames, which come in by polling (NAPI), so that the core can join them (GRO).
+    PolledFrames,
     /// What the layer above gives, behind four bytes of which the last two are its Ethernet type.
     Packets,
 }
@@ -44,8 +47,15 @@ impl Tun {
         let loaded = finish(Command::new("modprobe").arg("tun"), "");
         let path = "/dev/net/tun";
         // It belongs to the namespace of whoever opened it.
+        // Of a write that may wait the driver copies the bytes to memory that cannot be joined.
+        let flags = match carries {
+            Carries::PolledFrames => libc::O_NONBLOCK,
+            _ => 0,
+        };
+        let mut options = OpenOptions::new();
+        options.read(true).write(true).custom_flags(flags);
         let file = namespace
-            .within(|| OpenOptions::new().read(true).write(true).open(path))?
+            .within(|| options.open(path))?
             .with_context(|| format!("{path}; modprobe tun: {loaded:?}"))?;
         // SAFETY: all-zero is a valid ifreq, which is plain data.
         let mut request: libc::ifreq = unsafe { zeroed() };
@@ -57,6 +67,7 @@ impl Tun {
         let flags = match carries {
             Carries::Frames => libc::IFF_TAP | libc::IFF_NO_PI,
             Carries::SegmentedFrames => libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_VNET_HDR,
+            Carries::PolledFrames => libc::IFF_TAP | libc::IFF_NO_PI | libc::IFF_NAPI,
             Carries::Packets => libc::IFF_TUN,
         };
         request.ifr_ifru.ifru_flags = flags as libc::c_short;

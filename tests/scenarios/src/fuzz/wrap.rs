@@ -4,6 +4,7 @@
 
 use fastrand::Rng;
 
+use crate::frame;
 use crate::fuzz::world::FRAME_MAX;
 use crate::prelude::*;
 
@@ -291,19 +292,8 @@ fn room(frame: &[u8], headers: usize) -> &[u8] {
 /// An IPv4 packet from one host to the other, in an Ethernet frame.
 fn ipv4(protocol: u8, payload: &[u8], to_b: bool) -> Vec<u8> {
     let [to, from] = ends(to_b);
-    let [high, low] = (20 + payload.len() as u16).to_be_bytes();
-    let mut header = [
-        0x45, 0, high, low, 0, 0, 0x40, 0, 64, protocol, 0, 0, 10, 9, 0, from, 10, 9, 0, to,
-    ];
-    let mut sum: u32 = header
-        .chunks(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    while sum > 0xffff {
-        sum = (sum & 0xffff) + (sum >> 16);
-    }
-    header[10..12].copy_from_slice(&(!(sum as u16)).to_be_bytes());
-    ethernet(mac(to), mac(from), TYPE_IPV4, &[&header, payload].concat())
+    let packet = frame::ipv4([10, 9, 0, from], [10, 9, 0, to], protocol, payload);
+    ethernet(mac(to), mac(from), TYPE_IPV4, &packet)
 }
 
 /// A frame behind UDP, without a checksum, and two words.

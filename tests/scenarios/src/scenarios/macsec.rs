@@ -17,11 +17,11 @@ const KEYS: [&str; 2] = [
 /// What is to be seen on no wire.
 const SECRET: &[u8] = b"nobody but the two of us reads this";
 
-/// Makes `host`'s end of the secured channel.
-fn secure(host: &Host, other: &Host, own: &str, others: &str) -> Result<()> {
+/// Makes `host`'s end of the secured channel, where a frame may be late by `window` others.
+fn secure(host: &Host, other: &Host, [own, others]: [&str; 2], window: u32) -> Result<()> {
     let far = print_mac(other.mac);
     host.namespace.ip(&format!(
-        "link add link eth0 sec0 type macsec port 1 encrypt on validate strict replay on window 0\n\
+        "link add link eth0 sec0 type macsec port 1 encrypt on validate strict replay on window {window}\n\
          macsec add sec0 tx sa 0 pn 1 on key 00 {own}\n\
          macsec add sec0 rx port 1 address {far}\n\
          macsec add sec0 rx port 1 address {far} sa 0 pn 1 on key 01 {others}\n\
@@ -29,9 +29,15 @@ fn secure(host: &Host, other: &Host, own: &str, others: &str) -> Result<()> {
     ))
 }
 
+/// Makes both ends of the secured channel: the device `sec0` of either host.
+pub fn secure_both(lab: &Lab, window: u32) -> Outcome {
+    let [one, other] = KEYS;
+    secure(&lab.a, &lab.b, [one, other], window)?;
+    secure(&lab.b, &lab.a, [other, one], window)
+}
+
 fn hides(lab: &Lab) -> Outcome {
-    secure(&lab.a, &lab.b, KEYS[0], KEYS[1])?;
-    secure(&lab.b, &lab.a, KEYS[1], KEYS[0])?;
+    secure_both(lab, 0)?;
     let near = Device::ready(&lab.a.namespace, "sec0")?;
     let far = Device::ready(&lab.b.namespace, "sec0")?;
     let wire = lab.b.packets(ETH_P_ALL)?;

@@ -1,7 +1,9 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! A network card with several queues, as servers have it: QEMU's emulation of Intel's 82576 with the stock driver igb.
+//! Network cards: one with several queues, as servers have it, QEMU's emulation of Intel's 82576 with the stock driver igb;
+//! and virtual machines' ones, virtio-net, whose speed can be set.
 
+use crate::address::ESP_SO_CHECKSUM;
 use crate::harness::growth;
 use crate::netns::finish;
 use crate::prelude::*;
@@ -11,21 +13,27 @@ scenarios! {
     guest igb_carries_both_protocols = carries, cards;
     guest igb_spreads_connections_over_its_transmit_queues = spreads, cards;
     guest igb_steers_connections_to_four_processors = steers, cards;
+    guest esp_connections_have_checksums_from_10_gigabits_on = by_speed, wide;
 }
 
 const PORT: u16 = 890;
 
 /// Two hosts with a card each. The driver goes with this value.
 struct Cards {
+    driver: &'static str,
     hosts: [(Netns, String); 2],
 }
 
 impl Cards {
     fn new() -> Result<Self> {
-        finish(Command::new("modprobe").arg("igb"), "")?;
+        Self::of("igb")
+    }
+
+    fn of(driver: &'static str) -> Result<Self> {
+        finish(Command::new("modprobe").arg(driver), "")?;
         let mut names = Vec::new();
         eventually("two cards", || {
-            names = cards()?;
+            names = cards(driver)?;
             Ok(names.len() == 2)
         })?;
         let mut hosts = Vec::new();
@@ -39,7 +47,7 @@ impl Cards {
             hosts.push((host, name));
         }
         let hosts = hosts.try_into().ok().context("two hosts")?;
-        let cards = Self { hosts };
+        let cards = Self { driver, hosts };
         for (host, name) in &cards.hosts {
             host.ip(&format!("link set {name} up\n"))?;
         }
@@ -67,20 +75,20 @@ impl Cards {
 impl Drop for Cards {
     fn drop(&mut self) {
         // The cards are in the hosts, and the driver takes them away there.
-        if let Err(error) = finish(Command::new("modprobe").args(["-r", "igb"]), "") {
-            note(&format!("removing igb: {error:#}"));
+        if let Err(error) = finish(Command::new("modprobe").args(["-r", self.driver]), "") {
+            note(&format!("removing {}: {error:#}", self.driver));
         }
     }
 }
 
-/// The names of the devices of the driver igb.
-fn cards() -> Result<Vec<String>> {
+/// The names of the devices of a driver.
+fn cards(driver: &str) -> Result<Vec<String>> {
     let place = "/sys/class/net";
     let mut names = Vec::new();
     for entry in fs::read_dir(place).context(place)? {
         let entry = entry?;
-        let driver = fs::read_link(entry.path().join("device/driver"));
-        if driver.is_ok_and(|driver| driver.ends_with("igb")) {
+        let path = fs::read_link(entry.path().join("device/driver"));
+        if path.is_ok_and(|path| path.ends_with(driver)) {
             names.push(entry.file_name().to_string_lossy().into_owned());
         }
     }
@@ -126,4 +134,43 @@ fn spreads() -> Outcome {
     });
     note(&format!("{sent:?} packets by queue"));
     spread
+}
+
+/// The end that connects asks its device, whose speed decides unless a parameter or the program has.
+fn by_speed() -> Outcome {
+    finish(Command::new("modprobe").arg("virtio_pci"), "")?;
+    let cards = Cards::of("virtio_net")?;
+    let (host, name) = &cards.hosts[0];
+    let knobs = Knobs(host);
+    let mut port = PORT;
+    let mut has_sums = || -> Result<bool> {
+        port += 1;
+        let [near, far] = cards.devices()?;
+        let (client, server) = near.stream_to(&far, port)?;
+        exchange(&client, &server)?;
+        let [one, other] = [&client, &server].map(|end| end.int_option(SOL_EP, ESP_SO_CHECKSUM));
+        let (one, other) = (one?, other?);
+        ensure!(one == other, "{one} at the client, {other} at the server");
+        Ok(one == 1)
+    };
+    // The card says nothing of its speed until it is set.
+    same(has_sums()?, false, "checksums at an unknown speed")?;
+    for (speed, sums) in [
+        (1000, false),
+        (10_000, true),
+        (2500, false),
+        (100_000, true),
+    ] {
+        host.run(
+            "ethtool",
+            &["-s", name, "speed", &speed.to_string(), "duplex", "full"],
+        )?;
+        // Real links tell of a new speed by going and coming.
+        host.ip(&format!("link set {name} down\nlink set {name} up\n"))?;
+        same(has_sums()?, sums, &format!("checksums at {speed} Mbit/s"))?;
+    }
+    knobs.set("checksum", 0)?;
+    same(has_sums()?, false, "checksums switched off")?;
+    knobs.set("checksum", 2)?;
+    same(has_sums()?, true, "checksums at 100 Gbit/s again")
 }

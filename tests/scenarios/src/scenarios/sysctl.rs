@@ -34,7 +34,7 @@ const DEFAULTS: [(&str, u32); 9] = [
     ("round_trip_time", 200),
     ("retransmission_time_min", 10_000),
     ("user_timeout", 15_000),
-    ("checksum", 0),
+    ("checksum", 2),
     ("mapped", 1),
 ];
 
@@ -162,7 +162,7 @@ fn ranges() -> Outcome {
     spans(knobs, "round_trip_time", 10, 1_000_000)?;
     spans(knobs, "retransmission_time_min", 2_000, 1_000_000)?;
     spans(knobs, "user_timeout", 100, 86_400_000)?;
-    spans(knobs, "checksum", 0, 1)?;
+    spans(knobs, "checksum", 0, 2)?;
     spans(knobs, "mapped", 0, 1)?;
     for (name, core_name, option) in BUFFERS {
         // What the core makes of the smallest wish is the least that it accepts.

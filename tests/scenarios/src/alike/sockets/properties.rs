@@ -123,6 +123,31 @@ fn cookies(side: &Side<'_>, trace: &Trace) -> Outcome {
         get(trace, &one, &format!("{label} with little room"), name);
         trace.see(&format!("{label} set"), one.set_so(name, 1));
     }
+    if side.is_stream() {
+        cookies_of_children(side, trace)?;
+    }
+    Ok(())
+}
+
+/// A number that tells sockets apart, asked of a listener before it has connections.
+fn cookies_of_children(side: &Side<'_>, trace: &Trace) -> Outcome {
+    let cookie = |socket: &Socket| socket.option(SOL_SOCKET, libc::SO_COOKIE, 8, 8);
+    let listener = side.listener(8, 4)?;
+    let listeners = cookie(&listener)?;
+    let mut clients = Vec::new();
+    let mut children = Vec::new();
+    for _ in 0..2 {
+        let client = side.socket(&side.lab.a)?;
+        client.connect_bytes(&side.far(8)).context("connect")?;
+        clients.push(client);
+        children.push(listener.accept_with_flags(0).context("accept")?);
+    }
+    let [one, other] = [cookie(&children[0])?, cookie(&children[1])?];
+    trace.see(
+        "a child has its listener's cookie",
+        one == listeners || other == listeners,
+    );
+    trace.see("two children have the same cookie", one == other);
     Ok(())
 }
 
