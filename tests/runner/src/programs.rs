@@ -18,7 +18,12 @@ const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "scenarios"
 pub const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge", "scenarios"];
 
 /// The examples of the library for programs, which scenarios run.
-pub const EXAMPLES: &[&str] = &["esp_nc", "esp_tokio_echo", "esp_uring_echo"];
+pub const EXAMPLES: &[&str] = &[
+    "esp_nc",
+    "esp_tokio_echo",
+    "esp_tokio_records",
+    "esp_uring_echo",
+];
 
 /// Builds the module if its sources changed; `mk/module` tells how that goes.
 ///

@@ -79,7 +79,10 @@ fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outco
 }
 
 /// Gives the hosts IP addresses, and lets them find each other by ARP.
-fn give_addresses(lab: &Lab) -> Outcome {
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn give_addresses(lab: &Lab) -> Outcome {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         host.namespace
             .ip(&format!("address add 10.0.0.{number}/24 dev {DEVICE}\n"))?;
@@ -287,6 +290,11 @@ fn good_peer(lab: &Lab) -> Outcome {
             text.contains("3 sent, 3 answered, 0% lost; time min/avg/max "),
             "{target}: {text:?}"
         );
+        ensure!(
+            text.lines().any(|line| line.starts_with("peer: version ")
+                && line.contains("takes mapped connections")),
+            "{target}: {text:?}"
+        );
         let answers = text.lines().filter(|line| line.contains(" bytes from "));
         ensure!(answers.count() == 3, "{target}: {text:?}");
     }
@@ -296,7 +304,11 @@ fn good_peer(lab: &Lab) -> Outcome {
         printed(&lab.a, &largest)?.contains("1494 bytes from 10.0.0.2"),
         "the largest request is not answered"
     );
-    ping_complains(&lab.a, "-s 1495 10.0.0.2", 2, &["--size 1494"])
+    ping_complains(&lab.a, "-s 1495 10.0.0.2", 2, &["--size 1494"])?;
+    // The first requests are lost; then the kernel knows the peer's limit.
+    lab.b.namespace.ip(&format!("link set {DEVICE} mtu 1000\n"))?;
+    let ended = (lab.a.namespace).within(|| enet("ping -c 60 -i 0.5 -s 1400 10.0.0.2"))??;
+    complains(&ended, 2, &["1400 bytes", "its MTU is smaller", "--size 994"])
 }
 
 fn interrupted(lab: &Lab) -> Outcome {

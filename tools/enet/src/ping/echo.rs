@@ -34,6 +34,9 @@ const MOST_WAITING: u32 = 1 << 16;
 /// How long the host's answer to the query may take, once all echoes have come.
 const TOLD: Duration = Duration::from_millis(100);
 
+/// How long an answer may take that a message waits for.
+const ASKED_AGAIN: Duration = Duration::from_secs(2);
+
 /// How to ask.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -295,9 +298,25 @@ impl<'a> Echo<'a> {
         output::print(&format!("peer: {told}\n"))
     }
 
+    /// The interface would carry the request, and the peer has told the kernel that it takes less.
+    fn too_long(&self) -> anyhow::Error {
+        let (target, size) = (self.target, self.plan.size);
+        let to = Address::new(target.mac, target.interface.index, 0);
+        let limit = Capabilities::of(to, ASKED_AGAIN).map(|told| told.largest_datagram);
+        match limit {
+            Ok(Some(largest)) => anyhow!(
+                "{target} takes no request of {size} bytes: its datagrams have {largest} bytes at most, since its MTU is smaller; use --size {largest} or less"
+            ),
+            _ => anyhow!("{target} takes no request of {size} bytes, since its MTU is smaller"),
+        }
+    }
+
     /// An error of the socket: mostly the device has changed since it was looked at.
     fn explain(&self, error: io::Error) -> anyhow::Error {
         let name = &self.target.interface.name;
+        if error.raw_os_error() == Some(libc::EMSGSIZE) {
+            return self.too_long();
+        }
         match Interface::named(name).map(|found| found.map(|interface| interface.fault())) {
             Ok(Some(Some(fault))) => anyhow!("{fault}"),
             Ok(None) => anyhow!("{name} has been removed"),

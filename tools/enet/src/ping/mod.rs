@@ -4,7 +4,6 @@
 
 mod diagnosis;
 mod echo;
-mod neighbours;
 mod target;
 mod verdict;
 
@@ -20,7 +19,7 @@ use sockaddr_en::{Address, EdpSocket, FamilyMissing};
 use crate::interfaces::Frames;
 use crate::{output, proc_file};
 use echo::{Echo, Plan, LEAST_SIZE};
-use target::Resolved;
+use target::{Named, Resolved};
 
 /// Arguments of `ping`.
 #[derive(Debug, Args)]
@@ -64,8 +63,10 @@ impl PingArgs {
     /// When the host cannot be asked: the module is not loaded, or an interface cannot send.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.family);
+        // What is written wrongly is told where the module is missing, too.
+        let host = Named::parse(&self.host, self.interface.as_deref())?;
         let socket = EdpSocket::bind(Address::any(0)).map_err(no_socket)?;
-        let target = match target::resolve(&self.host, self.interface.as_deref())? {
+        let target = match target::resolve(&host)? {
             Resolved::Found(target) => target,
             Resolved::Silent(reason) => {
                 eprintln!("enet: {reason}");
