@@ -71,15 +71,6 @@ pub fn build_packages(layout: &Layout, packages: &[&str]) -> Result<()> {
     build(layout, &packages.join(" and "), "programs.log", &arguments)
 }
 
-/// Builds an example of the library for programs if its sources changed.
-///
-/// # Errors
-/// When it does not build.
-pub fn build_example(layout: &Layout, name: &str) -> Result<()> {
-    let arguments = ["-p", "sockaddr_en", "--example", name];
-    build(layout, name, "example.log", &arguments)
-}
-
 fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<()> {
     if layout.as_built {
         return Ok(());

@@ -267,6 +267,7 @@ fn run_guests(
             clock,
             wire: wire.clone(),
             shared: &[],
+            quiet: false,
             deadline: layout.allow(DEADLINE),
         };
         let outcome = watch(layout, &boot, work);

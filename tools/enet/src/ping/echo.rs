@@ -298,24 +298,12 @@ impl<'a> Echo<'a> {
         output::print(&format!("peer: {told}\n"))
     }
 
-    /// The interface would carry the request, and the peer has told the kernel that it takes less.
-    fn too_long(&self) -> anyhow::Error {
-        let (target, size) = (self.target, self.plan.size);
-        let to = Address::new(target.mac, target.interface.index, 0);
-        let limit = Capabilities::of(to, ASKED_AGAIN).map(|told| told.largest_datagram);
-        match limit {
-            Ok(Some(largest)) => anyhow!(
-                "{target} takes no request of {size} bytes: its datagrams have {largest} bytes at most, since its MTU is smaller; use --size {largest} or less"
-            ),
-            _ => anyhow!("{target} takes no request of {size} bytes, since its MTU is smaller"),
-        }
-    }
-
     /// An error of the socket: mostly the device has changed since it was looked at.
     fn explain(&self, error: io::Error) -> anyhow::Error {
         let name = &self.target.interface.name;
         if error.raw_os_error() == Some(libc::EMSGSIZE) {
-            return self.too_long();
+            return too_long(self.target, self.plan.size)
+                .unwrap_or_else(|| anyhow!(error).context(format!("asking {}", self.target)));
         }
         match Interface::named(name).map(|found| found.map(|interface| interface.fault())) {
             Ok(Some(Some(fault))) => anyhow!("{fault}"),
@@ -323,6 +311,17 @@ impl<'a> Echo<'a> {
             _ => anyhow!(error).context(format!("asking {}", self.target)),
         }
     }
+}
+
+/// What to say if `target` takes less than `size` bytes, which it has to tell: frames beyond its MTU are dropped on the way, and the
+/// kernel refuses them once it knows.
+pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
+    let to = Address::new(target.mac, target.interface.index, 0);
+    let told = Capabilities::of(to, ASKED_AGAIN).ok()?;
+    let largest = told.largest_datagram.filter(|largest| *largest < size)?;
+    Some(anyhow!(
+        "{target} takes no request of {size} bytes: it takes {largest} at most, since its MTU is smaller; use --size {largest} or less"
+    ))
 }
 
 /// The queue in front of the device, or a filter there, did not take the frame; it may take the next.

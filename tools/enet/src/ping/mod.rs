@@ -60,7 +60,7 @@ impl PingArgs {
     /// Asks, prints the answers and a summary, and the reason if nobody answered.
     ///
     /// # Errors
-    /// When the host cannot be asked: the module is not loaded, or an interface cannot send.
+    /// When the host cannot be asked: the module is not loaded, an interface cannot send, or a request is too large for the host.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.family);
         // What is written wrongly is told where the module is missing, too.
@@ -91,6 +91,9 @@ impl PingArgs {
         }
         // Interrupted before the first request: there is nothing to explain.
         if tally.sent + tally.refused > 0 {
+            if let Some(error) = echo::too_long(&target, self.size) {
+                return Err(error);
+            }
             let evidence = diagnosis::examine(&target, &tally, before);
             eprintln!("enet: {evidence}");
         }
