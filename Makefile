@@ -4,7 +4,7 @@
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
 .PHONY: help demo test test-debug bench engine-bench profile incast params performance scale faults dos endurance fuzz fuzz-calls fuzz-frames fuzz-corpus \
-	fuzz-coverage shell modules install releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
+	fuzz-coverage shell shell-walk modules install releases kernels unit scenarios manual python misuses dissector model simulation lint fmt clean toolbox runner \
 	packages package-test package-test-dkms mpi-test mpi-hosts
 
 # 'make KDIR=...' reaches the scripts through the environment
@@ -53,8 +53,9 @@ help:
 	@echo '  make programs   run iperf3, redis, nginx, postgres and others of Debian, unchanged, over mapped sockets between hosts in a'
 	@echo '                  guest, ONLY="name ..." selects some; ONLY=measure COUNTED=1 prints instructions per request over ESP and TCP;'
 	@echo '                  DEBUG=1 uses the kernel of test-debug'
-	@echo '  make shell      open a shell in a guest with two hosts, the module, the programs, strace, tcpdump, python3 and more;'
-	@echo '                  build/share is its /share'
+	@echo '  make shell      open a shell in a guest with two hosts, a and b, the module, the programs, redis, strace, tcpdump, gcc and more;'
+	@echo '                  HOST=b opens one on b from another terminal; build/share is its /share;'
+	@echo '                  make shell-walk types there what README and docs/using.md tell to type, and fails where it does not work'
 	@echo
 	@echo ' Parts of make test:'
 	@echo '  make unit       test the crates'
@@ -101,7 +102,13 @@ runner: toolbox
 demo:
 	@mk/demo
 
-test dos shell manual python misuses dissector: runner
+shell:
+	@mk/shell $(HOST)
+
+shell-walk:
+	@mk/shell walk
+
+test dos manual python misuses dissector: runner
 	@$(run-guests) $@
 
 bench: runner

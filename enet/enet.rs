@@ -97,6 +97,12 @@ module! {
     },
 }
 
+/// What `modinfo -F version enet` and `/sys/module/enet/version` say: the version of the crates and packages. `module!` has no
+/// field for it.
+#[used]
+#[link_section = ".modinfo"]
+static VERSION: [u8; 14] = *b"version=0.1.0\0";
+
 /// The module's registrations. Fields are dropped in the order in which they stand: first nobody
 /// can make sockets any more, then no frame comes in, then the connections end that outlived their
 /// descriptors, and last the protocols go, which waits for their last socket.

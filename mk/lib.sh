@@ -37,10 +37,30 @@ supported=(
     7.3.4+deb13-rt-amd64
     7.2.12+deb13-cloud-amd64
     7.2.12+deb13-amd64
-    7.1.13+deb13-cloud-amd64
-    7.1.13+deb13-amd64
     7.3.4+deb13-arm64
 )
+
+# The oldest version that enet is made for; README, docs/using.md and docs/packages.md say so too.
+oldest=7.2
+
+# is_recent RELEASE: at least that.
+is_recent() { [ "$(printf '%s\n' "$oldest" "${1%%[+-]*}" | sort -V | head -n 1)" = "$oldest" ]; }
+
+# The package of Debian's newest kernel that has the flavour of RELEASE.
+newest_image() {
+    case $1 in
+    *-cloud-amd64) echo linux-image-cloud-amd64 ;;
+    *-rt-amd64) echo linux-image-rt-amd64 ;;
+    *-arm64) echo linux-image-arm64 ;;
+    *) echo linux-image-amd64 ;;
+    esac
+}
+
+# refuse_old RELEASE: ends with what to install instead, if it is older.
+refuse_old() {
+    is_recent "$1" ||
+        die "kernel $1 is too old: enet needs Linux $oldest or newer, built with Rust. On Debian 13, which has one in trixie-backports: 'apt install -t trixie-backports $(newest_image "$1")', restart, and try again. Debian 12 and Debian 13's own kernels are older; docs/kernels.md lists what is tested"
+}
 
 # is_newer RELEASE: whether it is newer than all of those.
 is_newer() {

@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use anyhow::{anyhow, bail, ensure, Result};
 use clap::builder::TypedValueParser as _;
+use clap::error::{ContextKind, ContextValue};
 use clap::{ArgGroup, Parser};
-use sockaddr_en::constants::NETGAUGE_PORT;
 use thiserror::Error;
 
 use crate::client::ClientOptions;
@@ -18,6 +18,9 @@ use crate::measuring::{self, Measuring};
 use crate::pattern::args::PatternArgs;
 use crate::pattern::{self, Pattern, Plan};
 use crate::server::ServerOptions;
+
+/// Port on which the two sides find each other.
+const DEFAULT_PORT: u16 = 2805;
 
 /// Rounds before the tests, for patterns of two.
 const DEFAULT_WARMUP: u32 = 10;
@@ -74,7 +77,7 @@ pub struct Cli {
     pub interface: Option<String>,
 
     /// TCP port of the server's control connection; for the server, 0 is any free one
-    #[arg(help_heading = SIDES, long, default_value_t = NETGAUGE_PORT)]
+    #[arg(help_heading = SIDES, long, default_value_t = DEFAULT_PORT)]
     pub port: u16,
 
     /// Server: address to listen on [default: all]
@@ -115,7 +118,28 @@ pub fn is_wrong_line(error: &anyhow::Error) -> bool {
     error.is::<WrongLine>()
 }
 
+/// How netgauge starts itself on a host: an option that no user gives.
+const INTERNAL_SIDE: &str = "|--participant[=<NETNS>]";
+
+/// An error about a missing side names the sides that a user can choose.
+fn without_internal_side(mut error: clap::Error) -> clap::Error {
+    let Some(ContextValue::Strings(missing)) = error.get(ContextKind::InvalidArg) else {
+        return error;
+    };
+    let named = missing
+        .iter()
+        .map(|argument| argument.replace(INTERNAL_SIDE, ""))
+        .collect();
+    error.insert(ContextKind::InvalidArg, ContextValue::Strings(named));
+    error
+}
+
 impl Cli {
+    /// The command line; a wrong one ends the program with a message.
+    pub fn read() -> Self {
+        Self::try_parse().unwrap_or_else(|error| without_internal_side(error).exit())
+    }
+
     /// The server's part of it.
     pub fn server_options(&self) -> ServerOptions {
         ServerOptions {

@@ -2,7 +2,7 @@
 
 //! Completions of the command line for shells.
 
-use std::io::{self, Write as _};
+use std::io::{self, ErrorKind, Write as _};
 use std::process::ExitCode;
 
 use anyhow::{Context as _, Result};
@@ -33,11 +33,17 @@ impl CompletionsArgs {
     /// The writer's error.
     pub fn run(&self) -> Result<ExitCode> {
         // Made in memory first: the generator panics where it cannot write.
-        io::stdout()
-            .lock()
+        let mut out = io::stdout().lock();
+        match out
             .write_all(&script(self.shell))
-            .context("writing the completions")?;
-        Ok(ExitCode::SUCCESS)
+            .and_then(|()| out.flush())
+        {
+            // A reader that has gone, such as `head`, has what it wanted.
+            Err(error) if error.kind() != ErrorKind::BrokenPipe => {
+                Err(error).context("writing the completions")
+            }
+            _ => Ok(ExitCode::SUCCESS),
+        }
     }
 }
 

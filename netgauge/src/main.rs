@@ -6,7 +6,6 @@ use std::io;
 use std::process::ExitCode;
 
 use anyhow::{anyhow, Context as _, Result};
-use clap::Parser;
 use netgauge::cli::{is_wrong_line, wrong_line, Cli};
 use netgauge::group::coordinator::Coordinator;
 use netgauge::group::signals::{is_interrupted, Signals};
@@ -20,7 +19,7 @@ use netgauge::{client, server};
 const WRONG_LINE: u8 = 2;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
+    let cli = Cli::read();
     let result = run(&cli);
     if matches!(result, Ok(code) if code == ExitCode::SUCCESS) {
         mpi::leave();

@@ -33,7 +33,7 @@ pub struct ServerOptions {
 ///
 /// # Errors
 ///
-/// The port is taken or not allowed.
+/// The port is taken or not allowed, or the address is not of this host.
 pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
     let bind = |ip: IpAddr| TcpListener::bind(SocketAddr::new(ip, port));
     let listener = match address {
@@ -43,7 +43,15 @@ pub fn listen(address: Option<IpAddr>, port: u16) -> Result<TcpListener> {
             _ => Err(error),
         }),
     };
-    listener.with_context(|| format!("listening on port {port}: choose another with --port"))
+    listener.map_err(|error| {
+        let what = match (error.raw_os_error(), address) {
+            (Some(libc::EADDRNOTAVAIL), Some(ip)) => {
+                format!("listening on {ip}: no interface here has this address, and `ip address` lists those there are: give one of them with --listen")
+            }
+            _ => format!("listening on port {port}: choose another with --port"),
+        };
+        anyhow::Error::new(error).context(what)
+    })
 }
 
 /// Serves clients, one after the other; with `once`, the first one only.

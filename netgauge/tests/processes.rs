@@ -6,6 +6,8 @@ mod common;
 
 use std::io::{BufRead, Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt as _;
 use std::process::{Command, Stdio};
 use std::thread;
@@ -88,6 +90,46 @@ fn a_pair_that_cannot_be_measured_is_refused_before_anything_runs() {
         assert_eq!(output.status.code(), Some(2), "{options}");
         let stderr = text(&output.stderr);
         assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
+fn a_missing_side_is_answered_with_those_that_users_can_choose() {
+    let output = run(netgauge(""));
+    assert_eq!(output.status.code(), Some(2));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("<--server|--connect <HOST>|"), "{stderr}");
+    assert!(!stderr.contains("participant"), "{stderr}");
+}
+
+#[test]
+fn an_address_of_another_host_is_not_blamed_on_the_port() {
+    let output = run(netgauge("--server --listen 192.0.2.1 --port 0"));
+    assert_eq!(output.status.code(), Some(1));
+    let stderr = text(&output.stderr);
+    assert!(
+        stderr.contains("listening on 192.0.2.1") && stderr.contains("--listen"),
+        "{stderr}"
+    );
+    assert!(!stderr.contains("--port"), "{stderr}");
+    let taken = TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = taken.local_addr().unwrap().port();
+    let output = run(netgauge(&format!(
+        "--server --listen 127.0.0.1 --port {port}"
+    )));
+    let stderr = text(&output.stderr);
+    assert!(stderr.contains("choose another with --port"), "{stderr}");
+}
+
+#[test]
+fn completions_into_a_closed_pipe_are_no_error() {
+    for shell in ["bash", "zsh", "fish"] {
+        let (reader, writer) = UnixStream::pair().unwrap();
+        drop(reader);
+        let mut program = netgauge(&format!("completions {shell}"));
+        let output = program.stdout(OwnedFd::from(writer)).output().unwrap();
+        assert!(output.status.success(), "{shell}: {}", text(&output.stderr));
+        assert_eq!(text(&output.stderr), "", "{shell}");
     }
 }
 

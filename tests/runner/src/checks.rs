@@ -219,6 +219,8 @@ fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
     let found = values("vermagic");
     let ours = |value: &&str| value.split(' ').next() == Some(release);
     demand("vermagic", found.iter().any(ours), &found);
+    let found = values("version");
+    demand("version", found == [env!("CARGO_PKG_VERSION")], &found);
     let found = values("parm");
     for parameter in ["family", "edp_type", "esp_type"] {
         // "name:what it is (type)"
@@ -236,7 +238,11 @@ fn judge_modinfo(text: &str, release: &str) -> Vec<(String, Result<()>)> {
 mod tests {
     use super::*;
 
-    const COMPLETE: &str = "filename:       /x/enet.ko
+    const COMPLETE: &str = concat!(
+        "filename:       /x/enet.ko
+version:        ",
+        env!("CARGO_PKG_VERSION"),
+        "
 alias:          net-pf-28
 license:        GPL
 description:    Ethernet sockets
@@ -246,7 +252,8 @@ vermagic:       7.2.12+deb13-cloud-amd64 SMP preempt mod_unload
 parm:           family:address family (int)
 parm:           edp_type:EtherType of EDP (int)
 parm:           esp_type:EtherType of ESP (int)
-";
+"
+    );
 
     fn failures(text: &str) -> Vec<String> {
         judge_modinfo(text, "7.2.12+deb13-cloud-amd64")
@@ -269,6 +276,7 @@ parm:           esp_type:EtherType of ESP (int)
             ("license", "license GPL"),
             ("description", "description"),
             ("author", "author"),
+            ("version", "version"),
             ("vermagic", "vermagic"),
             ("parm:           esp_type", "parm esp_type"),
         ] {

@@ -169,6 +169,7 @@ impl Commands {
                 clock,
                 wire,
                 shared,
+                quiet: false,
                 deadline: patience,
             },
         )?;

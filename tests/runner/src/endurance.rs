@@ -90,6 +90,7 @@ pub fn run(layout: &Layout, options: &Options) -> Result<bool> {
             clock: Clock::Free(2),
             wire: Some(wire),
             shared: &[],
+            quiet: false,
             deadline: layout.allow(SILENCE),
         };
         Guest::boot(layout, &boot)

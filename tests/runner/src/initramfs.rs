@@ -23,6 +23,9 @@ const INIT: &str = include_str!("../guest/init");
 /// What the shell of `make shell` reads first.
 const SHELL: &str = include_str!("../guest/shell");
 
+/// What makes the hosts that those shells are on.
+const SHELL_SETUP: &str = include_str!("../guest/shell-setup");
+
 /// Programs of the toolbox that scenarios call, beside busybox.
 const TOOLS: [&str; 14] = [
     "/usr/bin/bash",
@@ -205,6 +208,7 @@ fn lay_out(root: &Path) -> Result<()> {
     fs::write(root.join("etc/group"), "root:x:0:\n")?;
     fs::write(root.join("etc/hosts"), "127.0.0.1 localhost\n")?;
     fs::write(root.join("etc/shell"), SHELL)?;
+    fs::write(root.join("etc/shell-setup"), SHELL_SETUP)?;
     let init = root.join("init");
     fs::write(&init, INIT)?;
     fs::set_permissions(&init, fs::Permissions::from_mode(0o755))?;

@@ -33,6 +33,7 @@ mod scale;
 mod scenarios;
 mod shared;
 mod shell;
+mod shell_walk;
 mod step;
 
 use std::path::PathBuf;
@@ -120,8 +121,8 @@ enum Verb {
     Mpi(hosts::Options),
     /// Run programs of TCP over mapped sockets between two hosts in a guest.
     Programs(hosts::Options),
-    /// Open a shell in a guest with two hosts.
-    Shell,
+    /// Open a shell in a guest with two hosts, or type there what the pages tell to type.
+    Shell(shell::Options),
 }
 
 fn main() -> ExitCode {
@@ -191,6 +192,9 @@ fn run(options: &Options) -> Result<bool> {
         Verb::Run { commands, counted } => commands::run(&layout, commands, *counted),
         Verb::Mpi(options) => judge(hosts::run(&layout, "mpi", options)?),
         Verb::Programs(options) => judge(hosts::run(&layout, "programs", options)?),
-        Verb::Shell => shell::run(&layout).map(|()| true),
+        Verb::Shell(options) => match shell::run(&layout, options)? {
+            Some(part) => judge(part),
+            None => Ok(true),
+        },
     }
 }

@@ -25,6 +25,7 @@ pub fn check(layout: &Layout) -> Part {
     }
     part.take("errors", errors(layout));
     part.take("options", options(layout));
+    part.take("counters", counters(layout));
     part
 }
 
@@ -86,6 +87,30 @@ fn options(layout: &Layout) -> Result<()> {
             pages.contains(&format!(".Dv {option}")) || pages.contains(&format!(".It Dv {option}")),
             "{option} is in no page"
         );
+    }
+    Ok(())
+}
+
+/// Every counter, once: two descriptions would differ some day.
+fn counters(layout: &Layout) -> Result<()> {
+    let page = read(layout, "docs/man/enet.7")?;
+    let source = read(layout, "enet/statistics.rs")?;
+    let listed = source
+        .split_once("\nstatistics! {")
+        .and_then(|(_, rest)| rest.split_once("\n}"))
+        .context("enet/statistics.rs has no list")?
+        .0;
+    let described: Vec<_> = page
+        .lines()
+        .filter_map(|line| line.strip_prefix(".It Va "))
+        .flat_map(|line| line.split(" , "))
+        .collect();
+    for counter in listed
+        .lines()
+        .filter_map(|line| line.trim().strip_suffix(','))
+    {
+        let count = described.iter().filter(|name| **name == counter).count();
+        ensure!(count == 1, "enet.7 describes {counter} {count} times");
     }
     Ok(())
 }

@@ -18,7 +18,12 @@ const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge", "scenarios"
 pub const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge", "scenarios"];
 
 /// The examples of the library for programs, which scenarios run.
-pub const EXAMPLES: &[&str] = &["esp_nc", "esp_tokio_echo", "esp_uring_echo"];
+pub const EXAMPLES: &[&str] = &[
+    "esp_nc",
+    "esp_tokio_echo",
+    "esp_tokio_records",
+    "esp_uring_echo",
+];
 
 /// Builds the module if its sources changed; `mk/module` tells how that goes.
 ///
@@ -64,15 +69,6 @@ pub fn build_programs(layout: &Layout) -> Result<()> {
 pub fn build_packages(layout: &Layout, packages: &[&str]) -> Result<()> {
     let arguments: Vec<_> = packages.iter().flat_map(|name| ["-p", *name]).collect();
     build(layout, &packages.join(" and "), "programs.log", &arguments)
-}
-
-/// Builds an example of the library for programs if its sources changed.
-///
-/// # Errors
-/// When it does not build.
-pub fn build_example(layout: &Layout, name: &str) -> Result<()> {
-    let arguments = ["-p", "sockaddr_en", "--example", name];
-    build(layout, name, "example.log", &arguments)
 }
 
 fn build(layout: &Layout, what: &str, log: &str, arguments: &[&str]) -> Result<()> {

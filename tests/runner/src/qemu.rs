@@ -70,6 +70,8 @@ pub struct Boot<'a> {
     pub wire: Option<Wire>,
     /// Directories that it can mount.
     pub shared: &'a [Shared],
+    /// Its console is for a person: the kernel says nothing there but what is wrong.
+    pub quiet: bool,
     /// It is ended so long after its kernel has started init, whatever it does, unless it is given more time.
     pub deadline: Duration,
 }
@@ -425,7 +427,8 @@ pub fn machine(layout: &Layout, boot: &Boot<'_>) -> Result<Command> {
     command.args([
         "-append",
         &format!(
-            "console={ports}0 loglevel=7 panic=-1 slab_nomerge {}{more}{options}{PATIENCE}={} {PORTS}={ports} -- {verb}",
+            "console={ports}0 loglevel={} panic=-1 slab_nomerge {}{more}{options}{PATIENCE}={} {PORTS}={ports} -- {verb}",
+            if boot.quiet { 3 } else { 7 },
             architecture.kernel_options(),
             layout.patience(),
             ports = architecture.serial_ports(),

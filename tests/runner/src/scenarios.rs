@@ -280,6 +280,7 @@ fn run_guests(
             clock,
             wire: wire.clone(),
             shared: &[],
+            quiet: false,
             deadline: layout.allow(DEADLINE),
         };
         let outcome = watch(layout, &boot, work);

@@ -1,93 +1,121 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! `make shell`: a guest to try things by hand. Its root is the toolbox that this program runs in, so that every tool of
-//! that is there, and a directory of the user's is shared in; both by virtiofs.
+//! `make shell`: a guest to try things by hand, with a shell on each of two hosts. Its root is a toolbox that has what a
+//! person needs, its `/usr/local` what `make install` installs; a directory of the user's is shared in.
 
 use std::fs;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 use std::time::Duration;
 
 use anyhow::{ensure, Context, Result};
+use clap::Args;
 use tempfile::TempDir;
 
 use crate::architecture::Architecture;
-use crate::initramfs::{self, Contents};
+use crate::initramfs;
+use crate::judge::Part;
 use crate::layout::Layout;
-use crate::programs;
-use crate::qemu::{machine, Boot, Clock};
+use crate::qemu::{machine, Boot, Clock, Wire};
 use crate::shared::Shared;
+use crate::shell_walk;
 use crate::step;
 
-/// Packages with the programs that the guest has beside the toolbox'.
-const PACKAGES: &[&str] = &["enet-switch", "enet-tools", "netgauge"];
+/// Where to find things.
+#[derive(Debug, Args)]
+pub struct Options {
+    /// The tree that becomes the guest's root.
+    #[arg(long)]
+    tree: PathBuf,
+    /// The directory that becomes its `/usr/local`.
+    #[arg(long)]
+    local: PathBuf,
+    /// The directory for the socket of host b's shell.
+    #[arg(long)]
+    sockets: PathBuf,
+    /// Type what the pages tell to type, instead of a person.
+    #[arg(long)]
+    walk: bool,
+}
 
-/// These programs.
-const PROGRAMS: &[&str] = &["enet", "enet-switch", "netgauge"];
+/// Addresses of the two hosts' devices, as the pages have them.
+const MACS: [&str; 2] = ["02:00:00:00:00:01", "02:00:00:00:00:02"];
 
-/// An example that is useful as a tool.
-const EXAMPLE: &str = "esp_nc";
+/// A terminal of this many columns and rows does not break the lines of the pages.
+const WALKED: (&str, &str) = ("300", "50");
 
-/// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits for its end.
+/// Opens a shell in a guest, with the directory `build/share` as `/share`, and waits for its end; or walks through the pages, and
+/// returns how that went.
 ///
 /// # Errors
 /// When something does not build, or QEMU or virtiofsd cannot be run.
-pub fn run(layout: &Layout) -> Result<()> {
+pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     ensure!(
         layout.architecture == Architecture::Amd64,
-        "the root of the shell's guest is the toolbox, whose programs are the host's: with {} use 'make scenarios'",
+        "the root of the shell's guest has the host's programs: with {} use 'make scenarios'",
         layout.release
     );
     let share = layout.build().join("share");
     fs::create_dir_all(&share).with_context(|| share.display().to_string())?;
-    let initramfs = file_system(layout)?;
+    let initramfs = initramfs::with_module(layout, "guest-shell", Vec::new())?;
     let directory = TempDir::with_prefix("shell-").context("a temporary directory")?;
+    let serve = |tag, served: &Path, read_only| {
+        Shared::serve(layout, directory.path(), tag, served, read_only)
+    };
     let shared = [
-        Shared::serve(layout, directory.path(), "toolbox", Path::new("/"), true)?,
-        Shared::serve(layout, directory.path(), "share", &share, false)?,
+        serve("toolbox", &options.tree, true)?,
+        serve("local", &options.local, true)?,
+        serve("share", &share, false)?,
     ];
-    let verb: Vec<_> = ["shell"]
-        .iter()
-        .chain(PROGRAMS)
-        .chain([&EXAMPLE])
-        .map(|word| (*word).to_owned())
-        .collect();
+    let (columns, rows) = if options.walk {
+        (WALKED.0.to_owned(), WALKED.1.to_owned())
+    } else {
+        terminal_size()
+    };
+    let verb = ["shell".to_owned(), columns, rows];
     let boot = Boot {
         name: "shell",
         initramfs: &initramfs,
         verb: &verb,
         clock: Clock::Free(2),
-        wire: None,
+        wire: Some(Wire::Within(MACS)),
         shared: &shared,
+        quiet: true,
         deadline: Duration::MAX,
     };
     step::say(&format!(
-        "booting a guest with {}; /share is {}",
+        "booting a guest with {}, 10 to 20 seconds; /share is {}",
         layout.release,
         share.display()
     ));
-    // The second serial port goes nowhere here.
-    let status = machine(layout, &boot)?
-        .args(["-serial", "mon:stdio"])
+    let mut command = machine(layout, &boot)?;
+    let second = options.sockets.join("b");
+    // That of a guest that was killed.
+    let _ = fs::remove_file(&second);
+    let second = format!("unix:{},server=on,wait=off", second.display());
+    if options.walk {
+        command.args(["-serial", "stdio", "-serial", &second]);
+        return shell_walk::run(layout, command, &options.sockets.join("b")).map(Some);
+    }
+    let status = command
+        .args(["-serial", "mon:stdio", "-serial", &second])
         .status()
         .context("starting QEMU")?;
     ensure!(status.success(), "QEMU: {status}");
-    Ok(())
+    Ok(None)
 }
 
-fn file_system(layout: &Layout) -> Result<PathBuf> {
-    let _lock = layout.lock()?;
-    programs::build_module(layout)?;
-    programs::build_packages(layout, PACKAGES)?;
-    programs::build_example(layout, EXAMPLE)?;
-    let mut programs: Vec<_> = PROGRAMS.iter().map(|name| layout.program(name)).collect();
-    programs.push(layout.example(EXAMPLE));
-    initramfs::build(
-        layout,
-        &Contents {
-            place: layout.build().join("guest-shell"),
-            programs,
-            files: Vec::new(),
-            module: layout.module(),
-        },
-    )
+/// Columns and rows of the terminal that this runs on, for the guest's, which cannot ask.
+fn terminal_size() -> (String, String) {
+    let size = Command::new("stty")
+        .arg("size")
+        .stdin(Stdio::inherit())
+        .stderr(Stdio::null())
+        .output();
+    let size = size.map(|output| String::from_utf8_lossy(&output.stdout).into_owned());
+    let size = size.unwrap_or_default();
+    match size.split_whitespace().collect::<Vec<_>>()[..] {
+        [rows, columns] if columns != "0" => (columns.to_owned(), rows.to_owned()),
+        _ => ("80".to_owned(), "24".to_owned()),
+    }
 }

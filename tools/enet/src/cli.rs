@@ -34,7 +34,8 @@ Examples:
     enet exporter --listen 127.0.0.1:9817
 
 Exit status: 0 on success, 2 for a wrong command line. ping: 0 if the host answered, 1 if not, 2 for
-an error; run: the command's, 127 if there is none of that name; other commands: 1 for an error.";
+an error; run: the command's, 127 if there is none of that name, 126 if it cannot be started, 125 for
+an error of enet's own; other commands: 1 for an error.";
 
 /// Lists PF_ENET sockets, explains counters, finds out why a host does not answer, and runs programs of TCP over ESP.
 #[derive(Debug, Parser)]
@@ -73,7 +74,7 @@ impl Cli {
             Verb::Ping(arguments) => (arguments.run(), 2),
             Verb::Stats(arguments) => (done(arguments.run()), 1),
             Verb::Exporter(arguments) => (done(arguments.run()), 1),
-            Verb::Run(arguments) => (arguments.run(), 1),
+            Verb::Run(arguments) => (arguments.run(), 125),
             Verb::Map(arguments) => (done(arguments.run()), 1),
             Verb::Unmap(arguments) => (done(arguments.run()), 1),
             Verb::Completions(arguments) => (done(arguments.run()), 1),

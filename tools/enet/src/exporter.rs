@@ -30,10 +30,10 @@ impl ExporterArgs {
     /// Prints the metrics, or serves them until killed.
     ///
     /// # Errors
-    /// When the address cannot be listened on; when the metrics are to be printed and the module is not loaded.
+    /// When the address cannot be listened on, or the module's files have another format.
     pub fn run(&self) -> Result<()> {
         if self.once {
-            return output::print(&collect()?);
+            return output::print(&metrics()?);
         }
         let listener = TcpListener::bind(self.listen)
             .with_context(|| format!("listening on {}", self.listen))?;
@@ -54,14 +54,18 @@ impl ExporterArgs {
 }
 
 fn answer() -> Answer {
-    // The module may be loaded later, so its absence is a value and no failure.
-    if !proc_file::module_is_loaded() {
-        return Answer::metrics(metrics::without_module());
-    }
-    match collect() {
+    match metrics() {
         Ok(text) => Answer::metrics(text),
         Err(error) => Answer::failure(&format!("{error:#}")),
     }
+}
+
+fn metrics() -> Result<String> {
+    // The module may be loaded later, so its absence is a value and no failure.
+    if !proc_file::module_is_loaded() {
+        return Ok(metrics::without_module());
+    }
+    collect()
 }
 
 fn collect() -> Result<String> {
@@ -72,5 +76,9 @@ fn collect() -> Result<String> {
         let text = proc_file::read(protocol.name())?;
         all.extend(sockets::parse(protocol, &text, &mut names)?);
     }
-    Ok(metrics::print(&counters, &all))
+    Ok(metrics::print(
+        &proc_file::module_version(),
+        &counters,
+        &all,
+    ))
 }

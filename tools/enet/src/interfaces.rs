@@ -79,20 +79,6 @@ impl Interface {
         Ok(all()?.into_iter().find(|one| one.index == index))
     }
 
-    /// The interface that has the IP address `ip`.
-    ///
-    /// # Errors
-    /// As [`Interface::named`].
-    pub fn with_address(ip: IpAddr) -> Result<Option<Self>> {
-        let owner = list()?
-            .find(|entry| ip_of(entry) == Some(ip))
-            .map(|entry| entry.interface_name);
-        match owner {
-            Some(name) => Self::named(&name),
-            None => Ok(None),
-        }
-    }
-
     /// The interface whose network `ip` is in. One that is down keeps its address but has no route.
     ///
     /// # Errors
@@ -152,12 +138,6 @@ fn all() -> Result<Vec<Interface>> {
     Ok(list()?
         .filter_map(|entry| Interface::from_entry(&entry))
         .collect())
-}
-
-fn ip_of(entry: &InterfaceAddress) -> Option<IpAddr> {
-    let address = entry.address.as_ref()?;
-    let v4 = address.as_sockaddr_in().map(|v4| v4.ip().into());
-    v4.or_else(|| address.as_sockaddr_in6().map(|v6| v6.ip().into()))
 }
 
 /// Frames that an interface has had.

@@ -7,12 +7,12 @@ use crate::sockets::{Protocol, Socket};
 
 /// What is exported when the module is not loaded.
 pub fn without_module() -> String {
-    loaded(false)
+    build_info("") + &loaded(false)
 }
 
-/// What is exported of a loaded module.
-pub fn print(counters: &[Counter], sockets: &[Socket]) -> String {
-    let mut text = loaded(true);
+/// What is exported of a loaded module, whose version is `module`.
+pub fn print(module: &str, counters: &[Counter], sockets: &[Socket]) -> String {
+    let mut text = build_info(module) + &loaded(true);
     for counter in counters {
         let name = format!("enet_{}_total", snake_case(&counter.name));
         let meaning = counter.meaning.unwrap_or("A counter of /proc/net/enet.");
@@ -63,6 +63,21 @@ pub fn print(counters: &[Counter], sockets: &[Socket]) -> String {
         |socket| socket.drops,
     );
     text
+}
+
+/// The versions of this program and of the module, as labels.
+fn build_info(module: &str) -> String {
+    let name = "enet_build_info";
+    let head = head(
+        name,
+        "gauge",
+        "1; the labels are the versions of the exporter and of the loaded module, which is empty without one.",
+    );
+    // A version has no character that would need an escape, and what is no version is none.
+    let is_version = |letter: &char| letter.is_ascii_alphanumeric() || ".+~-".contains(*letter);
+    let module: String = module.chars().filter(is_version).collect();
+    let version = env!("CARGO_PKG_VERSION");
+    format!("{head}{name}{{version=\"{version}\",module=\"{module}\"}} 1\n")
 }
 
 fn listens(socket: &Socket) -> bool {
@@ -120,7 +135,7 @@ mod tests {
     fn text() -> String {
         let mut all = sockets(Protocol::Esp, ESP);
         all.extend(sockets(Protocol::Edp, EDP));
-        print(&counters::parse(TEXT).unwrap(), &all)
+        print("0.1.0+git1.abc\"\\", &counters::parse(TEXT).unwrap(), &all)
     }
 
     #[test]
@@ -128,6 +143,11 @@ mod tests {
         let text = text();
         for line in [
             "enet_module_loaded 1",
+            concat!(
+                "enet_build_info{version=\"",
+                env!("CARGO_PKG_VERSION"),
+                "\",module=\"0.1.0+git1.abc\"} 1"
+            ),
             "# TYPE enet_esp_ack_queue_waited_total counter",
             "enet_esp_ack_queue_waited_total 7",
             "enet_esp_in_dreams_total 4294967295",
@@ -144,6 +164,26 @@ mod tests {
         }
         assert!(!text.contains("protocol=\"esp\",state=\"bound\""), "{text}");
         assert!(without_module().ends_with("enet_module_loaded 0\n"));
+    }
+
+    /// The alerts that come with the packages are on metrics that there are.
+    #[test]
+    fn alerts_name_metrics_that_are_exported() {
+        let rules = include_str!("../../../docs/prometheus/enet.rules.yml");
+        let text = counters::names().map(|name| format!("{name} 0\n"));
+        let counters = counters::parse(&text.collect::<String>()).unwrap();
+        let exported = print("1", &counters, &[]);
+        let expressions = rules.lines().filter(|line| line.contains("expr: "));
+        let is_part = |letter: char| letter.is_ascii_alphanumeric() || letter == '_';
+        let named: Vec<_> = expressions
+            .flat_map(|line| line.split(|letter| !is_part(letter)))
+            .filter(|word| word.starts_with("enet_"))
+            .collect();
+        assert!(named.len() > 10, "{named:?}");
+        for name in named {
+            let kind = format!("# TYPE {name} ");
+            assert!(exported.contains(&kind), "nothing exports {name}");
+        }
     }
 
     /// Each metric has its help and its type once, in front of its samples, as the format demands.

@@ -24,6 +24,12 @@ pub fn module_is_loaded() -> bool {
     fs::metadata(format!("/proc/net/{ENET}")).is_ok()
 }
 
+/// The version of the loaded module; older ones do not tell it.
+pub fn module_version() -> String {
+    let version = fs::read_to_string("/sys/module/enet/version");
+    version.map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned())
+}
+
 fn explain(path: &str, error: io::Error) -> anyhow::Error {
     match error.kind() {
         ErrorKind::NotFound => {

@@ -4,12 +4,13 @@
 
 use std::collections::{BTreeMap, HashMap};
 
-use anyhow::Result;
+use anyhow::{bail, Result};
 use clap::Args;
 use nix::unistd::{Uid, User};
 use serde::Serialize;
 
 use crate::endpoint::{port, Endpoint, Names};
+use crate::interfaces::{Fault, Interface};
 use crate::mapped;
 use crate::owners::{self, Owner, Owners};
 use crate::sockets::{self, Protocol, Socket, State};
@@ -72,10 +73,13 @@ impl SsArgs {
     /// Prints the sockets of this network namespace.
     ///
     /// # Errors
-    /// When the module is not loaded, or its files have another format.
+    /// When the module is not loaded, or its files have another format; when there is no such interface.
     pub fn run(&self) -> Result<()> {
         if self.mapped {
             return self.run_mapped();
+        }
+        if let Some(name) = &self.interface {
+            check_interface(name)?;
         }
         let mut names = Names::default();
         let mut sockets = Vec::new();
@@ -206,6 +210,15 @@ impl SsArgs {
     }
 }
 
+/// A list without lines would hide a mistake in the name. Sockets of an interface that has gone are listed by its number.
+fn check_interface(name: &str) -> Result<()> {
+    let is_number = name.bytes().all(|byte| byte.is_ascii_digit());
+    if !is_number && Interface::named(name)?.is_none() {
+        bail!("{}", Fault::Absent(name.to_owned()));
+    }
+    Ok(())
+}
+
 fn ends(socket: &Socket) -> impl Iterator<Item = &Endpoint> {
     socket.local.iter().chain(&socket.peer)
 }
@@ -325,6 +338,14 @@ mod tests {
         };
         assert_eq!(chosen(&interface("eth0")), ["established", "fin-wait-1"]);
         assert!(chosen(&interface("eth1")).is_empty());
+    }
+
+    #[test]
+    fn an_absent_interface_is_an_error() {
+        let error = check_interface("nope0").unwrap_err().to_string();
+        assert!(error.contains("no interface nope0"), "{error}");
+        check_interface("lo").unwrap();
+        check_interface("4711").unwrap();
     }
 
     #[test]

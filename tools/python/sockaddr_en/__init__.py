@@ -2,13 +2,14 @@
 """Addresses and sockets of PF_ENET: datagrams (EDP), streams and records (ESP) straight on Ethernet.
 
 `Socket` is a `socket.socket` whose addresses are text such as ``02:00:00:00:00:01%eth0:2805`` or an
-`Address`. `create_connection` and `create_server` open streams; `open_connection` and `start_server`
+`Address`; `lookup` finds a host by its name or IP address. `create_connection` and `create_server` open streams; `open_connection` and `start_server`
 do so for asyncio. They need the kernel module enet (``modprobe enet``).
 """
 
 from socket import SOCK_DGRAM, SOCK_SEQPACKET, SOCK_STREAM
 
 from .address import AF_ENET, Address
+from .lookup import lookup
 from .sockets import Socket, create_connection, create_server
 from .streams import open_connection, start_server
 
@@ -26,6 +27,7 @@ __all__ = [
     "Socket",
     "create_connection",
     "create_server",
+    "lookup",
     "open_connection",
     "start_server",
 ]

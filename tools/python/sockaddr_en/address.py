@@ -3,6 +3,7 @@
 
 from __future__ import annotations
 
+import errno
 import re
 import socket
 import struct
@@ -20,6 +21,12 @@ _UNSPECIFIED = bytes(6)
 
 def _bad(text: str, why: str) -> ValueError:
     return ValueError(f"`{text}` is no address: {why}, as in 02:00:00:00:00:01%eth0:2805")
+
+
+def _bad_host(text: str) -> ValueError:
+    return ValueError(
+        f"`{text}` is no host: write a name, an IP address, or an Ethernet address as in 02:00:00:00:00:01%eth0"
+    )
 
 
 @dataclass(frozen=True, order=True)
@@ -46,7 +53,7 @@ class Address:
     def parse(cls, text: str) -> Address:
         """Reads ``MAC%INTERFACE:PORT``, ``*%INTERFACE:PORT`` or ``*:PORT``.
 
-        Raises `ValueError` for other text, and `OSError` if there is no interface of that name.
+        Raises `ValueError` for other text, and `OSError` (`ENODEV`) if there is no interface of that name.
         """
         host, colon, port = text.rpartition(":")
         if not colon or not re.fullmatch("[0-9]+", port) or int(port) > 65535:
@@ -101,8 +108,9 @@ def _interface(text: str, interface: str) -> int:
         return int(interface)
     try:
         return socket.if_nametoindex(interface)
-    except OSError as error:
-        raise OSError(error.errno, f"there is no interface `{interface}` here") from None
+    except OSError:
+        # Python's own error has no number before 3.14.
+        raise OSError(errno.ENODEV, f"there is no interface `{interface}` here") from None
 
 
 def _family() -> int:

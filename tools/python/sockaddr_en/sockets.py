@@ -73,7 +73,9 @@ class Socket(socket.socket):
         except TimeoutError as error:
             return error.errno or errno.EAGAIN
         except OSError as error:
-            return error.errno or 0
+            if error.errno is None:
+                raise
+            return error.errno
         return 0
 
     def accept(self) -> tuple[Socket, Address]:
@@ -166,6 +168,9 @@ def create_connection(
     source_address: Address | str | None = None,
 ) -> Socket:
     """Opens a stream to `address`, as `socket.create_connection` does; `timeout` in seconds."""
+    address = _peer(address)
+    if source_address is not None:
+        source_address = _read(source_address)
     stream = Socket()
     try:
         stream.settimeout(timeout)
@@ -180,6 +185,7 @@ def create_connection(
 
 def create_server(address: Address | str, *, backlog: int = socket.SOMAXCONN) -> Socket:
     """Opens a socket that accepts streams at `address`."""
+    address = _read(address)
     listener = Socket()
     try:
         listener.bind(address)

@@ -11,13 +11,14 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from .address import Address
-from .sockets import Socket, create_server
+from .sockets import Socket, _peer, create_server
 
 
 async def open_connection(
     address: Address | str, **options: Any
 ) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
     """Opens a stream, as `asyncio.open_connection` does; `options` are passed on to that."""
+    address = _peer(address)
     stream = Socket()
     try:
         stream.setblocking(False)

@@ -63,6 +63,11 @@ class Streams(unittest.TestCase):
         with Socket() as client:
             self.assertEqual(client.connect_ex(there(self.port)), errno.ECONNREFUSED)
 
+    def test_an_absent_interface_is_no_success(self):
+        with Socket() as client:
+            self.assertEqual(client.connect_ex(f"{MAC}%nowhere0:1"), errno.ENODEV)
+            self.assertEqual(client.connect_ex(Address(bytes.fromhex(MAC.replace(":", "")), 4711, 1)), errno.ENODEV)
+
     def test_nobody_answers_in_time(self):
         with self.assertRaises(TimeoutError):
             create_connection(f"02:00:00:00:0f:0f%{INTERFACE}:1", timeout=0.2)
@@ -169,6 +174,11 @@ class Asyncio(unittest.IsolatedAsyncioTestCase):
             port = port_of(listener)
         with self.assertRaises(ConnectionRefusedError):
             await sockaddr_en.open_connection(there(port))
+
+    async def test_an_absent_interface_is_no_success(self):
+        with self.assertRaises(OSError) as caught:
+            await sockaddr_en.open_connection(f"{MAC}%nowhere0:1")
+        self.assertEqual(caught.exception.errno, errno.ENODEV)
 
     async def test_datagrams(self):
         class Echo(asyncio.DatagramProtocol):

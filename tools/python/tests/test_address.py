@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: MIT OR Apache-2.0
 """Addresses as text, as values and as system calls have them. These tests need no module."""
 
+import asyncio
+import errno
 import socket
 import unittest
 
@@ -36,8 +38,9 @@ class AddressTest(unittest.TestCase):
             self.assertIn("02:00:00:00:00:01%eth0:2805", str(caught.exception))
 
     def test_an_absent_interface_is_an_error_of_the_system(self):
-        with self.assertRaisesRegex(OSError, "nowhere0"):
+        with self.assertRaisesRegex(OSError, "nowhere0") as caught:
             Address.parse("*%nowhere0:1")
+        self.assertEqual(caught.exception.errno, errno.ENODEV)
 
     def test_the_layout_is_that_of_sockaddr_en(self):
         raw = Address(MAC, 3, 0x1234).to_bytes()
@@ -57,11 +60,39 @@ class AddressTest(unittest.TestCase):
             with self.assertRaises(ValueError):
                 Address(*fields)
 
+    def test_hosts_are_looked_up(self):
+        lookup = sockaddr_en.lookup
+        self.assertEqual(lookup("02:00:00:00:00:01%lo", 7), Address(MAC, LO, 7))
+        for text in ["", "%lo", "02:00:00:00:00:01", "02:00:00:00:00:02:veth0", "10.0.0.2:2805"]:
+            with self.subTest(text), self.assertRaisesRegex(ValueError, "02:00:00:00:00:01%eth0"):
+                lookup(text, 1)
+        for text in ["127.0.0.1", "localhost", "127.0.0.1%lo", "127.0.0.1%nowhere0"]:
+            with self.subTest(text), self.assertRaises(OSError) as caught:
+                lookup(text, 1)
+            self.assertEqual(caught.exception.errno, errno.ENODEV)
+
     def test_a_missing_module_says_what_to_do(self):
         self.addCleanup(setattr, sockaddr_en, "FAMILY", sockaddr_en.FAMILY)
         sockaddr_en.FAMILY = 39  # AF_NFC: the kernels that these tests run on have no such sockets
         with self.assertRaisesRegex(OSError, "modprobe enet"):
             sockaddr_en.Socket()
+        with self.assertRaisesRegex(OSError, "modprobe enet"):
+            sockaddr_en.create_server("*:1")
+
+    def test_a_wrong_address_is_told_before_a_missing_module(self):
+        self.addCleanup(setattr, sockaddr_en, "FAMILY", sockaddr_en.FAMILY)
+        sockaddr_en.FAMILY = 39
+        calls = [
+            sockaddr_en.create_server,
+            sockaddr_en.create_connection,
+            lambda address: asyncio.run(sockaddr_en.open_connection(address)),
+            lambda address: asyncio.run(sockaddr_en.start_server(None, address)),
+        ]
+        for number, call in enumerate(calls):
+            with self.subTest(number), self.assertRaisesRegex(ValueError, "is no address"):
+                call("02:00:00:00:00:01:2805")
+            with self.subTest(number), self.assertRaisesRegex(OSError, "nowhere0"):
+                call("02:00:00:00:00:01%nowhere0:2805")
 
 
 if __name__ == "__main__":

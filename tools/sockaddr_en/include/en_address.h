@@ -7,15 +7,26 @@
  *   *:2805                        for bind: the port on all interfaces
  *
  * An interface that has digits only is an interface number.
+ *
+ * And from a host's name or IP address to its Ethernet address: en_lookup().
  */
 #ifndef EN_ADDRESS_H
 #define EN_ADDRESS_H
 
 #include <arpa/inet.h>
 #include <errno.h>
+#include <ifaddrs.h>
+#include <linux/neighbour.h>
+#include <linux/rtnetlink.h>
 #include <net/if.h>
+#include <net/if_arp.h>
+#include <netdb.h>
 #include <stdio.h>
 #include <string.h>
+#include <sys/ioctl.h>
+#include <sys/socket.h>
+#include <time.h>
+#include <unistd.h>
 
 #include "af_enet.h"
 
@@ -156,6 +167,213 @@ static inline const char *en_ntop(const struct sockaddr_en *address, char *text,
 		return NULL;
 	}
 	return text;
+}
+
+/* The bytes of an IP address, and how many they are. */
+static inline const void *en_ip(const struct sockaddr *address, size_t *length)
+{
+	if (address->sa_family == AF_INET6) {
+		*length = sizeof(struct in6_addr);
+		return &((const struct sockaddr_in6 *)(const void *)address)->sin6_addr;
+	}
+	*length = sizeof(struct in_addr);
+	return &((const struct sockaddr_in *)(const void *)address)->sin_addr;
+}
+
+/*
+ * If `ip` is an address of this host, reads the Ethernet address of the device that has it. Returns 1; 0 if it is none of
+ * this host; or -1 with errno, ENODEV for a device that is not Ethernet.
+ */
+static inline int en_own(const struct sockaddr *ip, struct sockaddr_en *address)
+{
+	struct ifaddrs *all, *each;
+	struct ifreq request;
+	size_t length, other;
+	const void *bytes = en_ip(ip, &length);
+	int socket_fd, found = 0;
+
+	if (getifaddrs(&all) < 0)
+		return -1;
+	memset(&request, 0, sizeof(request));
+	for (each = all; each && !found; each = each->ifa_next) {
+		if (!each->ifa_addr || each->ifa_addr->sa_family != ip->sa_family ||
+		    memcmp(en_ip(each->ifa_addr, &other), bytes, length) != 0)
+			continue;
+		found = 1;
+		snprintf(request.ifr_name, sizeof(request.ifr_name), "%s", each->ifa_name);
+	}
+	freeifaddrs(all);
+	if (!found)
+		return 0;
+	socket_fd = socket(AF_UNIX, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (socket_fd < 0)
+		return -1;
+	address->sen_ifindex = if_nametoindex(request.ifr_name);
+	if (ioctl(socket_fd, SIOCGIFHWADDR, &request) < 0 ||
+	    request.ifr_hwaddr.sa_family != ARPHRD_ETHER) {
+		errno = ENODEV;
+		found = -1;
+	} else {
+		memcpy(address->sen_addr, request.ifr_hwaddr.sa_data, sizeof(address->sen_addr));
+	}
+	close(socket_fd);
+	return found;
+}
+
+/*
+ * Reads the kernel's neighbour entry of `ip`, on `address->sen_ifindex` if that is not 0. Returns 1 with the Ethernet address and the
+ * interface; 0 if there is no entry yet, or nobody has answered yet; or -1 with errno, EHOSTUNREACH if nobody answers.
+ */
+static inline int en_neighbour(const struct sockaddr *ip, struct sockaddr_en *address, int *entry)
+{
+	static const int usable = NUD_REACHABLE | NUD_STALE | NUD_DELAY | NUD_PROBE | NUD_PERMANENT;
+	struct {
+		struct nlmsghdr header;
+		struct ndmsg body;
+	} ask;
+	/* aligned for the messages in it */
+	struct nlmsghdr answer[2048];
+	size_t length;
+	const void *bytes = en_ip(ip, &length);
+	struct timeval patience = { 5, 0 };
+	int fd = socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_ROUTE);
+	int found = 0, done = 0;
+
+	*entry = 0;
+	if (fd < 0)
+		return -1;
+	memset(&ask, 0, sizeof(ask));
+	ask.header.nlmsg_len = sizeof(ask);
+	ask.header.nlmsg_type = RTM_GETNEIGH;
+	ask.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+	ask.body.ndm_family = (unsigned char)ip->sa_family;
+	setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &patience, sizeof(patience));
+	if (send(fd, &ask, sizeof(ask), 0) < 0)
+		done = 1, found = -1;
+	while (!done) {
+		ssize_t got = recv(fd, answer, sizeof(answer), 0);
+		struct nlmsghdr *each = answer;
+		unsigned int left = got < 0 ? 0 : (unsigned int)got;
+
+		if (got <= 0)
+			done = 1, found = found ? found : -1;
+		for (; NLMSG_OK(each, left); each = NLMSG_NEXT(each, left)) {
+			struct ndmsg *body = (struct ndmsg *)NLMSG_DATA(each);
+			struct rtattr *attribute = (struct rtattr *)(void *)((char *)body +
+									    NLMSG_ALIGN(sizeof(*body)));
+			unsigned int rest;
+			const void *mac = NULL;
+			int same = 0;
+
+			if (each->nlmsg_type == NLMSG_DONE || each->nlmsg_type == NLMSG_ERROR)
+				done = 1;
+			if (each->nlmsg_type != RTM_NEWNEIGH || each->nlmsg_len < NLMSG_LENGTH(sizeof(*body)))
+				continue;
+			rest = each->nlmsg_len - (unsigned int)NLMSG_LENGTH(sizeof(*body));
+			for (; RTA_OK(attribute, rest); attribute = RTA_NEXT(attribute, rest)) {
+				if (attribute->rta_type == NDA_DST && RTA_PAYLOAD(attribute) == length)
+					same = memcmp(RTA_DATA(attribute), bytes, length) == 0;
+				if (attribute->rta_type == NDA_LLADDR &&
+				    RTA_PAYLOAD(attribute) == sizeof(address->sen_addr))
+					mac = RTA_DATA(attribute);
+			}
+			if (!same || found == 1 ||
+			    (address->sen_ifindex && (int)address->sen_ifindex != body->ndm_ifindex))
+				continue;
+			*entry = 1;
+			if (mac && body->ndm_state & usable) {
+				memcpy(address->sen_addr, mac, sizeof(address->sen_addr));
+				address->sen_ifindex = (uint32_t)body->ndm_ifindex;
+				found = 1;
+			} else if (body->ndm_state & NUD_FAILED) {
+				errno = EHOSTUNREACH;
+				found = -1;
+			}
+		}
+	}
+	close(fd);
+	return found;
+}
+
+/* Has the kernel find the Ethernet address of `ip` out, by a packet to it. Returns 1, or -1 with errno. */
+static inline int en_resolve(const struct sockaddr *ip, socklen_t length, struct sockaddr_en *address)
+{
+	static const struct timespec pause = { 0, 20 * 1000 * 1000 };
+	char name[IF_NAMESIZE];
+	int entry, fd, tries, found = en_own(ip, address);
+
+	if (!found)
+		found = en_neighbour(ip, address, &entry);
+	if (found == 1 || (found < 0 && errno != EHOSTUNREACH))
+		return found;
+	fd = socket(ip->sa_family, SOCK_DGRAM | SOCK_CLOEXEC, 0);
+	if (fd < 0)
+		return -1;
+	if (address->sen_ifindex && if_indextoname(address->sen_ifindex, name))
+		setsockopt(fd, SOL_SOCKET, SO_BINDTODEVICE, name, (socklen_t)strlen(name));
+	found = connect(fd, ip, length) < 0 || send(fd, "", 0, 0) < 0 ? -1 : 0;
+	/* The kernel asks three times, once a second; without an entry the packet went to a router. */
+	for (tries = 0; !found && tries < 175; tries++) {
+		nanosleep(&pause, NULL);
+		found = en_neighbour(ip, address, &entry);
+		if (!entry && tries > 15)
+			break;
+	}
+	close(fd);
+	if (!found)
+		errno = entry ? EHOSTUNREACH : ENETUNREACH;
+	return found == 1 ? 1 : -1;
+}
+
+/*
+ * Finds a host: `port` of the one that `host` names, by a name, an IP address, or an Ethernet address with its interface, as
+ * in 02:00:00:00:00:02%eth0. A name or an IP address may be followed by the interface, too. Returns 1; 0 if the text can name no host,
+ * or no IP address is known for it; or -1 with errno: ENODEV if the interface is absent or not Ethernet, EHOSTUNREACH if nobody
+ * answers, ENETUNREACH if the host is behind a router. It waits for three seconds where nobody answers.
+ */
+static inline int en_lookup(const char *host, uint16_t port, struct sockaddr_en *address)
+{
+	struct sockaddr_en read;
+	const char *percent = strrchr(host, '%');
+	size_t length = percent ? (size_t)(percent - host) : strlen(host);
+	char name[256];
+	char service[sizeof("65535")];
+	struct addrinfo hints, *all, *each;
+	const char *behind;
+	int found = 1;
+
+	memset(&read, 0, sizeof(read));
+	memset(&hints, 0, sizeof(hints));
+	if (length == 0 || length >= sizeof(name))
+		return 0;
+	if (percent)
+		found = en_interface(percent + 1, percent + 1 + strlen(percent + 1), &read.sen_ifindex);
+	if (found != 1)
+		return found;
+	read.sen_family = AF_ENET;
+	read.sen_port = htons(port);
+	read.sen_addrlen = sizeof(read.sen_addr);
+	behind = en_pairs(host, read.sen_addr);
+	if (behind && behind == percent) {
+		*address = read;
+		return 1;
+	}
+	memcpy(name, host, length);
+	name[length] = '\0';
+	snprintf(service, sizeof(service), "%u", (unsigned int)(port ? port : 9));
+	hints.ai_socktype = SOCK_DGRAM;
+	if (getaddrinfo(name, service, &hints, &all) != 0)
+		return 0;
+	found = 0;
+	for (each = all; each && found != 1; each = each->ai_next) {
+		*address = read;
+		if (each->ai_family == AF_INET6 && read.sen_ifindex)
+			((struct sockaddr_in6 *)(void *)each->ai_addr)->sin6_scope_id = read.sen_ifindex;
+		if (each->ai_family == AF_INET || each->ai_family == AF_INET6)
+			found = en_resolve(each->ai_addr, each->ai_addrlen, address);
+	}
+	freeaddrinfo(all);
+	return found;
 }
 
 #ifdef __cplusplus

@@ -42,6 +42,8 @@ pub struct Capabilities {
     pub esp: Option<bool>,
     /// It takes datagrams and packets with a checksum.
     pub checksums: Option<bool>,
+    /// It takes mapped connections: ESP can carry what its programs of TCP accept.
+    pub mapped: Option<bool>,
     /// The largest datagram that it takes, in bytes; 4 less with a checksum.
     pub largest_datagram: Option<u16>,
     /// The most payload that it takes in one packet of ESP, in bytes.
@@ -107,6 +109,7 @@ impl Capabilities {
                 (2, &[_, bits]) => {
                     told.esp = Some(bits & 1 != 0);
                     told.checksums = Some(bits & 2 != 0);
+                    told.mapped = Some(bits & 4 != 0);
                 }
                 (3, &[a, b]) => told.largest_datagram = Some(u16::from_be_bytes([a, b])),
                 (4, &[a, b]) => told.largest_payload = Some(u16::from_be_bytes([a, b])),
@@ -173,6 +176,11 @@ impl fmt::Display for Capabilities {
         if self.esp == Some(false) {
             parts.push("no ESP".to_owned());
         }
+        match self.mapped {
+            Some(true) => parts.push("takes mapped connections".to_owned()),
+            Some(false) => parts.push("takes no mapped connections".to_owned()),
+            None => {}
+        }
         f.write_str(&parts.join(", "))
     }
 }
@@ -194,8 +202,15 @@ mod tests {
         assert_eq!((told.esp, told.checksums), (Some(true), Some(true)));
         assert_eq!(
             told.to_string(),
-            "version 1, datagrams up to 8994 bytes, ESP payload 8989, window 21/1, acknowledges every 10, checksums"
+            "version 1, datagrams up to 8994 bytes, ESP payload 8989, window 21/1, acknowledges every 10, checksums, \
+             takes no mapped connections"
         );
+        let mut answer = ANSWER.to_vec();
+        answer[11] |= 4;
+        let told = Capabilities::from_answer(&answer, NONCE).unwrap();
+        assert_eq!(told.mapped, Some(true));
+        let printed = told.to_string();
+        assert!(printed.ends_with(", takes mapped connections"), "{printed}");
     }
 
     #[test]

@@ -64,6 +64,3 @@ pub const ETH_P_ESP: u16 = 0x88B6;
 
 /// Bytes of an Ethernet address.
 pub const ETH_ALEN: usize = 6;
-
-/// Port on which netgauge's peers find each other.
-pub const NETGAUGE_PORT: u16 = 2805;

@@ -88,6 +88,7 @@ impl EdpSocket {
     ///
     /// As [`bind`](Self::bind); `EPROTONOSUPPORT` if the module lacks the protocol.
     pub fn bind_with(protocol: EdpProtocol, address: impl ToAddress) -> io::Result<Self> {
+        let address = address.to_address()?;
         let socket = Socket::new(Type::DGRAM, protocol.number())?;
         socket.bind(address)?;
         Ok(Self(socket))

@@ -10,7 +10,7 @@ use std::time::Duration;
 use crate::constants::{
     EP_SO_ZEROCOPY, ESP_SO_CHECKSUM, ESP_SO_MTU, ESP_SO_STATS, ESP_SO_USER_TIMEOUT,
 };
-use crate::socket::{common_methods, data_methods, Socket};
+use crate::socket::{common_methods, data_methods, peer, Socket};
 use crate::{Address, EspSocket, EspStats, ToAddress};
 
 /// How many connections wait to be accepted at most, as in the standard library.
@@ -46,6 +46,8 @@ impl EspStream {
     /// listens on the port, `TimedOut` if there is no such host, `ENODEV` for an interface that
     /// is absent or no Ethernet device, `ENETDOWN` for one that is down.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
+        // Before the socket: a wrong address is wrong without the module, too.
+        let address = peer(address)?;
         EspSocket::new()?.connect(address)
     }
 
@@ -223,6 +225,7 @@ impl EspListener {
     /// [`FamilyMissing`](crate::FamilyMissing) where the module is not loaded, `AddrInUse` for a port that is taken,
     /// `ENODEV` for an interface that is absent or no Ethernet device, `ENETDOWN` for one that is down.
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
+        let address = address.to_address()?;
         let socket = EspSocket::new()?;
         socket.bind(address)?;
         socket.listen(BACKLOG)

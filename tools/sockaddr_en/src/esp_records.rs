@@ -9,7 +9,7 @@ use std::time::Duration;
 use socket2::Type;
 
 use crate::constants::{EPPROTO_ESP, ESP_SO_MTU, ESP_SO_STATS};
-use crate::socket::{common_methods, data_methods, Socket};
+use crate::socket::{common_methods, data_methods, peer, Socket};
 use crate::{Address, EspStats, ToAddress};
 
 /// How many connections wait to be accepted at most, as in the standard library.
@@ -44,9 +44,26 @@ impl EspRecords {
     ///
     /// As [`EspStream::connect`](crate::EspStream::connect); `ConnectionRefused` also by a listener of streams.
     pub fn connect(address: impl ToAddress) -> io::Result<Self> {
+        let address = peer(address)?;
         let socket = socket()?;
         socket.connect(address)?;
         Ok(Self(socket))
+    }
+
+    /// Starts to connect, and makes the socket non-blocking. It is writable (`poll(2)`) once it is connected or has failed,
+    /// and [`take_error`](Self::take_error) tells which.
+    ///
+    /// # Errors
+    ///
+    /// As [`connect`](Self::connect), but for what only the peer's answer or its absence tells.
+    pub fn connect_nonblocking(address: impl ToAddress) -> io::Result<Self> {
+        let address = peer(address)?;
+        let socket = socket()?;
+        socket.set_nonblocking(true)?;
+        match socket.connect(address) {
+            Err(error) if error.raw_os_error() != Some(libc::EINPROGRESS) => Err(error),
+            _ => Ok(Self(socket)),
+        }
     }
 
     /// As [`connect`](Self::connect), giving up with `TimedOut` after `timeout`.
@@ -141,6 +158,7 @@ impl EspRecordListener {
     ///
     /// As [`EspListener::bind`](crate::EspListener::bind).
     pub fn bind(address: impl ToAddress) -> io::Result<Self> {
+        let address = address.to_address()?;
         let socket = socket()?;
         socket.bind(address)?;
         socket.listen(BACKLOG)?;

@@ -16,6 +16,7 @@
 //! # Ok::<(), std::io::Error>(())
 //! ```
 //!
+//! With the feature `lookup`, the function `lookup` finds a host by its name or IP address.
 //! With the feature `tokio`, the module `tokio` has the sockets for that runtime; with `mio` they are
 //! event sources of that crate; with `serde` addresses are serialized as text.
 //!
@@ -31,7 +32,11 @@ mod esp_records;
 mod esp_socket;
 mod family;
 mod interface;
+#[cfg(feature = "lookup")]
+mod lookup;
 mod mac;
+#[cfg(feature = "lookup")]
+mod neighbours;
 mod raw;
 #[cfg(feature = "serde")]
 mod serialize;
@@ -47,5 +52,9 @@ pub use esp_records::{EspRecordListener, EspRecords};
 pub use esp_socket::EspSocket;
 pub use family::{family, set_family, FamilyMissing};
 pub use interface::{interface_index, interface_mac, interface_mtu, interface_name};
+#[cfg(feature = "lookup")]
+pub use lookup::{lookup, lookup_ip, poke, LookupError};
 pub use mac::{MacAddr, ParseMacError};
+#[cfg(feature = "lookup")]
+pub use neighbours::{neighbours, Neighbour};
 pub use raw::{EdpStats, EspStats, SockaddrEn};

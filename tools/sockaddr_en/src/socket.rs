@@ -197,7 +197,7 @@ impl From<Socket> for OwnedFd {
 }
 
 /// The address, which must be one that can be sent to.
-fn peer(address: impl ToAddress) -> io::Result<Address> {
+pub(crate) fn peer(address: impl ToAddress) -> io::Result<Address> {
     let address = address.to_address()?;
     if address.is_wildcard() {
         return Err(io::Error::new(

@@ -4,11 +4,13 @@
 #![cfg(feature = "tokio")]
 
 use std::io;
+use std::net::Shutdown;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::os::unix::net::{UnixDatagram, UnixStream};
 
-use sockaddr_en::tokio::{EdpSocket, EspListener, EspStream};
+use sockaddr_en::tokio::{EdpSocket, EspListener, EspRecordListener, EspRecords, EspStream};
 use sockaddr_en::FamilyMissing;
+use socket2::{Domain, Type};
 use tokio::io::{AsyncReadExt, AsyncWriteExt, Interest};
 
 fn pair() -> (EspStream, EspStream) {
@@ -65,14 +67,52 @@ async fn streams_come_from_and_go_to_the_other_kind() {
 }
 
 #[tokio::test]
-async fn without_the_module_the_errors_are_those_of_the_system() {
-    // Whether or not the machine has it, nobody has an interface of that name.
-    let connected = EspStream::connect("02:00:00:00:00:01%nowhere0:1").await;
-    let listening = EspListener::bind("*%nowhere0:1");
-    for error in [connected.unwrap_err(), listening.unwrap_err()] {
-        let named = error.kind() == io::ErrorKind::NotFound;
-        assert!(named || FamilyMissing::is(&error), "{error}");
+async fn a_wrong_address_is_told_before_a_missing_module() {
+    for (text, kind) in [
+        ("02:00:00:00:00:01%nowhere0:1", io::ErrorKind::NotFound),
+        ("02:00:00:00:00:01:1", io::ErrorKind::InvalidInput),
+    ] {
+        for error in [
+            EspStream::connect(text).await.unwrap_err(),
+            EspRecords::connect(text).await.unwrap_err(),
+            EspListener::bind(text).unwrap_err(),
+            EspRecordListener::bind(text).unwrap_err(),
+            EdpSocket::bind(text).unwrap_err(),
+        ] {
+            assert!(!FamilyMissing::is(&error), "{error}");
+            assert_eq!(error.kind(), kind, "{error}");
+        }
     }
+}
+
+fn record_pair() -> (EspRecords, EspRecords) {
+    let (one, two) = socket2::Socket::pair(Domain::UNIX, Type::SEQPACKET, None).unwrap();
+    let records = |end| EspRecords::from_std(OwnedFd::from(end).into()).unwrap();
+    (records(one), records(two))
+}
+
+#[tokio::test]
+async fn records_keep_their_bounds_and_wait_for_room() {
+    let (one, two) = record_pair();
+    // More than the buffers hold, so that the sender has to wait.
+    let sender = tokio::spawn(async move {
+        for number in 0..2000_u16 {
+            one.send(&vec![number as u8; usize::from(number) + 1])
+                .await?;
+        }
+        one.shutdown(Shutdown::Write)
+    });
+    let mut room = [0; 1000];
+    assert_eq!(two.peek(&mut room).await.unwrap(), 1);
+    for number in 0..2000_usize {
+        assert_eq!(two.recv(&mut room).await.unwrap(), number + 1);
+        let there = room.len().min(number + 1);
+        assert!(room[..there].iter().all(|byte| *byte == number as u8));
+    }
+    assert_eq!(two.recv(&mut room).await.unwrap(), 0);
+    sender.await.unwrap().unwrap();
+    let fd = two.as_fd().as_raw_fd();
+    assert_eq!(two.into_std().as_raw_fd(), fd);
 }
 
 #[tokio::test]

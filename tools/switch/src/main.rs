@@ -4,9 +4,10 @@
 
 #![forbid(unsafe_code)]
 
+use std::io::{self, ErrorKind, Write};
 use std::process::ExitCode;
 
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::{Parser, Subcommand};
 use enet_switch::plan::Settings;
 
@@ -69,22 +70,31 @@ fn run(verb: &Verb) -> Result<()> {
     match verb {
         Verb::Up(settings) => {
             enet_switch::up(settings)?;
-            println!("{settings}");
+            print(&format!("{settings}\n"))?;
         }
         Verb::Drops { json } => {
             let report = enet_switch::drops()?;
             if *json {
-                println!("{}", serde_json::to_string_pretty(&report)?);
+                print(&(serde_json::to_string_pretty(&report)? + "\n"))?;
             } else {
-                print!("{report}");
+                print(&report.to_string())?;
             }
         }
         Verb::Reset => enet_switch::reset()?,
         Verb::Down => {
             if !enet_switch::down()? {
-                println!("no switch is up");
+                print("no switch is up\n")?;
             }
         }
     }
     Ok(())
+}
+
+/// Prints `text`. A reader that has gone, such as `head`, is no error.
+fn print(text: &str) -> Result<()> {
+    let mut out = io::stdout().lock();
+    match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
+        Err(error) if error.kind() == ErrorKind::BrokenPipe => Ok(()),
+        done => done.context("writing the output"),
+    }
 }

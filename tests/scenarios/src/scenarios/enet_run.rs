@@ -6,6 +6,7 @@ use std::path::Path;
 
 use nix::mount::{mount, MsFlags};
 
+use super::enet_tool::NoAutoload;
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use crate::prelude::*;
 use crate::privilege::without_capabilities;
@@ -16,6 +17,8 @@ scenarios! {
     direct enet_policy_holds_for_both_ends = policy;
     direct enet_policy_refuses_what_it_does_not_know = bad_rules;
     direct enet_mapped_says_what_carries_a_connection = carriers;
+    direct enet_run_says_both_reasons_if_no_way_is_possible = no_way;
+    guest enet_run_without_the_module_warns_and_leaves_all_to_tcp = no_module;
 }
 
 /// Where they are mounted.
@@ -239,10 +242,61 @@ fn carriers(lab: &Lab) -> Outcome {
         "no mapped listener",
     ];
     ensure!(wanted.iter().all(|word| listed.contains(word)), "{listed}");
+    // Both ends of each connection are this process's.
+    let own = format!("[{}]:", std::process::id());
+    for (host, count) in [(&lab.a, 2), (&lab.b, 2)] {
+        let listed = (host.namespace).run("enet", &["ss", "-m", "-P", "-H"])?;
+        let owned = listed.lines().filter(|line| line.contains(&own));
+        ensure!(owned.count() == count, "processes: {listed}");
+    }
     // A line goes with its descriptor.
     drop((by_esp, refused, again));
     ensure!(lines(false)?.is_empty());
     drop((server, by_peer));
     ensure!(lines(true)?.is_empty());
+    Ok(())
+}
+
+/// Runs `enet run` with these arguments: its exit status, and what it and the command say.
+fn runs(arguments: &[&str]) -> Result<(Option<i32>, String)> {
+    let output = Command::new("enet")
+        .arg("run")
+        .args(arguments)
+        .output()
+        .context("enet run")?;
+    let said = [output.stdout, output.stderr].concat();
+    Ok((output.status.code(), String::from_utf8(said)?))
+}
+
+/// A user without capabilities has no BPF, and guests have no library.
+fn no_way(lab: &Lab) -> Outcome {
+    let run = || without_capabilities(|| runs(&["--", "true"]));
+    let (code, said) = lab.a.namespace.within(run)???;
+    same(code, Some(125), &said)?;
+    for words in ["not by BPF: ", "nor by a library: ", "libenet_preload.so"] {
+        ensure!(said.contains(words), "{words:?} is missing: {said}");
+    }
+    Ok(())
+}
+
+fn no_module() -> Outcome {
+    let _restore = module::Restore;
+    let _autoload = NoAutoload::begin()?;
+    module::unload()?;
+    let (code, said) = runs(&["--", "sh", "-c", "echo it runs; exit 7"])?;
+    same(code, Some(7), &said)?;
+    for words in ["it runs", "warning", "modprobe enet", "TCP carries all"] {
+        ensure!(said.contains(words), "{words:?} is missing: {said}");
+    }
+    let (code, said) = runs(&["--require", "--", "sh", "-c", "echo it runs"])?;
+    same(code, Some(125), &said)?;
+    ensure!(
+        !said.contains("it runs") && said.contains("modprobe enet"),
+        "--require: {said}"
+    );
+    for (command, wanted) in [("/nonexistent", 127), ("/etc", 126)] {
+        let (code, said) = runs(&["--", command])?;
+        same(code, Some(wanted), &said)?;
+    }
     Ok(())
 }

@@ -79,7 +79,10 @@ fn ping_complains(host: &Host, target: &str, code: i32, words: &[&str]) -> Outco
 }
 
 /// Gives the hosts IP addresses, and lets them find each other by ARP.
-fn give_addresses(lab: &Lab) -> Outcome {
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn give_addresses(lab: &Lab) -> Outcome {
     for (host, number) in [(&lab.a, 1), (&lab.b, 2)] {
         host.namespace
             .ip(&format!("address add 10.0.0.{number}/24 dev {DEVICE}\n"))?;
@@ -148,7 +151,8 @@ fn list(lab: &Lab) -> Outcome {
         "JSON has {text:?}"
     );
     ensure!(json.get(1).is_none(), "a socket too many: {text:?}");
-    Ok(())
+    let ended = lab.a.namespace.within(|| enet("ss -a -i nope0"))??;
+    complains(&ended, 1, &["no interface nope0", "ip link"])
 }
 
 /// The sockets are this process's, which the program may trace as root.
@@ -287,6 +291,11 @@ fn good_peer(lab: &Lab) -> Outcome {
             text.contains("3 sent, 3 answered, 0% lost; time min/avg/max "),
             "{target}: {text:?}"
         );
+        ensure!(
+            text.lines().any(|line| line.starts_with("peer: version ")
+                && line.contains("takes mapped connections")),
+            "{target}: {text:?}"
+        );
         let answers = text.lines().filter(|line| line.contains(" bytes from "));
         ensure!(answers.count() == 3, "{target}: {text:?}");
     }
@@ -296,7 +305,17 @@ fn good_peer(lab: &Lab) -> Outcome {
         printed(&lab.a, &largest)?.contains("1494 bytes from 10.0.0.2"),
         "the largest request is not answered"
     );
-    ping_complains(&lab.a, "-s 1495 10.0.0.2", 2, &["--size 1494"])
+    ping_complains(&lab.a, "-s 1495 10.0.0.2", 2, &["--size 1494"])?;
+    // The first requests are lost; then the kernel knows the peer's limit.
+    lab.b
+        .namespace
+        .ip(&format!("link set {DEVICE} mtu 1000\n"))?;
+    let ended = (lab.a.namespace).within(|| enet("ping -c 60 -i 0.5 -s 1400 10.0.0.2"))??;
+    complains(
+        &ended,
+        2,
+        &["1400 bytes", "its MTU is smaller", "--size 994"],
+    )
 }
 
 fn interrupted(lab: &Lab) -> Outcome {
@@ -320,12 +339,17 @@ fn interrupted(lab: &Lab) -> Outcome {
 }
 
 /// Keeps the kernel from loading modules by itself; afterwards it does again.
-struct NoAutoload(String);
+#[derive(Debug)]
+pub struct NoAutoload(String);
 
 const MODPROBE: &str = "/proc/sys/kernel/modprobe";
 
 impl NoAutoload {
-    fn begin() -> Result<Self> {
+    /// Begins.
+    ///
+    /// # Errors
+    /// When the kernel's setting cannot be written.
+    pub fn begin() -> Result<Self> {
         let program = fs::read_to_string(MODPROBE).context(MODPROBE)?;
         fs::write(MODPROBE, "/bin/false").context(MODPROBE)?;
         Ok(Self(program))
@@ -351,8 +375,27 @@ fn no_module_here() -> Outcome {
         2,
         &["not loaded on this host", "modprobe enet"],
     )?;
-    for command in ["ss", "stats", "exporter --once"] {
+    for command in ["ss", "stats"] {
         complains(&enet(command)?, 1, &["not loaded", "modprobe enet"])?;
+    }
+    let exported = enet("exporter --once")?;
+    ensure!(
+        exported.code == Some(0) && exported.output.ends_with("\nenet_module_loaded 0\n"),
+        "without the module: {exported:?}"
+    );
+    // What is written wrongly is told first: the module would not help.
+    for (arguments, words) in [
+        ("ping 02:00:00:00:00:02:veth0", "02:00:00:00:00:02%veth0"),
+        ("ping 02:00:00:00:00:02", "needs an interface"),
+        ("ss -i nope0", "no interface nope0"),
+    ] {
+        let ended = enet(arguments)?;
+        complains(
+            &ended,
+            if arguments.starts_with("ss") { 1 } else { 2 },
+            &[words],
+        )?;
+        ensure!(!ended.complaints.contains("not loaded"), "{ended:?}");
     }
     // AF_MCTP, as no other module registers it here.
     module::load(&["family=45"])?;

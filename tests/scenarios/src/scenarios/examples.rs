@@ -5,12 +5,15 @@
 use std::io::{Read, Write};
 use std::process::Child;
 
+use super::enet_tool::give_addresses;
 use crate::prelude::*;
 use crate::program::{socat_address, start, wait_for_word};
 
 scenarios! {
     direct example_nc_ends_its_halves_one_by_one = nc;
     direct example_tokio_echo_on_100_connections = tokio_echo;
+    direct example_tokio_records_on_50_connections = tokio_records;
+    direct lookup_finds_hosts_in_rust_c_and_python_alike = lookups;
     direct example_uring_echo_on_100_connections = uring_echo;
     direct example_epoll_echo_on_100_connections = epoll_echo;
     direct example_edp_ask_asks_until_it_is_answered = edp_ask;
@@ -120,6 +123,84 @@ fn asks(lab: &Lab, line: &[&str], word: &str) -> Outcome {
 fn tokio_echo(lab: &Lab) -> Outcome {
     let word = "100 connections echoed 50000 bytes each";
     echo(lab, "esp_tokio_echo", 2821, "50000", word)
+}
+
+/// The client names the server by its IP address.
+fn tokio_records(lab: &Lab) -> Outcome {
+    give_addresses(lab)?;
+    const NAME: &str = "esp_tokio_records";
+    let _server = Server::start(&lab.b, program(NAME, &["serve", &here(2827)]), "listening")?;
+    let word = "50 connections exchanged 40 records each";
+    asks(lab, &[NAME, "ask", "10.0.0.2", "2827", "50", "40"], word)
+}
+
+/// What each of the three libraries says of a host: the address that it finds, or the error's number.
+fn lookups(lab: &Lab) -> Outcome {
+    give_addresses(lab)?;
+    for host in [&lab.a, &lab.b] {
+        host.namespace.ip(&format!(
+            "address add fd00::{}/64 dev {DEVICE} nodad\n",
+            host.mac[5]
+        ))?;
+    }
+    // Behind a router, which is not there.
+    lab.a.namespace.ip("route add 10.9.0.0/16 via 10.0.0.2\n")?;
+    let peer = format!("{}%{DEVICE}:2805", print_mac(lab.b.mac));
+    let own = format!("{}%{DEVICE}:2805", print_mac(lab.a.mac));
+    let fails = |number: i32| format!("-1 {number}");
+    let hosts = [
+        ("10.0.0.2".to_owned(), peer.clone()),
+        ("10.0.0.2".to_owned(), peer.clone()),
+        (format!("10.0.0.2%{DEVICE}"), peer.clone()),
+        ("fd00::2".to_owned(), peer.clone()),
+        (format!("02:00:00:00:00:02%{DEVICE}"), peer),
+        ("10.0.0.1".to_owned(), own.clone()),
+        ("fd00::1".to_owned(), own),
+        ("127.0.0.1".to_owned(), fails(libc::ENODEV)),
+        ("10.0.0.2%nope0".to_owned(), fails(libc::ENODEV)),
+        ("10.0.0.77".to_owned(), fails(libc::EHOSTUNREACH)),
+        ("10.9.0.1".to_owned(), fails(libc::ENETUNREACH)),
+        ("192.0.2.1".to_owned(), fails(libc::ENETUNREACH)),
+        ("02:00:00:00:00:02".to_owned(), "0 0".to_owned()),
+        ("no.such.name".to_owned(), "0 0".to_owned()),
+    ];
+    // Python takes longer to start than to answer.
+    let names = hosts.iter().map(|(host, _)| &host[..]);
+    let arguments: Vec<_> = ["-c", BY_PYTHON].into_iter().chain(names).collect();
+    let said = lab.a.namespace.run("python3", &arguments)?;
+    ensure!(said.lines().count() == hosts.len(), "Python: {said}");
+    for ((host, wanted), by_python) in hosts.iter().zip(said.lines()) {
+        same(by_python, wanted, &format!("Python, {host}"))?;
+        let rust = lab.a.namespace.within(|| by_the_crate(host))?;
+        same(&rust, wanted, &format!("the crate, {host}"))?;
+        let said = lab.a.namespace.run("en_lookup", &[host])?;
+        same(said.trim(), wanted, &format!("C, {host}"))?;
+    }
+    Ok(())
+}
+
+const BY_PYTHON: &str = "
+import socket, sys, sockaddr_en
+for host in sys.argv[1:]:
+    try:
+        print(sockaddr_en.lookup(host, 2805))
+    except (ValueError, socket.gaierror):
+        print('0 0')
+    except OSError as error:
+        print(f'-1 {error.errno}')
+";
+
+fn by_the_crate(host: &str) -> String {
+    use sockaddr_en::LookupError;
+    let failed = |number: i32| format!("-1 {number}");
+    match sockaddr_en::lookup(host, 2805) {
+        Ok(address) => address.to_string(),
+        Err(LookupError::NoInterface(_) | LookupError::NotEthernet { .. }) => failed(libc::ENODEV),
+        Err(LookupError::Silent { .. }) => failed(libc::EHOSTUNREACH),
+        Err(LookupError::Routed(_)) => failed(libc::ENETUNREACH),
+        Err(LookupError::Unreachable { source, .. }) => failed(source.raw_os_error().unwrap_or(0)),
+        Err(_) => "0 0".to_owned(),
+    }
 }
 
 fn uring_echo(lab: &Lab) -> Outcome {

@@ -2,6 +2,9 @@
 
 //! The switch itself: what the scenarios on it rely on.
 
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
+
 use crate::lab::MTU;
 use crate::prelude::*;
 use crate::switch::Switch;
@@ -9,6 +12,7 @@ use crate::switch::Switch;
 scenarios! {
     guest switch_drops_frames_beyond_its_buffer = buffer, counted;
     guest switch_loses_frames_at_random = loss, counted;
+    guest switch_prints_into_a_closed_pipe_without_a_panic = closed_pipe;
 }
 
 /// An Ethernet type that nobody listens to; frames need not be understood to be forwarded.
@@ -64,5 +68,24 @@ fn loss() -> Outcome {
         "{lost} of 1000 frames were lost, not about 100"
     );
     switch.ensure_no_drops()?;
+    switch.down()
+}
+
+fn closed_pipe() -> Outcome {
+    let switch = Switch::up(2, &["--rate", "100mbit"])?;
+    for arguments in [&["drops"][..], &["drops", "--json"]] {
+        let (reader, writer) = UnixStream::pair()?;
+        drop(reader);
+        let output = Command::new("enet-switch")
+            .args(arguments)
+            .stdout(OwnedFd::from(writer))
+            .output()?;
+        let said = String::from_utf8_lossy(&output.stderr);
+        ensure!(
+            output.status.success() && said.is_empty(),
+            "{arguments:?}: {}: {said}",
+            output.status
+        );
+    }
     switch.down()
 }

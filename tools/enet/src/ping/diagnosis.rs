@@ -3,17 +3,19 @@
 //! Collects what shows who is at fault: counters of the interface, ESP's answer, signs of life of the host.
 
 use std::io::ErrorKind;
-use std::net::{IpAddr, SocketAddr};
+use std::net::IpAddr;
 use std::thread;
 use std::time::{Duration, Instant};
 
-use sockaddr_en::{Address, EspStream};
+use sockaddr_en::{poke, Address, EspStream, Neighbour};
 
 use super::echo::Tally;
-use super::neighbours;
-use super::target::{poke, Target, DISCARD};
+use super::target::Target;
 use super::verdict::{Evidence, Life};
 use crate::interfaces::Frames;
+
+/// A port on which hardly anybody listens.
+const DISCARD: u16 = 9;
 
 /// How long an answer to ESP's SYN may take.
 const ESP: Duration = Duration::from_millis(1500);
@@ -79,20 +81,22 @@ fn answers_esp(target: &Target) -> bool {
 
 /// Asks the host itself: has the kernel confirm the neighbour entry, and sends to a UDP port that is closed.
 fn life(target: &Target, ip: IpAddr) -> Life {
+    let index = target.interface.index;
     let find = || {
-        neighbours::find(ip, Some(target.interface.index))
-            .ok()
-            .flatten()
+        let mut known = sockaddr_en::neighbours().unwrap_or_default().into_iter();
+        known.find(|entry| entry.ip == ip && entry.interface == index)
     };
     let entry = find();
-    let doubted = entry.as_ref().filter(|entry| entry.is_doubted());
+    let doubted = entry
+        .as_ref()
+        .filter(|entry: &&Neighbour| entry.is_doubted());
     let patience = match doubted {
-        Some(entry) if neighbours::probe(entry).is_ok() => PROBED,
+        Some(entry) if entry.probe().is_ok() => PROBED,
         Some(_) => UNPROBED,
         None => REFUSED,
     };
     let doubted = doubted.is_some();
-    let socket = poke(SocketAddr::new(ip, DISCARD), Some(&target.interface)).ok();
+    let socket = poke(ip, Some(index)).ok();
     let socket = socket.filter(|socket| socket.set_nonblocking(true).is_ok());
     let refused = || {
         let socket = socket.as_ref()?;
@@ -105,10 +109,10 @@ fn life(target: &Target, ip: IpAddr) -> Life {
             return Life::Answers(ip);
         }
         let entry = find();
-        if doubted && entry.as_ref().is_some_and(|entry| entry.confirmed()) {
+        if doubted && entry.as_ref().is_some_and(|entry| entry.is_confirmed()) {
             return Life::Answers(ip);
         }
-        if entry.is_none_or(|entry| entry.failed()) {
+        if entry.is_none_or(|entry| entry.has_failed()) {
             return Life::Silent(ip);
         }
         if Instant::now() >= end {

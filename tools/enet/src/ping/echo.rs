@@ -34,6 +34,9 @@ const MOST_WAITING: u32 = 1 << 16;
 /// How long the host's answer to the query may take, once all echoes have come.
 const TOLD: Duration = Duration::from_millis(100);
 
+/// How long an answer may take that a message waits for.
+const ASKED_AGAIN: Duration = Duration::from_secs(2);
+
 /// How to ask.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
@@ -298,12 +301,27 @@ impl<'a> Echo<'a> {
     /// An error of the socket: mostly the device has changed since it was looked at.
     fn explain(&self, error: io::Error) -> anyhow::Error {
         let name = &self.target.interface.name;
+        if error.raw_os_error() == Some(libc::EMSGSIZE) {
+            return too_long(self.target, self.plan.size)
+                .unwrap_or_else(|| anyhow!(error).context(format!("asking {}", self.target)));
+        }
         match Interface::named(name).map(|found| found.map(|interface| interface.fault())) {
             Ok(Some(Some(fault))) => anyhow!("{fault}"),
             Ok(None) => anyhow!("{name} has been removed"),
             _ => anyhow!(error).context(format!("asking {}", self.target)),
         }
     }
+}
+
+/// What to say if `target` takes less than `size` bytes, which it has to tell: frames beyond its MTU are dropped on the way, and the
+/// kernel refuses them once it knows.
+pub fn too_long(target: &Target, size: u16) -> Option<anyhow::Error> {
+    let to = Address::new(target.mac, target.interface.index, 0);
+    let told = Capabilities::of(to, ASKED_AGAIN).ok()?;
+    let largest = told.largest_datagram.filter(|largest| *largest < size)?;
+    Some(anyhow!(
+        "{target} takes no request of {size} bytes: it takes {largest} at most, since its MTU is smaller; use --size {largest} or less"
+    ))
 }
 
 /// The queue in front of the device, or a filter there, did not take the frame; it may take the next.

@@ -4,7 +4,6 @@
 
 mod diagnosis;
 mod echo;
-mod neighbours;
 mod target;
 mod verdict;
 
@@ -20,7 +19,7 @@ use sockaddr_en::{Address, EdpSocket, FamilyMissing};
 use crate::interfaces::Frames;
 use crate::{output, proc_file};
 use echo::{Echo, Plan, LEAST_SIZE};
-use target::Resolved;
+use target::{Named, Resolved};
 
 /// Arguments of `ping`.
 #[derive(Debug, Args)]
@@ -61,11 +60,13 @@ impl PingArgs {
     /// Asks, prints the answers and a summary, and the reason if nobody answered.
     ///
     /// # Errors
-    /// When the host cannot be asked: the module is not loaded, or an interface cannot send.
+    /// When the host cannot be asked: the module is not loaded, an interface cannot send, or a request is too large for the host.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.family);
+        // What is written wrongly is told where the module is missing, too.
+        let host = Named::parse(&self.host, self.interface.as_deref())?;
         let socket = EdpSocket::bind(Address::any(0)).map_err(no_socket)?;
-        let target = match target::resolve(&self.host, self.interface.as_deref())? {
+        let target = match target::resolve(&host)? {
             Resolved::Found(target) => target,
             Resolved::Silent(reason) => {
                 eprintln!("enet: {reason}");
@@ -90,6 +91,9 @@ impl PingArgs {
         }
         // Interrupted before the first request: there is nothing to explain.
         if tally.sent + tally.refused > 0 {
+            if let Some(error) = echo::too_long(&target, self.size) {
+                return Err(error);
+            }
             let evidence = diagnosis::examine(&target, &tally, before);
             eprintln!("enet: {evidence}");
         }

@@ -3,26 +3,15 @@
 //! From what the user writes to an Ethernet address and an interface.
 
 use std::fmt;
-use std::io;
-use std::net::{IpAddr, Ipv6Addr, SocketAddr, SocketAddrV6, ToSocketAddrs, UdpSocket};
-use std::thread;
-use std::time::{Duration, Instant};
+use std::net::{IpAddr, Ipv6Addr, ToSocketAddrs};
 
 use anyhow::{bail, ensure, Context, Result};
-use nix::sys::socket::{setsockopt, sockopt};
-use sockaddr_en::MacAddr;
+use sockaddr_en::{LookupError, MacAddr};
 
-use super::neighbours::{self, Neighbour};
 use crate::interfaces::{Fault, Interface};
 
-/// The port that discards what it gets (RFC 863); hosts without that service say that it is closed.
-pub const DISCARD: u16 = 9;
-
-/// How long the kernel takes at most to find out that nobody answers: it asks three times, once a second.
-const PATIENCE: Duration = Duration::from_millis(3500);
-
-/// Within this time after a packet the kernel has an entry, unless it sends the packet to a router.
-const ENTRY: Duration = Duration::from_millis(300);
+/// A port, which is only there to ask for addresses.
+const ANY_PORT: u16 = 0;
 
 /// A host to ask.
 #[derive(Clone, Debug)]
@@ -64,13 +53,19 @@ pub fn question(ip: IpAddr) -> &'static str {
 
 /// What the user wrote, in parts.
 #[derive(Debug, PartialEq, Eq)]
-struct Named<'a> {
+pub struct Named<'a> {
     host: &'a str,
+    /// The Ethernet address that `host` is, if it is one.
+    mac: Option<MacAddr>,
     interface: Option<&'a str>,
 }
 
 impl<'a> Named<'a> {
-    fn parse(text: &'a str, option: Option<&'a str>) -> Result<Self> {
+    /// Takes `text` and the interface `option` apart, without asking anybody.
+    ///
+    /// # Errors
+    /// When the text can name no host.
+    pub fn parse(text: &'a str, option: Option<&'a str>) -> Result<Self> {
         let (host, interface) = match text.rsplit_once('%') {
             Some((host, interface)) => (host, Some(interface)),
             None => (text, None),
@@ -85,34 +80,59 @@ impl<'a> Named<'a> {
                 "`{text}` names interface {one}, and --interface names {other}: leave one out"
             );
         }
+        let interface = interface.or(option);
+        let mac = host.parse::<MacAddr>().ok();
+        if let Some(mac) = mac {
+            ensure!(
+                interface.is_some(),
+                "{mac} needs an interface to leave by: write {mac}%eth0, or add --interface eth0"
+            );
+            ensure!(
+                !mac.is_multicast() && !mac.is_unspecified(),
+                "{mac} is not the address of one host; EDP does not send to groups"
+            );
+        } else if host.contains(':') && host.parse::<Ipv6Addr>().is_err() {
+            bail!("{}", not_a_host(host));
+        }
         Ok(Self {
             host,
-            interface: interface.or(option),
+            mac,
+            interface,
         })
     }
 }
 
-/// Finds the host that `text` names, through the interface `option` if it is given.
+/// What is wrong with a text that has colons and is no address: no name of a host has one, so nobody needs to be asked.
+fn not_a_host(text: &str) -> String {
+    const MAC: usize = "02:00:00:00:00:01".len();
+    let parts = text
+        .split_at_checked(MAC)
+        .and_then(|(mac, rest)| Some((mac.parse::<MacAddr>().ok()?, rest.strip_prefix(':')?)));
+    match parts {
+        Some((mac, interface)) => format!(
+            "`{text}` is no host: `%` stands before an interface, as in {mac}%{interface}"
+        ),
+        None => format!(
+            "`{text}` is neither an Ethernet address nor one of IPv6, nor a name: write one as in 02:00:00:00:00:01%eth0"
+        ),
+    }
+}
+
+/// Finds the host that the user named.
 ///
 /// # Errors
-/// When the text names no host, or an interface cannot be used.
-pub fn resolve(text: &str, option: Option<&str>) -> Result<Resolved> {
-    let named = Named::parse(text, option)?;
+/// When there is no such name, or an interface cannot be used.
+pub fn resolve(named: &Named<'_>) -> Result<Resolved> {
     let interface = named.interface.map(interface).transpose()?;
-    if let Ok(mac) = named.host.parse::<MacAddr>() {
-        let interface = interface.with_context(|| {
-            format!(
-                "{mac} needs an interface to leave by: write {mac}%eth0, or add --interface eth0"
-            )
-        })?;
-        return of_mac(mac, interface);
+    if let Some((mac, interface)) = named.mac.zip(interface.clone()) {
+        return Ok(of_mac(mac, interface));
     }
-    let addresses = (named.host, DISCARD)
+    let addresses = (named.host, ANY_PORT)
         .to_socket_addrs()
         .with_context(|| format!("no address is known for {}", named.host))?;
     let mut silent = None;
     for address in addresses {
-        match of_ip(address, interface.as_ref())? {
+        match of_ip(address.ip(), interface.as_ref())? {
             Resolved::Silent(reason) => silent = silent.or(Some(reason)),
             found => return Ok(found),
         }
@@ -135,116 +155,39 @@ fn usable(interface: Interface) -> Result<Interface> {
     }
 }
 
-fn of_mac(mac: MacAddr, interface: Interface) -> Result<Resolved> {
-    ensure!(
-        !mac.is_multicast() && !mac.is_unspecified(),
-        "{mac} is not the address of one host; EDP does not send to groups"
-    );
-    let known = neighbours::list().unwrap_or_default();
+fn of_mac(mac: MacAddr, interface: Interface) -> Resolved {
+    let known = sockaddr_en::neighbours().unwrap_or_default();
     let ip = known
         .iter()
-        .find(|entry| entry.ifindex == interface.index && entry.usable() == Some(mac))
+        .find(|entry| entry.interface == interface.index && entry.usable() == Some(mac))
         .map(|entry| entry.ip);
-    Ok(Resolved::Found(Target { mac, interface, ip }))
+    Resolved::Found(Target { mac, interface, ip })
 }
 
-fn of_ip(address: SocketAddr, interface: Option<&Interface>) -> Result<Resolved> {
-    let ip = address.ip();
-    if let Some(own) = Interface::with_address(ip)? {
-        let interface = usable(own)?;
-        let mac = interface
-            .mac
-            .with_context(|| Fault::NotEthernet(interface.name.clone()))?;
-        return Ok(Resolved::Found(Target {
+fn of_ip(ip: IpAddr, interface: Option<&Interface>) -> Result<Resolved> {
+    let numbered = |index| -> Result<Interface> {
+        let found = Interface::numbered(index)?;
+        // A device without a carrier is why nobody answers.
+        usable(found.with_context(|| format!("interface {index} of {ip} has gone"))?)
+    };
+    match sockaddr_en::lookup_ip(ip, interface.map(|interface| interface.index)) {
+        Ok((mac, index)) => Ok(Resolved::Found(Target {
             mac,
-            interface,
+            interface: numbered(index)?,
             ip: Some(ip),
-        }));
-    }
-    let index = interface.map(|interface| interface.index);
-    let known = neighbours::find(ip, index)?.filter(|entry| entry.usable().is_some());
-    let entry = match known {
-        Some(entry) => Some(entry),
-        None => provoked(address, interface)?,
-    };
-    let Some(entry) = entry else {
-        bail!(
-            "{ip} has no entry in the neighbour table (`ip neighbour`), although a packet was sent to it: it is behind \
-             a router, and EDP frames stay in their Ethernet segment"
-        );
-    };
-    // A device without a carrier is why nobody answers.
-    let interface = match Interface::numbered(entry.ifindex)? {
-        Some(interface) => usable(interface)?,
-        None => bail!("interface {} of {ip} has gone", entry.ifindex),
-    };
-    Ok(match entry.usable() {
-        Some(mac) => Resolved::Found(Target {
-            mac,
-            interface,
-            ip: Some(ip),
-        }),
-        None => Resolved::Silent(format!(
-            "nobody answers {} for {ip} on {}: the host is off, has another address, or is on another segment or VLAN",
-            question(ip),
-            interface.name
-        )),
-    })
-}
-
-/// The entry that the kernel makes when it has to send a packet to `address`.
-fn provoked(address: SocketAddr, interface: Option<&Interface>) -> Result<Option<Neighbour>> {
-    let index = interface.map(|interface| interface.index);
-    let _socket = match poke(address, interface) {
-        Ok(socket) => socket,
+        })),
+        Err(LookupError::Silent { ip, interface }) => {
+            numbered(interface)?;
+            let reason = LookupError::Silent { ip, interface };
+            Ok(Resolved::Silent(reason.to_string()))
+        }
         Err(error) => {
-            if let Some(beside) = Interface::beside(address.ip())? {
+            if let Some(beside) = Interface::beside(ip)? {
                 usable(beside)?;
             }
-            let ip = address.ip();
-            bail!("no packet can be sent to {ip}: {error}; compare `ip route get {ip}`");
+            Err(error.into())
         }
-    };
-    let start = Instant::now();
-    loop {
-        let entry = neighbours::find(address.ip(), index)?;
-        let decided = match &entry {
-            Some(entry) => entry.usable().is_some() || entry.failed(),
-            None => start.elapsed() > ENTRY,
-        };
-        if decided || start.elapsed() > PATIENCE {
-            return Ok(entry);
-        }
-        thread::sleep(Duration::from_millis(20));
     }
-}
-
-/// Sends an empty datagram to the discard port; the socket hears whether the host says that it is closed.
-///
-/// # Errors
-/// When there is no way to the host.
-pub fn poke(address: SocketAddr, interface: Option<&Interface>) -> io::Result<UdpSocket> {
-    let (any, to) = match address {
-        SocketAddr::V4(_) => (IpAddr::from([0; 4]), address),
-        SocketAddr::V6(v6) => (Ipv6Addr::UNSPECIFIED.into(), scoped(v6, interface).into()),
-    };
-    let socket = UdpSocket::bind((any, 0))?;
-    if let Some(interface) = interface {
-        // An old kernel demands a privilege. Without it the packet takes the way of the routes, which is mostly the same.
-        let _ = setsockopt(&socket, sockopt::BindToDevice, &(&interface.name).into());
-    }
-    socket.connect(to)?;
-    socket.send(&[])?;
-    Ok(socket)
-}
-
-/// A link-local address means something on an interface only.
-fn scoped(mut address: SocketAddrV6, interface: Option<&Interface>) -> SocketAddrV6 {
-    let link_local = address.ip().segments()[0] & 0xffc0 == 0xfe80;
-    if let Some(interface) = interface.filter(|_| link_local) {
-        address.set_scope_id(interface.index);
-    }
-    address
 }
 
 #[cfg(test)]
@@ -252,7 +195,12 @@ mod tests {
     use super::*;
 
     fn named<'a>(host: &'a str, interface: Option<&'a str>) -> Named<'a> {
-        Named { host, interface }
+        let mac = host.parse().ok();
+        Named {
+            host,
+            mac,
+            interface,
+        }
     }
 
     #[test]
@@ -266,13 +214,30 @@ mod tests {
             named(mac, Some("eth0"))
         );
         assert_eq!(parse("a%eth0", Some("eth0")), named("a", Some("eth0")));
+        assert_eq!(parse("fe80::1%eth0", None), named("fe80::1", Some("eth0")));
         for (text, option) in [("a%eth0", Some("eth1")), ("", None), ("a%", None)] {
             assert!(Named::parse(text, option).is_err(), "{text}");
         }
     }
 
+    #[test]
+    fn nobody_is_asked_for_what_cannot_be_a_name() {
+        for (text, words) in [
+            ("02:00:00:00:00:02:veth0", "02:00:00:00:00:02%veth0"),
+            ("02:00:00:00:00%eth0", "neither an Ethernet address"),
+            ("02:00:00:00:00:0g%eth0", "neither an Ethernet address"),
+            ("10.0.0.2:2805", "neither an Ethernet address"),
+            ("02:00:00:00:00:01", "02:00:00:00:00:01%eth0"),
+            ("ff:ff:ff:ff:ff:ff%eth0", "one host"),
+        ] {
+            let refusal = Named::parse(text, None).unwrap_err().to_string();
+            assert!(refusal.contains(words), "{text}: {refusal}");
+        }
+    }
+
     fn refusal(text: &str, option: Option<&str>) -> String {
-        resolve(text, option).unwrap_err().to_string()
+        let resolved = Named::parse(text, option).and_then(|named| resolve(&named));
+        resolved.unwrap_err().to_string()
     }
 
     #[test]

@@ -22,6 +22,7 @@ use std::process::{Command, ExitCode};
 
 use anyhow::{anyhow, bail, ensure, Context, Result};
 use clap::{Args, ValueEnum};
+use rustix::io::Errno;
 use rustix::net::{socket, AddressFamily, Protocol, SocketType};
 use sockaddr_en::constants::IPPROTO_ENET;
 
@@ -59,6 +60,10 @@ pub struct RunArgs {
     #[arg(long, value_name = "WAY", value_enum, default_value_t = Way::Auto)]
     by: Way,
 
+    /// Fail if the module is not there, instead of running the command over TCP
+    #[arg(short, long)]
+    require: bool,
+
     /// Do not say how sockets are mapped
     #[arg(short, long)]
     quiet: bool,
@@ -72,11 +77,31 @@ impl RunArgs {
     /// Becomes the command.
     ///
     /// # Errors
-    /// When the module is not loaded, no way is possible, or the command cannot be started.
+    /// When no way is possible, or the module is not there and demanded.
     pub fn run(&self) -> Result<ExitCode> {
-        let module = hold_module()?;
         let mut command = Command::new(&self.command[0]);
         command.args(&self.command[1..]);
+        match hold_module() {
+            Ok(module) => self.map(&mut command, module)?,
+            // A service had better run slowly than not at all.
+            Err(error) if is_missing(error) && !self.require => eprintln!(
+                "enet: warning: {:#}; TCP carries all connections of {}",
+                explain(error),
+                self.command[0].to_string_lossy()
+            ),
+            Err(error) => return Err(explain(error)),
+        }
+        let error = command.exec();
+        let code = match error.kind() {
+            ErrorKind::NotFound => 127,
+            _ => 126,
+        };
+        eprintln!("enet: {}: {error}", self.command[0].to_string_lossy());
+        Ok(ExitCode::from(code))
+    }
+
+    /// Has the sockets of this process, which becomes the command, be mapped.
+    fn map(&self, command: &mut Command, module: OwnedFd) -> Result<()> {
         // Rules are of control groups, so one is needed for them by any way.
         let group = (self.by != Way::Preload || !self.rules.is_empty()).then(make_group);
         let link = match (&group, self.by) {
@@ -88,9 +113,11 @@ impl RunArgs {
             Ok(_) => "by BPF".to_owned(),
             Err(error) if self.by == Way::Bpf => bail!("not possible by BPF: {error:#}"),
             Err(error) => {
-                let library = preload()?;
+                let library = preload().map_err(|other| {
+                    anyhow!("sockets cannot be mapped: not by BPF: {error:#}; nor by a library: {other:#}")
+                })?;
                 let said = format!("by {}, not by BPF: {error:#}", library.display());
-                preload_in(&mut command, &library);
+                preload_in(command, &library);
                 said
             }
         };
@@ -104,13 +131,7 @@ impl RunArgs {
         if !self.quiet {
             eprintln!("enet: TCP sockets are mapped {said}");
         }
-        let error = command.exec();
-        let code = match error.kind() {
-            ErrorKind::NotFound => 127,
-            _ => 126,
-        };
-        eprintln!("enet: {}: {error}", self.command[0].to_string_lossy());
-        Ok(ExitCode::from(code))
+        Ok(())
     }
 }
 
@@ -120,17 +141,25 @@ fn make_group() -> Result<Group> {
 }
 
 /// A mapped socket: the module stays as long as this.
-fn hold_module() -> Result<OwnedFd> {
+fn hold_module() -> Result<OwnedFd, Errno> {
     let protocol = u32::try_from(IPPROTO_ENET)
         .ok()
         .and_then(|number| number.try_into().ok());
     let protocol = protocol.map(Protocol::from_raw);
-    socket(AddressFamily::INET, SocketType::STREAM, protocol).map_err(|error| match error {
-        rustix::io::Errno::PROTONOSUPPORT => {
-            anyhow!("the module is not loaded; load it with `modprobe enet`")
-        }
-        error => anyhow!(error).context("making a mapped socket"),
-    })
+    socket(AddressFamily::INET, SocketType::STREAM, protocol)
+}
+
+/// No module has the protocol, and none could be loaded.
+fn is_missing(error: Errno) -> bool {
+    error == Errno::PROTONOSUPPORT
+}
+
+fn explain(error: Errno) -> anyhow::Error {
+    if is_missing(error) {
+        anyhow!("the module is not loaded; load it with `modprobe enet`")
+    } else {
+        anyhow!(error).context("making a mapped socket")
+    }
 }
 
 /// Where the library is: beside this program as it is built, or in the directories that packages install it in.
@@ -174,7 +203,7 @@ impl MapArgs {
     /// # Errors
     /// When the module is not loaded, or BPF not possible.
     pub fn run(&self) -> Result<()> {
-        let _module = hold_module()?;
+        let _module = hold_module().map_err(explain)?;
         let group = find_group(self.group.as_deref())?;
         let pin = pin(&group)?;
         ensure!(

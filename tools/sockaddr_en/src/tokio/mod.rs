@@ -12,12 +12,15 @@ use std::task::{ready, Context, Poll};
 use ::tokio::io::unix::AsyncFd;
 use ::tokio::io::{AsyncRead, AsyncWrite, Interest, ReadBuf, Ready};
 
+use crate::socket::peer;
 use crate::{Address, EspSocket, ToAddress};
 
 mod edp;
+mod records;
 mod split;
 
 pub use edp::EdpSocket;
+pub use records::{EspRecordListener, EspRecords};
 pub use split::{OwnedReadHalf, OwnedWriteHalf};
 
 /// An ESP connection, used as [`tokio::net::TcpStream`] is.
@@ -45,6 +48,7 @@ impl EspStream {
     ///
     /// As [`sockaddr_en::EspStream::connect`](crate::EspStream::connect).
     pub async fn connect(address: impl ToAddress) -> io::Result<Self> {
+        let address = peer(address)?;
         let stream = Self::from_std(EspSocket::new()?.connect_nonblocking(address)?)?;
         let _ = stream.0.writable().await?;
         match stream.get_ref().take_error()? {
@@ -302,3 +306,5 @@ macro_rules! descriptor {
 descriptor!(EdpSocket);
 descriptor!(EspStream);
 descriptor!(EspListener);
+descriptor!(EspRecords);
+descriptor!(EspRecordListener);

@@ -1,0 +1,435 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! `make shell-walk`: types in the guest of `make shell` what README and docs/using.md tell to type, letter by letter as it
+//! stands there, and compares what the pages say that it prints.
+
+use std::fs;
+use std::io::{Read, Write};
+use std::os::unix::net::UnixStream;
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+use std::sync::mpsc::{self, Receiver};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use alarms::alarm;
+use anyhow::{bail, ensure, Context, Result};
+
+use crate::judge::Part;
+use crate::layout::Layout;
+
+/// How long the guest may take to boot, and a command to end, on a busy machine.
+const PATIENCE: Duration = Duration::from_secs(900);
+
+/// Lines of README that are typed on the machine that builds, and have been when this guest runs: it is made by the same
+/// scripts.
+const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
+
+/// How README marks a command that runs until it is interrupted, and on which host.
+const SERVES: &str = "# on one host";
+
+/// What else the shell has for those who try things, each as a command that succeeds.
+const ALSO: &[&str] = &[
+    "man -P cat enet.7 | grep PF_ENET",
+    "man -P cat ip >/dev/null",
+    "ping -c 1 10.0.0.2",
+    "b ping -c 1 a",
+    "curl --version",
+    "enet stats --json | jq length",
+    "echo '#include <en_address.h>' | gcc -Wall -Werror -fsyntax-only -x c -",
+    "python3 -c 'import sockaddr_en; print(sockaddr_en.Address.parse(\"*%eth0:1\"))'",
+    "tshark -G protocols 2>/dev/null | grep enet_esp",
+    "(cd /usr/local/src/hello && cargo tree --offline)",
+    "enet run --by bpf --require -- true",
+    "b enet run --by bpf --require -- true",
+    "ip netns exec b enet run --by bpf --require -- true",
+    "enet run --by preload --require -- true",
+    "test -d /sys/kernel/tracing/events/enet",
+    "netgauge completions bash | grep -q complete",
+    "test -e /usr/local/share/bash-completion/completions/enet",
+];
+
+/// A line to type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+struct Step {
+    /// On host a, or b.
+    on_b: bool,
+    command: String,
+    /// It serves others until it is interrupted.
+    serves: bool,
+    /// What the page says that it prints.
+    prints: Vec<String>,
+}
+
+/// The code blocks for a shell in `text`, each as its lines.
+fn blocks(text: &str) -> Vec<Vec<&str>> {
+    let mut found = Vec::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "```sh" {
+            let block = lines.by_ref().take_while(|line| line.trim() != "```");
+            found.push(block.collect());
+        }
+    }
+    found
+}
+
+/// The steps of README: every line of every block.
+fn readme_steps(text: &str) -> Vec<Vec<Step>> {
+    let step = |line: &&str| {
+        let typed_before = TYPED_BEFORE.iter().any(|word| line.starts_with(word));
+        let serves = line.contains(SERVES);
+        (!typed_before && !line.trim().is_empty()).then(|| Step {
+            on_b: serves,
+            command: (*line).to_owned(),
+            serves,
+            prints: Vec::new(),
+        })
+    };
+    blocks(text)
+        .iter()
+        .map(|block| block.iter().filter_map(step).collect())
+        .collect()
+}
+
+/// The steps of a section of a page whose blocks have prompts of the hosts, `a$` and `b$`. Lines without one are what the
+/// command in front prints.
+fn prompted_steps(page: &str, section: &str) -> Result<Vec<Step>> {
+    let heading = format!("### {section}\n");
+    let (_, text) = page
+        .split_once(&heading)
+        .with_context(|| format!("no section {section}"))?;
+    let text = text.split("\n## ").next().unwrap_or(text);
+    let text = text.split("\n### ").next().unwrap_or(text);
+    let mut steps: Vec<Step> = Vec::new();
+    for line in blocks(text).concat() {
+        match (line.strip_prefix("a$ "), line.strip_prefix("b$ ")) {
+            (None, None) => {
+                let step = steps.last_mut();
+                let step = step.with_context(|| format!("no command prints {line:?}"))?;
+                step.prints.push(line.to_owned());
+            }
+            (on_a, on_b) => steps.push(Step {
+                on_b: on_b.is_some(),
+                command: on_a.or(on_b).unwrap_or_default().to_owned(),
+                serves: false,
+                prints: Vec::new(),
+            }),
+        }
+    }
+    Ok(steps)
+}
+
+/// A shell on a host.
+struct Terminal {
+    /// As the prompt begins.
+    host: &'static str,
+    to: Box<dyn Write>,
+    from: Receiver<Vec<u8>>,
+    bytes: Vec<u8>,
+}
+
+impl Terminal {
+    fn new(
+        host: &'static str,
+        to: impl Write + 'static,
+        mut from: impl Read + Send + 'static,
+    ) -> Self {
+        let (sender, receiver) = mpsc::channel();
+        thread::spawn(move || {
+            let mut buffer = [0; 4096];
+            while let Ok(length @ 1..) = from.read(&mut buffer) {
+                if sender.send(buffer[..length].to_vec()).is_err() {
+                    break;
+                }
+            }
+        });
+        Self {
+            host,
+            to: Box::new(to),
+            from: receiver,
+            bytes: Vec::new(),
+        }
+    }
+
+    fn type_text(&mut self, text: &str) -> Result<()> {
+        self.bytes.clear();
+        self.to.write_all(text.as_bytes())?;
+        Ok(self.to.flush()?)
+    }
+
+    /// Waits until the shell asks for a command, and returns what was printed since the last one was typed.
+    fn await_prompt(&mut self) -> Result<String> {
+        let end = Instant::now() + PATIENCE;
+        loop {
+            let text = plain(&self.bytes);
+            if let Some(line) = text.lines().find_map(alarm) {
+                bail!("the kernel: {line}");
+            }
+            if let Some(printed) = before_prompt(&text, self.host) {
+                return Ok(printed.to_owned());
+            }
+            let left = end.saturating_duration_since(Instant::now());
+            let more = self.from.recv_timeout(left);
+            let more = more.with_context(|| format!("no prompt of {}:\n{text}", self.host))?;
+            self.bytes.extend(more);
+        }
+    }
+
+    /// Types a command, waits for its end, and returns what it printed, its echo in front.
+    fn run(&mut self, command: &str) -> Result<String> {
+        self.type_text(&format!("{command}\n"))?;
+        let printed = self.await_prompt()?;
+        println!("{printed}");
+        self.type_text(" echo \"@$?\"\n")?;
+        let status = self.await_prompt()?;
+        ensure!(
+            status.lines().any(|line| line.trim() == "@0"),
+            "{}: {command}: {}\n{printed}",
+            self.host,
+            status.lines().last().unwrap_or_default()
+        );
+        Ok(printed)
+    }
+}
+
+/// What a terminal would show of `bytes`, without colours and other orders to it.
+fn plain(bytes: &[u8]) -> String {
+    let text = String::from_utf8_lossy(bytes);
+    let mut shown = String::new();
+    let mut letters = text.chars().peekable();
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\u{1b}' if letters.peek() == Some(&'[') => {
+                letters.next();
+                while letters
+                    .next()
+                    .is_some_and(|letter| !('@'..='~').contains(&letter))
+                {}
+            }
+            '\u{1b}' if letters.peek() == Some(&']') => {
+                while letters.next().is_some_and(|letter| letter != '\u{7}') {}
+            }
+            '\u{1b}' => drop(letters.next()),
+            '\r' => {}
+            letter => shown.push(letter),
+        }
+    }
+    shown
+}
+
+/// What stands before the prompt of `host` at the end of `text`, if there is one.
+fn before_prompt<'a>(text: &'a str, host: &str) -> Option<&'a str> {
+    let (printed, last) = text.rsplit_once('\n').unwrap_or(("", text));
+    let is_prompt = last.starts_with(&format!("{host} 02:")) && last.ends_with("# ");
+    is_prompt.then_some(printed)
+}
+
+/// Demands that `printed` has each line of `wanted`, spaces aside.
+fn prints(printed: &str, wanted: &[String]) -> Result<()> {
+    let words = |line: &str| line.split_whitespace().collect::<Vec<_>>().join(" ");
+    let lines: Vec<_> = printed.lines().map(words).collect();
+    for line in wanted {
+        ensure!(
+            lines.contains(&words(line)),
+            "the page says that it prints {line:?}, and it prints:\n{printed}"
+        );
+    }
+    Ok(())
+}
+
+/// A running guest; ended when dropped.
+struct Machine(Child);
+
+impl Drop for Machine {
+    fn drop(&mut self) {
+        // It may have ended by itself.
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The two hosts' shells.
+struct Hosts {
+    a: Terminal,
+    b: Terminal,
+}
+
+impl Hosts {
+    fn of(&mut self, step: &Step) -> &mut Terminal {
+        if step.on_b {
+            &mut self.b
+        } else {
+            &mut self.a
+        }
+    }
+
+    /// Types some steps. What serves is interrupted when the others are done.
+    fn walk(&mut self, steps: &[Step]) -> Result<()> {
+        let mut serving = false;
+        for step in steps {
+            println!(
+                "--- {}: {}",
+                if step.on_b { "b" } else { "a" },
+                step.command
+            );
+            if serving && step.serves {
+                self.interrupt()?;
+            }
+            if step.serves {
+                self.b.type_text(&format!("{}\n", step.command))?;
+                serving = true;
+                self.await_server()?;
+                continue;
+            }
+            let printed = self.of(step).run(&step.command)?;
+            prints(&printed, &step.prints).with_context(|| step.command.clone())?;
+        }
+        if serving {
+            self.interrupt()?;
+        }
+        Ok(())
+    }
+
+    /// Waits until something listens on b.
+    fn await_server(&mut self) -> Result<()> {
+        self.a
+            .run("until b ss -Hltn | grep -q .; do sleep 0.2; done")
+            .map(drop)
+    }
+
+    /// Types Ctrl-C.
+    fn interrupt(&mut self) -> Result<()> {
+        self.b.type_text("\u{3}")?;
+        let printed = self.b.await_prompt()?;
+        println!("{printed}");
+        Ok(())
+    }
+}
+
+/// Boots the guest by `machine`, whose second serial port is the socket `second`, and walks.
+///
+/// # Errors
+/// When the guest does not come up, or a page cannot be read.
+pub fn run(layout: &Layout, mut machine: Command, second: &Path) -> Result<Part> {
+    let read =
+        |page: &str| fs::read_to_string(layout.project.join(page)).with_context(|| page.to_owned());
+    let readme = readme_steps(&read("README.md")?);
+    let first = prompted_steps(&read("docs/using.md")?, "First connection")?;
+    ensure!(
+        readme.iter().flatten().count() >= 8 && first.len() >= 8,
+        "the pages have few commands: {readme:?}, {first:?}"
+    );
+    let started = Instant::now();
+    let mut guest = machine
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .spawn()
+        .context("starting QEMU")?;
+    let to = guest.stdin.take().context("QEMU without an input")?;
+    let from = guest.stdout.take().context("QEMU without an output")?;
+    let _guest = Machine(guest);
+    let a = Terminal::new("a", to, from);
+    let socket = loop {
+        match UnixStream::connect(second) {
+            Ok(socket) => break socket,
+            Err(error) if started.elapsed() > PATIENCE => return Err(error).context("host b"),
+            Err(_) => thread::sleep(Duration::from_millis(50)),
+        }
+    };
+    let b = Terminal::new("b", socket.try_clone()?, socket);
+    let mut hosts = Hosts { a, b };
+    let mut part = Part::new("shell");
+    let greeting = hosts.a.await_prompt()?;
+    println!("{greeting}");
+    println!("the prompt came after {} s", started.elapsed().as_secs());
+    hosts.b.await_prompt()?;
+    part.take("boots", boots_quietly(&greeting));
+    part.take("First connection", hosts.walk(&first));
+    for (number, block) in readme
+        .iter()
+        .enumerate()
+        .filter(|(_, block)| !block.is_empty())
+    {
+        part.take(&format!("README, block {}", number + 1), hosts.walk(block));
+    }
+    for command in ALSO {
+        println!("--- a: {command}");
+        part.take(command, hosts.a.run(command));
+    }
+    Ok(part)
+}
+
+/// Nothing comes before the shell's own words.
+fn boots_quietly(greeting: &str) -> Result<()> {
+    let before = greeting.split("Two hosts are joined").next();
+    let before = before.unwrap_or_default().trim();
+    ensure!(
+        greeting.contains("Two hosts") && before.is_empty(),
+        "it says {before:?} first"
+    );
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn steps_are_what_the_blocks_have() {
+        let page = "\
+### Elsewhere
+```sh
+a$ no
+```
+### First connection
+```sh
+b$ ip link
+eth0  UP
+b$ socat &
+```
+```c
+a$ no
+```
+```sh
+a$ enet ping
+```
+## Behind
+```sh
+a$ no
+```
+";
+        let steps = prompted_steps(page, "First connection").unwrap();
+        let found: Vec<_> = steps
+            .iter()
+            .map(|step| (step.on_b, &step.command[..], step.prints.len()))
+            .collect();
+        let wanted = [
+            (true, "ip link", 1),
+            (true, "socat &", 0),
+            (false, "enet ping", 0),
+        ];
+        assert_eq!(found, wanted);
+        assert!(prompted_steps(page, "Last connection").is_err());
+        let readme = "```sh\nmake demo\nserver  # on one host\nclient\n```\n";
+        let steps = readme_steps(readme).concat();
+        let found: Vec<_> = steps.iter().map(|step| (step.on_b, step.serves)).collect();
+        assert_eq!(found, [(true, true), (false, false)]);
+    }
+
+    #[test]
+    fn prompts_are_found_behind_orders_to_the_terminal() {
+        let text = plain(b"\x1b[?2004ha 02:..\x1b[1m~# \r\x1b]0;title\x07x");
+        assert_eq!(text, "a 02:..~# x");
+        assert_eq!(before_prompt("ls\nfile\na 02:x ~# ", "a"), Some("ls\nfile"));
+        assert_eq!(before_prompt("a 02:x ~# ", "a"), Some(""));
+        assert_eq!(before_prompt("ls\nfile\na 02:x ~# ls", "a"), None);
+        assert_eq!(before_prompt("ls\nb 02:x ~# ", "a"), None);
+    }
+
+    #[test]
+    fn a_line_that_is_missing_is_told() {
+        prints("x\neth0   UP  02\n", &["eth0 UP 02".to_owned()]).unwrap();
+        prints("eth0@if2 UP 02\n", &["eth0 UP 02".to_owned()]).unwrap_err();
+    }
+}

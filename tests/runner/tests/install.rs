@@ -1,0 +1,125 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What `make install` says on a kernel that is too old, which is where most people meet it first.
+
+use std::fs;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::Command;
+
+use tempfile::TempDir;
+
+/// What `make install` prints where `uname -r` says `release`; it must fail.
+fn refusal(release: &str) -> String {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = TempDir::new().unwrap();
+    let uname = directory.path().join("uname");
+    fs::write(&uname, format!("#!/bin/sh\necho {release}\n")).unwrap();
+    fs::set_permissions(&uname, fs::Permissions::from_mode(0o755)).unwrap();
+    let path = std::env::var("PATH").unwrap();
+    let output = Command::new(project.join("mk/module"))
+        .arg("install")
+        .env("PATH", format!("{}:{path}", directory.path().display()))
+        .env("INSTALL_MOD_PATH", directory.path())
+        .env("ENET_CACHE", directory.path())
+        .env_remove("KDIR")
+        .env_remove("RELEASE")
+        .output()
+        .unwrap();
+    let said = String::from_utf8(output.stderr).unwrap();
+    assert!(!output.status.success(), "{release}: {said}");
+    said
+}
+
+#[test]
+fn an_old_kernel_is_answered_with_the_one_to_install() {
+    for (release, package) in [
+        ("6.1.0-37-amd64", "linux-image-amd64"),
+        ("6.12.48+deb13-amd64", "linux-image-amd64"),
+        ("6.12.48+deb13-cloud-amd64", "linux-image-cloud-amd64"),
+        ("6.12.48+deb13-arm64", "linux-image-arm64"),
+        ("7.1.13+deb13-amd64", "linux-image-amd64"),
+    ] {
+        let said = refusal(release);
+        let command = format!("apt install -t trixie-backports {package}'");
+        for words in [&command[..], release, "Linux 7.2 or newer"] {
+            assert!(said.contains(words), "{release}: {said}");
+        }
+        assert!(!said.contains("KDIR"), "{release}: {said}");
+    }
+}
+
+/// The pages and the scripts name one oldest kernel.
+#[test]
+fn the_oldest_kernel_is_the_same_everywhere() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    for (file, words) in [
+        ("mk/lib.sh", "\noldest=7.2\n"),
+        ("README.md", "Linux 7.2 or newer"),
+        ("docs/using.md", "Linux 7.2 or newer"),
+        ("docs/packages.md", "Kernels before 7.2"),
+        ("docs/packages.md", "Linux 7.2 or newer"),
+        ("docs/kernels.md", "The oldest is Linux 7.2."),
+        ("packaging/debian/control", "from 7.2 on"),
+        (
+            "packaging/debian/enet-dkms.dkms",
+            "BUILD_EXCLUSIVE_KERNEL_MIN=\"7.2\"",
+        ),
+    ] {
+        let text = fs::read_to_string(project.join(file)).unwrap();
+        assert!(text.contains(words), "{file} does not say {words:?}");
+    }
+}
+
+/// packaging/rack with an ssh that notes what it is asked: which host does what, and where it ends.
+#[test]
+fn a_rack_is_installed_host_by_host_until_one_fails() {
+    let project = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let directory = TempDir::new().unwrap();
+    let place = |name: &str| directory.path().join(name);
+    let script = r#"#!/bin/bash
+host=$2
+shift 2
+if [ "$1" = enet ]; then
+    echo "$host $*" >>"$LOG"
+    [ "${!#}" != 10.0.0.3 ]
+else
+    echo "$host ${1##*; }" >>"$LOG"
+    [ "$host" != broken ] && echo "0.1.0 10.0.0.${host#h}"
+fi
+"#;
+    fs::write(place("ssh"), script).unwrap();
+    fs::set_permissions(place("ssh"), fs::Permissions::from_mode(0o755)).unwrap();
+    let run = |hosts: &str| {
+        fs::write(place("hosts"), hosts).unwrap();
+        let _ = fs::remove_file(place("log"));
+        let path = std::env::var("PATH").unwrap();
+        let output = Command::new(project.join("packaging/rack"))
+            .arg(place("hosts"))
+            .args(["http://www/enet", "redis-server"])
+            .env("PATH", format!("{}:{path}", directory.path().display()))
+            .env("LOG", place("log"))
+            .env("VERSION", "0.1.0")
+            .output()
+            .unwrap();
+        let log = fs::read_to_string(place("log")).unwrap_or_default();
+        let said = String::from_utf8(output.stdout).unwrap();
+        let complaints = String::from_utf8(output.stderr).unwrap();
+        (output.status.success(), said, complaints, log)
+    };
+    let (good, said, complaints, log) = run("h1\n# h9\n\nh2\n");
+    assert!(good, "{complaints}");
+    assert_eq!(said, "h1: enet 0.1.0\nh2: enet 0.1.0\n");
+    let installs = "on_host http://www/enet 0.1.0 redis-server";
+    let wanted = format!("h1 {installs}\nh2 {installs}\nh1 enet ping -c 2 10.0.0.2\n");
+    assert_eq!(log, wanted);
+    let (good, said, complaints, log) = run("h1\nbroken\nh2\n");
+    assert!(!good && said == "h1: enet 0.1.0\n", "{said}");
+    assert!(complaints.contains("broken failed"), "{complaints}");
+    assert!(!log.contains("h2"), "{log}");
+    let (good, _, complaints, _) = run("h1\nh3\nh2\n");
+    assert!(
+        !good && complaints.contains("h1 gets no answer from h3"),
+        "{complaints}"
+    );
+}

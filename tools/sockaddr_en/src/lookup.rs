@@ -1,0 +1,273 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! From a host's name or IP address to its Ethernet address, as `enet ping` finds it.
+
+use std::io;
+use std::net::{IpAddr, Ipv6Addr, SocketAddr, ToSocketAddrs};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use socket2::{Domain, Socket, Type};
+
+use crate::neighbours::{interface_of, neighbours, Neighbour};
+use crate::{interface_index, interface_mac, interface_name, Address, MacAddr};
+
+/// The port that discards what it gets (RFC 863); hosts without that service say that it is closed.
+const DISCARD: u16 = 9;
+
+/// How long the kernel takes at most to find out that nobody answers: it asks three times, once a second.
+const PATIENCE: Duration = Duration::from_millis(3500);
+
+/// Within this time after a packet the kernel has an entry, unless it sends the packet to a router.
+const ENTRY: Duration = Duration::from_millis(300);
+
+/// How often the table is read meanwhile.
+const PAUSE: Duration = Duration::from_millis(20);
+
+/// Why no Ethernet address is known for a host.
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum LookupError {
+    /// The text can name no host.
+    #[error("`{0}` is no host: write a name, an IP address, or an Ethernet address as in 02:00:00:00:00:01%eth0")]
+    Text(String),
+    /// Nobody knows an IP address for the name.
+    #[error("no IP address is known for {host}: {source}")]
+    Name {
+        /// The name.
+        host: String,
+        /// What the system's resolver says.
+        source: io::Error,
+    },
+    /// There is no interface of that name.
+    #[error("there is no interface `{0}` here: `ip link` lists those there are")]
+    NoInterface(String),
+    /// The host is reached through a device that has no Ethernet header.
+    #[error("{interface}, which leads to {ip}, is not an Ethernet device")]
+    NotEthernet {
+        /// The IP address.
+        ip: IpAddr,
+        /// The device.
+        interface: String,
+    },
+    /// No packet can be sent to the IP address.
+    #[error("no packet can be sent to {ip}: {source}; compare `ip route get {ip}`")]
+    Unreachable {
+        /// The IP address.
+        ip: IpAddr,
+        /// What the kernel says.
+        source: io::Error,
+    },
+    /// The host is on another Ethernet.
+    #[error("{0} is behind a router, and frames without IP stay on their Ethernet: `ip neighbour` has no entry of it, although a packet was sent there")]
+    Routed(IpAddr),
+    /// Nobody has the IP address.
+    #[error("nobody answers {} for {ip} on {}: the host is off, has another address, or is on another segment or VLAN", question(ip), name_of(*interface))]
+    Silent {
+        /// The IP address.
+        ip: IpAddr,
+        /// The number of the interface.
+        interface: u32,
+    },
+    /// The kernel's tables cannot be read.
+    #[error("the kernel's tables of addresses: {0}")]
+    Tables(#[from] io::Error),
+}
+
+/// How the kernel asks for the owner of `ip`.
+fn question(ip: &IpAddr) -> &'static str {
+    match ip {
+        IpAddr::V4(_) => "ARP",
+        IpAddr::V6(_) => "neighbour discovery",
+    }
+}
+
+fn name_of(interface: u32) -> String {
+    interface_name(interface).unwrap_or_else(|_| interface.to_string())
+}
+
+impl From<LookupError> for io::Error {
+    fn from(error: LookupError) -> Self {
+        let kind = match &error {
+            LookupError::Text(_) => io::ErrorKind::InvalidInput,
+            LookupError::Name { .. } | LookupError::NoInterface(_) => io::ErrorKind::NotFound,
+            LookupError::NotEthernet { .. } => io::ErrorKind::Unsupported,
+            LookupError::Routed(_) => io::ErrorKind::NetworkUnreachable,
+            LookupError::Silent { .. } => io::ErrorKind::HostUnreachable,
+            LookupError::Unreachable { source, .. } | LookupError::Tables(source) => source.kind(),
+        };
+        Self::new(kind, error)
+    }
+}
+
+/// Finds a host: port `port` of the one that `host` names, by a name, an IP address, or an Ethernet address with its
+/// interface. Behind a `%` it may name the interface to leave by, as in `10.0.0.2%eth0`.
+///
+/// The kernel's neighbour table has the answer of a host that was spoken to lately. For another one the kernel asks by ARP or
+/// neighbour discovery, which takes up to three seconds where nobody answers: in asynchronous programs, call it where blocking is
+/// allowed.
+///
+/// ```no_run
+/// use sockaddr_en::{lookup, EspStream};
+///
+/// let stream = EspStream::connect(lookup("10.0.0.2", 2805)?)?;
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
+///
+/// # Errors
+///
+/// [`LookupError`], which says what is missing.
+pub fn lookup(host: &str, port: u16) -> Result<Address, LookupError> {
+    let text = || LookupError::Text(host.to_owned());
+    let (name, interface) = match host.rsplit_once('%') {
+        Some((_, "")) => return Err(text()),
+        Some((name, interface)) => (name, Some(index_of(interface)?)),
+        None => (host, None),
+    };
+    if let Ok(mac) = name.parse::<MacAddr>() {
+        let interface = interface.ok_or_else(text)?;
+        return Ok(Address::new(mac, interface, port));
+    }
+    // No name has a colon, so nobody needs to be asked.
+    if name.is_empty() || (name.contains(':') && name.parse::<Ipv6Addr>().is_err()) {
+        return Err(text());
+    }
+    let addresses = (name, port).to_socket_addrs();
+    let addresses = addresses.map_err(|source| LookupError::Name {
+        host: name.to_owned(),
+        source,
+    })?;
+    let mut first = None;
+    for address in addresses {
+        match lookup_ip(address.ip(), interface) {
+            Ok((mac, interface)) => return Ok(Address::new(mac, interface, port)),
+            Err(error) => first = first.or(Some(error)),
+        }
+    }
+    Err(first.unwrap_or_else(text))
+}
+
+/// Finds the Ethernet address of `ip`, and the number of the interface that leads there: this one, if it is given.
+///
+/// # Errors
+///
+/// As [`lookup`].
+pub fn lookup_ip(ip: IpAddr, interface: Option<u32>) -> Result<(MacAddr, u32), LookupError> {
+    if let Some(own) = interface_of(ip)? {
+        let interface = name_of(own);
+        return match interface_mac(&interface) {
+            Ok(mac) => Ok((mac, own)),
+            Err(_) => Err(LookupError::NotEthernet { ip, interface }),
+        };
+    }
+    let known = find(ip, interface)?.filter(|entry| entry.usable().is_some());
+    let entry = match known {
+        Some(entry) => entry,
+        None => provoked(ip, interface)?.ok_or(LookupError::Routed(ip))?,
+    };
+    let interface = entry.interface;
+    match entry.usable() {
+        Some(mac) => Ok((mac, interface)),
+        None => Err(LookupError::Silent { ip, interface }),
+    }
+}
+
+fn index_of(name: &str) -> Result<u32, LookupError> {
+    match name.parse() {
+        Ok(index) => Ok(index),
+        Err(_) => interface_index(name).map_err(|_| LookupError::NoInterface(name.to_owned())),
+    }
+}
+
+fn find(ip: IpAddr, interface: Option<u32>) -> io::Result<Option<Neighbour>> {
+    let fits = |entry: &Neighbour| {
+        entry.ip == ip && interface.is_none_or(|wanted| wanted == entry.interface)
+    };
+    Ok(neighbours()?.into_iter().find(fits))
+}
+
+/// The entry that the kernel makes when it has to send a packet to `ip`.
+fn provoked(ip: IpAddr, interface: Option<u32>) -> Result<Option<Neighbour>, LookupError> {
+    let poked = poke(ip, interface);
+    let _socket = poked.map_err(|source| LookupError::Unreachable { ip, source })?;
+    let start = Instant::now();
+    loop {
+        let entry = find(ip, interface)?;
+        let decided = match &entry {
+            Some(entry) => entry.usable().is_some() || entry.has_failed(),
+            None => start.elapsed() > ENTRY,
+        };
+        if decided || start.elapsed() > PATIENCE {
+            return Ok(entry);
+        }
+        thread::sleep(PAUSE);
+    }
+}
+
+/// Sends an empty datagram to the discard port of `ip`, by the interface with this number if it is given. The socket reports
+/// (`ECONNREFUSED`) when the host says that the port is closed.
+///
+/// # Errors
+///
+/// When there is no way to the host.
+pub fn poke(ip: IpAddr, interface: Option<u32>) -> io::Result<std::net::UdpSocket> {
+    let mut to = SocketAddr::new(ip, DISCARD);
+    let socket = Socket::new(Domain::for_address(to), Type::DGRAM, None)?;
+    if let Some(interface) = interface {
+        // An old kernel demands a privilege. Without it the packet takes the way of the routes, which is mostly the same.
+        let _ = socket.bind_device(Some(name_of(interface).as_bytes()));
+        if let SocketAddr::V6(v6) = &mut to {
+            // A link-local address means something on an interface only.
+            if v6.ip().is_unicast_link_local() {
+                v6.set_scope_id(interface);
+            }
+        }
+    }
+    socket.connect(&to.into())?;
+    socket.send(&[])?;
+    Ok(socket.into())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_that_name_no_host_are_refused_without_asking() {
+        for text in [
+            "",
+            "%lo",
+            "a%",
+            "02:00:00:00:00:01",
+            "02:00:00:00:00:02:veth0",
+            "10.0.0.2:2805",
+        ] {
+            let error = lookup(text, 1).unwrap_err();
+            assert!(matches!(error, LookupError::Text(_)), "{text}: {error}");
+            assert!(error.to_string().contains("02:00:00:00:00:01%eth0"));
+        }
+        let error = lookup("a%nowhere0", 1).unwrap_err();
+        assert!(matches!(error, LookupError::NoInterface(_)), "{error}");
+    }
+
+    #[test]
+    fn ethernet_addresses_need_no_table() {
+        let lo = interface_index("lo").unwrap();
+        let found = lookup("02:00:00:00:00:01%lo", 2805).unwrap();
+        assert_eq!(found, Address::new(MacAddr([2, 0, 0, 0, 0, 1]), lo, 2805));
+        assert_eq!(
+            lookup(&format!("02:00:00:00:00:01%{lo}"), 2805).unwrap(),
+            found
+        );
+    }
+
+    #[test]
+    fn a_device_without_ethernet_is_told() {
+        for text in ["127.0.0.1", "localhost", "127.0.0.1%lo"] {
+            let error = lookup(text, 1).unwrap_err();
+            assert!(error.to_string().contains("lo, which leads to"), "{error}");
+            let error = io::Error::from(error);
+            assert_eq!(error.kind(), io::ErrorKind::Unsupported);
+        }
+    }
+}

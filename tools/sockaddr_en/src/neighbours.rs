@@ -1,0 +1,277 @@
+// SPDX-License-Identifier: MIT OR Apache-2.0
+
+//! The kernel's neighbour table and addresses of interfaces, by `rtnetlink(7)`.
+
+use std::io;
+use std::net::IpAddr;
+use std::time::Duration;
+
+use netlink_packet_core::{
+    NetlinkHeader, NetlinkMessage, NetlinkPayload, NLM_F_ACK, NLM_F_DUMP, NLM_F_REPLACE,
+    NLM_F_REQUEST,
+};
+use netlink_packet_route::address::{AddressAttribute, AddressMessage};
+use netlink_packet_route::neighbour::{
+    NeighbourAddress, NeighbourAttribute, NeighbourMessage, NeighbourState,
+};
+use netlink_packet_route::{AddressFamily, RouteNetlinkMessage};
+use netlink_sys::{protocols::NETLINK_ROUTE, Socket, SocketAddr};
+
+use crate::MacAddr;
+
+/// The kernel answers at once; should it not, a program must not hang.
+const PATIENCE: Duration = Duration::from_secs(5);
+
+/// An entry of the kernel's neighbour table: which Ethernet address an IP address has.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Neighbour {
+    /// IP address.
+    pub ip: IpAddr,
+    /// Number of the interface.
+    pub interface: u32,
+    /// Ethernet address, once it is known.
+    pub mac: Option<MacAddr>,
+    state: NeighbourState,
+    /// The kernel found it out by asking, and nobody set flags of it.
+    is_learned: bool,
+}
+
+impl Neighbour {
+    /// The Ethernet address, if the kernel would send to it.
+    pub fn usable(&self) -> Option<MacAddr> {
+        let valid = self.state == NeighbourState::Permanent || self.is_known();
+        self.mac.filter(|mac| valid && !mac.is_unspecified())
+    }
+
+    /// The host has answered lately.
+    pub fn is_confirmed(&self) -> bool {
+        self.state == NeighbourState::Reachable
+    }
+
+    /// The kernel asked, and nobody answered.
+    pub fn has_failed(&self) -> bool {
+        self.state == NeighbourState::Failed
+    }
+
+    /// The kernel asks the host when it doubts the entry; an administrator's entries it does not doubt.
+    pub fn is_doubted(&self) -> bool {
+        self.is_known() && self.is_learned
+    }
+
+    fn is_known(&self) -> bool {
+        matches!(
+            self.state,
+            NeighbourState::Reachable
+                | NeighbourState::Stale
+                | NeighbourState::Delay
+                | NeighbourState::Probe
+        )
+    }
+
+    /// Has the kernel ask the host now, instead of some seconds after the next packet. It needs `CAP_NET_ADMIN`.
+    ///
+    /// # Errors
+    ///
+    /// When the kernel refuses it.
+    pub fn probe(&self) -> io::Result<()> {
+        let mut message = NeighbourMessage::default();
+        message.header.family = match self.ip {
+            IpAddr::V4(_) => AddressFamily::Inet,
+            IpAddr::V6(_) => AddressFamily::Inet6,
+        };
+        message.header.ifindex = self.interface;
+        message.header.state = NeighbourState::Probe;
+        let ip = match self.ip {
+            IpAddr::V4(ip) => NeighbourAddress::Inet(ip),
+            IpAddr::V6(ip) => NeighbourAddress::Inet6(ip),
+        };
+        message.attributes = vec![NeighbourAttribute::Destination(ip)];
+        let flags = NLM_F_REPLACE | NLM_F_ACK;
+        request(RouteNetlinkMessage::NewNeighbour(message), flags, |_| ())
+    }
+
+    /// The entry that a message has; none if it is not of an IP address, as those of bridges.
+    fn read(message: &NeighbourMessage) -> Option<Self> {
+        let (mut ip, mut mac) = (None, None);
+        for attribute in &message.attributes {
+            match attribute {
+                NeighbourAttribute::Destination(NeighbourAddress::Inet(v4)) => {
+                    ip = Some(IpAddr::from(*v4));
+                }
+                NeighbourAttribute::Destination(NeighbourAddress::Inet6(v6)) => {
+                    ip = Some(IpAddr::from(*v6));
+                }
+                NeighbourAttribute::LinkLayerAddress(bytes) => {
+                    mac = <[u8; 6]>::try_from(&bytes[..]).ok().map(MacAddr);
+                }
+                _ => {}
+            }
+        }
+        Some(Self {
+            ip: ip?,
+            interface: message.header.ifindex,
+            mac,
+            state: message.header.state,
+            is_learned: message.header.flags.is_empty(),
+        })
+    }
+}
+
+/// The kernel's neighbour table in this network namespace.
+///
+/// # Errors
+///
+/// When it cannot be read.
+pub fn neighbours() -> io::Result<Vec<Neighbour>> {
+    let mut found = Vec::new();
+    let question = RouteNetlinkMessage::GetNeighbour(NeighbourMessage::default());
+    request(question, NLM_F_DUMP, |answer| {
+        if let RouteNetlinkMessage::NewNeighbour(message) = answer {
+            found.extend(Neighbour::read(&message));
+        }
+    })?;
+    Ok(found)
+}
+
+/// The number of the interface that has the IP address `ip`.
+pub(crate) fn interface_of(ip: IpAddr) -> io::Result<Option<u32>> {
+    let mut found = None;
+    let question = RouteNetlinkMessage::GetAddress(AddressMessage::default());
+    request(question, NLM_F_DUMP, |answer| {
+        let RouteNetlinkMessage::NewAddress(message) = answer else {
+            return;
+        };
+        // Of a link between two hosts the second kind is the other's, where there is the first.
+        let attributes = || message.attributes.iter();
+        let local = attributes().find_map(|attribute| match attribute {
+            AddressAttribute::Local(own) => Some(*own),
+            _ => None,
+        });
+        let other = attributes().find_map(|attribute| match attribute {
+            AddressAttribute::Address(own) => Some(*own),
+            _ => None,
+        });
+        if local.or(other) == Some(ip) {
+            found = Some(message.header.index);
+        }
+    })?;
+    Ok(found)
+}
+
+/// Asks the kernel, and calls `take` with each part of its answer.
+fn request(
+    question: RouteNetlinkMessage,
+    flags: u16,
+    mut take: impl FnMut(RouteNetlinkMessage),
+) -> io::Result<()> {
+    let socket = Socket::new(NETLINK_ROUTE)?;
+    // Port 0 is the kernel's.
+    socket.connect(&SocketAddr::new(0, 0))?;
+    socket2::SockRef::from(&socket).set_read_timeout(Some(PATIENCE))?;
+    let mut header = NetlinkHeader::default();
+    header.flags = NLM_F_REQUEST | flags;
+    let mut message = NetlinkMessage::new(header, NetlinkPayload::from(question));
+    message.finalize();
+    let mut bytes = vec![0; message.buffer_len()];
+    message.serialize(&mut bytes);
+    socket.send(&bytes, 0)?;
+    loop {
+        let (answer, _) = socket.recv_from_full()?;
+        if take_all(&answer, &mut take)? {
+            return Ok(());
+        }
+    }
+}
+
+/// Takes the messages of a datagram; true after the last one of the answer.
+fn take_all(mut bytes: &[u8], take: &mut impl FnMut(RouteNetlinkMessage)) -> io::Result<bool> {
+    let invalid = |error| io::Error::new(io::ErrorKind::InvalidData, error);
+    while !bytes.is_empty() {
+        let message = NetlinkMessage::<RouteNetlinkMessage>::deserialize(bytes).map_err(invalid)?;
+        let length = message.header.length as usize;
+        match message.payload {
+            NetlinkPayload::Done(_) => return Ok(true),
+            NetlinkPayload::Error(done) if done.code.is_none() => return Ok(true),
+            NetlinkPayload::Error(error) => return Err(error.to_io()),
+            NetlinkPayload::InnerMessage(inner) => take(inner),
+            _ => {}
+        }
+        // Messages begin at multiples of four; a length of less than a header was refused above.
+        bytes = bytes
+            .get(length.max(1).next_multiple_of(4)..)
+            .unwrap_or_default();
+    }
+    Ok(false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    fn entry(state: NeighbourState, mac: Option<[u8; 6]>) -> NeighbourMessage {
+        let mut message = NeighbourMessage::default();
+        message.header.family = AddressFamily::Inet;
+        message.header.ifindex = 7;
+        message.header.state = state;
+        let ip = NeighbourAddress::Inet(Ipv4Addr::new(10, 0, 0, 2));
+        message.attributes.push(NeighbourAttribute::Destination(ip));
+        let mac = mac.map(|mac| NeighbourAttribute::LinkLayerAddress(mac.to_vec()));
+        message.attributes.extend(mac);
+        message
+    }
+
+    fn bytes_of(message: NeighbourMessage) -> Vec<u8> {
+        let payload = NetlinkPayload::from(RouteNetlinkMessage::NewNeighbour(message));
+        let mut message = NetlinkMessage::new(NetlinkHeader::default(), payload);
+        message.finalize();
+        let mut bytes = vec![0; message.buffer_len()];
+        message.serialize(&mut bytes);
+        bytes
+    }
+
+    #[test]
+    fn entries_are_read() {
+        const MAC: MacAddr = MacAddr([2, 0, 0, 0, 0, 2]);
+        let mut bytes = bytes_of(entry(NeighbourState::Reachable, Some(MAC.0)));
+        bytes.extend(bytes_of(entry(NeighbourState::Failed, None)));
+        let mut found = Vec::new();
+        let mut take = |message| {
+            if let RouteNetlinkMessage::NewNeighbour(message) = message {
+                found.extend(Neighbour::read(&message));
+            }
+        };
+        assert!(!take_all(&bytes, &mut take).unwrap());
+        let [good, failed] = &found[..] else {
+            panic!("{found:?}")
+        };
+        assert_eq!(good.ip, IpAddr::from([10, 0, 0, 2]));
+        assert_eq!((good.interface, good.usable()), (7, Some(MAC)));
+        assert!(good.is_confirmed() && good.is_doubted());
+        assert_eq!(failed.usable(), None);
+        assert!(failed.has_failed() && !failed.is_doubted());
+        let permanent = entry(NeighbourState::Permanent, Some(MAC.0));
+        let permanent = Neighbour::read(&permanent).unwrap();
+        assert!(permanent.usable().is_some() && !permanent.is_doubted());
+    }
+
+    #[test]
+    fn nonsense_is_refused() {
+        let mut bytes = bytes_of(entry(NeighbourState::Failed, None));
+        // Lengths of less than a header, and of more than there is.
+        for length in [0u32, 4, 1000] {
+            bytes[..4].copy_from_slice(&length.to_ne_bytes());
+            assert!(take_all(&bytes, &mut |_| ()).is_err(), "{length}");
+        }
+        assert!(take_all(&[1, 2, 3], &mut |_| ()).is_err());
+    }
+
+    #[test]
+    fn the_systems_tables_can_be_read() {
+        neighbours().unwrap();
+        let lo = interface_of(Ipv4Addr::LOCALHOST.into()).unwrap();
+        assert_eq!(lo, crate::interface_index("lo").ok());
+        let nobodys = interface_of(Ipv4Addr::new(192, 0, 2, 1).into()).unwrap();
+        assert_eq!(nobodys, None);
+    }
+}
