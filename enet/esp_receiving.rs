@@ -125,6 +125,7 @@ impl Promise {
             limit,
             arriving: 0,
             packet: packet.max(self.packet.load(Relaxed)),
+            behind: 0,
         };
         let kept = u32::from(room.kept(self.granted.load(Relaxed))).saturating_mul(room.packet);
         let mut most = limit.saturating_add(kept);
@@ -184,6 +185,7 @@ impl Receiving {
             limit: sock.receive_limit(),
             arriving,
             packet: self.packet_cost,
+            behind: 0,
         }
     }
 

@@ -90,6 +90,7 @@ impl Live {
             round_trip_time: self.round_trip_time.load(Relaxed),
             retransmission_time_min: self.retransmission_time_min.load(Relaxed),
             user_timeout: self.user_timeout.load(Relaxed),
+            selective: false,
         }
     }
 }

@@ -55,6 +55,7 @@ impl Receiver {
             return;
         }
         self.skipped = Some((self.expected, to));
+        self.drop_kept();
         self.expected = to;
         self.wide = self.wide.advanced(to);
         self.see(to);

@@ -16,7 +16,7 @@ use super::super::rtt::Rtt;
 use super::super::seq::Seq;
 use super::super::timers::{Nanos, FRAME_LIFE};
 use super::super::wire::{flags, Header};
-use super::Sender;
+use super::{Missing, Sender};
 
 /// Packets that have left are too large to leave again, so none leaves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -36,6 +36,7 @@ impl Sender {
     /// See [`Connection::pause`](super::super::Connection::pause).
     pub(in super::super) fn pause(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         self.resend_first = false;
+        self.missing = Missing::default();
         self.recover = None;
         self.timed = None;
         self.tries = 0;
@@ -111,6 +112,7 @@ impl Sender {
             if from.before(self.tail) {
                 self.open = kept(from) & flags::TXS == 0;
             }
+            self.missing = Missing::default();
             self.una = first;
             self.wide = self.wide.advanced(first);
             self.next = first;
