@@ -619,6 +619,11 @@ fn random_schedules_alter_no_byte() {
     }
 }
 
+#[test]
+fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
+    run(65_215);
+}
+
 /// Half a million, or as many as `SCHEDULES` says from `FIRST` on.
 #[test]
 #[ignore = "takes minutes"]

@@ -322,7 +322,7 @@ impl Connection {
             return self.on_older(header);
         }
         self.liveness.restart(now);
-        if self.sender.doubts(header.ack) {
+        if self.sender.doubts() {
             return Ok(());
         }
         let opens = !header.is_hold();
