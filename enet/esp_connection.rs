@@ -8,6 +8,7 @@ use crate::net::errno::prelude::*;
 use crate::{
     ack_queue::Due,
     esp::{self, Failure, Seq, State},
+    esp_behind,
     esp_output::{push, send_control, transmit},
     esp_sending::writable,
     esp_sock::{parts, Esp, LockedEsp},
@@ -221,6 +222,7 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
         // A clean end may leave packets behind too, where a reset took the place of acknowledging.
         let unacknowledged = &sock.shared().unacknowledged;
         connection.sending.discard(sock, unacknowledged);
+        connection.engine.drop_kept();
         connection.disarm(sock);
         if let Some(parent) = connection.life.take_parent() {
             // A child that failed before anyone could accept it.
@@ -228,6 +230,7 @@ pub(crate) fn over(esp: &mut LockedEsp<'_>) {
             ends = true;
         }
     }
+    esp_behind::discard(esp);
     sock.state_change();
     if ends {
         end(sock);

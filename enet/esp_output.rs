@@ -105,6 +105,12 @@ fn send_from(sock: &Sock<Esp>, connection: &mut Connection, first: Transmit, now
                     resend,
                 )
             }
+            (Transmit::Request(header), Some(device)) => {
+                sock.shared()
+                    .promise
+                    .set_granted(connection.engine.granted());
+                request(sock, connection, device, &peer, header)
+            }
             (Transmit::Probe(header), Some(device)) => {
                 let packet = connection.sums(header);
                 probe(sock, &connection.sending, device, &peer, packet)
@@ -190,6 +196,25 @@ fn control(
         events::esp_sent(sock, &skb, resend.into());
     }
     classify(sock, sending, &mut skb);
+    device.send(skb, parameters::esp_type(), peer.mac)
+}
+
+/// Sends a request that names packets.
+#[cold]
+#[inline(never)]
+fn request(
+    sock: &Sock<Esp>,
+    connection: &Connection,
+    device: &Device,
+    peer: &Address,
+    header: Header,
+) -> Result {
+    let (header, mask) = connection.sums(header);
+    let named = connection.engine.named();
+    let named = named.get(..header.len.into()).unwrap_or(&named);
+    let mut skb = packet(device, &header, named, mask)?;
+    events::esp_sent(sock, &skb, 0);
+    classify(sock, &connection.sending, &mut skb);
     device.send(skb, parameters::esp_type(), peer.mac)
 }
 
@@ -308,7 +333,11 @@ pub(crate) fn send_farewell(
 
 /// Answers a SYN, and keeps nothing of it.
 pub(crate) fn send_cookie(device: &Device, to: Mac, answer: Header, records: Option<u32>) {
-    let config = Space::of(device.net()).sysctl.config();
+    // What the SYN told of requests is forgotten.
+    let config = esp::Config {
+        selective: false,
+        ..Space::of(device.net()).sysctl.config()
+    };
     if let Ok(skb) = opening(device, answer, &config, None, records, None) {
         // If the answer is lost, the SYN comes again.
         let _ = device.send(skb, parameters::esp_type(), to);

@@ -116,6 +116,10 @@ pub struct Connection {
     config: Config,
     /// The window that a SYN or SYN|ACK told: a larger one would surprise the other side.
     told_window: u16,
+    /// Whether it told that requests may name packets.
+    told_selective: bool,
+    /// Whether the other side's did.
+    peer_selective: bool,
     /// The user's value in place of [`Config::user_timeout`], 0 for none.
     user_timeout: u32,
     /// How often a SYN leaves.
@@ -147,6 +151,8 @@ impl Connection {
             failure: None,
             config,
             told_window: LARGEST_WINDOW,
+            told_selective: false,
+            peer_selective: false,
             user_timeout: 0,
             syn_tries: SYN_TRIES,
             sender: Sender::new(Seq(0)),
@@ -179,6 +185,7 @@ impl Connection {
         self.reset = PendingReset::None;
         self.challenged = None;
         self.tells_version = false;
+        self.peer_selective = false;
         self.handshake = Handshake::Usual;
         self.state = State::SynSent;
     }
@@ -201,9 +208,18 @@ impl Connection {
         if options.takes_skips {
             self.sender.may_skip();
         }
+        self.peer_selective = options.selective;
+        self.agree();
         self.masks.take(options.nonce);
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.tell(largest);
+        }
+    }
+
+    /// Both sides have told whether requests may name packets, or one has.
+    fn agree(&mut self) {
+        if self.told_selective && self.peer_selective {
+            self.receiver.be_selective();
         }
     }
 
@@ -541,6 +557,11 @@ impl Connection {
         self.receiver.flush();
     }
 
+    /// What the [request](super::Transmit::Request) names that has just been given out: its payload.
+    pub fn named(&self) -> [u8; super::wire::MISSING_MOST] {
+        self.receiver.named().0
+    }
+
     /// The connection's demand to the [ACK queue](super::AckQueue): to be
     /// counted while a transmission is announced and the receiver is not congested,
     /// and a turn for an acknowledgement, or for a request of a hole, that is due and
@@ -563,7 +584,8 @@ impl Connection {
         self.receiver.is_long()
     }
 
-    /// The part of its window that the transmission did not use which has just ended, in [`PARTS`](super::ack_queue::PARTS).
+    /// The part of its window that the transmission did not use which has just ended, in
+    /// [`PARTS`](super::ack_queue::PARTS).
     #[inline]
     pub(super) fn unused(&self) -> u8 {
         self.receiver.unused(&self.config)
@@ -642,6 +664,7 @@ impl Connection {
     pub fn earliest_news(&self, now: Nanos) -> Nanos {
         let quiet = self.state == State::Established
             && !self.receiver.is_receiving()
+            && !self.receiver.has_hole()
             && !self.receiver.waits_for_room();
         if quiet {
             now.saturating_add(self.config.least_news())
@@ -687,7 +710,7 @@ impl Connection {
                 self.sender.expire(&self.config, &self.rtt, tries, now)
             }
             Timer::Request => {
-                self.receiver.on_request_timer(now);
+                self.receiver.on_request_timer(&self.config, &self.rtt, now);
                 false
             }
             Timer::DelayedAck => {

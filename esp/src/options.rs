@@ -13,7 +13,8 @@
 //!            8                             36  source and destination of a mapped connection (SYN only):
 //!                                              IPv6 address and port, of IPv4 the mapped address
 //!            9                              4  the connection has records: the longest one that is taken, bytes
-//!           10                              2  capabilities of the connection: bit 0, it takes skips
+//!           10                              2  capabilities of the connection: bit 0, it takes skips; bit 1,
+//!                                              requests that name packets
 //!           11                              4  a nonce for the masks of sums
 //! ```
 //!
@@ -46,6 +47,9 @@ mod kind {
 
 /// The bit of the capabilities that says that skips are taken.
 const TAKES_SKIPS: u8 = 1;
+
+/// The bit of the capabilities that says that requests may name packets.
+const SELECTIVE: u8 = 2;
 
 /// Bytes of the option that [`Options::emit_records`] gives.
 pub const RECORDS_LEN: usize = 6;
@@ -148,6 +152,8 @@ pub struct Options {
     pub records: Option<u32>,
     /// It takes skips: see [`Header::is_skip`](super::Header::is_skip).
     pub takes_skips: bool,
+    /// It takes requests that name packets: see [`Header::names_missing`](super::Header::names_missing).
+    pub selective: bool,
     /// Its part of what the masks of sums are made of.
     pub nonce: Option<u32>,
 }
@@ -163,6 +169,7 @@ impl Options {
             mapped: None,
             records: None,
             takes_skips: false,
+            selective: false,
             nonce: None,
         }
     }
@@ -206,7 +213,7 @@ impl Options {
             kind::CAPABILITIES,
             2,
             0,
-            TAKES_SKIPS,
+            TAKES_SKIPS | if config.selective { SELECTIVE } else { 0 },
         ]
     }
 
@@ -238,6 +245,7 @@ impl Options {
                 }
                 (kind::CAPABILITIES, &[_, bits]) => {
                     options.takes_skips = bits & TAKES_SKIPS != 0;
+                    options.selective = bits & SELECTIVE != 0;
                 }
                 (kind::NONCE, &[n0, n1, n2, n3]) => {
                     options.nonce = Some(u32::from_be_bytes([n0, n1, n2, n3]));

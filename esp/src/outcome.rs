@@ -36,6 +36,8 @@ pub struct Room {
     pub arriving: u32,
     /// What one full packet costs in it.
     pub packet: u32,
+    /// What packets cost that are kept behind a hole, beside the queue.
+    pub behind: u32,
 }
 
 /// A burst of so many packets is kept in the smallest receive queue.
@@ -63,6 +65,11 @@ pub struct Outcome {
     pub skip: u16,
     /// Packets whose payload is next in the stream.
     pub taken: u16,
+    /// Packets before these are missing: all of them are to be kept, with header and count, in the order of their
+    /// numbers. As long as [`takes_kept`](super::Connection::takes_kept) says so, the first ones are to be handed
+    /// over by [`on_kept`](super::Connection::on_kept), and once [`keeps`](super::Connection::keeps) does not, all
+    /// are to be freed.
+    pub keep: bool,
     /// The packet's payload is to be thrown away. What it acknowledged counts
     /// nevertheless and stands in `acked`.
     pub drop: Option<DropReason>,
@@ -93,6 +100,7 @@ impl Outcome {
     pub fn is_of_open_connection(&self) -> bool {
         self.failed.is_none()
             && !self.closed
+            && !self.keep
             && matches!(self.drop, None | Some(DropReason::Duplicate))
     }
 }
@@ -143,6 +151,9 @@ pub enum Transmit {
     },
     /// A packet without payload that asks the other side for an answer.
     Probe(Header),
+    /// A request whose payload is the first [`Header::len`] bytes of
+    /// [`Connection::named`](super::Connection::named).
+    Request(Header),
 }
 
 impl Transmit {
@@ -151,7 +162,7 @@ impl Transmit {
     pub fn count(&self) -> u16 {
         match self {
             Self::Data { count, .. } => *count,
-            Self::Control { .. } | Self::Probe(_) => 1,
+            Self::Control { .. } | Self::Probe(_) | Self::Request(_) => 1,
         }
     }
 
@@ -159,9 +170,10 @@ impl Transmit {
     #[inline]
     pub fn header(&self) -> &Header {
         match self {
-            Self::Data { header, .. } | Self::Control { header, .. } | Self::Probe(header) => {
-                header
-            }
+            Self::Data { header, .. }
+            | Self::Control { header, .. }
+            | Self::Probe(header)
+            | Self::Request(header) => header,
         }
     }
 }

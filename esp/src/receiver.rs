@@ -2,8 +2,8 @@
 
 //! The receiving half: order, acknowledgements and requests.
 //!
-//! Packets are taken in order only; the sender goes back to the first missing
-//! one. Choices beyond the theses:
+//! Packets are taken in order only. The sender goes back to the first missing
+//! one, or retransmits those that are named: see [`behind`]. Choices beyond the theses:
 //!
 //! * An acknowledgement has one of three urgencies. It leaves *now* if it opens a
 //!   window that the sender waits for (announcement, `packets_to_ack`) or answers
@@ -43,9 +43,11 @@ use super::rtt::Rtt;
 use super::seq::Seq;
 use super::timers::{Nanos, ACK_DELAY};
 use super::wire::{flags, Grant, Header, HOLD};
+use behind::Behind;
 use grants::Grants;
 use probing::{Probing, Timed};
 
+mod behind;
 mod grants;
 mod numbers;
 mod probing;
@@ -121,6 +123,8 @@ enum Incoming {
 pub(super) enum Taken {
     /// It takes no number.
     Empty,
+    /// It is to be kept: packets before it are missing.
+    Kept,
     /// Data packets, behind some that were received before.
     Data {
         skip: u16,
@@ -177,6 +181,7 @@ pub(super) struct Receiver {
     turnaround: Rtt,
     peer: PeerWindow,
     grants: Grants,
+    behind: Behind,
 }
 
 impl Receiver {
@@ -210,6 +215,7 @@ impl Receiver {
             turnaround: Rtt::default(),
             peer: PeerWindow::default(),
             grants: Grants::default(),
+            behind: Behind::default(),
         }
     }
 
@@ -255,6 +261,7 @@ impl Receiver {
 
     /// Nothing is received any more.
     pub(super) fn end(&mut self) {
+        self.drop_kept();
         if self.is_receiving() {
             self.incoming = Incoming::Idle;
         }
@@ -314,7 +321,7 @@ impl Receiver {
     /// an acknowledgement.
     #[inline]
     pub(super) fn request_unscheduled(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
-        if self.turn != Turn::Granted || self.request != Request::Not {
+        if self.turn != Turn::Granted || self.request != Request::Not || self.keeps() {
             return;
         }
         let Some(start) = self.announced else { return };
@@ -406,7 +413,7 @@ impl Receiver {
             if header.is_skip() {
                 self.on_skip(Seq(header.len), header.seq);
             } else {
-                self.on_empty(header.seq, config, lost);
+                self.on_empty(header.seq, config, now, lost);
             }
             return Ok(Taken::Empty);
         }
@@ -414,15 +421,18 @@ impl Receiver {
         if header.seq != self.expected {
             skip = header.seq.distance(self.expected);
             if skip >= count || !header.seq.before(self.expected) {
-                return Err(self.on_other(header, count, room, config, lost));
+                return self.on_other(header, count, room, config, now, lost);
             }
-            self.on_old(room, config);
+            if !self.is_handed() {
+                self.on_old(room, config);
+            }
         }
         if self.has_ended() {
             return Err(DropReason::BadState);
         }
         if header.has(flags::FIN) {
             self.advance(1, now);
+            self.drop_kept();
             self.incoming = Incoming::Ended;
             // Nothing can follow, so there is no window to withhold.
             self.congested = false;
@@ -442,6 +452,9 @@ impl Receiver {
         let new = count.saturating_sub(skip);
         let most = new.min(LARGEST_WINDOW.saturating_sub(distance));
         let taken = self.fitting(most, distance, each, room, config);
+        if taken < most {
+            self.drop_kept();
+        }
         if taken == 0 {
             return Err(DropReason::NoRoom);
         }
@@ -466,7 +479,7 @@ impl Receiver {
             flags &= !flags::TXF;
         }
         self.schedule_ack(header.seq, flags, config, now);
-        if self.is_receiving() {
+        if self.is_receiving() && !self.is_handed() {
             self.grants.take(taken, room, now);
         }
         self.leave_ack_queue();
@@ -480,12 +493,11 @@ impl Receiver {
         self.expected = next;
         self.see(self.expected);
         self.asked = None;
+        self.close_hole(packets, now);
         // The sender has got the answer: a skip with the same number would be one of another wrap.
         self.skipped = None;
         // A request that waits for its turn asks for the rest of the hole then.
-        if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
-            self.request = Request::Not;
-        }
+        self.end_request();
         self.starved = false;
         if let Some(probing) = self.probing {
             self.end_probing();
@@ -512,7 +524,8 @@ impl Receiver {
         // Packets behind the end of this message are missing: the sender goes on at
         // once when this one is acknowledged.
         let behind = ends && self.expected.before(self.seen);
-        if (starts && !ends) || behind || self.since >= self.packets_to_ack(config) {
+        let mended = self.take_mended();
+        if (starts && !ends) || behind || mended || self.since >= self.packets_to_ack(config) {
             self.due = Due::Now;
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
@@ -532,13 +545,20 @@ impl Receiver {
     /// A packet that takes no number: one with an earlier number is a probe, a later
     /// number shows that packets are missing.
     #[inline]
-    fn on_empty(&mut self, seq: Seq, config: &Config, lost: &mut u32) {
+    fn on_empty(&mut self, seq: Seq, config: &Config, now: Nanos, lost: &mut u32) {
         if seq.before(self.expected) {
             self.answer = true;
         } else if self.has_ended() {
             // Nothing can be missing.
         } else if seq == self.expected {
             self.end_probing();
+        } else if self.is_selective() {
+            self.see(seq);
+            if self.probing.is_some() {
+                self.end_probing();
+                self.lose_before(seq);
+            }
+            self.find_missing(now);
         } else if seq.after(self.seen) || self.probing.is_some() {
             self.hole(seq, config, lost);
             self.see(seq);
@@ -561,23 +581,27 @@ impl Receiver {
         count: u16,
         room: Room,
         config: &Config,
+        now: Nanos,
         lost: &mut u32,
-    ) -> DropReason {
+    ) -> Result<Taken, DropReason> {
         if header.seq.before(self.expected) {
             self.on_old(room, config);
-            return DropReason::Duplicate;
+            return Err(DropReason::Duplicate);
         }
         if self.has_ended() {
-            return DropReason::BadState;
+            return Err(DropReason::BadState);
+        }
+        if self.is_selective() {
+            return self.keep(header, count, room, now);
         }
         let distance = self.given.distance(header.seq);
         let known = self.fitting(count, distance, 0, room, config);
         if known == 0 {
-            return DropReason::NoRoom;
+            return Err(DropReason::NoRoom);
         }
         self.hole(header.seq, config, lost);
         self.see(header.seq.add(known));
-        DropReason::OutOfSequence
+        Err(DropReason::OutOfSequence)
     }
 
     /// Requests the packets before `seq`: once (R1), and after each probe.
@@ -644,8 +668,10 @@ impl Receiver {
         }
         if self.starved {
             self.starved = false;
-            self.asked = Some(self.expected);
-            self.request = Request::Hole;
+            if !self.keeps() {
+                self.asked = Some(self.expected);
+                self.request = Request::Hole;
+            }
         }
         if was_congested {
             self.quiet = now;

@@ -28,6 +28,7 @@ fn room() -> Room {
         limit: 1 << 20,
         arriving: 1600,
         packet: 1600,
+        behind: 0,
     }
 }
 

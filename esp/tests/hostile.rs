@@ -78,6 +78,7 @@ fn room() -> impl Strategy<Value = Room> {
         limit,
         arriving,
         packet,
+        behind: 0,
     })
 }
 

@@ -36,6 +36,72 @@ impl Connection {
         outcome
     }
 
+    /// As [`on_packet`](Self::on_packet), of one that [names packets](Header::names_missing): its payload is
+    /// `named`. To a side that has not told that it takes this, the packet is a request as any other.
+    #[cold]
+    pub fn on_named(&mut self, header: &Header, named: &[u8], room: Room, now: Nanos) -> Outcome {
+        if !header.names_missing() || !self.tells_version {
+            return self.on_packet(header, room, now);
+        }
+        let takes = self.receiver.is_selective();
+        let bits = if takes { 0 } else { flags::RRQ };
+        let empty = Header {
+            len: 0,
+            flags: flags::ACK | bits,
+            ..*header
+        };
+        let outcome = self.on_packet(&empty, room, now);
+        if takes && outcome.drop.is_none() && self.state != State::Closed {
+            self.sender
+                .on_named(header.ack, named, &self.config, &self.rtt, now);
+        }
+        outcome
+    }
+
+    /// Whether a packet that the caller keeps is next: see [`Outcome::keep`].
+    #[inline]
+    pub fn takes_kept(&self) -> bool {
+        self.receiver.takes_kept()
+    }
+
+    /// Whether the caller keeps packets.
+    #[inline]
+    pub fn keeps(&self) -> bool {
+        self.receiver.keeps()
+    }
+
+    /// The caller has freed the packets that it kept.
+    pub fn drop_kept(&mut self) {
+        self.receiver.drop_kept();
+    }
+
+    /// Whether the first of the packets with the number `seq` that the caller keeps is to be handed over now: nothing
+    /// before it is missing.
+    #[inline]
+    pub fn reaches(&self, seq: Seq) -> bool {
+        !seq.after(self.receiver.expected())
+    }
+
+    /// As [`on_packets`](Self::on_packets), of the first packets that were kept and are [reached](Self::reaches).
+    /// Those that have been taken since are dropped.
+    #[cold]
+    pub fn on_kept(&mut self, header: &Header, count: u16, room: Room, now: Nanos) -> Outcome {
+        let mut outcome = Outcome::default();
+        let last = header.seq.add(count.saturating_sub(1));
+        let taken = if self.state == State::Closed || !self.reaches(header.seq) {
+            Err(DropReason::BadState)
+        } else if !self.receiver.is_new(last) {
+            Err(DropReason::Duplicate)
+        } else {
+            self.receiver.hand(true);
+            let taken = self.on_payload(header, count, room, now, &mut outcome);
+            self.receiver.hand(false);
+            taken
+        };
+        outcome.drop = taken.err();
+        outcome
+    }
+
     #[inline]
     fn take_in(
         &mut self,
@@ -62,6 +128,9 @@ impl Connection {
             }
             if header.is_skipped() {
                 return self.on_skipped(header, now, outcome);
+            }
+            if header.names_missing() && self.tells_version {
+                return Err(DropReason::Malformed);
             }
         }
         if !self.receiver.is_plausible(header.seq) {
@@ -174,7 +243,8 @@ impl Connection {
             }
             return Err(DropReason::BadState);
         }
-        // The RST that answers a challenge ACK names the number behind all that was sent, as the one that answers the FIN does.
+        // The RST that answers a challenge ACK names the number behind all that was sent, as the one that answers
+        // the FIN does.
         let answers_data = self.challenged.is_none();
         let forgotten =
             !header.has(flags::ACK) && self.sender.may_be_forgotten(header.ack, answers_data);
@@ -249,10 +319,10 @@ impl Connection {
         outcome: &mut Outcome,
     ) -> Result<(), DropReason> {
         if !self.sender.is_acceptable(header.ack) {
-            return Err(DropReason::BadAck);
+            return self.on_older(header);
         }
         self.liveness.restart(now);
-        if self.sender.doubts(header.ack) {
+        if self.sender.doubts() {
             return Ok(());
         }
         let opens = !header.is_hold();
@@ -271,6 +341,19 @@ impl Connection {
             outcome.cut = !self.sender.is_outstanding();
         }
         Ok(())
+    }
+
+    /// Data with an acknowledgement that is not acceptable. Others may have overtaken them, and have acknowledged more.
+    #[cold]
+    fn on_older(&self, header: &Header) -> Result<(), DropReason> {
+        let overtaken = self.receiver.is_selective()
+            && header.takes_number()
+            && self.sender.is_recent(header.ack, &self.config);
+        if overtaken {
+            Ok(())
+        } else {
+            Err(DropReason::BadAck)
+        }
     }
 
     /// The other side has skipped the numbers that are too large to leave again, and tells which of them it had
@@ -348,6 +431,10 @@ impl Connection {
         self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
         match taken? {
             Taken::Empty => {}
+            Taken::Kept => {
+                outcome.keep = true;
+                self.count_rest(count, 0);
+            }
             Taken::Data { skip, taken } => {
                 outcome.deliver = true;
                 outcome.skip = skip;

@@ -8,7 +8,7 @@ use super::super::sender::{Kind, Outgoing};
 use super::super::seq::Seq;
 use super::super::state::State;
 use super::super::timers::Nanos;
-use super::super::wire::{flags, Header, SKIP, SKIPPED};
+use super::super::wire::{flags, Header, NAMING, SKIP, SKIPPED};
 use super::{Connection, Handshake, PendingReset};
 
 impl Connection {
@@ -38,6 +38,10 @@ impl Connection {
                 });
             }
             self.stats.arq_tx = self.stats.arq_tx.wrapping_add(1);
+            if let Some(lost) = self.receiver.name_lost(&self.config, &self.rtt, now) {
+                self.stats.seq_lost = self.stats.seq_lost.wrapping_add(lost);
+                return Some(self.naming(now));
+            }
             return Some(self.empty(AckKind::Request, now));
         }
         let waiting = self.sender.awaits_peer();
@@ -116,6 +120,8 @@ impl Connection {
     fn numbered(&mut self, leaving: Outgoing, now: Nanos) -> Transmit {
         if leaving.kind == Kind::Syn {
             self.told_window = self.config.window();
+            self.told_selective = self.config.selective;
+            self.agree();
         }
         let first_answer = leaving.kind == Kind::Syn && self.handshake == Handshake::Crossing;
         if first_answer {
@@ -174,6 +180,18 @@ impl Connection {
             header,
             resend: false,
         }
+    }
+
+    /// A request that names packets.
+    #[cold]
+    fn naming(&mut self, now: Nanos) -> Transmit {
+        let header = Header {
+            len: self.receiver.named().1,
+            ack: self.receiver.ack_number(AckKind::Request),
+            ..self.header(self.sender.high(), NAMING)
+        };
+        self.left(AckKind::Request, now);
+        Transmit::Request(header)
     }
 
     /// A packet with an acknowledgement leaves.

@@ -64,6 +64,7 @@ impl Receiver {
         }
         self.skipped = Some((self.expected, to));
         self.wrapped = self.wrapped.advanced(self.expected, to);
+        self.drop_kept();
         self.expected = to;
         self.see(to);
         // Distances from the number given last stay as they are.

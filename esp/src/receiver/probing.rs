@@ -27,7 +27,7 @@ use super::super::config::Config;
 use super::super::rtt::{doubled, Rtt};
 use super::super::seq::Seq;
 use super::super::timers::{
-    from_micros, Nanos, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
+    earlier, from_micros, is_due, Nanos, PORT_DELAY, REQUEST_INITIAL, REQUEST_MAX, RETRANSMIT_MAX,
 };
 use super::{AckKind, Due, Receiver, Request, Turn};
 
@@ -129,7 +129,7 @@ impl Receiver {
     /// Starts measuring a round trip with an acknowledgement that leaves.
     #[inline]
     pub(super) fn time(&mut self, kind: AckKind, config: &Config, now: Nanos) {
-        if kind == AckKind::Request {
+        if kind == AckKind::Request && self.names_expected() {
             self.timed = Some(Timed {
                 seq: self.expected,
                 left: now,
@@ -152,6 +152,12 @@ impl Receiver {
     /// due.
     #[inline]
     pub(in super::super) fn request_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
+        earlier(self.probe_timer(config, rtt), self.hole_timer(config, rtt))
+    }
+
+    /// When the expected packet has not come for so long that its sender is probed.
+    #[inline]
+    fn probe_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         let runs = self.is_scheduled()
             && self.turn == Turn::Not
             && self.request == Request::Not
@@ -178,7 +184,14 @@ impl Receiver {
     }
 
     /// The request timer has expired: a probe is due.
-    pub(in super::super) fn on_request_timer(&mut self, now: Nanos) {
+    pub(in super::super) fn on_request_timer(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
+        let probes = is_due(self.probe_timer(config, rtt), now);
+        if is_due(self.hole_timer(config, rtt), now) {
+            self.on_hole_timer(config, rtt, now);
+        }
+        if !probes {
+            return;
+        }
         let mut probing = self.probing.unwrap_or(Probing {
             due: true,
             since: self.quiet,

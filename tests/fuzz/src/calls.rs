@@ -133,6 +133,7 @@ impl Buffer {
             limit: u32::from(self.limit) * 256,
             arriving: 256,
             packet: 256,
+            behind: 0,
         }
     }
 }
@@ -221,6 +222,7 @@ impl World {
             },
             options: packet.options(),
             resend: false,
+            named: [0; esp::MISSING_MOST],
         };
         let outcome = self.socket.on_packet(&packet, room, self.now);
         let refused = matches!(

@@ -272,8 +272,11 @@ fn second_implementation(lab: &Lab) -> Outcome {
         ([882, 883], 9000, true, &["want-checksum"]),
         ([884, 885], 9000, false, &["checksum", "masks", "wrap"]),
         ([886, 887], 1500, true, &["want-checksum", "masks", "wrap"]),
+        ([888, 889], 1500, false, &["selective", "wrap"]),
     ] {
         lab.a.set_mtu(mtu)?;
+        let selective = words.contains(&"selective");
+        Knobs(&lab.a.namespace).set("selective", selective.into())?;
         second_connects(lab, ports[0], sums, words)
             .with_context(|| format!("connect {words:?}"))?;
         second_listens(lab, ports[1], sums, words).with_context(|| format!("listen {words:?}"))?;

@@ -1,0 +1,115 @@
+// SPDX-License-Identifier: GPL-2.0
+
+//! Packets that the other side has named as missing: these leave again, and no others.
+//!
+//! A request is hostile input. Numbers that have not left, or that the window does not reach, are ignored, and no
+//! packet leaves again twice within a round trip: so a forged request costs no more than one that goes back to the
+//! first packet.
+
+use super::super::bits::Bits;
+use super::super::config::Config;
+use super::super::outcome::WriteQueue;
+use super::super::rtt::Rtt;
+use super::super::seq::Seq;
+use super::super::timers::Nanos;
+use super::{Outgoing, Sender};
+
+/// Packets by their distance from the first unacknowledged one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+pub(super) struct Missing {
+    /// Those that are to leave again.
+    named: Bits,
+    /// Those that have left again
+    again: Bits,
+    /// since then.
+    since: Nanos,
+}
+
+impl Missing {
+    /// Whether a packet is to leave again.
+    #[inline]
+    pub(super) fn is_empty(&self) -> bool {
+        self.named.is_empty()
+    }
+
+    /// The distance of the first one.
+    #[inline]
+    pub(super) fn first(&self) -> Option<u16> {
+        self.named.first()
+    }
+
+    /// So many packets were acknowledged.
+    #[inline]
+    pub(super) fn shift(&mut self, packets: u16) {
+        if !self.named.is_empty() || !self.again.is_empty() {
+            self.named = self.named.from(packets);
+            self.again = self.again.from(packets);
+        }
+    }
+
+    /// All packets leave again, or none.
+    pub(super) fn end(&mut self) {
+        self.named = Bits::default();
+    }
+}
+
+impl Sender {
+    /// The other side lacks these packets, by their distance from `ack`, which it has acknowledged in the same packet.
+    pub(in super::super) fn on_named(
+        &mut self,
+        ack: Seq,
+        named: &[u8],
+        config: &Config,
+        rtt: &Rtt,
+        now: Nanos,
+    ) {
+        if !self.is_outstanding() || self.is_paused() {
+            return;
+        }
+        let guard = Self::guard(config, rtt);
+        if self.missing.again.is_empty() && self.has_just_left(guard, now) {
+            return;
+        }
+        let window = self
+            .window(config)
+            .saturating_sub(self.granted.distance(self.una));
+        let sent = self.una.distance(self.next).min(window);
+        let mut named = Bits::parse(named)
+            .from(ack.distance(self.una))
+            .within(Bits::below(sent));
+        if now.saturating_sub(self.missing.since) >= guard {
+            self.missing.again = Bits::default();
+        }
+        named = named.without(self.missing.again);
+        if named.is_empty() {
+            return;
+        }
+        if self.missing.again.is_empty() {
+            self.missing.since = now;
+        }
+        self.missing.named = self.missing.named.and_also(named);
+        if named.has(0) {
+            self.resend_first = false;
+        }
+        self.restart_timer(config, rtt, now);
+    }
+
+    /// Missing packets leave again, the first of them at the distance `first`.
+    #[cold]
+    pub(super) fn resend_missing(
+        &mut self,
+        first: u16,
+        now: Nanos,
+        queue: &mut impl WriteQueue,
+    ) -> Outgoing {
+        let seq = self.una.add(first);
+        let outgoing = self.again(seq, self.missing.named.run_from(first), queue);
+        let left = Bits::run(first, outgoing.count);
+        self.missing.named = self.missing.named.without(left);
+        self.missing.again = self.missing.again.and_also(left);
+        if first == 0 {
+            self.first_left = Some((seq, now));
+        }
+        outgoing
+    }
+}
