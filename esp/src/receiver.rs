@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::{Demand, PARTS};
+use super::ack_queue::{Demand, News, PARTS};
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wide;
 use super::options::Options;
@@ -47,6 +47,7 @@ use grants::Grants;
 use probing::{Probing, Timed};
 
 mod grants;
+mod lone;
 mod numbers;
 mod probing;
 
@@ -139,6 +140,8 @@ pub(super) struct Receiver {
     pub(super) wide: Wide,
     /// The acknowledgement number that left last and opened a window.
     given: Seq,
+    /// Behind the last number that the sender may use by all that it was given.
+    allowed: Seq,
     /// Behind the highest number known to be in use.
     seen: Seq,
     incoming: Incoming,
@@ -150,6 +153,10 @@ pub(super) struct Receiver {
     before: u16,
     due: Due,
     turn: Turn,
+    /// It came while no other connection of the device wanted one.
+    alone: bool,
+    /// What [`take_news`](Self::take_news) returns next.
+    news: News,
     /// The start or the end of a transmission has come and no acknowledgement
     /// has left since.
     unreported: bool,
@@ -188,6 +195,7 @@ impl Receiver {
             expected,
             wide: Wide::first(irs).advanced(expected),
             given: expected,
+            allowed: expected,
             seen: expected,
             incoming: Incoming::Idle,
             congested: false,
@@ -195,6 +203,8 @@ impl Receiver {
             before: 0,
             due: Due::Not,
             turn: Turn::Not,
+            alone: false,
+            news: News::default(),
             unreported: false,
             announced: None,
             answer: false,
@@ -301,9 +311,10 @@ impl Receiver {
     /// See [`Connection::take_turn`](super::Connection::take_turn). The reason for
     /// the turn may be gone, a hole filled; the turn is used all the same.
     #[inline]
-    pub(super) fn take_turn(&mut self) {
+    pub(super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {
             self.turn = Turn::Granted;
+            self.alone = alone;
             self.due = Due::Now;
         }
     }
@@ -372,6 +383,38 @@ impl Receiver {
     #[inline]
     pub(super) fn note_arrival(&mut self, at: Nanos) {
         self.heard = at;
+    }
+
+    /// See [`Connection::take_news`](super::Connection::take_news).
+    #[inline]
+    pub(super) fn take_news(&mut self) -> News {
+        News {
+            train: self.grants.take_train(),
+            ..core::mem::take(&mut self.news)
+        }
+    }
+
+    /// See [`Connection::in_flight`](super::Connection::in_flight).
+    #[inline]
+    pub(super) fn in_flight(&self, config: &Config) -> Option<u16> {
+        if self.turn == Turn::Granted {
+            return None;
+        }
+        let end = match self.announced {
+            Some(start) => self.unscheduled_end(start, config),
+            None => self.given.add(self.peer.window(config)),
+        };
+        Some(if self.expected.before(end) {
+            self.expected.distance(end)
+        } else {
+            0
+        })
+    }
+
+    /// See [`Connection::next_window`](super::Connection::next_window).
+    #[inline]
+    pub(super) fn next_window(&self, config: &Config) -> u16 {
+        self.peer.window(config)
     }
 
     /// A connection that is not scheduled needs no turn.
@@ -445,6 +488,10 @@ impl Receiver {
         if taken == 0 {
             return Err(DropReason::NoRoom);
         }
+        if skip == 0 && header.has(flags::TXS) {
+            // What short transmissions brought before is no sign of the port's rate.
+            self.news = News::default();
+        }
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
@@ -475,6 +522,7 @@ impl Receiver {
 
     #[inline]
     fn advance(&mut self, packets: u16, now: Nanos) {
+        self.news.arrived = self.news.arrived.saturating_add(packets);
         self.expected = self.expected.add(packets);
         self.wide = self.wide.advanced(self.expected);
         self.see(self.expected);
@@ -590,6 +638,7 @@ impl Receiver {
         if !known {
             self.asked = Some(self.expected);
             *lost = u32::from(self.expected.distance(seq));
+            self.news.lost = true;
             self.grants.on_loss(config);
         }
         self.request = if probed {
@@ -735,7 +784,8 @@ impl Receiver {
             return None;
         }
         if self.turn == Turn::Granted {
-            self.grants.adapt(self.announced.is_some(), config);
+            self.grants
+                .adapt(self.announced.is_some(), self.alone, config);
         }
         let (grant, window) = self.grants.grant(config)?;
         if config.is_adaptive() {
@@ -766,6 +816,10 @@ impl Receiver {
         self.time(kind, config, now);
         self.given = self.expected;
         self.announced = None;
+        let allowed = self.given.add(self.peer.window(config));
+        if self.allowed.before(allowed) {
+            self.allowed = allowed;
+        }
         if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
             self.before = self.before.saturating_add(self.since);
             self.since = 0;

@@ -17,11 +17,12 @@
 //! * When the receiver's parameters become fixed, it grants such a sender the sender's own
 //!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
-use super::super::config::Config;
+use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
 use super::super::timers::{Nanos, MICROSECOND};
 use super::super::wire::Grant;
+use super::lone::Lone;
 
 /// A window lasts this long at the rate of arrivals: at 10 Gbit/s it has 81 full packets of an MTU of
 /// 1500 bytes.
@@ -40,6 +41,55 @@ const LEAST_TRAIN: u16 = 4;
 /// For so many turns after a loss windows stay below the one that was too large. It is tried again then, since buffers on
 /// the way may have been full of others' packets.
 const LEASE: u16 = 256;
+
+/// The least window, once losses have shown that the way is shared.
+const LEAST: u16 = 2;
+
+/// With so many turns in a row that ask for more, the least window grows by a packet.
+const PATIENCE: u16 = 8;
+
+/// The least window: the configured one, unless the way has shown to be too narrow for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Floor {
+    /// It is so much smaller.
+    below: u16,
+    /// Turns in a row that asked for more.
+    turns: u16,
+}
+
+impl Floor {
+    #[inline]
+    fn of(self, config: &Config) -> u16 {
+        let window = config.window();
+        window.saturating_sub(self.below).max(LEAST.min(window))
+    }
+
+    /// The configured window is too large.
+    fn lower(&mut self) {
+        *self = Self {
+            below: LARGEST_WINDOW,
+            turns: 0,
+        };
+    }
+
+    /// A turn asks for a window. Returns the least one.
+    #[inline]
+    fn follow(&mut self, wanted: u16, config: &Config) -> u16 {
+        if self.below > 0 {
+            self.below = self.below.min(config.window());
+            self.turns = if wanted > self.of(config) {
+                self.turns.saturating_add(1)
+            } else {
+                0
+            };
+            if self.turns >= PATIENCE {
+                self.turns = 0;
+                self.below = self.below.saturating_sub(1);
+            }
+        }
+        self.of(config)
+    }
+}
 
 /// Packets that arrive one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -81,6 +131,11 @@ pub(super) struct Grants {
     told: bool,
     /// The packets since the last turn.
     train: Option<Train>,
+    lone: Lone,
+    /// Of the least window, what the way has not shown to be too much; [`u16::MAX`] for all of it.
+    floor: Floor,
+    /// Packets of the turn before, and in which time they came, until it is asked for.
+    shown: Option<(u16, Nanos)>,
 }
 
 impl Grants {
@@ -105,7 +160,11 @@ impl Grants {
     /// The window that was granted last, or that of `config`.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
-        config.window().max(self.window)
+        if self.window == 0 {
+            config.window()
+        } else {
+            self.window.max(self.floor.of(config))
+        }
     }
 
     /// The most packets that may come behind the number given last.
@@ -127,10 +186,37 @@ impl Grants {
     /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring. The sender keeps
     /// its window until the next grant, so the receiver does as well.
     pub(super) fn on_loss(&mut self, config: &Config) {
-        if self.window > config.window() {
-            self.ceiling = (self.window / 4 * 3).max(config.window());
+        let window = self.window(config);
+        if self.lone.waited {
+            // Others share the way, whose turns nobody gives.
+            self.floor.lower();
+        }
+        let floor = self.floor.of(config);
+        if window > floor {
+            self.ceiling = (window / 4 * 3).max(floor);
             self.lease = LEASE;
         }
+    }
+
+    /// The first packet that a turn let go has come in this time; `window` is what there was before it, or 0 if the sender
+    /// was not alone.
+    #[inline]
+    pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
+        if self.own.is_some() {
+            self.lone.note(window, time, now);
+        }
+    }
+
+    /// By how much a turn's first packet came later than it might.
+    #[inline]
+    pub(super) fn delay(&self, time: Nanos) -> Option<Nanos> {
+        self.lone.least().map(|least| time.saturating_sub(least))
+    }
+
+    /// So many packets of a turn came in a time, if a turn has ended since this was last asked.
+    #[inline]
+    pub(super) fn take_train(&mut self) -> Option<(u16, Nanos)> {
+        self.shown.take()
     }
 
     /// Packets were taken.
@@ -188,60 +274,70 @@ impl Grants {
         self.told.then_some((grant, window))
     }
 
-    /// A turn has come: fits the window to the rate that the last one had. Packets that came
-    /// `unscheduled` tell none, since they came between those of others.
+    /// A turn has come: fits the window to what the last one has shown; `alone` tells that no other connection wanted one.
+    /// Packets that came `unscheduled` tell no rate, since they came between those of others.
     #[inline]
-    pub(super) fn adapt(&mut self, unscheduled: bool, config: &Config) {
-        match self.train.take() {
-            Some(train) if !unscheduled => self.fit(train, config),
-            _ => {}
-        }
-        if self.lease > 0 {
-            self.window = self.window.min(self.ceiling);
-            self.wanted = self.wanted.min(self.ceiling);
-        }
-    }
-
-    /// How many packets of a window make an acknowledgement due, if `least` do at least.
-    #[inline]
-    pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
-        self.handover
-            .map_or(least, |packets| least.max(window.saturating_sub(packets)))
-    }
-
-    fn fit(&mut self, train: Train, config: &Config) {
+    pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, config: &Config) {
+        let train = self.train.take().filter(|_| !unscheduled);
         let window = self.window(config);
-        let elapsed = train.last.saturating_sub(train.first);
-        let wanted = if elapsed == 0 {
-            // All came at once, faster than anyone can tell.
-            if train.head < window / 2 {
-                return;
-            }
-            u16::MAX
-        } else if train.packets < LEAST_TRAIN {
-            return;
-        } else {
-            let arrive = |time: Nanos| {
-                let packets = u64::from(train.packets).saturating_mul(time);
-                u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
-            };
-            // The packets of others between them make a rate look low, and nothing makes it look high.
-            let handover = arrive(HANDOVER).saturating_add(STORED);
-            let before = self.handover.unwrap_or(window).saturating_sub(1);
-            self.handover = Some(handover.max(before));
-            arrive(SPAN)
-        };
         let mut most = config.burst_length_max.min(self.largest);
         if self.lease > 0 {
             self.lease = self.lease.saturating_sub(1);
             most = most.min(self.ceiling);
         }
+        let by_rate = train.and_then(|train| self.by_rate(train, alone, window));
+        let by_time = if alone {
+            self.lone.wanted(window, most)
+        } else {
+            None
+        };
+        let wanted = match (by_rate, by_time) {
+            (Some(rate), Some(time)) => rate.max(time),
+            // The next time tells more.
+            (Some(rate), None) if alone => rate.max(window),
+            (Some(wanted), None) | (None, Some(wanted)) => wanted,
+            (None, None) => window,
+        };
+        let floor = self.floor.follow(wanted, config);
         self.wanted = wanted
             .clamp(window / 2, window.saturating_mul(2))
             .min(most)
-            .max(config.window());
-        let fit = self.half.checked_div(self.packet).unwrap_or(0);
+            .max(floor);
+        let fit = self.half.checked_div(self.packet).unwrap_or(u32::MAX);
         let fit = u16::try_from(fit).unwrap_or(u16::MAX);
-        self.window = self.wanted.min(fit).max(config.window());
+        self.window = self.wanted.min(fit).max(floor);
+    }
+
+    /// How many packets of a window make an acknowledgement due, if `least` do at least.
+    #[inline]
+    pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
+        if self.lone.pressed {
+            return least.min((window / 8).max(1));
+        }
+        self.handover
+            .map_or(least, |packets| least.max(window.saturating_sub(packets)))
+    }
+
+    /// The window that holds what arrives in [`SPAN`] at the rate of these packets.
+    fn by_rate(&mut self, train: Train, alone: bool, window: u16) -> Option<u16> {
+        let elapsed = train.last.saturating_sub(train.first);
+        if elapsed == 0 {
+            // All came at once, faster than anyone can tell.
+            let tells = train.head >= window / 2 && (!alone || self.lone.least().is_none());
+            return tells.then_some(u16::MAX);
+        }
+        if train.packets < LEAST_TRAIN {
+            return None;
+        }
+        self.shown = Some((train.packets, elapsed));
+        let arrive = |time: Nanos| {
+            let packets = u64::from(train.packets).saturating_mul(time);
+            u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
+        };
+        // The packets of others between them make a rate look low, and nothing makes it look high.
+        let handover = arrive(HANDOVER.max(self.lone.aim())).saturating_add(STORED);
+        let before = self.handover.unwrap_or(window).saturating_sub(1);
+        self.handover = Some(handover.max(before));
+        Some(arrive(SPAN))
     }
 }
