@@ -353,10 +353,8 @@ impl AckQueue {
         if demand == Demand::Nothing {
             self.refund(slot, connection);
         }
-        if slot.is_scheduled() {
-            self.budget
-                .note(connection.take_news(), self.waiting > 0, now);
-        }
+        self.budget
+            .note(connection.take_news(), self.waiting > 0, now);
         let verdict = self.update(slot, demand, now);
         if let Some(packets) = connection.in_flight().filter(|_| slot.is_scheduled()) {
             self.count_in_flight(slot, packets);
@@ -465,7 +463,7 @@ impl AckQueue {
             return Verdict::Unchanged;
         };
         self.take_back(slot.host, turn, false, now);
-        if self.active() <= 1 {
+        if self.active() <= 1 || (self.waiting == 0 && self.budget.has_room()) {
             slot.position = Position::Turn(Turn {
                 epoch: self.epoch,
                 since: now,

@@ -522,7 +522,7 @@ impl Receiver {
 
     #[inline]
     fn advance(&mut self, packets: u16, now: Nanos) {
-        self.news.arrived = self.news.arrived.saturating_add(packets);
+        self.news.arrived = packets;
         self.expected = self.expected.add(packets);
         self.wide = self.wide.advanced(self.expected);
         self.see(self.expected);

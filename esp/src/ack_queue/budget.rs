@@ -31,13 +31,16 @@ const FIRST_CEILING: u32 = 42;
 const LEAST_CEILING: u32 = 8;
 
 /// The buffer of a fast port takes what comes in this time: 800 packets at 100 Gbit/s.
-const FAST: Nanos = 100 * MICROSECOND;
+const FAST: Nanos = 50 * MICROSECOND;
 
 /// What more comes in this time waits too long in a slow port: 24 packets at 1 Gbit/s.
 const SLOW: Nanos = 300 * MICROSECOND;
 
 /// For so many spans after a loss the ceiling rises slowly.
 const LEASE: u16 = 256;
+
+/// After so many spans in full use the budget shrinks.
+const FULL: u8 = 16;
 
 /// Rates are packets in 2^20 ns.
 const RATE_SHIFT: u32 = 20;
@@ -51,8 +54,8 @@ pub(in super::super) struct News {
     pub(in super::super) lost: bool,
     /// So many packets of a turn came in a time.
     pub(in super::super) train: Option<(u16, Nanos)>,
-    /// By so much the first packet that a turn let go was later than it might be.
-    pub(in super::super) delay: Option<Nanos>,
+    /// The time that the first packet of a turn took, and the least one.
+    pub(in super::super) time: Option<(Nanos, Nanos)>,
 }
 
 /// The budget of one device.
@@ -64,16 +67,20 @@ pub(super) struct Budget {
     most: u32,
     ceiling: u32,
     lease: u16,
+    /// Spans in a row in which the port was in full use.
+    full: u8,
+    /// The least round trip that a connection had lately.
+    round_trip: Nanos,
     /// The port's rate, packets in 2^20 ns.
     rate: u32,
-    /// When the count began.
-    since: Nanos,
-    /// Packets since then, without the first ones.
-    count: u32,
     /// When packets came last.
     last: Nanos,
-    /// Of these, packets that came while a connection waited for its turn.
-    wanted: u32,
+    /// Whether a connection waited then.
+    waits: bool,
+    /// For how long one has waited since the budget was last fitted.
+    elapsed: Nanos,
+    /// Packets that came meanwhile.
+    count: u32,
     /// The least delay of a turn since then.
     delay: Option<Nanos>,
 }
@@ -85,11 +92,13 @@ impl Default for Budget {
             most: 0,
             ceiling: FIRST_CEILING,
             lease: 0,
+            full: 0,
+            round_trip: 0,
             rate: 0,
-            since: 0,
-            count: 0,
             last: 0,
-            wanted: 0,
+            waits: false,
+            elapsed: 0,
+            count: 0,
             delay: None,
         }
     }
@@ -99,7 +108,7 @@ impl Budget {
     /// Whether one more turn may be given beside others.
     #[inline]
     pub(super) fn has_room(&self) -> bool {
-        self.in_flight < self.most
+        self.in_flight < self.most.max(self.least())
     }
 
     /// Instead of `before`, a connection has `after` packets in flight.
@@ -117,8 +126,17 @@ impl Budget {
         }
         if let Some((packets, time)) = news.train {
             self.rate = self.rate.max(rate(packets.into(), time));
+            let buffer = self.rate_in(FAST).max(FIRST_CEILING);
+            if self.lease == 0 {
+                self.ceiling = self.ceiling.max(buffer);
+            }
         }
-        if let Some(delay) = news.delay {
+        if let Some((time, least)) = news.time {
+            let delay = time.saturating_sub(least);
+            self.round_trip = match self.round_trip {
+                0 => least,
+                known => least.min(known.saturating_add(known / 64)),
+            };
             self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
         }
         if news.arrived > 0 {
@@ -126,40 +144,32 @@ impl Budget {
         }
     }
 
+    /// Packets came. Those count that come while a connection waits, and the time between them.
     #[inline]
     fn arrive(&mut self, packets: u16, waits: bool, now: Nanos) {
-        if now.saturating_sub(self.last) > PAUSE {
-            self.begin(now);
+        let gap = now.saturating_sub(self.last);
+        let waited = self.waits && gap <= PAUSE;
+        self.last = now;
+        self.waits = waits;
+        if !waited {
             return;
         }
-        self.last = now;
+        self.elapsed = self.elapsed.saturating_add(gap);
         self.count = self.count.saturating_add(packets.into());
-        if waits {
-            self.wanted = self.wanted.saturating_add(packets.into());
+        if self.elapsed >= SPAN && self.count >= LEAST_COUNT {
+            self.judge();
+            self.elapsed = 0;
+            self.count = 0;
+            self.delay = None;
         }
-        let elapsed = now.saturating_sub(self.since);
-        if elapsed >= SPAN && self.count >= LEAST_COUNT {
-            self.judge(elapsed);
-            self.begin(now);
-        }
-    }
-
-    fn begin(&mut self, now: Nanos) {
-        self.since = now;
-        self.last = now;
-        self.count = 0;
-        self.wanted = 0;
-        self.delay = None;
     }
 
     /// Fits the budget to what came in this time.
-    fn judge(&mut self, elapsed: Nanos) {
-        let rate = rate(self.count, elapsed);
+    fn judge(&mut self) {
+        let elapsed = self.elapsed; let rate = rate(self.count, elapsed);
+        if std::env::var_os("DBGB").is_some() { std::eprintln!("judge elapsed {elapsed} count {} rate {rate} of {} most {} ceil {} inflight {} delay {:?} {:p}", self.count, self.rate, self.most, self.ceiling, self.in_flight, self.delay, self); }
         self.rate = self.rate.saturating_sub(self.rate / 1024);
         self.lease = self.lease.saturating_sub(1);
-        if self.wanted < self.count / 4 {
-            return;
-        }
         let packet = (1 << RATE_SHIFT) / Nanos::from(self.rate.max(1));
         let most = DELAY.saturating_add(packet.saturating_mul(32));
         if rate >= self.rate / 8 * 7 && self.delay.is_some_and(|delay| delay > most) {
@@ -167,25 +177,39 @@ impl Budget {
             return;
         }
         if rate >= self.rate / 16 * 15 {
-            self.most = self.most.saturating_sub((self.most / 64).max(1));
+            self.full = self.full.saturating_add(1);
+            if self.full >= FULL {
+                self.full = 0;
+                self.most = self.most.saturating_sub((self.most / 64).max(1));
+            }
             return;
         }
+        self.full = 0;
         let more = if rate < self.rate / 2 {
-            (self.most / 2).max(16)
+            self.most.max(16)
+        } else if rate < self.rate / 4 * 3 {
+            (self.most / 2).max(8)
         } else {
             (self.most / 8).max(4)
         };
         let wanted = self.most.saturating_add(more);
         if wanted > self.ceiling {
-            let more = if self.lease > 0 { 0 } else { self.ceiling / 16 };
+            let more = if self.lease > 0 { 0 } else { self.ceiling / 4 };
             self.ceiling = self.ceiling.saturating_add(more.max(1));
         }
-        let buffer = self.rate_in(FAST).max(FIRST_CEILING);
-        self.ceiling = self.ceiling.min(buffer).min(self.rate_in(SLOW));
+        self.ceiling = self.ceiling.min(self.rate_in(SLOW)).min(800);
         self.most = wanted.min(self.ceiling);
     }
 
+    /// Packets that the port's rate has in a round trip and a half.
+    #[inline]
+    fn least(&self) -> u32 {
+        let time = self.round_trip.saturating_add(self.round_trip / 2);
+        self.rate_in(time).min(self.ceiling)
+    }
+
     /// Packets that the port's rate has in this time.
+    #[inline]
     fn rate_in(&self, time: Nanos) -> u32 {
         let packets = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
         u32::try_from(packets).unwrap_or(u32::MAX)

@@ -28,6 +28,9 @@ use super::lone::Lone;
 /// 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
 
+/// The same beside others.
+const CROWD: Nanos = 12 * MICROSECOND;
+
 /// A turn goes on while packets are yet to come for so long: that covers the time until the next sender's first ones arrive.
 /// What is more waits in the port, before whatever comes unscheduled.
 const HANDOVER: Nanos = 300 * MICROSECOND;
@@ -37,6 +40,9 @@ const STORED: u16 = 2;
 
 /// So many packets behind the first arrival tell a rate.
 const LEAST_TRAIN: u16 = 4;
+
+/// So many tell how closely packets follow each other.
+const FEW: u16 = 8;
 
 /// For so many turns after a loss windows stay below the one that was too large. It is tried again then, since buffers on
 /// the way may have been full of others' packets.
@@ -72,6 +78,13 @@ impl Floor {
         };
     }
 
+    /// The window should be smaller.
+    fn sink(&mut self, config: &Config) {
+        let less = (self.of(config) / 8).max(1);
+        self.below = self.below.saturating_add(less);
+        self.turns = 0;
+    }
+
     /// A turn asks for a window. Returns the least one.
     #[inline]
     fn follow(&mut self, wanted: u16, config: &Config) -> u16 {
@@ -104,6 +117,27 @@ struct Train {
     packets: u16,
 }
 
+impl Train {
+    /// Packets came, maybe the first ones.
+    #[inline]
+    fn add(train: &mut Option<Self>, packets: u16, now: Nanos) {
+        match train {
+            None => {
+                *train = Some(Self {
+                    first: now,
+                    last: now,
+                    head: packets,
+                    packets: 0,
+                });
+            }
+            Some(train) => {
+                train.last = now;
+                train.packets = train.packets.saturating_add(packets);
+            }
+        }
+    }
+}
+
 /// The grants to one sender.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Grants {
@@ -134,6 +168,12 @@ pub(super) struct Grants {
     lone: Lone,
     /// Of the least window, what the way has not shown to be too much; [`u16::MAX`] for all of it.
     floor: Floor,
+    /// The least time that a packet took lately behind another one.
+    pace: Option<Nanos>,
+    /// Packets that show it.
+    few: Option<Train>,
+    /// Senders to other devices share the way, whose turns nobody gives.
+    shared: bool,
     /// Packets of the turn before, and in which time they came, until it is asked for.
     shown: Option<(u16, Nanos)>,
 }
@@ -187,8 +227,7 @@ impl Grants {
     /// its window until the next grant, so the receiver does as well.
     pub(super) fn on_loss(&mut self, config: &Config) {
         let window = self.window(config);
-        if self.lone.waited {
-            // Others share the way, whose turns nobody gives.
+        if self.shared {
             self.floor.lower();
         }
         let floor = self.floor.of(config);
@@ -202,15 +241,13 @@ impl Grants {
     /// was not alone.
     #[inline]
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
-        if self.own.is_some() {
-            self.lone.note(window, time, now);
-        }
+        self.lone.note(window, time, now);
     }
 
-    /// By how much a turn's first packet came later than it might.
+    /// The least time that a turn's first packet took.
     #[inline]
-    pub(super) fn delay(&self, time: Nanos) -> Option<Nanos> {
-        self.lone.least().map(|least| time.saturating_sub(least))
+    pub(super) fn least_time(&self) -> Option<Nanos> {
+        self.lone.least()
     }
 
     /// So many packets of a turn came in a time, if a turn has ended since this was last asked.
@@ -227,19 +264,15 @@ impl Grants {
         }
         self.half = room.limit / 2;
         self.packet = room.packet;
-        match &mut self.train {
-            None => {
-                self.train = Some(Train {
-                    first: now,
-                    last: now,
-                    head: packets,
-                    packets: 0,
-                });
-            }
-            Some(train) => {
-                train.last = now;
-                train.packets = train.packets.saturating_add(packets);
-            }
+        Train::add(&mut self.train, packets, now);
+        Train::add(&mut self.few, packets, now);
+        if let Some(few) = self.few.filter(|few| few.packets >= FEW) {
+            self.few = None;
+            let each = few.last.saturating_sub(few.first);
+            let each = each.checked_div(few.packets.into()).unwrap_or(0);
+            self.pace = Some(self.pace.map_or(each, |least| {
+                each.min(least.saturating_add(least.div_ceil(64)))
+            }));
         }
     }
 
@@ -291,14 +324,23 @@ impl Grants {
         } else {
             None
         };
+        if by_time.is_some() || !alone {
+            self.shared = alone && self.is_shared(window, by_rate);
+            if self.shared {
+                self.floor.sink(config);
+            }
+        }
         let wanted = match (by_rate, by_time) {
+            (Some(_), Some(time)) if self.shared => time,
             (Some(rate), Some(time)) => rate.max(time),
             // The next time tells more.
+            (Some(_), None) if self.shared => window,
             (Some(rate), None) if alone => rate.max(window),
             (Some(wanted), None) | (None, Some(wanted)) => wanted,
             (None, None) => window,
         };
         let floor = self.floor.follow(wanted, config);
+        if std::env::var_os("DBGA").is_some() && window>20 { std::eprintln!("adapt window {window} by_rate {by_rate:?} by_time {by_time:?} alone {alone} shared {} wanted {wanted} floor {floor} most {most} {:p}", self.shared, self); }
         self.wanted = wanted
             .clamp(window / 2, window.saturating_mul(2))
             .min(most)
@@ -306,6 +348,16 @@ impl Grants {
         let fit = self.half.checked_div(self.packet).unwrap_or(u32::MAX);
         let fit = u16::try_from(fit).unwrap_or(u16::MAX);
         self.window = self.wanted.min(fit).max(floor);
+    }
+
+    /// Whether more packets were in front of the last turn's first one than its sender's own.
+    fn is_shared(&self, window: u16, by_rate: Option<u16>) -> bool {
+        let Some(pace) = self.pace else {
+            return false;
+        };
+        if std::env::var_os("DBG").is_some() { std::eprintln!("pace {pace} window {window} time {} floor {:?} rate {by_rate:?}", self.lone.time(), self.floor); }
+        let own = Nanos::from(window).saturating_mul(pace);
+        self.lone.time() > own.saturating_mul(2).saturating_add(self.lone.aim())
     }
 
     /// How many packets of a window make an acknowledgement due, if `least` do at least.
@@ -338,6 +390,6 @@ impl Grants {
         let handover = arrive(HANDOVER.max(self.lone.aim())).saturating_add(STORED);
         let before = self.handover.unwrap_or(window).saturating_sub(1);
         self.handover = Some(handover.max(before));
-        Some(arrive(SPAN))
+        Some(arrive(if alone { SPAN } else { CROWD }))
     }
 }

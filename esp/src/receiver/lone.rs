@@ -28,8 +28,10 @@ pub(super) struct Lone {
     since: Nanos,
     /// A window whose end was awaited, and the time that its next turn's first packet took.
     shown: Option<(u16, Nanos)>,
-    /// The time of the last turn was more than aimed at: packets waited on the way.
-    pub(super) waited: bool,
+    /// The next window is a small one, which shows the bare way.
+    drains: bool,
+    /// The time that the last turn's first packet took.
+    time: Nanos,
     /// The largest window is too small: it has to be acknowledged early.
     pub(super) pressed: bool,
 }
@@ -41,6 +43,7 @@ impl Lone {
         if now.saturating_sub(self.since) > MEMORY {
             self.since = now;
             self.least = [0, self.least[0]];
+            self.drains = true;
         }
         let [least, _] = &mut self.least;
         if *least == 0 || time < *least {
@@ -61,21 +64,34 @@ impl Lone {
     #[inline]
     pub(super) fn aim(&self) -> Nanos {
         let least = self.least().unwrap_or(0);
-        QUEUE.max(least.saturating_add(least / 8))
+        QUEUE.max(least.saturating_add(least / 2))
+    }
+
+    /// The time from the last turn to its first packet.
+    #[inline]
+    pub(super) fn time(&self) -> Nanos {
+        self.time
     }
 
     /// The window that the last time asks for, if there is a new one; `most` is the largest.
     pub(super) fn wanted(&mut self, window: u16, most: u16) -> Option<u16> {
         let (shown, time) = self.shown.take()?;
-        let aim = self.aim();
-        self.waited = time > aim;
+        if core::mem::take(&mut self.drains) {
+            return Some(window / 2);
+        }
+        let aim = self.aim(); if std::env::var_os("DBG").is_some() { std::eprintln!("lone shown {shown} time {time} aim {aim} window {window} most {most} pressed {}", self.pressed); }
+        self.time = time;
         let least = self.least().unwrap_or(time);
         if time > least.saturating_mul(2) {
             self.pressed = false;
         } else if window >= most && time <= least.saturating_add(least / 4) {
             self.pressed = true;
         }
-        let wanted = Nanos::from(shown).saturating_mul(aim).checked_div(time)?;
+        let wanted = if time <= least.saturating_add(least / 16) {
+            Nanos::from(shown).saturating_mul(2)
+        } else {
+            Nanos::from(shown).saturating_mul(aim).checked_div(time)?
+        };
         Some(u16::try_from(wanted.saturating_add(1)).unwrap_or(u16::MAX))
     }
 }

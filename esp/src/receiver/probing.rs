@@ -62,13 +62,18 @@ impl Receiver {
         let most = now.saturating_sub(timed.left);
         if timed.probed == timed.left {
             self.grants.note_time(timed.window, most, now);
-            self.news.delay = self.grants.delay(most);
+            self.news.time = self.grants.least_time().map(|least| (most, least));
             self.turnaround.sample(most);
             self.tries = 0;
         } else if self.turnaround.is_known() {
             self.turnaround
                 .sample_between(now.saturating_sub(timed.probed), most);
         }
+    }
+
+    /// A packet and its answer have taken this time.
+    pub(in super::super) fn note_way(&mut self, time: Nanos, now: Nanos) {
+        self.grants.note_time(0, time, now);
     }
 
     /// The packet that was probed for has arrived: it was late.
