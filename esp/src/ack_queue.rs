@@ -49,7 +49,7 @@ use budget::Budget;
 pub(super) use budget::News;
 use hosts::Hosts;
 use shares::Shares;
-pub use shares::{LAPSE, UNSCHEDULED};
+pub use shares::{CROWD, LAPSE, SHORT, UNSCHEDULED};
 pub use slot::Slot;
 use slot::{Kind, Position, Turn};
 

@@ -201,6 +201,9 @@ impl Connection {
         if options.takes_skips {
             self.sender.may_skip();
         }
+        if options.crowded {
+            self.sender.set_crowded();
+        }
         self.masks.take(options.nonce);
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.tell(largest);
@@ -386,6 +389,13 @@ impl Connection {
             && self.sender.awaits_window(&self.config)
             && self.receiver.has_nothing_to_send()
             && !self.liveness.has_probe()
+    }
+
+    /// Whether a transmission that begins now is to be announced by a packet of [`SHORT`](super::ack_queue::SHORT) bytes, and
+    /// [sealed](Self::seal_last), if it has more than one packet: many others announce theirs at the same receiver.
+    #[inline]
+    pub fn announces_short(&self) -> bool {
+        self.sender.announces_short(&self.config)
     }
 
     /// Whether bytes may be appended to the last queued packet (S5): it has never

@@ -145,6 +145,8 @@ pub(super) struct Grants {
     own: Option<Window>,
     /// The largest one that it takes.
     largest: u16,
+    /// Its announcements are short when nothing may follow them.
+    short: bool,
     /// The window, 0 as long as it is the sender's own choice.
     window: u16,
     /// Packets behind an announcement.
@@ -183,6 +185,7 @@ impl Grants {
     pub(super) fn take_options(&mut self, options: &Options) {
         self.largest = options.largest_grant.into();
         self.own = options.window.filter(|_| self.largest > 0);
+        self.short = options.announces_short;
     }
 
     /// Whether the sender's windows follow what arrives.
@@ -284,7 +287,11 @@ impl Grants {
         let wanted = if config.is_adaptive() {
             Window {
                 burst_length: self.window(config),
-                initial_ack_burst_length: self.start.max(own.initial_ack_burst_length),
+                initial_ack_burst_length: if self.start == 0 && self.short {
+                    0
+                } else {
+                    self.start.max(own.initial_ack_burst_length)
+                },
             }
         } else {
             self.window = 0;
