@@ -46,7 +46,7 @@
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};
 use budget::Budget;
-pub(super) use budget::News;
+pub(super) use budget::{on_wire, News};
 use hosts::Hosts;
 use shares::Shares;
 pub use shares::{CROWD, LAPSE, SHORT, UNSCHEDULED};

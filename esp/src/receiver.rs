@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::{Demand, News, PARTS};
+use super::ack_queue::{on_wire, Demand, News, PARTS};
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wide;
 use super::options::Options;
@@ -400,10 +400,11 @@ impl Receiver {
         if self.turn == Turn::Granted {
             return None;
         }
-        let end = match self.announced {
-            Some(start) => self.unscheduled_end(start, config),
-            None => self.given.add(self.peer.window(config)),
-        };
+        if self.announced.is_some() {
+            // What comes unscheduled has a part of the port's buffer of its own.
+            return Some(0);
+        }
+        let end = self.given.add(self.peer.window(config));
         Some(if self.expected.before(end) {
             self.expected.distance(end)
         } else {
@@ -492,6 +493,12 @@ impl Receiver {
             // What short transmissions brought before is no sign of the port's rate.
             self.news = News::default();
         }
+        let payload = if taken == count {
+            header.len
+        } else {
+            header.len / count.max(1) * taken
+        };
+        self.news.arrived = (taken, on_wire(taken, payload));
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
@@ -514,7 +521,7 @@ impl Receiver {
         }
         self.schedule_ack(header.seq, flags, config, now);
         if self.is_receiving() {
-            self.grants.take(taken, room, now);
+            self.grants.take(taken, self.news.arrived.1, room, now);
         }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })
@@ -522,7 +529,6 @@ impl Receiver {
 
     #[inline]
     fn advance(&mut self, packets: u16, now: Nanos) {
-        self.news.arrived = packets;
         self.expected = self.expected.add(packets);
         self.wide = self.wide.advanced(self.expected);
         self.see(self.expected);

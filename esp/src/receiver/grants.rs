@@ -42,7 +42,7 @@ const STORED: u16 = 2;
 const LEAST_TRAIN: u16 = 4;
 
 /// So many tell how closely packets follow each other.
-const FEW: u16 = 8;
+const FEW: u16 = 16;
 
 /// For so many turns after a loss windows stay below the one that was too large. It is tried again then, since buffers on
 /// the way may have been full of others' packets.
@@ -115,12 +115,14 @@ struct Train {
     head: u16,
     /// Those behind them.
     packets: u16,
+    /// Their bytes on the wire.
+    bytes: u32,
 }
 
 impl Train {
     /// Packets came, maybe the first ones.
     #[inline]
-    fn add(train: &mut Option<Self>, packets: u16, now: Nanos) {
+    fn add(train: &mut Option<Self>, packets: u16, bytes: u32, now: Nanos) {
         match train {
             None => {
                 *train = Some(Self {
@@ -128,11 +130,13 @@ impl Train {
                     last: now,
                     head: packets,
                     packets: 0,
+                    bytes: 0,
                 });
             }
             Some(train) => {
                 train.last = now;
                 train.packets = train.packets.saturating_add(packets);
+                train.bytes = train.bytes.saturating_add(bytes);
             }
         }
     }
@@ -176,8 +180,8 @@ pub(super) struct Grants {
     few: Option<Train>,
     /// Senders to other devices share the way, whose turns nobody gives.
     shared: bool,
-    /// Packets of the turn before, and in which time they came, until it is asked for.
-    shown: Option<(u16, Nanos)>,
+    /// Bytes of the turn before, and in which time they came, until it is asked for.
+    shown: Option<(u32, Nanos)>,
 }
 
 impl Grants {
@@ -244,6 +248,7 @@ impl Grants {
     /// was not alone.
     #[inline]
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
+        self.few = None;
         self.lone.note(window, time, now);
     }
 
@@ -253,26 +258,29 @@ impl Grants {
         self.lone.least()
     }
 
-    /// So many packets of a turn came in a time, if a turn has ended since this was last asked.
+    /// So many bytes of a turn came in a time, if a turn has ended since this was last asked.
     #[inline]
-    pub(super) fn take_train(&mut self) -> Option<(u16, Nanos)> {
+    pub(super) fn take_train(&mut self) -> Option<(u32, Nanos)> {
         self.shown.take()
     }
 
     /// Packets were taken.
     #[inline]
-    pub(super) fn take(&mut self, packets: u16, room: Room, now: Nanos) {
+    pub(super) fn take(&mut self, packets: u16, bytes: u32, room: Room, now: Nanos) {
         if self.own.is_none() {
             return;
         }
         self.half = room.limit / 2;
         self.packet = room.packet;
-        Train::add(&mut self.train, packets, now);
-        Train::add(&mut self.few, packets, now);
+        Train::add(&mut self.train, packets, bytes, now);
+        Train::add(&mut self.few, packets, bytes, now);
         if let Some(few) = self.few.filter(|few| few.packets >= FEW) {
             self.few = None;
-            let each = few.last.saturating_sub(few.first);
-            let each = each.checked_div(few.packets.into()).unwrap_or(0);
+            let elapsed = few.last.saturating_sub(few.first);
+            if elapsed > 0 {
+                self.shown = Some((few.bytes, elapsed));
+            }
+            let each = elapsed.checked_div(few.packets.into()).unwrap_or(0);
             self.pace = Some(self.pace.map_or(each, |least| {
                 each.min(least.saturating_add(least.div_ceil(64)))
             }));
@@ -388,7 +396,6 @@ impl Grants {
         if train.packets < LEAST_TRAIN {
             return None;
         }
-        self.shown = Some((train.packets, elapsed));
         let arrive = |time: Nanos| {
             let packets = u64::from(train.packets).saturating_mul(time);
             u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
