@@ -23,7 +23,6 @@
 // use all that a library offers.
 #![cfg_attr(MODULE, allow(dead_code, unused_imports, unreachable_pub))]
 
-extern crate std;
 pub mod ack_queue;
 pub mod config;
 pub mod connection;

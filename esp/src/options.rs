@@ -226,9 +226,8 @@ impl Options {
 
     /// The same options of a host to whose device many connections send.
     pub fn crowded(mut options: [u8; OPTIONS_LEN]) -> [u8; OPTIONS_LEN] {
-        if let [.., bits] = &mut options {
-            *bits |= CROWDED;
-        }
+        let [.., bits] = &mut options;
+        *bits |= CROWDED;
         options
     }
 

@@ -498,7 +498,17 @@ impl Receiver {
         } else {
             header.len / count.max(1) * taken
         };
-        self.news.arrived = (taken, on_wire(taken, payload));
+        let wire = on_wire(taken, payload);
+        let (packets, bytes) = match self.news.arrived {
+            (packets, bytes, at) if at == now => (packets, bytes),
+            // Nobody has asked: it did not count.
+            _ => (0, 0),
+        };
+        self.news.arrived = (
+            packets.saturating_add(taken),
+            bytes.saturating_add(wire),
+            now,
+        );
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
@@ -521,7 +531,7 @@ impl Receiver {
         }
         self.schedule_ack(header.seq, flags, config, now);
         if self.is_receiving() {
-            self.grants.take(taken, self.news.arrived.1, room, now);
+            self.grants.take(taken, wire, room, now);
         }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })

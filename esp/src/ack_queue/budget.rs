@@ -57,8 +57,8 @@ const SHORTEST: u32 = 84;
 /// What the packets of a connection have shown since the queue last asked.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(in super::super) struct News {
-    /// Packets that were taken last, and their bytes on the wire.
-    pub(in super::super) arrived: (u16, u32),
+    /// Packets that were taken last, their bytes on the wire, and when.
+    pub(in super::super) arrived: (u16, u32, Nanos),
     /// Others were found missing.
     pub(in super::super) lost: bool,
     /// So many bytes of a turn came in a time.
@@ -71,7 +71,9 @@ pub(in super::super) struct News {
 #[inline]
 pub(in super::super) fn on_wire(packets: u16, payload: u16) -> u32 {
     let packets = u32::from(packets);
-    let frames = packets.saturating_mul(FRAMING).saturating_add(payload.into());
+    let frames = packets
+        .saturating_mul(FRAMING)
+        .saturating_add(payload.into());
     frames.max(packets.saturating_mul(SHORTEST))
 }
 
@@ -158,7 +160,7 @@ impl Budget {
             };
             self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
         }
-        let (packets, bytes) = news.arrived;
+        let (packets, bytes, _) = news.arrived;
         if let Some(each) = bytes.checked_div(packets.into()) {
             self.packet = self.packet.max(each);
             self.arrive(bytes, waits, now);
@@ -190,7 +192,6 @@ impl Budget {
         let rate = rate(self.count, self.elapsed);
         self.rate = self.rate.saturating_sub(self.rate / 1024).max(rate);
         self.lease = self.lease.saturating_sub(1);
-        if std::env::var_os("DBGB").is_some() { std::eprintln!("judge elapsed {} count {} rate {rate} of {} most {} least {} ceil {} inflight {} delay {:?} rt {} at {} {:p}", self.elapsed, self.count, self.rate, self.most, self.least(), self.ceiling, self.in_flight, self.delay, self.round_trip, self.last, self); }
         if rate >= self.rate / 8 * 7 && self.delay.is_some_and(|delay| delay > self.most_delay()) {
             self.most = self.most.saturating_sub((self.most / 8).max(1));
             return;
@@ -239,7 +240,7 @@ impl Budget {
     /// Packets that arrive in a round trip and a half: so many never wait in the port.
     #[inline]
     fn least(&self) -> u32 {
-        let time = self.round_trip.saturating_add(self.round_trip / 2);
+        let time = self.round_trip.saturating_mul(2);
         self.arrive_in(time).min(self.ceiling)
     }
 
@@ -248,7 +249,9 @@ impl Budget {
     fn arrive_in(&self, time: Nanos) -> u32 {
         let bytes = Nanos::from(self.rate).saturating_mul(time) >> RATE_SHIFT;
         let packets = bytes.min(LARGEST).checked_div(self.packet.into());
-        packets.and_then(|packets| u32::try_from(packets).ok()).unwrap_or(0)
+        packets
+            .and_then(|packets| u32::try_from(packets).ok())
+            .unwrap_or(0)
     }
 
     /// Packets were lost: the port, or another queue on the way, takes less than was in flight.

@@ -44,9 +44,9 @@ const LEAST_TRAIN: u16 = 4;
 /// So many tell how closely packets follow each other.
 const FEW: u16 = 16;
 
-/// For so many turns after a loss windows stay below the one that was too large. It is tried again then, since buffers on
+/// For so many times an eighth of a window after a loss windows stay below the one that was too large. It is tried again then, since buffers on
 /// the way may have been full of others' packets.
-const LEASE: u16 = 256;
+const LEASE: u32 = 256;
 
 /// The least window, once losses have shown that the way is shared.
 const LEAST: u16 = 2;
@@ -133,6 +133,7 @@ impl Train {
                     bytes: 0,
                 });
             }
+            Some(train) if train.first == now => train.head = train.head.saturating_add(packets),
             Some(train) => {
                 train.last = now;
                 train.packets = train.packets.saturating_add(packets);
@@ -153,14 +154,14 @@ pub(super) struct Grants {
     short: bool,
     /// The window, 0 as long as it is the sender's own choice.
     window: u16,
-    /// Packets behind an announcement.
-    start: u16,
+    /// Packets behind an announcement, once the ACK queue has told.
+    start: Option<u16>,
     /// The window that the rate asks for, whether or not the receive buffer has room for it.
     wanted: u16,
     /// The largest window that the way has room for, as a loss has shown.
     ceiling: u16,
-    /// Turns for which that holds.
-    lease: u16,
+    /// Packets for which that holds.
+    lease: u32,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
     /// The room that a packet takes there, bytes.
@@ -201,7 +202,7 @@ impl Grants {
     /// The sender may have so many packets behind an announcement.
     #[inline]
     pub(super) fn set_start(&mut self, start: u16) {
-        self.start = start;
+        self.start = Some(start);
     }
 
     /// The window that was granted last, or that of `config`.
@@ -217,7 +218,8 @@ impl Grants {
     /// The most packets that may come behind the number given last.
     #[inline]
     pub(super) fn most(&self, config: &Config) -> u16 {
-        self.window(config).max(self.start.saturating_add(1))
+        self.window(config)
+            .max(self.start.unwrap_or(0).saturating_add(1))
     }
 
     /// Bytes that the receive buffer lacks room for: two windows as large as the rate asks for.
@@ -240,7 +242,7 @@ impl Grants {
         let floor = self.floor.of(config);
         if window > floor {
             self.ceiling = (window / 4 * 3).max(floor);
-            self.lease = LEASE;
+            self.lease = LEASE.saturating_mul(u32::from(window / 8).max(1));
         }
     }
 
@@ -295,17 +297,19 @@ impl Grants {
         let wanted = if config.is_adaptive() {
             Window {
                 burst_length: self.window(config),
-                initial_ack_burst_length: if self.start == 0 && self.short {
-                    0
-                } else {
-                    self.start.max(own.initial_ack_burst_length)
+                initial_ack_burst_length: match self.start {
+                    Some(0) if self.short => 0,
+                    start => start.unwrap_or(0).max(own.initial_ack_burst_length),
                 },
             }
         } else {
             self.window = 0;
             self.wanted = 0;
             self.lease = 0;
-            self.start = 0;
+            self.start = None;
+            self.lone.pressed = false;
+            self.floor = Floor::default();
+            self.shared = false;
             self.handover = None;
             own
         };
@@ -326,21 +330,27 @@ impl Grants {
     /// Packets that came `unscheduled` tell no rate, since they came between those of others.
     #[inline]
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, config: &Config) {
-        let train = self.train.take().filter(|_| !unscheduled);
+        let train = self.train.take();
         let window = self.window(config);
+        if !config.is_adaptive() {
+            return;
+        }
         let mut most = config.burst_length_max.min(self.largest);
         if self.lease > 0 {
-            self.lease = self.lease.saturating_sub(1);
+            let came = train.map_or(0, |train| train.head.saturating_add(train.packets));
+            self.lease = self.lease.saturating_sub(came.into());
             most = most.min(self.ceiling);
         }
-        let by_rate = train.and_then(|train| self.by_rate(train, alone, window));
+        let by_rate = train
+            .filter(|_| !unscheduled)
+            .and_then(|train| self.by_rate(train, alone, window));
         let by_time = if alone {
             self.lone.wanted(window, most)
         } else {
             None
         };
         if by_time.is_some() || !alone {
-            self.shared = alone && self.is_shared(window, by_rate);
+            self.shared = alone && self.is_shared(window);
             if self.shared {
                 self.floor.sink(config);
             }
@@ -355,7 +365,6 @@ impl Grants {
             (None, None) => window,
         };
         let floor = self.floor.follow(wanted, config);
-        if std::env::var_os("DBGA").is_some() && window>20 { std::eprintln!("adapt window {window} by_rate {by_rate:?} by_time {by_time:?} alone {alone} shared {} wanted {wanted} floor {floor} most {most} {:p}", self.shared, self); }
         self.wanted = wanted
             .clamp(window / 2, window.saturating_mul(2))
             .min(most)
@@ -366,11 +375,10 @@ impl Grants {
     }
 
     /// Whether more packets were in front of the last turn's first one than its sender's own.
-    fn is_shared(&self, window: u16, by_rate: Option<u16>) -> bool {
+    fn is_shared(&self, window: u16) -> bool {
         let Some(pace) = self.pace else {
             return false;
         };
-        if std::env::var_os("DBG").is_some() { std::eprintln!("pace {pace} window {window} time {} floor {:?} rate {by_rate:?}", self.lone.time(), self.floor); }
         let own = Nanos::from(window).saturating_mul(pace);
         self.lone.time() > own.saturating_mul(2).saturating_add(self.lone.aim())
     }

@@ -79,8 +79,8 @@ impl Lone {
         if core::mem::take(&mut self.drains) {
             return Some(window / 2);
         }
-        let aim = self.aim(); if std::env::var_os("DBG").is_some() { std::eprintln!("lone shown {shown} time {time} aim {aim} window {window} most {most} pressed {}", self.pressed); }
         self.time = time;
+        let aim = self.aim();
         let least = self.least().unwrap_or(time);
         if time > least.saturating_mul(2) {
             self.pressed = false;
