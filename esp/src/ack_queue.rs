@@ -353,8 +353,10 @@ impl AckQueue {
         if demand == Demand::Nothing {
             self.refund(slot, connection);
         }
-        self.budget
-            .note(connection.take_news(), self.waiting > 0, now);
+        if connection.grants() {
+            self.budget
+                .note(connection.take_news(), self.waiting > 0, now);
+        }
         let verdict = self.update(slot, demand, now);
         if let Some(packets) = connection.in_flight().filter(|_| slot.is_scheduled()) {
             self.count_in_flight(slot, packets);

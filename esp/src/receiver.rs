@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::{on_wire, Demand, News, PARTS};
+use super::ack_queue::{on_wire, Demand, News, PARTS, SHORT};
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wide;
 use super::options::Options;
@@ -162,6 +162,8 @@ pub(super) struct Receiver {
     unreported: bool,
     /// The number of a packet with TXS, until it is acknowledged.
     announced: Option<Seq>,
+    /// That packet was a short one, which nothing follows unscheduled.
+    brief: bool,
     /// An answer is due, congested or not.
     answer: bool,
     request: Request,
@@ -207,6 +209,7 @@ impl Receiver {
             news: News::default(),
             unreported: false,
             announced: None,
+            brief: false,
             answer: false,
             request: Request::Not,
             asked: None,
@@ -341,7 +344,12 @@ impl Receiver {
     /// number `start`.
     #[inline]
     fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
-        start.add(self.peer.unscheduled(config)).add(1)
+        let packets = if self.brief {
+            0
+        } else {
+            self.peer.unscheduled(config)
+        };
+        start.add(packets).add(1)
     }
 
     /// The sender's SYN had these options.
@@ -528,6 +536,9 @@ impl Receiver {
         }
         if taken < new {
             flags &= !flags::TXF;
+        }
+        if flags & super::wire::flags::TXS != 0 {
+            self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
         }
         self.schedule_ack(header.seq, flags, config, now);
         if self.is_receiving() {

@@ -29,14 +29,14 @@ const DELAY: Nanos = 50 * MICROSECOND;
 const PAUSE: Nanos = 2 * MILLISECOND;
 
 /// So many packets a port with a buffer of 128 KiB takes beside those that come [unscheduled](super::UNSCHEDULED).
-const FIRST_CEILING: u32 = 42;
+const FIRST_CEILING: u32 = 32;
 const LEAST_CEILING: u32 = 8;
 
 /// The buffer of a fast port takes what comes in this time: 400 packets at 100 Gbit/s.
 const FAST: Nanos = 50 * MICROSECOND;
 
 /// What more comes in this time waits too long in a slow port: 24 packets at 1 Gbit/s.
-const SLOW: Nanos = 300 * MICROSECOND;
+const SLOW: Nanos = 200 * MICROSECOND;
 
 /// No port has a buffer for more, bytes.
 const LARGEST: u64 = 1_200_000;
@@ -241,7 +241,7 @@ impl Budget {
     #[inline]
     fn least(&self) -> u32 {
         let time = self.round_trip.saturating_mul(2);
-        self.arrive_in(time).min(self.ceiling)
+        self.arrive_in(time.min(SLOW)).min(self.ceiling)
     }
 
     /// Full packets that arrive in this time at the port's rate.

@@ -193,6 +193,12 @@ impl Grants {
         self.short = options.announces_short;
     }
 
+    /// Whether the sender's announcements are short when nothing may follow them.
+    #[inline]
+    pub(super) fn are_short(&self) -> bool {
+        self.short
+    }
+
     /// Whether the sender's windows follow what arrives.
     #[inline]
     pub(super) fn is_on(&self, config: &Config) -> bool {
