@@ -24,7 +24,7 @@ use crate::{
     statistics::{Statistic, Statistics},
     sysctl::{Live, Seen},
 };
-use core::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
+use core::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering::Relaxed};
 use kernel::{
     rbtree::{RBTree, RBTreeNode},
     sync::Arc,
@@ -50,6 +50,11 @@ pub(crate) struct AckQueue<P: Scheduled> {
     arrivals: Arc<Arrivals>,
     live: Arc<Live>,
     statistics: Arc<Statistics>,
+    /// Connections that have a place.
+    connections: AtomicU32,
+    /// Whether one waits for its turn, as it was when the lock was last released: then every packet counts, since it may be the
+    /// one that makes room in the budget.
+    waits: AtomicBool,
     waiting: BhLock<Waiting<P>>,
     /// The link's speed, Mbit/s, or [`UNASKED`]. Written with the devices' configuration locked, where it changes.
     speed: AtomicU32,
@@ -115,6 +120,7 @@ pub(crate) fn serve<P: Scheduled>(queue: &Alarmed<AckQueue<P>>, now: u64, softir
             if let Some(at) = waiting.order.deadline() {
                 set_timer(queue, waiting, at);
             }
+            queue.tell(waiting);
             return;
         };
         let Some(sock) = waiting.sockets.pop(turn.list().index()) else {
@@ -159,6 +165,8 @@ impl<P: Scheduled> AckQueue<P> {
             arrivals: queues.arrivals.clone(),
             live: queues.live.clone(),
             statistics: queues.statistics.clone(),
+            connections: AtomicU32::new(0),
+            waits: AtomicBool::new(false),
             waiting: BhLock::new_atomic(waiting, kernel::static_lock_class!())?,
             speed: AtomicU32::new(UNASKED),
         })
@@ -176,6 +184,15 @@ impl<P: Scheduled> AckQueue<P> {
     fn last_arrival(&self) -> u64 {
         self.arrivals.last(self.ifindex)
     }
+
+    /// To be called before the lock is released: tells others whether one waits.
+    #[inline]
+    fn tell(&self, waiting: &Waiting<P>) {
+        let waits = waiting.order.waiting() > 0;
+        if self.waits.load(Relaxed) != waits {
+            self.waits.store(waits, Relaxed);
+        }
+    }
 }
 
 /// A connection's place in its device's ACK queue.
@@ -192,7 +209,9 @@ impl<P: Scheduled> Place<P> {
     /// connection before.
     pub(crate) fn new(sock: &Sock<P>, peer: Mac, queue: Shared<P>) -> Self {
         let slot = Slot::of(peer.to_bits());
-        queue.waiting.lock().sockets.admit(sock, slot);
+        if queue.waiting.lock().sockets.admit(sock, slot) {
+            queue.connections.fetch_add(1, Relaxed);
+        }
         Place {
             queue,
             seen: Seen::default(),
@@ -203,6 +222,12 @@ impl<P: Scheduled> Place<P> {
     /// The queue.
     pub(crate) fn queue(&self) -> &Shared<P> {
         &self.queue
+    }
+
+    /// Whether many connections have a place in the queue: those that open are told so.
+    #[inline]
+    pub(crate) fn is_crowded(&self) -> bool {
+        self.queue.connections.load(Relaxed) as usize > esp::ack_queue::CROWD
     }
 
     /// Hands new parameters to the engine, before it decides anything.
@@ -230,10 +255,10 @@ impl<P: Scheduled> Place<P> {
     pub(crate) fn update(&mut self, sock: &Sock<P>, engine: &mut Connection, now: u64) -> Due {
         let demand = engine.demand();
         let counted = demand != Demand::Nothing;
-        if !demand.is_turn() && counted == self.counted {
+        let queue = &self.queue;
+        if !demand.is_turn() && counted == self.counted && !queue.waits.load(Relaxed) {
             return Due::NOT;
         }
-        let queue = &self.queue;
         let mut guard = queue.waiting.lock();
         let waiting = &mut *guard;
         self.counted = counted;
@@ -259,6 +284,7 @@ impl<P: Scheduled> Place<P> {
                 set_timer(queue, waiting, at);
             }
         }
+        queue.tell(waiting);
         drop(guard);
         drop(released);
         Due(due)
@@ -280,6 +306,7 @@ impl<P: Scheduled> Place<P> {
         let waiting = &mut *guard;
         let now = timer::now();
         if let Some(slot) = waiting.sockets.slot(sock) {
+            queue.connections.fetch_sub(1, Relaxed);
             // The socket leaves its list as well, if it is in one.
             let _ = waiting.order.update(slot, Demand::Nothing, now);
             waiting.order.release(slot);
@@ -289,6 +316,7 @@ impl<P: Scheduled> Place<P> {
         if waiting.order.is_due(now) {
             set_timer(queue, waiting, now);
         }
+        queue.tell(waiting);
         drop(guard);
         drop(released);
     }

@@ -11,7 +11,7 @@
 
 use crate::net::errno::prelude::*;
 use crate::{
-    esp::{self, flags, Connection, Header, Seq, HEADER_LEN, SUM_LEN},
+    esp::{self, ack_queue::SHORT, flags, Connection, Header, Seq, HEADER_LEN, SUM_LEN},
     net::{
         device::Device,
         message::Message,
@@ -294,6 +294,11 @@ impl Sending {
         rest: usize,
     ) -> Result<usize> {
         let mut taken = self.extend_last(sock, engine, msg, rest)?;
+        if taken == 0 && rest > self.mss as usize && engine.announces_short() && !msg.is_in_place()
+        {
+            taken = self.append(sock, engine, msg, SHORT)?;
+            engine.seal_last();
+        }
         if taken == 0 && (rest > self.mss as usize || msg.is_in_place()) {
             taken = self.append_store(sock, engine, msg, rest)?;
             if taken == 0 {

@@ -44,7 +44,7 @@
 //!   the user has ended both halves, data ends the connection in the same way, as
 //!   with TCP.
 
-use super::ack_queue::Demand;
+use super::ack_queue::{Demand, News};
 use super::config::{Config, Stats, LARGEST_WINDOW};
 use super::cookie::MOST_WINDOW;
 use super::masks::Masks;
@@ -210,6 +210,9 @@ impl Connection {
         }
         self.peer_selective = options.selective;
         self.agree();
+        if options.crowded {
+            self.sender.set_crowded();
+        }
         self.masks.take(options.nonce);
         if let (Some(records), Some(largest)) = (&mut self.records, options.records) {
             records.tell(largest);
@@ -402,6 +405,13 @@ impl Connection {
             && self.sender.awaits_window(&self.config)
             && self.receiver.has_nothing_to_send()
             && !self.liveness.has_probe()
+    }
+
+    /// Whether a transmission that begins now is to be announced by a packet of [`SHORT`](super::ack_queue::SHORT) bytes, and
+    /// [sealed](Self::seal_last), if it has more than one packet: many others announce theirs at the same receiver.
+    #[inline]
+    pub fn announces_short(&self) -> bool {
+        self.sender.announces_short(&self.config)
     }
 
     /// Whether bytes may be appended to the last queued packet (S5): it has never
@@ -607,7 +617,32 @@ impl Connection {
     /// acknowledgement go.
     #[inline]
     pub fn take_turn(&mut self) {
-        self.receiver.take_turn();
+        self.receiver.take_turn(false);
+    }
+
+    /// As [`take_turn`](Self::take_turn), while no other connection of the device wants one.
+    #[inline]
+    pub(super) fn take_lone_turn(&mut self) {
+        self.receiver.take_turn(true);
+    }
+
+    /// What the other side's packets have shown since this was last asked.
+    #[inline]
+    pub(super) fn take_news(&mut self) -> News {
+        self.receiver.take_news()
+    }
+
+    /// Packets that the other side may send and that have not come. `None` while an acknowledgement is to leave that opens a
+    /// window.
+    #[inline]
+    pub(super) fn in_flight(&self) -> Option<u16> {
+        self.receiver.in_flight(&self.config)
+    }
+
+    /// The window that the next turn opens, packets.
+    #[inline]
+    pub(super) fn next_window(&self) -> u16 {
+        self.receiver.next_window(&self.config)
     }
 
     /// Whether the peer owes a sign of life soon.

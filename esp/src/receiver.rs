@@ -33,7 +33,7 @@
 //! * An empty packet carries the number of the next packet that takes one. If that
 //!   shows a new hole, the receiver requests it as well.
 
-use super::ack_queue::{Demand, PARTS};
+use super::ack_queue::{on_wire, Demand, News, PARTS, SHORT};
 use super::config::{Config, LARGEST_WINDOW};
 use super::masks::Wrapped;
 use super::options::Options;
@@ -49,6 +49,7 @@ use probing::{Probing, Timed};
 
 mod behind;
 mod grants;
+mod lone;
 mod numbers;
 mod probing;
 
@@ -143,6 +144,8 @@ pub(super) struct Receiver {
     wrapped: Wrapped,
     /// The acknowledgement number that left last and opened a window.
     given: Seq,
+    /// Behind the last number that the sender may use by all that it was given.
+    allowed: Seq,
     /// Behind the highest number known to be in use.
     seen: Seq,
     incoming: Incoming,
@@ -154,11 +157,17 @@ pub(super) struct Receiver {
     before: u16,
     due: Due,
     turn: Turn,
+    /// It came while no other connection of the device wanted one.
+    alone: bool,
+    /// What [`take_news`](Self::take_news) returns next.
+    news: News,
     /// The start or the end of a transmission has come and no acknowledgement
     /// has left since.
     unreported: bool,
     /// The number of a packet with TXS, until it is acknowledged.
     announced: Option<Seq>,
+    /// That packet was a short one, which nothing follows unscheduled.
+    brief: bool,
     /// An answer is due, congested or not.
     answer: bool,
     request: Request,
@@ -193,6 +202,7 @@ impl Receiver {
             expected,
             wrapped: Wrapped::default().advanced(irs, expected),
             given: expected,
+            allowed: expected,
             seen: expected,
             incoming: Incoming::Idle,
             congested: false,
@@ -200,8 +210,11 @@ impl Receiver {
             before: 0,
             due: Due::Not,
             turn: Turn::Not,
+            alone: false,
+            news: News::default(),
             unreported: false,
             announced: None,
+            brief: false,
             answer: false,
             request: Request::Not,
             asked: None,
@@ -308,9 +321,10 @@ impl Receiver {
     /// See [`Connection::take_turn`](super::Connection::take_turn). The reason for
     /// the turn may be gone, a hole filled; the turn is used all the same.
     #[inline]
-    pub(super) fn take_turn(&mut self) {
+    pub(super) fn take_turn(&mut self, alone: bool) {
         if self.is_scheduled() {
             self.turn = Turn::Granted;
+            self.alone = alone;
             self.due = Due::Now;
         }
     }
@@ -337,7 +351,12 @@ impl Receiver {
     /// number `start`.
     #[inline]
     fn unscheduled_end(&self, start: Seq, config: &Config) -> Seq {
-        start.add(self.peer.unscheduled(config)).add(1)
+        let packets = if self.brief {
+            0
+        } else {
+            self.peer.unscheduled(config)
+        };
+        start.add(packets).add(1)
     }
 
     /// The sender's SYN had these options.
@@ -379,6 +398,39 @@ impl Receiver {
     #[inline]
     pub(super) fn note_arrival(&mut self, at: Nanos) {
         self.heard = at;
+    }
+
+    /// See [`Connection::take_news`](super::Connection::take_news).
+    #[inline]
+    pub(super) fn take_news(&mut self) -> News {
+        News {
+            train: self.grants.take_train(),
+            ..core::mem::take(&mut self.news)
+        }
+    }
+
+    /// See [`Connection::in_flight`](super::Connection::in_flight).
+    #[inline]
+    pub(super) fn in_flight(&self, config: &Config) -> Option<u16> {
+        if self.turn == Turn::Granted {
+            return None;
+        }
+        if self.announced.is_some() {
+            // What comes unscheduled has a part of the port's buffer of its own.
+            return Some(0);
+        }
+        let end = self.given.add(self.peer.window(config));
+        Some(if self.expected.before(end) {
+            self.expected.distance(end)
+        } else {
+            0
+        })
+    }
+
+    /// See [`Connection::next_window`](super::Connection::next_window).
+    #[inline]
+    pub(super) fn next_window(&self, config: &Config) -> u16 {
+        self.peer.window(config)
     }
 
     /// A connection that is not scheduled needs no turn.
@@ -458,6 +510,20 @@ impl Receiver {
         if taken == 0 {
             return Err(DropReason::NoRoom);
         }
+        if skip == 0 && header.has(flags::TXS) {
+            // What short transmissions brought before is no sign of the port's rate.
+            self.news = News::default();
+        }
+        let payload = if taken == count {
+            header.len
+        } else {
+            header.len / count.max(1) * taken
+        };
+        let bytes = if self.is_handed() {
+            0
+        } else {
+            self.note_arrived(taken, payload, now)
+        };
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
@@ -478,12 +544,29 @@ impl Receiver {
         if taken < new {
             flags &= !flags::TXF;
         }
+        if flags & super::wire::flags::TXS != 0 {
+            self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
+        }
         self.schedule_ack(header.seq, flags, config, now);
         if self.is_receiving() && !self.is_handed() {
-            self.grants.take(taken, room, now);
+            self.grants.take(taken, bytes, room, now);
         }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })
+    }
+
+    /// Packets have arrived with so many bytes of payload in all. Returns what they took on the wire.
+    #[inline]
+    fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) -> u32 {
+        let wire = on_wire(count, payload);
+        let (packets, bytes) = match self.news.arrived {
+            (packets, bytes, at) if at == now => (packets, bytes),
+            // Nobody has asked: it did not count.
+            _ => (0, 0),
+        };
+        let (packets, bytes) = (packets.saturating_add(count), bytes.saturating_add(wire));
+        self.news.arrived = (packets, bytes, now);
+        wire
     }
 
     #[inline]
@@ -615,6 +698,7 @@ impl Receiver {
         if !known {
             self.asked = Some(self.expected);
             *lost = u32::from(self.expected.distance(seq));
+            self.news.lost = true;
             self.grants.on_loss(config);
         }
         self.request = if probed {
@@ -762,7 +846,8 @@ impl Receiver {
             return None;
         }
         if self.turn == Turn::Granted {
-            self.grants.adapt(self.announced.is_some(), config);
+            self.grants
+                .adapt(self.announced.is_some(), self.alone, config);
         }
         let (grant, window) = self.grants.grant(config)?;
         if config.is_adaptive() {
@@ -793,6 +878,10 @@ impl Receiver {
         self.time(kind, config, now);
         self.given = self.expected;
         self.announced = None;
+        let allowed = self.given.add(self.peer.window(config));
+        if self.allowed.before(allowed) {
+            self.allowed = allowed;
+        }
         if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
             self.before = self.before.saturating_add(self.since);
             self.since = 0;

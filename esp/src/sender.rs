@@ -174,6 +174,17 @@ impl Sender {
         self.records = true;
     }
 
+    /// Many others send to the receiver.
+    pub(super) fn set_crowded(&mut self) {
+        self.grants.set_crowded();
+    }
+
+    /// See [`Connection::announces_short`](super::Connection::announces_short).
+    #[inline]
+    pub(super) fn announces_short(&self, config: &Config) -> bool {
+        !self.open && !self.records && self.grants.is_short(config) && self.unsent() == 0
+    }
+
     /// The receiver grants windows.
     #[inline]
     pub(super) fn take_grant(&mut self, grant: Grant) {

@@ -193,9 +193,8 @@ impl Connection {
         self.receiver = Receiver::new(header.seq, now);
         self.receiver.answer();
         self.liveness.restart(now);
-        self.state = State::Established;
         outcome.answered = true;
-        outcome.established = true;
+        self.establish(now, outcome);
         Ok(())
     }
 
@@ -222,8 +221,16 @@ impl Connection {
             .on_ack(header.ack, true, &self.config, &mut self.rtt, now);
         self.liveness.restart(now);
         if self.state == State::SynReceived {
-            self.state = State::Established;
-            outcome.established = true;
+            self.establish(now, outcome);
+        }
+    }
+
+    /// The handshake is complete, and has shown how long the way is.
+    fn establish(&mut self, now: Nanos, outcome: &mut Outcome) {
+        self.state = State::Established;
+        outcome.established = true;
+        if self.rtt.is_known() {
+            self.receiver.note_way(self.rtt.smoothed(), now);
         }
     }
 
@@ -392,8 +399,7 @@ impl Connection {
             }
         }
         if acked.syn && self.state == State::SynReceived {
-            self.state = State::Established;
-            outcome.established = true;
+            self.establish(now, outcome);
         }
         if acked.fin {
             match self.state {

@@ -258,8 +258,9 @@ impl Receiver {
             self.timed = None;
         }
         self.behind.kept = self.behind.kept.and_also(run);
+        let bytes = self.note_arrived(count, header.len, now);
         if self.is_receiving() {
-            self.grants.take(count, room, now);
+            self.grants.take(count, bytes, room, now);
         }
         self.find_missing(now);
         Ok(Taken::Kept)
@@ -371,6 +372,7 @@ impl Receiver {
         }
         self.behind.gone = self.behind.gone.saturating_add(packets);
         if self.behind.gone > window / SHARE {
+            self.news.lost = true;
             self.grants.on_loss(config);
         }
     }

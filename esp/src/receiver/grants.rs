@@ -17,15 +17,19 @@
 //! * When the receiver's parameters become fixed, it grants such a sender the sender's own
 //!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
-use super::super::config::Config;
+use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
 use super::super::timers::{Nanos, MICROSECOND};
 use super::super::wire::Grant;
+use super::lone::Lone;
 
 /// A window lasts this long at the rate of arrivals: at 10 Gbit/s it has 81 full packets of an MTU of
 /// 1500 bytes.
 const SPAN: Nanos = 100 * MICROSECOND;
+
+/// The same beside others.
+const CROWD: Nanos = 12 * MICROSECOND;
 
 /// A turn goes on while packets are yet to come for so long: that covers the time until the next sender's first ones arrive.
 /// What is more waits in the port, before whatever comes unscheduled.
@@ -37,9 +41,68 @@ const STORED: u16 = 2;
 /// So many packets behind the first arrival tell a rate.
 const LEAST_TRAIN: u16 = 4;
 
-/// For so many turns after a loss windows stay below the one that was too large. It is tried again then, since buffers on
+/// So many tell how closely packets follow each other.
+const FEW: u16 = 16;
+
+/// For so many times an eighth of a window after a loss windows stay below the one that was too large. It is tried again then, since buffers on
 /// the way may have been full of others' packets.
-const LEASE: u16 = 256;
+const LEASE: u32 = 256;
+
+/// The least window, once losses have shown that the way is shared.
+const LEAST: u16 = 2;
+
+/// With so many turns in a row that ask for more, the least window grows by a packet.
+const PATIENCE: u16 = 8;
+
+/// The least window: the configured one, unless the way has shown to be too narrow for it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Floor {
+    /// It is so much smaller.
+    below: u16,
+    /// Turns in a row that asked for more.
+    turns: u16,
+}
+
+impl Floor {
+    #[inline]
+    fn of(self, config: &Config) -> u16 {
+        let window = config.window();
+        window.saturating_sub(self.below).max(LEAST.min(window))
+    }
+
+    /// The configured window is too large.
+    fn lower(&mut self) {
+        *self = Self {
+            below: LARGEST_WINDOW,
+            turns: 0,
+        };
+    }
+
+    /// The window should be smaller.
+    fn sink(&mut self, config: &Config) {
+        let less = (self.of(config) / 8).max(1);
+        self.below = self.below.saturating_add(less);
+        self.turns = 0;
+    }
+
+    /// A turn asks for a window. Returns the least one.
+    #[inline]
+    fn follow(&mut self, wanted: u16, config: &Config) -> u16 {
+        if self.below > 0 {
+            self.below = self.below.min(config.window());
+            self.turns = if wanted > self.of(config) {
+                self.turns.saturating_add(1)
+            } else {
+                0
+            };
+            if self.turns >= PATIENCE {
+                self.turns = 0;
+                self.below = self.below.saturating_sub(1);
+            }
+        }
+        self.of(config)
+    }
+}
 
 /// Packets that arrive one behind the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -52,6 +115,32 @@ struct Train {
     head: u16,
     /// Those behind them.
     packets: u16,
+    /// Their bytes on the wire.
+    bytes: u32,
+}
+
+impl Train {
+    /// Packets came, maybe the first ones.
+    #[inline]
+    fn add(train: &mut Option<Self>, packets: u16, bytes: u32, now: Nanos) {
+        match train {
+            None => {
+                *train = Some(Self {
+                    first: now,
+                    last: now,
+                    head: packets,
+                    packets: 0,
+                    bytes: 0,
+                });
+            }
+            Some(train) if train.first == now => train.head = train.head.saturating_add(packets),
+            Some(train) => {
+                train.last = now;
+                train.packets = train.packets.saturating_add(packets);
+                train.bytes = train.bytes.saturating_add(bytes);
+            }
+        }
+    }
 }
 
 /// The grants to one sender.
@@ -61,16 +150,18 @@ pub(super) struct Grants {
     own: Option<Window>,
     /// The largest one that it takes.
     largest: u16,
+    /// Its announcements are short when nothing may follow them.
+    short: bool,
     /// The window, 0 as long as it is the sender's own choice.
     window: u16,
-    /// Packets behind an announcement.
-    start: u16,
+    /// Packets behind an announcement, once the ACK queue has told.
+    start: Option<u16>,
     /// The window that the rate asks for, whether or not the receive buffer has room for it.
     wanted: u16,
     /// The largest window that the way has room for, as a loss has shown.
     ceiling: u16,
-    /// Turns for which that holds.
-    lease: u16,
+    /// Packets for which that holds.
+    lease: u32,
     /// Half of the receive buffer, bytes: a larger burst would keep the receiver congested.
     half: u32,
     /// The room that a packet takes there, bytes.
@@ -81,6 +172,17 @@ pub(super) struct Grants {
     told: bool,
     /// The packets since the last turn.
     train: Option<Train>,
+    lone: Lone,
+    /// Of the least window, what the way has not shown to be too much; [`u16::MAX`] for all of it.
+    floor: Floor,
+    /// The least time that a packet took lately behind another one.
+    pace: Option<Nanos>,
+    /// Packets that show it.
+    few: Option<Train>,
+    /// Senders to other devices share the way, whose turns nobody gives.
+    shared: bool,
+    /// Bytes of the turn before, and in which time they came, until it is asked for.
+    shown: Option<(u32, Nanos)>,
 }
 
 impl Grants {
@@ -88,6 +190,13 @@ impl Grants {
     pub(super) fn take_options(&mut self, options: &Options) {
         self.largest = options.largest_grant.into();
         self.own = options.window.filter(|_| self.largest > 0);
+        self.short = options.announces_short;
+    }
+
+    /// Whether the sender's announcements are short when nothing may follow them.
+    #[inline]
+    pub(super) fn are_short(&self) -> bool {
+        self.short
     }
 
     /// Whether the sender's windows follow what arrives.
@@ -99,19 +208,24 @@ impl Grants {
     /// The sender may have so many packets behind an announcement.
     #[inline]
     pub(super) fn set_start(&mut self, start: u16) {
-        self.start = start;
+        self.start = Some(start);
     }
 
     /// The window that was granted last, or that of `config`.
     #[inline]
     pub(super) fn window(&self, config: &Config) -> u16 {
-        config.window().max(self.window)
+        if self.window == 0 {
+            config.window()
+        } else {
+            self.window.max(self.floor.of(config))
+        }
     }
 
     /// The most packets that may come behind the number given last.
     #[inline]
     pub(super) fn most(&self, config: &Config) -> u16 {
-        self.window(config).max(self.start.saturating_add(1))
+        self.window(config)
+            .max(self.start.unwrap_or(0).saturating_add(1))
     }
 
     /// Bytes that the receive buffer lacks room for: two windows as large as the rate asks for.
@@ -127,33 +241,57 @@ impl Grants {
     /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring. The sender keeps
     /// its window until the next grant, so the receiver does as well.
     pub(super) fn on_loss(&mut self, config: &Config) {
-        if self.window > config.window() {
-            self.ceiling = (self.window / 4 * 3).max(config.window());
-            self.lease = LEASE;
+        let window = self.window(config);
+        if self.shared {
+            self.floor.lower();
         }
+        let floor = self.floor.of(config);
+        if window > floor {
+            self.ceiling = (window / 4 * 3).max(floor);
+            self.lease = LEASE.saturating_mul(u32::from(window / 8).max(1));
+        }
+    }
+
+    /// The first packet that a turn let go has come in this time; `window` is what there was before it, or 0 if the sender
+    /// was not alone.
+    #[inline]
+    pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
+        self.few = None;
+        self.lone.note(window, time, now);
+    }
+
+    /// The least time that a turn's first packet took.
+    #[inline]
+    pub(super) fn least_time(&self) -> Option<Nanos> {
+        self.lone.least()
+    }
+
+    /// So many bytes of a turn came in a time, if a turn has ended since this was last asked.
+    #[inline]
+    pub(super) fn take_train(&mut self) -> Option<(u32, Nanos)> {
+        self.shown.take()
     }
 
     /// Packets were taken.
     #[inline]
-    pub(super) fn take(&mut self, packets: u16, room: Room, now: Nanos) {
+    pub(super) fn take(&mut self, packets: u16, bytes: u32, room: Room, now: Nanos) {
         if self.own.is_none() {
             return;
         }
         self.half = room.limit / 2;
         self.packet = room.packet;
-        match &mut self.train {
-            None => {
-                self.train = Some(Train {
-                    first: now,
-                    last: now,
-                    head: packets,
-                    packets: 0,
-                });
+        Train::add(&mut self.train, packets, bytes, now);
+        Train::add(&mut self.few, packets, bytes, now);
+        if let Some(few) = self.few.filter(|few| few.packets >= FEW) {
+            self.few = None;
+            let elapsed = few.last.saturating_sub(few.first);
+            if elapsed > 0 {
+                self.shown = Some((few.bytes, elapsed));
             }
-            Some(train) => {
-                train.last = now;
-                train.packets = train.packets.saturating_add(packets);
-            }
+            let each = elapsed.checked_div(few.packets.into()).unwrap_or(0);
+            self.pace = Some(self.pace.map_or(each, |least| {
+                each.min(least.saturating_add(least.div_ceil(64)))
+            }));
         }
     }
 
@@ -165,13 +303,19 @@ impl Grants {
         let wanted = if config.is_adaptive() {
             Window {
                 burst_length: self.window(config),
-                initial_ack_burst_length: self.start.max(own.initial_ack_burst_length),
+                initial_ack_burst_length: match self.start {
+                    Some(0) if self.short => 0,
+                    start => start.unwrap_or(0).max(own.initial_ack_burst_length),
+                },
             }
         } else {
             self.window = 0;
             self.wanted = 0;
             self.lease = 0;
-            self.start = 0;
+            self.start = None;
+            self.lone.pressed = false;
+            self.floor = Floor::default();
+            self.shared = false;
             self.handover = None;
             own
         };
@@ -188,60 +332,92 @@ impl Grants {
         self.told.then_some((grant, window))
     }
 
-    /// A turn has come: fits the window to the rate that the last one had. Packets that came
-    /// `unscheduled` tell none, since they came between those of others.
+    /// A turn has come: fits the window to what the last one has shown; `alone` tells that no other connection wanted one.
+    /// Packets that came `unscheduled` tell no rate, since they came between those of others.
     #[inline]
-    pub(super) fn adapt(&mut self, unscheduled: bool, config: &Config) {
-        match self.train.take() {
-            Some(train) if !unscheduled => self.fit(train, config),
-            _ => {}
+    pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, config: &Config) {
+        let train = self.train.take();
+        let window = self.window(config);
+        if !config.is_adaptive() {
+            return;
         }
+        let mut most = config.burst_length_max.min(self.largest);
         if self.lease > 0 {
-            self.window = self.window.min(self.ceiling);
-            self.wanted = self.wanted.min(self.ceiling);
+            let came = train.map_or(0, |train| train.head.saturating_add(train.packets));
+            self.lease = self.lease.saturating_sub(came.into());
+            most = most.min(self.ceiling);
         }
+        let by_rate = train
+            .filter(|_| !unscheduled)
+            .and_then(|train| self.by_rate(train, alone, window));
+        let by_time = if alone {
+            self.lone.wanted(window, most)
+        } else {
+            None
+        };
+        if by_time.is_some() || !alone {
+            self.shared = alone && self.is_shared(window);
+            if self.shared {
+                self.floor.sink(config);
+            }
+        }
+        let wanted = match (by_rate, by_time) {
+            (Some(_), Some(time)) if self.shared => time,
+            (Some(rate), Some(time)) => rate.max(time),
+            // The next time tells more.
+            (Some(_), None) if self.shared => window,
+            (Some(rate), None) if alone => rate.max(window),
+            (Some(wanted), None) | (None, Some(wanted)) => wanted,
+            (None, None) => window,
+        };
+        let floor = self.floor.follow(wanted, config);
+        self.wanted = wanted
+            .clamp(window / 2, window.saturating_mul(2))
+            .min(most)
+            .max(floor);
+        let fit = self.half.checked_div(self.packet).unwrap_or(u32::MAX);
+        let fit = u16::try_from(fit).unwrap_or(u16::MAX);
+        self.window = self.wanted.min(fit).max(floor);
+    }
+
+    /// Whether more packets were in front of the last turn's first one than its sender's own.
+    fn is_shared(&self, window: u16) -> bool {
+        let Some(pace) = self.pace else {
+            return false;
+        };
+        let own = Nanos::from(window).saturating_mul(pace);
+        self.lone.time() > own.saturating_mul(2).saturating_add(self.lone.aim())
     }
 
     /// How many packets of a window make an acknowledgement due, if `least` do at least.
     #[inline]
     pub(super) fn packets_to_ack(&self, window: u16, least: u16) -> u16 {
+        if self.lone.pressed {
+            return least.min((window / 8).max(1));
+        }
         self.handover
             .map_or(least, |packets| least.max(window.saturating_sub(packets)))
     }
 
-    fn fit(&mut self, train: Train, config: &Config) {
-        let window = self.window(config);
+    /// The window that holds what arrives in [`SPAN`] at the rate of these packets.
+    fn by_rate(&mut self, train: Train, alone: bool, window: u16) -> Option<u16> {
         let elapsed = train.last.saturating_sub(train.first);
-        let wanted = if elapsed == 0 {
+        if elapsed == 0 {
             // All came at once, faster than anyone can tell.
-            if train.head < window / 2 {
-                return;
-            }
-            u16::MAX
-        } else if train.packets < LEAST_TRAIN {
-            return;
-        } else {
-            let arrive = |time: Nanos| {
-                let packets = u64::from(train.packets).saturating_mul(time);
-                u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
-            };
-            // The packets of others between them make a rate look low, and nothing makes it look high.
-            let handover = arrive(HANDOVER).saturating_add(STORED);
-            let before = self.handover.unwrap_or(window).saturating_sub(1);
-            self.handover = Some(handover.max(before));
-            arrive(SPAN)
-        };
-        let mut most = config.burst_length_max.min(self.largest);
-        if self.lease > 0 {
-            self.lease = self.lease.saturating_sub(1);
-            most = most.min(self.ceiling);
+            let tells = train.head >= window / 2 && (!alone || self.lone.least().is_none());
+            return tells.then_some(u16::MAX);
         }
-        self.wanted = wanted
-            .clamp(window / 2, window.saturating_mul(2))
-            .min(most)
-            .max(config.window());
-        let fit = self.half.checked_div(self.packet).unwrap_or(0);
-        let fit = u16::try_from(fit).unwrap_or(u16::MAX);
-        self.window = self.wanted.min(fit).max(config.window());
+        if train.packets < LEAST_TRAIN {
+            return None;
+        }
+        let arrive = |time: Nanos| {
+            let packets = u64::from(train.packets).saturating_mul(time);
+            u16::try_from(packets.checked_div(elapsed).unwrap_or(0)).unwrap_or(u16::MAX)
+        };
+        // The packets of others between them make a rate look low, and nothing makes it look high.
+        let handover = arrive(HANDOVER.max(self.lone.aim())).saturating_add(STORED);
+        let before = self.handover.unwrap_or(window).saturating_sub(1);
+        self.handover = Some(handover.max(before));
+        Some(arrive(if alone { SPAN } else { CROWD }))
     }
 }

@@ -38,6 +38,8 @@ pub(super) struct Timed {
     pub(super) left: Nanos,
     /// When a probe that may have let it go instead left last, or `left`.
     pub(super) probed: Nanos,
+    /// The window before it, if the sender was alone, and 0 if not.
+    pub(super) window: u16,
 }
 
 /// The expected packet has not arrived, and its sender is probed.
@@ -59,12 +61,19 @@ impl Receiver {
         self.timed = None;
         let most = now.saturating_sub(timed.left);
         if timed.probed == timed.left {
+            self.grants.note_time(timed.window, most, now);
+            self.news.time = self.grants.least_time().map(|least| (most, least));
             self.turnaround.sample(most);
             self.tries = 0;
         } else if self.turnaround.is_known() {
             self.turnaround
                 .sample_between(now.saturating_sub(timed.probed), most);
         }
+    }
+
+    /// A packet and its answer have taken this time.
+    pub(in super::super) fn note_way(&mut self, time: Nanos, now: Nanos) {
+        self.grants.note_time(0, time, now);
     }
 
     /// The packet that was probed for has arrived: it was late.
@@ -134,16 +143,19 @@ impl Receiver {
                 seq: self.expected,
                 left: now,
                 probed: now,
+                window: 0,
             });
         } else if self.timed.is_none() && self.turn == Turn::Granted {
-            let seq = match self.announced {
-                Some(start) => self.unscheduled_end(start, config),
-                None => self.given.add(self.peer.window(config)),
+            let (seq, window) = match self.announced {
+                Some(start) => (self.unscheduled_end(start, config), 0),
+                None if self.alone => (self.allowed, self.given.distance(self.allowed)),
+                None => (self.allowed, 0),
             };
             self.timed = Some(Timed {
                 seq,
                 left: now,
                 probed: now,
+                window,
             });
         }
     }

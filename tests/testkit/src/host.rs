@@ -4,7 +4,7 @@
 
 use std::collections::VecDeque;
 
-use esp::ack_queue::LISTS;
+use esp::ack_queue::{CROWD, LISTS};
 use esp::{reset_for, AckQueue, Nanos, Outcome, State, Verdict};
 
 use crate::payload::Payload;
@@ -17,6 +17,8 @@ pub struct Device {
     pub queue: AckQueue,
     /// Sockets that wait for their turn, in lists, first in, first out.
     pub waiting: [VecDeque<usize>; LISTS],
+    /// Connections that were ever accepted.
+    pub connections: usize,
     /// When a packet last arrived.
     heard: Nanos,
     /// Sockets of others have the turn: none is given here.
@@ -118,6 +120,8 @@ pub trait Host {
         device.note_arrival(now);
         let listens = socket.listens && socket.agrees_with(&packet.options);
         if socket.conn.is_none() && listens && packet.header.opens() {
+            device.connections += 1;
+            socket.crowded = device.connections > CROWD;
             socket.accept(packet, now);
             self.transmit(id, now);
             self.serve(id, now);

@@ -6,6 +6,7 @@
 
 use std::collections::VecDeque;
 
+use esp::ack_queue::SHORT;
 use esp::records::Part;
 use esp::{
     flags, Config, Connection, Failure, Header, Nanos, Options, Outcome, Room, Seq, Slot, State,
@@ -117,6 +118,8 @@ pub struct Socket<P> {
     pub listens: bool,
     /// Whether its SYN or SYN|ACK has options.
     pub tells: bool,
+    /// It tells that many connections send to its device.
+    pub crowded: bool,
     /// The first number.
     pub isn: Seq,
     /// Payload of a full packet, bytes.
@@ -162,6 +165,7 @@ impl<P: Payload> Socket<P> {
             config,
             listens: false,
             tells: false,
+            crowded: false,
             isn: Seq(0),
             mss,
             limit,
@@ -220,7 +224,12 @@ impl<P: Payload> Socket<P> {
 
     /// The options of its SYN or SYN|ACK, as they stand on the wire.
     fn told(&self) -> [u8; OPTIONS_LEN] {
-        Options::emit(self.mss as u32, &self.config)
+        let told = Options::emit(self.mss as u32, &self.config);
+        if self.crowded {
+            Options::crowded(told)
+        } else {
+            told
+        }
     }
 
     /// What a full packet costs in the receive buffer.
@@ -317,12 +326,17 @@ impl<P: Payload> Socket<P> {
         if self.write.is_empty() {
             self.head = conn.next_number();
         }
+        let short = conn.announces_short() && message.len() > self.mss;
+        let most = if short { SHORT.min(self.mss) } else { self.mss };
         self.write.push_back(Queued {
-            payload: message.take(self.mss),
+            payload: message.take(most),
             flags: None,
             bounds: 0,
         });
         conn.enqueue(1);
+        if short {
+            conn.seal_last();
+        }
         assert_eq!(usize::from(conn.unacked()), self.write.len());
         true
     }
