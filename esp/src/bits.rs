@@ -25,7 +25,7 @@ impl Bits {
     /// Whether it has the number `n`.
     #[inline]
     pub(super) fn has(&self, n: u16) -> bool {
-        self.word(n / 64) >> (n % 64) & 1 != 0
+        (self.word(n / 64) >> (n % 64)) & 1 != 0
     }
 
     /// All numbers below `n`.

@@ -48,7 +48,7 @@ impl<P: Payload> Packet<P> {
         (0..8 * MISSING_MOST as u16)
             .filter(move |n| {
                 if names {
-                    self.named[usize::from(n / 8)] >> (n % 8) & 1 != 0
+                    (self.named[usize::from(n / 8)] >> (n % 8)) & 1 != 0
                 } else {
                     *n == 0
                 }
