@@ -41,7 +41,8 @@
 //! * **Trust.** A host that lets its turns pass may not hold the queue up again. Its
 //!   connections have turns beside those of others, until it has used some of them.
 //!
-//! The queue also shares [`UNSCHEDULED`] packets among the senders.
+//! The queue also shares [`UNSCHEDULED`] packets among the senders. While fewer granted packets are on their way than its `budget`
+//! has, a turn is given beside others.
 
 use super::connection::Connection;
 use super::timers::{Nanos, MILLISECOND};

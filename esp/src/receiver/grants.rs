@@ -5,7 +5,9 @@
 //! * A window holds the packets that arrive in [`SPAN`]: that covers a round trip and both
 //!   hosts' reaction, and a slow port's buffer takes it. The rate is that of the packets
 //!   which the last turn let go: from the first arrival to the last, so that it is the line's
-//!   also where the turns of many senders alternate. A window doubles or halves at most.
+//!   also where the turns of many senders alternate. Beside others it is [`CROWD`], so that many turns fit the
+//!   [budget](super::super::ack_queue). A window doubles or halves at most.
+//! * A sender that is alone may need a larger window, or one below the configured [`Floor`]: see [`Lone`].
 //! * A loss shows that a queue on the way is too small for the window: a device's ring, or a port's buffer. So it
 //!   takes a quarter off, and bounds the windows of the next turns.
 //! * Behind an announcement come as many packets as the ACK queue of the device has given this

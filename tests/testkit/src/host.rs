@@ -121,7 +121,7 @@ pub trait Host {
         let listens = socket.listens && socket.agrees_with(&packet.options);
         if socket.conn.is_none() && listens && packet.header.opens() {
             device.connections += 1;
-            socket.crowded = device.connections > CROWD;
+            socket.crowded |= device.connections > CROWD;
             socket.accept(packet, now);
             self.transmit(id, now);
             self.serve(id, now);
