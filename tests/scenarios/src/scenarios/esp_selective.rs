@@ -2,7 +2,6 @@
 
 //! Packets behind a hole: kept, charged, and requested by name.
 
-use super::mapped_tcp;
 use crate::prelude::*;
 use crate::station::Station;
 
@@ -11,9 +10,7 @@ scenarios! {
     direct esp_packets_behind_a_hole_are_charged_until_they_are_read = charged;
     direct esp_packets_behind_a_hole_take_no_more_than_the_receive_buffer = bounded;
     direct esp_packets_behind_a_hole_go_with_their_connection = forgotten;
-    direct esp_overtaken_packets_are_not_requested = overtaken;
     direct esp_hosts_with_and_without_selective_retransmission = mixed, within(180);
-    direct esp_lossy_streams_are_as_fast_as_tcp = rival, within(300);
 }
 
 /// Options of a station with a window of 200 packets, which takes requests that name packets.
@@ -144,31 +141,6 @@ fn forgotten(lab: &Lab) -> Outcome {
     Ok(())
 }
 
-fn overtaken(lab: &Lab) -> Outcome {
-    let (mut station, socket) = connect(lab, 965)?;
-    station.send_data(flag::TXS, &[0; 1000])?;
-    let start = station.next;
-    for round in 0..40_u16 {
-        for place in [1, 2, 3, 0] {
-            station.next = start.wrapping_add(4 * round + place);
-            station.send_data(0, &[place as u8; 1000])?;
-        }
-    }
-    station.next = start.wrapping_add(160);
-    let bytes = socket.receive_all(161_000)?;
-    for (number, part) in bytes[1000..].chunks(1000).enumerate() {
-        ensure!(
-            part[0] == (number % 4) as u8,
-            "packet {number} is out of order"
-        );
-    }
-    let stats = socket.esp_counters()?;
-    ensure!(stats.pkt_rx_oos >= 120, "{stats:?}");
-    // A busy machine may send the last one late.
-    ensure!(stats.arq_tx < 10, "{stats:?}");
-    Ok(())
-}
-
 fn mixed(lab: &Lab) -> Outcome {
     lab.netem(&[
         "limit",
@@ -197,69 +169,6 @@ fn mixed(lab: &Lab) -> Outcome {
                 "selective {a} and {b}, checksum {checksum}: {stats:?}"
             ));
         }
-    }
-    Ok(())
-}
-
-/// How long `bytes` take.
-fn time([from, to]: &[Socket; 2], bytes: usize) -> Result<Duration> {
-    let began = Instant::now();
-    let send = || {
-        let block = vec![7; 1 << 17];
-        for _ in 0..bytes / block.len() {
-            from.send_all(&block)?;
-        }
-        Ok(())
-    };
-    let receive = || {
-        let mut block = vec![0; 1 << 17];
-        let mut left = bytes;
-        while left > 0 {
-            let taken = to.receive(&mut block, 0)?;
-            ensure!(taken > 0, "the stream ended");
-            left = left.saturating_sub(taken);
-        }
-        Ok(())
-    };
-    beside(send, receive)?;
-    Ok(began.elapsed())
-}
-
-/// The best of some trials, alternating, so that both meet the same machine.
-fn rival(lab: &Lab) -> Outcome {
-    const BYTES: usize = 16 << 20;
-    lab.give_ip_addresses()?;
-    let mut port = 980;
-    let wires: [&[&str]; 3] = [
-        &["limit", "10000", "loss", "0.1%"],
-        &["limit", "10000", "delay", "100us", "reorder", "99%", "25%"],
-        &["limit", "10000", "delay", "200us", "5us", "reorder", "1%"],
-    ];
-    for wire in wires {
-        for host in [&lab.a, &lab.b] {
-            send_single_packets(&host.namespace)?;
-            host.queue("replace", &[&["netem"], wire].concat())?;
-        }
-        let mut best = [Duration::MAX; 3];
-        for _ in 0..4 {
-            for (selective, best) in best.iter_mut().take(2).enumerate() {
-                for host in [&lab.a, &lab.b] {
-                    Knobs(&host.namespace).set("selective", selective as u32)?;
-                }
-                let (client, server) = lab.esp_pair(port)?;
-                port += 1;
-                *best = (*best).min(time(&[client, server], BYTES)?);
-            }
-            let tcp = (libc::AF_INET, 0);
-            let pair = mapped_tcp::connect(lab, tcp, tcp, port)?;
-            port += 1;
-            best[2] = best[2].min(time(&pair, BYTES)?);
-        }
-        let [without, with, tcp] = best.map(|time| BYTES as f64 * 8e-6 / time.as_secs_f64());
-        note(&format!(
-            "{wire:?}: {with:.0} Mbit/s, {without:.0} without selective retransmission, TCP {tcp:.0}"
-        ));
-        ensure!(with >= tcp, "{wire:?}: {with:.0} Mbit/s, TCP {tcp:.0}");
     }
     Ok(())
 }
