@@ -300,7 +300,7 @@ fn programs(lab: &Lab) -> Outcome {
     lab.b.set_mtu(9000)?;
     let peer = format!("{}%{DEVICE}", print_mac(lab.b.mac));
     let line = "version 1, datagrams up to 8994 bytes, ESP payload 8989, window 21/1, \
-                acknowledges every 10, checksums";
+                acknowledges every 10, checksums, takes mapped connections";
     let text = lab
         .a
         .namespace
