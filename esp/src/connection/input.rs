@@ -252,7 +252,7 @@ impl Connection {
             return Err(DropReason::BadAck);
         }
         self.liveness.restart(now);
-        if self.sender.doubts(header.ack) {
+        if self.sender.doubts() {
             return Ok(());
         }
         let opens = !header.is_hold();

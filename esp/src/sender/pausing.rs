@@ -5,8 +5,8 @@
 //! No number is used again for other bytes, since a frame with the first ones may still be on its way. So the
 //! sender asks the receiver to *skip* the numbers, from the first unacknowledged one to the last that left. The
 //! receiver takes none of them from then on, and answers which it expected before: what it has is acknowledged, the
-//! rest takes the numbers behind. Until that answer, an acknowledgement of all that left tells nothing: the receiver
-//! may have skipped it.
+//! rest takes the numbers behind. Until that answer, no other acknowledgement tells anything: the receiver
+//! may have skipped what it counts.
 //!
 //! A receiver that takes no skips may have all of it, and acknowledge it. If it does not for [`FRAME_LIFE`], the
 //! connection ends.
@@ -70,10 +70,11 @@ impl Sender {
         self.pause == Some(Pause::Asking) && core::mem::take(&mut self.probe)
     }
 
-    /// Whether an acknowledgement may count what the receiver has skipped: only the answer to the skip tells.
+    /// Whether acknowledgements may count what the receiver has skipped: only the answer to the skip tells. The
+    /// receiver also moves the number that it gave last, which its data repeat while it is congested.
     #[inline]
-    pub(in super::super) fn doubts(&self, ack: Seq) -> bool {
-        self.pause == Some(Pause::Asking) && ack == self.high
+    pub(in super::super) fn doubts(&self) -> bool {
+        self.pause == Some(Pause::Asking)
     }
 
     /// Whether a packet is the answer to the skip that left.
