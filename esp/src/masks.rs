@@ -127,7 +127,7 @@ impl Wrapped {
     #[inline]
     pub(super) const fn at(self, here: Seq, seq: Seq) -> u16 {
         let ahead = here.distance(seq) as i16;
-        let wide = (self.0 as u32) << 16 | here.0 as u32;
+        let wide = ((self.0 as u32) << 16) | here.0 as u32;
         (wide.wrapping_add(ahead as u32) >> 16) as u16
     }
 }
