@@ -174,9 +174,10 @@ impl<P: Scheduled> AckQueue<P> {
 
     /// The speed of the device's link, Mbit/s; 0 if it is not known.
     pub(crate) fn speed(&self) -> u32 {
-        Some(self.speed.load(Relaxed))
-            .filter(|&speed| speed != UNASKED)
-            .unwrap_or(0)
+        match self.speed.load(Relaxed) {
+            UNASKED => 0,
+            speed => speed,
+        }
     }
 
     /// When a packet of any connection last came by the device.

@@ -98,7 +98,7 @@ module! {
     },
 }
 
-/// What `modinfo -F version enet` and `/sys/module/enet/version` say: the version of the crates and packages. `module!` has no
+/// The version of the crates and packages, as `modinfo -F version enet` and `/sys/module/enet/version` print it. `module!` has no
 /// field for it.
 #[used]
 #[link_section = ".modinfo"]

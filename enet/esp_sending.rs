@@ -463,17 +463,20 @@ impl Sending {
             flags: header.flags,
             ..note
         });
-        // One test for what is rare: most messages are packets without.
-        let usual = clones & !self.summed & !self.stamped;
-        if !usual && (!clones || self.summed && count == 1) {
+        // While an earlier transmission is still with a device, or a receiver on this host, the kernel makes a copy of it.
+        if clones & !self.summed & !self.stamped {
+            // Most packets have neither sum nor stamp, and pay for both with this one test.
+            return kept
+                .with_header(&header.summed(false).emit(), Context::Softirq)
+                .ok_or(ENOBUFS);
+        }
+        if !clones || self.summed && count == 1 {
             return self.copy(header, mask);
         }
-        let summed = !usual && self.summed;
-        // While an earlier transmission is still with a device, or a receiver on this host, this is a copy.
         let mut skb = kept
-            .with_header(&header.summed(summed).emit(), Context::Softirq)
+            .with_header(&header.summed(self.summed).emit(), Context::Softirq)
             .ok_or(ENOBUFS)?;
-        if !usual && self.stamped {
+        if self.stamped {
             kept.pass_stamp(&mut skb);
         }
         Ok(skb)

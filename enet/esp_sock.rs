@@ -285,7 +285,7 @@ impl Chosen {
 
     /// Whether a listener's connection has sums if the other end does not ask for them: that one's device is as fast.
     pub(crate) fn sums(&self, settings: &Settings) -> bool {
-        self.checksum.unwrap_or_else(|| settings.checksum())
+        self.sums_at(settings, 0)
     }
 }
 

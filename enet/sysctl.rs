@@ -200,11 +200,6 @@ impl Settings {
         self.live.config()
     }
 
-    /// Whether new connections ask for sums, whatever they go by.
-    pub(crate) fn checksum(&self) -> bool {
-        self.live.checksum.load(Relaxed) == 1
-    }
-
     /// Whether the speed of its device decides whether a new connection asks for sums.
     pub(crate) fn checksum_by_speed(&self) -> bool {
         self.live.checksum.load(Relaxed) == BY_SPEED
@@ -212,7 +207,10 @@ impl Settings {
 
     /// Whether a new connection by a device with a link of `speed` Mbit/s asks for sums.
     pub(crate) fn checksum_at(&self, speed: u32) -> bool {
-        self.checksum() || self.checksum_by_speed() && speed >= FAST
+        match self.live.checksum.load(Relaxed) {
+            BY_SPEED => speed >= FAST,
+            chosen => chosen != 0,
+        }
     }
 
     /// Whether mapped sockets use ESP.

@@ -294,11 +294,11 @@ impl Configuration {
         Configuration(NotThreadSafe)
     }
 
-    /// What the device with index `ifindex` in `net` says that its link's speed is, Mbit/s. `None` if there is no such
-    /// device, or it does not say.
+    /// Asks the driver of the device with index `ifindex` in `net` for its link's speed, Mbit/s. `None` if there is no such
+    /// device, or the driver knows no speed.
     pub(crate) fn link_speed(&self, net: &Net, ifindex: u32) -> Option<u32> {
-        // SAFETY: The lock is held, so the device stays; the function takes the device's own one, if it has one, which nobody
-        // holds who waits for this one.
+        // SAFETY: `self` holds RTNL, so the device stays. The helper takes the device's own lock, if it has one; a task that
+        // holds that lock never waits for RTNL.
         let speed = unsafe { bindings::dev_link_speed(net.as_ptr(), ifindex as c_int) };
         (speed != 0).then_some(speed)
     }

@@ -272,7 +272,7 @@ unsafe fn join<P: Packets>(
             cut_sum(held);
         }
         if let Some(mask) = mask {
-            // Those that join later have the same.
+            // The third and later packets of the run have the same mask.
             if count == 1 {
                 masks::set_of_run(held, mask);
             }

@@ -309,3 +309,34 @@ fn a_connection_ends_rather_than_use_numbers_again_with_a_peer_that_takes_no_ski
     assert_eq!(pair.sides[B].failed, Some(Failure::Reset));
     assert!(pair.now - then < S);
 }
+
+#[test]
+fn skipped_numbers_are_not_acknowledged_by_data_of_a_congested_receiver() {
+    for taken in 4..12 {
+        let mut pair = told();
+        pair.sides[B].reads = false;
+        pair.sides[B].limit = 1_200;
+        // The receiver has so many packets and no room soon; what comes behind is lost.
+        let mut passed = 0;
+        pair.rule(move |from, _, header| {
+            passed += usize::from(from == A && header.payload() > 60);
+            if from == A && header.payload() > 60 && passed > taken {
+                Fate::Lose
+            } else {
+                Fate::Pass
+            }
+        });
+        pair.send(A, &bytes(3_000, 1));
+        pair.run_for(MS);
+        pair.shrink(A, 60);
+        // The receiver's answers to the skip are lost, and meanwhile it sends data.
+        pair.lose_matching(B, 3, Header::is_skipped);
+        pair.run_until(|pair| pair.sent_by(A, |sent| sent.header.is_skip()).len() > 1);
+        pair.send(B, b"from the congested side");
+        pair.run_for(5 * MS);
+        pair.sides[B].reads = true;
+        pair.read(B);
+        pair.settle();
+        pair.assert_intact();
+    }
+}

@@ -23,7 +23,7 @@ const INIT: &str = include_str!("../guest/init");
 /// What the shell of `make shell` reads first.
 const SHELL: &str = include_str!("../guest/shell");
 
-/// What makes the hosts that those shells are on.
+/// The script that makes the two hosts of `make shell`.
 const SHELL_SETUP: &str = include_str!("../guest/shell-setup");
 
 /// Programs of the toolbox that scenarios call, beside busybox.

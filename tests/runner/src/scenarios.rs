@@ -26,9 +26,9 @@ const GUESTS: usize = 2;
 /// How long a guest may take to boot, and for one scenario; those have deadlines of their own, which are shorter.
 const DEADLINE: Duration = Duration::from_secs(400);
 
-/// The network cards of guests with four processors.
+/// Addresses of the virtio-net devices of guests with four processors.
 const VIRTIO: [&str; 2] = ["02:00:00:00:03:03", "02:00:00:00:03:04"];
-/// Those that the kernel may have no driver for.
+/// Addresses of their igb cards, in kernels that have the driver.
 const CARDS: [&str; 2] = ["02:00:00:00:03:01", "02:00:00:00:03:02"];
 
 /// Guests that one thread boots at most, when they keep dying.

@@ -90,15 +90,15 @@ pub fn run(layout: &Layout, options: &Options) -> Result<Option<Part>> {
     ));
     let mut command = machine(layout, &boot)?;
     let second = options.sockets.join("b");
-    // That of a guest that was killed.
+    // A guest that was killed has left its socket.
     let _ = fs::remove_file(&second);
-    let second = format!("unix:{},server=on,wait=off", second.display());
+    let port = format!("unix:{},server=on,wait=off", second.display());
     if options.walk {
-        command.args(["-serial", "stdio", "-serial", &second]);
-        return shell_walk::run(layout, command, &options.sockets.join("b")).map(Some);
+        command.args(["-serial", "stdio", "-serial", &port]);
+        return shell_walk::run(layout, command, &second).map(Some);
     }
     let status = command
-        .args(["-serial", "mon:stdio", "-serial", &second])
+        .args(["-serial", "mon:stdio", "-serial", &port])
         .status()
         .context("starting QEMU")?;
     ensure!(status.success(), "QEMU: {status}");

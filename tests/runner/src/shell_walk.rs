@@ -28,7 +28,7 @@ const TYPED_BEFORE: [&str; 2] = ["make ", "apt "];
 /// How README marks a command that runs until it is interrupted, and on which host.
 const SERVES: &str = "# on one host";
 
-/// What else the shell has for those who try things, each as a command that succeeds.
+/// Commands beyond those of the pages that must succeed in the shell.
 const ALSO: &[&str] = &[
     "man -P cat enet.7 | grep PF_ENET",
     "man -P cat ip >/dev/null",
@@ -57,7 +57,7 @@ struct Step {
     command: String,
     /// It serves others until it is interrupted.
     serves: bool,
-    /// What the page says that it prints.
+    /// Lines that the command prints, according to the page.
     prints: Vec<String>,
 }
 

@@ -383,7 +383,7 @@ fn no_module_here() -> Outcome {
         exported.code == Some(0) && exported.output.ends_with("\nenet_module_loaded 0\n"),
         "without the module: {exported:?}"
     );
-    // What is written wrongly is told first: the module would not help.
+    // The program reports a wrong command line first: loading the module would not help.
     for (arguments, words) in [
         ("ping 02:00:00:00:00:02:veth0", "02:00:00:00:00:02%veth0"),
         ("ping 02:00:00:00:00:02", "needs an interface"),

@@ -327,9 +327,9 @@ fn every_call(lab: &Lab) -> Outcome {
         );
         drop(kept);
         note(&line);
-        // Fewer are charged where a grace period has ended for what the trial before had. The kernel that looks for faults keeps
-        // what is freed (KASAN's quarantine) and a note on each allocation (kmemleak), and charges nobody for that: there the
-        // calls have to get along with the limit, and that is all.
+        // The group is charged less if a grace period of the trial before ends in this one. The debug kernel also keeps freed
+        // memory (KASAN's quarantine) and a note on each allocation (kmemleak), and charges nobody for them: there the scenario
+        // only demands that the calls get along with the limit.
         if factor() == 1 && gone - charged.max(0) > bound {
             failed.push(line);
         }

@@ -63,7 +63,7 @@ impl PingArgs {
     /// When the host cannot be asked: the module is not loaded, an interface cannot send, or a request is too large for the host.
     pub fn run(&self) -> Result<ExitCode> {
         sockaddr_en::set_family(self.family);
-        // What is written wrongly is told where the module is missing, too.
+        // A wrong host is reported first, whether or not the module is loaded.
         let host = Named::parse(&self.host, self.interface.as_deref())?;
         let socket = EdpSocket::bind(Address::any(0)).map_err(no_socket)?;
         let target = match target::resolve(&host)? {

@@ -5,7 +5,7 @@
 use std::io;
 
 use ::tokio::io::unix::AsyncFd;
-use ::tokio::io::{Interest, Ready};
+use ::tokio::io::Interest;
 
 use crate::{Address, Received, ToAddress};
 
@@ -24,7 +24,7 @@ use crate::{Address, Received, ToAddress};
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct EdpSocket(AsyncFd<crate::EdpSocket>);
+pub struct EdpSocket(pub(super) AsyncFd<crate::EdpSocket>);
 
 impl EdpSocket {
     /// Opens a socket and binds it.
@@ -36,38 +36,6 @@ impl EdpSocket {
         Self::from_std(crate::EdpSocket::bind(address)?)
     }
 
-    /// Takes a socket of the other kind over and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
-    pub fn from_std(socket: crate::EdpSocket) -> io::Result<Self> {
-        socket.set_nonblocking(true)?;
-        // SAFETY: the socket owns its descriptor and never changes it; it is lent out by shared
-        // reference only, and leaves the `AsyncFd` by `into_inner`, which ends the registration.
-        let registered = unsafe { AsyncFd::register(socket) };
-        registered.map(Self).map_err(|failed| failed.into_parts().1)
-    }
-
-    /// Gives the socket back as one of the other kind; it is still non-blocking.
-    pub fn into_std(self) -> crate::EdpSocket {
-        self.0.into_inner()
-    }
-
-    /// The socket beneath, for its options, its counters, and calls that do not wait.
-    pub fn get_ref(&self) -> &crate::EdpSocket {
-        self.0.get_ref()
-    }
-
-    /// The address this socket is bound to.
-    ///
-    /// # Errors
-    ///
-    /// What `getsockname(2)` says.
-    pub fn local_addr(&self) -> io::Result<Address> {
-        self.get_ref().local_addr()
-    }
-
     /// Stores the peer: [`send`](Self::send) goes to it. Does not wait.
     ///
     /// # Errors
@@ -75,15 +43,6 @@ impl EdpSocket {
     /// As [`sockaddr_en::EdpSocket::connect`](crate::EdpSocket::connect).
     pub fn connect(&self, address: impl ToAddress) -> io::Result<()> {
         self.get_ref().connect(address)
-    }
-
-    /// Waits until the socket is ready for one of `interest`.
-    ///
-    /// # Errors
-    ///
-    /// What the runtime says.
-    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        Ok(self.0.ready(interest).await?.ready())
     }
 
     /// Sends one datagram to `address`, which is looked up once; waits for room.

@@ -57,56 +57,6 @@ impl EspStream {
         }
     }
 
-    /// Takes a stream of the other kind over and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
-    pub fn from_std(stream: crate::EspStream) -> io::Result<Self> {
-        stream.set_nonblocking(true)?;
-        // SAFETY: the stream owns its descriptor and never changes it; it is lent out by shared
-        // reference only, and leaves the `AsyncFd` by `into_inner`, which ends the registration.
-        let registered = unsafe { AsyncFd::register(stream) };
-        registered.map(Self).map_err(|failed| failed.into_parts().1)
-    }
-
-    /// Gives the stream back as one of the other kind; it is still non-blocking.
-    pub fn into_std(self) -> crate::EspStream {
-        self.0.into_inner()
-    }
-
-    /// The stream beneath, for its options and counters.
-    pub fn get_ref(&self) -> &crate::EspStream {
-        self.0.get_ref()
-    }
-
-    /// The address this stream is bound to.
-    ///
-    /// # Errors
-    ///
-    /// What `getsockname(2)` says.
-    pub fn local_addr(&self) -> io::Result<Address> {
-        self.get_ref().local_addr()
-    }
-
-    /// The peer's address.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected` if there is none.
-    pub fn peer_addr(&self) -> io::Result<Address> {
-        self.get_ref().peer_addr()
-    }
-
-    /// Waits until the stream is ready for one of `interest`.
-    ///
-    /// # Errors
-    ///
-    /// What the runtime says.
-    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        Ok(self.0.ready(interest).await?.ready())
-    }
-
     /// Reads what is there; `WouldBlock` if there is nothing.
     ///
     /// # Errors
@@ -245,18 +195,6 @@ impl EspListener {
         Self::from_std(crate::EspListener::bind(address)?)
     }
 
-    /// Takes a listener of the other kind over and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
-    pub fn from_std(listener: crate::EspListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        // SAFETY: as in `EspStream::from_std`, but that a listener never leaves.
-        let registered = unsafe { AsyncFd::register(listener) };
-        registered.map(Self).map_err(|failed| failed.into_parts().1)
-    }
-
     /// Waits for a connection; gives it and its peer.
     ///
     /// # Errors
@@ -271,24 +209,40 @@ impl EspListener {
             }
         }
     }
-
-    /// The address this listener is bound to.
-    ///
-    /// # Errors
-    ///
-    /// What `getsockname(2)` says.
-    pub fn local_addr(&self) -> io::Result<Address> {
-        self.get_ref().local_addr()
-    }
-
-    /// The listener beneath.
-    pub fn get_ref(&self) -> &crate::EspListener {
-        self.0.get_ref()
-    }
 }
 
-macro_rules! descriptor {
+/// Has the runtime wait for a socket, which is made non-blocking.
+macro_rules! socket {
     ($type:ident) => {
+        impl $type {
+            /// Takes a socket of the other kind over and makes it non-blocking.
+            ///
+            /// # Errors
+            ///
+            /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
+            pub fn from_std(socket: crate::$type) -> io::Result<Self> {
+                socket.set_nonblocking(true)?;
+                // SAFETY: the socket owns its descriptor and never changes it; it is lent out by shared
+                // reference only. If it leaves the `AsyncFd`, then by `into_inner`, which ends the registration.
+                let registered = unsafe { AsyncFd::register(socket) };
+                registered.map(Self).map_err(|failed| failed.into_parts().1)
+            }
+
+            /// The socket beneath, for its options, its counters, and calls that do not wait.
+            pub fn get_ref(&self) -> &crate::$type {
+                self.0.get_ref()
+            }
+
+            /// The address this socket is bound to.
+            ///
+            /// # Errors
+            ///
+            /// What `getsockname(2)` says.
+            pub fn local_addr(&self) -> io::Result<Address> {
+                self.get_ref().local_addr()
+            }
+        }
+
         impl AsFd for $type {
             fn as_fd(&self) -> BorrowedFd<'_> {
                 self.get_ref().as_fd()
@@ -303,8 +257,52 @@ macro_rules! descriptor {
     };
 }
 
-descriptor!(EdpSocket);
-descriptor!(EspStream);
-descriptor!(EspListener);
-descriptor!(EspRecords);
-descriptor!(EspRecordListener);
+/// What sockets have that send and receive.
+macro_rules! carrier {
+    ($type:ident) => {
+        impl $type {
+            /// Gives the socket back as one of the other kind; it is still non-blocking.
+            pub fn into_std(self) -> crate::$type {
+                self.0.into_inner()
+            }
+
+            /// Waits until the socket is ready for one of `interest`.
+            ///
+            /// # Errors
+            ///
+            /// What the runtime says.
+            pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
+                Ok(self.0.ready(interest).await?.ready())
+            }
+        }
+    };
+}
+
+/// What connections have.
+macro_rules! connection {
+    ($type:ident) => {
+        impl $type {
+            /// The peer's address.
+            ///
+            /// # Errors
+            ///
+            /// `NotConnected` if there is none.
+            pub fn peer_addr(&self) -> io::Result<Address> {
+                self.get_ref().peer_addr()
+            }
+        }
+    };
+}
+
+socket!(EdpSocket);
+socket!(EspStream);
+socket!(EspListener);
+socket!(EspRecords);
+socket!(EspRecordListener);
+
+carrier!(EdpSocket);
+carrier!(EspStream);
+carrier!(EspRecords);
+
+connection!(EspStream);
+connection!(EspRecords);

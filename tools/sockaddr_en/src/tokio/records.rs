@@ -6,7 +6,7 @@ use std::io;
 use std::net::Shutdown;
 
 use ::tokio::io::unix::AsyncFd;
-use ::tokio::io::{Interest, Ready};
+use ::tokio::io::Interest;
 
 use crate::{Address, ToAddress};
 
@@ -27,7 +27,7 @@ use crate::{Address, ToAddress};
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct EspRecords(AsyncFd<crate::EspRecords>);
+pub struct EspRecords(pub(super) AsyncFd<crate::EspRecords>);
 
 impl EspRecords {
     /// Opens a connection.
@@ -42,56 +42,6 @@ impl EspRecords {
             Some(error) => Err(error),
             None => Ok(records),
         }
-    }
-
-    /// Takes a connection of the other kind over and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
-    pub fn from_std(records: crate::EspRecords) -> io::Result<Self> {
-        records.set_nonblocking(true)?;
-        // SAFETY: the connection owns its descriptor and never changes it; it is lent out by shared
-        // reference only, and leaves the `AsyncFd` by `into_inner`, which ends the registration.
-        let registered = unsafe { AsyncFd::register(records) };
-        registered.map(Self).map_err(|failed| failed.into_parts().1)
-    }
-
-    /// Gives the connection back as one of the other kind; it is still non-blocking.
-    pub fn into_std(self) -> crate::EspRecords {
-        self.0.into_inner()
-    }
-
-    /// The connection beneath, for its options, its counters, and calls that do not wait.
-    pub fn get_ref(&self) -> &crate::EspRecords {
-        self.0.get_ref()
-    }
-
-    /// The address this connection is bound to.
-    ///
-    /// # Errors
-    ///
-    /// What `getsockname(2)` says.
-    pub fn local_addr(&self) -> io::Result<Address> {
-        self.get_ref().local_addr()
-    }
-
-    /// The peer's address.
-    ///
-    /// # Errors
-    ///
-    /// `NotConnected` if there is none.
-    pub fn peer_addr(&self) -> io::Result<Address> {
-        self.get_ref().peer_addr()
-    }
-
-    /// Waits until the connection is ready for one of `interest`.
-    ///
-    /// # Errors
-    ///
-    /// What the runtime says.
-    pub async fn ready(&self, interest: Interest) -> io::Result<Ready> {
-        Ok(self.0.ready(interest).await?.ready())
     }
 
     /// Sends a record, as a whole or not at all; waits for room.
@@ -150,7 +100,7 @@ impl EspRecords {
 /// # }
 /// ```
 #[derive(Debug)]
-pub struct EspRecordListener(AsyncFd<crate::EspRecordListener>);
+pub struct EspRecordListener(pub(super) AsyncFd<crate::EspRecordListener>);
 
 impl EspRecordListener {
     /// Opens a socket, binds it and listens.
@@ -162,18 +112,6 @@ impl EspRecordListener {
         Self::from_std(crate::EspRecordListener::bind(address)?)
     }
 
-    /// Takes a listener of the other kind over and makes it non-blocking.
-    ///
-    /// # Errors
-    ///
-    /// What `fcntl(2)` says of `F_SETFL`, or `epoll_ctl(2)`.
-    pub fn from_std(listener: crate::EspRecordListener) -> io::Result<Self> {
-        listener.set_nonblocking(true)?;
-        // SAFETY: as in `EspRecords::from_std`, but that a listener never leaves.
-        let registered = unsafe { AsyncFd::register(listener) };
-        registered.map(Self).map_err(|failed| failed.into_parts().1)
-    }
-
     /// Waits for a connection; gives it and its peer.
     ///
     /// # Errors
@@ -183,19 +121,5 @@ impl EspRecordListener {
         let accept = |listener: &crate::EspRecordListener| listener.accept();
         let (records, peer) = self.0.async_io(Interest::READABLE, accept).await?;
         Ok((EspRecords::from_std(records)?, peer))
-    }
-
-    /// The address this listener is bound to.
-    ///
-    /// # Errors
-    ///
-    /// What `getsockname(2)` says.
-    pub fn local_addr(&self) -> io::Result<Address> {
-        self.get_ref().local_addr()
-    }
-
-    /// The listener beneath.
-    pub fn get_ref(&self) -> &crate::EspRecordListener {
-        self.0.get_ref()
     }
 }
