@@ -231,6 +231,12 @@ impl<P: Scheduled> Place<P> {
         self.queue.connections.load(Relaxed) as usize > esp::ack_queue::CROWD
     }
 
+    /// Whether a connection waits for its turn: then packets that arrive are news.
+    #[inline]
+    pub(crate) fn waits(&self) -> bool {
+        self.queue.waits.load(Relaxed)
+    }
+
     /// Hands new parameters to the engine, before it decides anything.
     #[inline]
     pub(crate) fn refresh(&mut self, engine: &mut Connection) {

@@ -11,30 +11,36 @@ use crate::{
     net::skb::{Buffer, Skb},
 };
 
-/// A request that names packets has come.
+/// A request that names packets has come; what stands for it had this outcome.
 #[cold]
 #[inline(never)]
 pub(crate) fn named(
     connection: &mut Connection,
     skb: &Skb,
     header: &Header,
-    room: esp::Room,
+    outcome: &esp::Outcome,
     now: u64,
-) -> esp::Outcome {
+) {
     let mut bytes = [0; MISSING_MOST];
     let length = usize::from(header.len).min(MISSING_MOST);
     let there = bytes.get_mut(..length);
     let there = there.is_some_and(|bytes| skb.copy_bits(HEADER_LEN, bytes));
     let named = bytes.get(..if there { length } else { 0 });
-    (connection.engine).on_named(header, named.unwrap_or_default(), room, now)
+    (connection.engine).on_named(header, named.unwrap_or_default(), outcome, now);
 }
 
 /// Keeps a packet, or a run, whose header is still in front of it.
 #[cold]
 #[inline(never)]
 pub(crate) fn keep(esp: &mut LockedEsp<'_>, skb: Skb, header: &Header) {
-    let unread = &esp.sock().shared().unread;
-    unread.set_behind(unread.behind().saturating_add(skb.truesize()));
+    charge(
+        esp,
+        esp.sock()
+            .shared()
+            .unread
+            .behind()
+            .saturating_add(skb.truesize()),
+    );
     let seq = header.seq;
     esp.queue_waiting(skb, |other| !seq_of(other).after(seq));
 }
@@ -81,13 +87,27 @@ pub(crate) fn hand_over(esp: &mut LockedEsp<'_>, outcome: &mut esp::Outcome, now
 /// Takes the first buffer that is kept.
 fn take(esp: &mut LockedEsp<'_>) -> Option<Skb> {
     let skb = esp.waiting_queue().pop()?;
-    let unread = &esp.sock().shared().unread;
-    unread.set_behind(unread.behind().saturating_sub(skb.truesize()));
+    charge(
+        esp,
+        esp.sock()
+            .shared()
+            .unread
+            .behind()
+            .saturating_sub(skb.truesize()),
+    );
     Some(skb)
 }
 
 /// Frees all that is kept.
 pub(crate) fn discard(esp: &mut LockedEsp<'_>) {
     esp.waiting_queue().purge();
-    esp.sock().shared().unread.set_behind(0);
+    charge(esp, 0);
+}
+
+/// What is kept costs so many bytes now.
+fn charge(esp: &mut LockedEsp<'_>, bytes: u32) {
+    esp.sock().shared().unread.set_behind(bytes);
+    if let Some((_, connection)) = parts(esp) {
+        connection.engine.set_kept(bytes);
+    }
 }

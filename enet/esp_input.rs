@@ -295,6 +295,11 @@ fn process(
         begins_sums = header.is_summed() && !connection.sending.is_summed();
         without_sum = header.summed(false);
     }
+    let whole = header;
+    let names = header.has(flags::RRQ) && without_sum.names_missing();
+    if names {
+        without_sum = connection.engine.without_names(&without_sum);
+    }
     let header = &without_sum;
     if sock.tcp_state() == TcpState::SynRecv as u8 && completes(header) {
         if has_lost_listener(connection) {
@@ -311,11 +316,13 @@ fn process(
     sock.note_arrival(&skb);
     let room = connection.room(sock, skb.truesize());
     connection.place.refresh(&mut connection.engine);
-    let mut outcome = if header.names_missing() {
-        esp_behind::named(connection, &skb, header, room, now)
-    } else {
-        (connection.engine).on_packets(header, packets.count, room, now)
-    };
+    let mut outcome = (connection.engine).on_packets(header, packets.count, room, now);
+    if names {
+        esp_behind::named(connection, &skb, whole, &outcome, now);
+    }
+    if connection.place.waits() {
+        connection.engine.note_arrived(header, packets.count, now);
+    }
     if begins_sums && outcome.is_of_open_connection() {
         esp_devices::sum(esp, now);
     }

@@ -152,7 +152,6 @@ impl Promise {
             limit,
             arriving: 0,
             packet: packet.max(self.packet.load(Relaxed)),
-            behind: 0,
         };
         let kept = u32::from(room.kept(self.granted.load(Relaxed))).saturating_mul(room.packet);
         let mut most = limit.saturating_add(kept);
@@ -212,7 +211,6 @@ impl Receiving {
             limit: sock.receive_limit(),
             arriving,
             packet: self.packet_cost,
-            behind: unread.behind(),
         }
     }
 

@@ -626,6 +626,14 @@ impl Connection {
         self.receiver.take_turn(true);
     }
 
+    /// So many packets with this header have arrived while a connection waited for its turn in the ACK queue: to be
+    /// called after they were taken in, and before the queue is asked.
+    pub fn note_arrived(&mut self, header: &Header, count: u16, now: Nanos) {
+        if header.payload() > 0 {
+            self.receiver.note_arrived(count, header.len, now);
+        }
+    }
+
     /// What the other side's packets have shown since this was last asked.
     #[inline]
     pub(super) fn take_news(&mut self) -> News {

@@ -36,8 +36,6 @@ pub struct Room {
     pub arriving: u32,
     /// What one full packet costs in it.
     pub packet: u32,
-    /// What packets cost that are kept behind a hole, beside the queue.
-    pub behind: u32,
 }
 
 /// A burst of so many packets is kept in the smallest receive queue.

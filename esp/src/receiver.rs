@@ -510,20 +510,6 @@ impl Receiver {
         if taken == 0 {
             return Err(DropReason::NoRoom);
         }
-        if skip == 0 && header.has(flags::TXS) {
-            // What short transmissions brought before is no sign of the port's rate.
-            self.news = News::default();
-        }
-        let payload = if taken == count {
-            header.len
-        } else {
-            header.len / count.max(1) * taken
-        };
-        let bytes = if self.is_handed() {
-            0
-        } else {
-            self.note_arrived(taken, payload, now)
-        };
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
@@ -544,29 +530,30 @@ impl Receiver {
         if taken < new {
             flags &= !flags::TXF;
         }
-        if flags & super::wire::flags::TXS != 0 {
-            self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
-        }
-        self.schedule_ack(header.seq, flags, config, now);
+        self.schedule_ack(header, flags, config, now);
         if self.is_receiving() && !self.is_handed() {
-            self.grants.take(taken, bytes, room, now);
+            let payload = if taken == count {
+                header.len
+            } else {
+                header.len / count.max(1) * taken
+            };
+            self.grants.take(taken, on_wire(taken, payload), room, now);
         }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })
     }
 
-    /// Packets have arrived with so many bytes of payload in all. Returns what they took on the wire.
-    #[inline]
-    fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) -> u32 {
-        let wire = on_wire(count, payload);
+    /// See [`Connection::note_arrived`](super::Connection::note_arrived).
+    #[cold]
+    #[inline(never)]
+    pub(super) fn note_arrived(&mut self, count: u16, payload: u16, now: Nanos) {
         let (packets, bytes) = match self.news.arrived {
             (packets, bytes, at) if at == now => (packets, bytes),
             // Nobody has asked: it did not count.
             _ => (0, 0),
         };
-        let (packets, bytes) = (packets.saturating_add(count), bytes.saturating_add(wire));
-        self.news.arrived = (packets, bytes, now);
-        wire
+        let bytes = bytes.saturating_add(on_wire(count, payload));
+        self.news.arrived = (packets.saturating_add(count), bytes, now);
     }
 
     #[inline]
@@ -591,7 +578,7 @@ impl Receiver {
 
     /// Decides when data just taken is acknowledged (R2).
     #[inline]
-    fn schedule_ack(&mut self, seq: Seq, flags: u8, config: &Config, now: Nanos) {
+    fn schedule_ack(&mut self, header: &Header, flags: u8, config: &Config, now: Nanos) {
         let starts = flags & flags::TXS != 0;
         let ends = flags & flags::TXF != 0;
         if ends {
@@ -601,7 +588,11 @@ impl Receiver {
         } else if starts {
             self.before = 0;
             self.incoming = Incoming::Transmission;
-            self.announced = Some(seq);
+            self.announced = Some(header.seq);
+            self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
+            self.allowed = self.given.add(self.peer.window(config));
+            // What short transmissions brought before is no sign of the port's rate.
+            self.news = News::default();
         }
         self.unreported |= starts || ends;
         // Packets behind the end of this message are missing: the sender goes on at
@@ -878,9 +869,11 @@ impl Receiver {
         self.time(kind, config, now);
         self.given = self.expected;
         self.announced = None;
-        let allowed = self.given.add(self.peer.window(config));
-        if self.allowed.before(allowed) {
-            self.allowed = allowed;
+        if self.is_receiving() {
+            let allowed = self.given.add(self.peer.window(config));
+            if self.allowed.before(allowed) {
+                self.allowed = allowed;
+            }
         }
         if !self.is_receiving() || self.turn == Turn::Granted || kind == AckKind::Request {
             self.before = self.before.saturating_add(self.since);

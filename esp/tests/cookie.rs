@@ -28,7 +28,6 @@ fn room() -> Room {
         limit: 1 << 20,
         arriving: 1600,
         packet: 1600,
-        behind: 0,
     }
 }
 

@@ -78,7 +78,6 @@ fn room() -> impl Strategy<Value = Room> {
         limit,
         arriving,
         packet,
-        behind: 0,
     })
 }
 

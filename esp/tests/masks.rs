@@ -23,7 +23,6 @@ fn room() -> Room {
         limit: 1 << 20,
         arriving: 100,
         packet: 100,
-        behind: 0,
     }
 }
 

@@ -79,7 +79,6 @@ fn room(packets: u32, limit: u32, arriving: u32) -> Room {
         limit,
         arriving,
         packet: COST,
-        behind: 0,
     }
 }
 

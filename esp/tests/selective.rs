@@ -497,11 +497,13 @@ fn an_empty_request_names_nothing() {
         limit: 1 << 20,
         arriving: 100,
         packet: 100,
-        behind: 0,
     };
     let now = pair.now;
-    let outcome = pair.sides[A].conn().on_named(&header, &[], room, now);
+    let conn = pair.sides[A].conn();
+    let without = conn.without_names(&header);
+    let outcome = conn.on_packet(&without, room, now);
     assert_eq!(outcome.drop, None);
+    conn.on_named(&header, &[], &outcome, now);
     assert_eq!(
         pair.sides[A].conn().on_packet(&header, room, now).drop,
         Some(DropReason::Malformed)

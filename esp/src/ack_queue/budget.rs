@@ -166,6 +166,8 @@ impl Budget {
         if let Some(each) = bytes.checked_div(packets.into()) {
             self.packet = self.packet.max(each);
             self.arrive(bytes, waits, now);
+        } else if !waits {
+            self.waits = false;
         }
     }
 

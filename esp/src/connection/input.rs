@@ -36,26 +36,37 @@ impl Connection {
         outcome
     }
 
-    /// As [`on_packet`](Self::on_packet), of one that [names packets](Header::names_missing): its payload is
-    /// `named`. To a side that has not told that it takes this, the packet is a request as any other.
+    /// What stands for a packet that [names packets](Header::names_missing), for [`on_packets`](Self::on_packets):
+    /// its acknowledgement. To a side that has not told that it takes this, it is a request as any other.
     #[cold]
-    pub fn on_named(&mut self, header: &Header, named: &[u8], room: Room, now: Nanos) -> Outcome {
+    #[inline(never)]
+    pub fn without_names(&self, header: &Header) -> Header {
         if !header.names_missing() || !self.tells_version {
-            return self.on_packet(header, room, now);
+            return *header;
         }
         let takes = self.receiver.is_selective();
         let bits = if takes { 0 } else { flags::RRQ };
-        let empty = Header {
+        Header {
             len: 0,
             flags: flags::ACK | bits,
             ..*header
-        };
-        let outcome = self.on_packet(&empty, room, now);
+        }
+    }
+
+    /// The payload of a packet that names packets, after what [stands for it](Self::without_names) had this outcome.
+    #[cold]
+    #[inline(never)]
+    pub fn on_named(&mut self, header: &Header, named: &[u8], outcome: &Outcome, now: Nanos) {
+        let takes = self.tells_version && self.receiver.is_selective();
         if takes && outcome.drop.is_none() && self.state != State::Closed {
             self.sender
                 .on_named(header.ack, named, &self.config, &self.rtt, now);
         }
-        outcome
+    }
+
+    /// The packets that the caller keeps cost so many bytes now.
+    pub fn set_kept(&mut self, bytes: u32) {
+        self.receiver.set_kept(bytes);
     }
 
     /// Whether a packet that the caller keeps is next: see [`Outcome::keep`].

@@ -19,6 +19,7 @@
 //! * The way has no room for a window that loses more than one packet in [`SHARE`] of it. Fewer losses are the
 //!   line's, and leave the window as it is: each costs one packet.
 
+use super::super::ack_queue::on_wire;
 use super::super::bits::{Bits, BYTES, MOST};
 use super::super::config::Config;
 use super::super::outcome::{DropReason, Room};
@@ -52,8 +53,12 @@ pub(super) struct Behind {
     handing: bool,
     /// A retransmission has closed the hole, and what was kept behind it is being handed over.
     mended: bool,
+    /// Anything is known of packets behind the expected one: of usual packets this is all that is looked at.
+    active: bool,
     /// Packets that the caller keeps. The expected one is among them until it is handed over.
     kept: Bits,
+    /// What they cost, bytes.
+    cost: u32,
     /// Missing packets that a request has named.
     asked: Bits,
     /// Of these, those that are on their way, as far as is known.
@@ -87,10 +92,9 @@ pub(super) struct Behind {
 }
 
 impl Behind {
-    /// Whether anything is known of packets behind the expected one, or was.
-    #[inline]
-    fn is_idle(&self) -> bool {
-        self.mark == 0 && self.lost == 0 && self.kept.is_empty()
+    /// Nothing may be known any more of packets behind the expected one.
+    fn settle(&mut self) {
+        self.active = self.mended || self.mark != 0 || self.lost != 0 || !self.kept.is_empty();
     }
 
     /// The lost packets that are to be requested.
@@ -153,6 +157,7 @@ impl Behind {
         if self.lost == 0 && self.mark == 0 && self.kept.is_empty() {
             self.awaited = Bits::default();
         }
+        self.settle();
         needless
     }
 }
@@ -172,13 +177,18 @@ impl Receiver {
     /// Whether the caller keeps packets.
     #[inline]
     pub(in super::super) fn keeps(&self) -> bool {
-        !self.behind.kept.is_empty()
+        self.behind.active && !self.behind.kept.is_empty()
     }
 
     /// Whether one that it keeps has the expected number.
     #[inline]
     pub(in super::super) fn takes_kept(&self) -> bool {
-        self.behind.kept.has(0)
+        self.behind.active && self.behind.kept.has(0)
+    }
+
+    /// What the caller keeps costs so many bytes now.
+    pub(in super::super) fn set_kept(&mut self, bytes: u32) {
+        self.behind.cost = bytes;
     }
 
     /// Whether the caller hands one over.
@@ -193,10 +203,20 @@ impl Receiver {
     }
 
     /// The caller keeps nothing any more.
+    #[inline]
     pub(in super::super) fn drop_kept(&mut self) {
+        if self.behind.active {
+            self.forget_kept();
+        }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn forget_kept(&mut self) {
         self.behind = Behind {
             on: self.behind.on,
             handing: self.behind.handing,
+            cost: self.behind.cost,
             answer: self.behind.answer,
             slack: self.behind.slack,
             losses: self.behind.losses,
@@ -209,14 +229,22 @@ impl Receiver {
     /// Whether packets may be missing.
     #[inline]
     pub(in super::super) fn has_hole(&self) -> bool {
-        !self.behind.is_idle()
+        self.behind.active
     }
 
     /// Whether the last packet was taken behind a hole that a retransmission has closed: the window has stood still
     /// since a round trip, so the acknowledgement does not wait for more packets. The next call says no.
     #[inline]
     pub(super) fn take_mended(&mut self) -> bool {
-        self.behind.mended && !self.takes_kept() && core::mem::take(&mut self.behind.mended)
+        self.behind.active && self.end_mended()
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn end_mended(&mut self) -> bool {
+        let mended = !self.takes_kept() && core::mem::take(&mut self.behind.mended);
+        self.behind.settle();
+        mended
     }
 
     /// The numbers behind the expected one up to the last that is known to be in use.
@@ -226,6 +254,7 @@ impl Receiver {
 
     /// The `count` packets with `header` are behind a hole.
     #[cold]
+    #[inline(never)]
     pub(super) fn keep(
         &mut self,
         header: &Header,
@@ -241,7 +270,7 @@ impl Receiver {
         if end <= most && run.without(self.behind.kept).is_empty() {
             return Err(DropReason::Duplicate);
         }
-        if room.queued.saturating_add(room.behind) >= room.limit {
+        if room.queued.saturating_add(self.behind.cost) >= room.limit {
             self.starved = true;
             return Err(DropReason::OutOfSequence);
         }
@@ -258,8 +287,8 @@ impl Receiver {
             self.timed = None;
         }
         self.behind.kept = self.behind.kept.and_also(run);
-        let bytes = self.note_arrived(count, header.len, now);
         if self.is_receiving() {
+            let bytes = on_wire(count, header.len);
             self.grants.take(count, bytes, room, now);
         }
         self.find_missing(now);
@@ -269,9 +298,14 @@ impl Receiver {
     /// The numbers before the expected one, `packets` more, have been taken.
     #[inline]
     pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {
-        if self.behind.is_idle() {
-            return;
+        if self.behind.active {
+            self.shift_behind(packets, now);
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn shift_behind(&mut self, packets: u16, now: Nanos) {
         if self.behind.shift(packets, now) {
             // The packet did not come for the request.
             self.timed = None;
@@ -279,6 +313,8 @@ impl Receiver {
     }
 
     /// A packet has come, or a number was seen: looks for packets that are missing.
+    #[cold]
+    #[inline(never)]
     pub(super) fn find_missing(&mut self, now: Nanos) {
         let later = (LATER << self.behind.slack).saturating_sub(1);
         let later = self.behind.kept.highest_but(later);
@@ -292,13 +328,17 @@ impl Receiver {
                 self.behind.since = now;
             }
         }
+        self.behind.settle();
         self.request_lost();
     }
 
     /// The missing packets before `seq` are lost, as the answer to a probe shows.
+    #[cold]
+    #[inline(never)]
     pub(super) fn lose_before(&mut self, seq: Seq) {
         let end = self.expected.distance(seq).min(MOST);
         self.behind.lost = self.behind.lost.max(end);
+        self.behind.settle();
         if !self.behind.wanted().is_empty() {
             self.request = Request::Probed;
         }
@@ -323,13 +363,19 @@ impl Receiver {
     #[inline]
     pub(super) fn end_request(&mut self) {
         let needed = if self.is_selective() {
-            self.behind.lost > 0 && !self.behind.wanted().is_empty()
+            self.behind.active && self.wants_named()
         } else {
             self.turn == Turn::Waiting && self.expected.before(self.seen)
         };
         if !needed {
             self.request = Request::Not;
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn wants_named(&self) -> bool {
+        self.behind.lost > 0 && !self.behind.wanted().is_empty()
     }
 
     /// A request leaves: names the lost packets, and returns how many were not known to be lost before. `None` if it
@@ -385,15 +431,22 @@ impl Receiver {
 
     /// Whether the request that leaves asks for the expected packet.
     pub(super) fn names_expected(&self) -> bool {
-        !self.behind.on || self.behind.lost == 0 || self.behind.newest.has(0)
+        !self.behind.active || self.behind.lost == 0 || self.behind.newest.has(0)
     }
 
     /// When missing packets are lost, or lost again.
     #[inline]
     pub(super) fn hole_timer(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
-        if self.behind.is_idle() {
-            return None;
+        if self.behind.active {
+            self.lost_at(config, rtt)
+        } else {
+            None
         }
+    }
+
+    #[cold]
+    #[inline(never)]
+    fn lost_at(&self, config: &Config, rtt: &Rtt) -> Option<Nanos> {
         earlier(
             self.late_until(config, rtt),
             self.awaited_until(config, rtt),

@@ -17,6 +17,8 @@ use super::{Outgoing, Sender};
 /// Packets by their distance from the first unacknowledged one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(super) struct Missing {
+    /// There are any: of usual packets this is all that is looked at.
+    active: bool,
     /// Those that are to leave again.
     named: Bits,
     /// Those that have left again
@@ -29,27 +31,41 @@ impl Missing {
     /// Whether a packet is to leave again.
     #[inline]
     pub(super) fn is_empty(&self) -> bool {
-        self.named.is_empty()
+        !self.active || self.named.is_empty()
     }
 
     /// The distance of the first one.
     #[inline]
     pub(super) fn first(&self) -> Option<u16> {
-        self.named.first()
+        if self.active {
+            self.named.first()
+        } else {
+            None
+        }
     }
 
     /// So many packets were acknowledged.
     #[inline]
     pub(super) fn shift(&mut self, packets: u16) {
-        if !self.named.is_empty() || !self.again.is_empty() {
-            self.named = self.named.from(packets);
-            self.again = self.again.from(packets);
+        if self.active {
+            self.take_out(packets);
         }
     }
 
+    #[cold]
+    #[inline(never)]
+    fn take_out(&mut self, packets: u16) {
+        self.named = self.named.from(packets);
+        self.again = self.again.from(packets);
+        self.active = !self.named.is_empty() || !self.again.is_empty();
+    }
+
     /// All packets leave again, or none.
+    #[inline]
     pub(super) fn end(&mut self) {
-        self.named = Bits::default();
+        if self.active {
+            self.named = Bits::default();
+        }
     }
 }
 
@@ -88,6 +104,7 @@ impl Sender {
             self.missing.since = now;
         }
         self.missing.named = self.missing.named.and_also(named);
+        self.missing.active = true;
         if named.has(0) {
             self.resend_first = false;
         }
@@ -96,6 +113,7 @@ impl Sender {
 
     /// Missing packets leave again, the first of them at the distance `first`.
     #[cold]
+    #[inline(never)]
     pub(super) fn resend_missing(
         &mut self,
         first: u16,

@@ -133,7 +133,6 @@ impl Buffer {
             limit: u32::from(self.limit) * 256,
             arriving: 256,
             packet: 256,
-            behind: 0,
         }
     }
 }

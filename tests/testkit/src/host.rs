@@ -135,6 +135,11 @@ pub trait Host {
         }
         let room = socket.room();
         let outcome = socket.on_packet(packet, room, now);
+        if device.queue.waiting() > 0 {
+            let conn = socket.conn.as_mut();
+            conn.expect("a connection")
+                .note_arrived(&packet.header, 1, now);
+        }
         self.settle(id, &outcome, now);
         outcome
     }

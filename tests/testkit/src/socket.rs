@@ -245,7 +245,6 @@ impl<P: Payload> Socket<P> {
             limit: self.limit,
             arriving: self.arriving.unwrap_or(self.packet_cost()),
             packet: self.packet_cost(),
-            behind: self.kept.len() as u32 * self.packet_cost(),
         };
         if self.records.is_none() || !self.whole.is_empty() {
             return room;
@@ -377,11 +376,12 @@ impl<P: Payload> Socket<P> {
     pub fn on_packet(&mut self, packet: &Packet<P>, room: Room, now: Nanos) -> Outcome {
         self.delivered.clear();
         let conn = self.conn.as_mut().expect("a connection");
-        let mut outcome = if packet.header.names_missing() {
-            conn.on_named(&packet.header, packet.named(), room, now)
-        } else {
-            conn.on_packet(&packet.header, room, now)
-        };
+        let names = packet.header.names_missing();
+        let header = conn.without_names(&packet.header);
+        let mut outcome = conn.on_packet(&header, room, now);
+        if names {
+            conn.on_named(&packet.header, packet.named(), &outcome, now);
+        }
         if outcome.answered {
             conn.take_answer(&packet.options, &mut outcome);
         }
@@ -402,6 +402,7 @@ impl<P: Payload> Socket<P> {
         }
         if !self.conn().keeps() {
             self.kept.clear();
+            self.charge_kept();
         }
         outcome
     }
@@ -412,14 +413,25 @@ impl<P: Payload> Socket<P> {
             .kept
             .partition_point(|kept| kept.header.seq.before(packet.header.seq));
         self.kept.insert(place, packet.clone());
+        self.charge_kept();
         assert!(self.kept.len() <= 255, "no more than a window is kept");
     }
 
     /// Takes the first of the packets that were kept, if it is reached.
     fn next_kept(&mut self) -> Option<Packet<P>> {
         let first = self.kept.front()?;
-        let reached = self.conn.as_ref()?.reaches(first.header.seq);
-        reached.then(|| self.kept.pop_front()).flatten()
+        if !self.conn.as_ref()?.reaches(first.header.seq) {
+            return None;
+        }
+        let first = self.kept.pop_front();
+        self.charge_kept();
+        first
+    }
+
+    /// Tells the engine what the packets cost that are kept.
+    fn charge_kept(&mut self) {
+        let cost = self.kept.len() as u32 * self.packet_cost();
+        self.conn().set_kept(cost);
     }
 
     /// What the last packet has had delivered, in order: its own payload, and those that were kept behind it.
