@@ -532,12 +532,7 @@ impl Receiver {
         }
         self.schedule_ack(header, flags, config, now);
         if self.is_receiving() && !self.is_handed() {
-            let payload = if taken == count {
-                header.len
-            } else {
-                header.len / count.max(1) * taken
-            };
-            self.grants.take(taken, on_wire(taken, payload), room, now);
+            self.measure_rate(header, count, taken, room, now);
         }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })
@@ -556,6 +551,17 @@ impl Receiver {
         self.news.arrived = (packets.saturating_add(count), bytes, now);
     }
 
+    /// Of `count` packets so many were taken.
+    #[inline(never)]
+    fn measure_rate(&mut self, header: &Header, count: u16, taken: u16, room: Room, now: Nanos) {
+        let payload = if taken == count {
+            header.len
+        } else {
+            header.len / count.max(1) * taken
+        };
+        self.grants.take(taken, on_wire(taken, payload), room, now);
+    }
+
     #[inline]
     fn advance(&mut self, packets: u16, now: Nanos) {
         let next = self.expected.add(packets);
@@ -563,11 +569,14 @@ impl Receiver {
         self.expected = next;
         self.see(self.expected);
         self.asked = None;
-        self.close_hole(packets, now);
         // The sender has got the answer: a skip with the same number would be one of another wrap.
         self.skipped = None;
-        // A request that waits for its turn asks for the rest of the hole then.
-        self.end_request();
+        if self.has_hole() {
+            self.close_hole(packets, now);
+        } else if self.turn != Turn::Waiting || !self.expected.before(self.seen) {
+            // One that waits for its turn asks for the rest of the hole then.
+            self.request = Request::Not;
+        }
         self.starved = false;
         if let Some(probing) = self.probing {
             self.end_probing();
@@ -586,13 +595,7 @@ impl Receiver {
             // The next transmission's packets may not be written yet.
             self.timed = None;
         } else if starts {
-            self.before = 0;
-            self.incoming = Incoming::Transmission;
-            self.announced = Some(header.seq);
-            self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
-            self.allowed = self.given.add(self.peer.window(config));
-            // What short transmissions brought before is no sign of the port's rate.
-            self.news = News::default();
+            self.begin(header, config);
         }
         self.unreported |= starts || ends;
         // Packets behind the end of this message are missing: the sender goes on at
@@ -604,6 +607,18 @@ impl Receiver {
         } else if ends && self.due == Due::Not {
             self.due = Due::At(now.saturating_add(ACK_DELAY));
         }
+    }
+
+    /// A transmission of more than this packet is announced.
+    #[inline(never)]
+    fn begin(&mut self, header: &Header, config: &Config) {
+        self.before = 0;
+        self.incoming = Incoming::Transmission;
+        self.announced = Some(header.seq);
+        self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
+        self.allowed = self.given.add(self.peer.window(config));
+        // What short transmissions brought before is no sign of the port's rate.
+        self.news = News::default();
     }
 
     /// How many packets make an acknowledgement due.

@@ -266,7 +266,7 @@ impl Sender {
     #[inline]
     pub(super) fn has_nothing_to_send(&self) -> bool {
         let left = self.next == self.high && self.high == self.tail;
-        let again = self.resend_first | !self.missing.is_empty();
+        let again = self.resend_first | self.missing.is_due();
         left && self.syn_acked && !(self.fin | self.probe | again)
     }
 
@@ -275,8 +275,7 @@ impl Sender {
     pub(super) fn awaits_window(&self, config: &Config) -> bool {
         self.syn_acked
             && self.high != self.tail
-            && !(self.resend_first | self.probe)
-            && self.missing.is_empty()
+            && !(self.resend_first | self.probe | self.missing.is_due())
             && self.granted.distance(self.next) >= self.window(config)
             && (self.timer.is_some() || !self.is_blocked())
     }
@@ -517,13 +516,13 @@ impl Sender {
         } else {
             Some(0)
         };
-        let mut most = room;
-        if let Some(behind) = behind {
+        let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
+        let mut most = room.min(there);
+        // The announcement itself may leave, whatever may follow it.
+        if let Some(behind) = behind.filter(|behind| *behind > 0 || most > 1) {
             let announced = self.grants.unscheduled(config).saturating_add(1);
             most = most.min(announced.saturating_sub(behind));
         }
-        let there = seq.distance(self.tail).saturating_sub(u16::from(self.hold));
-        most = most.min(there);
         if most > 1 {
             most = most.min(queue.run(seq));
         }

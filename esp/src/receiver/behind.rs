@@ -27,7 +27,7 @@ use super::super::rtt::{doubled, Rtt};
 use super::super::seq::Seq;
 use super::super::timers::{earlier, from_micros, is_due, Nanos, MICROSECOND, REQUEST_MAX};
 use super::super::wire::Header;
-use super::{Receiver, Request, Taken, Turn};
+use super::{Receiver, Request, Taken};
 
 /// So many later packets show that one is lost: it may be overtaken by one less.
 const LATER: u16 = 4;
@@ -296,19 +296,16 @@ impl Receiver {
     }
 
     /// The numbers before the expected one, `packets` more, have been taken.
-    #[inline]
-    pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {
-        if self.behind.active {
-            self.shift_behind(packets, now);
-        }
-    }
-
     #[cold]
     #[inline(never)]
-    fn shift_behind(&mut self, packets: u16, now: Nanos) {
+    pub(super) fn close_hole(&mut self, packets: u16, now: Nanos) {
         if self.behind.shift(packets, now) {
             // The packet did not come for the request.
             self.timed = None;
+        }
+        if self.behind.lost == 0 || self.behind.wanted().is_empty() {
+            // It has become needless.
+            self.request = Request::Not;
         }
     }
 
@@ -356,26 +353,6 @@ impl Receiver {
         } else if self.request == Request::Not {
             self.request = Request::Hole;
         }
-    }
-
-    /// Ends a request that has become needless by packets that were taken. Without names, one that waits for its
-    /// turn asks for the rest of the hole then.
-    #[inline]
-    pub(super) fn end_request(&mut self) {
-        let needed = if self.is_selective() {
-            self.behind.active && self.wants_named()
-        } else {
-            self.turn == Turn::Waiting && self.expected.before(self.seen)
-        };
-        if !needed {
-            self.request = Request::Not;
-        }
-    }
-
-    #[cold]
-    #[inline(never)]
-    fn wants_named(&self) -> bool {
-        self.behind.lost > 0 && !self.behind.wanted().is_empty()
     }
 
     /// A request leaves: names the lost packets, and returns how many were not known to be lost before. `None` if it

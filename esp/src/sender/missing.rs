@@ -19,7 +19,9 @@ use super::{Outgoing, Sender};
 pub(super) struct Missing {
     /// There are any: of usual packets this is all that is looked at.
     active: bool,
-    /// Those that are to leave again.
+    /// Some are to leave again:
+    due: bool,
+    /// these.
     named: Bits,
     /// Those that have left again
     again: Bits,
@@ -30,14 +32,14 @@ pub(super) struct Missing {
 impl Missing {
     /// Whether a packet is to leave again.
     #[inline]
-    pub(super) fn is_empty(&self) -> bool {
-        !self.active || self.named.is_empty()
+    pub(super) fn is_due(&self) -> bool {
+        self.due
     }
 
     /// The distance of the first one.
     #[inline]
     pub(super) fn first(&self) -> Option<u16> {
-        if self.active {
+        if self.due {
             self.named.first()
         } else {
             None
@@ -57,7 +59,12 @@ impl Missing {
     fn take_out(&mut self, packets: u16) {
         self.named = self.named.from(packets);
         self.again = self.again.from(packets);
-        self.active = !self.named.is_empty() || !self.again.is_empty();
+        self.settle();
+    }
+
+    fn settle(&mut self) {
+        self.due = !self.named.is_empty();
+        self.active = self.due || !self.again.is_empty();
     }
 
     /// All packets leave again, or none.
@@ -65,6 +72,7 @@ impl Missing {
     pub(super) fn end(&mut self) {
         if self.active {
             self.named = Bits::default();
+            self.due = false;
         }
     }
 }
@@ -104,7 +112,7 @@ impl Sender {
             self.missing.since = now;
         }
         self.missing.named = self.missing.named.and_also(named);
-        self.missing.active = true;
+        self.missing.settle();
         if named.has(0) {
             self.resend_first = false;
         }
@@ -125,6 +133,7 @@ impl Sender {
         let left = Bits::run(first, outgoing.count);
         self.missing.named = self.missing.named.without(left);
         self.missing.again = self.missing.again.and_also(left);
+        self.missing.settle();
         if first == 0 {
             self.first_left = Some((seq, now));
         }
