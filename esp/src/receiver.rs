@@ -510,6 +510,10 @@ impl Receiver {
         if taken == 0 {
             return Err(DropReason::NoRoom);
         }
+        if header.has(flags::TXS) && skip == 0 && (count > 1 || !header.has(flags::TXF)) {
+            // What short transmissions brought before is no sign of the port's rate.
+            self.news = News::default();
+        }
         self.advance(taken, now);
         self.starved = taken < most;
         self.since = self.since.saturating_add(taken);
@@ -595,7 +599,7 @@ impl Receiver {
             // The next transmission's packets may not be written yet.
             self.timed = None;
         } else if starts {
-            self.begin(header, config);
+            self.begin(header);
         }
         self.unreported |= starts || ends;
         // Packets behind the end of this message are missing: the sender goes on at
@@ -611,14 +615,12 @@ impl Receiver {
 
     /// A transmission of more than this packet is announced.
     #[inline(never)]
-    fn begin(&mut self, header: &Header, config: &Config) {
+    fn begin(&mut self, header: &Header) {
         self.before = 0;
         self.incoming = Incoming::Transmission;
         self.announced = Some(header.seq);
         self.brief = self.grants.are_short() && usize::from(header.len) <= SHORT;
-        self.allowed = self.given.add(self.peer.window(config));
-        // What short transmissions brought before is no sign of the port's rate.
-        self.news = News::default();
+        self.allowed = self.given;
     }
 
     /// How many packets make an acknowledgement due.

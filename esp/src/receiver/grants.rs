@@ -53,6 +53,8 @@ const LEASE: u32 = 256;
 /// The least window, once losses have shown that the way is shared.
 const LEAST: u16 = 2;
 
+const PROOF: u8 = 8;
+
 /// With so many turns in a row that ask for more, the least window grows by a packet.
 const PATIENCE: u16 = 8;
 
@@ -183,6 +185,8 @@ pub(super) struct Grants {
     few: Option<Train>,
     /// Senders to other devices share the way, whose turns nobody gives.
     shared: bool,
+    /// Turns in a row that have shown it.
+    queues: u8,
     /// Bytes of the turn before, and in which time they came, until it is asked for.
     shown: Option<(u32, Nanos)>,
 }
@@ -358,19 +362,23 @@ impl Grants {
             None
         };
         if by_time.is_some() || !alone {
-            self.shared = alone && self.is_shared(window);
+            self.queues = if alone && self.is_shared(window) {
+                self.queues.saturating_add(1)
+            } else {
+                0
+            };
+            self.shared = self.queues >= PROOF;
             if self.shared {
                 self.floor.sink(config);
             }
         }
-        let wanted = match (by_rate, by_time) {
-            (Some(_), Some(time)) if self.shared => time,
-            (Some(rate), Some(time)) => rate.max(time),
-            // The next time tells more.
-            (Some(_), None) if self.shared => window,
-            (Some(rate), None) if alone => rate.max(window),
-            (Some(wanted), None) | (None, Some(wanted)) => wanted,
-            (None, None) => window,
+        // What arrives in [`SPAN`] covers a short way. On a long one the time decides: a rate may be low for want of windows.
+        let by_time = by_time.filter(|_| self.shared || self.lone.is_long());
+        let wanted = match by_rate {
+            _ if self.shared => by_time.unwrap_or(window),
+            Some(rate) if alone && self.lone.is_long() => rate.max(by_time.unwrap_or(window)),
+            Some(rate) => rate,
+            None => by_time.unwrap_or(0).max(window),
         };
         let floor = self.floor.follow(wanted, config);
         self.wanted = wanted
@@ -406,7 +414,7 @@ impl Grants {
         let elapsed = train.last.saturating_sub(train.first);
         if elapsed == 0 {
             // All came at once, faster than anyone can tell.
-            let tells = train.head >= window / 2 && (!alone || self.lone.least().is_none());
+            let tells = train.head >= window / 2;
             return tells.then_some(u16::MAX);
         }
         if train.packets < LEAST_TRAIN {

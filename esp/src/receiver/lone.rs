@@ -16,6 +16,9 @@ use super::super::timers::{Nanos, MICROSECOND, SECOND};
 /// The time from a turn to its first packet that a window aims at, if the way has less.
 const QUEUE: Nanos = 50 * MICROSECOND;
 
+/// The round trip of the longest way whose windows follow the rate alone.
+const SHORT_WAY: Nanos = 90 * MICROSECOND;
+
 /// For how long at least a round trip counts as one that the way has.
 const MEMORY: Nanos = 10 * SECOND;
 
@@ -58,6 +61,12 @@ impl Lone {
     #[inline]
     pub(super) fn least(&self) -> Option<Nanos> {
         self.least.into_iter().filter(|time| *time > 0).min()
+    }
+
+    /// Whether windows that follow the rate may be too small for the way.
+    #[inline]
+    pub(super) fn is_long(&self) -> bool {
+        self.least() > Some(SHORT_WAY)
     }
 
     /// The time that a window aims at.
