@@ -327,11 +327,15 @@ fn process(
     settle(esp, outcome, now)
 }
 
-/// Whether a packet has not the sum that it is to have. The sender of a SYN cannot know yet that this end makes sums.
+/// Whether a packet has not the sum that it is to have, or has one too late: none may begin when packets have left that could not
+/// leave again with one. The sender of a SYN cannot know yet that this end makes sums.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
     if header.is_summed() {
+        if !connection.sending.is_summed() && !connection.engine.may_shrink() {
+            return true;
+        }
         let Masked { mask, .. } = skb.note();
         return !connection.engine.takes_mask(header, mask);
     }

@@ -104,7 +104,8 @@ fn hidden(_lab: &Lab) -> Outcome {
         return Ok(());
     }
     mount_groups()?;
-    let line = "mount -t sysfs sysfs /sys && ! test -e /sys/fs/cgroup/cgroup.procs && \
+    let line =
+        "umount -l /sys && mount -t sysfs sysfs /sys && ! test -e /sys/fs/cgroup/cgroup.procs && \
                 exec enet run --by bpf --require -- echo it runs";
     let ended = Command::new("busybox")
         .args(["unshare", "-m", "sh", "-c", line])
