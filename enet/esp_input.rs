@@ -222,7 +222,7 @@ fn mapped_listener<'a>(
             if !twin.takes(&destination)
                 || !is_open(sock)
                 || !sock.hears(peer.ifindex)
-                || sock.is_filtered_by_group()
+                || !sock.may_take_for_front()
             {
                 return None;
             }

@@ -138,6 +138,15 @@ H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(s
 H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif
 
+/* who else decides about a connection of TCP's: policies of IPsec */
+#ifdef CONFIG_XFRM
+H(bool, net_has_xfrm, (const struct net *net, int dir), return READ_ONCE(net->xfrm.policy_count[dir]) || READ_ONCE(net->xfrm.policy_default[dir]) != XFRM_USERPOLICY_ACCEPT)
+H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return rcu_access_pointer(sk->sk_policy[dir]))
+#else
+H(bool, net_has_xfrm, (const struct net *net, int dir), return false)
+H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
+#endif
+
 /* where IPv6 is a module of its own, nothing here is to need that */
 #if IS_BUILTIN(CONFIG_IPV6)
 H(int, inet6_register, (struct inet_protosw *p), return inet6_register_protosw(p))

@@ -100,6 +100,7 @@ const WELCOME: &[&str] = &[
     "vcan",
     "vhost_net",
     "vxlan",
+    "xfrm_user",
 ];
 
 /// What the archive is made of beside the tools: the programs, and the module if it exists already.

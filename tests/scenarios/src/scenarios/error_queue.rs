@@ -24,12 +24,20 @@ const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
 
 /// Whether the kernel has the discipline; only the one that looks for faults may be without.
 fn has_etf() -> Result<bool> {
-    let loaded = finish(Command::new("modprobe").arg("sch_etf"), "");
+    has("sch_etf")
+}
+
+/// Whether the kernel has `module`; only the one that looks for faults may be without.
+///
+/// # Errors
+/// When another one is without.
+pub fn has(module: &str) -> Result<bool> {
+    let loaded = finish(Command::new("modprobe").arg(module), "");
     if loaded.is_err() && factor() > 1 {
-        tell("this kernel has no sch_etf");
+        tell(&format!("this kernel has no {module}"));
         return Ok(false);
     }
-    loaded.context("the discipline")?;
+    loaded.with_context(|| module.to_owned())?;
     Ok(true)
 }
 

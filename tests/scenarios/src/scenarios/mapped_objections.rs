@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: GPL-2.0-only
+
+//! What decides about connections of TCP's and does not see ESP's: IPsec. Where there is such a thing, TCP
+//! carries the connections of mapped sockets, or ESP does as it says.
+
+use super::error_queue::has;
+use super::mapped_esp::{dial, is_esp, known, listener, MAPPED};
+use super::mapped_tcp::stream;
+use crate::address::internet;
+use crate::prelude::*;
+
+scenarios! {
+    direct mapped_listener_behind_ipsec_takes_no_esp = ipsec_at_the_server;
+    direct mapped_listener_with_an_ipsec_policy_takes_no_esp = ipsec_of_the_socket;
+    direct mapped_client_behind_ipsec_uses_tcp = ipsec_at_the_client;
+}
+
+const FAR: [u8; 4] = [10, 0, 0, 2];
+
+/// A client of `host` that has begun to connect to `b`, and has been refused by ESP after `refused_before` others.
+fn refused_client(host: &Host, port: u16, refused_before: u32) -> Result<Socket> {
+    let client = stream(host, MAPPED.0, MAPPED.1)?;
+    client.set_nonblocking(true)?;
+    let begun = client.connect_bytes(&internet(FAR, port));
+    refused(begun, libc::EINPROGRESS, "connect")?;
+    eventually("ESP is refused", || {
+        client.poll(libc::POLLOUT, Duration::ZERO)?;
+        Ok(host.counter("MappedTcpRefused")? == refused_before + 1)
+    })?;
+    Ok(client)
+}
+
+/// A connection from `a` to `listener`, and whether ESP carries it.
+fn carried(lab: &Lab, listener: &Socket, port: u16, by_esp: bool) -> Result<[Socket; 2]> {
+    let client = dial(&lab.a, MAPPED, port)?;
+    let (server, _) = listener.accept(0)?;
+    for end in [&client, &server] {
+        ensure!(is_esp(end) == by_esp, "port {port}: ESP is {}", !by_esp);
+    }
+    exchange(&client, &server)?;
+    Ok([client, server])
+}
+
+/// Each row: what is said to `ip`, and taken back; whether TCP connects in between.
+const POLICIES: [(&str, &str, bool); 4] = [
+    (
+        "policy add src 192.168.7.0/24 dst 10.0.0.2/32 dir in tmpl proto esp mode transport",
+        "policy flush",
+        true,
+    ),
+    (
+        "policy add src 10.0.0.2/32 dst 192.168.7.0/24 dir out tmpl proto esp mode transport",
+        "policy flush",
+        true,
+    ),
+    (
+        "policy add src 10.0.0.0/24 dst 10.0.0.2/32 dir in tmpl proto esp mode transport",
+        "policy flush",
+        false,
+    ),
+    (
+        "policy setdefault in block",
+        "policy setdefault in accept",
+        false,
+    ),
+];
+
+fn ipsec_at_the_server(lab: &Lab) -> Outcome {
+    if !has("xfrm_user")? {
+        return Ok(());
+    }
+    known(lab)?;
+    lab.a.tcp_tries(5)?;
+    let xfrm = |line: &str| lab.b.namespace.ip(&format!("xfrm {line}\n"));
+    let mut port = 820;
+    for (number, (set, take_back, connects)) in (0..).zip(POLICIES) {
+        let listener = listener(&lab.b, MAPPED, port, 4)?;
+        xfrm(set)?;
+        let client = refused_client(&lab.a, port, number).context(set)?;
+        if !connects {
+            let events = client.poll(libc::POLLOUT, Duration::ZERO)?;
+            ensure!(events == 0, "{set}: events {events:#x}");
+            xfrm(take_back)?;
+        }
+        // TCP's SYN comes again.
+        await_events(&client, libc::POLLOUT).context(set)?;
+        let (server, _) = listener.accept(0)?;
+        ensure!(!is_esp(&client) && !is_esp(&server), "{set}: ESP");
+        client.set_nonblocking(false)?;
+        exchange(&client, &server)?;
+        if connects {
+            xfrm(take_back)?;
+        }
+        port += 1;
+    }
+    let listener = listener(&lab.b, MAPPED, port, 4)?;
+    carried(lab, &listener, port, true)?;
+    Ok(())
+}
+
+/// `struct xfrm_userpolicy_info`: what comes in need not be encrypted.
+fn allowing() -> Vec<u8> {
+    const FAMILY: usize = 40;
+    let mut policy = vec![0; 168];
+    policy[FAMILY..FAMILY + 2].copy_from_slice(&(libc::AF_INET as u16).to_ne_bytes());
+    policy
+}
+
+fn ipsec_of_the_socket(lab: &Lab) -> Outcome {
+    const IP_XFRM_POLICY: i32 = 17;
+    if !has("xfrm_user")? {
+        return Ok(());
+    }
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 828, 4)?;
+    carried(lab, &listener, 828, true)?;
+    listener
+        .set_option(libc::IPPROTO_IP, IP_XFRM_POLICY, &allowing())
+        .context("IP_XFRM_POLICY")?;
+    carried(lab, &listener, 828, false)?;
+    Ok(())
+}
+
+fn ipsec_at_the_client(lab: &Lab) -> Outcome {
+    if !has("xfrm_user")? {
+        return Ok(());
+    }
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 829, 4)?;
+    let xfrm = |line: &str| lab.a.namespace.ip(&format!("xfrm {line}\n"));
+    xfrm("policy add src 192.168.7.0/24 dst 10.0.0.1/32 dir in tmpl proto esp mode transport")?;
+    carried(lab, &listener, 829, false)?;
+    same(lab.a.counter("MappedTcpRoute")?, 1, "left to TCP")?;
+    xfrm("policy flush")?;
+    carried(lab, &listener, 829, true)?;
+    Ok(())
+}
