@@ -28,8 +28,10 @@
 #include <net/gso.h>
 #include <net/hotdata.h>
 #include <net/inet_connection_sock.h>
+#include <net/inet_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 #include <net/route.h>
 #include <net/rps.h>
 #include <net/tcp.h>
@@ -138,7 +140,7 @@ H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(s
 H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif
 
-/* who else decides about a connection of TCP's: policies of IPsec */
+/* who else decides about a connection of TCP's: policies of IPsec, VRFs */
 #ifdef CONFIG_XFRM
 H(bool, net_has_xfrm, (const struct net *net, int dir), return READ_ONCE(net->xfrm.policy_count[dir]) || READ_ONCE(net->xfrm.policy_default[dir]) != XFRM_USERPOLICY_ACCEPT)
 H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return rcu_access_pointer(sk->sk_policy[dir]))
@@ -146,6 +148,8 @@ H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return rcu_access_pointer
 H(bool, net_has_xfrm, (const struct net *net, int dir), return false)
 H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
 #endif
+/* As TCP compares after l3mdev_ip_rcv(), for which a packet has come by the VRF, and by the device in it besides. */
+H(bool, sk_hears_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
 /* where IPv6 is a module of its own, nothing here is to need that */
 #if IS_BUILTIN(CONFIG_IPV6)

@@ -5,9 +5,11 @@
 //!
 //! That is looked at when a connection opens, at both ends. What is set up later holds for later connections.
 //!
-//! C header: [`include/net/xfrm.h`](srctree/include/net/xfrm.h)
+//! C headers: [`include/net/xfrm.h`](srctree/include/net/xfrm.h),
+//! [`include/net/l3mdev.h`](srctree/include/net/l3mdev.h)
 
 use super::*;
+use crate::net::{device::Device, rcu};
 
 /// Why TCP has to carry a connection.
 #[derive(Clone, Copy)]
@@ -82,16 +84,21 @@ impl<M: Streams> StreamCall<'_, M> {
 }
 
 impl<P: Operations> Sock<P> {
-    /// Whether this companion may take connections for the listener of TCP's in front of it: nothing speaks against a companion. IPsec
-    /// counts for both directions, since nobody has asked for a route back.
-    pub(crate) fn may_take_for_front(&self) -> bool {
+    /// Whether this companion may take a connection that opens by `device`, for the listener of TCP's in front of it: that one would
+    /// get it, as far as devices and VRFs choose (`net.ipv4.tcp_l3mdev_accept`), and nothing speaks against a companion.
+    /// IPsec counts for both directions, since nobody has asked for a route back.
+    pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let front = self.front();
         if front == self.as_ptr() {
             return false;
         }
         // SAFETY: A companion holds the socket in front of it until its own end.
         let front = unsafe { RawSock::from_raw(front) };
-        // SAFETY: What is in front of a companion is TCP's.
-        unsafe { objection(front) }.is_none() && !has_policy(front, Direction::Out)
+        // SAFETY: What is in front of a companion is TCP's, which holds its namespace. The device is valid, and in a read section.
+        unsafe {
+            bindings::sk_hears_device(front.as_ptr(), device.as_ptr())
+                && objection(front).is_none()
+                && !has_policy(front, Direction::Out)
+        }
     }
 }

@@ -99,6 +99,7 @@ const WELCOME: &[&str] = &[
     "tun",
     "vcan",
     "vhost_net",
+    "vrf",
     "vxlan",
     "xfrm_user",
 ];

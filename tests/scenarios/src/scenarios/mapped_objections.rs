@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What decides about connections of TCP's and does not see ESP's: IPsec. Where there is such a thing, TCP
+//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs. Where there is such a thing, TCP
 //! carries the connections of mapped sockets, or ESP does as it says.
 
 use super::error_queue::has;
-use super::mapped_esp::{dial, is_esp, known, listener, MAPPED};
-use super::mapped_tcp::stream;
+use super::mapped_esp::{dial, is_esp, known, learn, listener, MAPPED};
+use super::mapped_tcp::{addresses, stream};
 use crate::address::internet;
 use crate::prelude::*;
 
@@ -13,6 +13,7 @@ scenarios! {
     direct mapped_listener_behind_ipsec_takes_no_esp = ipsec_at_the_server;
     direct mapped_listener_with_an_ipsec_policy_takes_no_esp = ipsec_of_the_socket;
     direct mapped_client_behind_ipsec_uses_tcp = ipsec_at_the_client;
+    direct mapped_listener_hears_the_vrfs_that_tcp_hears = vrf;
 }
 
 const FAR: [u8; 4] = [10, 0, 0, 2];
@@ -133,5 +134,69 @@ fn ipsec_at_the_client(lab: &Lab) -> Outcome {
     same(lab.a.counter("MappedTcpRoute")?, 1, "left to TCP")?;
     xfrm("policy flush")?;
     carried(lab, &listener, 829, true)?;
+    Ok(())
+}
+
+/// A mapped listener of `host` that is bound to a device or a VRF, or with an empty name to none, and shares its port.
+fn bound_to(host: &Host, device: &str, port: u16) -> Result<Socket> {
+    let listener = stream(host, MAPPED.0, MAPPED.1)?;
+    listener.set_so(libc::SO_REUSEPORT, 1)?;
+    listener.set_option(libc::SOL_SOCKET, libc::SO_BINDTODEVICE, device.as_bytes())?;
+    listener.bind_bytes(&internet([0; 4], port))?;
+    listener.listen(4)?;
+    Ok(listener)
+}
+
+fn vrf(lab: &Lab) -> Outcome {
+    if !has("vrf")? {
+        return Ok(());
+    }
+    addresses(lab)?;
+    let host = &lab.b;
+    // A device that enters a VRF goes down for a moment, and forgets its neighbours.
+    host.namespace.ip(&format!(
+        "link add red type vrf table 10\nlink set red up\nlink set {DEVICE} master red\n\
+         neigh replace 10.0.0.1 lladdr {} dev {DEVICE} nud permanent\n",
+        print_mac(lab.a.mac)
+    ))?;
+    for host in [&lab.a, host] {
+        host.namespace.await_carrier(host.ifindex)?;
+    }
+    let all_vrfs = |on: &str| -> Outcome {
+        let path = "/proc/sys/net/ipv4/tcp_l3mdev_accept";
+        Ok(host.namespace.within(|| fs::write(path, on))??)
+    };
+    all_vrfs("1")?;
+    learn(&lab.a, (host, 2))?;
+    let other = listener(host, MAPPED, 830, 4)?;
+    carried(lab, &other, 830, true).context("a listener of all VRFs")?;
+
+    all_vrfs("0")?;
+    let _other = listener(host, MAPPED, 831, 4)?;
+    let connected = dial(&lab.a, MAPPED, 831);
+    ensure!(connected.is_err(), "the default VRF's listener is reached");
+    for (port, device) in [(832, "red"), (833, DEVICE)] {
+        let listener = bound_to(host, device, port)?;
+        let [_, server] = carried(lab, &listener, port, true).context(device)?;
+        let mtu = server.int_option(libc::IPPROTO_IP, libc::IP_MTU)?;
+        same(mtu, 1500, "the MTU of what the connection goes by")?;
+    }
+    // The VRF's listener has the connections, whichever came first: as the only one that hears the VRF, or before one that hears all.
+    for (port, on, devices) in [
+        (834, "0", ["", "red"]),
+        (835, "1", ["", "red"]),
+        (836, "1", ["red", ""]),
+    ] {
+        all_vrfs(on)?;
+        let both: Vec<_> = devices
+            .iter()
+            .map(|device| bound_to(host, device, port))
+            .collect::<Result<_>>()?;
+        let place = devices.iter().position(|device| *device == "red");
+        let of_vrf = &both[place.context("no VRF")?];
+        for _ in 0..8 {
+            carried(lab, of_vrf, port, true).with_context(|| format!("{devices:?}, {on}"))?;
+        }
+    }
     Ok(())
 }
