@@ -34,6 +34,7 @@
 #include <net/l3mdev.h>
 #include <net/route.h>
 #include <net/rps.h>
+#include <net/sock_reuseport.h>
 #include <net/tcp.h>
 #include <net/xfrm.h>
 
@@ -140,7 +141,7 @@ H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(s
 H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif
 
-/* who else decides about a connection of TCP's: policies of IPsec, VRFs */
+/* who else decides about a connection of TCP's: policies of IPsec, programs that choose a listener, VRFs */
 #ifdef CONFIG_XFRM
 H(bool, net_has_xfrm, (const struct net *net, int dir), return READ_ONCE(net->xfrm.policy_count[dir]) || READ_ONCE(net->xfrm.policy_default[dir]) != XFRM_USERPOLICY_ACCEPT)
 H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return rcu_access_pointer(sk->sk_policy[dir]))
@@ -148,6 +149,8 @@ H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return rcu_access_pointer
 H(bool, net_has_xfrm, (const struct net *net, int dir), return false)
 H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
 #endif
+H(bool, net_looks_up_by_program, (const struct net *net), return rcu_access_pointer(net->bpf.run_array[NETNS_BPF_SK_LOOKUP]))
+H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struct sock_reuseport *group = rcu_dereference(sk->sk_reuseport_cb); return group && rcu_access_pointer(group->prog))
 /* As TCP compares after l3mdev_ip_rcv(), for which a packet has come by the VRF, and by the device in it besides. */
 H(bool, sk_hears_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 

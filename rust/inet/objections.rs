@@ -6,6 +6,7 @@
 //! That is looked at when a connection opens, at both ends. What is set up later holds for later connections.
 //!
 //! C headers: [`include/net/xfrm.h`](srctree/include/net/xfrm.h),
+//! [`include/net/sock_reuseport.h`](srctree/include/net/sock_reuseport.h),
 //! [`include/net/l3mdev.h`](srctree/include/net/l3mdev.h)
 
 use super::*;
@@ -85,7 +86,7 @@ impl<M: Streams> StreamCall<'_, M> {
 
 impl<P: Operations> Sock<P> {
     /// Whether this companion may take a connection that opens by `device`, for the listener of TCP's in front of it: that one would
-    /// get it, as far as devices and VRFs choose (`net.ipv4.tcp_l3mdev_accept`), and nothing speaks against a companion.
+    /// get it, as far as devices, VRFs (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and nothing speaks against a companion.
     /// IPsec counts for both directions, since nobody has asked for a route back.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
         let front = self.front();
@@ -97,6 +98,8 @@ impl<P: Operations> Sock<P> {
         // SAFETY: What is in front of a companion is TCP's, which holds its namespace. The device is valid, and in a read section.
         unsafe {
             bindings::sk_hears_device(front.as_ptr(), device.as_ptr())
+                && !bindings::sk_group_has_program(front.as_ptr())
+                && !bindings::net_looks_up_by_program(bindings::sock_net(front.as_ptr()))
                 && objection(front).is_none()
                 && !has_policy(front, Direction::Out)
         }

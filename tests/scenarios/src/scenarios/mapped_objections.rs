@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs. Where there is such a thing, TCP
+//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs, BPF programs. Where there is such a thing, TCP
 //! carries the connections of mapped sockets, or ESP does as it says.
 
 use super::error_queue::has;
 use super::mapped_esp::{dial, is_esp, known, learn, listener, MAPPED};
 use super::mapped_tcp::{addresses, stream};
 use crate::address::internet;
+use crate::bpf;
 use crate::prelude::*;
 
 scenarios! {
@@ -14,6 +15,8 @@ scenarios! {
     direct mapped_listener_with_an_ipsec_policy_takes_no_esp = ipsec_of_the_socket;
     direct mapped_client_behind_ipsec_uses_tcp = ipsec_at_the_client;
     direct mapped_listener_hears_the_vrfs_that_tcp_hears = vrf;
+    direct mapped_listener_whose_group_has_a_program_takes_no_esp = program_of_a_group;
+    direct mapped_listener_that_a_program_looks_up_takes_no_esp = lookup_by_program;
 }
 
 const FAR: [u8; 4] = [10, 0, 0, 2];
@@ -198,5 +201,53 @@ fn vrf(lab: &Lab) -> Outcome {
             carried(lab, of_vrf, port, true).with_context(|| format!("{devices:?}, {on}"))?;
         }
     }
+    Ok(())
+}
+
+fn program_of_a_group(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let member = |port| -> Result<Socket> {
+        let socket = stream(&lab.b, MAPPED.0, MAPPED.1)?;
+        socket.set_so(libc::SO_REUSEPORT, 1)?;
+        socket.bind_bytes(&internet([0; 4], port))?;
+        Ok(socket)
+    };
+    // The one that listens second gets all connections.
+    let program = [bpf::keep(1)];
+    for (port, before) in [(840, true), (841, false)] {
+        let first = member(port)?;
+        // A socket with a program listens only where no other one is bound yet.
+        if before {
+            bpf::attach_to_port(&first, &program).context("the program")?;
+        }
+        first.listen(8)?;
+        let second = member(port)?;
+        second.listen(8)?;
+        if !before {
+            bpf::attach_to_port(&first, &program).context("the program")?;
+        }
+        for _ in 0..8 {
+            carried(lab, &second, port, false)?;
+        }
+        first.set_nonblocking(true)?;
+        refused(first.accept(0), libc::EAGAIN, "the other one's accept")?;
+    }
+    let alone = member(842)?;
+    alone.listen(8)?;
+    bpf::attach_to_port(&alone, &[bpf::keep(0)])?;
+    bpf::detach_from_port(&alone)?;
+    carried(lab, &alone, 842, true)?;
+    Ok(())
+}
+
+fn lookup_by_program(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let namespace = File::open(lab.b.namespace.path())?;
+    let program = bpf::look_up_listeners(&namespace).context("the program")?;
+    let one = listener(&lab.b, MAPPED, 843, 4)?;
+    carried(lab, &one, 843, false)?;
+    drop(program);
+    let other = listener(&lab.b, MAPPED, 844, 4)?;
+    carried(lab, &other, 844, true)?;
     Ok(())
 }
