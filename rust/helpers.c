@@ -187,8 +187,10 @@ H(void, skb_free_frag, (void *head), skb_free_frag(head))
 H(void *, page_frag_head, (struct page_frag *frag), get_page(frag->page); return page_address(frag->page) + frag->offset)
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
-/* Pages that a sender on this host may still write to are copied. */
-H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
+/* Pages that a sender on this host may still write to are copied. Routes, connections that are tracked and extensions, with each of which the
+   core sets slow_gro, are let go as TCP does: nobody is charged for them, and their owners wait for them. The bit stays, since packets that
+   had any of these are not joined. */
+H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
 H(bool, skb_renew_plain, (struct sk_buff *skb), if (!(skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !(skb->data_len | skb_shinfo(skb)->nr_frags | skb_shinfo(skb)->gso_size | skb->ip_summed | skb->vlan_all) && !skb_has_frag_list(skb) && !skb_zcopy(skb) && !((unsigned long)skb->sk | (unsigned long)skb->destructor | skb->_skb_refdst | (unsigned long)skb_nfct(skb)))) return false; skb->cloned = 0; skb_ext_reset(skb); skb_shinfo(skb)->tx_flags = 0; return true)
