@@ -136,7 +136,7 @@ H(void, sk_join_group, (struct sock *sk, const struct sock *other), )
 #endif
 
 #ifdef CONFIG_CGROUP_BPF
-H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(sk, CGROUP_INET_INGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET_EGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_SOCK_OPS))
+H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(sk, CGROUP_INET_INGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET_EGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_GETPEERNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_GETPEERNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_GETSOCKNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_GETSOCKNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_SOCK_OPS))
 #else
 H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif

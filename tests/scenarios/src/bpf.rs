@@ -144,6 +144,19 @@ pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK, 0, 0)?, group, INET_SOCK_CREATE)
 }
 
+/// What asks a socket of the Internet families for a name: `BPF_CGROUP_INET4_GETPEERNAME` and its like.
+pub const NAMES: [u32; 4] = [29, 30, 31, 32];
+
+/// Has a program pass on what sockets of a group are told when they ask for the name `which`, one of [`NAMES`], until the link that is
+/// returned is closed.
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn look_at_names(group: &File, which: u32) -> Result<OwnedFd> {
+    const CGROUP_SOCK_ADDR: u32 = 18;
+    attach_link(&load(CGROUP_SOCK_ADDR, which, 1)?, group, which)
+}
+
 /// Has a program be asked for the listener of each connection of a namespace, which leaves the choice to the kernel, until the link that
 /// is returned is closed.
 ///

@@ -5,6 +5,7 @@
 
 use super::error_queue::has;
 use super::mapped_esp::{dial, is_esp, known, learn, listener, MAPPED};
+use super::mapped_listening::Group;
 use super::mapped_tcp::{addresses, stream};
 use crate::address::internet;
 use crate::bpf;
@@ -17,6 +18,7 @@ scenarios! {
     direct mapped_listener_hears_the_vrfs_that_tcp_hears = vrf;
     direct mapped_listener_whose_group_has_a_program_takes_no_esp = program_of_a_group;
     direct mapped_listener_that_a_program_looks_up_takes_no_esp = lookup_by_program;
+    direct mapped_sockets_whose_names_a_program_looks_at_use_tcp = names_by_program;
 }
 
 const FAR: [u8; 4] = [10, 0, 0, 2];
@@ -249,5 +251,26 @@ fn lookup_by_program(lab: &Lab) -> Outcome {
     drop(program);
     let other = listener(&lab.b, MAPPED, 844, 4)?;
     carried(lab, &other, 844, true)?;
+    Ok(())
+}
+
+fn names_by_program(lab: &Lab) -> Outcome {
+    known(lab)?;
+    let group = Group::create()?;
+    let place = group.open()?;
+    for (port, which) in (850..).step_by(2).zip(bpf::NAMES) {
+        let program = bpf::look_at_names(&place, which).context("the program")?;
+        let plain = listener(&lab.b, MAPPED, port, 4)?;
+        let looked_at = group.within(|| listener(&lab.b, MAPPED, port + 1, 4))?;
+        // A client of the group, which has no other one then.
+        let [client, server] = group.within(|| carried(lab, &plain, port, false))?;
+        ensure!(client.peer_name()? == internet(FAR, port));
+        drop((client, server));
+        // A listener of the group.
+        carried(lab, &looked_at, port + 1, false)?;
+        drop(program);
+        group.within(|| carried(lab, &plain, port, true))?;
+    }
+    same(lab.a.counter("MappedTcpGroup")?, 4, "left to TCP")?;
     Ok(())
 }
