@@ -3,12 +3,13 @@
 //! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs, BPF programs. Where there is such a thing, TCP
 //! carries the connections of mapped sockets, or ESP does as it says.
 
-use super::error_queue::has;
+use super::error_queue::{has, has_etf, want_reports, ETF};
 use super::mapped_esp::{dial, is_esp, known, learn, listener, MAPPED};
 use super::mapped_listening::Group;
 use super::mapped_tcp::{addresses, stream};
 use crate::address::internet;
 use crate::bpf;
+use crate::control::receive_with_control;
 use crate::prelude::*;
 
 scenarios! {
@@ -19,6 +20,7 @@ scenarios! {
     direct mapped_listener_whose_group_has_a_program_takes_no_esp = program_of_a_group;
     direct mapped_listener_that_a_program_looks_up_takes_no_esp = lookup_by_program;
     direct mapped_sockets_whose_names_a_program_looks_at_use_tcp = names_by_program;
+    direct mapped_connection_reports_packets_not_sent_in_time = late;
 }
 
 const FAR: [u8; 4] = [10, 0, 0, 2];
@@ -273,4 +275,37 @@ fn names_by_program(lab: &Lab) -> Outcome {
     }
     same(lab.a.counter("MappedTcpGroup")?, 4, "left to TCP")?;
     Ok(())
+}
+
+/// Whether there is a report of a packet that was late, in the error queue of a socket of TCP's kind.
+fn take_late(socket: &Socket) -> Result<bool> {
+    const ORIGIN_TXTIME: u8 = 6;
+    let flags = libc::MSG_ERRQUEUE | libc::MSG_DONTWAIT;
+    match receive_with_control(socket, flags, 256) {
+        Ok((_, _, control)) => {
+            // struct sock_extended_err: the errno, and the origin.
+            let origin = control.first().and_then(|one| one.data.get(4));
+            ensure!(origin == Some(&ORIGIN_TXTIME), "{control:?}");
+            Ok(true)
+        }
+        Err(error) if error.raw_os_error() == Some(libc::EAGAIN) => Ok(false),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// All that an option sets is the companion's, too: here that the discipline is to report (`SOF_TXTIME_REPORT_ERRORS`).
+fn late(lab: &Lab) -> Outcome {
+    if !has_etf()? {
+        return Ok(());
+    }
+    known(lab)?;
+    let listener = listener(&lab.b, MAPPED, 865, 4)?;
+    let [client, server] = carried(lab, &listener, 865, true)?;
+    want_reports(&client)?;
+    lab.a.queue("add", &ETF)?;
+    client.send_all(b"late at first")?;
+    eventually("a report", || take_late(&client))?;
+    // Once packets leave, the stream goes on.
+    lab.a.queue("del", &[])?;
+    comes_next(&server, b"late at first")
 }
