@@ -43,6 +43,7 @@ mod info;
 pub(crate) use info::StreamInfo;
 mod objections;
 pub(crate) use objections::Objection;
+mod serving;
 mod tables;
 pub(crate) use tables::{Prepared, Registration, Tables};
 

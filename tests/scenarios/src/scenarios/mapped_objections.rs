@@ -1,10 +1,18 @@
 // SPDX-License-Identifier: GPL-2.0-only
 
-//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs, BPF programs. Where there is such a thing, TCP
+//! What decides about connections of TCP's and does not see ESP's: IPsec, VRFs, BPF programs, `io_uring`. Where there is such a thing, TCP
 //! carries the connections of mapped sockets, or ESP does as it says.
 
+use std::alloc::{alloc_zeroed, Layout};
+
+use io_uring::types::{
+    io_uring_region_desc, io_uring_zcrx_area_reg, io_uring_zcrx_ifq_reg, Fd,
+    IORING_MEM_REGION_TYPE_USER,
+};
+use io_uring::{cqueue, opcode, squeue, IoUring};
+
 use super::error_queue::{has, has_etf, want_reports, ETF};
-use super::mapped_esp::{dial, is_esp, known, learn, listener, MAPPED};
+use super::mapped_esp::{dial, is_esp, known, learn, listener, MAPPED, PLAIN};
 use super::mapped_listening::Group;
 use super::mapped_tcp::{addresses, stream};
 use crate::address::internet;
@@ -20,6 +28,7 @@ scenarios! {
     direct mapped_listener_whose_group_has_a_program_takes_no_esp = program_of_a_group;
     direct mapped_listener_that_a_program_looks_up_takes_no_esp = lookup_by_program;
     direct mapped_sockets_whose_names_a_program_looks_at_use_tcp = names_by_program;
+    direct mapped_connection_refuses_zero_copy_receive = zero_copy_receive;
     direct mapped_connection_reports_packets_not_sent_in_time = late;
 }
 
@@ -274,6 +283,80 @@ fn names_by_program(lab: &Lab) -> Outcome {
         group.within(|| carried(lab, &plain, port, true))?;
     }
     same(lab.a.counter("MappedTcpGroup")?, 4, "left to TCP")?;
+    Ok(())
+}
+
+/// A ring that may receive without a copy, by no device: then the kernel copies into the memory that was registered.
+fn zero_copy_ring() -> Result<IoUring<squeue::Entry, cqueue::Entry32>> {
+    const NODEV: u32 = 2;
+    const PAGE: usize = 4096;
+    const AREA: usize = 16 * PAGE;
+    let ring = IoUring::builder()
+        .setup_single_issuer()
+        .setup_defer_taskrun()
+        .build(8)
+        .context("io_uring_setup")?;
+    let memory = |size| -> Result<u64> {
+        let layout = Layout::from_size_align(size, PAGE)?;
+        // SAFETY: the layout has a size. The memory is never freed, so that it outlives the ring.
+        Ok(unsafe { alloc_zeroed(layout) } as u64)
+    };
+    let region = io_uring_region_desc {
+        user_addr: memory(PAGE)?,
+        size: PAGE as u64,
+        flags: IORING_MEM_REGION_TYPE_USER,
+        ..Default::default()
+    };
+    let area = io_uring_zcrx_area_reg {
+        addr: memory(AREA)?,
+        len: AREA as u64,
+        ..Default::default()
+    };
+    let queue = io_uring_zcrx_ifq_reg {
+        rq_entries: 8,
+        flags: NODEV,
+        area_ptr: (&raw const area) as u64,
+        region_ptr: (&raw const region) as u64,
+        ..Default::default()
+    };
+    (ring.submitter())
+        .register_ifq(&queue)
+        .context("registering a queue")?;
+    Ok(ring)
+}
+
+/// What `IORING_OP_RECV_ZC` comes to first.
+fn receive_in_place(socket: &Socket) -> Result<i32> {
+    let mut ring = zero_copy_ring()?;
+    let entry = opcode::RecvZc::new(Fd(socket.as_raw_fd()), 0).build();
+    // SAFETY: the operation points to nothing but what the ring has registered.
+    unsafe { ring.submission().push(&entry) }.context("a full ring")?;
+    ring.submit_and_wait(1).context("io_uring_enter")?;
+    let come = ring.completion().next().context("no completion")?;
+    Ok(come.result())
+}
+
+fn zero_copy_receive(lab: &Lab) -> Outcome {
+    known(lab)?;
+    for (kind, port, result) in [
+        (PLAIN, 860, 3),
+        // Not that it is not connected.
+        (MAPPED, 861, -libc::EPROTONOSUPPORT),
+    ] {
+        let listener = listener(&lab.b, kind, port, 4)?;
+        let client = dial(&lab.a, kind, port)?;
+        let (server, _) = listener.accept(0)?;
+        ensure!(is_esp(&client) == (kind == MAPPED));
+        for (from, to) in [(&client, &server), (&server, &client)] {
+            from.send_all(b"abc")?;
+            await_events(to, libc::POLLIN)?;
+            same(receive_in_place(to)?, result, "IORING_OP_RECV_ZC")?;
+            if result < 0 {
+                comes_next(to, b"abc")?;
+            }
+        }
+        exchange(&client, &server)?;
+    }
     Ok(())
 }
 
