@@ -156,6 +156,8 @@ impl<M: Streams> Tables<M> {
         ops.ioctl = Some(ioctl::<M>);
         // TCP's for compatible calls knows what is laid out otherwise there, and leaves the rest to `ioctl`.
         ops.getsockopt = Some(getsockopt::<M>);
+        // The core would call it in place of ours, the day that TCP has one.
+        ops.getsockopt_iter = None;
         ops.sendmsg = Some(sendmsg::<M>);
         ops.recvmsg = Some(recvmsg::<M>);
         ops.splice_eof = Some(splice_eof::<M>);
