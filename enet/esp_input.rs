@@ -194,8 +194,8 @@ fn listener<'a>(
 }
 
 /// The listener for a connection from `peer` that stands for one of TCP. Its sender says who it is: it has to be
-/// the neighbour with that address, and to mean one of ours. Of several listeners that share the port each
-/// gets a share of the peers.
+/// the neighbour with that address, and to mean one of ours. As with TCP, a listener at the address goes before one at all of them,
+/// and then one that is bound to a device or a VRF. Of several others that share the port each gets a share of the peers.
 #[cold]
 #[inline(never)]
 fn mapped_listener<'a>(
@@ -222,14 +222,14 @@ fn mapped_listener<'a>(
             let twin = sock.shared().twin.as_ref()?;
             if !twin.takes(&destination)
                 || !is_open(sock)
-                || !sock.hears(peer.ifindex)
-                || sock.is_filtered_by_group()
+                || !sock.may_take_for_front(device, section)
             {
                 return None;
             }
             let from = peer.mac.to_bits() << 16 | u64::from(peer.port);
-            let share = space.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 1;
-            Some(share | u32::from(!twin.own.is_any()) << 31)
+            let share = space.cookie_secret.hash([from, sock.inode(), 0]) as u32 >> 2;
+            let of_device = u32::from(sock.bound_device() != 0) << 30;
+            Some(share | of_device | u32::from(!twin.own.is_any()) << 31)
         })?;
     if !space.mapped_rules.allow(listener, from, port) {
         space.statistics.count(Statistic::MappedInPolicy);
@@ -340,11 +340,15 @@ fn process(
     settle(esp, outcome, now)
 }
 
-/// Whether a packet has not the sum that it is to have. The sender of a SYN cannot know yet that this end makes sums.
+/// Whether a packet has not the sum that it is to have, or has one too late: none may begin when packets have left that could not
+/// leave again with one. The sender of a SYN cannot know yet that this end makes sums.
 #[cold]
 #[inline(never)]
 fn lacks_sum(connection: &mut Connection, skb: &Skb, header: &Header) -> bool {
     if header.is_summed() {
+        if !connection.sending.is_summed() && !connection.engine.may_shrink() {
+            return true;
+        }
         let Masked { mask, .. } = skb.note();
         return !connection.engine.takes_mask(header, mask);
     }

@@ -364,15 +364,19 @@ pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
     }
 }
 
-/// The interface that a socket is tied to, 0 if to none.
+/// The interface that a socket is tied to, 0 if to none. A connection is tied to that which its packets go by: where a listener is
+/// bound to a VRF, its children are too, and have a device in it.
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
+    let state = sock.tcp_state();
+    let peer = shared.peer().ifindex;
     // A listener may have had a peer that refused it.
-    let listens = sock.tcp_state() == TcpState::Listen as u8;
-    let peer = if listens {
-        INTERFACE_ANY
-    } else {
-        shared.peer().ifindex
-    };
-    interface(sock, shared.binding.ifindex(), peer)
+    let listens = state == TcpState::Listen as u8;
+    let closed = state == TcpState::Close as u8;
+    match peer {
+        INTERFACE_ANY => interface(sock, shared.binding.ifindex(), INTERFACE_ANY),
+        _ if listens => interface(sock, shared.binding.ifindex(), INTERFACE_ANY),
+        _ if closed => interface(sock, shared.binding.ifindex(), peer),
+        _ => peer,
+    }
 }

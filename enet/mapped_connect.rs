@@ -19,7 +19,7 @@ use crate::{
     net::{
         device::Device,
         family::{Operations, SocketState},
-        inet::{Companion, InternetEnd, Parts, Server, StreamCall, Streams},
+        inet::{Companion, InternetEnd, Objection, Parts, Server, StreamCall, Streams},
         namespace::{Net, PerNet},
         rcu,
         route::NoHop,
@@ -85,11 +85,12 @@ fn plan<M: Mapped>(
     if call.is_v6() && call.is_v6_only() {
         return Err(Statistic::MappedTcpAddress);
     }
-    if call.needs_tcp() {
-        return Err(Statistic::MappedTcpOption);
-    }
-    if sock.is_filtered_by_group() {
-        return Err(Statistic::MappedTcpGroup);
+    if let Some(objection) = call.objection() {
+        return Err(match objection {
+            Objection::Option => Statistic::MappedTcpOption,
+            Objection::Group => Statistic::MappedTcpGroup,
+            Objection::Policy => Statistic::MappedTcpRoute,
+        });
     }
     let hop = sock
         .next_hop(from, to, destination.port)

@@ -26,6 +26,7 @@
 #include <linux/sysctl.h>
 #include <linux/tcp.h>
 #include <linux/termios.h>
+#include <linux/xfrm.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/protocol.h>

@@ -31,7 +31,7 @@ impl RawSock {
     }
 
     /// Whether programs are attached to the socket's control group that look at the packets or calls of IP.
-    pub(crate) fn is_filtered_by_group(&self) -> bool {
+    pub(super) fn is_filtered_by_group(&self) -> bool {
         // SAFETY: The socket is valid and has its control group.
         unsafe { bindings::cgroup_filters_inet(self.as_ptr()) }
     }

@@ -28,10 +28,13 @@
 #include <net/gso.h>
 #include <net/hotdata.h>
 #include <net/inet_connection_sock.h>
+#include <net/inet_sock.h>
 #include <net/ip.h>
 #include <net/ipv6.h>
+#include <net/l3mdev.h>
 #include <net/route.h>
 #include <net/rps.h>
+#include <net/sock_reuseport.h>
 #include <net/tcp.h>
 #include <net/xfrm.h>
 
@@ -101,6 +104,7 @@ H(void, sock_valbool_flag, (struct sock *sk, enum sock_flags bit, bool on), sock
 H(void, tcp_inherit, (struct sock *to, const struct sock *from), sock_valbool_flag(to, SOCK_BROADCAST, sock_flag(from, SOCK_BROADCAST)); sock_valbool_flag(to, SOCK_DBG, sock_flag(from, SOCK_DBG)); sock_valbool_flag(to, SOCK_RXQ_OVFL, sock_flag(from, SOCK_RXQ_OVFL)); to->sk_priority = 0; to->sk_rcvlowat = from->sk_rcvlowat; to->sk_peek_off = READ_ONCE(from->sk_peek_off); to->sk_reuse = from->sk_reuse; to->sk_reuseport = from->sk_reuseport; tcp_sk(to)->nonagle = tcp_sk(from)->nonagle; tcp_sk(to)->keepalive_time = tcp_sk(from)->keepalive_time; tcp_sk(to)->keepalive_intvl = tcp_sk(from)->keepalive_intvl; tcp_sk(to)->keepalive_probes = tcp_sk(from)->keepalive_probes; inet_csk(to)->icsk_user_timeout = inet_csk(from)->icsk_user_timeout; inet_sk(to)->tos = inet_sk(from)->tos; inet_sk(to)->uc_ttl = inet_sk(from)->uc_ttl)
 /* What counts the sockets that ask when packets come. */
 H(void, sk_inherit_times, (struct sock *to, const struct sock *from), unsigned long times = READ_ONCE(from->sk_flags) & SK_FLAGS_TIMESTAMP; if (!times || to->sk_flags & SK_FLAGS_TIMESTAMP) return; to->sk_flags |= times; net_enable_timestamp())
+H(void, sk_inherit_txtime, (struct sock *to, const struct sock *from), to->sk_txtime_deadline_mode = from->sk_txtime_deadline_mode; to->sk_txtime_report_errors = from->sk_txtime_report_errors)
 H(u32, tcp_user_timeout, (const struct sock *sk), return READ_ONCE(inet_csk(sk)->icsk_user_timeout))
 H(bool, tcp_has_child, (const struct sock *sk), return inet_sk_state_load(sk) != TCP_LISTEN || !reqsk_queue_empty(&inet_csk(sk)->icsk_accept_queue))
 H(bool, tcp_is_special, (const struct sock *sk), return tcp_sk(sk)->repair || tcp_sk(sk)->rx_opt.user_mss || TCP_KEYS(sk))
@@ -133,10 +137,23 @@ H(void, sk_join_group, (struct sock *sk, const struct sock *other), )
 #endif
 
 #ifdef CONFIG_CGROUP_BPF
-H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(sk, CGROUP_INET_INGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET_EGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_SOCK_OPS))
+H(bool, cgroup_filters_inet, (struct sock *sk), return cgroup_bpf_sock_enabled(sk, CGROUP_INET_INGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET_EGRESS) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_CONNECT) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_GETPEERNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_GETPEERNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_INET4_GETSOCKNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_INET6_GETSOCKNAME) || cgroup_bpf_sock_enabled(sk, CGROUP_SOCK_OPS))
 #else
 H(bool, cgroup_filters_inet, (struct sock *sk), return false)
 #endif
+
+/* who else decides about a connection of TCP's: policies of IPsec, programs that choose a listener, VRFs */
+#ifdef CONFIG_XFRM
+H(bool, net_has_xfrm, (const struct net *net, int dir), return READ_ONCE(net->xfrm.policy_count[dir]) || READ_ONCE(net->xfrm.policy_default[dir]) != XFRM_USERPOLICY_ACCEPT)
+H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return rcu_access_pointer(sk->sk_policy[dir]))
+#else
+H(bool, net_has_xfrm, (const struct net *net, int dir), return false)
+H(bool, sk_has_xfrm, (const struct sock *sk, int dir), return false)
+#endif
+H(bool, net_looks_up_by_program, (const struct net *net), return rcu_access_pointer(net->bpf.run_array[NETNS_BPF_SK_LOOKUP]))
+H(bool, sk_group_has_program, (const struct sock *sk), guard(rcu)(); const struct sock_reuseport *group = rcu_dereference(sk->sk_reuseport_cb); return group && rcu_access_pointer(group->prog))
+/* As TCP compares after l3mdev_ip_rcv(), for which a packet has come by the VRF, and by the device in it besides. */
+H(bool, sk_hears_device, (const struct sock *sk, const struct net_device *dev), int master = l3mdev_master_ifindex_rcu(dev); return inet_sk_bound_dev_eq(sock_net(sk), READ_ONCE(sk->sk_bound_dev_if), master ?: dev->ifindex, master && master != dev->ifindex ? dev->ifindex : 0))
 
 /* where IPv6 is a module of its own, nothing here is to need that */
 #if IS_BUILTIN(CONFIG_IPV6)
@@ -171,8 +188,10 @@ H(void, skb_free_frag, (void *head), skb_free_frag(head))
 H(void *, page_frag_head, (struct page_frag *frag), get_page(frag->page); return page_address(frag->page) + frag->offset)
 H(void, kfree_skb, (struct sk_buff *skb), kfree_skb(skb))
 H(void, kfree_skb_list, (struct sk_buff *skbs), kfree_skb_list(skbs))
-/* Pages that a sender on this host may still write to are copied. */
-H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
+/* Pages that a sender on this host may still write to are copied. Routes, connections that are tracked and extensions, with each of which the
+   core sets slow_gro, are let go as TCP does: nobody is charged for them, and their owners wait for them. The bit stays, since packets that
+   had any of these are not joined. */
+H(struct sk_buff *, skb_receive, (struct sk_buff *skb), skb = skb_share_check(skb, GFP_ATOMIC); if (!skb) return NULL; if (unlikely(skb->slow_gro)) { skb_dst_drop(skb); nf_reset_ct(skb); skb_ext_reset(skb); } skb_clear_delivery_time(skb); if (likely(!skb_orphan_frags_rx(skb, GFP_ATOMIC))) return skb; kfree_skb_reason(skb, SKB_DROP_REASON_SKB_UCOPY_FAULT); return NULL)
 H(bool, pskb_may_pull, (struct sk_buff *skb, unsigned int len), return pskb_may_pull(skb, len))
 H(int, pskb_trim_rcsum, (struct sk_buff *skb, unsigned int len), return pskb_trim_rcsum(skb, len))
 H(bool, skb_renew_plain, (struct sk_buff *skb), if (!(skb->fclone == SKB_FCLONE_ORIG && !skb_shared(skb) && !skb_cloned(skb) && !(skb->data_len | skb_shinfo(skb)->nr_frags | skb_shinfo(skb)->gso_size | skb->ip_summed | skb->vlan_all) && !skb_has_frag_list(skb) && !skb_zcopy(skb) && !((unsigned long)skb->sk | (unsigned long)skb->destructor | skb->_skb_refdst | (unsigned long)skb_nfct(skb)))) return false; skb->cloned = 0; skb_ext_reset(skb); skb_shinfo(skb)->tx_flags = 0; return true)
@@ -279,9 +298,10 @@ static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { r
    they have, and ENET_GRO_ALIKE if they may be joined besides: as the core found, or of a packet with nothing but tags in front, by all of that. */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
 /* `most` bytes are all that is joined then: what the device's owner allows, which is that of IPv4, since the header has 16 bits, too. */
-H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
+H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && held->sk == skb->sk && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 /* As skb_set_packets(), of a buffer that layers may be around, as their gro_complete() of Internet protocols has it. */
 H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), spare_sums(skb); skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
+H(bool, skb_disown, (struct sk_buff *skb), if (likely(!skb->sk)) return false; skb->destructor = NULL; skb->sk = NULL; return true)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
 /* What GRO need not compare, since it sees packets before anything has been done with them. */
 H(bool, list_same_sender, (const struct sk_buff *held, const struct sk_buff *skb), return skb_get_hash_raw(held) == skb_get_hash_raw(skb) && held->dev == skb->dev && held->vlan_all == skb->vlan_all && !(held->slow_gro | skb->slow_gro) && !skb_metadata_differs(held, skb) && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)))

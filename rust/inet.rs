@@ -41,6 +41,9 @@ pub(crate) use accept::NewStream;
 mod front;
 mod info;
 pub(crate) use info::StreamInfo;
+mod objections;
+pub(crate) use objections::Objection;
+mod serving;
 mod tables;
 pub(crate) use tables::{Prepared, Registration, Tables};
 
@@ -392,14 +395,6 @@ impl<'a, M: Streams> StreamCall<'a, M> {
     pub(crate) fn is_v6_only(&self) -> bool {
         // SAFETY: The socket is one of TCP's, hence of the Internet; a single load.
         unsafe { bindings::inet_v6only(self.sock().as_ptr()) }
-    }
-
-    /// Whether an option is set that TCP alone honours: a filter, which expects headers of TCP; a key that signs segments
-    /// (`TCP_MD5SIG`, TCP-AO); the segments' size (`TCP_MAXSEG`); or repair (`TCP_REPAIR`).
-    pub(crate) fn needs_tcp(&self) -> bool {
-        let sock = self.sock();
-        // SAFETY: The socket is TCP's; single loads, of pointers that are not followed.
-        sock.has_filter() || unsafe { bindings::tcp_is_special(sock.as_ptr()) }
     }
 
     /// Whether `accept` of TCP's socket would find a connection, or fail.

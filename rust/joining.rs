@@ -447,7 +447,8 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
 }
 
 /// Moves the linear part of `skb` from `from` on, and its references to pages, behind those of `held`.
-/// Returns the memory that moved; the core frees the rest, which is the descriptor.
+/// Returns the memory that moved; the core frees the rest, which is the descriptor. An owner, which is that of `held`, has all
+/// charged to it by `held` then: `napi_skb_free_stolen_head` gives no owner anything back.
 ///
 /// # Safety
 ///
@@ -458,7 +459,11 @@ unsafe fn move_head(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, f
     unsafe {
         let to = append_fragments(held, skb, 1);
         bindings::frag_of_head(to, skb, from);
-        let left = mem::size_of::<bindings::sk_buff>() as u32;
+        let left = if bindings::skb_disown(skb) {
+            0
+        } else {
+            mem::size_of::<bindings::sk_buff>() as u32
+        };
         let moved = (*skb).truesize.saturating_sub(left);
         (*skb).truesize = left;
         moved

@@ -156,7 +156,7 @@ impl RawSock {
             self.restart_stamps();
         }
         copy! {
-            sk_rcvtimeo sk_sndtimeo sk_lingertime sk_priority sk_mark sk_ll_usec sk_tsflags
+            sk_rcvtimeo sk_sndtimeo sk_lingertime sk_priority sk_mark sk_ll_usec sk_bind_phc sk_tsflags
             sk_max_pacing_rate sk_pacing_status sk_clockid
         }
         // SAFETY: As in `copy`.
@@ -164,6 +164,9 @@ impl RawSock {
             let device = ptr::read_volatile(field!(other, __sk_common.skc_bound_dev_if));
             ptr::write_volatile(field!(self, __sk_common.skc_bound_dev_if), device);
         }
+        // SAFETY: Bits of two valid sockets beside each other in a byte of their own, of which this one's nobody else writes, by the
+        // caller's promise.
+        unsafe { bindings::sk_inherit_txtime(self.as_ptr(), other.as_ptr()) };
         for flag in FLAGS {
             // SAFETY: By the caller's promise.
             unsafe { bindings::sock_valbool_flag(self.as_ptr(), flag, other.has_flag(flag)) };

@@ -355,6 +355,12 @@ impl Connection {
         }
     }
 
+    /// Whether smaller packets can have the bytes of all that the other side has not acknowledged. Otherwise a
+    /// [`pause`](Self::pause) may end the connection.
+    pub fn may_shrink(&self) -> bool {
+        self.sender.may_shrink()
+    }
+
     /// Whether a [`pause`](Self::pause) lasts.
     pub fn is_paused(&self) -> bool {
         self.sender.is_paused()

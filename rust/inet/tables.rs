@@ -17,7 +17,8 @@ pub(crate) struct Table {
     /// It stays the one that made them (`sk_prot_creator`) until a call [hands them over](hand_over): until then the socket holds
     /// the module, which nothing else does while the core makes it. If making it fails, the core gives the reference back.
     proto: bindings::proto,
-    /// TCP's, but for `ioctl`: of a socket whose descriptor's calls are the companion's, since `io_uring` asks this table.
+    /// TCP's, but for what `io_uring` calls or looks at [here](super::serving): of a socket whose descriptor's calls are the
+    /// companion's.
     serving: bindings::proto,
     /// TCP's own.
     tcp_ops: *const bindings::proto_ops,
@@ -34,6 +35,11 @@ impl Table {
         // SAFETY: TCP is no module, and its tables are static. Without them there is no registration, hence no
         // descriptor that could ask.
         unsafe { &*self.tcp_ops }
+    }
+
+    /// TCP's own table of its sockets.
+    pub(super) fn tcp_proto(&self) -> *mut bindings::proto {
+        self.tcp
     }
 
     pub(super) fn passing(&self) -> *const bindings::proto_ops {
@@ -129,7 +135,8 @@ impl<M: Streams> Tables<M> {
         }
         table.proto.init = Some(init::<M>);
         table.proto.owner = module.as_ptr().cast();
-        table.serving.ioctl = Some(answer::<M>);
+        table.serving.ioctl = Some(serving::answer::<M>);
+        table.serving.recvmsg = Some(serving::receive::<M>);
         let ops = &mut table.passing;
         ops.owner = module.as_ptr().cast();
         ops.release = Some(release::<M>);
@@ -149,6 +156,8 @@ impl<M: Streams> Tables<M> {
         ops.ioctl = Some(ioctl::<M>);
         // TCP's for compatible calls knows what is laid out otherwise there, and leaves the rest to `ioctl`.
         ops.getsockopt = Some(getsockopt::<M>);
+        // The core would call it in place of ours, the day that TCP has one.
+        ops.getsockopt_iter = None;
         ops.sendmsg = Some(sendmsg::<M>);
         ops.recvmsg = Some(recvmsg::<M>);
         ops.splice_eof = Some(splice_eof::<M>);
@@ -325,7 +334,9 @@ macro_rules! by_tcp {
 }
 
 /// Whose a call is. Without a companion, as it may be while one is being made, it is TCP's.
-fn served<'a, M: Streams>(call: &StreamCall<'a, M>) -> (Server, Option<&'a Companion<M>>) {
+pub(super) fn served<'a, M: Streams>(
+    call: &StreamCall<'a, M>,
+) -> (Server, Option<&'a Companion<M>>) {
     match call.companion() {
         Some(companion) => (M::server(call, companion), Some(companion)),
         None => (Server::Tcp, None),
@@ -522,38 +533,6 @@ unsafe extern "C" fn ioctl<M: Streams>(
         }
     }
     by_tcp!(call, ioctl(socket, command, argument))
-}
-
-/// What `io_uring` asks for by TCP's table: the companion's bytes, if that serves the calls.
-///
-/// # Safety
-///
-/// Called by the core, with the socket of a descriptor of ours that it holds meanwhile, and memory for an integer.
-unsafe extern "C" fn answer<M: Streams>(
-    sk: *mut bindings::sock,
-    command: c_int,
-    argument: *mut c_int,
-) -> c_int {
-    // SAFETY: A single load. The socket keeps its descriptor until that goes.
-    let socket = unsafe { ptr::read_volatile(&raw const (*sk).sk_socket) };
-    if !socket.is_null() {
-        // SAFETY: The caller's promise: a call that runs on the descriptor.
-        let call = unsafe { StreamCall::<M>::new(socket) };
-        if let (Server::Companion, Some(companion)) = served(&call) {
-            // SAFETY: The caller's promise.
-            return answer_by(&companion.sock, command, |value| unsafe {
-                *argument = value;
-            });
-        }
-    }
-    // SAFETY: The socket is TCP's, of the family whose table this is; the rest is the core's own.
-    unsafe {
-        let tcp = M::tables().of((*sk).__sk_common.skc_family).tcp;
-        match (*tcp).ioctl {
-            Some(ioctl) => ioctl(sk, command, argument),
-            None => EOPNOTSUPP.to_errno(),
-        }
-    }
 }
 
 /// # Safety

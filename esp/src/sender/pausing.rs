@@ -33,6 +33,11 @@ impl Sender {
         self.skips = true;
     }
 
+    /// See [`Connection::may_shrink`](super::super::Connection::may_shrink).
+    pub(in super::super) fn may_shrink(&self) -> bool {
+        self.skips || !self.is_open() || !self.is_outstanding()
+    }
+
     /// See [`Connection::pause`](super::super::Connection::pause).
     pub(in super::super) fn pause(&mut self, config: &Config, rtt: &Rtt, now: Nanos) {
         self.resend_first = false;

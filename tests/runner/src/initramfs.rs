@@ -99,7 +99,9 @@ const WELCOME: &[&str] = &[
     "tun",
     "vcan",
     "vhost_net",
+    "vrf",
     "vxlan",
+    "xfrm_user",
 ];
 
 /// What the archive is made of beside the tools: the programs, and the module if it exists already.

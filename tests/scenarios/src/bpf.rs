@@ -65,11 +65,32 @@ pub const KEEP_ALL: Instruction = keep(u32::MAX);
 /// # Errors
 /// The call's errno, as for every function here.
 pub fn attach(socket: &Socket, program: &[Instruction]) -> Result<()> {
+    attach_as(socket, libc::SO_ATTACH_FILTER, program)
+}
+
+fn attach_as(socket: &Socket, option: c_int, program: &[Instruction]) -> Result<()> {
     let place = program.as_ptr() as u64;
     let value = [program.len() as u64, place];
     let bytes: Vec<u8> = value.iter().flat_map(|word| word.to_ne_bytes()).collect();
     // struct sock_fprog: a 16-bit length, and after padding the place of the instructions, which live across the call.
-    socket.set_option(SOL_SOCKET, libc::SO_ATTACH_FILTER, &bytes)
+    socket.set_option(SOL_SOCKET, option, &bytes)
+}
+
+/// `SO_ATTACH_REUSEPORT_CBPF`: the program returns the place of the socket, among those of its group, that gets a connection.
+///
+/// # Errors
+/// The call's errno.
+pub fn attach_to_port(socket: &Socket, program: &[Instruction]) -> Result<()> {
+    attach_as(socket, libc::SO_ATTACH_REUSEPORT_CBPF, program)
+}
+
+/// `SO_DETACH_REUSEPORT_BPF`.
+///
+/// # Errors
+/// The call's errno.
+pub fn detach_from_port(socket: &Socket) -> Result<()> {
+    const SO_DETACH_REUSEPORT_BPF: c_int = 68;
+    socket.set_so(SO_DETACH_REUSEPORT_BPF, 0)
 }
 
 /// `SO_DETACH_FILTER`.
@@ -94,7 +115,7 @@ pub fn attach_extended(socket: &Socket, program: RawFd) -> Result<()> {
 /// The errno of `bpf(2)`.
 pub fn load_extended(result: i32) -> Result<OwnedFd> {
     const SOCKET_FILTER: u32 = 1;
-    load(SOCKET_FILTER, result)
+    load(SOCKET_FILTER, 0, result)
 }
 
 /// Has the driver of the device `index` of this namespace give all it receives to a program that passes it on (XDP),
@@ -105,7 +126,7 @@ pub fn load_extended(result: i32) -> Result<OwnedFd> {
 pub fn pass_by_xdp(index: u32) -> Result<OwnedFd> {
     const XDP_PASS: i32 = 2;
     const BPF_XDP: u32 = 37;
-    let program = load(XDP, XDP_PASS)?;
+    let program = load(XDP, 0, XDP_PASS)?;
     bpf(
         BPF_LINK_CREATE,
         &[program.as_raw_fd() as u32, index, BPF_XDP, 0],
@@ -120,16 +141,47 @@ pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
     /// A program for sockets that a group makes.
     const CGROUP_SOCK: u32 = 9;
     const INET_SOCK_CREATE: u32 = 2;
-    let program = load(CGROUP_SOCK, 0)?;
-    let (program, group) = (program.as_raw_fd() as u32, group.as_raw_fd() as u32);
-    bpf(BPF_LINK_CREATE, &[program, group, INET_SOCK_CREATE, 0])
+    attach_link(&load(CGROUP_SOCK, 0, 0)?, group, INET_SOCK_CREATE)
+}
+
+/// What asks a socket of the Internet families for a name: `BPF_CGROUP_INET4_GETPEERNAME` and its like.
+pub const NAMES: [u32; 4] = [29, 30, 31, 32];
+
+/// Has a program pass on what sockets of a group are told when they ask for the name `which`, one of [`NAMES`], until the link that is
+/// returned is closed.
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn look_at_names(group: &File, which: u32) -> Result<OwnedFd> {
+    const CGROUP_SOCK_ADDR: u32 = 18;
+    attach_link(&load(CGROUP_SOCK_ADDR, which, 1)?, group, which)
+}
+
+/// Has a program be asked for the listener of each connection of a namespace, which leaves the choice to the kernel, until the link that
+/// is returned is closed.
+///
+/// # Errors
+/// The errno of `bpf(2)`.
+pub fn look_up_listeners(namespace: &File) -> Result<OwnedFd> {
+    const SK_LOOKUP: u32 = 30;
+    const BPF_SK_LOOKUP: u32 = 36;
+    attach_link(
+        &load(SK_LOOKUP, BPF_SK_LOOKUP, 1)?,
+        namespace,
+        BPF_SK_LOOKUP,
+    )
+}
+
+fn attach_link(program: &OwnedFd, target: &File, which: u32) -> Result<OwnedFd> {
+    let (program, target) = (program.as_raw_fd() as u32, target.as_raw_fd() as u32);
+    bpf(BPF_LINK_CREATE, &[program, target, which, 0])
 }
 
 /// A program for what drivers receive.
 const XDP: u32 = 6;
 
-/// Loads a program of this kind that returns `result`.
-fn load(kind: u32, result: i32) -> Result<OwnedFd> {
+/// Loads a program of this kind, to be attached as `which` says, that returns `result`.
+fn load(kind: u32, which: u32, result: i32) -> Result<OwnedFd> {
     const BPF_PROG_LOAD: c_int = 5;
     // It takes frames of several pages, as a large MTU wants it.
     const BPF_F_XDP_HAS_FRAGS: u64 = 1 << 5;
@@ -137,7 +189,7 @@ fn load(kind: u32, result: i32) -> Result<OwnedFd> {
     // r0 = result; exit
     let program = [0xb7 | (u64::from(result as u32) << 32), 0x95];
     // union bpf_attr: type, count of instructions, their place, the licence's, which live across the call; a log's
-    // level, size and place; the kernel's version, and flags.
+    // level, size and place; the kernel's version, and flags; a name of 16 bytes; a device, and the kind of attachment.
     let attributes = [
         u64::from(kind) | (2 << 32),
         program.as_ptr() as u64,
@@ -145,6 +197,9 @@ fn load(kind: u32, result: i32) -> Result<OwnedFd> {
         0,
         0,
         flags << 32,
+        0,
+        0,
+        u64::from(which) << 32,
     ];
     bpf(BPF_PROG_LOAD, &attributes)
 }

@@ -55,6 +55,7 @@ mod manual;
 mod mapped_disconnecting;
 mod mapped_esp;
 mod mapped_listening;
+mod mapped_objections;
 mod mapped_options;
 mod mapped_tcp;
 mod mapped_without;
@@ -115,6 +116,7 @@ pub fn all() -> Vec<&'static Scenario> {
         mapped_esp::ALL,
         mapped_listening::ALL,
         mapped_disconnecting::ALL,
+        mapped_objections::ALL,
         mapped_options::ALL,
         mapped_without::ALL,
         enet_run::ALL,

@@ -115,6 +115,18 @@ impl Station {
         Ok(())
     }
 
+    /// Sends data with a checksum, without a mask. The number stays the next.
+    ///
+    /// # Errors
+    /// The errno of `send(2)`.
+    pub fn send_summed(&self, flags: u8, payload: &[u8]) -> Result<()> {
+        let packet = self
+            .header(flags, payload.len() as u16)
+            .summed_packet(payload);
+        let frame = ethernet(self.host, MAC, ETH_P_ESP, &packet);
+        self.wire.send(&frame).context("the station's frame")
+    }
+
     /// As [`send_data`](Self::send_data), and right behind it sends what another host would, if it claimed to go on with
     /// `more`.
     ///

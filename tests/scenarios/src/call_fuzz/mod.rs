@@ -182,7 +182,10 @@ impl Held {
 
 /// Has a cache give back what is free and not used again: a kernel that looks for uses after freeing keeps what was freed
 /// in a quarantine, where it counts as in use.
-fn give_back(cache: &str) -> Result<()> {
+///
+/// # Errors
+/// When the kernel refuses it.
+pub fn give_back(cache: &str) -> Result<()> {
     match fs::write(format!("/sys/kernel/slab/{cache}/shrink"), "1") {
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(()),
         done => done.with_context(|| format!("shrinking {cache}")),

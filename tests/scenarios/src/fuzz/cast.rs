@@ -21,6 +21,8 @@ const ACTS: usize = 24;
 #[derive(Debug)]
 struct End {
     socket: Socket,
+    /// It carries records.
+    records: bool,
     life: u32,
 }
 
@@ -45,13 +47,20 @@ pub struct Cast<'a> {
     pub received: u64,
 }
 
-/// The errnos that a call may fail with, whatever a neighbour sends. A connection ends with `EMSGSIZE` if the answer to its SYN, which
-/// may be forged, has told that the peer takes small packets only, and no skips, when larger ones have left.
+/// The errnos that a call may fail with, whatever a neighbour sends. A record may be larger than those that the peer's SYN, which may
+/// be forged, said it takes.
 fn expected(call: &str) -> &'static [i32] {
     match call {
         "connect" => &[libc::EINPROGRESS, libc::EADDRNOTAVAIL, libc::ECONNREFUSED],
         "accept" => &[libc::EAGAIN],
         "send" => &[
+            libc::EAGAIN,
+            libc::EPIPE,
+            libc::ECONNRESET,
+            libc::ECONNREFUSED,
+            libc::ETIMEDOUT,
+        ],
+        "send a record" => &[
             libc::EAGAIN,
             libc::EPIPE,
             libc::ECONNRESET,
@@ -65,7 +74,6 @@ fn expected(call: &str) -> &'static [i32] {
             libc::ECONNREFUSED,
             libc::ETIMEDOUT,
             libc::ENOTCONN,
-            libc::EMSGSIZE,
         ],
         "shutdown" => &[libc::ENOTCONN],
         "datagram" => &[libc::EAGAIN, libc::ENOBUFS],
@@ -159,7 +167,8 @@ impl<'a> Cast<'a> {
                 match self.listeners[index].accept(libc::SOCK_NONBLOCK) {
                     Ok((socket, _)) => {
                         self.accepted += 1;
-                        self.add(socket, rng)?;
+                        let records = socket.so(libc::SO_TYPE)? == libc::SOCK_SEQPACKET;
+                        self.add(socket, records, rng)?;
                     }
                     Err(error) => {
                         self.failed("accept", &error)?;
@@ -171,14 +180,18 @@ impl<'a> Cast<'a> {
         Ok(())
     }
 
-    fn add(&mut self, socket: Socket, rng: &mut Rng) -> Result<()> {
+    fn add(&mut self, socket: Socket, records: bool, rng: &mut Rng) -> Result<()> {
         if rng.bool() {
             // Small buffers fill at once.
             let size = rng.i32(1000..60_000);
             socket.set_so(libc::SO_RCVBUF, size)?;
         }
         let life = rng.u32(1..24);
-        self.ends.push(End { socket, life });
+        self.ends.push(End {
+            socket,
+            records,
+            life,
+        });
         Ok(())
     }
 
@@ -210,7 +223,7 @@ impl<'a> Cast<'a> {
         if let Err(error) = socket.connect(&to) {
             self.failed("connect", &error)?;
         }
-        self.add(socket, rng)
+        self.add(socket, as_records, rng)
     }
 
     /// One program does one thing with its connection, or closes it.
@@ -230,7 +243,8 @@ impl<'a> Cast<'a> {
                 let length = [rng.usize(1..100), rng.usize(1..30_000)][rng.usize(..2)];
                 let more = if rng.u8(..4) == 0 { libc::MSG_MORE } else { 0 };
                 let sent = socket.send(&self.buffer[..length], libc::MSG_NOSIGNAL | more);
-                ("send", sent.map(|_| 0))
+                let call = if end.records { "send a record" } else { "send" };
+                (call, sent.map(|_| 0))
             }
             5..=11 => {
                 let length = [rng.usize(1..200), self.buffer.len()][rng.usize(..2)];

@@ -2,12 +2,15 @@
 
 //! Devices that carry frames within others or over several at once: VXLAN, LACP, a team with a hash.
 
+use crate::call_fuzz::give_back;
 use crate::device::await_carrier;
 use crate::harness::growth;
 use crate::prelude::*;
+use crate::scale::slabs;
 
 scenarios! {
     direct vxlan_carries_both_protocols = vxlan;
+    direct queued_datagrams_keep_nothing_of_their_tunnel = queued;
     guest lacp_spreads_connections_over_its_ports = lacp, within(120);
 }
 
@@ -25,6 +28,61 @@ fn vxlan(lab: &Lab) -> Outcome {
     let far = Device::ready(&lab.b.namespace, "vx0")?;
     // The device's MTU is less than what carries it.
     near.carries_both_protocols_to(&far, 1450)
+}
+
+/// Bytes of the kernel's memory that are allocated by size and charged to nobody.
+fn allocated() -> Result<i64> {
+    let sizes = || -> Result<Vec<(String, i64)>> {
+        let all = slabs()?.into_iter();
+        Ok(all
+            .filter(|(name, _)| name.starts_with("kmalloc-") && !name.starts_with("kmalloc-cg"))
+            .collect())
+    };
+    for (name, _) in sizes()? {
+        give_back(&name)?;
+    }
+    Ok(sizes()?.iter().map(|(_, bytes)| bytes).sum())
+}
+
+/// A tunnel whose device has the keys of all gives each packet its own (`struct metadata_dst`, of 200 bytes at least), which nobody
+/// is charged for.
+fn queued(lab: &Lab) -> Outcome {
+    const SOCKETS: u16 = 32;
+    const EACH: u16 = 128;
+    const LEAST: i64 = 200;
+    lab.give_ip_addresses()?;
+    lab.a.namespace.ip(
+        "link add vx0 address 02:00:00:00:01:01 type vxlan id 42 dstport 4789 dev eth0 \
+         local 10.0.0.1 remote 10.0.0.2\n",
+    )?;
+    (lab.b.namespace)
+        .ip("link add vx0 address 02:00:00:00:01:02 type vxlan external dstport 4789\n")?;
+    for host in [&lab.a, &lab.b] {
+        host.namespace
+            .ip("link set vx0 addrgenmode none\nlink set vx0 up\n")?;
+    }
+    let near = Device::ready(&lab.a.namespace, "vx0")?;
+    let far = Device::ready(&lab.b.namespace, "vx0")?;
+    let sender = near.edp(PORT)?;
+    let receivers: Vec<_> = (0..SOCKETS)
+        .map(|number| far.edp(PORT + number))
+        .collect::<Result<_>>()?;
+    let before = allocated()?;
+    for (number, receiver) in (0..).zip(&receivers) {
+        for count in 1..=EACH {
+            sender.send_to(b"kept", 0, &near.to(&far, PORT + number))?;
+            eventually("a datagram", || {
+                Ok(receiver.edp_counters()?.pkt_rx >= u32::from(count))
+            })?;
+        }
+    }
+    let packets = i64::from(SOCKETS) * i64::from(EACH);
+    let mut more = 0;
+    eventually("the tunnel's memory", || {
+        more = allocated()? - before;
+        Ok(more < packets * LEAST / 2)
+    })
+    .with_context(|| format!("{packets} queued datagrams keep {more} bytes"))
 }
 
 /// Frames that have left by a port.

@@ -3,6 +3,7 @@
 //! Streams in frames that stand within others: tunnels, labels, tags. Each over devices that segment everything,
 //! what common cards do, and nothing.
 
+use crate::harness::tell;
 use crate::prelude::*;
 use crate::processor;
 
@@ -216,16 +217,24 @@ fn wait_long(host: &Host) -> Outcome {
     knobs.set("round_trip_time", 1_000_000)
 }
 
-/// Moves all loads both ways. No packet is sent twice, and none overtakes another.
+/// Moves all loads both ways. No packet is lost, and none overtakes another. One that is sent again came twice then: a machine so
+/// busy that an answer takes a second has such.
 fn transfer_clean(near: &Device<'_>, far: &Device<'_>) -> Outcome {
     for (number, load) in LOADS.into_iter().enumerate() {
         let (client, server) = near.stream_to(far, PORT + number as u16)?;
         transfer_both_ways(&client, &server, load)?;
         let ends = [client.esp_counters()?, server.esp_counters()?];
-        let clean = ends
-            .iter()
-            .all(|end| end.pkt_rtx == 0 && end.pkt_rx_oos == 0);
-        ensure!(clean, "{} bytes a call: {ends:?}", load.chunk);
+        let [a, b] = &ends;
+        let in_order = ends.iter().all(|end| end.seq_lost == 0 && end.arq_tx == 0);
+        let none_lost = a.pkt_rtx == b.pkt_rx_oos && b.pkt_rtx == a.pkt_rx_oos;
+        ensure!(
+            in_order && none_lost,
+            "{} bytes a call: {ends:?}",
+            load.chunk
+        );
+        if a.pkt_rtx + b.pkt_rtx > 0 {
+            tell(&format!("the timer sent again: {ends:?}"));
+        }
     }
     Ok(())
 }

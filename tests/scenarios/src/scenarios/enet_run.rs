@@ -13,6 +13,7 @@ use crate::privilege::without_capabilities;
 
 scenarios! {
     direct enet_run_maps_programs_by_bpf = by_bpf;
+    direct enet_run_finds_its_control_group_where_a_mount_hides_it = hidden;
     direct enet_run_keeps_rules_for_its_programs = own_rules;
     direct enet_policy_holds_for_both_ends = policy;
     direct enet_policy_refuses_what_it_does_not_know = bad_rules;
@@ -94,6 +95,25 @@ fn by_bpf(lab: &Lab) -> Outcome {
     let client = dial(&lab.a, PLAIN, 981)?;
     let (server, _) = listener.accept(0)?;
     exchange(&client, &server)
+}
+
+/// As with `ip netns exec`, which mounts a `/sys` of its own, without control groups.
+fn hidden(_lab: &Lab) -> Outcome {
+    if !Path::new(TYPES).exists() {
+        note("this kernel has no BTF");
+        return Ok(());
+    }
+    mount_groups()?;
+    let line =
+        "umount -l /sys && mount -t sysfs sysfs /sys && ! test -e /sys/fs/cgroup/cgroup.procs && \
+                exec enet run --by bpf --require -- echo it runs";
+    let ended = Command::new("busybox")
+        .args(["unshare", "-m", "sh", "-c", line])
+        .output()
+        .context("unshare")?;
+    let said = String::from_utf8_lossy(&[ended.stdout, ended.stderr].concat()).into_owned();
+    ensure!(ended.status.success() && said.contains("it runs"), "{said}");
+    Ok(())
 }
 
 fn own_rules(lab: &Lab) -> Outcome {

@@ -20,21 +20,35 @@ const EP_RECVERR: i32 = 3;
 /// Room for control messages.
 const ROOM: usize = 256;
 /// The discipline that reports. Packets of another clock than its own are late to it.
-const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
+pub const ETF: [&str; 5] = ["etf", "clockid", "CLOCK_TAI", "delta", "0"];
 
 /// Whether the kernel has the discipline; only the one that looks for faults may be without.
-fn has_etf() -> Result<bool> {
-    let loaded = finish(Command::new("modprobe").arg("sch_etf"), "");
+///
+/// # Errors
+/// When another one is without.
+pub fn has_etf() -> Result<bool> {
+    has("sch_etf")
+}
+
+/// Whether the kernel has `module`; only the one that looks for faults may be without.
+///
+/// # Errors
+/// When another one is without.
+pub fn has(module: &str) -> Result<bool> {
+    let loaded = finish(Command::new("modprobe").arg(module), "");
     if loaded.is_err() && factor() > 1 {
-        tell("this kernel has no sch_etf");
+        tell(&format!("this kernel has no {module}"));
         return Ok(false);
     }
-    loaded.context("the discipline")?;
+    loaded.with_context(|| module.to_owned())?;
     Ok(true)
 }
 
 /// Has `socket` get reports.
-fn want_reports(socket: &Socket) -> Result<()> {
+///
+/// # Errors
+/// When the option is refused.
+pub fn want_reports(socket: &Socket) -> Result<()> {
     const SO_TXTIME: i32 = 61;
     const REPORT_ERRORS: i32 = 2;
     let value = [libc::CLOCK_MONOTONIC, REPORT_ERRORS].map(i32::to_ne_bytes);

@@ -7,6 +7,7 @@ use crate::address::ESP_SO_CHECKSUM;
 use crate::harness::tell;
 use crate::prelude::*;
 use crate::relay::Faults;
+use crate::station::Station;
 
 scenarios! {
     direct checksum_that_either_side_asks_for_serves_both = agreed;
@@ -15,6 +16,7 @@ scenarios! {
     direct checksum_is_checked_before_packets_join = joined;
     direct checksum_that_is_wrong_or_missing_is_a_lost_packet = wrong_or_missing;
     direct checksum_is_agreed_behind_a_cookie = behind_a_cookie;
+    direct checksum_that_comes_first_behind_data_ends_no_connection = too_late;
     switched checksum_finds_what_the_frame_check_does_not = behind_the_frame_check, within(240);
 }
 
@@ -238,6 +240,26 @@ fn behind_a_cookie(lab: &Lab) -> Outcome {
     let ends = [client, server];
     ensure!(have(&ends)?, "no checksums");
     transfer_both_ways(&ends[0], &ends[1], LOAD)
+}
+
+/// The peer takes no skips, so what has left could not leave again in the smaller packets that have checksums.
+fn too_late(lab: &Lab) -> Outcome {
+    let (mut station, client) = Station::connect(lab, 894)?;
+    client.send_all(&[7; 3 * (PAYLOAD as usize + 4)])?;
+    let left = station.new_packets()?;
+    ensure!(left > 0, "nothing has left");
+    station.expected = station.expected.wrapping_sub(left);
+    station.send_summed(flag::ACK | flag::TXS | flag::TXF, b"late")?;
+    station.send_data(flag::TXS | flag::TXF, b"right")?;
+    comes_next(&client, b"right")?;
+    let wrong = lab.a.counter("EspInCsumErrors")?;
+    same(wrong, 1, "packets with checksums dropped")?;
+    station.expected = station.expected.wrapping_add(left);
+    eventually("all is acknowledged", || {
+        station.acknowledge()?;
+        station.new_packets()?;
+        Ok(client.queued(libc::TIOCOUTQ)? == 0)
+    })
 }
 
 /// What became of 50 connections of 200 packets each, when a bit changes in every hundredth frame and no frame

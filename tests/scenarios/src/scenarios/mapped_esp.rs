@@ -34,15 +34,20 @@ pub const PLAIN: (i32, i32) = (libc::AF_INET, libc::IPPROTO_TCP);
 /// # Errors
 /// When a host does not learn it.
 pub fn make_known(lab: &Lab) -> Outcome {
-    for (from, to, number) in [(&lab.a, &lab.b, 2), (&lab.b, &lab.a, 1)] {
-        let listener = stream(to, MAPPED.0, MAPPED.1)?;
-        listener.bind_bytes(&internet([0; 4], 99))?;
-        listener.listen(1)?;
-        let client = stream(from, MAPPED.0, MAPPED.1)?;
-        client.connect_bytes(&internet([10, 0, 0, number], 99))?;
-        from.await_counter("EdpInAnswers", 1)?;
-        ensure!(from.counter("MappedTcpUnknown")? == 1, "nobody was asked");
-    }
+    learn(&lab.a, (&lab.b, 2))?;
+    learn(&lab.b, (&lab.a, 1))
+}
+
+/// Has `from` know that the host `to`, whose address is 10.0.0. and the number, takes mapped connections.
+///
+/// # Errors
+/// When it does not learn it.
+pub fn learn(from: &Host, (to, number): (&Host, u8)) -> Outcome {
+    let _listener = listener(to, MAPPED, 99, 1)?;
+    let client = stream(from, MAPPED.0, MAPPED.1)?;
+    client.connect_bytes(&internet([10, 0, 0, number], 99))?;
+    from.await_counter("EdpInAnswers", 1)?;
+    ensure!(from.counter("MappedTcpUnknown")? == 1, "nobody was asked");
     Ok(())
 }
 

@@ -211,10 +211,14 @@ fn changing_syn(lab: &Lab) -> Outcome {
 }
 
 /// A control group of its own, which the process enters and leaves.
-struct Group(PathBuf);
+pub struct Group(PathBuf);
 
 impl Group {
-    fn create() -> Result<Self> {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// When the kernel refuses it.
+    pub fn create() -> Result<Self> {
         mount_groups()?;
         let path = PathBuf::from(GROUPS).join("scenario-mapped");
         fs::create_dir(&path).context("a control group")?;
@@ -222,7 +226,10 @@ impl Group {
     }
 
     /// Runs `work` inside.
-    fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
+    ///
+    /// # Errors
+    /// When the process cannot enter or leave, and `work`'s own.
+    pub fn within<T>(&self, work: impl FnOnce() -> Result<T>) -> Result<T> {
         fs::write(self.0.join("cgroup.procs"), "0").context("entering")?;
         let done = work();
         fs::write(format!("{GROUPS}/cgroup.procs"), "0").context("leaving")?;
@@ -231,6 +238,14 @@ impl Group {
 
     fn number(&self) -> Result<u64> {
         Ok(fs::metadata(&self.0)?.ino())
+    }
+
+    /// The group, open, as `bpf(2)` asks for it.
+    ///
+    /// # Errors
+    /// When it cannot be opened.
+    pub fn open(&self) -> Result<File> {
+        File::open(&self.0).context("the control group")
     }
 }
 

@@ -4,12 +4,13 @@
 
 use std::fs::{self, File};
 use std::io::{self, Read, Seek};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
 use nix::poll::{poll, PollFd, PollFlags, PollTimeout};
+use rustix::mount::{fsconfig_create, fsmount, fsopen, FsMountFlags, FsOpenFlags, MountAttrFlags};
 
 /// A control group: a directory.
 #[derive(Debug)]
@@ -37,13 +38,25 @@ impl Group {
     /// The group that this process is in.
     ///
     /// # Errors
-    /// When the file system of control groups is not mounted.
+    /// When the file system of control groups cannot be seen, and this user may not mount it.
     pub fn own() -> Result<Self> {
         let mounts = fs::read_to_string("/proc/self/mountinfo")?;
         let groups = fs::read_to_string("/proc/self/cgroup")?;
-        let path = own_path(&mounts, &groups)
-            .context("control groups of version 2 (cgroup2) are not mounted")?;
-        Self::open(&path)
+        let group = inside_hierarchy(&groups)
+            .context("this process is in no control group of version 2 (cgroup2)")?;
+        // Another mount may hide one: `ip netns exec` mounts a /sys of its own.
+        let shown = own_paths(&mounts, group).find_map(|path| Self::open(&path).ok());
+        shown.map_or_else(|| Self::in_own_mount(group), Ok)
+    }
+
+    /// The group `group` by a mount that nobody else sees.
+    fn in_own_mount(group: &Path) -> Result<Self> {
+        let root = own_mount().context(
+            "control groups of version 2 (cgroup2) are not mounted, or another mount hides them, and mounting them failed",
+        )?;
+        // The mount goes with its last descriptor, so it stays open for the process.
+        let root = format!("/proc/self/fd/{}", root.into_raw_fd());
+        Self::open(&Path::new(&root).join(group.strip_prefix("/").unwrap_or(group)))
     }
 
     /// Makes a group in this one.
@@ -116,22 +129,46 @@ impl AsFd for Group {
     }
 }
 
-/// The directory of this process's group, by `/proc/self/mountinfo` and `/proc/self/cgroup`.
-fn own_path(mounts: &str, groups: &str) -> Option<PathBuf> {
-    let (root, mount) = mounts.lines().find_map(|line| {
+/// Mounts the file system of control groups, at no place.
+fn own_mount() -> rustix::io::Result<OwnedFd> {
+    let context = fsopen("cgroup2", FsOpenFlags::FSOPEN_CLOEXEC)?;
+    fsconfig_create(&context)?;
+    fsmount(
+        &context,
+        FsMountFlags::FSMOUNT_CLOEXEC,
+        MountAttrFlags::empty(),
+    )
+}
+
+/// This process's group in the hierarchy of version 2, by `/proc/self/cgroup`.
+fn inside_hierarchy(groups: &str) -> Option<&Path> {
+    groups
+        .lines()
+        .find_map(|line| line.strip_prefix("0::"))
+        .map(Path::new)
+}
+
+/// Where mounts show the directory of `group`, by `/proc/self/mountinfo`.
+fn own_paths<'a>(mounts: &'a str, group: &'a Path) -> impl Iterator<Item = PathBuf> + 'a {
+    mounts.lines().filter_map(move |line| {
         let (place, kind) = line.split_once(" - ")?;
         let mut fields = place.split_whitespace().skip(3);
-        let found = (fields.next()?, fields.next()?);
-        kind.starts_with("cgroup2 ").then_some(found)
-    })?;
-    let group = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let inside = Path::new(group).strip_prefix(root).ok()?;
-    Some(Path::new(mount).join(inside))
+        let (root, mount) = (fields.next()?, fields.next()?);
+        if !kind.starts_with("cgroup2 ") {
+            return None;
+        }
+        let inside = group.strip_prefix(root).ok()?;
+        Some(Path::new(mount).join(inside))
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    fn shown(mounts: &str, groups: &str) -> Vec<PathBuf> {
+        inside_hierarchy(groups).map_or_else(Vec::new, |group| own_paths(mounts, group).collect())
+    }
 
     #[test]
     fn own_group_is_found() {
@@ -139,19 +176,26 @@ mod tests {
 22 1 0:20 / /proc rw - proc proc rw
 30 23 0:26 / /sys/fs/cgroup rw,nosuid shared:9 - cgroup2 cgroup2 rw,nsdelegate
 ";
-        let found = own_path(MOUNTS, "1:name=x:/y\n0::/system.slice/redis.service\n");
+        let found = shown(MOUNTS, "1:name=x:/y\n0::/system.slice/redis.service\n");
         let wanted = Path::new("/sys/fs/cgroup/system.slice/redis.service");
-        assert_eq!(found.as_deref(), Some(wanted));
-        let root = own_path(MOUNTS, "0::/\n");
-        assert_eq!(root.as_deref(), Some(Path::new("/sys/fs/cgroup")));
+        assert_eq!(found, [wanted]);
+        assert_eq!(shown(MOUNTS, "0::/\n"), [Path::new("/sys/fs/cgroup")]);
+        let none: [&Path; 0] = [];
         assert_eq!(
-            own_path("22 1 0:20 / /proc rw - proc proc rw\n", "0::/\n"),
-            None
+            shown("22 1 0:20 / /proc rw - proc proc rw\n", "0::/\n"),
+            none
         );
+        assert_eq!(shown(MOUNTS, "1:name=x:/y\n"), none);
         // A container that sees only a part of the groups.
         let part = MOUNTS.replace("0:26 / ", "0:26 /box ");
-        let found = own_path(&part, "0::/box/a\n");
-        assert_eq!(found.as_deref(), Some(Path::new("/sys/fs/cgroup/a")));
-        assert_eq!(own_path(&part, "0::/elsewhere\n"), None);
+        let box_a = "0::/box/a\n";
+        assert_eq!(shown(&part, box_a), [Path::new("/sys/fs/cgroup/a")]);
+        assert_eq!(shown(&part, "0::/elsewhere\n"), none);
+        let twice = format!("{part}40 23 0:26 / /run/cgroup rw - cgroup2 cgroup2 rw\n");
+        let both = [
+            Path::new("/sys/fs/cgroup/a"),
+            Path::new("/run/cgroup/box/a"),
+        ];
+        assert_eq!(shown(&twice, box_a), both);
     }
 }
