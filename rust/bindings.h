@@ -27,6 +27,7 @@
 #include <linux/tcp.h>
 #include <linux/termios.h>
 #include <linux/xfrm.h>
+#include <net/gro.h>
 #include <net/net_namespace.h>
 #include <net/netns/generic.h>
 #include <net/protocol.h>

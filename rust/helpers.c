@@ -278,17 +278,13 @@ H(bool, takes_pages, (netdev_features_t features), return features & NETIF_F_SG)
 H(void, skb_take_header, (struct sk_buff *part, const struct sk_buff *whole), skb_copy_header(part, whole); skb_shinfo(part)->gso_size = 0; skb_shinfo(part)->gso_segs = 0; skb_shinfo(part)->gso_type = 0)
 
 /* joining received packets */
-H(u32, skb_gro_offset, (const struct sk_buff *skb), return skb_gro_offset(skb))
-H(u32, skb_gro_len, (const struct sk_buff *skb), return skb_gro_len(skb))
 H(void *, skb_gro_header, (struct sk_buff *skb, u32 end, u32 at), return skb_gro_header(skb, end, at))
 /* Pulls the header of the network layer, which is the innermost one: some tunnels look where it was found when they let go. */
 H(void, gro_pull_network, (struct sk_buff *skb, u32 len), NAPI_GRO_CB(skb)->network_offsets[NAPI_GRO_CB(skb)->encap_mark] = skb_gro_offset(skb); skb_gro_pull(skb, len))
+static noinline void gro_set_hash(struct sk_buff *skb, const void *flow, u32 len, u32 seed) { __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true); }
 /* Gives a packet with nothing but tags between it and the Ethernet header its flow's hash, and says whether it is such a one: in a tunnel
    the hash is that of the outer headers, by which the core tells their flows apart. */
-H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (NAPI_GRO_CB(skb)->encap_mark || skb_mac_offset(skb) != -ETH_HLEN) return false; if (!skb->l4_hash && !skb->sw_hash) __skb_set_sw_hash(skb, jhash(eth_hdr(skb)->h_source, ETH_ALEN, jhash(flow, len, seed)), true); return true)
-H(bool, gro_passes, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->flush)
-H(void, gro_pass, (struct sk_buff *skb), NAPI_GRO_CB(skb)->flush = 1)
-H(u16, gro_count, (const struct sk_buff *skb), return NAPI_GRO_CB(skb)->count)
+H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 seed), if (NAPI_GRO_CB(skb)->encap_mark || skb_mac_offset(skb) != -ETH_HLEN) return false; if (unlikely(!skb->l4_hash && !skb->sw_hash)) gro_set_hash(skb, flow, len, seed); return true)
 /* Whether two packets of one list have come the same way: device, addresses and tags, of which the first `len` bytes of the data are the
    inner ones. gro_list_prepare() compares the hash as well, which our packets get after that. */
 static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len) { return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len); }

@@ -119,6 +119,28 @@ unsafe fn count_held(n: usize) {
     }
 }
 
+/// What the core notes of a packet while it may be joined (`NAPI_GRO_CB`).
+///
+/// # Safety
+///
+/// The buffer is valid.
+#[inline]
+unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
+    // SAFETY: The caller's promise: the place of a field, which is aligned for such notes.
+    unsafe { ptr::addr_of_mut!((*skb).cb).cast() }
+}
+
+/// Has a packet go on alone, and at once.
+///
+/// # Safety
+///
+/// The core hands the packet over for joining.
+#[inline]
+unsafe fn pass(skb: *mut bindings::sk_buff) {
+    // SAFETY: The caller's promise: the notes are there, and nobody else's meanwhile.
+    unsafe { (*notes(skb)).flush = 1 };
+}
+
 /// Takes a packet in. Returns a buffer of the list that is to be let go, or null.
 ///
 /// # Safety
@@ -133,25 +155,26 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
     // header that the core returns has as many bytes as were asked for, and stays where it is as long as
     // nothing is pulled. Buffers in the list have theirs in the linear part.
     unsafe {
-        let at = bindings::skb_gro_offset(skb);
+        let at = (*notes(skb)).data_offset as u32;
         let header: *const u8 =
             bindings::skb_gro_header(skb, at.wrapping_add(P::HEADER_LEN as u32), at).cast();
         if header.is_null() {
-            bindings::gro_pass(skb);
+            pass(skb);
             return ptr::null_mut();
         }
         // The core has given a place within the first bytes of the data.
         let front = header.sub(at as usize);
         let sum = sum_len::<P>(slice::from_raw_parts(header, P::HEADER_LEN));
         let around = P::HEADER_LEN.wrapping_add(sum);
-        let Some(len) = (bindings::skb_gro_len(skb) as usize).checked_sub(around) else {
-            bindings::gro_pass(skb);
+        let behind = (*skb).len.wrapping_sub(at);
+        let Some(len) = (behind as usize).checked_sub(around) else {
+            pass(skb);
             return ptr::null_mut();
         };
         let seed = SEED.load(Ordering::Relaxed);
         let plain = bindings::gro_hash_plain(skb, header.cast(), P::FLOW_LEN as u32, seed);
         let header = slice::from_raw_parts(header, P::HEADER_LEN);
-        let passes = bindings::gro_passes(skb) || STOPPED.load(Ordering::Acquire);
+        let passes = (*notes(skb)).flush != 0 || STOPPED.load(Ordering::Acquire);
         let Found { held, alike } = find::<P>(list, skb, front, at, plain);
         if alike && !passes {
             if let Some(more) = join::<P>(held, skb, header, at, len) {
@@ -164,7 +187,7 @@ pub(super) unsafe extern "C" fn receive<P: Packets>(
         if !passes && P::begins(header, len) {
             bindings::gro_pull_network(skb, P::HEADER_LEN as u32);
         } else {
-            bindings::gro_pass(skb);
+            pass(skb);
         }
         // Those that came before go first.
         held
@@ -249,7 +272,7 @@ unsafe fn join<P: Packets>(
     // header may be written and references to pages may move.
     unsafe {
         let info = Buffer::from_raw(held).shared();
-        let count = bindings::gro_count(held);
+        let count = (*notes(held)).count;
         let way = movable(held, skb, at.wrapping_add(P::HEADER_LEN as u32), len as u32)?;
         let first = slice::from_raw_parts_mut((*held).data.add(at as usize), P::HEADER_LEN);
         // One that is alone still has its sum, which the core has taken for payload.
@@ -307,7 +330,7 @@ unsafe fn common_mask(
     let mask = of_packet(skb)?;
     // SAFETY: As above.
     let first = unsafe {
-        if bindings::gro_count(held) == 1 {
+        if (*notes(held)).count == 1 {
             of_packet(held)?
         } else {
             masks::of_run(held)

@@ -8,6 +8,7 @@
 use super::mapped_esp::{dial, is_esp, known, listener, MAPPED, PLAIN};
 use super::mapped_tcp::addresses;
 use crate::frame::ETH_P_ALL;
+use crate::harness::tell;
 use crate::prelude::*;
 use crate::relay::Mode;
 
@@ -44,9 +45,9 @@ fn connects(lab: &Lab, listener: &Socket, kind: (i32, i32), port: u16) -> Result
     Ok(took.as_secs_f64() * 1e6)
 }
 
-fn median(mut times: Vec<f64>) -> f64 {
-    times.sort_by(f64::total_cmp);
-    times[times.len() / 2]
+/// The least of them: what else the host does only adds.
+fn least(times: Vec<f64>) -> f64 {
+    times.into_iter().fold(f64::INFINITY, f64::min)
 }
 
 fn first_connection() -> Outcome {
@@ -70,8 +71,8 @@ fn first_connection() -> Outcome {
         later.push(connects(&lab, &listener, MAPPED, 950)?);
         ensure!(lab.a.counter("MappedTcpUnknown")? == 2);
     }
-    let [plain, later] = [plain, later].map(median);
-    note(&format!(
+    let [plain, later] = [plain, later].map(least);
+    tell(&format!(
         "connecting takes {plain:.0} us, mapped {later:.0}"
     ));
     ensure!(later <= plain * (1.0 + MOST), "mapped ones are late");
