@@ -69,7 +69,7 @@ fn a_grant_is_an_empty_packet() {
 
 #[test]
 fn windows_follow_the_rate_within_their_bounds() {
-    for (spacing, least, most) in [(50 * US, 21, 21), (2 * US, 40, 70), (US / 10, 255, 255)] {
+    for (spacing, least, most) in [(50 * US, 21, 21), (2 * US, 40, 60), (US / 10, 255, 255)] {
         let mut pair = telling(spacing, Config::default());
         send(&mut pair, 20_000);
         let windows: Vec<_> = grants(&pair).iter().map(|[_, window]| *window).collect();
@@ -116,7 +116,7 @@ fn a_loss_bounds_the_windows_that_follow() {
     let large = windows.iter().filter(|window| **window > 200).count();
     assert!((1..windows.len() / 20).contains(&large), "{windows:?}");
     let again = pair.sides[A].conn().stats.pkt_rtx;
-    assert!((1..1_500).contains(&again), "{again} packets again");
+    assert!((1..1_000).contains(&again), "{again} packets again");
     pair.assert_intact();
 }
 

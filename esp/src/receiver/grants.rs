@@ -375,7 +375,8 @@ impl Grants {
         // What arrives in [`SPAN`] covers a short way. On a long one the time decides: a rate may be low for want of windows.
         let by_time = by_time.filter(|_| self.shared || self.lone.is_long());
         let wanted = match by_rate {
-            _ if self.shared => by_time.unwrap_or(window),
+            // While the largest window is too small, the sender stands still in the midst of what a turn let go.
+            _ if self.shared || self.lone.pressed => by_time.unwrap_or(window),
             Some(rate) if alone && self.lone.is_long() => rate.max(by_time.unwrap_or(window)),
             Some(rate) => rate,
             None => by_time.unwrap_or(0).max(window),
