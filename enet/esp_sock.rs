@@ -369,14 +369,14 @@ pub(crate) fn serve_by_timer(esp: &mut LockedEsp<'_>, due: Due, now: u64) {
 pub(crate) fn tie(sock: &Sock<Esp>) -> u32 {
     let shared = sock.shared();
     let state = sock.tcp_state();
-    let peer = shared.peer().ifindex;
     // A listener may have had a peer that refused it.
-    let listens = state == TcpState::Listen as u8;
-    let closed = state == TcpState::Close as u8;
-    match peer {
-        INTERFACE_ANY => interface(sock, shared.binding.ifindex(), INTERFACE_ANY),
-        _ if listens => interface(sock, shared.binding.ifindex(), INTERFACE_ANY),
-        _ if closed => interface(sock, shared.binding.ifindex(), peer),
-        _ => peer,
+    let peer = if state == TcpState::Listen as u8 {
+        INTERFACE_ANY
+    } else {
+        shared.peer().ifindex
+    };
+    if peer != INTERFACE_ANY && state != TcpState::Close as u8 {
+        return peer;
     }
+    interface(sock, shared.binding.ifindex(), peer)
 }

@@ -10,7 +10,7 @@
 
 use super::{
     bindings, queue,
-    sock::{field, Protocol, Sock},
+    sock::{field, Protocol, RawSock, Sock},
     uapi,
 };
 use crate::net::errno::prelude::*;
@@ -35,6 +35,16 @@ impl<P: Protocol> Sock<P> {
         } else {
             front.cast()
         }
+    }
+
+    /// The socket of TCP's in front of this one, if this is a companion.
+    pub(super) fn tcp_front(&self) -> Option<&RawSock> {
+        let front = self.front();
+        if front == self.as_ptr() {
+            return None;
+        }
+        // SAFETY: A companion holds the socket in front of it until its own end.
+        Some(unsafe { RawSock::from_raw(front) })
     }
 
     /// The pending error.

@@ -288,8 +288,8 @@ H(bool, gro_hash_plain, (struct sk_buff *skb, const void *flow, u32 len, u32 see
 /* Whether two packets of one list have come the same way: device, addresses and tags, of which the first `len` bytes of the data are the
    inner ones. gro_list_prepare() compares the hash as well, which our packets get after that. */
 static inline bool gro_same_way(const struct sk_buff *held, const struct sk_buff *skb, const void *tags, u32 len) { return held->dev == skb->dev && held->vlan_all == skb->vlan_all && skb_mac_offset(held) == -ETH_HLEN && !compare_ether_header(skb_mac_header(held), skb_mac_header(skb)) && !memcmp(held->data, tags, len); }
-/* The rest that gro_list_prepare() compares. Packets with extensions stay alone. */
-static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (held->sk == skb->sk && !skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
+/* The rest that gro_list_prepare() compares, but for the owner: gro_movable() does that. Packets with extensions stay alone. */
+static inline bool gro_same_state(struct sk_buff *held, struct sk_buff *skb) { return !skb_metadata_differs(held, skb) && (likely(!(held->slow_gro | skb->slow_gro)) || (!skb_metadata_dst_cmp(held, skb) && skb_get_nfct(held) == skb_get_nfct(skb) && !skb_has_extensions(held) && !skb_has_extensions(skb))); }
 /* ENET_GRO_OTHER if they have not, or the held one has pulled something else than our header of `own` bytes behind the tags; ENET_GRO_SAME_WAY if
    they have, and ENET_GRO_ALIKE if they may be joined besides: as the core found, or of a packet with nothing but tags in front, by all of that. */
 H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags, u32 len, u32 own, bool plain), if (skb_gro_offset(held) != len + own) return ENET_GRO_OTHER; if (NAPI_GRO_CB(held)->same_flow) return ENET_GRO_ALIKE; if (!plain || !gro_same_way(held, skb, tags, len)) return ENET_GRO_OTHER; return gro_same_state(held, skb) ? ENET_GRO_ALIKE : ENET_GRO_SAME_WAY)
@@ -297,6 +297,7 @@ H(int, gro_compare, (struct sk_buff *held, struct sk_buff *skb, const void *tags
 H(bool, gro_movable, (const struct sk_buff *held, const struct sk_buff *skb, u32 most), return most < min_t(u32, GRO_LEGACY_MAX_SIZE, READ_ONCE(held->dev->gro_ipv4_max_size)) && held->pp_recycle == skb->pp_recycle && held->sk == skb->sk && !skb_zcopy((struct sk_buff *)held) && !skb_zcopy((struct sk_buff *)skb) && !skb_cloned(held) && !skb_cloned(skb) && !skb_has_frag_list(held) && !skb_has_frag_list(skb))
 /* As skb_set_packets(), of a buffer that layers may be around, as their gro_complete() of Internet protocols has it. */
 H(void, gro_set_packets, (struct sk_buff *skb, u32 at, u32 header_len, __be16 protocol), spare_sums(skb); skb_set_transport_header(skb, (int)(at + header_len) - (int)sizeof(struct sctphdr)); if (skb->encapsulation) { skb_set_inner_protocol(skb, protocol); skb_set_inner_network_header(skb, at); skb->inner_transport_header = skb->transport_header; } skb_shinfo(skb)->gso_segs = NAPI_GRO_CB(skb)->count; skb_shinfo(skb)->gso_type |= SKB_GSO_SCTP)
+/* Takes its owner from a packet, which stays charged. Whether it had one. */
 H(bool, skb_disown, (struct sk_buff *skb), if (likely(!skb->sk)) return false; skb->destructor = NULL; skb->sk = NULL; return true)
 H(void, gro_joined, (struct sk_buff *held, struct sk_buff *skb, bool head), NAPI_GRO_CB(held)->count++; NAPI_GRO_CB(skb)->same_flow = 1; NAPI_GRO_CB(skb)->free = head ? NAPI_GRO_FREE_STOLEN_HEAD : NAPI_GRO_FREE)
 /* What GRO need not compare, since it sees packets before anything has been done with them. */

@@ -119,7 +119,7 @@ unsafe fn count_held(n: usize) {
     }
 }
 
-/// What the core notes of a packet while it may be joined (`NAPI_GRO_CB`).
+/// The core's notes on a packet while it may be joined (`NAPI_GRO_CB`).
 ///
 /// # Safety
 ///
@@ -137,7 +137,7 @@ unsafe fn notes(skb: *mut bindings::sk_buff) -> *mut bindings::napi_gro_cb {
 /// The core hands the packet over for joining.
 #[inline]
 unsafe fn pass(skb: *mut bindings::sk_buff) {
-    // SAFETY: The caller's promise: the notes are there, and nobody else's meanwhile.
+    // SAFETY: The caller's promise: the buffer has the core's notes, and nobody else writes them during the call.
     unsafe { (*notes(skb)).flush = 1 };
 }
 
@@ -470,8 +470,8 @@ unsafe fn move_pages(held: *mut bindings::sk_buff, skb: *mut bindings::sk_buff, 
 }
 
 /// Moves the linear part of `skb` from `from` on, and its references to pages, behind those of `held`.
-/// Returns the memory that moved; the core frees the rest, which is the descriptor. An owner, which is that of `held`, has all
-/// charged to it by `held` then: `napi_skb_free_stolen_head` gives no owner anything back.
+/// Returns the memory that moved; the core frees the rest, which is the descriptor. If the two have an owner, `held` stands for all that the
+/// owner is charged for from then on: `napi_skb_free_stolen_head` gives no owner anything back.
 ///
 /// # Safety
 ///

@@ -179,12 +179,10 @@ impl<P: Protocol> Sock<P> {
     /// Level and type of the control message with a report: a companion's are those of the socket in front of it.
     pub(super) fn report_kind(&self, level: c_int, kind: c_int) -> (c_int, c_int) {
         const AF_INET6: u16 = bindings::AF_INET6 as u16;
-        let front = self.front();
-        if ptr::eq(front, self.as_ptr()) {
+        let Some(front) = self.tcp_front() else {
             return (level, kind);
-        }
-        // SAFETY: A front is valid as long as its companion.
-        let (level, kind) = match unsafe { RawSock::from_raw(front) }.family() {
+        };
+        let (level, kind) = match front.family() {
             AF_INET6 => (bindings::SOL_IPV6, bindings::IPV6_RECVERR),
             _ => (bindings::SOL_IP, bindings::IP_RECVERR),
         };

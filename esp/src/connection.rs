@@ -355,7 +355,7 @@ impl Connection {
         }
     }
 
-    /// Whether smaller packets can have the bytes of all that the other side has not acknowledged. Otherwise a
+    /// Whether all that the other side has not acknowledged can leave again in smaller packets. Otherwise a
     /// [`pause`](Self::pause) may end the connection.
     pub fn may_shrink(&self) -> bool {
         self.sender.may_shrink()

@@ -29,12 +29,7 @@ impl<P: Operations> Sock<P> {
     /// TCP's listener can end without a call of this module: by `ss -K`, or by a `shutdown` that began before there was
     /// a companion. So each packet that needs a listener asks.
     pub(crate) fn front_listens_at(&self) -> Option<InternetEnd> {
-        let front = self.front();
-        if front == self.as_ptr() {
-            return None;
-        }
-        // SAFETY: A companion holds the socket in front of it until its own end.
-        let front = unsafe { RawSock::from_raw(front) };
+        let front = self.tcp_front()?;
         if front.tcp_state() != TcpState::Listen as u8 {
             return None;
         }

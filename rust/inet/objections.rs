@@ -53,8 +53,8 @@ fn has_policy(sock: &RawSock, direction: Direction) -> bool {
     }
 }
 
-/// What speaks against a companion for a connection that a socket of TCP's opens or takes. What its own packets would meet is not
-/// in it: `connect` asks the route, which knows the policy for them.
+/// Why a companion must not carry a connection that a socket of TCP's opens or takes. Policies for the packets that the socket sends
+/// are left out: `connect` asks the route, which knows them.
 ///
 /// # Safety
 ///
@@ -77,7 +77,7 @@ impl<M: Streams> StreamCall<'_, M> {
         unsafe { has_option_of_tcp(self.sock()) }
     }
 
-    /// What speaks against a companion for a connection that the descriptor opens.
+    /// Why a companion must not carry a connection that the descriptor opens.
     pub(crate) fn objection(&self) -> Option<Objection> {
         // SAFETY: A descriptor's socket is TCP's.
         unsafe { objection(self.sock()) }
@@ -89,12 +89,9 @@ impl<P: Operations> Sock<P> {
     /// get it, as far as devices, VRFs (`net.ipv4.tcp_l3mdev_accept`) and BPF programs choose, and nothing speaks against a companion.
     /// IPsec counts for both directions, since nobody has asked for a route back.
     pub(crate) fn may_take_for_front(&self, device: &Device, _section: &rcu::Read) -> bool {
-        let front = self.front();
-        if front == self.as_ptr() {
+        let Some(front) = self.tcp_front() else {
             return false;
-        }
-        // SAFETY: A companion holds the socket in front of it until its own end.
-        let front = unsafe { RawSock::from_raw(front) };
+        };
         // SAFETY: What is in front of a companion is TCP's, which holds its namespace. The device is valid, and in a read section.
         unsafe {
             bindings::sk_hears_device(front.as_ptr(), device.as_ptr())

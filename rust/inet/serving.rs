@@ -1,13 +1,13 @@
 // SPDX-License-Identifier: GPL-2.0
 
-//! What the kernel calls or looks at by the table of TCP's socket (`sk_prot`) and not by the descriptor's, while the companion serves the
-//! descriptor's calls.
+//! Functions in the table of TCP's socket (`sk_prot`) while a companion serves the descriptor's calls: the kernel calls these, or compares
+//! them with TCP's, without asking the descriptor's table.
 //!
 //! C header: [`include/net/sock.h`](srctree/include/net/sock.h) (`struct proto`)
 
 use super::{tables::served, *};
 
-/// What `io_uring` asks for by TCP's table: the companion's bytes, if that serves the calls.
+/// `ioctl` of TCP's socket, by which `io_uring` asks for the bytes that are queued: those of the companion, if that serves the calls.
 ///
 /// # Safety
 ///

@@ -144,7 +144,7 @@ pub fn refuse_internet_sockets(group: &File) -> Result<OwnedFd> {
     attach_link(&load(CGROUP_SOCK, 0, 0)?, group, INET_SOCK_CREATE)
 }
 
-/// What asks a socket of the Internet families for a name: `BPF_CGROUP_INET4_GETPEERNAME` and its like.
+/// Kinds of attachment whose programs see the names that Internet sockets are asked for: `BPF_CGROUP_INET4_GETPEERNAME` and its like.
 pub const NAMES: [u32; 4] = [29, 30, 31, 32];
 
 /// Has a program pass on what sockets of a group are told when they ask for the name `which`, one of [`NAMES`], until the link that is

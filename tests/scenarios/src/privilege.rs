@@ -20,8 +20,13 @@ pub fn without_capabilities<T: Send>(work: impl FnOnce() -> T + Send) -> Result<
     })
 }
 
-/// `capset(2)` of the calling thread: nothing effective. What it is permitted ends with the thread.
+/// `capset(2)` of the calling thread: nothing effective. What it is permitted ends with the thread. A program that it starts
+/// gets nothing back by being root's.
 fn give_up_capabilities() -> io::Result<()> {
+    // linux/securebits.h
+    const SECBIT_NOROOT: libc::c_ulong = 1;
+    // SAFETY: changes bits of the calling thread.
+    check(unsafe { libc::prctl(libc::PR_SET_SECUREBITS, SECBIT_NOROOT) })?;
     const VERSION_3: u32 = 0x2008_0522;
     let header = [VERSION_3, 0];
     // Effective, permitted and inheritable, 32 capabilities each, twice.

@@ -101,7 +101,11 @@ impl Station {
     }
 
     fn put(&self, header: &EspHeader, payload: &[u8]) -> Result<()> {
-        let frame = ethernet(self.host, MAC, ETH_P_ESP, &header.packet(payload));
+        self.put_packet(&header.packet(payload))
+    }
+
+    fn put_packet(&self, packet: &[u8]) -> Result<()> {
+        let frame = ethernet(self.host, MAC, ETH_P_ESP, packet);
         self.wire.send(&frame).context("the station's frame")
     }
 
@@ -120,11 +124,8 @@ impl Station {
     /// # Errors
     /// The errno of `send(2)`.
     pub fn send_summed(&self, flags: u8, payload: &[u8]) -> Result<()> {
-        let packet = self
-            .header(flags, payload.len() as u16)
-            .summed_packet(payload);
-        let frame = ethernet(self.host, MAC, ETH_P_ESP, &packet);
-        self.wire.send(&frame).context("the station's frame")
+        let header = self.header(flags, payload.len() as u16);
+        self.put_packet(&header.summed_packet(payload))
     }
 
     /// As [`send_data`](Self::send_data), and right behind it sends what another host would, if it claimed to go on with

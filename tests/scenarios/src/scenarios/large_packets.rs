@@ -4,6 +4,7 @@
 
 use crate::held_page::{HeldPage, PAGE};
 use crate::prelude::*;
+use crate::processor;
 
 scenarios! {
     direct large_packets_of_65535_fit_the_backlog = largest, within(120);
@@ -29,6 +30,8 @@ const DROPS: usize = 8;
 /// A reader owns the socket while the first packets come, and when it works them off, those that they let go: windows come
 /// in one go then.
 fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
+    // Each processor has a queue of its own for a veth's frames, and those of two overtake each other.
+    processor::stay()?;
     for host in [&lab.a, &lab.b] {
         host.set_mtu(mtu)?;
         // What waits for its reader is late, and nothing else.
@@ -59,12 +62,11 @@ fn fits(lab: &Lab, mtu: u32, port: u16) -> Outcome {
     beside(take, hold)?;
     let (sent, got) = (client.esp_counters()?, server.esp_counters()?);
     note(&format!("client {sent:?}, server {got:?}"));
-    same(memory(&server, DROPS)?, 0, "dropped")?;
-    // What is sent again because another processor's packets came first, or by the timer of a busy host, came twice.
+    let drops = memory(&server, DROPS)?;
     same(
-        sent.pkt_rtx,
-        got.pkt_rx_oos,
-        "sent again, and what came for nothing",
+        (drops, sent.pkt_rtx, got.pkt_rx_oos),
+        (0, 0, 0),
+        "dropped, retransmitted, out of order",
     )
 }
 

@@ -200,7 +200,7 @@ fn stream_zero_copy_of_part_of_the_message(trace: &Trace, (client, server): Pair
     let bytes = random(1 << 20, 7);
     let (mut sends, mut sent) = (0, Vec::new());
     let (mut refusals, mut refused) = (0, Ok(()));
-    // What leaves meanwhile may make room for one more.
+    // Packets that leave meanwhile may make room for one send more.
     while refusals < 2 {
         match client.send(&bytes, ZEROCOPY) {
             Ok(length) => {
