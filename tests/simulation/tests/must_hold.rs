@@ -121,27 +121,40 @@ fn a_host_that_announces_again_and_again_takes_its_share_and_no_more() {
     }
 }
 
+/// 8 and 32 hosts send to all others.
+fn all_to_all(stagger: u64, seed: u64, sizes: &[u64]) -> Vec<alltoall::Line> {
+    let common = Common {
+        framing: 0,
+        stagger,
+        seed,
+        ..Common::default()
+    };
+    let options = alltoall::Options {
+        hosts: vec![8, 32],
+        sizes: sizes.to_vec(),
+        ..alltoall::Options::default()
+    };
+    options.run(&common).expect("the options are valid")
+}
+
 #[test]
-fn all_to_all_on_up_to_32_hosts_drops_a_frame_at_most() {
+fn all_to_all_on_up_to_32_hosts_drops_nothing() {
     for stagger in [50_000, 1_000_000, 5_000_000] {
-        let common = Common {
-            framing: 0,
-            stagger,
-            ..Common::default()
-        };
-        let options = alltoall::Options {
-            hosts: vec![8, 32],
-            sizes: vec![8 << 10, 32 << 10, 64 << 10, 128 << 10],
-            ..alltoall::Options::default()
-        };
-        for line in options.run(&common).expect("the options are valid") {
-            // Messages of 32 KiB that begin within 1 ms fill a port to the last frame: one may be too many.
+        for line in all_to_all(stagger, 1, &[8 << 10, 32 << 10, 64 << 10, 128 << 10]) {
+            // See below.
             let edge = line.hosts == 32 && line.size == 32 << 10 && stagger == 1_000_000;
-            let most = u64::from(edge);
-            assert!(line.drops <= most, "{line:?}");
-            assert!(line.retransmissions <= most, "{line:?}");
+            assert!(line.drops <= edge.into(), "{line:?}");
+            assert!(line.retransmissions <= edge.into(), "{line:?}");
         }
     }
+}
+
+/// Two windows and what comes unscheduled fill the port to its last frame then.
+#[test]
+fn messages_that_all_begin_within_a_millisecond_drop_one_frame_of_a_million() {
+    let lines = (1..=6).flat_map(|seed| all_to_all(1_000_000, seed, &[32 << 10]));
+    let drops: u64 = lines.map(|line| line.drops).sum();
+    assert!(drops <= 1, "{drops} drops");
 }
 
 #[test]
