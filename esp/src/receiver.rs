@@ -536,7 +536,12 @@ impl Receiver {
         }
         self.schedule_ack(header, flags, config, now);
         if self.is_receiving() && !self.is_handed() {
-            self.measure_rate(header, count, taken, room, now);
+            let payload = if taken == count {
+                header.len
+            } else {
+                header.len / count.max(1) * taken
+            };
+            self.grants.take(taken, payload, room, now);
         }
         self.leave_ack_queue();
         Ok(Taken::Data { skip, taken })
@@ -551,19 +556,8 @@ impl Receiver {
             // Nobody has asked: it did not count.
             _ => (0, 0),
         };
-        let bytes = bytes.saturating_add(on_wire(count, payload));
+        let bytes = bytes.saturating_add(on_wire(count, payload.into()));
         self.news.arrived = (packets.saturating_add(count), bytes, now);
-    }
-
-    /// Of `count` packets so many were taken.
-    #[inline(never)]
-    fn measure_rate(&mut self, header: &Header, count: u16, taken: u16, room: Room, now: Nanos) {
-        let payload = if taken == count {
-            header.len
-        } else {
-            header.len / count.max(1) * taken
-        };
-        self.grants.take(taken, on_wire(taken, payload), room, now);
     }
 
     #[inline]

@@ -71,11 +71,9 @@ pub(in super::super) struct News {
 
 /// What `packets` with so many bytes of payload in all take on the wire.
 #[inline]
-pub(in super::super) fn on_wire(packets: u16, payload: u16) -> u32 {
+pub(in super::super) fn on_wire(packets: u16, payload: u32) -> u32 {
     let packets = u32::from(packets);
-    let frames = packets
-        .saturating_mul(FRAMING)
-        .saturating_add(payload.into());
+    let frames = packets.saturating_mul(FRAMING).saturating_add(payload);
     frames.max(packets.saturating_mul(SHORTEST))
 }
 

@@ -19,7 +19,6 @@
 //! * The way has no room for a window that loses more than one packet in [`SHARE`] of it. Fewer losses are the
 //!   line's, and leave the window as it is: each costs one packet.
 
-use super::super::ack_queue::on_wire;
 use super::super::bits::{Bits, BYTES, MOST};
 use super::super::config::Config;
 use super::super::outcome::{DropReason, Room};
@@ -288,8 +287,7 @@ impl Receiver {
         }
         self.behind.kept = self.behind.kept.and_also(run);
         if self.is_receiving() {
-            let bytes = on_wire(count, header.len);
-            self.grants.take(count, bytes, room, now);
+            self.grants.take(count, header.len, room, now);
         }
         self.find_missing(now);
         Ok(Taken::Kept)

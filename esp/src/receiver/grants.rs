@@ -19,6 +19,7 @@
 //! * When the receiver's parameters become fixed, it grants such a sender the sender's own
 //!   parameters in the same way. Otherwise the sender would keep its last window for ever.
 
+use super::super::ack_queue::on_wire;
 use super::super::config::{Config, LARGEST_WINDOW};
 use super::super::options::{Options, Window};
 use super::super::outcome::Room;
@@ -119,14 +120,12 @@ struct Train {
     head: u16,
     /// Those behind them.
     packets: u16,
-    /// Their bytes on the wire.
-    bytes: u32,
 }
 
 impl Train {
     /// Packets came, maybe the first ones.
     #[inline]
-    fn add(train: &mut Option<Self>, packets: u16, bytes: u32, now: Nanos) {
+    fn add(train: &mut Option<Self>, packets: u16, now: Nanos) {
         match train {
             None => {
                 *train = Some(Self {
@@ -134,17 +133,26 @@ impl Train {
                     last: now,
                     head: packets,
                     packets: 0,
-                    bytes: 0,
                 });
             }
             Some(train) if train.first == now => train.head = train.head.saturating_add(packets),
             Some(train) => {
                 train.last = now;
                 train.packets = train.packets.saturating_add(packets);
-                train.bytes = train.bytes.saturating_add(bytes);
             }
         }
     }
+}
+
+/// [`FEW`] packets behind a first one.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+struct Few {
+    /// When that came.
+    first: Nanos,
+    /// So many are yet to come; 0 if the first one is.
+    left: u16,
+    /// Payload of those that have come, bytes.
+    payload: u32,
 }
 
 /// The grants to one sender.
@@ -181,8 +189,8 @@ pub(super) struct Grants {
     floor: Floor,
     /// The least time that a packet took lately behind another one.
     pace: Option<Nanos>,
-    /// Packets that show it.
-    few: Option<Train>,
+    /// Packets that are to show it.
+    few: Few,
     /// Senders to other devices share the way, whose turns nobody gives.
     shared: bool,
     /// Turns in a row that have shown it.
@@ -262,7 +270,7 @@ impl Grants {
     /// was not alone.
     #[inline]
     pub(super) fn note_time(&mut self, window: u16, time: Nanos, now: Nanos) {
-        self.few = None;
+        self.few = Few::default();
         self.lone.note(window, time, now);
     }
 
@@ -280,25 +288,46 @@ impl Grants {
 
     /// Packets were taken.
     #[inline]
-    pub(super) fn take(&mut self, packets: u16, bytes: u32, room: Room, now: Nanos) {
+    pub(super) fn take(&mut self, packets: u16, payload: u16, room: Room, now: Nanos) {
         if self.own.is_none() {
             return;
         }
         self.half = room.limit / 2;
         self.packet = room.packet;
-        Train::add(&mut self.train, packets, bytes, now);
-        Train::add(&mut self.few, packets, bytes, now);
-        if let Some(few) = self.few.filter(|few| few.packets >= FEW) {
-            self.few = None;
-            let elapsed = few.last.saturating_sub(few.first);
-            if elapsed > 0 {
-                self.shown = Some((few.bytes, elapsed));
-            }
-            let each = elapsed.checked_div(few.packets.into()).unwrap_or(0);
-            self.pace = Some(self.pace.map_or(each, |least| {
-                each.min(least.saturating_add(least.div_ceil(64)))
-            }));
+        Train::add(&mut self.train, packets, now);
+        if packets >= self.few.left || now == self.few.first {
+            self.look(packets, payload, now);
+        } else {
+            self.few.left = self.few.left.saturating_sub(packets);
+            self.few.payload = self.few.payload.saturating_add(payload.into());
         }
+    }
+
+    /// Packets came with the first ones of [`FEW`], or are the last of them.
+    #[inline(never)]
+    fn look(&mut self, packets: u16, payload: u16, now: Nanos) {
+        let few = self.few;
+        if few.left == 0 {
+            self.few = Few {
+                first: now,
+                left: FEW,
+                payload: 0,
+            };
+            return;
+        }
+        let elapsed = now.saturating_sub(few.first);
+        if elapsed == 0 {
+            // The first ones as well.
+            return;
+        }
+        self.few = Few::default();
+        let packets = FEW.saturating_sub(few.left).saturating_add(packets);
+        let payload = few.payload.saturating_add(payload.into());
+        self.shown = Some((on_wire(packets, payload), elapsed));
+        let each = elapsed.checked_div(packets.into()).unwrap_or(0);
+        self.pace = Some(self.pace.map_or(each, |least| {
+            each.min(least.saturating_add(least.div_ceil(64)))
+        }));
     }
 
     /// The grant of an acknowledgement that leaves now, and the same as parameters. It is the
