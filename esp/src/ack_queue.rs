@@ -364,7 +364,7 @@ impl AckQueue {
             slot.window = connection.next_window();
         }
         match verdict {
-            Verdict::Turn => connection.take_lone_turn(),
+            Verdict::Turn => connection.take_lone_turn(self.scheduled <= 1),
             Verdict::Joins(_) => connection.wait_turn(),
             Verdict::Unchanged if slot.is_waiting() => connection.wait_turn(),
             Verdict::Unchanged | Verdict::Leaves(_) => {}

@@ -628,8 +628,9 @@ impl Connection {
 
     /// As [`take_turn`](Self::take_turn), while no other connection of the device wants one.
     #[inline]
-    pub(super) fn take_lone_turn(&mut self) {
+    pub(super) fn take_lone_turn(&mut self, only: bool) {
         self.receiver.take_turn(true);
+        self.receiver.set_only(only);
     }
 
     /// So many packets with this header have arrived while a connection waited for its turn in the ACK queue: to be

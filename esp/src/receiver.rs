@@ -159,6 +159,8 @@ pub(super) struct Receiver {
     turn: Turn,
     /// It came while no other connection of the device wanted one.
     alone: bool,
+    /// No other connection of the device had announced a transmission then.
+    only: bool,
     /// What [`take_news`](Self::take_news) returns next.
     news: News,
     /// The start or the end of a transmission has come and no acknowledgement
@@ -211,6 +213,7 @@ impl Receiver {
             due: Due::Not,
             turn: Turn::Not,
             alone: false,
+            only: false,
             news: News::default(),
             unreported: false,
             announced: None,
@@ -327,6 +330,12 @@ impl Receiver {
             self.alone = alone;
             self.due = Due::Now;
         }
+    }
+
+    /// Whether no other connection of the device has announced a transmission.
+    #[inline]
+    pub(super) fn set_only(&mut self, only: bool) {
+        self.only = only;
     }
 
     /// Has the turn of an announcement that comes after a silence request the
@@ -620,7 +629,8 @@ impl Receiver {
     /// How many packets make an acknowledgement due.
     #[inline]
     fn packets_to_ack(&self, config: &Config) -> u16 {
-        let least = self.peer.packets_to_ack(config);
+        let near = self.alone && self.only && self.grants.is_near();
+        let least = self.peer.packets_to_ack(near, config);
         if !self.is_long() {
             return least;
         }
@@ -701,6 +711,7 @@ impl Receiver {
             self.asked = Some(self.expected);
             *lost = u32::from(self.expected.distance(seq));
             self.news.lost = true;
+            self.grants.note_missing();
             self.grants.on_loss(config);
         }
         self.request = if probed {

@@ -369,6 +369,7 @@ impl Receiver {
         self.behind.fresh = wanted.without(self.behind.asked);
         let lost = self.behind.fresh.count();
         if lost > 0 {
+            self.grants.note_missing();
             self.behind.tries = 0;
         }
         self.behind.asked = self.behind.asked.and_also(wanted);

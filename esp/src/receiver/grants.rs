@@ -54,7 +54,11 @@ const LEASE: u32 = 256;
 /// The least window, once losses have shown that the way is shared.
 const LEAST: u16 = 2;
 
+/// So many turns in a row show that the way is shared.
 const PROOF: u8 = 8;
+
+/// For so many turns packets that were missing are remembered.
+const LOSSY: u8 = 32;
 
 /// With so many turns in a row that ask for more, the least window grows by a packet.
 const PATIENCE: u16 = 8;
@@ -195,6 +199,8 @@ pub(super) struct Grants {
     shared: bool,
     /// Turns in a row that have shown it.
     queues: u8,
+    /// So many turns until it is forgotten that packets were missing.
+    lossy: u8,
     /// Bytes of the turn before, and in which time they came, until it is asked for.
     shown: Option<(u32, Nanos)>,
 }
@@ -250,6 +256,19 @@ impl Grants {
         }
         let packets = u32::from(self.wanted).saturating_mul(2);
         Some(packets.saturating_mul(self.packet))
+    }
+
+    /// Packets are missing.
+    #[inline]
+    pub(super) fn note_missing(&mut self) {
+        self.lossy = LOSSY;
+    }
+
+    /// Whether the last third of a window lasts as long as its acknowledgement takes, and nothing was missing lately that
+    /// takes longer.
+    #[inline]
+    pub(super) fn is_near(&self) -> bool {
+        self.lossy == 0 && self.lone.is_near(SPAN / 3)
     }
 
     /// Packets were lost: some queue on the way may be smaller than the window, as a device's ring. The sender keeps
@@ -373,6 +392,7 @@ impl Grants {
     pub(super) fn adapt(&mut self, unscheduled: bool, alone: bool, config: &Config) {
         let train = self.train.take();
         let window = self.window(config);
+        self.lossy = self.lossy.saturating_sub(1);
         if !config.is_adaptive() {
             return;
         }

@@ -69,6 +69,13 @@ impl Lone {
         self.least() > Some(SHORT_WAY)
     }
 
+    /// Whether a round trip takes no more than `time`.
+    #[inline]
+    pub(super) fn is_near(&self, time: Nanos) -> bool {
+        let [now, before] = self.least;
+        (1..=time).contains(&now) || (1..=time).contains(&before)
+    }
+
     /// The time that a window aims at.
     #[inline]
     pub(super) fn aim(&self) -> Nanos {
