@@ -221,7 +221,8 @@ fn unequal_windows(lab: &Lab) -> Outcome {
     there.set("burst_length", 64)?;
     there.set("packets_to_ack", 32)?;
     // Long beside the pauses of a busy machine.
-    there.set("round_trip_time", 20_000)?;
+    there.set("round_trip_time", 200_000)?;
+    here.set("retransmission_time_min", 1_000_000)?;
     let probes = lab.b.counter("EspOutProbes")?;
     for number in 0..CONNECTIONS {
         let (client, server) = lab.esp_pair(1000 + number)?;
