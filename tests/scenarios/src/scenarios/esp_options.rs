@@ -18,7 +18,7 @@ scenarios! {
     direct esp_options_are_told_by_both_sides = on_the_wire;
     direct esp_options_of_any_form_open_a_connection = any_form;
     direct esp_options_of_windows_spare_the_first_wait = unequal_windows;
-    direct esp_second_implementation_connects_both_ways = second_implementation, within(120);
+    direct esp_second_implementation_connects_both_ways = second_implementation, within(290);
 }
 
 /// ESP in Python, written from docs/protocol.md.
