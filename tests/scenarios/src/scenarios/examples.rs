@@ -248,8 +248,12 @@ fn edp_ask(lab: &Lab) -> Outcome {
         String::from_utf8_lossy(&ended.stdout),
         String::from_utf8_lossy(&ended.stderr),
     );
+    // A busy machine may answer after it has asked once more.
+    let attempt = told
+        .strip_prefix("answered at attempt ")
+        .and_then(|number| number.trim_end().parse::<u32>().ok());
     ensure!(
-        ended.status.success() && said == "three\n" && told == "answered at attempt 3\n",
+        ended.status.success() && said == "three\n" && attempt >= Some(3),
         "the client ended with {}: {said} {told}",
         ended.status
     );
