@@ -109,6 +109,8 @@ struct Settings {
 struct Shared {
     settings: Mutex<Settings>,
     tally: Tally,
+    /// Turns in which there was no frame to take.
+    idle_turns: AtomicU64,
     stop: AtomicBool,
 }
 
@@ -271,6 +273,17 @@ impl Relay {
         self.shared.settings().mode = mode;
     }
 
+    /// Waits until each frame sent before has been dealt with, as the mode of now has it.
+    ///
+    /// # Errors
+    /// When frames still come after [`patience`].
+    pub fn settle(&self) -> Result<()> {
+        let turns = || self.shared.idle_turns.load(Ordering::Relaxed);
+        let before = turns();
+        // One of them may have begun before.
+        eventually("the relay has nothing to do", || Ok(turns() >= before + 2))
+    }
+
     /// What was done so far.
     pub fn tally(&self) -> &Tally {
         &self.shared.tally
@@ -308,6 +321,7 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
     while !shared.stop.load(Ordering::Relaxed) {
         let arrival = ways.iter().filter_map(Direction::until_arrival).min();
         wait_readable(ports, arrival.map_or(MOMENT, |left| left.min(MOMENT)));
+        let mut idle_turn = true;
         for (side, way) in ways.iter_mut().enumerate() {
             let (from, to) = (&ports[side], &ports[1 - side]);
             if shared.settings().mode == Mode::Cut {
@@ -342,6 +356,10 @@ fn run(shared: &Shared, ports: &[PacketSocket; 2], seed: u64) {
                 // A frame waiting for a successor that does not come is late, not lost.
                 way.depart_late(&faults[side], &shared.tally, to);
             }
+            idle_turn &= idle;
+        }
+        if idle_turn {
+            count(&shared.idle_turns);
         }
     }
 }

@@ -18,7 +18,7 @@ scenarios! {
     direct enet_ss_tells_a_sockets_processes_and_counters = owners;
     direct enet_stats_tells_what_is_refused = counters;
     direct enet_exporter_speaks_prometheus = exporter;
-    direct enet_ping_is_answered_by_a_good_peer = good_peer;
+    direct enet_ping_is_answered_by_a_good_peer = good_peer, within(120);
     direct enet_ping_prints_a_summary_when_interrupted = interrupted;
     guest enet_ping_says_that_the_module_is_not_loaded_here = no_module_here;
     direct enet_ping_says_what_is_wrong_with_the_device = bad_device;

@@ -161,6 +161,7 @@ fn forgotten(lab: &Lab) -> Outcome {
     client.set_linger(Some(0))?;
     drop(client);
     lab.a.await_no_sockets()?;
+    lab.relay().settle()?;
     lab.relay().set_mode(Mode::Forward);
     server.send_all(b"for nobody")?;
     let received = server.receive(&mut [0; 8], 0);
@@ -174,6 +175,7 @@ fn forgotten(lab: &Lab) -> Outcome {
     client.set_linger(Some(0))?;
     drop(client);
     lab.a.await_no_sockets()?;
+    lab.relay().settle()?;
     lab.relay().set_mode(Mode::Forward);
     let [again, other] = pair(lab, 958, 957).context("a client that comes back")?;
     let received = server.receive(&mut [0; 8], 0);

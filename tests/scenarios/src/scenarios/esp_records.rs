@@ -311,6 +311,8 @@ fn old_peer(lab: &Lab) -> Outcome {
     }
     let (_peer, client) = Peer::answer(lab, 714, OPTION)?;
     ensure!(client.poll(libc::POLLOUT, patience())? & libc::POLLOUT != 0);
+    // Nobody would answer its end.
+    client.set_linger(Some(0))?;
     Ok(())
 }
 

@@ -12,13 +12,13 @@ use crate::program::{socat_address, start, wait_for_word};
 scenarios! {
     direct example_nc_ends_its_halves_one_by_one = nc;
     direct example_tokio_echo_on_100_connections = tokio_echo;
-    direct example_tokio_records_on_50_connections = tokio_records;
-    direct lookup_finds_hosts_in_rust_c_and_python_alike = lookups;
+    direct example_tokio_records_on_50_connections = tokio_records, within(180);
+    direct lookup_finds_hosts_in_rust_c_and_python_alike = lookups, within(180);
     direct example_uring_echo_on_100_connections = uring_echo;
     direct example_epoll_echo_on_100_connections = epoll_echo;
     direct example_edp_ask_asks_until_it_is_answered = edp_ask;
-    direct python_asyncio_echo_on_50_connections = asyncio_echo;
-    direct python_sockets_streams_and_datagrams = python_sockets;
+    direct python_asyncio_echo_on_50_connections = asyncio_echo, within(180);
+    direct python_sockets_streams_and_datagrams = python_sockets, within(180);
     direct edp_through_socat_both_ways = socat_datagrams;
 }
 
@@ -248,8 +248,12 @@ fn edp_ask(lab: &Lab) -> Outcome {
         String::from_utf8_lossy(&ended.stdout),
         String::from_utf8_lossy(&ended.stderr),
     );
+    // A busy machine may answer after it has asked once more.
+    let attempt = told
+        .strip_prefix("answered at attempt ")
+        .and_then(|number| number.trim_end().parse::<u32>().ok());
     ensure!(
-        ended.status.success() && said == "three\n" && told == "answered at attempt 3\n",
+        ended.status.success() && said == "three\n" && attempt >= Some(3),
         "the client ended with {}: {said} {told}",
         ended.status
     );

@@ -470,12 +470,8 @@ fn pacing(lab: &Lab) -> Outcome {
     known(lab)?;
     let listener = listener(&lab.b, MAPPED, 928, 4)?;
     lab.a.queue("add", &["fq"])?;
-    // Limits set before it connects, and after.
-    for (before, after, paced) in [
-        (Some(RATE), None, true),
-        (None, Some(RATE), true),
-        (Some(RATE), Some(NONE), false),
-    ] {
+    // With limits set before it connects, and after.
+    let took = |before: Option<i32>, after: Option<i32>| -> Result<Duration> {
         let client = stream(&lab.a, MAPPED.0, MAPPED.1)?;
         let limit = |rate: Option<i32>| {
             rate.map_or(Ok(()), |rate| client.set_so(libc::SO_MAX_PACING_RATE, rate))
@@ -488,10 +484,18 @@ fn pacing(lab: &Lab) -> Outcome {
         let start = Instant::now();
         transfer(&client, &server, Load::of(BYTES, 40_000, 928))?;
         let took = start.elapsed();
-        let told = format!("limits {before:?}, {after:?}: {took:?}");
-        note(&told);
-        ensure!(took >= PACED || !paced, "{told}");
-        ensure!(took < allow(PACED) || paced, "{told}");
+        note(&format!("limits {before:?}, {after:?}: {took:?}"));
+        Ok(took)
+    };
+    for (before, after) in [(Some(RATE), None), (None, Some(RATE))] {
+        let took = took(before, after)?;
+        ensure!(took >= PACED, "limits {before:?}, {after:?}: {took:?}");
     }
-    Ok(())
+    // A busy machine may be as slow by itself, but hardly each time.
+    for _ in 0..3 {
+        if took(Some(RATE), Some(NONE))? < allow(PACED) {
+            return Ok(());
+        }
+    }
+    bail!("slow without a limit, too")
 }

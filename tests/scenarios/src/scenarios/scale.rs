@@ -247,7 +247,7 @@ fn one_port_for_many(lab: &Lab) -> Outcome {
 
 /// From one destination nothing can be told about another's ports.
 fn unforeseen(lab: &Lab) -> Outcome {
-    const COUNT: u16 = 16;
+    const COUNT: u16 = 64;
     let mut ports = Vec::new();
     for number in 0..COUNT {
         let listener = lab.b.esp_listener(PORT + number, 4)?;
@@ -261,7 +261,7 @@ fn unforeseen(lab: &Lab) -> Outcome {
         .count();
     // By chance one in eighty is.
     ensure!(
-        near < 4,
+        near < 8,
         "{near} of {COUNT} ports follow the one before: {ports:?}"
     );
     // For one destination none comes again soon.

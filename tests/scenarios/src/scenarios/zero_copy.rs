@@ -296,7 +296,9 @@ fn listener_is_alone(lab: &Lab) -> Outcome {
 /// Nobody knows whether a device still has a frame that refers to the program's memory, so the module stays.
 fn module_goes() -> Outcome {
     let lab = Lab::new(Wiring::Direct)?;
-    Knobs(&lab.a.namespace).set("user_timeout", 2000)?;
+    for host in [&lab.a, &lab.b] {
+        Knobs(&host.namespace).set("user_timeout", 2000)?;
+    }
     let (client, server) = lab.esp_pair(910)?;
     let datagrams = lab
         .a

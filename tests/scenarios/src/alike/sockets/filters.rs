@@ -199,6 +199,8 @@ fn stream_filter_of_a_listener_holds_for_its_connections(
 }
 
 fn stream_filter_refuses_everybody(side: &Side<'_>, trace: &Trace) -> Outcome {
+    // A busy machine may let it in only after TCP's second SYN.
+    side.lab.a.tcp_tries(6)?;
     let listener = side.listener(7, 4)?;
     attach(&listener, &[keep(0)])?;
     let client = side.socket(&side.lab.a)?;

@@ -224,6 +224,8 @@ fn waiting(side: &Side<'_>, port: u16, count: usize) -> anyhow::Result<Vec<Socke
 
 /// An attempt that finds no room: the SYN is not answered.
 fn finds_no_room(side: &Side<'_>, trace: &Trace, what: &str, port: u16) -> anyhow::Result<Socket> {
+    // A busy machine may make room only after TCP's second SYN.
+    side.lab.a.tcp_tries(6)?;
     let late = side.socket(&side.lab.a)?;
     late.set_timeout(libc::SO_SNDTIMEO, std::time::Duration::from_millis(200))?;
     trace.see(what, late.connect_bytes(&side.far(port)));
