@@ -264,8 +264,8 @@ impl Grants {
         self.lossy = LOSSY;
     }
 
-    /// Whether the last third of a window lasts as long as its acknowledgement takes, and nothing was missing lately that
-    /// takes longer.
+    /// Whether a round trip is so short beside [`SPAN`] that a sender hardly waits for the acknowledgement of three quarters of
+    /// its window; a packet that was missing lately takes longer.
     #[inline]
     pub(super) fn is_near(&self) -> bool {
         self.lossy == 0 && self.lone.is_near(SPAN / 3)
