@@ -63,8 +63,8 @@ pub(in super::super) struct News {
     pub(in super::super) arrived: (u16, u32, Nanos),
     /// Others were found missing.
     pub(in super::super) lost: bool,
-    /// So many bytes of a turn came in a time.
-    pub(in super::super) train: Option<(u32, Nanos)>,
+    /// So many packets of a turn came in a time, and their bytes on the wire.
+    pub(in super::super) train: Option<(u16, u32, Nanos)>,
     /// The time that the first packet of a turn took, and the least one.
     pub(in super::super) time: Option<(Nanos, Nanos)>,
 }
@@ -146,7 +146,9 @@ impl Budget {
         if news.lost {
             self.on_loss();
         }
-        if let Some((bytes, time)) = news.train {
+        if let Some((packets, bytes, time)) = news.train {
+            // Counted in the shortest packets, a slow port would seem to have room for many.
+            self.measure_packet(packets, bytes);
             self.rate = self.rate.max(rate(bytes, time));
             if self.lease == 0 {
                 self.ceiling = self.ceiling.max(self.arrive_in(FAST));
@@ -161,12 +163,19 @@ impl Budget {
             self.delay = Some(self.delay.map_or(delay, |least| least.min(delay)));
         }
         let (packets, bytes, _) = news.arrived;
-        if let Some(each) = bytes.checked_div(packets.into()) {
-            self.packet = self.packet.max(each);
+        if packets > 0 {
+            self.measure_packet(packets, bytes);
             self.arrive(bytes, waits, now);
         } else if !waits {
             self.waits = false;
         }
+    }
+
+    /// So many packets had these bytes.
+    #[inline]
+    fn measure_packet(&mut self, packets: u16, bytes: u32) {
+        let each = bytes.checked_div(packets.into()).unwrap_or(0);
+        self.packet = self.packet.max(each);
     }
 
     /// Bytes came. Those count that come while a connection waits, and the time between them.

@@ -201,8 +201,8 @@ pub(super) struct Grants {
     queues: u8,
     /// So many turns until it is forgotten that packets were missing.
     lossy: u8,
-    /// Bytes of the turn before, and in which time they came, until it is asked for.
-    shown: Option<(u32, Nanos)>,
+    /// Packets of the turn before, their bytes, and in which time they came, until it is asked for.
+    shown: Option<(u16, u32, Nanos)>,
 }
 
 impl Grants {
@@ -299,9 +299,9 @@ impl Grants {
         self.lone.least()
     }
 
-    /// So many bytes of a turn came in a time, if a turn has ended since this was last asked.
+    /// So many packets of a turn came in a time, and their bytes on the wire, if there is news since this was last asked.
     #[inline]
-    pub(super) fn take_train(&mut self) -> Option<(u32, Nanos)> {
+    pub(super) fn take_train(&mut self) -> Option<(u16, u32, Nanos)> {
         self.shown.take()
     }
 
@@ -342,7 +342,7 @@ impl Grants {
         self.few = Few::default();
         let packets = FEW.saturating_sub(few.left).saturating_add(packets);
         let payload = few.payload.saturating_add(payload.into());
-        self.shown = Some((on_wire(packets, payload), elapsed));
+        self.shown = Some((packets, on_wire(packets, payload), elapsed));
         let each = elapsed.checked_div(packets.into()).unwrap_or(0);
         self.pace = Some(self.pace.map_or(each, |least| {
             each.min(least.saturating_add(least.div_ceil(64)))
